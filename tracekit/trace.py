@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from tracekit.analysis.breakdown import (
+    ADVICE,
     BENCH_BREAKDOWN,
     BREAKDOWN,
     FULL_BREAKDOWN,
@@ -331,7 +332,15 @@ class Trace:
         ours = [one.name for one in load_catalog().analyses.titles() if one.subject == "advice"]
         own = [name for name, one in self.library.analyses.items() if is_rule(one.spec)]
         rules = [(name, functools.partial(self._query, name, {})) for name in (*ours, *own)]
-        return self._ask(lambda: advise(rules, lambda: Predictor(self._asked_connection)))
+        advised = self._ask(lambda: advise(rules, lambda: Predictor(self._asked_connection)))
+        if self._keep is not None and not own and self._answers:
+            self._keep({**self._answers, ADVICE: advised.as_result()})
+        return advised
+
+    @property
+    def known_advice(self) -> Result | None:
+        """The advice that was given of these traces before, best first; None where none was."""
+        return self._known().get(ADVICE)
 
     def health(self) -> Result:
         """Return what the figures of this trace rest on; the same as ``query("health")``."""

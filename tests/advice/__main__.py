@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / name) for name in ("predictions", "shared")]
 
-from seeded_faults import Fault, real_faults, real_healthy, simulated_faults, simulated_healthy
-
 if TYPE_CHECKING:
+    from seeded_faults import Fault
+
     from tracekit.prediction.advising import Advised
 
 PAGE = HERE.parents[1] / "docs" / "explanation" / "predictions.md"
@@ -72,9 +72,10 @@ class Judged:
 
 def simulated(fault: Fault) -> Judged:
     """Return what is said of a simulated machine."""
-    import tracekit
     from simulated_machine import simulate
     from simulated_program import Machine
+
+    import tracekit
 
     machine = simulate(Machine(**fault.faulty))
     with tempfile.TemporaryDirectory(prefix="tracekit-advice-") as name:
@@ -89,9 +90,9 @@ def simulated(fault: Fault) -> Judged:
 
 def real(fault: Fault, rounds: int, steps: int) -> Judged:
     """Return what is said of a loop on this machine."""
-    import tracekit
-
     from pairs import Pair
+
+    import tracekit
 
     # Its directory is a name that any test may have as a module.
     record = _predictions().record
@@ -126,7 +127,9 @@ def _judged(fault: Fault, advised: Sequence[Advised], true_pct: float | None) ->
     """Return what most of several recordings say first."""
     first = [one.advice[0].candidate.rule if one.advice else None for one in advised]
     said = Counter(first).most_common(1)[0][0]
-    found = [one.advice[0] for one in advised if one.advice and one.advice[0].candidate.rule == said]
+    found = [
+        one.advice[0] for one in advised if one.advice and one.advice[0].candidate.rule == said
+    ]
     if not found:
         return Judged(fault.name, fault.rule, said, true_pct=true_pct)
     median = statistics.median
@@ -150,6 +153,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=20261124)
     parser.add_argument("--real", action="store_true", help="only real loops")
     parsed = parser.parse_args(arguments)
+    from seeded_faults import real_faults, real_healthy, simulated_faults, simulated_healthy
+
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     judged = []
     for is_real, faults in (
@@ -160,9 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             if parsed.only not in fault.name or (parsed.real and not is_real):
                 continue
             began = time.monotonic()
-            judged.append(
-                real(fault, parsed.rounds, parsed.steps) if is_real else simulated(fault)
-            )
+            judged.append(real(fault, parsed.rounds, parsed.steps) if is_real else simulated(fault))
             _LOG.info("%s  (%.0f s)", judged[-1].line(), time.monotonic() - began)
     faults_only = [one for one in judged if one.expected]
     _LOG.info(

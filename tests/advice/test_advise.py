@@ -1,4 +1,4 @@
-"""Advice as a whole: the cause comes first, its gain is right, and nothing is said of the healthy."""
+"""Advice as a whole: the cause comes first, its gain is right, and the healthy hear nothing."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from cli_result import CliResult
 from seeded_faults import Fault, simulated_faults, simulated_healthy
 from simulated_machine import simulate
 from simulated_program import Machine
+from traces_by_hand import call, span, work
 
 import tracekit
-from tracekit.prediction.advising import Advised, advise
 from tracekit.analysis.result import Column, Result
-from traces_by_hand import call, span, work
+from tracekit.prediction.advising import Advised, advise
 
 Tiny = Callable[..., Path]
 SEED = 4_711

@@ -26,6 +26,9 @@ HEALTH = "health"
 FULL_BREAKDOWN = ("path_totals", "slack", "replay")
 """What a full one has besides, of traces: what the end of the run waited for."""
 
+ADVICE = "advise"
+"""What is kept with a breakdown's answers once advice was given."""
+
 RUN_HEALTH = "run_health"
 """What a run adds to the health of its traces."""
 

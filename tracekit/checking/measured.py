@@ -132,6 +132,16 @@ def _step_time(measured: Measured, found: re.Match[str]) -> Values:
     return Values(side.series(cells), True, "ns")
 
 
+def _advice(measured: Measured, found: re.Match[str]) -> Values:
+    del found
+    if measured.trace is None:
+        raise QueryError(f"{measured.label} has no trace, and advice is about one")
+    advice = measured.trace.advise().advice
+    gains = [one.prediction.gain_pct or 0.0 for one in advice] or [0.0]
+    rule = advice[0].candidate.rule if advice else "nothing"
+    return Values(gains, False, "pct", is_exact=True, rests_on=f"largest: {rule}")
+
+
 def _plain_step_time(measured: Measured, found: re.Match[str]) -> Values:
     if not measured.step_ns:
         raise QueryError(f"{measured.label} does not tell {found[0]}")
@@ -282,6 +292,7 @@ _Look = Callable[[Measured, "re.Match[str]"], Values]
 _SUBJECTS: tuple[tuple[re.Pattern[str], _Look], ...] = (
     (re.compile(r"step_time|window_time"), _step_time),
     (re.compile("plain_step_time"), _plain_step_time),
+    (re.compile("advice"), _advice),
     (_PART, _part),
     (GROUPED, _grouped),
     (MODULE, _module),

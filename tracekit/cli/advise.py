@@ -3,47 +3,162 @@
 from __future__ import annotations
 
 import shlex
+import sys
+import textwrap
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from tracekit.cli._options import Reading, format_option, reading_options, trace_argument
+from tracekit.cli.predict import INCONCLUSIVE
+from tracekit.errors import QueryError, UsageError, WorkloadError
+from tracekit.render._console import make_console
 
 if TYPE_CHECKING:
-    from tracekit.prediction.advising import Advised, Candidate
+    from tracekit.analysis.result import Result
+    from tracekit.prediction.advising import Advice, Advised
+    from tracekit.prediction.rerun import Verdict
+    from tracekit.trace import Trace
 
 SHOWN_UNDECIDED = 4
+"""So much of what cannot be told is shown."""
+
+MOST = 3
+"""So much of it ends a breakdown."""
 
 
 @click.command(name="advise")
 @trace_argument
+@click.option(
+    "--against",
+    metavar="CHANGED",
+    help="Hold what was predicted against a recording of the changed program, and keep both in its "
+    "run folder.",
+)
+@click.option(
+    "--try",
+    "is_tried",
+    is_flag=True,
+    help="Record a run of the collectors' own programs again with the advice taken; then the same. "
+    "A rerun that is there is not recorded again.",
+)
+@click.option("--rule", metavar="NAME", help="Which advice that is.  [default: the first]")
 @format_option
 @reading_options("queries", "rules", "no_cache")
-def command(traces: tuple[str, ...], format_name: str, reading: Reading) -> None:
+@click.pass_context
+def command(
+    context: click.Context,
+    traces: tuple[str, ...],
+    against: str | None,
+    is_tried: bool,
+    rule: str | None,
+    format_name: str,
+    reading: Reading,
+) -> None:
     """Rank what to change about a run by what it would gain, each replayed.
 
-    What gains less than 1 % of the window, or less than its own interval is wide, is not said.
+    What gains less than 1 % of the window, or less than its own interval is wide, is not said. With
+    a rerun it exits with 7 where noise decides.
     """
     from tracekit.cli._emit import emit
     from tracekit.cli._open import open_traces
 
+    if is_tried and (against is not None or len(traces) != 1):
+        raise UsageError("--try takes one run folder, and not --against")
     with open_traces(traces, reading) as trace:
         advised = trace.advise()
-    if format_name == "table":
-        click.echo("\n".join(told(advised, shlex.join(traces))))
-    else:
-        emit(advised.as_result(), format_name)
+        if against is None and not is_tried:
+            if format_name == "table":
+                width = make_console(sys.stdout).width
+                click.echo("\n".join(told(advised, shlex.join(traces), width)))
+            else:
+                emit(advised.as_result(), format_name)
+            return
+        advice = _chosen(advised, rule)
+        changed = against or _tried(Path(traces[0]), advice.candidate.rule)
+        verdict = held_against(advice, trace, changed, reading)
+    _emit_verdict(verdict, format_name)
+    if verdict.outcome == "inconclusive":
+        context.exit(INCONCLUSIVE)
 
 
-def told(advised: Advised, traces: str) -> list[str]:
+def _chosen(advised: Advised, rule: str | None) -> Advice:
+    for one in advised.advice:
+        if rule in (None, one.candidate.rule):
+            return one
+    given = ", ".join(dict.fromkeys(one.candidate.rule for one in advised.advice))
+    raise QueryError(
+        f"there is no advice of {rule}" if rule else "there is no advice",
+        hint=f"there is: {given}" if given else None,
+    )
+
+
+def _tried(run: Path, rule: str) -> str:
+    """Record a run again with an advice taken, unless that is there; return its folder."""
+    import subprocess
+
+    from tracekit.manifest import FILE_NAME, read
+    from tracekit.prediction.rerun import changed_command
+
+    out = run.with_name(f"{run.name}-{rule}")
+    words = changed_command(read(run).command, rule, out)
+    if not (out / FILE_NAME).is_file():
+        click.echo(f"records {shlex.join(words)}", err=True)
+        done = subprocess.run([sys.executable, "-m", *words], stdout=sys.stderr, check=False)
+        if done.returncode:
+            raise WorkloadError(f"{shlex.join(words)}: ended with {done.returncode}")
+    return str(out)
+
+
+def held_against(advice: Advice, trace: Trace, changed: str, reading: Reading) -> Verdict:
+    """Return what was predicted beside what a rerun measured, and keep it in its run folder."""
+    from tracekit.comparison.comparing import compare
+    from tracekit.manifest import FILE_NAME
+    from tracekit.prediction.rerun import judge, keep
+
+    found = compare(trace, changed, cache=not reading.no_cache, rules=reading.rules)
+    verdict = judge(advice, found.measures[0].difference)
+    if (Path(changed) / FILE_NAME).is_file():
+        keep(verdict, Path(changed))
+    return verdict
+
+
+def _emit_verdict(verdict: Verdict, format_name: str) -> None:
+    from dataclasses import asdict
+
+    from tracekit.analysis.result import Column, Result
+    from tracekit.cli._emit import emit
+
+    members = asdict(verdict)
+    types = ["DOUBLE" if name.endswith("_pct") else "VARCHAR" for name in members]
+    columns = tuple(map(Column, members, types))
+    emit(Result("advise", columns, [tuple(members.values())]), format_name)
+
+
+def told(advised: Advised, traces: str, width: int) -> list[str]:
     """Return advice as lines for a terminal.
 
     Args:
         advised: what is to be told.
         traces: the arguments that opened them, for the commands in it.
+        width: columns of the terminal; commands stay on one line all the same.
     """
     from tracekit.render._text import printable
     from tracekit.units import format_duration
+
+    def line(head: str, text: str) -> str:
+        if head.strip() in ("see", "ask"):
+            return printable(head + text)
+        indent = " " * len(head)
+        return textwrap.fill(
+            printable(text),
+            max(width, 40),
+            initial_indent=head,
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
 
     lines = []
     for number, one in enumerate(advised.advice, start=1):
@@ -54,12 +169,18 @@ def told(advised: Advised, traces: str) -> list[str]:
             step = f", {format_duration(one.gain_ns // advised.step_count)} a step"
         changes = " ".join(f"--change {shlex.quote(change)}" for change in seen.changes)
         lines += [
-            f"{number}. {told_of.gain_pct:.1f} % ({low:.1f} to {high:.1f} %){step}: {seen.place}",
-            f"   seen      {seen.what}",
-            *_shown(seen, traces),
-            f"   change    {seen.remedy}",
-            f"   rests on  {'; '.join(told_of.assumptions) or 'the replay alone'}",
-            f"   ask       tracekit predict {traces} {changes}",
+            line(
+                f"{number}. ",
+                f"{told_of.gain_pct:.1f} % ({low:.1f} to {high:.1f} %){step}: {seen.place}",
+            ),
+            line("   seen      ", seen.what),
+        ]
+        if seen.evidence:
+            lines.append(line("   see       ", seen.evidence.replace("TRACE", traces)))
+        lines += [
+            line("   change    ", seen.remedy),
+            line("   rests on  ", "; ".join(told_of.assumptions) or "the replay alone"),
+            line("   ask       ", f"tracekit predict {traces} {changes}"),
         ]
     if not advised.advice:
         lines.append("nothing worth changing above 1 %")
@@ -67,15 +188,32 @@ def told(advised: Advised, traces: str) -> list[str]:
         joint = advised.advice[-1].joint_gain_pct
         lines.append(f"all {len(advised.advice)} together: {joint:.1f} %")
     if advised.advice:
-        lines.append(f"to check: tracekit compare {traces} CHANGED")
+        lines.append(printable(f"to check: tracekit advise {traces} --against CHANGED"))
     for seen, why in advised.undecided[:SHOWN_UNDECIDED]:
-        lines.append(f"not known: {seen.what}: {why}")
+        lines.append(line("not known: ", f"{seen.what}: {why}"))
         if not seen.changes:
-            lines.append(f"   record    {seen.remedy}")
-    return [printable(line) for line in lines]
+            lines.append(line("   record    ", seen.remedy))
+    return lines
 
 
-def _shown(seen: Candidate, traces: str) -> list[str]:
-    if not seen.evidence:
-        return []
-    return [f"   see       {seen.evidence.replace('TRACE', traces)}"]
+def told_shortly(advice: Result | None, traces: str) -> list[str]:
+    """Return the first advice of all as lines that end a breakdown.
+
+    Args:
+        advice: what was given, best first; None where none was asked for.
+        traces: the arguments that opened them.
+    """
+    from tracekit.render._text import printable
+
+    command = printable(f"tracekit advise {traces}")
+    if advice is None:
+        return [f"What to change, and what it would gain: {command}"]
+    lines = [f"What to change ({command}):"]
+    for number, row in enumerate(advice.to_dicts()[:MOST], start=1):
+        lines.append(
+            printable(
+                f"{number}. {row['gain_pct']:.1f} % ({row['low_pct']:.1f} to "
+                f"{row['high_pct']:.1f} %): {row['where']}: {row['what']}"
+            )
+        )
+    return lines if len(lines) > 1 else [f"Nothing worth changing above 1 % ({command})"]

@@ -18,7 +18,7 @@ from tracekit.cli._options import (
 @click.option(
     "--full",
     is_flag=True,
-    help="Show every row instead of the top ones, and the critical path.",
+    help="Show every row instead of the top ones, the critical path, and what to change.",
 )
 @full_wide_option
 @format_option
@@ -31,10 +31,20 @@ def command(
     The parts of each device's window add up to it exactly; the last line says how far the trace can
     be trusted.
     """
+    import shlex
+
     from tracekit.cli._emit import emit
     from tracekit.cli._open import closed_meanwhile, open_traces
+    from tracekit.cli.advise import told_shortly
 
     with open_traces(traces, reading, only_breakdown=True) as trace:
         results = trace.breakdown(full=full)
+        advice = trace.known_advice
+        if full and "path_totals" in results:
+            advice = trace.advise().as_result()
+        if advice is not None and format_name != "table":
+            results[advice.name] = advice
         with closed_meanwhile(trace):
             emit(results, format_name, full=full, wide=wide)
+            if format_name == "table" and "timeline" in results:
+                click.echo("\n".join(told_shortly(advice, shlex.join(traces))))

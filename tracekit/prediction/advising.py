@@ -125,9 +125,7 @@ def advise(
         QueryError: a rule has failed, or one of its changes is none.
     """
     candidates = [
-        Candidate(
-            name, what, place, _parted(change), _parted(at_most), cost_ns, remedy, evidence
-        )
+        Candidate(name, what, place, _parted(change), _parted(at_most), cost_ns, remedy, evidence)
         for name, answer in rules
         for what, place, change, at_most, cost_ns, remedy, evidence in answer().rows
     ]

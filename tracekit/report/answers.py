@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tracekit.analysis.breakdown import HEALTH, RUN_HEALTH
+from tracekit.analysis.breakdown import ADVICE, HEALTH, RUN_HEALTH
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.result import Result
 from tracekit.analysis.run import run_analyses, run_reductions
@@ -50,6 +50,8 @@ def gather(trace: Trace) -> Answers:
         known = {**results, HEALTH: _of_traces(trace, results)}
         for result in run_reductions(trace.connection, reductions, known):
             results[result.name] = result
+    if "path_totals" in results:
+        results[ADVICE] = trace.advise().as_result()
     for name in PARAMS.keys() & results.keys():
         results[name] = trace.query(name, **PARAMS[name])
     return answers

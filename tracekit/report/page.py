@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from tracekit.analysis.breakdown import ADVICE
 from tracekit.render._text import printable
 from tracekit.render.sections import SECTIONS as TERMINAL_SECTIONS
 from tracekit.report.answers import Answers
@@ -37,6 +38,7 @@ from tracekit.report.sections import SECTIONS, TIMELINE_EVENTS, Section
 from tracekit.report.verdict import sentences
 
 if TYPE_CHECKING:
+    from tracekit.analysis.result import Result
     from tracekit.plot import Chart
 
 
@@ -77,6 +79,32 @@ def _head(answers: Answers, traces: Sequence[str]) -> Iterator[str]:
         yield from verdict(said)
         command = escape(command_of("verdict", traces))
         yield f'<p class="note">Source: <code>{command}</code></p>'
+    if ADVICE in answers.results:
+        yield from _advice(answers.results[ADVICE], traces)
+
+
+_MOST_ADVICE = 5
+
+
+def _advice(advice: Result, traces: Sequence[str]) -> Iterator[str]:
+    """Yield what to change, best first."""
+    yield '<section id="advice" aria-labelledby="advice-title">'
+    yield '<h2 id="advice-title">What to change</h2>'
+    if advice.rows:
+        yield "<ol>"
+        for row in advice.to_dicts()[:_MOST_ADVICE]:
+            gain = "{gain_pct:.1f} % ({low_pct:.1f} to {high_pct:.1f} %)".format(**row)
+            told = escape(printable(f"{row['where']}: {row['what']}. {_sentence(row['remedy'])}"))
+            yield f"<li><b>{gain}</b> {told}</li>"
+        yield "</ol>"
+    else:
+        yield "<p>Nothing worth changing above 1 %.</p>"
+    yield f'<p class="note">Source: <code>tracekit advise {escape(quoted(*traces))}</code></p>'
+    yield "</section>"
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _shown(
