@@ -13,7 +13,6 @@ import click
 from tracekit.cli._options import Reading, format_option, reading_options, trace_argument
 from tracekit.cli.predict import INCONCLUSIVE
 from tracekit.errors import QueryError, UsageError, WorkloadError
-from tracekit.render._console import make_console
 
 if TYPE_CHECKING:
     from tracekit.analysis.result import Result
@@ -70,6 +69,8 @@ def command(
         advised = trace.advise()
         if against is None and not is_tried:
             if format_name == "table":
+                from tracekit.render._console import make_console
+
                 width = make_console(sys.stdout).width
                 click.echo("\n".join(told(advised, shlex.join(traces), width)))
             else:
@@ -150,15 +151,7 @@ def told(advised: Advised, traces: str, width: int) -> list[str]:
     def line(head: str, text: str) -> str:
         if head.strip() in ("see", "ask"):
             return printable(head + text)
-        indent = " " * len(head)
-        return textwrap.fill(
-            printable(text),
-            max(width, 40),
-            initial_indent=head,
-            subsequent_indent=indent,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
+        return _wrapped(head, text, width)
 
     lines = []
     for number, one in enumerate(advised.advice, start=1):
@@ -196,24 +189,38 @@ def told(advised: Advised, traces: str, width: int) -> list[str]:
     return lines
 
 
-def told_shortly(advice: Result | None, traces: str) -> list[str]:
+def told_shortly(advice: Result | None, traces: str, width: int) -> list[str]:
     """Return the first advice of all as lines that end a breakdown.
 
     Args:
         advice: what was given, best first; None where none was asked for.
         traces: the arguments that opened them.
+        width: columns of the terminal.
     """
     from tracekit.render._text import printable
 
     command = printable(f"tracekit advise {traces}")
+    if len(command) > width - 26:
+        command = "tracekit advise TRACE"
     if advice is None:
-        return [f"What to change, and what it would gain: {command}"]
+        return [f"What to change: {command}"]
+    rows = advice.to_dicts()[:MOST]
+    if not rows:
+        return [f"Nothing worth changing above 1 % ({command})"]
     lines = [f"What to change ({command}):"]
-    for number, row in enumerate(advice.to_dicts()[:MOST], start=1):
-        lines.append(
-            printable(
-                f"{number}. {row['gain_pct']:.1f} % ({row['low_pct']:.1f} to "
-                f"{row['high_pct']:.1f} %): {row['where']}: {row['what']}"
-            )
-        )
-    return lines if len(lines) > 1 else [f"Nothing worth changing above 1 % ({command})"]
+    for number, row in enumerate(rows, start=1):
+        gain = "{gain_pct:.1f} % ({low_pct:.1f} to {high_pct:.1f} %)".format(**row)
+        lines.append(_wrapped(f"{number}. ", f"{gain}: {row['where']}: {row['what']}", width))
+    return lines
+
+
+def _wrapped(head: str, text: str, width: int) -> str:
+    from tracekit.render._text import printable
+
+    return textwrap.fill(
+        printable(text),
+        max(width, 40),
+        initial_indent=head,
+        subsequent_indent=" " * len(head),
+        break_on_hyphens=False,
+    )

@@ -32,10 +32,12 @@ def command(
     be trusted.
     """
     import shlex
+    import sys
 
     from tracekit.cli._emit import emit
     from tracekit.cli._open import closed_meanwhile, open_traces
     from tracekit.cli.advise import told_shortly
+    from tracekit.render._console import make_console
 
     with open_traces(traces, reading, only_breakdown=True) as trace:
         results = trace.breakdown(full=full)
@@ -47,4 +49,5 @@ def command(
         with closed_meanwhile(trace):
             emit(results, format_name, full=full, wide=wide)
             if format_name == "table" and "timeline" in results:
-                click.echo("\n".join(told_shortly(advice, shlex.join(traces))))
+                width = make_console(sys.stdout).width
+                click.echo("\n".join(told_shortly(advice, shlex.join(traces), width)))
