@@ -173,6 +173,12 @@ def test_the_command(cli: Callable[..., Any], tmp_path: Path) -> None:
     assert said["low_ns"] <= said["predicted_ns"] <= said["high_ns"] < said["recorded_ns"]
     again = json.loads(cli("query", "timeline", timeline, "--format", "json").stdout)
     assert abs(again[0]["window_ns"] - said["predicted_ns"]) <= 1
+    # What ran on the host moved along, so that work is still where it was.
+    compared = tracekit.compare(folder, timeline, cache=False)
+    assert {pair.match for pair in compared.pairs} == {"same"}
+    places = "SELECT phase, module_id, count(*) FROM attributed_events GROUP BY ALL ORDER BY ALL"
+    with tracekit.open(folder, cache=False) as old, tracekit.open(timeline, cache=False) as new:
+        assert old.sql(places).rows == new.sql(places).rows
     shown = cli("predict", folder, "--change", "class=gemm x0.5")
     assert "assumes: other work takes as long as it did" in shown.stdout
     refused = cli("predict", folder, "--change", "class=nix x2")
