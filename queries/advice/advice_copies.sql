@@ -41,7 +41,7 @@ SELECT
         in_ms(wait_ns), in_ms(wall_ns)
     ) AS what,
     'copies from host to device' AS place,
-    if(wait_ns > 0, 'sync class=memcpy_h2d remove; ', '') || 'class=memcpy_h2d remove' AS change,
+    'class=memcpy_h2d remove' AS change,
     NULL::VARCHAR AS at_most,
     wait_ns + wall_ns AS cost_ns,
     'copy the next batch beside the step: DataLoader(pin_memory=True) and '

@@ -141,14 +141,11 @@ def advise(
     found: list[tuple[Candidate, Prediction]] = []
     for one in candidates[:MAX_CANDIDATES]:
         try:
-            if replay.gain_ns(one.changes) < least_ns:
-                continue
-            told = replay.predict(one.changes)
-            if one.at_most:
-                low_ns = replay.predict(one.at_most).low_ns
-                told = replace(told, low_ns=min(told.low_ns, low_ns))
+            told = _predicted(one, replay, least_ns)
         except QueryError as error:
             undecided.append((one, error.message))
+            continue
+        if told is None:
             continue
         if told.reason is not None:
             undecided.append((one, told.reason))
@@ -156,6 +153,16 @@ def advise(
             found.append((one, told))
     ranked = _ranked(found)
     return Advised(recorded_ns, replay.step_count, _joined(ranked, replay), tuple(undecided))
+
+
+def _predicted(one: Candidate, replay: Predictor, least_ns: float) -> Prediction | None:
+    """Return what its changes would gain; None where that is less than is said."""
+    if replay.gain_ns(one.changes) < least_ns:
+        return None
+    told = replay.predict(one.changes)
+    if not one.at_most:
+        return told
+    return replace(told, low_ns=min(told.low_ns, replay.predict(one.at_most).low_ns))
 
 
 _Found = tuple[Candidate, Prediction]
