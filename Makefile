@@ -8,6 +8,7 @@
 #   make docs     build the manual into build/docs; a dead link or anchor stops it
 #   make benchmark  measure this tree beside the last tag, or the commit AGAINST
 #   make predictions  predict loops, run them, and say in the manual how far off that was
+#   make advice       put faults into programs, and say in the manual whether advice finds them
 # The single checks, for quick turns: lint, types, imports, sql, docs, gate, pytest
 # (ARGS="-k timeline").
 # make docs-update writes what is generated in the manual: reference, outputs of commands, pictures.
@@ -40,7 +41,7 @@ export PYTHONDONTWRITEBYTECODE :=
 ifndef AT_ONCE
 .NOTPARALLEL:
 endif
-.PHONY: help demo packages collect collects test tools check checks lint format types imports sql docs docs-update docs-pictures gate pytest collected fuzz benchmark predictions clean
+.PHONY: help demo packages collect collects test tools check checks lint format types imports sql docs docs-update docs-pictures gate pytest collected fuzz benchmark predictions advice clean
 
 help:
 	@sed -n 's/^#  *//p; /^$$/q' Makefile
@@ -132,6 +133,9 @@ benchmark: $(DEV)/.installed
 # On a quiet machine, for a quarter of an hour: what differs is times.
 predictions: $(DEV)/.installed
 	@$(DEV)/bin/python tests/predictions $(ARGS)
+
+advice: $(DEV)/.installed
+	@$(DEV)/bin/python tests/advice $(ARGS)
 
 clean:
 	rm -rf $(DEMO) $(DEV) build dist *.egg-info tracekit/ingest/*.so .mypy_cache .pytest_cache .ruff_cache .hypothesis

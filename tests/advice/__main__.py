@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import argparse
 import logging
+import re
 import statistics
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from tracekit.prediction.advising import Advised
 
 PAGE = HERE.parents[1] / "docs" / "explanation" / "predictions.md"
+BEGIN, END = "<!-- begin: make advice -->", "<!-- end: make advice -->"
 _LOG = logging.getLogger("advice")
 
 
@@ -99,6 +101,13 @@ def real(fault: Fault, rounds: int, steps: int) -> Judged:
     pair = Pair(fault.name, fault.faulty, fault.healthy, ranks=fault.ranks)
     with tempfile.TemporaryDirectory(prefix="tracekit-advice-") as name:
         folder = Path(name)
+        if "workers" in fault.healthy and "workers" not in fault.faulty:
+            # As many as are proposed.
+            record(pair, folder, 1, steps)
+            with tracekit.open(folder / "a0", cache=False) as trace:
+                changes = trace.advise().advice[0].candidate.changes
+            asked = re.fullmatch(r"loading workers=(\d+)", changes[0])
+            pair = replace(pair, b=pair.b | {"workers": int(asked[1]) if asked else 2})
         record(pair, folder, rounds, steps)
         advised, before, after = [], [], []
         for number in range(rounds):
@@ -151,6 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--seed", type=int, default=20261124)
+    parser.add_argument("--out", type=Path, default=PAGE)
     parser.add_argument("--real", action="store_true", help="only real loops")
     parsed = parser.parse_args(arguments)
     from seeded_faults import real_faults, real_healthy, simulated_faults, simulated_healthy
@@ -167,16 +177,33 @@ def main(arguments: Sequence[str] | None = None) -> None:
             began = time.monotonic()
             judged.append(real(fault, parsed.rounds, parsed.steps) if is_real else simulated(fault))
             _LOG.info("%s  (%.0f s)", judged[-1].line(), time.monotonic() - began)
-    faults_only = [one for one in judged if one.expected]
-    _LOG.info(
-        "%d of %d causes first, %d of %d intervals hold, %d of %d healthy runs silent",
-        sum(one.is_named for one in faults_only),
-        len(faults_only),
-        sum(one.is_held for one in faults_only),
-        len(faults_only),
-        sum(one.said is None for one in judged if one.expected is None),
-        sum(one.expected is None for one in judged),
+    text = parsed.out.read_text("utf-8")
+    before, rest = text.split(BEGIN)
+    _, after = rest.split(END)
+    parsed.out.write_text(f"{before}{BEGIN}\n\n{table(judged, parsed.seed)}\n{END}{after}", "utf-8")
+    _LOG.info("%s", summary(judged))
+
+
+def summary(judged: Sequence[Judged]) -> str:
+    """Return what the rows amount to."""
+    faults = [one for one in judged if one.expected]
+    healthy = [one for one in judged if one.expected is None]
+    told = [one for one in faults if one.is_named and one.true_pct is not None]
+    return (
+        f"{sum(one.is_named for one in faults)} of {len(faults)} causes come first; the interval "
+        f"holds what came in {sum(one.is_held for one in told)} of these {len(told)}; "
+        f"{sum(one.said is None for one in healthy)} of {len(healthy)} healthy programs hear none."
     )
+
+
+def table(judged: Sequence[Judged], seed: int) -> str:
+    """Return the rows as Markdown."""
+    head = (
+        "| program | cause | said first | gain, % | interval, % | came, % | cause first | held |\n"
+        "| --- | --- | --- | --- | --- | --- | --- | --- |\n"
+    )
+    rows = "".join(f"{one.line()}\n" for one in judged)
+    return f"Seed {seed}. {summary(judged)}\n\n{head}{rows}"
 
 
 if __name__ == "__main__":
