@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import BinaryIO
 
 from isal import isal_zlib
@@ -60,6 +61,7 @@ class ByteStream:
         self._on_read = on_read
         self._chunks: Generator[bytes, None, None] | None = None
         self._first = b""
+        self._is_packed = False
 
     def head(self) -> bytes:
         """Return the first plain bytes, 64 at most; they are read with the others.
@@ -87,6 +89,38 @@ class ByteStream:
                 del first
             yield from chunks
 
+    @contextmanager
+    def local_file(self) -> Iterator[Path]:
+        """Give a file of this machine that holds the plain bytes: itself, or a temporary copy.
+
+        Raises:
+            TraceError: the file cannot be read, or its packing is damaged.
+            StoreError: there is no temporary folder that can be written.
+        """
+        self.head()
+        path = self._location.local_path
+        if path is not None and path.is_file() and not self._is_packed:
+            if self._chunks is not None:
+                self._chunks.close()
+            self.text_bytes = self.file_bytes_read = self.file_bytes
+            yield path
+            return
+        import shutil
+
+        from tracekit.storage.temp_dirs import temporary_folder
+
+        folder = temporary_folder()
+        try:
+            path = folder / "plain"
+            with path.open("wb") as file:
+                for chunk in self:
+                    file.write(chunk)
+            if self.problem is not None:
+                raise TraceError(f"{self.path}: {self.problem}", hint="copy the file again")
+            yield path
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
     def _plain(self) -> Generator[bytes, None, None]:
         try:
             with self._location.open() as file:
@@ -98,7 +132,8 @@ class ByteStream:
                             f"{self.path}: this is a {packing} file, which is not read", hint=hint
                         )
                 raw = self._raw(head, file)
-                chunks = self._gunzip(raw) if head.startswith(_GZIP_MAGIC) else raw
+                self._is_packed = head.startswith(_GZIP_MAGIC)
+                chunks = self._gunzip(raw) if self._is_packed else raw
                 for chunk in chunks:
                     if self.text_bytes == 0 and chunk.startswith(_UTF8_BOM):
                         # Keeps byte offsets those of the file: the mark becomes white space.

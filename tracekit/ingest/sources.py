@@ -219,7 +219,8 @@ def find_sources(paths: Sequence[str | Place], *, traces: bool = True) -> Source
 def find_traces(paths: Sequence[str | Place]) -> list[Place]:
     """Return the trace files that are meant by files, folders and globs, in natural order.
 
-    A folder stands for the ``.json`` and ``.json.gz`` files in it but ``run.json``, the manifest.
+    A folder stands for the files in it that end as those of a format do, but ``run.json``, the
+    manifest: for its Chrome traces, and where it has none, for those of another format.
 
     Raises:
         TraceError: a path does not exist, or a folder or glob has no trace.
@@ -256,21 +257,25 @@ def find_traces(paths: Sequence[str | Place]) -> list[Place]:
 
 
 def _suffixes() -> tuple[str, ...]:
-    return tuple(suffix for one in FORMATS for suffix in one.suffixes)
+    return tuple(suffix for one in reversed(FORMATS) for suffix in one.suffixes)
 
 
 def _traces_in(folder: Place) -> list[Place]:
     """Return the traces that lie in a folder, in natural order."""
-    entries: Iterable[Place] = folder.iterdir() if isinstance(folder, Path) else folder.entries()
-    inside = [
-        file
-        for file in entries
-        if file.name.endswith(_suffixes())
-        and file.name not in _NOT_TRACES
-        and not file.name.startswith(".")
-        and file.is_file()
-    ]
-    return sorted(inside, key=natural)
+    entries = [*(folder.iterdir() if isinstance(folder, Path) else folder.entries())]
+    # What lies there in several formats is of one run, and databases hold all sorts of things.
+    for one in reversed(FORMATS):
+        inside = [
+            file
+            for file in entries
+            if file.name.endswith(one.suffixes)
+            and file.name not in _NOT_TRACES
+            and not file.name.startswith(".")
+            and file.is_file()
+        ]
+        if inside:
+            return sorted(inside, key=natural)
+    return []
 
 
 @contextlib.contextmanager

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from tracekit.errors import TraceError
+
 if TYPE_CHECKING:
-    from tracekit.errors import TraceError
     from tracekit.ingest.byte_stream import ByteStream
     from tracekit.ingest.event_collector import EventRows
     from tracekit.ingest.faults import Faults
@@ -81,9 +82,27 @@ def _chrome_trace(stream: ByteStream) -> TraceReader:
     return ChromeTraceReader(stream)
 
 
-FORMATS = [Format("Chrome trace", (".json", ".json.gz"), bool, _chrome_trace)]
+def _database(stream: ByteStream) -> TraceReader:
+    from tracekit.ingest.database_trace import DatabaseReader
+    from tracekit.ingest.nsys_trace import NsysSchema
+
+    return DatabaseReader(stream, (NsysSchema(),))
+
+
+def _is_database(head: bytes) -> bool:
+    # As database_trace.MAGIC: nothing of SQLite is loaded for other files.
+    return head.startswith(b"SQLite format 3\0")
+
+
+FORMATS = [
+    Format("SQLite database", (".sqlite", ".db"), _is_database, _database),
+    Format("Chrome trace", (".json", ".json.gz"), bool, _chrome_trace),
+]
 """The formats, in the order in which they are tried. What none knows is read as a Chrome trace, by
-the reader that says best what is wrong with it."""
+the reader that says best what is wrong with it. Of a folder the files of the last one count."""
+
+_REPORTS = (".nsys-rep", ".qdrep")
+"""How reports of Nsight Systems end; their format is not published."""
 
 
 def reader_of(stream: ByteStream) -> TraceReader:
@@ -92,5 +111,10 @@ def reader_of(stream: ByteStream) -> TraceReader:
     Raises:
         TraceError: the file cannot be read.
     """
+    if stream.path.suffix in _REPORTS:
+        raise TraceError(
+            f"{stream.path}: a report of Nsight Systems, which nsys alone can read",
+            hint=f"export it: nsys export --type sqlite {stream.path.name}",
+        )
     head = stream.head()
     return next((one.reader for one in FORMATS if one.matches(head)), _chrome_trace)(stream)

@@ -1,0 +1,28 @@
+"""SQLite databases that one can read on a screen, as profilers leave them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def database(path: Path, tables: Mapping[str, Rows]) -> Path:
+    """Write a database of tables, whose columns are the members of their rows."""
+    path.unlink(missing_ok=True)
+    with closing(sqlite3.connect(path)) as connection:
+        for table, rows in tables.items():
+            columns = list(dict.fromkeys(column for row in rows for column in row))
+            quoted = ", ".join(f'"{column}"' for column in columns)
+            connection.execute(f'CREATE TABLE "{table}" ({quoted})')
+            places = ", ".join("?" * len(columns))
+            connection.executemany(
+                f'INSERT INTO "{table}" VALUES ({places})',
+                [[row.get(column) for column in columns] for row in rows],
+            )
+        connection.commit()
+    return path

@@ -1,0 +1,281 @@
+"""Reads traces that are SQLite databases: what is theirs as the events of a Chrome trace.
+
+Each profiler has a :class:`Schema`, whose statements have SQLite write every row as the event that
+torch.profiler (Kineto) would have written for it. So there is one definition of how an event is
+read, :mod:`tracekit.ingest.event_reader`, and the compiled parser reads these texts too. Places of
+faults are those in the text of all events, one after the other.
+
+A database comes from anybody: it is opened for reading alone, only real tables of it are asked,
+none of its views, and nothing in its schema is trusted.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tracekit.errors import TraceError
+from tracekit.ingest.event_collector import EventCollector, EventRows
+from tracekit.ingest.json_values import is_utf8
+from tracekit.ingest.repair import is_object
+
+if TYPE_CHECKING:
+    from tracekit.ingest.byte_stream import ByteStream
+
+MAGIC = b"SQLite format 3\0"
+"""What such a file begins with (sqlite.org/fileformat.html)."""
+
+_TEXT_BYTES = 1 << 20
+"""Text of events that is read at once, at least."""
+
+_BLOCK_BYTES = 8 << 20
+"""Text whose rows are handed over at once, at least."""
+
+_UNFINISHED = ("-wal", "-journal")
+"""What lies beside a database that is not written to its end."""
+
+
+class Database:
+    """A database, opened for reading, and tables of our own beside it.
+
+    Args:
+        path: the file.
+        shown: what the file is called.
+
+    Attributes:
+        shown: what the file is called.
+        columns: the columns of each table; no views.
+    """
+
+    def __init__(self, path: Path, shown: object) -> None:
+        self.shown = shown
+        for suffix in _UNFINISHED:
+            beside = Path(f"{path}{suffix}")
+            if beside.is_file() and beside.stat().st_size:
+                raise TraceError(
+                    f"{shown}: the database is not finished: {beside.name} lies beside it",
+                    hint="wait until it is written, or export it again",
+                )
+        # It is never written, not even the files beside it that tell others who reads.
+        self._connection = sqlite3.connect(
+            f"{path.resolve().as_uri()}?mode=ro&immutable=1",
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        try:
+            self._connection.execute("PRAGMA trusted_schema = OFF")
+            self._connection.execute("PRAGMA temp_store = MEMORY")
+            # What has no page of its own is a view, or made up by a module.
+            names = self.rows(
+                "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
+            )
+            self.columns: dict[str, frozenset[str]] = {
+                name: frozenset(
+                    column for (column,) in self.rows("SELECT name FROM pragma_table_info(?)", name)
+                )
+                for (name,) in names.fetchall()
+            }
+        except sqlite3.Error:
+            self.close()
+            raise
+
+    def rows(self, sql: str, *values: object) -> sqlite3.Cursor:
+        """Run a statement and return its rows."""
+        return self._connection.execute(sql, values)
+
+    def texts(self, sql: str) -> Iterator[bytes]:
+        """Yield the one column of a statement, as the bytes that it is in the file."""
+        self._connection.text_factory = bytes
+        try:
+            for (text,) in self._connection.execute(sql):
+                yield text
+        finally:
+            self._connection.text_factory = str
+
+    def make(self, script: str) -> None:
+        """Make tables of our own, in memory."""
+        self._connection.executescript(script)
+
+    def fill(self, table: str, rows: Iterable[Sequence[object]]) -> None:
+        """Put rows into a table of our own; one whose key is there is left out."""
+        for row in rows:
+            places = ", ".join("?" * len(row))
+            self._connection.execute(f"INSERT OR IGNORE INTO temp.{table} VALUES ({places})", row)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+
+class Schema(Protocol):
+    """How the databases of one profiler are read."""
+
+    def is_of(self, database: Database) -> bool:
+        """Tell whether a database is one of that profiler."""
+
+    def events(self, database: Database) -> list[str]:
+        """Return statements whose one column is the text of events.
+
+        Raises:
+            TraceError: the database is of a version that is not read, or lacks what is needed.
+        """
+
+    def metadata(self, database: Database) -> dict[str, object]:
+        """Return what the database says of itself, as :meth:`TraceReader.metadata` does."""
+
+
+def event_sql(
+    name: str,
+    category: str,
+    thread: tuple[str, str],
+    time: tuple[str, str | None] | None,
+    args: Mapping[str, str],
+    phase: str = "'X'",
+) -> str:
+    """Return the SQL expression for the text of one event; every part of it is SQL too.
+
+    Args:
+        name: its name.
+        category: its category.
+        thread: process and thread.
+        time: start and duration, ns; either None where an event has none.
+        args: its arguments, by their names in Kineto; those that are NULL are left out.
+        phase: its letter in the format (``ph``).
+    """
+    members = {"ph": phase, "cat": category, "name": name, "pid": thread[0], "tid": thread[1]}
+    parts = ["'{' || " + _members(members)]
+    if time is not None:
+        parts += [_us(key, ns) for key, ns in zip(("ts", "dur"), time, strict=True) if ns]
+    if args:
+        given = " || ".join(
+            f"CASE WHEN {sql} IS NULL THEN '' ELSE ',\"{key}\":' || json_quote({sql}) END"
+            for key, sql in args.items()
+        )
+        parts.append(f"',\"args\":{{' || substr({given}, 2) || '}}'")
+    return " || ".join([*parts, "'}'"])
+
+
+def _members(members: Mapping[str, str]) -> str:
+    """Return SQL for members of an object, without its braces; NULL becomes null."""
+    return " || ',' || ".join(f"'\"{key}\":' || json_quote({sql})" for key, sql in members.items())
+
+
+def _us(key: str, ns: str) -> str:
+    """Return SQL for a time as a member: whole ns become µs with three decimals, all kept."""
+    return (
+        f"',\"{key}\":' || CASE typeof({ns}) WHEN 'integer' THEN printf('%s%d.%03d', "
+        f"CASE WHEN {ns} < 0 THEN '-' ELSE '' END, abs({ns}) / 1000, abs({ns}) % 1000) "
+        "ELSE 'null' END"
+    )
+
+
+class DatabaseReader:
+    """A :class:`tracekit.ingest.trace_readers.TraceReader` of SQLite databases.
+
+    Args:
+        stream: the plain bytes of the file.
+        schemas: those that are known.
+        is_compiled: let the compiled parser read what it can, where there is one.
+    """
+
+    truncation = None
+
+    def __init__(
+        self, stream: ByteStream, schemas: tuple[Schema, ...], *, is_compiled: bool = True
+    ) -> None:
+        self._stream = stream
+        self._schemas = schemas
+        self._collector = EventCollector(is_compiled=is_compiled)
+        self._metadata: dict[str, object] = {}
+        self._written_bytes = 0
+        self.faults = self._collector.faults
+
+    @property
+    def event_count(self) -> int:
+        """Return the number of events so far."""
+        return self._collector.event_count
+
+    def blocks(self) -> Iterator[EventRows]:
+        """Yield the records of the file.
+
+        Raises:
+            TraceError: the file cannot be read, or is none of a profiler that is known.
+        """
+        try:
+            with (
+                self._stream.local_file() as path,
+                closing(Database(path, self._stream.path)) as db,
+            ):
+                yield from self._read(db)
+        except sqlite3.Error as error:
+            raise TraceError(
+                f"{self._stream.path}: the SQLite database cannot be read: {error}",
+                hint="copy it again, or export it again",
+            ) from error
+        finally:
+            self._collector.release()
+
+    def _read(self, database: Database) -> Iterator[EventRows]:
+        schema = next((schema for schema in self._schemas if schema.is_of(database)), None)
+        if schema is None:
+            raise TraceError(
+                f"{self._stream.path}: a SQLite database, but neither of Nsight Systems nor of "
+                "rocprofv3 (rocpd)",
+                hint="nsys export --type sqlite and rocprofv3 --output-format rocpd write such",
+            )
+        texts: list[bytes] = []
+        size = 0
+        for statement in schema.events(database):
+            for text in database.texts(statement):
+                texts.append(text)
+                size += len(text)
+                if size >= _TEXT_BYTES:
+                    self._take_in(texts)
+                    texts, size = [], 0
+                    if self._collector.text_bytes >= _BLOCK_BYTES:
+                        yield from self._taken()
+        self._take_in(texts)
+        yield from self._taken()
+        self._metadata = schema.metadata(database)
+
+    def _take_in(self, texts: list[bytes]) -> None:
+        """Have events read: the usual ones by the compiled parser, as far as it gets."""
+        before, at = self._collector.event_count, self._written_bytes
+        block = bytearray(b"[" + b",".join(texts) + b"]")
+        self._written_bytes += len(block) - 1
+        if texts:
+            self._collector.read_usual(block, at)
+        self._collector.read_events(
+            self._well_formed(texts, self._collector.event_count - before, at + 1)
+        )
+
+    def _well_formed(self, texts: list[bytes], first: int, at: int) -> Iterator[tuple[bytes, int]]:
+        """Yield the texts from the first one on that was not read, with their places."""
+        for number, text in enumerate(texts):
+            if number >= first:
+                if is_object(text) or not is_utf8(text):
+                    yield text, at
+                else:
+                    self.faults.reject(at, "no JSON comes of the row", text)
+            at += len(text) + 1
+
+    def _taken(self) -> Iterator[EventRows]:
+        rows = self._collector.take()
+        if rows is not None:
+            yield rows
+
+    def metadata(self) -> dict[str, Any]:
+        """Return what the database says of itself."""
+        return self._metadata
+
+    def unreadable(self) -> TraceError:
+        """Return the error for a file in which no event could be read."""
+        return TraceError(
+            f"{self._stream.path}: the database holds no event: no work of a device, no call and "
+            "no range",
+            hint="what was traced? nsys profile --trace=cuda,nvtx … or rocprofv3 --sys-trace …",
+        )

@@ -1,0 +1,519 @@
+"""What a SQLite export of Nsight Systems (nsys export --type sqlite) says, as events.
+
+The format: "SQLite Export Schema Reference" in NVIDIA's documentation of Nsight Systems, schemas up
+to 3.x. Tables are made where there is something to write, and columns were added over the years:
+any may be missing but those in :data:`_NEEDED`. Times are ns since the session began. A row becomes
+the event that torch.profiler (Kineto) writes of the same record of CUPTI. What is of CUDA is
+numbered within its process: those of the second process on get correlations, and streams of a
+device that an earlier one has too, from 2^32 on.
+
+Ranges of NVTX are annotations; those that torch.autograd.profiler.emit_nvtx names (`aten::add,
+seq = 5, op_id = 7, sizes = [[2]]`, torch/csrc/profiler/util.cpp) are ops.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from tracekit.errors import TraceError
+from tracekit.ingest.database_trace import Database, event_sql
+
+_NEEDED = {
+    "StringIds": ("id", "value"),
+    "CUPTI_ACTIVITY_KIND_KERNEL": ("start", "end", "deviceId", "streamId", "correlationId"),
+    "CUPTI_ACTIVITY_KIND_MEMCPY": ("start", "end", "deviceId", "streamId", "bytes", "copyKind"),
+    "CUPTI_ACTIVITY_KIND_MEMSET": ("start", "end", "deviceId", "streamId", "bytes"),
+    "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": ("start", "end", "deviceId", "streamId", "graphId"),
+    "CUPTI_ACTIVITY_KIND_RUNTIME": ("start", "end", "globalTid", "correlationId", "nameId"),
+    "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": ("start", "end", "streamId", "syncType"),
+    "CUPTI_ACTIVITY_KIND_CUDA_EVENT": ("correlationId", "streamId", "eventId"),
+    "NVTX_EVENTS": ("start", "end", "eventType", "globalTid", "text"),
+}
+"""The columns that a table must have where the table is there: without them figures would lack."""
+
+_LAST_MAJOR_VERSION = 3
+"""Of EXPORT_SCHEMA_VERSION. NVIDIA counts it up where queries are expected to break."""
+
+_COPY_KINDS = {
+    1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA", 8: "DtoD",
+    9: "HtoH", 10: "PtoP", 11: "HtoD", 12: "DtoH", 13: "DtoD",
+}  # fmt: skip
+"""Table ENUM_CUDA_MEMCPY_OPER, as Kineto calls them; from 11 on pages of unified memory move."""
+
+_MEMORY_KINDS = (
+    *("Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static"),
+)
+"""Table ENUM_CUDA_MEM_KIND."""
+
+_SYNC_KINDS = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
+"""Table ENUM_CUPTI_SYNC_TYPE, as Kineto calls them."""
+
+_RANGE_TYPES = "(59, 60, 70, 71)"
+"""Of table ENUM_NSYS_EVENT_TYPE: ranges pushed and popped, started and ended; of NVTX and NVTXT."""
+
+_MARK_TYPES = "(34, 65)"
+_DOMAIN_TYPE = 75
+
+_PROCESS_BITS = "& ~0xFFFFFF"
+"""Of a globalTid (8 bits of hardware, 8 of the virtual machine, 24 of the process, 24 of the
+thread): what globalPid is."""
+
+_NO_STREAM = 0xFFFFFFFF
+
+_FROM = "(coalesce(p.number, 0) << 32)"
+
+_STREAM = "r.streamId + coalesce(d.stream_base, 0)"
+
+_THREAD = ("(r.globalTid >> 24 & 0xFFFFFF)", "(r.globalTid & 0xFFFFFF)")
+
+_BY_THREAD = f"LEFT JOIN temp.process AS p ON p.id = r.globalTid {_PROCESS_BITS}"
+
+_WORK_TABLES = tuple(
+    f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE")
+)
+
+_OWN_TABLES = """
+CREATE TEMP TABLE process (id INTEGER PRIMARY KEY, number INTEGER);
+CREATE TEMP TABLE device (
+    process INTEGER, id INTEGER, device INTEGER, stream_base INTEGER, PRIMARY KEY (process, id)
+);
+CREATE TEMP TABLE context (process INTEGER, id INTEGER, device INTEGER, PRIMARY KEY (process, id));
+CREATE TEMP TABLE record (
+    process INTEGER, event INTEGER, correlation INTEGER, sync_id INTEGER, stream INTEGER
+);
+CREATE TEMP TABLE domain (process INTEGER, id INTEGER, name TEXT, PRIMARY KEY (process, id));
+"""
+"""Tables of our own: each process with its number from 0; each device of a process, with its number
+by all; the device of each context; records of events; domains of NVTX."""
+
+
+class NsysSchema:
+    """A :class:`tracekit.ingest.database_trace.Schema`."""
+
+    def is_of(self, database: Database) -> bool:
+        """Tell whether a database is an export of Nsight Systems."""
+        return "StringIds" in database.columns and any(
+            name.startswith(("CUPTI_ACTIVITY_KIND_", "NVTX_EVENTS", "META_DATA_EXPORT"))
+            for name in database.columns
+        )
+
+    def events(self, database: Database) -> list[str]:
+        """Return statements for the events, after a look at the version and the columns.
+
+        Raises:
+            TraceError: the export is of a version that is not read, or lacks a column.
+        """
+        export = _Export(database)
+        export.prepare()
+        return [
+            *export.device_work(),
+            *export.synchronisations(),
+            *export.calls(),
+            *export.overheads(),
+            *export.ranges(),
+            *export.names(),
+        ]
+
+    def metadata(self, database: Database) -> dict[str, object]:
+        """Return GPUs, host, start of the session and versions."""
+        return _Export(database).metadata()
+
+
+class _Export:
+    """One export: which tables and columns it has, and what is made of them."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._told = self._pairs("META_DATA_EXPORT")
+        version = self._told.get("EXPORT_SCHEMA_VERSION", "")
+        self._called = (
+            f"{database.shown}: an export of Nsight Systems of schema {version or 'unknown'}"
+        )
+        major = version.partition(".")[0]
+        if version and not (major.isdecimal() and int(major) <= _LAST_MAJOR_VERSION):
+            raise TraceError(
+                f"{self._called}, which is not read",
+                hint=f"schemas up to {_LAST_MAJOR_VERSION}.x are read: export it by an older nsys",
+            )
+        for table, needed in _NEEDED.items():
+            columns = self._columns(table)
+            lacking = [column for column in needed if columns and column not in columns]
+            if lacking:
+                raise TraceError(
+                    f"{self._called}, whose table {self._name(table)} has no column {lacking[0]}",
+                    hint="export it by another release of nsys",
+                )
+
+    # -- what is there -----------------------------------------------------------------------
+
+    def _name(self, table: str) -> str:
+        """Return what a table is called: newer ones may have a number, as in NVTX_EVENTS_V2."""
+        numbered = [
+            (int(match[1]), name)
+            for name in self._database.columns
+            if (match := re.fullmatch(rf"{table}_V(\d+)", name, re.IGNORECASE))
+        ]
+        return table if table in self._database.columns else max(numbered, default=(0, table))[1]
+
+    def _columns(self, table: str) -> frozenset[str]:
+        return self._database.columns.get(self._name(table), frozenset())
+
+    def _column(self, table: str, column: str) -> str:
+        """Return a column in SQL, where the row is called r; NULL where there is none."""
+        return f"r.{column}" if column in self._columns(table) else "NULL"
+
+    def _pairs(self, table: str) -> dict[str, str]:
+        """Return a table of names and values; of several of a name the last."""
+        if not {"name", "value"} <= self._columns(table):
+            return {}
+        rows = self._database.rows(f"SELECT name, value FROM {self._name(table)}")
+        return {str(name): str(value) for name, value in rows}
+
+    # -- tables of our own ---------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Make the tables of our own."""
+        self._database.make(_OWN_TABLES)
+        work = [table for table in _WORK_TABLES if self._columns(table)]
+        ids = {
+            process
+            for table, sql in (
+                *((table, self._column(table, "globalPid")) for table in work),
+                ("CUPTI_ACTIVITY_KIND_RUNTIME", f"r.globalTid {_PROCESS_BITS}"),
+                ("NVTX_EVENTS", f"r.globalTid {_PROCESS_BITS}"),
+            )
+            for (process,) in self._distinct(table, sql)
+            if isinstance(process, int)
+        }
+        numbers = {process: number for number, process in enumerate(sorted(ids))}
+        self._process_count = len(numbers)
+        self._database.fill("process", numbers.items())
+        places = {
+            place
+            for table in work
+            for place in self._distinct(
+                table, self._process(table), self._column(table, "contextId"), "r.deviceId"
+            )
+        }
+        devices = {(process, device): self._gpu(process, device) for process, _, device in places}
+        first: dict[object, int] = {}
+        for (process, _), device in devices.items():
+            first[device] = min(first.get(device, len(ids)), numbers.get(process, 0))
+        self._database.fill(
+            "device",
+            (
+                (process, local, device, 0 if number == first[device] else number << 32)
+                for (process, local), device in devices.items()
+                for number in [numbers.get(process, 0)]
+            ),
+        )
+        self._database.fill("context", sorted(places, key=str))
+        table = "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
+        columns = ("globalPid", "eventId", "correlationId", "eventSyncId", "streamId")
+        self._database.fill(
+            "domain",
+            self._database.rows(
+                f"SELECT r.globalTid {_PROCESS_BITS}, {self._column('NVTX_EVENTS', 'domainId')}, "
+                f"coalesce(r.text, s.value) FROM {self._name('NVTX_EVENTS')} AS r LEFT JOIN "
+                f"StringIds AS s ON s.id = {self._column('NVTX_EVENTS', 'textId')} "
+                f"WHERE r.eventType = {_DOMAIN_TYPE}"
+            )
+            if self._columns("NVTX_EVENTS")
+            else (),
+        )
+        self._database.fill(
+            "record", self._distinct(table, *(self._column(table, column) for column in columns))
+        )
+
+    def _distinct(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
+        if not self._columns(table):
+            return []
+        return self._database.rows(
+            f"SELECT DISTINCT {', '.join(columns)} FROM {self._name(table)} AS r"
+        ).fetchall()
+
+    def _gpu(self, process: object, device: object) -> object:
+        """Return the number of a GPU in the machine: a process numbers those that it sees."""
+        return self._gpus.get((process, device), device)
+
+    @cached_property
+    def _gpus(self) -> dict[tuple[object, object], object]:
+        told = self._distinct("TARGET_INFO_CUDA_DEVICE", "r.pid", "r.cudaId", "r.gpuId")
+        by_pid = {(pid, local): gpu for pid, local, gpu in told}
+        return {
+            (process, local): gpu
+            for (process,) in self._database.rows("SELECT id FROM temp.process")
+            for (pid, local), gpu in by_pid.items()
+            if process >> 24 & 0xFFFFFF == pid
+        }
+
+    # -- one row, one event ------------------------------------------------------------------
+
+    def _select(self, table: str, event: str, joins: str = "", where: str = "TRUE") -> list[str]:
+        """Return the statement that has events written for the rows of a table, if it is there."""
+        if not self._columns(table):
+            return []
+        return [f"SELECT {event} FROM {self._name(table)} AS r {joins} WHERE {where}"]
+
+    def _process(self, table: str) -> str:
+        """Return the process of a row that a device or CUDA wrote; of the first if none is told."""
+        told = self._column(table, "globalPid")
+        return f"coalesce({told}, (SELECT min(id) FROM temp.process))"
+
+    def _joins(self, table: str) -> str:
+        """Return what tells of a row the number of its process, and its device by all processes."""
+        context = self._column(table, "contextId")
+        process = self._process(table)
+        return (
+            f"LEFT JOIN temp.process AS p ON p.id = {process} "
+            f"LEFT JOIN temp.context AS c ON c.process = p.id AND c.id = {context} "
+            f"LEFT JOIN temp.device AS d ON d.process = p.id AND d.id = coalesce(c.device, "
+            f"{self._column(table, 'deviceId')})"
+        )
+
+    def _work(
+        self, table: str, category: str, name: str, args: dict[str, str], joins: str = ""
+    ) -> list[str]:
+        """Return the statement for work of a device."""
+        device = "coalesce(d.device, r.deviceId)"
+        graph_node = self._column(table, "graphNodeId")
+        links = {
+            "device": device,
+            "context": self._column(table, "contextId"),
+            "stream": _STREAM,
+            "correlation": self._correlation(table),
+            "graph node id": f"nullif({graph_node}, 0)",
+            "graph id": f"nullif({self._column(table, 'graphId')}, 0)",
+        }
+        event = event_sql(
+            name, f"'{category}'", (device, _STREAM), ("r.start", "(r.end - r.start)"), links | args
+        )
+        return self._select(table, event, f"{self._joins(table)} {joins}")
+
+    def _correlation(self, table: str) -> str:
+        return f"nullif({self._column(table, 'correlationId')}, 0) + {_FROM}"
+
+    def device_work(self) -> list[str]:
+        """Return statements for kernels, copies and memsets, and for graphs traced as one."""
+        kernel, copy, memset = (
+            f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET")
+        )
+        names = ("demangledName", "shortName", "mangledName")
+        name_id = f"coalesce({', '.join(self._column(kernel, name) for name in names)})"
+        shared = [self._column(kernel, f"{kind}SharedMemory") for kind in ("static", "dynamic")]
+        direction = f"CASE r.copyKind {_cases(_COPY_KINDS)} ELSE 'Unknown' END"
+        ends = [_memory_kind(self._column(copy, kind)) for kind in ("srcKind", "dstKind")]
+        return [
+            *self._work(
+                kernel,
+                "kernel",
+                "s.value",
+                {
+                    "registers per thread": self._column(kernel, "registersPerThread"),
+                    "shared memory": f"({shared[0]} + {shared[1]})",
+                    "grid": self._triple(kernel, "grid"),
+                    "block": self._triple(kernel, "block"),
+                },
+                f"LEFT JOIN StringIds AS s ON s.id = {name_id}",
+            ),
+            *self._work(
+                copy,
+                "gpu_memcpy",
+                f"'Memcpy ' || {direction} || CASE WHEN r.copyKind > 10 THEN ' (Unified)' "
+                f"ELSE ' (' || {ends[0]} || ' -> ' || {ends[1]} || ')' END",
+                {"bytes": "r.bytes"},
+            ),
+            *self._work(
+                memset,
+                "gpu_memset",
+                f"'Memset (' || {_memory_kind(self._column(memset, 'memKind'))} || ')'",
+                {"bytes": "r.bytes"},
+            ),
+            *self._work(
+                "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "kernel", "'CUDA graph ' || r.graphId", {}
+            ),
+        ]
+
+    def _triple(self, table: str, kind: str) -> str:
+        sizes = [self._column(table, kind + axis) for axis in "XYZ"]
+        return f"CASE WHEN {sizes[0]} IS NOT NULL THEN json_array({', '.join(sizes)}) END"
+
+    def synchronisations(self) -> list[str]:
+        """Return the statement for waits, with the record of an event that is waited for.
+
+        The device of these rows may be 0 whichever it is: their context tells it.
+        """
+        table = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
+        stream = f"nullif(r.streamId, {_NO_STREAM}) + coalesce(d.stream_base, 0)"
+        device = f"coalesce(d.device, {self._column(table, 'deviceId')})"
+        kind = f"CASE r.syncType {_cases(_SYNC_KINDS)} ELSE 'Unknown Sync' END"
+        event = event_sql(
+            kind,
+            "'cuda_sync'",
+            (device, f"coalesce({stream}, -1)"),
+            ("r.start", "(r.end - r.start)"),
+            {
+                "cuda_sync_kind": kind,
+                "device": device,
+                "context": self._column(table, "contextId"),
+                "stream": stream,
+                "correlation": self._correlation(table),
+                "wait_on_stream": "e.stream + coalesce(d.stream_base, 0)",
+                "wait_on_cuda_event_record_corr_id": f"e.correlation + {_FROM}",
+                "wait_on_cuda_event_id": f"nullif({self._column(table, 'eventId')}, {_NO_STREAM})",
+            },
+        )
+        # Of the records of an event the last one before the wait; a number may tell that one.
+        record = (
+            "LEFT JOIN temp.record AS e ON r.syncType IN (1, 2) AND e.rowid = (SELECT rowid "
+            "FROM temp.record AS o WHERE o.process = p.id "
+            f"AND o.event = {self._column(table, 'eventId')} "
+            f"AND o.correlation < {self._column(table, 'correlationId')} "
+            f"AND coalesce(o.sync_id = nullif({self._column(table, 'eventSyncId')}, 0), TRUE) "
+            "ORDER BY o.correlation DESC LIMIT 1)"
+        )
+        return self._select(table, event, f"{self._joins(table)} {record}")
+
+    def calls(self) -> list[str]:
+        """Return the statement for calls of the runtime and of the driver.
+
+        Those of the runtime end in the version of CUDA that they are of (cudaLaunchKernel_v7000).
+        """
+        table = "CUPTI_ACTIVITY_KIND_RUNTIME"
+        bare = "rtrim(s.value, '0123456789')"
+        name = (
+            f"CASE WHEN s.value GLOB 'cuda*_v[0-9]*' AND {bare} GLOB '*_v' "
+            f"THEN substr({bare}, 1, length({bare}) - 2) ELSE s.value END"
+        )
+        event = event_sql(
+            name,
+            "CASE WHEN s.value GLOB 'cuda*' THEN 'cuda_runtime' ELSE 'cuda_driver' END",
+            _THREAD,
+            ("r.start", "(r.end - r.start)"),
+            {"correlation": self._correlation(table)},
+        )
+        joins = f"{_BY_THREAD} LEFT JOIN StringIds AS s ON s.id = r.nameId"
+        return self._select(table, event, joins)
+
+    def overheads(self) -> list[str]:
+        """Return statements for what profiling itself took."""
+        statements = []
+        for table in ("CUPTI_ACTIVITY_KIND_OVERHEAD", "PROFILER_OVERHEAD"):
+            event = event_sql(
+                "s.value", "'overhead'", _THREAD, ("r.start", "(r.end - r.start)"), {}
+            )
+            joins = f"LEFT JOIN StringIds AS s ON s.id = {self._column(table, 'nameId')}"
+            statements += self._select(table, event, joins)
+        return statements
+
+    def ranges(self) -> list[str]:
+        """Return statements for ranges and marks of NVTX; one that has no end is left open."""
+        table = "NVTX_EVENTS"
+        text = "coalesce(r.text, s.value)"
+        # emit_nvtx: name, seq = 5, op_id = 7, sizes = [[2, 3]], input_op_ids = [...]
+        seq, op, sizes, inputs = (
+            f"instr({text}, ', {key} = ')" for key in ("seq", "op_id", "sizes", "input_op_ids")
+        )
+        end = f"coalesce(nullif({seq}, 0), nullif({op}, 0))"
+        name = f"CASE WHEN {end} IS NULL THEN {text} ELSE substr({text}, 1, {end} - 1) END"
+        is_op = f"({seq} > 0 OR ({op} > 0 AND instr({name}, '::') > 0))"
+        dims = (
+            f"substr({text}, {sizes} + 10, "
+            f"CASE {inputs} WHEN 0 THEN length({text}) ELSE {inputs} - {sizes} - 10 END)"
+        )
+        number = f"CASE WHEN {seq} > 0 THEN CAST(substr({text}, {seq} + 8) AS INTEGER) END"
+        args = {
+            "domain": "n.name",
+            "Sequence number": number,
+            "Input Dims": f"CASE WHEN {sizes} > 0 AND json_valid({dims}) THEN json({dims}) END",
+        }
+        if self._process_count == 1:
+            # The numbers are those of one thread: whose is not told, so of all nodes the same one.
+            args["Fwd thread id"] = (
+                f"CASE WHEN {seq} > 0 THEN {name} LIKE 'autograd::engine::evaluate_function: %' END"
+            )
+        joins = (
+            f"{_BY_THREAD} LEFT JOIN StringIds AS s ON s.id = {self._column(table, 'textId')} "
+            "LEFT JOIN temp.domain AS n ON n.process = p.id "
+            f"AND n.id = {self._column(table, 'domainId')}"
+        )
+        span = event_sql(
+            name,
+            f"CASE WHEN {is_op} THEN 'cpu_op' ELSE 'user_annotation' END",
+            _THREAD,
+            ("r.start", "(r.end - r.start)"),
+            args,
+            "CASE WHEN r.end IS NULL THEN 'B' ELSE 'X' END",
+        )
+        mark = event_sql(
+            text, "'user_annotation'", _THREAD, ("r.start", None), {"domain": "n.name"}, "'i'"
+        )
+        return [
+            *self._select(table, span, joins, f"r.eventType IN {_RANGE_TYPES}"),
+            *self._select(table, mark, joins, f"r.eventType IN {_MARK_TYPES}"),
+        ]
+
+    def names(self) -> list[str]:
+        """Return statements for the names of processes and threads that did something."""
+        process = event_sql(
+            "'process_name'", "NULL", ("r.globalPid >> 24 & 0xFFFFFF", "0"), None,
+            {"name": "r.name"}, "'M'",
+        )  # fmt: skip
+        thread = event_sql("'thread_name'", "NULL", _THREAD, None, {"name": "s.value"}, "'M'")
+        busy = " UNION ".join(
+            f"SELECT globalTid FROM {self._name(table)}"
+            for table in ("CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS")
+            if self._columns(table)
+        )
+        return [
+            *self._select("PROCESSES", process, "JOIN temp.process AS p ON p.id = r.globalPid"),
+            *self._select(
+                "ThreadNames",
+                thread,
+                "LEFT JOIN StringIds AS s ON s.id = r.nameId",
+                f"r.globalTid IN ({busy or 'NULL'})",
+            ),
+        ]
+
+    # -- what it says of itself --------------------------------------------------------------
+
+    def metadata(self) -> dict[str, object]:
+        """Return GPUs, host, start of the session and versions; nothing of the environment."""
+        keys = {
+            "id": "id",
+            "name": "name",
+            "totalGlobalMem": "totalMemory",
+            "computeMajor": "computeMajor",
+            "computeMinor": "computeMinor",
+            "numSms": "smCount",
+        }
+        gpus = self._distinct(
+            "TARGET_INFO_GPU",
+            *(self._column("TARGET_INFO_GPU", column) for column in keys.values()),
+        )
+        found: dict[str, object] = {
+            "deviceProperties": [dict(zip(keys, gpu, strict=True)) for gpu in gpus],
+            "baseTimeNanoseconds": self._session_start_ns(),
+            "host_name": self._pairs("TARGET_INFO_SYSTEM_ENV").get("Hostname"),
+            "nsys_version": self._told.get("EXPORT_PRODUCT_VERSION"),
+            "nsys_schema_version": self._told.get("EXPORT_SCHEMA_VERSION"),
+        }
+        return {key: value for key, value in found.items() if value is not None}
+
+    def _session_start_ns(self) -> int | None:
+        """Return what is added to a time for one since the epoch, ns."""
+        if self._told.get("EXPORT_PARAM_TIME_NORMALIZE") == "true":
+            return 0
+        told = self._distinct("TARGET_INFO_SESSION_START_TIME", "r.utcEpochNs")
+        return told[0][0] if told else None
+
+
+def _cases(names: Mapping[int, str]) -> str:
+    return " ".join(f"WHEN {number} THEN '{name}'" for number, name in names.items())
+
+
+def _memory_kind(column: str) -> str:
+    return f"CASE {column} {_cases(dict(enumerate(_MEMORY_KINDS)))} ELSE 'Unknown' END"
