@@ -209,12 +209,11 @@ def test_every_row_is_its_event(tmp_path: Path) -> None:
             (100, 101, "python3", "main [é]"),
             (200, 202, None, None),
         ]
-        (told,) = trace.query("trace").to_dicts()
-        assert (told["host_name"], told["base_time_ns"]) == ("node7", 1_779_630_014_975_716_426)
-        assert trace.sql("SELECT device, name, compute_capability FROM device").rows[3][:2] == (
-            3,
-            "NVIDIA H100 80GB HBM3",
-        )
+        assert trace.sql(
+            "SELECT host_name, base_time_ns, metadata ->> 'nsys_version' FROM trace"
+        ).rows == [("node7", 1_779_630_014_975_716_426, "2026.2.1.210")]
+        described = "SELECT device_id, name, compute_capability, sm_count FROM device"
+        assert trace.sql(described).rows[3] == (3, "NVIDIA H100 80GB HBM3", "9.0", 132)
 
 
 def test_sums_are_those_of_plain_sql(tmp_path: Path) -> None:
