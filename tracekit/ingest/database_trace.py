@@ -25,9 +25,6 @@ from tracekit.ingest.repair import is_object
 if TYPE_CHECKING:
     from tracekit.ingest.byte_stream import ByteStream
 
-MAGIC = b"SQLite format 3\0"
-"""What such a file begins with (sqlite.org/fileformat.html)."""
-
 _TEXT_BYTES = 1 << 20
 """Text of events that is read at once, at least."""
 

@@ -85,12 +85,13 @@ def _chrome_trace(stream: ByteStream) -> TraceReader:
 def _database(stream: ByteStream) -> TraceReader:
     from tracekit.ingest.database_trace import DatabaseReader
     from tracekit.ingest.nsys_trace import NsysSchema
+    from tracekit.ingest.rocpd_trace import RocpdSchema
 
-    return DatabaseReader(stream, (NsysSchema(),))
+    return DatabaseReader(stream, (NsysSchema(), RocpdSchema()))
 
 
 def _is_database(head: bytes) -> bool:
-    # As database_trace.MAGIC: nothing of SQLite is loaded for other files.
+    # sqlite.org/fileformat.html
     return head.startswith(b"SQLite format 3\0")
 
 

@@ -1,0 +1,208 @@
+"""Databases of rocprofv3 (rocpd), as its own schemas of versions 3 and 4 have them."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from databases_by_hand import Rows, database
+
+import tracekit
+from tracekit.errors import TraceError
+
+STRINGS = [
+    *("HIP_RUNTIME_API_EXT", "MARKER_CORE_RANGE_API", "KERNEL_DISPATCH", "MEMORY_COPY"),
+    *("hipLaunchKernel", "hipMemcpyWithStream", "roctxThreadRangeA", "MEMORY_COPY_HOST_TO_DEVICE"),
+    *("", "HSA_AMD_EXT_API", "hsa_amd_memory_async_copy_on_engine"),
+]
+ID = {string: number for number, string in enumerate(STRINGS, 1)}
+
+PID, TID = 4001, 4002
+
+
+class Process:
+    """The rows of one process; a work or a call is written with its event."""
+
+    def __init__(self, version: str, machine: str = "m1") -> None:
+        self.is_tracked = version.startswith("4")
+        self.tables: dict[str, list[dict[str, Any]]] = {
+            "rocpd_metadata": [{"tag": "schema_version", "value": version}],
+            "rocpd_string": [{"id": number, "string": text} for text, number in ID.items()],
+            "rocpd_info_node": [{"id": 1, "machine_id": machine, "hostname": "node7"}],
+            "rocpd_info_process": [{"id": 9, "pid": PID}],
+            "rocpd_info_thread": [{"id": 8, "tid": TID}],
+            "rocpd_info_agent": [
+                {"id": 0, "type": "CPU", "type_index": 0, "name": "EPYC", "model_name": ""}
+                | {"product_name": "AMD EPYC"},
+                {"id": 4, "type": "GPU", "type_index": 2, "name": "gfx942", "model_name": ""}
+                | {"product_name": "AMD Instinct MI300X"},
+            ],
+            "rocpd_info_kernel_symbol": [
+                {"id": 3, "kernel_name": "_Z4gemmPf.kd", "display_name": "gemm(float*)"}
+            ],
+            **{
+                f"rocpd_{name}": []
+                for name in ("event", "region", "kernel_dispatch", "memory_copy")
+            },
+        }
+        if self.is_tracked:
+            categories = self.tables["rocpd_string"]
+            self.tables["rocpd_info_category"] = [
+                {"id": row["id"], "name": row["string"]} for row in categories
+            ]
+            self.tables |= {"rocpd_track": [], "rocpd_timestamp": []}
+
+    def add(
+        self, table: str, start: int, end: int, category: str, stack: int, **more: Any
+    ) -> Process:
+        events = self.tables["rocpd_event"]
+        extdata = more.pop("extdata", "{}")
+        event = {"id": len(events) + 1, "category_id": ID[category], "stack_id": stack}
+        events.append(event | {"extdata": extdata})
+        place = {"pid": 9, "tid": 8}
+        for column in ("agent_id", "queue_id", "stream_id"):
+            place[column] = more.pop(column, None)
+        times = {"start": start, "end": end}
+        if self.is_tracked:
+            tracks, stamps = self.tables["rocpd_track"], self.tables["rocpd_timestamp"]
+            tracks.append({"id": len(tracks) + 1, **place})
+            place = {"track_id": len(tracks)}
+            stamps += [
+                {"id": len(stamps) + number, "value": value}
+                for number, value in ((1, start), (2, end))
+            ]
+            times = {"start_id": len(stamps) - 1, "end_id": len(stamps)}
+        self.tables[table].append(place | times | {"event_id": event["id"]} | more)
+        return self
+
+    def written(self, end: str = "_0001_7c") -> dict[str, Rows]:
+        return {f"{table}{end}": rows for table, rows in self.tables.items() if rows}
+
+
+def process(version: str, machine: str = "m1") -> Process:
+    """Return a process that launches two kernels and a copy inside of a range."""
+    size = {f"{kind}_size_{axis}": 1 for kind in ("grid", "workgroup") for axis in "xyz"}
+    size |= {"grid_size_x": 1000, "workgroup_size_x": 256}
+    kernel = {"agent_id": 4, "kernel_id": 3, "queue_id": 5, **size}
+    return (
+        Process(version, machine)
+        .add(
+            "rocpd_region",
+            900,
+            20_000,
+            "MARKER_CORE_RANGE_API",
+            10,
+            name_id=ID["roctxThreadRangeA"],
+        )
+        .add("rocpd_region", 1_000, 3_001, "HIP_RUNTIME_API_EXT", 11, name_id=ID["hipLaunchKernel"])
+        .add("rocpd_region", 4_000, 5_000, "HIP_RUNTIME_API_EXT", 12, name_id=ID["hipLaunchKernel"])
+        .add("rocpd_region", 6_000, 9_000, "HIP_RUNTIME_API_EXT", 13)
+        .add("rocpd_region", 6_100, 8_900, "HSA_AMD_EXT_API", 14)
+        .add("rocpd_kernel_dispatch", 5_000, 8_003, "KERNEL_DISPATCH", 11, stream_id=0, **kernel)
+        .add("rocpd_kernel_dispatch", 8_100, 8_200, "KERNEL_DISPATCH", 12, stream_id=7, **kernel)
+        .add("rocpd_memory_copy", 8_300, 8_800, "MEMORY_COPY", 14, stream_id=7, size=4096)
+    )
+
+
+def finished(one: Process) -> Process:
+    """Return it with what rows of one kind alone have."""
+    regions, copies = one.tables["rocpd_region"], one.tables["rocpd_memory_copy"]
+    regions[3]["name_id"] = ID["hipMemcpyWithStream"]
+    regions[4]["name_id"] = ID["hsa_amd_memory_async_copy_on_engine"]
+    one.tables["rocpd_event"][0]["extdata"] = '{"message":"tk/step"}'
+    copies[0] |= {"name_id": ID["MEMORY_COPY_HOST_TO_DEVICE"], "dst_agent_id": 4, "src_agent_id": 0}
+    return one
+
+
+EVENTS = [
+    ("user_annotation", "tk/step", PID, TID, 900, 20_000, None, None, None),
+    ("cuda_runtime", "hipLaunchKernel", PID, TID, 1_000, 3_001, 11, None, None),
+    ("cuda_runtime", "hipLaunchKernel", PID, TID, 4_000, 5_000, 12, None, None),
+    ("kernel", "gemm(float*)", 2, 0, 5_000, 8_003, 11, 2, 0),
+    ("cuda_runtime", "hipMemcpyWithStream", PID, TID, 6_000, 9_000, 13, None, None),
+    ("cuda_driver", STRINGS[-1], PID, TID, 6_100, 8_900, 14, None, None),
+    ("kernel", "gemm(float*)", 2, 7, 8_100, 8_200, 12, 2, 7),
+    ("gpu_memcpy", "MEMORY_COPY_HOST_TO_DEVICE", 2, 7, 8_300, 8_800, 14, 2, 7),
+]
+
+READ = (
+    "SELECT category, name, pid, tid, ts_ns, ts_ns + dur_ns, correlation, device, stream "
+    "FROM event ORDER BY ts_ns, correlation"
+)
+
+
+@pytest.mark.parametrize("version", ["3", "3.0.0", "4.0.0", "4.1.0"])
+def test_every_row_is_its_event(tmp_path: Path, version: str) -> None:
+    path = database(tmp_path / "1234_results.db", finished(process(version)).written())
+    with tracekit.open(path, cache=False) as trace:
+        assert trace.sql(READ).rows == EVENTS
+        args = "SELECT args -> '{}' FROM event WHERE category IN ('kernel', 'gpu_memcpy') LIMIT 1"
+        assert trace.sql(args.format("grid")).rows == [("[4,1,1]",)]
+        assert trace.sql("SELECT device_id, name FROM device").rows == [(2, "AMD Instinct MI300X")]
+        assert trace.sql("SELECT host_name FROM trace").rows == [("node7",)]
+        assert trace.sql(
+            "SELECT count(launch_id)::BIGINT, sum(launch_delay_ns)::BIGINT FROM launch_link"
+        ).rows == [(3, (5_000 - 3_001) + (8_100 - 5_000) + (8_300 - 8_900))]
+        assert trace.sql("SELECT sum(bytes)::BIGINT FROM device_events").rows == [(4096,)]
+        classes = "SELECT class, count(*)::BIGINT FROM device_events GROUP BY class ORDER BY class"
+        assert trace.sql(classes).rows == [("gemm", 2), ("memcpy_h2d", 1)]
+
+
+def test_sums_are_those_of_plain_sql(tmp_path: Path) -> None:
+    path = database(tmp_path / "a.db", finished(process("3")).written("_7"))
+    with closing(sqlite3.connect(path)) as plain:
+        wanted = plain.execute(
+            "SELECT sum(ns), count(*) FROM ("
+            "SELECT end - start AS ns FROM rocpd_kernel_dispatch_7 "
+            "UNION ALL SELECT end - start AS ns FROM rocpd_memory_copy_7)"
+        ).fetchall()
+    with tracekit.open(path, cache=False) as trace:
+        sums = "SELECT sum(dur_ns)::BIGINT, count(*)::BIGINT FROM device_events"
+        assert trace.sql(sums).rows == wanted
+
+
+def test_without_streams_queues_keep_apart(tmp_path: Path) -> None:
+    one = finished(process("3"))
+    one.tables["rocpd_kernel_dispatch"][1] |= {"stream_id": 0, "queue_id": 6}
+    path = database(tmp_path / "a.db", one.written())
+    with tracekit.open(path, cache=False) as trace:
+        streams = "SELECT stream FROM event WHERE category = 'kernel' ORDER BY ts_ns"
+        assert trace.sql(streams).rows == [(5,), (6,)]
+
+
+def test_merged_processes_keep_their_numbers(tmp_path: Path) -> None:
+    tables = finished(process("3")).written("_a") | finished(process("3")).written("_b")
+    base = 1 << 32
+    with tracekit.open(database(tmp_path / "merged.db", tables), cache=False) as trace:
+        numbers = "SELECT correlation, stream FROM event WHERE category = 'kernel' ORDER BY ALL"
+        assert trace.sql(numbers).rows == [
+            (11, 0),
+            (12, 7),
+            (base + 11, base),
+            (base + 12, base + 7),
+        ]
+        assert trace.sql("SELECT count(launch_id)::BIGINT FROM launch_link").rows == [(6,)]
+
+
+def test_what_cannot_be_read_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    newer = finished(process("5.0.0")).written()
+    lacking = finished(process("3"))
+    del lacking.tables["rocpd_region"][0]["end"]
+    for row in lacking.tables["rocpd_region"]:
+        row.pop("end", None)
+    machines = finished(process("3")).written("_a") | finished(process("3", "m2")).written("_b")
+    for tables, sentence in (
+        (newer, "a database of rocprofv3 of schema 5.0.0, which is not read"),
+        (
+            lacking.written(),
+            "a database of rocprofv3 of schema 3, whose table rocpd_region has no column end",
+        ),
+        (machines, "2 machines were merged in it, whose devices have the same numbers"),
+    ):
+        path = database(tmp_path / "a.db", tables)
+        with pytest.raises(TraceError) as raised:
+            tracekit.open(path, cache=False)
+        assert raised.value.message == f"{path}: {sentence}"

@@ -1,0 +1,249 @@
+"""What a database of rocprofv3 (rocpd) says, as events.
+
+The format: the schema in ROCm/rocm-systems, projects/rocprofiler-sdk/source/share/
+rocprofiler-sdk-rocpd, versions 3 (times stand in the rows) and 4 (they stand in a table of their
+own, and where a row belongs in table rocpd_track). The names of all tables end in the same text,
+the id of the process that wrote them; where databases were merged there are several such ends. A
+row becomes the event that torch.profiler (Kineto) writes on AMD: calls of HIP have the category
+cuda_runtime. Times are ns of a clock that does not tell the date. Calls and their work share the
+stack_id of their rows in table rocpd_event: those of a second process count from 2^32 on, and so do
+its streams.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracekit.errors import TraceError
+from tracekit.ingest.database_trace import Database, event_sql
+
+_KERNELS = "rocpd_kernel_dispatch"
+
+_VERSION = "schema_version"
+_MAJOR_VERSIONS = ("3", "4")
+
+_NEEDED = {
+    "rocpd_string": ("id", "string"),
+    "rocpd_event": ("id", "category_id", "stack_id"),
+    "rocpd_info_process": ("id", "pid"),
+    "rocpd_info_thread": ("id", "tid"),
+    "rocpd_info_agent": ("id", "type", "type_index"),
+    "rocpd_info_kernel_symbol": ("id", "kernel_name", "display_name"),
+    "rocpd_region": ("name_id", "event_id"),
+    _KERNELS: ("kernel_id", "event_id"),
+    "rocpd_memory_copy": ("name_id", "size", "dst_agent_id", "src_agent_id", "event_id"),
+}
+
+_ROW_PLACE = ("start", "end", "pid", "tid", "agent_id", "queue_id", "stream_id")
+"""Of version 3: what each row says itself, where it has the column."""
+
+_TRACK_PLACE = {"start": "b.value", "end": "f.value"} | {
+    column: f"t.{column}" for column in ("pid", "tid", "agent_id", "queue_id", "stream_id")
+}
+"""Of version 4: where that stands."""
+
+
+class RocpdSchema:
+    """A :class:`tracekit.ingest.database_trace.Schema`."""
+
+    def is_of(self, database: Database) -> bool:
+        """Tell whether a database is one of rocprofv3."""
+        return bool(_ends(database))
+
+    def events(self, database: Database) -> list[str]:
+        """Return statements for the events, after a look at the version and the columns.
+
+        Raises:
+            TraceError: it is of a version that is not read, lacks a column, or is of two machines.
+        """
+        processes = [_Process(database, end, n) for n, end in enumerate(_ends(database))]
+        machines = {machine for process in processes for machine in process.machines()}
+        if len(machines) > 1:
+            raise TraceError(
+                f"{database.shown}: {len(machines)} machines were merged in it, whose devices have "
+                "the same numbers",
+                hint="open the databases that it was made of",
+            )
+        return [sql for process in processes for sql in process.events()]
+
+    def metadata(self, database: Database) -> dict[str, object]:
+        """Return GPUs, host and version."""
+        process = _Process(database, _ends(database)[0], 0)
+        return process.metadata()
+
+
+def _ends(database: Database) -> list[str]:
+    """Return how the names of tables end, for each process."""
+    return sorted(
+        name.removeprefix(_KERNELS) for name in database.columns if name.startswith(_KERNELS)
+    )
+
+
+class _Process:
+    """The tables of one process."""
+
+    def __init__(self, database: Database, end: str, number: int) -> None:
+        self._database = database
+        self._end = end
+        self._base = number << 32
+        self._version = next(
+            (
+                value
+                for tag, value in self._rows("rocpd_metadata", "tag", "value")
+                if tag == _VERSION
+            ),
+            "unknown",
+        )
+        called = f"{database.shown}: a database of rocprofv3 of schema {self._version}"
+        if str(self._version).partition(".")[0] not in _MAJOR_VERSIONS:
+            raise TraceError(f"{called}, which is not read", hint="schemas 3 and 4 are read")
+        self._is_tracked = f"rocpd_timestamp{end}" in database.columns
+        times = ("track_id", "start_id", "end_id") if self._is_tracked else ("start", "end", "pid")
+        for table, needed in _NEEDED.items():
+            is_timed = table in ("rocpd_region", _KERNELS, "rocpd_memory_copy")
+            for column in (*needed, *(times if is_timed else ())):
+                if column not in self._columns(table):
+                    raise TraceError(f"{called}, whose table {table} has no column {column}")
+        category = "rocpd_info_category"
+        self._category = f"{self._name(category)} AS c ON c.id = e.category_id"
+        self._category_name = "c.name"
+        if not self._columns(category):
+            self._category = f"{self._name('rocpd_string')} AS c ON c.id = e.category_id"
+            self._category_name = "c.string"
+        kernels = self._place(_KERNELS)
+        streams = f"max({kernels['stream_id']}) > 0"
+        (has_streams,) = database.rows(f"SELECT {streams} {self._from(_KERNELS)}").fetchone()
+        # Where streams were not recorded all is of stream 0: queues keep apart what ran beside.
+        self._lane = "stream_id" if has_streams else "queue_id"
+
+    def _name(self, table: str) -> str:
+        quoted = f"{table}{self._end}".replace('"', '""')
+        return f'"{quoted}"'
+
+    def _columns(self, table: str) -> frozenset[str]:
+        return self._database.columns.get(f"{table}{self._end}", frozenset())
+
+    def _rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
+        """Return a small table; nothing where it lacks a column."""
+        if not self._columns(table).issuperset(columns):
+            return []
+        sql = f"SELECT {', '.join(columns)} FROM {self._name(table)}"
+        return self._database.rows(sql).fetchall()
+
+    def _place(self, table: str) -> dict[str, str]:
+        """Return SQL for when and where a row of a table was."""
+        if self._is_tracked:
+            return _TRACK_PLACE
+        columns = self._columns(table)
+        return {name: f'r."{name}"' if name in columns else "NULL" for name in _ROW_PLACE}
+
+    def _from(self, table: str) -> str:
+        """Return what belongs to a row: its event e with category c, process p and thread h."""
+        place = self._place(table)
+        track = (
+            f"LEFT JOIN {self._name('rocpd_track')} AS t ON t.id = r.track_id "
+            f"LEFT JOIN {self._name('rocpd_timestamp')} AS b ON b.id = r.start_id "
+            f"LEFT JOIN {self._name('rocpd_timestamp')} AS f ON f.id = r.end_id "
+        )
+        return (
+            f"FROM {self._name(table)} AS r {track if self._is_tracked else ''}"
+            f"LEFT JOIN {self._name('rocpd_event')} AS e ON e.id = r.event_id "
+            f"LEFT JOIN {self._category} "
+            f"LEFT JOIN {self._name('rocpd_info_process')} AS p ON p.id = {place['pid']} "
+            f"LEFT JOIN {self._name('rocpd_info_thread')} AS h ON h.id = {place['tid']} "
+        )
+
+    def _time(self, table: str) -> tuple[str, str]:
+        place = self._place(table)
+        return place["start"], f"({place['end']} - {place['start']})"
+
+    def _work(self, table: str, category: str, name: str, joins: str, args: dict[str, str]) -> str:
+        """Return the statement for work of a device, whose agent is a."""
+        place = self._place(table)
+        # A copy has no queue.
+        lane = f"{self._base} + coalesce({place[self._lane]}, {place['stream_id']})"
+        links = {
+            "device": "a.type_index",
+            "stream": lane,
+            "queue": place["queue_id"],
+            "correlation": f"nullif(e.stack_id, 0) + {self._base}",
+        }
+        event = event_sql(
+            name, f"'{category}'", ("a.type_index", lane), self._time(table), links | args
+        )
+        return f"SELECT {event} {self._from(table)} {joins}"
+
+    def events(self) -> list[str]:
+        """Return the statements of this process."""
+        agents = self._name("rocpd_info_agent")
+        place = self._place(_KERNELS)
+        sizes = {
+            side: [f"r.{kind}_size_{axis}" for axis in "xyz"]
+            for side, kind in (("grid", "grid"), ("block", "workgroup"))
+        }
+        # HSA counts threads where HIP counts blocks.
+        blocks = [
+            f"({all_} + {of_block} - 1) / {of_block}"
+            for all_, of_block in zip(sizes["grid"], sizes["block"], strict=True)
+        ]
+        kernels = self._work(
+            _KERNELS,
+            "kernel",
+            "coalesce(nullif(k.display_name, ''), k.kernel_name)",
+            f"LEFT JOIN {agents} AS a ON a.id = {place['agent_id']} "
+            f"LEFT JOIN {self._name('rocpd_info_kernel_symbol')} AS k ON k.id = r.kernel_id",
+            {
+                "grid": f"json_array({', '.join(blocks)})",
+                "block": f"json_array({', '.join(sizes['block'])})",
+            },
+        )
+        text = f"LEFT JOIN {self._name('rocpd_string')} AS s ON s.id = r.name_id"
+        copies = self._work(
+            "rocpd_memory_copy",
+            "gpu_memcpy",
+            "s.string",
+            f"{text} LEFT JOIN {agents} AS d ON d.id = r.dst_agent_id AND d.type = 'GPU' "
+            f"LEFT JOIN {agents} AS a ON a.id = coalesce(d.id, r.src_agent_id) AND a.type = 'GPU'",
+            {"bytes": "r.size"},
+        )
+        # A range of roctx is called by its function; its own name is a message of the event.
+        message = (
+            "CASE WHEN typeof(e.extdata) = 'text' AND json_valid(e.extdata) "
+            "THEN json_extract(e.extdata, '$.message') END"
+        )
+        category = (
+            f"CASE WHEN {self._category_name} LIKE 'MARKER%' THEN 'user_annotation' "
+            f"WHEN {self._category_name} LIKE 'HIP%' THEN 'cuda_runtime' "
+            f"WHEN {self._category_name} LIKE 'HSA%' THEN 'cuda_driver' "
+            f"ELSE lower({self._category_name}) END"
+        )
+        region = event_sql(
+            f"coalesce({message}, s.string)",
+            category,
+            ("p.pid", "h.tid"),
+            self._time("rocpd_region"),
+            {
+                "correlation": f"CASE WHEN {self._category_name} NOT LIKE 'MARKER%' "
+                f"THEN nullif(e.stack_id, 0) + {self._base} END"
+            },
+        )
+        return [kernels, copies, f"SELECT {region} {self._from('rocpd_region')} {text}"]
+
+    def machines(self) -> list[object]:
+        """Return the machines that the process ran on: one."""
+        return [machine for (machine,) in self._rows("rocpd_info_node", "machine_id")]
+
+    def metadata(self) -> dict[str, object]:
+        """Return GPUs, host and version; nothing of the environment."""
+        columns = ("type", "type_index", "product_name", "model_name", "name")
+        agents = self._rows("rocpd_info_agent", *columns)
+        hosts = self._rows("rocpd_info_node", "hostname")
+        return {
+            "deviceProperties": [
+                {"id": number, "name": next(filter(None, names), None)}
+                for kind, number, *names in agents
+                if kind == "GPU"
+            ],
+            "rocpd_schema_version": self._version,
+            **({"host_name": hosts[0][0]} if hosts else {}),
+        }
