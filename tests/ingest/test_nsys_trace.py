@@ -33,6 +33,9 @@ NAMES = [
     "tk/step",
     "main [é]",
     "NCCL",
+    "cudaStreamSynchronize_v3020",
+    "cudaStreamWaitEvent_v3020",
+    "cudaEventSynchronize_v3020",
 ]
 ID = {name: number for number, name in enumerate(NAMES, 1)}
 
@@ -95,6 +98,9 @@ TWO_PROCESSES = export(
         api(5_000_013_000, 5_000_014_000, "cudaMemcpyAsync_v3020", 13),
         api(5_000_015_000, 5_000_016_000, "cudaStreamGetCaptureInfo_v2_v11030", 0),
         api(4_999_990_500, 4_999_996_000, "cudaLaunchKernel_v7000", 11, SECOND | 202),
+        api(5_000_060_000, 5_000_061_000, "cudaStreamSynchronize_v3020", 19, SECOND | 202),
+        api(5_000_070_000, 5_000_071_000, "cudaStreamWaitEvent_v3020", 22),
+        api(5_000_080_000, 5_000_081_000, "cudaEventSynchronize_v3020", 23),
     ],
     NVTX_EVENTS=[
         ranged(4_999_980_000, 5_000_060_000, None, textId=ID["tk/step"]),
@@ -104,8 +110,8 @@ TWO_PROCESSES = export(
         ranged(0, None, "NCCL", domainId=2, eventType=75),
     ],
     CUPTI_ACTIVITY_KIND_SYNCHRONIZATION=[
-        # Of the second process, and as real files have it of device 0.
-        work(5_000_060_000, 5_000_060_500, 7, 19, syncType=3, eventId=0xFFFFFFFF)
+        # Of the second process, and as real files have it of device 0 and of the wrong type.
+        work(5_000_060_000, 5_000_060_500, 7, 19, syncType=2, eventId=0xFFFFFFFF)
         | {"globalPid": SECOND, "contextId": 2},
         work(5_000_070_000, 5_000_070_500, 13, 22, syncType=2, eventId=5),
         work(5_000_080_000, 5_000_080_500, 0xFFFFFFFF, 23, syncType=1, eventId=6),
@@ -157,8 +163,11 @@ EVENTS = [
     ("copy", "Memcpy DtoH (Unified)", 1, 13, 32_000, 33_000, None, 1, 13),
     ("copy", "Memset (Device)", 1, 13, 34_000, 34_100, 14, 1, 13),
     ("kernel", "CUDA graph 3", 1, 7, 40_000, 50_000, 15, 1, 7),
+    ("cpu", "cudaStreamSynchronize", 200, 202, 60_000, 61_000, BASE + 19, None, None),
     ("sync", "Stream Sync", 3, 7, 60_000, 60_500, BASE + 19, 3, 7),
+    ("cpu", "cudaStreamWaitEvent", 100, 101, 70_000, 71_000, 22, None, None),
     ("sync", "Stream Wait Event", 1, 13, 70_000, 70_500, 22, 1, 13),
+    ("cpu", "cudaEventSynchronize", 100, 101, 80_000, 81_000, 23, None, None),
     ("sync", "Event Sync", 1, -1, 80_000, 80_500, 23, 1, None),
 ]
 
@@ -171,7 +180,7 @@ def test_every_row_is_its_event(tmp_path: Path) -> None:
             "THEN 'cpu' WHEN category IN ('gpu_memcpy', 'gpu_memset') THEN 'copy' "
             "ELSE replace(category, 'cuda_', '') END AS kind, name, pid, tid, ts_ns - 5e9::BIGINT, "
             "ts_ns + dur_ns - 5e9::BIGINT, correlation, device, stream FROM event "
-            "WHERE name <> 'open' ORDER BY ts_ns, event_id"
+            "WHERE name <> 'open' ORDER BY ts_ns, event.category = 'cuda_sync', event_id"
         ).rows
         assert [*rows] == EVENTS
         args = "SELECT args::VARCHAR FROM event WHERE correlation = {}"

@@ -28,7 +28,7 @@ _NEEDED = {
     "CUPTI_ACTIVITY_KIND_MEMSET": ("start", "end", "deviceId", "streamId", "bytes"),
     "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": ("start", "end", "deviceId", "streamId", "graphId"),
     "CUPTI_ACTIVITY_KIND_RUNTIME": ("start", "end", "globalTid", "correlationId", "nameId"),
-    "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": ("start", "end", "streamId", "syncType"),
+    "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": ("start", "end", "streamId"),
     "CUPTI_ACTIVITY_KIND_CUDA_EVENT": ("correlationId", "streamId", "eventId"),
     "NVTX_EVENTS": ("start", "end", "eventType", "globalTid", "text"),
 }
@@ -48,8 +48,17 @@ _MEMORY_KINDS = (
 )
 """Table ENUM_CUDA_MEM_KIND."""
 
-_SYNC_KINDS = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
-"""Table ENUM_CUPTI_SYNC_TYPE, as Kineto calls them."""
+_SYNC_CALLS = {
+    "StreamWaitEvent": "Stream Wait Event",
+    "EventSynchronize": "Event Sync",
+    "EventQuery": "Event Sync",
+    "StreamSynchronize": "Stream Sync",
+    "StreamQuery": "Stream Sync",
+    "DeviceSynchronize": "Context Sync",
+    "CtxSynchronize": "Context Sync",
+}
+"""What Kineto calls a wait, by its call. Column syncType does not tell: releases up to 2026.1 write
+one less than table ENUM_CUPTI_SYNC_TYPE has, later ones what it has."""
 
 _RANGE_TYPES = "(59, 60, 70, 71)"
 """Of table ENUM_NSYS_EVENT_TYPE: ranges pushed and popped, started and ended; of NVTX and NVTXT."""
@@ -84,10 +93,13 @@ CREATE TEMP TABLE context (process INTEGER, id INTEGER, device INTEGER, PRIMARY 
 CREATE TEMP TABLE record (
     process INTEGER, event INTEGER, correlation INTEGER, sync_id INTEGER, stream INTEGER
 );
+CREATE TEMP TABLE wait (
+    process INTEGER, correlation INTEGER, kind TEXT, PRIMARY KEY (process, correlation)
+);
 CREATE TEMP TABLE domain (process INTEGER, id INTEGER, name TEXT, PRIMARY KEY (process, id));
 """
 """Tables of our own: each process with its number from 0; each device of a process, with its number
-by all; the device of each context; records of events; domains of NVTX."""
+by all; the device of each context; records of events; calls that wait; domains of NVTX."""
 
 
 class NsysSchema:
@@ -213,6 +225,16 @@ class _Export:
         self._database.fill("context", sorted(places, key=str))
         table = "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
         columns = ("globalPid", "eventId", "correlationId", "eventSyncId", "streamId")
+        kinds = " ".join(
+            f"WHEN s.value LIKE '%{call}%' THEN '{kind}'" for call, kind in _SYNC_CALLS.items()
+        )
+        self._fill_by_thread(
+            "wait", "CUPTI_ACTIVITY_KIND_RUNTIME", "nameId", "correlationId", f"CASE {kinds} END"
+        )
+        names = f"CASE r.eventType WHEN {_DOMAIN_TYPE} THEN coalesce(r.text, s.value) END"
+        self._fill_by_thread("domain", "NVTX_EVENTS", "textId", "domainId", names)
+        table = "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
+        columns = ("globalPid", "eventId", "correlationId", "eventSyncId", "streamId")
         self._database.fill(
             "domain",
             self._database.rows(
@@ -227,6 +249,17 @@ class _Export:
         self._database.fill(
             "record", self._distinct(table, *(self._column(table, column) for column in columns))
         )
+
+    def _fill_by_thread(self, own: str, table: str, text: str, key: str, value: str) -> None:
+        """Fill a table of our own with a process, a key and a value that s, a text, leads to."""
+        if self._columns(table):
+            self._database.make(
+                f"INSERT OR IGNORE INTO temp.{own} "
+                f"SELECT r.globalTid {_PROCESS_BITS}, {self._column(table, key)}, {value} AS found "
+                f"FROM {self._name(table)} AS r "
+                f"LEFT JOIN StringIds AS s ON s.id = {self._column(table, text)} "
+                "WHERE found IS NOT NULL"
+            )
 
     def _distinct(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
         if not self._columns(table):
@@ -349,7 +382,7 @@ class _Export:
         table = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
         stream = f"nullif(r.streamId, {_NO_STREAM}) + coalesce(d.stream_base, 0)"
         device = f"coalesce(d.device, {self._column(table, 'deviceId')})"
-        kind = f"CASE r.syncType {_cases(_SYNC_KINDS)} ELSE 'Unknown Sync' END"
+        kind = "coalesce(w.kind, 'Unknown Sync')"
         event = event_sql(
             kind,
             "'cuda_sync'",
@@ -368,7 +401,9 @@ class _Export:
         )
         # Of the records of an event the last one before the wait; a number may tell that one.
         record = (
-            "LEFT JOIN temp.record AS e ON r.syncType IN (1, 2) AND e.rowid = (SELECT rowid "
+            "LEFT JOIN temp.wait AS w ON w.process = p.id "
+            f"AND w.correlation = {self._column(table, 'correlationId')} "
+            "LEFT JOIN temp.record AS e ON e.rowid = (SELECT rowid "
             "FROM temp.record AS o WHERE o.process = p.id "
             f"AND o.event = {self._column(table, 'eventId')} "
             f"AND o.correlation < {self._column(table, 'correlationId')} "
