@@ -65,7 +65,6 @@ class Database:
         )
         try:
             self._connection.execute("PRAGMA trusted_schema = OFF")
-            self._connection.execute("PRAGMA temp_store = MEMORY")
             # What has no page of its own is a view, or made up by a module.
             names = self.rows(
                 "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
@@ -94,7 +93,7 @@ class Database:
             self._connection.text_factory = str
 
     def make(self, script: str) -> None:
-        """Make tables of our own, in memory."""
+        """Make tables of our own, or fill them."""
         self._connection.executescript(script)
 
     def fill(self, table: str, rows: Iterable[Sequence[object]]) -> None:

@@ -43,9 +43,10 @@ _COPY_KINDS = {
 }  # fmt: skip
 """Table ENUM_CUDA_MEMCPY_OPER, as Kineto calls them; from 11 on pages of unified memory move."""
 
-_MEMORY_KINDS = (
-    *("Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static"),
-)
+_MEMORY_KINDS = {
+    0: "Pageable", 1: "Pinned", 2: "Device", 3: "Array", 4: "Managed", 5: "Device Static",
+    6: "Managed Static",
+}  # fmt: skip
 """Table ENUM_CUDA_MEM_KIND."""
 
 _SYNC_CALLS = {
@@ -74,6 +75,8 @@ _NO_STREAM = 0xFFFFFFFF
 
 _FROM = "(coalesce(p.number, 0) << 32)"
 
+_TIME = ("r.start", "(r.end - r.start)")
+
 _STREAM = "r.streamId + coalesce(d.stream_base, 0)"
 
 _THREAD = ("(r.globalTid >> 24 & 0xFFFFFF)", "(r.globalTid & 0xFFFFFF)")
@@ -91,7 +94,8 @@ CREATE TEMP TABLE device (
 );
 CREATE TEMP TABLE context (process INTEGER, id INTEGER, device INTEGER, PRIMARY KEY (process, id));
 CREATE TEMP TABLE record (
-    process INTEGER, event INTEGER, correlation INTEGER, sync_id INTEGER, stream INTEGER
+    process INTEGER, event INTEGER, correlation INTEGER, sync_id INTEGER, stream INTEGER,
+    PRIMARY KEY (process, event, correlation)
 );
 CREATE TEMP TABLE wait (
     process INTEGER, correlation INTEGER, kind TEXT, PRIMARY KEY (process, correlation)
@@ -223,8 +227,6 @@ class _Export:
             ),
         )
         self._database.fill("context", sorted(places, key=str))
-        table = "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
-        columns = ("globalPid", "eventId", "correlationId", "eventSyncId", "streamId")
         kinds = " ".join(
             f"WHEN s.value LIKE '%{call}%' THEN '{kind}'" for call, kind in _SYNC_CALLS.items()
         )
@@ -234,21 +236,10 @@ class _Export:
         names = f"CASE r.eventType WHEN {_DOMAIN_TYPE} THEN coalesce(r.text, s.value) END"
         self._fill_by_thread("domain", "NVTX_EVENTS", "textId", "domainId", names)
         table = "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
-        columns = ("globalPid", "eventId", "correlationId", "eventSyncId", "streamId")
-        self._database.fill(
-            "domain",
-            self._database.rows(
-                f"SELECT r.globalTid {_PROCESS_BITS}, {self._column('NVTX_EVENTS', 'domainId')}, "
-                f"coalesce(r.text, s.value) FROM {self._name('NVTX_EVENTS')} AS r LEFT JOIN "
-                f"StringIds AS s ON s.id = {self._column('NVTX_EVENTS', 'textId')} "
-                f"WHERE r.eventType = {_DOMAIN_TYPE}"
-            )
-            if self._columns("NVTX_EVENTS")
-            else (),
-        )
-        self._database.fill(
-            "record", self._distinct(table, *(self._column(table, column) for column in columns))
-        )
+        told = ("eventId", "correlationId", "eventSyncId", "streamId")
+        columns = ", ".join([self._process(table), *(self._column(table, name) for name in told)])
+        for sql in self._select(table, columns):
+            self._database.make(f"INSERT OR IGNORE INTO temp.record {sql}")
 
     def _fill_by_thread(self, own: str, table: str, text: str, key: str, value: str) -> None:
         """Fill a table of our own with a process, a key and a value that s, a text, leads to."""
@@ -312,18 +303,15 @@ class _Export:
     ) -> list[str]:
         """Return the statement for work of a device."""
         device = "coalesce(d.device, r.deviceId)"
-        graph_node = self._column(table, "graphNodeId")
         links = {
             "device": device,
             "context": self._column(table, "contextId"),
             "stream": _STREAM,
             "correlation": self._correlation(table),
-            "graph node id": f"nullif({graph_node}, 0)",
+            "graph node id": f"nullif({self._column(table, 'graphNodeId')}, 0)",
             "graph id": f"nullif({self._column(table, 'graphId')}, 0)",
         }
-        event = event_sql(
-            name, f"'{category}'", (device, _STREAM), ("r.start", "(r.end - r.start)"), links | args
-        )
+        event = event_sql(name, f"'{category}'", (device, _STREAM), _TIME, links | args)
         return self._select(table, event, f"{self._joins(table)} {joins}")
 
     def _correlation(self, table: str) -> str:
@@ -387,7 +375,7 @@ class _Export:
             kind,
             "'cuda_sync'",
             (device, f"coalesce({stream}, -1)"),
-            ("r.start", "(r.end - r.start)"),
+            _TIME,
             {
                 "cuda_sync_kind": kind,
                 "device": device,
@@ -427,7 +415,7 @@ class _Export:
             name,
             "CASE WHEN s.value GLOB 'cuda*' THEN 'cuda_runtime' ELSE 'cuda_driver' END",
             _THREAD,
-            ("r.start", "(r.end - r.start)"),
+            _TIME,
             {"correlation": self._correlation(table)},
         )
         joins = f"{_BY_THREAD} LEFT JOIN StringIds AS s ON s.id = r.nameId"
@@ -437,9 +425,7 @@ class _Export:
         """Return statements for what profiling itself took."""
         statements = []
         for table in ("CUPTI_ACTIVITY_KIND_OVERHEAD", "PROFILER_OVERHEAD"):
-            event = event_sql(
-                "s.value", "'overhead'", _THREAD, ("r.start", "(r.end - r.start)"), {}
-            )
+            event = event_sql("s.value", "'overhead'", _THREAD, _TIME, {})
             joins = f"LEFT JOIN StringIds AS s ON s.id = {self._column(table, 'nameId')}"
             statements += self._select(table, event, joins)
         return statements
@@ -479,7 +465,7 @@ class _Export:
             name,
             f"CASE WHEN {is_op} THEN 'cpu_op' ELSE 'user_annotation' END",
             _THREAD,
-            ("r.start", "(r.end - r.start)"),
+            _TIME,
             args,
             "CASE WHEN r.end IS NULL THEN 'B' ELSE 'X' END",
         )
@@ -551,4 +537,4 @@ def _cases(names: Mapping[int, str]) -> str:
 
 
 def _memory_kind(column: str) -> str:
-    return f"CASE {column} {_cases(dict(enumerate(_MEMORY_KINDS)))} ELSE 'Unknown' END"
+    return f"CASE {column} {_cases(_MEMORY_KINDS)} ELSE 'Unknown' END"
