@@ -1,9 +1,7 @@
 """Reads traces that are SQLite databases: what is theirs as the events of a Chrome trace.
 
 Each profiler has a :class:`Schema`, whose statements have SQLite write every row as the event that
-torch.profiler (Kineto) would have written for it. So there is one definition of how an event is
-read, :mod:`tracekit.ingest.event_reader`, and the compiled parser reads these texts too. Places of
-faults are those in the text of all events, one after the other.
+torch.profiler (Kineto) would have written for it; :mod:`tracekit.ingest.event_texts` reads these.
 
 A database comes from anybody: it is opened for reading alone, only real tables of it are asked,
 none of its views, and nothing in its schema is trusted.
@@ -18,18 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tracekit.errors import TraceError
-from tracekit.ingest.event_collector import EventCollector, EventRows
-from tracekit.ingest.json_values import is_utf8
-from tracekit.ingest.repair import is_object
+from tracekit.ingest.event_texts import EventTexts
 
 if TYPE_CHECKING:
     from tracekit.ingest.byte_stream import ByteStream
-
-_TEXT_BYTES = 1 << 20
-"""Text of events that is read at once, at least."""
-
-_BLOCK_BYTES = 8 << 20
-"""Text whose rows are handed over at once, at least."""
+    from tracekit.ingest.event_collector import EventRows
 
 _UNFINISHED = ("-wal", "-journal")
 """What lies beside a database that is not written to its end."""
@@ -185,15 +176,14 @@ class DatabaseReader:
     ) -> None:
         self._stream = stream
         self._schemas = schemas
-        self._collector = EventCollector(is_compiled=is_compiled)
+        self._texts = EventTexts(is_compiled=is_compiled)
         self._metadata: dict[str, object] = {}
-        self._written_bytes = 0
-        self.faults = self._collector.faults
+        self.faults = self._texts.faults
 
     @property
     def event_count(self) -> int:
         """Return the number of events so far."""
-        return self._collector.event_count
+        return self._texts.event_count
 
     def blocks(self) -> Iterator[EventRows]:
         """Yield the records of the file.
@@ -212,8 +202,6 @@ class DatabaseReader:
                 f"{self._stream.path}: the SQLite database cannot be read: {error}",
                 hint="copy it again, or export it again",
             ) from error
-        finally:
-            self._collector.release()
 
     def _read(self, database: Database) -> Iterator[EventRows]:
         schema = next((schema for schema in self._schemas if schema.is_of(database)), None)
@@ -223,46 +211,9 @@ class DatabaseReader:
                 "rocprofv3 (rocpd)",
                 hint="nsys export --type sqlite and rocprofv3 --output-format rocpd write such",
             )
-        texts: list[bytes] = []
-        size = 0
-        for statement in schema.events(database):
-            for text in database.texts(statement):
-                texts.append(text)
-                size += len(text)
-                if size >= _TEXT_BYTES:
-                    self._take_in(texts)
-                    texts, size = [], 0
-                    if self._collector.text_bytes >= _BLOCK_BYTES:
-                        yield from self._taken()
-        self._take_in(texts)
-        yield from self._taken()
+        statements = schema.events(database)
+        yield from self._texts.rows(text for sql in statements for text in database.texts(sql))
         self._metadata = schema.metadata(database)
-
-    def _take_in(self, texts: list[bytes]) -> None:
-        """Have events read: the usual ones by the compiled parser, as far as it gets."""
-        before, at = self._collector.event_count, self._written_bytes
-        block = bytearray(b"[" + b",".join(texts) + b"]")
-        self._written_bytes += len(block) - 1
-        if texts:
-            self._collector.read_usual(block, at)
-        self._collector.read_events(
-            self._well_formed(texts, self._collector.event_count - before, at + 1)
-        )
-
-    def _well_formed(self, texts: list[bytes], first: int, at: int) -> Iterator[tuple[bytes, int]]:
-        """Yield the texts from the first one on that was not read, with their places."""
-        for number, text in enumerate(texts):
-            if number >= first:
-                if is_object(text) or not is_utf8(text):
-                    yield text, at
-                else:
-                    self.faults.reject(at, "no JSON comes of the row", text)
-            at += len(text) + 1
-
-    def _taken(self) -> Iterator[EventRows]:
-        rows = self._collector.take()
-        if rows is not None:
-            yield rows
 
     def metadata(self) -> dict[str, Any]:
         """Return what the database says of itself."""

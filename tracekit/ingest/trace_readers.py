@@ -95,7 +95,19 @@ def _is_database(head: bytes) -> bool:
     return head.startswith(b"SQLite format 3\0")
 
 
+def _perfetto_trace(stream: ByteStream) -> TraceReader:
+    from tracekit.ingest.perfetto_trace import PerfettoReader
+
+    return PerfettoReader(stream)
+
+
+def _is_our_perfetto_trace(head: bytes) -> bool:
+    # The first packet that tracekit.export.packets writes.
+    return head.startswith(b"\x0a\x04\x50\x01\x68\x03")
+
+
 FORMATS = [
+    Format("Perfetto trace", (".pftrace",), _is_our_perfetto_trace, _perfetto_trace),
     Format("SQLite database", (".sqlite", ".db"), _is_database, _database),
     Format("Chrome trace", (".json", ".json.gz"), bool, _chrome_trace),
 ]

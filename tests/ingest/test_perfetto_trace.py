@@ -1,0 +1,99 @@
+"""What tracekit exports for Perfetto is read back as the trace that it was."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from traces_by_hand import kernel, span, work
+
+import tracekit
+from tracekit.errors import TraceError
+from tracekit.export.perfetto import export_perfetto
+from tracekit.trace import Trace
+
+REPO = Path(__file__).resolve().parents[2]
+
+EVENTS = [
+    span("user_annotation", "ProfilerStep#3", 0, 100),
+    span("cpu_op", "aten::mm", 1, 9, **{"Input Dims": [[2, 3], [3, 4]], "External id": 5}),
+    *work(2, 6, 16.5, 1, "ampere_sgemm_128x64_nn"),
+    *work(20, 30.001, 40, 2, "ampere_sgemm_128x64_nn"),
+    # Overlaps the one before it, on its stream: a lane of its own.
+    kernel("void gather<1>(int*)", 35, 36, 3),
+    kernel("Memcpy HtoD (Pageable -> Device)", 50, 50, 4, stream=20, bytes=64),
+    span("Trace", "PyTorch Profiler (0)", 0, 101) | {"pid": "Spans", "tid": "PyTorch Profiler"},
+    {"ph": "i", "cat": "cpu_instant_event", "name": "mark", "pid": 1, "tid": 1, "ts": 7, "s": "t"},
+]
+
+DISTRIBUTED = {"distributedInfo": {"rank": 3, "world_size": 4}, "baseTimeNanoseconds": 10**18}
+
+READ = """
+    SELECT category, name, pid, tid, ts_ns + base_time_ns, dur_ns, correlation, external_id,
+        device, stream, args::VARCHAR, rank
+    FROM event JOIN trace USING (trace_id) ORDER BY ALL
+"""
+
+TOTALS = "SELECT device, count(*), sum(dur_ns), sum(wall_ns) FROM device_events GROUP BY ALL"
+
+
+def exported(trace: Trace, path: Path) -> Path:
+    with path.open("wb") as file:
+        export_perfetto(trace, file.write)
+    return path
+
+
+def test_every_event_comes_back(tmp_path: Path, tiny_trace: Callable[..., Path]) -> None:
+    with tracekit.open(tiny_trace(EVENTS, **DISTRIBUTED), cache=False) as trace:
+        path = exported(trace, tmp_path / "a.pftrace")
+        events, totals = trace.sql(READ).rows, trace.sql(TOTALS + " ORDER BY ALL").rows
+        marks = trace.sql("SELECT name, category FROM instant").rows
+        steps = trace.query("steps").to_dicts()
+    packed = tmp_path / "a.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    for given in (path, packed):
+        with tracekit.open(given, cache=False) as trace:
+            # Ids that are texts get stand-ins in the order in which they come.
+            assert [row[:2] + row[4:] for row in trace.sql(READ).rows] == [
+                row[:2] + row[4:] for row in events
+            ]
+            assert trace.sql(TOTALS + " ORDER BY ALL").rows == totals
+            assert trace.sql("SELECT name, category FROM instant").rows == marks
+            texts = "SELECT pid_text, tid_text FROM thread WHERE pid < 0"
+            assert trace.sql(texts).rows == [("Spans", "PyTorch Profiler")]
+            assert trace.query("steps").to_dicts() == steps
+
+
+def test_a_sample_comes_back(tmp_path: Path) -> None:
+    sample = REPO / "sample_traces" / "pretrain_Naive" / "rank0.json.gz"
+    with tracekit.open(sample, cache=False) as trace:
+        path = exported(trace, tmp_path / "a.pftrace")
+        events, phases = trace.sql(READ).rows, trace.query("phases").to_dicts()
+    with tracekit.open(path, cache=False) as trace:
+        assert trace.sql(READ).rows == events
+        assert trace.query("phases").to_dicts() == phases
+
+
+def test_what_is_not_one_whole_trace_is_told(
+    tmp_path: Path, tiny_trace: Callable[..., Path]
+) -> None:
+    source = tiny_trace(EVENTS)
+    with tracekit.open(source, cache=False) as trace:
+        path = exported(trace, tmp_path / "a.pftrace")
+    cut = tmp_path / "cut.pftrace"
+    cut.write_bytes(path.read_bytes()[:-3])
+    with tracekit.open(cut, cache=False) as trace:
+        reason = "SELECT truncation_reason FROM trace"
+        assert trace.sql(reason).rows == [("the file ends inside a packet",)]
+    damaged = bytearray(path.read_bytes())
+    damaged[6] = 0xFF
+    cut.write_bytes(damaged)
+    with pytest.raises(TraceError, match="the export for Perfetto is damaged"):
+        tracekit.open(cut, cache=False)
+    other = tiny_trace(EVENTS, "other.json")
+    with tracekit.open(source, other, cache=False) as trace:
+        exported(trace, cut)
+    with pytest.raises(TraceError, match="an export of several ranks, which is not read back"):
+        tracekit.open(cut, cache=False)

@@ -1,0 +1,80 @@
+"""Has events read that a reader of another format writes as those of a Chrome trace.
+
+So there is one definition of how an event is read, :mod:`tracekit.ingest.event_reader`, and the
+compiled parser reads these texts too. Places of faults are those in the text of all events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tracekit.ingest.event_collector import EventCollector, EventRows
+from tracekit.ingest.json_values import is_utf8
+from tracekit.ingest.repair import is_object
+
+_TEXT_BYTES = 1 << 20
+"""Text of events that is read at once, at least."""
+
+_BLOCK_BYTES = 8 << 20
+"""Text whose rows are handed over at once, at least."""
+
+
+class EventTexts:
+    """Reads the texts of events.
+
+    Args:
+        is_compiled: let the compiled parser read what it can, where there is one.
+    """
+
+    def __init__(self, *, is_compiled: bool = True) -> None:
+        self._collector = EventCollector(is_compiled=is_compiled)
+        self._written_bytes = 0
+        self.faults = self._collector.faults
+
+    @property
+    def event_count(self) -> int:
+        """Return the number of events so far."""
+        return self._collector.event_count
+
+    def rows(self, texts: Iterable[bytes]) -> Iterator[EventRows]:
+        """Yield the records of events, each a JSON object; once."""
+        gathered: list[bytes] = []
+        size = 0
+        try:
+            for text in texts:
+                gathered.append(text)
+                size += len(text)
+                if size >= _TEXT_BYTES:
+                    self._take_in(gathered)
+                    gathered, size = [], 0
+                    if self._collector.text_bytes >= _BLOCK_BYTES:
+                        yield from self._taken()
+            self._take_in(gathered)
+            yield from self._taken()
+        finally:
+            self._collector.release()
+
+    def _take_in(self, texts: list[bytes]) -> None:
+        """Have events read: the usual ones by the compiled parser, as far as it gets."""
+        before, at = self._collector.event_count, self._written_bytes
+        block = bytearray(b"[" + b",".join(texts) + b"]")
+        self._written_bytes += len(block) - 1
+        if texts:
+            self._collector.read_usual(block, at)
+        read_count = self._collector.event_count - before
+        self._collector.read_events(self._well_formed(texts, read_count, at + 1))
+
+    def _well_formed(self, texts: list[bytes], first: int, at: int) -> Iterator[tuple[bytes, int]]:
+        """Yield the texts from the first one on that was not read, with their places."""
+        for number, text in enumerate(texts):
+            if number >= first:
+                if is_object(text) or not is_utf8(text):
+                    yield text, at
+                else:
+                    self.faults.reject(at, "no JSON comes of the row", text)
+            at += len(text) + 1
+
+    def _taken(self) -> Iterator[EventRows]:
+        rows = self._collector.take()
+        if rows is not None:
+            yield rows

@@ -1,0 +1,257 @@
+"""Reads back what tracekit export perfetto wrote: the events of the trace, not what was derived.
+
+The format: protos/perfetto/trace of Perfetto, as far as :mod:`tracekit.export.packets` writes it;
+the numbers below are those of fields. An event is a slice or a mark on the track of a thread or of
+a stream, which says its process and thread; with its arguments it is written as the event of a
+Chrome trace that it was. Counters and arrows are not read: those of the file stand between those
+that were derived.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tracekit.errors import TraceError
+from tracekit.ingest.event_texts import EventTexts
+from tracekit.ingest.json_values import quoted, text_of
+
+if TYPE_CHECKING:
+    from tracekit.ingest.byte_stream import ByteStream
+    from tracekit.ingest.event_collector import EventRows
+
+_PACKET = 1 << 3 | 2
+
+_VARINT, _FIXED_64, _LENGTH = 0, 1, 2
+
+_BEGIN, _END, _INSTANT = 1, 2, 3
+
+_ARGS, _EXTRA = 2, 3
+"""Numbers of names of annotations, as tracekit.export.packet_encoder has them."""
+
+_MAX_PACKET_BYTES = 64 << 20
+"""Longer packets are none of ours: they would be held whole."""
+
+_THREAD = re.compile(r"process (.*), thread (.*)", re.DOTALL)
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_RANK = re.compile(r"rank (\d{1,9})")
+
+_Message = dict[int, Any]
+"""Values by the number of their field; of one that stands there several times the last."""
+
+
+class PerfettoReader:
+    """A :class:`tracekit.ingest.trace_readers.TraceReader` of our own exports for Perfetto.
+
+    Args:
+        stream: the plain bytes of the file.
+    """
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
+        self._texts = EventTexts()
+        self.faults = self._texts.faults
+        self.truncation: str | None = None
+        self._names: dict[int, bytes] = {}
+        self._categories: dict[int, bytes] = {}
+        self._groups: dict[int, tuple[int, str]] = {}
+        self._threads: dict[bytes, tuple[bytes, bytes]] = {}
+        self._tracks: dict[int, tuple[bytes, bytes] | None] = {}
+        self._open: dict[int, list[tuple[int, _Message, dict[int, bytes]]]] = {}
+        self._root: int | None = None
+
+    @property
+    def event_count(self) -> int:
+        """Return the number of events so far."""
+        return self._texts.event_count
+
+    def blocks(self) -> Iterator[EventRows]:
+        """Yield the records of the file.
+
+        Raises:
+            TraceError: the file cannot be read, or holds several ranks.
+        """
+        yield from self._texts.rows(self._events())
+
+    def metadata(self) -> dict[str, object]:
+        """Return the rank that the events are of, where it is told."""
+        named = _RANK.fullmatch(self._groups.get(self._root or 0, (0, ""))[1])
+        return {"distributedInfo": {"rank": int(named[1])}} if named else {}
+
+    def unreadable(self) -> TraceError:
+        """Return the error for a file in which no event could be read."""
+        return TraceError(f"{self._stream.path}: the export holds no event of a trace")
+
+    def _events(self) -> Iterator[bytes]:
+        for text in self._packets():
+            try:
+                packet = _message(text)
+                if 12 in packet:
+                    self._intern(_message(packet[12]))
+                if 60 in packet:
+                    self._describe(_message(packet[60]))
+                event = self._event(packet[8], packet[11]) if 11 in packet else None
+            except (AttributeError, LookupError, TypeError, ValueError) as error:
+                raise self._damaged() from error
+            if event is not None:
+                yield event
+
+    def _packets(self) -> Iterator[bytes]:
+        """Yield the packets; where the last one is not whole, the file was cut off."""
+        rest = b""
+        for chunk in self._stream:
+            rest += chunk
+            at = 0
+            while (found := _varint(rest, at + 1)) is not None:
+                length, start = found
+                if rest[at] != _PACKET or length > _MAX_PACKET_BYTES:
+                    raise self._damaged()
+                if start + length > len(rest):
+                    break
+                at = start + length
+                yield rest[start:at]
+            rest = rest[at:]
+        if rest or self._stream.problem:
+            self.truncation = self._stream.problem or "the file ends inside a packet"
+
+    def _damaged(self) -> TraceError:
+        return TraceError(
+            f"{self._stream.path}: the export for Perfetto is damaged", hint="export it again"
+        )
+
+    def _intern(self, data: _Message) -> None:
+        for field, names in ((1, self._categories), (2, self._names)):
+            if field in data:
+                entry = _message(data[field])
+                names[entry[1]] = entry.get(2, b"")
+
+    def _describe(self, track: _Message) -> None:
+        uuid, parent, name = track[1], track.get(5, 0), track.get(2, b"").decode()
+        if parent >= uuid:
+            raise ValueError(parent)
+        if 16 not in track:
+            self._groups[uuid] = parent, name
+            return
+        # Further lanes of a track have its key alone.
+        told = _THREAD.fullmatch(track.get(14, b"").decode())
+        if told is not None:
+            self._threads[track[16]] = _number_or_text(told[1]), _number_or_text(told[2])
+        self._tracks[uuid] = self._threads.get(track[16])
+        if self._tracks[uuid] is not None:
+            root = parent
+            while self._groups.get(root, (0, ""))[0]:
+                root = self._groups[root][0]
+            if self._root not in (None, root):
+                raise TraceError(
+                    f"{self._stream.path}: an export of several ranks, which is not read back",
+                    hint="open the traces that it was made of, or export --ranks one by one",
+                )
+            self._root = root
+
+    def _event(self, ts_ns: int, text: bytes) -> bytes | None:
+        """Return the event that is whole now, if one is."""
+        annotations: dict[int, bytes] = {}
+        event = _message(text, annotations)
+        uuid, kind = event[11], event[9]
+        if self._tracks.get(uuid) is None:
+            return None
+        if kind == _BEGIN:
+            self._open.setdefault(uuid, []).append((ts_ns, event, annotations))
+        elif kind == _END:
+            start_ns, begun, told = self._open[uuid].pop()
+            return self._written(uuid, b"X", start_ns, ts_ns - start_ns, begun, told)
+        elif kind == _INSTANT:
+            return self._written(uuid, b"i", ts_ns, None, event, annotations)
+        return None
+
+    def _written(
+        self,
+        uuid: int,
+        phase: bytes,
+        ts_ns: int,
+        dur_ns: int | None,
+        event: _Message,
+        annotations: dict[int, bytes],
+    ) -> bytes:
+        """Return an event as a Chrome trace has it."""
+        pid, tid = self._tracks[uuid] or (b"null", b"null")
+        name = self._names.get(event[10], b"") if 10 in event else event.get(23, b"")
+        category = self._categories.get(event[3]) if 3 in event else event.get(22)
+        members = [
+            b'"ph":"%b"' % phase,
+            b'"name":' + quoted(name.decode()),
+            b'"pid":' + pid,
+            b'"tid":' + tid,
+            b'"ts":%b' % _us(ts_ns),
+        ]
+        if category is not None:
+            members.append(b'"cat":' + quoted(category.decode()))
+        if dur_ns is not None:
+            members.append(b'"dur":%b' % _us(dur_ns))
+        if _ARGS in annotations:
+            members.append(b'"args":' + _object(annotations[_ARGS]))
+        for key, value in _members.decode(_object(annotations.get(_EXTRA, b"{}"))).items():
+            # Ids that are texts stand there too.
+            if key not in ("pid", "tid"):
+                members.append(quoted(key) + b":" + bytes(value))
+        return b"{" + b",".join(members) + b"}"
+
+
+def _message(data: bytes, annotations: dict[int, bytes] | None = None) -> _Message:
+    """Read a message; the annotations of an event, which are many, by the number of their name."""
+    found: _Message = {}
+    at = 0
+    while at < len(data):
+        told, at = _told(data, at)
+        field, wire_type = told >> 3, told & 7
+        if wire_type == _VARINT:
+            found[field], at = _told(data, at)
+        elif wire_type == _FIXED_64:
+            at += 8
+        elif wire_type == _LENGTH:
+            length, at = _told(data, at)
+            found[field] = data[at : at + length]
+            at += length
+            if field == 4 and annotations is not None:
+                one = _message(found[field])
+                annotations[one[1]] = one.get(9, b"")
+        else:
+            raise ValueError(wire_type)
+    if at > len(data):
+        raise IndexError(at)
+    return found
+
+
+def _told(data: bytes, at: int) -> tuple[int, int]:
+    found = _varint(data, at)
+    if found is None:
+        raise IndexError(at)
+    return found
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int] | None:
+    """Return a number and where it ends; None if the bytes end before."""
+    number = shift = 0
+    while at < len(data):
+        number |= (data[at] & 127) << shift
+        at += 1
+        if data[at - 1] < 128:
+            return number, at
+        shift += 7
+    return None
+
+
+def _object(written: bytes) -> bytes:
+    """Return an object; one with numbers that a viewer would round is written as a text."""
+    return (text_of(written) or "").encode() if written.startswith(b'"') else written
+
+
+def _number_or_text(text: str) -> bytes:
+    return text.encode() if re.fullmatch(r"-?\d{1,18}", text, re.ASCII) else quoted(text)
+
+
+def _us(ns: int) -> bytes:
+    return b"%b%d.%03d" % (b"-" if ns < 0 else b"", abs(ns) // 1000, abs(ns) % 1000)
