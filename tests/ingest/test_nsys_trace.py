@@ -446,6 +446,9 @@ def test_damaged_and_unfinished_databases_are_refused(tmp_path: Path) -> None:
     cut.write_bytes(path.read_bytes()[:20_000])
     with pytest.raises(TraceError, match="the SQLite database cannot be read: database disk image"):
         tracekit.open(cut, cache=False)
+    cut.write_bytes(path.read_bytes().replace(b"globalPid", b"global\xffid"))
+    with pytest.raises(TraceError, match="the SQLite database cannot be read: "):
+        tracekit.open(cut, cache=False)
     packed = tmp_path / "cut.sqlite.gz"
     packed.write_bytes(gzip.compress(path.read_bytes())[:-100])
     with pytest.raises(TraceError, match="the gzip stream ends before its end mark"):

@@ -66,7 +66,7 @@ class Database:
                 )
                 for (name,) in names.fetchall()
             }
-        except sqlite3.Error:
+        except (sqlite3.Error, UnicodeDecodeError):
             self.close()
             raise
 
@@ -197,7 +197,7 @@ class DatabaseReader:
                 closing(Database(path, self._stream.path)) as db,
             ):
                 yield from self._read(db)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise TraceError(
                 f"{self._stream.path}: the SQLite database cannot be read: {error}",
                 hint="copy it again, or export it again",
