@@ -40,7 +40,7 @@ WRONG_HEADER = """\
 -- Columns:
 --   name      VARCHAR
 --   dur_ns    BIGINT  time, ns
-SELECT name, dur_ns + $more AS dur_ns FROM ops
+SELECT name, dur_ns + $more AS dur_ns FROM op_calls
 """
 
 
@@ -59,8 +59,8 @@ def test_all_that_is_wrong_with_a_header_is_said_at_once(run: Any, tmp_path: Pat
         "10: wrong: header: $more is used but not declared in Params",
         "5: wrong: requires: there is no table, view or macro opps",
         "5: wrong: requires: timeline is an analysis, which no file can require",
-        "5: wrong: requires: ops is read and not required",
-        "    Requires: opps, timeline, ops",
+        "5: wrong: requires: op_calls is read and not required",
+        "    Requires: opps, timeline, op_calls",
     ]
     rows = json.loads(run("query", "--check", file, "--format", "json").stdout)
     assert rows[0] == {
@@ -77,14 +77,14 @@ WRONG_COLUMNS = """\
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: ops
+-- Requires: op_calls
 -- Columns:
 --   event_id  BIGINT -> event  the op
 --   dur_ns    INTEGER  time, ns
 --   tid       BIGINT -> thread(pid, tid)  thread
 --   name      VARCHAR -> event.nothing  name
 --   more      VARCHAR  there is none
-SELECT event_id, dur_ns, tid, name, 1.5::DOUBLE AS other FROM ops
+SELECT event_id, dur_ns, tid, name, 1.5::DOUBLE AS other FROM op_calls
 """
 
 
@@ -106,14 +106,14 @@ WRONG_ROWS = """\
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: ops
+-- Requires: op_calls
 -- Columns:
 --   trace_id  INTEGER -> trace  the trace
 --   event_id  BIGINT -> event  the op
 --   dur_ns    BIGINT  time, ns
 -- Invariant: dur_ns < 3000
 -- Invariant: trace_id = 0
-SELECT trace_id, event_id + 2 AS event_id, dur_ns FROM ops
+SELECT trace_id, event_id + 2 AS event_id, dur_ns FROM op_calls
 """
 
 
@@ -135,17 +135,17 @@ def test_rows_are_held_against_invariants_and_keys(run: Any, trace: Path, tmp_pa
 @pytest.mark.parametrize(
     ("sql", "found"),
     [
-        ("SELECT event_id AS n,\n  what\nFROM ops", "9: wrong: SQL: Binder Error: Referenced"),
+        ("SELECT event_id AS n,\n  what\nFROM op_calls", "9: wrong: SQL: Binder Error: Referenced"),
         ("SELECT event_id AS n FORM ops", "8: wrong: SQL: Parser Error: syntax error"),
-        ("SELECT 1::BIGINT AS n FROM ops; SELECT 2", " wrong: SQL: there are 2 statements in it"),
-        ("DROP VIEW ops", " wrong: SQL: its statement is no SELECT"),
+        ("SELECT 1::BIGINT AS n; SELECT 2", " wrong: SQL: there are 2 statements in it"),
+        ("DROP VIEW op_calls", " wrong: SQL: its statement is no SELECT"),
         ("SELECT n FROM read_csv('ops')", "8: wrong: SQL: Permission Error"),
     ],
 )
 def test_sql_that_fails_is_met_with_its_line(
     run: Any, tmp_path: Path, sql: str, found: str
 ) -> None:
-    head = HEAD.replace("-- Columns", "-- Requires: ops\n-- Columns")
+    head = HEAD.replace("-- Columns", "-- Requires: op_calls\n-- Columns")
     file = write(tmp_path / "mine", bad=head + sql) / "bad.sql"
     done = run("query", "--check", file)
     assert done.exit_code == 5

@@ -64,7 +64,7 @@ def test_the_environment_and_the_configuration(
     assert listed[-1]["name"] == "longest_ops"
     assert listed[-1]["subject"] == "ops"
     assert listed[-1]["file"].endswith("config/tracekit/queries/ops/longest_ops.sql")
-    other = write(tmp_path / "other", other_ops=LONGEST.replace("op_sums", "ops"))
+    other = write(tmp_path / "other", other_ops=LONGEST.replace("op_sums", "op_calls"))
     monkeypatch.setenv("TRACEKIT_QUERIES", str(other))
     assert run("query", "other_ops", trace).exit_code == 0
 
@@ -84,11 +84,11 @@ def test_a_run_folder_brings_its_own(run: Any, run_folder: Path) -> None:
 
 def test_none_replaces_another(run: Any, run_folder: Path, tmp_path: Path) -> None:
     """Nor does what cannot be used in a run folder keep anything else from being used."""
-    broken = LONGEST.replace("Scope:    trace", "Scope:    trce").replace("op_sums", "ops")
+    broken = LONGEST.replace("Scope:    trace", "Scope:    trce").replace("op_sums", "op_calls")
     write(
         run_folder / "queries",
-        timeline=LONGEST.replace("op_sums", "ops"),
-        longest_ops=LONGEST.replace("op_sums", "ops").replace("DESC", "ASC"),
+        timeline=LONGEST.replace("op_sums", "op_calls"),
+        longest_ops=LONGEST.replace("op_sums", "op_calls").replace("DESC", "ASC"),
         broken=broken,
     )
     mine = write_all(tmp_path / "mine")
@@ -174,7 +174,7 @@ def test_a_macro_of_a_run_folder_changes_no_figure(run_folder: Path) -> None:
         for name, (_, reason) in harm.items():
             with pytest.raises(QueryError, match=rf"help_{name}\.sql: .*{reason}"):
                 opened.query(f"harm_{name}")
-            assert opened.sql("SELECT sum(1), count(*) FROM ops").rows == [(3, 3)]
+            assert opened.sql("SELECT sum(1), count(*) FROM op_calls").rows == [(3, 3)]
 
 
 def test_nothing_of_a_run_folder_runs_where_sql_may_reach_files(run_folder: Path) -> None:
@@ -201,7 +201,7 @@ def test_what_is_no_file_is_not_waited_for(run_folder: Path) -> None:
 
 
 def test_files_that_require_each_other(trace: Path, tmp_path: Path) -> None:
-    text = OP_SUMS.replace("ops, plain_sum", "{}").replace("plain_sum", "sum")
+    text = OP_SUMS.replace("op_calls, plain_sum", "{}").replace("plain_sum", "sum")
     mine = write(
         tmp_path / "mine",
         longest_ops=LONGEST,

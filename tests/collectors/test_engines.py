@@ -244,7 +244,7 @@ def test_zero3_gathers_in_forward_and_backward(training_runs: Path, opened: Open
 def test_the_method_is_in_the_trace(
     name: str, op: str, training_runs: Path, opened: Opened
 ) -> None:
-    ops = opened(training_runs / name).sql("SELECT DISTINCT name FROM ops").column("name")
+    ops = opened(training_runs / name).sql("SELECT DISTINCT name FROM op_calls").column("name")
     assert any(found.startswith(op) for found in ops)
 
 

@@ -28,11 +28,11 @@ OP_SUMS = """\
 -- How long did the ops of each name take?
 --
 -- Kind:     view
--- Requires: ops, plain_sum
+-- Requires: op_calls, plain_sum
 -- Columns:
 --   name    VARCHAR  name of the op
 --   dur_ns  BIGINT   time, ns
-SELECT name, plain_sum(dur_ns) AS dur_ns FROM ops GROUP BY name
+SELECT name, plain_sum(dur_ns) AS dur_ns FROM op_calls GROUP BY name
 """
 PLAIN_SUM = """\
 -- What is a sum, as the type that was summed?

@@ -26,6 +26,7 @@ RENAMED = {
     "steps": "step_ranges",
     "serving_steps": "serving_step_ranges",
     "launches": "runtime_calls",
+    "ops": "op_calls",
 }
 """Tables and views that had another name, by that."""
 

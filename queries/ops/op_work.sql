@@ -1,0 +1,127 @@
+-- What did each call of an op take on the host, and what did it put on devices?
+-- A call holds what is launched on its thread while it is open. Events of a thread are numbered by their starts, outer ones
+-- first, as in view nesting; what a call holds is a range of those numbers, so its figures are differences of running sums.
+-- Own time of the host is what no op inside leaves of it, by macro interval_self: own times of a thread add up to the
+-- time in ops.
+--
+-- Kind:     temporary
+-- Requires: event_category, attributed_events, interval_self
+-- Columns:
+--   trace_id             INTEGER -> trace            the trace
+--   event_id             BIGINT -> event             the call
+--   pid                  BIGINT                      process id
+--   tid                  BIGINT -> thread(pid, tid)  thread id
+--   name                 VARCHAR                     the op
+--   place                BIGINT                      number of its start, of all threads
+--   behind_place         BIGINT                      number of the first event of its thread that begins when it has ended
+--   ts_ns                BIGINT                      start, ns
+--   host_ns              BIGINT                      its duration, ns
+--   self_host_ns         BIGINT                      of that, in no op inside of it, ns
+--   kernel_count         BIGINT                      device events that were launched in it
+--   kernel_ns            BIGINT                      sum of their durations, ns
+--   wall_ns              BIGINT                      busy time of devices that is theirs, ns
+--   direct_kernel_count  BIGINT                      device events of which it is the innermost op
+--   direct_kernel_ns     BIGINT                      sum of their durations, ns
+--   direct_wall_ns       BIGINT                      busy time of devices that is theirs, ns
+-- Invariant: 0 <= self_host_ns AND self_host_ns <= host_ns
+-- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns AND kernel_count >= 0 AND place < behind_place
+
+WITH launched AS (
+    SELECT
+        trace_id, launch_id AS event_id,
+        count(*) FILTER (piece = 0) AS kernel_count,
+        sum(dur_ns)::BIGINT AS kernel_ns,
+        sum(wall_ns)::BIGINT AS wall_ns
+    FROM attributed_events
+    WHERE launch_id IS NOT NULL
+    GROUP BY ALL
+),
+
+direct AS (
+    SELECT
+        trace_id, op_id AS event_id,
+        count(*) FILTER (piece = 0) AS direct_kernel_count,
+        sum(dur_ns)::BIGINT AS direct_kernel_ns,
+        sum(wall_ns)::BIGINT AS direct_wall_ns
+    FROM attributed_events
+    WHERE op_id IS NOT NULL
+    GROUP BY ALL
+),
+
+placed AS (
+    SELECT
+        e.trace_id, e.event_id, e.pid, e.tid, e.name, e.ts_ns, e.dur_ns,
+        is_op(e.category) AS is_op,
+        coalesce(l.kernel_count, 0) AS kernel_count,
+        coalesce(l.kernel_ns, 0) AS kernel_ns,
+        coalesce(l.wall_ns, 0) AS wall_ns,
+        row_number() OVER (
+            ORDER BY
+                e.trace_id, e.pid, e.tid, e.ts_ns, e.dur_ns DESC,
+                is_op(e.category) DESC,
+                CASE WHEN is_op(e.category) THEN e.external_id END,
+                e.name DESC, e.event_id
+        ) AS place
+    FROM event AS e
+    LEFT JOIN launched AS l USING (trace_id, event_id)
+    WHERE is_op(e.category) OR l.event_id IS NOT NULL
+),
+
+running AS (
+    SELECT
+        *,
+        sum(kernel_count) OVER so_far AS counted,
+        sum(kernel_ns) OVER so_far AS kernels_ns,
+        sum(wall_ns) OVER so_far AS walls_ns
+    FROM placed
+    WINDOW so_far AS (ORDER BY place ROWS UNBOUNDED PRECEDING)
+),
+
+begun AS (
+    SELECT
+        trace_id, pid, tid, ts_ns,
+        max(place) AS place,
+        max(counted) AS counted,
+        max(kernels_ns) AS kernels_ns,
+        max(walls_ns) AS walls_ns
+    FROM running
+    GROUP BY ALL
+),
+
+op AS (
+    SELECT
+        *,
+        ts_ns + dur_ns AS end_ns
+    FROM running
+    WHERE is_op
+),
+
+open_op AS (
+    SELECT (trace_id, pid, tid) AS part, place AS id, ts_ns AS start_ns, end_ns
+    FROM op
+    WHERE dur_ns > 0
+),
+
+own AS (
+    SELECT id AS place, sum(end_ns - start_ns)::BIGINT AS self_host_ns
+    FROM interval_self('open_op')
+    GROUP BY ALL
+)
+
+SELECT
+    o.trace_id, o.event_id, o.pid, o.tid, o.name, o.place,
+    greatest(o.place, b.place) + 1 AS behind_place,
+    o.ts_ns, o.dur_ns AS host_ns,
+    coalesce(w.self_host_ns, 0) AS self_host_ns,
+    (greatest(o.counted, b.counted) - o.counted + o.kernel_count)::BIGINT AS kernel_count,
+    (greatest(o.kernels_ns, b.kernels_ns) - o.kernels_ns + o.kernel_ns)::BIGINT AS kernel_ns,
+    (greatest(o.walls_ns, b.walls_ns) - o.walls_ns + o.wall_ns)::BIGINT AS wall_ns,
+    coalesce(d.direct_kernel_count, 0) AS direct_kernel_count,
+    coalesce(d.direct_kernel_ns, 0) AS direct_kernel_ns,
+    coalesce(d.direct_wall_ns, 0) AS direct_wall_ns
+FROM op AS o
+ASOF LEFT JOIN begun AS b
+    ON o.trace_id = b.trace_id AND o.pid = b.pid AND o.tid = b.tid AND o.end_ns > b.ts_ns
+LEFT JOIN own AS w ON o.place = w.place
+LEFT JOIN direct AS d ON o.trace_id = d.trace_id AND o.event_id = d.event_id
+ORDER BY o.place

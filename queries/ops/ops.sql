@@ -1,0 +1,80 @@
+-- Which ops did the host call, how long did they take, and what did they put on devices?
+-- As the table of torch's key_averages(). What lies in several calls of one op, each inside of the other, counts once, so
+-- that no figure of an op is larger than the time that there was. Own times and direct figures of all rows add up: the
+-- host's to its time in ops, the devices' to their busy time; the row without an op is the work that was launched in none.
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: op_work, attributed_events, trace, interval_neighbours
+-- Params:
+--   limit  BIGINT = 30    the ops of each rank that were longest on devices, then on the host; 0 for all
+-- Columns:
+--   rank                 INTEGER  global rank
+--   op                   VARCHAR  the op; NULL for work whose launch is in none or not in the trace, and for that of gloo's threads
+--   op_count             BIGINT   calls
+--   host_ns              BIGINT   from their starts to their ends, on all threads, ns
+--   self_host_ns         BIGINT   of that, in no op inside of them, ns
+--   kernel_count         BIGINT   device events that they and the ops inside of them launched
+--   kernel_ns            BIGINT   sum of the durations of these, ns
+--   wall_ns              BIGINT   busy time of the devices that is theirs, ns
+--   direct_kernel_count  BIGINT   device events that they launched themselves
+--   direct_kernel_ns     BIGINT   sum of the durations of these, ns
+--   direct_wall_ns       BIGINT   busy time of the devices that is theirs, ns
+--   direct_wall_pct      DOUBLE   direct_wall_ns of the rank's busy time on all devices, 0 to 100
+-- Keep:     rank, op, op_count, host_ns, self_host_ns, kernel_count, kernel_ns, direct_kernel_ns, wall_ns
+-- Invariant: 0 <= self_host_ns AND 0 <= wall_ns AND wall_ns <= kernel_ns
+-- Invariant: 0 <= direct_wall_ns AND direct_wall_ns <= direct_kernel_ns AND (op IS NOT NULL OR op_count = 0)
+-- Invariant: direct_kernel_ns <= kernel_ns AND direct_kernel_count <= kernel_count
+
+WITH call AS (
+    SELECT
+        *,
+        coalesce(latest_end_before_ns(
+            (trace_id, pid, tid, name), place, ts_ns + host_ns, place
+        ) <= ts_ns, TRUE) AS is_outermost
+    FROM op_work
+),
+
+summed AS (
+    SELECT
+        trace_id, name AS op,
+        count(*) AS op_count,
+        coalesce(sum(host_ns) FILTER (is_outermost), 0)::BIGINT AS host_ns,
+        sum(self_host_ns)::BIGINT AS self_host_ns,
+        coalesce(sum(kernel_count) FILTER (is_outermost), 0)::BIGINT AS kernel_count,
+        coalesce(sum(kernel_ns) FILTER (is_outermost), 0)::BIGINT AS kernel_ns,
+        coalesce(sum(wall_ns) FILTER (is_outermost), 0)::BIGINT AS wall_ns,
+        sum(direct_kernel_count)::BIGINT AS direct_kernel_count,
+        sum(direct_kernel_ns)::BIGINT AS direct_kernel_ns,
+        sum(direct_wall_ns)::BIGINT AS direct_wall_ns
+    FROM call
+    GROUP BY ALL
+    UNION ALL
+    SELECT
+        trace_id, NULL AS op, 0 AS op_count, 0 AS host_ns, 0 AS self_host_ns,
+        count(*) FILTER (piece = 0) AS kernel_count,
+        sum(dur_ns)::BIGINT AS kernel_ns,
+        sum(wall_ns)::BIGINT AS wall_ns,
+        count(*) FILTER (piece = 0) AS direct_kernel_count,
+        sum(dur_ns)::BIGINT AS direct_kernel_ns,
+        sum(wall_ns)::BIGINT AS direct_wall_ns
+    FROM attributed_events AS a
+    ANTI JOIN op_work AS w ON a.trace_id = w.trace_id AND a.op_id = w.event_id
+    GROUP BY ALL
+)
+
+SELECT
+    t.rank, s.op, s.op_count, s.host_ns, s.self_host_ns, s.kernel_count, s.kernel_ns, s.wall_ns,
+    s.direct_kernel_count, s.direct_kernel_ns, s.direct_wall_ns,
+    100.0 * s.direct_wall_ns / nullif(sum(s.direct_wall_ns) OVER (PARTITION BY s.trace_id), 0)
+        AS direct_wall_pct
+FROM summed AS s
+INNER JOIN trace AS t USING (trace_id)
+QUALIFY
+    $limit = 0
+    OR row_number() OVER (
+        PARTITION BY s.trace_id
+        ORDER BY s.direct_kernel_ns DESC, s.self_host_ns DESC, s.op NULLS LAST
+    ) <= $limit
+ORDER BY
+    t.rank NULLS LAST, s.trace_id, s.direct_kernel_ns DESC, s.self_host_ns DESC, s.op NULLS LAST
