@@ -11,15 +11,36 @@ import json
 import logging
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 # Without it HTA rounds to microseconds, which fails an assertion on some traces. Read at import.
 os.environ["HTA_DISABLE_NS_ROUNDING"] = "1"
 
+from hta.common.trace import Trace
 from hta.trace_analysis import TraceAnalysis
 
 logging.disable(logging.CRITICAL)
+
+
+# It writes the trace again with every sequence that it finds.
+Trace.write_raw_trace = lambda *_, **__: None
+
+OPS = ("aten::linear", "aten::conv2d")
+
+
+def sequences(analysis: TraceAnalysis, op: str) -> dict[str, list[float]]:
+    """Return count, kernel time and host time by the names of op and kernels."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = analysis.get_frequent_cuda_kernel_sequences(
+            operator_name=op, output_dir=folder, min_pattern_len=1, visualize=False
+        )
+    columns = ("count", "GPU kernel duration (us)", "CPU op duration (us)")
+    return {
+        row["pattern"]: [float(row[column]) for column in columns]
+        for row in found.to_dict("records")
+    }
 
 
 def figures(path: str) -> dict[str, Any]:
@@ -40,6 +61,7 @@ def figures(path: str) -> dict[str, Any]:
             (int(row["stream"]), row["idle_category"], float(row["idle_time"]))
             for row in idle.to_dict("records")
         ],
+        "sequences": {op: sequences(analysis, op) for op in OPS},
         "launches": {
             "count": len(launches),
             "cpu": float(launches["cpu_duration"].sum()),

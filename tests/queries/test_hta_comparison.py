@@ -156,6 +156,25 @@ def test_launch_statistics(public_traces: Path, opened: Opened, hta: Hta) -> Non
         assert theirs["short"] == sum(row["short_count"] for row in rows)
 
 
+def test_kernel_sequences(public_traces: Path, opened: Opened, hta: Hta) -> None:
+    for name, op, kept in (
+        ("tl_h100_owlv2_large", "aten::conv2d", 1),
+        ("hta_alexnet_cudasync", "aten::linear", 1),
+        # Without the last of five steps, which HTA leaves out.
+        ("hta_resnet_v100_ns", "aten::conv2d", 4 / 5),
+    ):
+        path = public_traces / f"{name}.json.gz"
+        rows = opened(path).query("kernel_sequences", op=op, min_length=1, limit=0).to_dicts()
+        ours = {"|".join((row["op"], *row["kernels"])): row for row in rows}
+        theirs = hta[path.name]["sequences"][op]
+        assert set(theirs) == set(ours), name
+        for pattern, (count, kernel_us, host_us) in theirs.items():
+            assert count == ours[pattern]["sequence_count"] * kept
+            if kept == 1:
+                assert kernel_us == us(ours[pattern]["kernel_ns"])
+                assert host_us == us(ours[pattern]["host_ns"])
+
+
 def test_where_hta_differs(public_traces: Path, opened: Opened, hta: Hta) -> None:
     def ours(name: str) -> dict[str, Any]:
         (row,) = opened(public_traces / f"{name}.json.gz").query("timeline").to_dicts()

@@ -1,0 +1,116 @@
+-- Which kernels follow each other again and again, and under which op?
+-- What each call of an op launched, in the order of its starts on the device: of the op that `op` names, else of every op
+-- that is called outside of all others. Of a call inside of a call of the same op, the outer one counts. So each kernel is
+-- in one sequence, and the times of all rows add up to that of the work launched in such calls. With `length`, every so
+-- many kernels that follow each other in a call, or, without `op`, on a stream: what could be fused; a kernel is in
+-- several of those.
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: op_work, attributed_events, trace, interval_neighbours
+-- Params:
+--   op          VARCHAR = NULL  only what calls of this op launched
+--   length      BIGINT = 0      kernels of a sequence, 64 at the most; 0 for all that a call launched
+--   min_length  BIGINT = 2      shorter sequences are left out
+--   limit       BIGINT = 20     the sequences of each rank that took longest; 0 for all
+-- Columns:
+--   rank            INTEGER    global rank
+--   op              VARCHAR    the op that was called; NULL for sequences on a stream
+--   kernels         VARCHAR[]  kernels, copies or ops, one after the other
+--   kernel_count    BIGINT     how many these are
+--   sequence_count  BIGINT     how often they ran like this
+--   kernel_ns       BIGINT     sum of the durations of the kernels, ns
+--   mean_ns         DOUBLE     kernel_ns of one sequence, ns
+--   host_ns         BIGINT     durations of the calls that launched them, ns; NULL with length
+-- Empty: no call launched as many kernels as a sequence is to have; 64 is the longest length
+-- Invariant: kernel_count = len(kernels) AND sequence_count > 0 AND (host_ns IS NULL OR host_ns >= 0)
+
+WITH placed AS (
+    SELECT
+        trace_id, name, place, behind_place, host_ns,
+        coalesce(latest_end_before_ns(
+            (trace_id, pid, tid, if($op IS NULL, NULL, name)), place, ts_ns + host_ns, place
+        ) <= ts_ns, TRUE) AS is_outermost
+    FROM op_work
+    WHERE $op IS NULL OR name = $op
+),
+
+call AS (
+    SELECT *
+    FROM placed
+    WHERE is_outermost
+),
+
+ran AS (
+    SELECT
+        trace_id, event_id, name,
+        any_value(device) AS device,
+        any_value(stream) AS stream,
+        any_value(op_id) AS op_id,
+        min(ts_ns) AS ts_ns,
+        sum(dur_ns)::BIGINT AS dur_ns
+    FROM attributed_events
+    GROUP BY ALL
+),
+
+ran_in AS (
+    SELECT
+        r.trace_id, r.device, r.stream, r.ts_ns, r.event_id, r.name, r.dur_ns, c.host_ns,
+        c.name AS op,
+        c.place AS call_place
+    FROM ran AS r
+    INNER JOIN op_work AS w ON r.trace_id = w.trace_id AND r.op_id = w.event_id
+    ASOF INNER JOIN call AS c ON w.place >= c.place
+    WHERE w.place < c.behind_place AND ($length = 0 OR $op IS NOT NULL)
+    UNION ALL BY NAME
+    SELECT trace_id, device, stream, ts_ns, event_id, name, dur_ns
+    FROM ran
+    WHERE $length > 0 AND $op IS NULL
+),
+
+sequence AS (
+    SELECT
+        trace_id, op, host_ns, call_place,
+        list(name ORDER BY ts_ns, device, stream, event_id) AS kernels,
+        sum(dur_ns)::BIGINT AS kernel_ns
+    FROM ran_in
+    WHERE $length = 0
+    GROUP BY ALL
+    UNION ALL BY NAME
+    SELECT
+        trace_id, op,
+        list_slice(list(name) OVER next_ones, 1, $length) AS kernels,
+        list_sum(list_slice(list(dur_ns) OVER next_ones, 1, $length)) AS kernel_ns
+    FROM ran_in
+    WHERE $length BETWEEN 1 AND 64
+    WINDOW next_ones AS (
+        PARTITION BY trace_id, device, stream, call_place ORDER BY ts_ns, event_id
+        ROWS BETWEEN CURRENT ROW AND $length FOLLOWING
+    )
+),
+
+summed AS (
+    SELECT
+        trace_id, op, kernels,
+        count(*) AS sequence_count,
+        sum(kernel_ns)::BIGINT AS kernel_ns,
+        sum(host_ns)::BIGINT AS host_ns
+    FROM sequence
+    WHERE len(kernels) >= greatest($min_length, $length)
+    GROUP BY ALL
+)
+
+SELECT
+    t.rank, s.op, s.kernels,
+    len(s.kernels) AS kernel_count,
+    s.sequence_count, s.kernel_ns,
+    s.kernel_ns / s.sequence_count AS mean_ns,
+    s.host_ns
+FROM summed AS s
+INNER JOIN trace AS t USING (trace_id)
+QUALIFY
+    $limit = 0
+    OR row_number() OVER (
+        PARTITION BY s.trace_id ORDER BY s.kernel_ns DESC, s.op, s.kernels
+    ) <= $limit
+ORDER BY t.rank NULLS LAST, s.trace_id, s.kernel_ns DESC, s.op, s.kernels
