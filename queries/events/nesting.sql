@@ -4,7 +4,7 @@
 -- may end after its parent. Costs a sort, however deep the events nest.
 --
 -- Kind:     view
--- Requires: event_category, interval_innermost, interval_depth
+-- Requires: host_spans, interval_innermost, interval_depth
 -- Columns:
 --   trace_id   INTEGER -> trace          the trace
 --   event_id   BIGINT -> event           the event
@@ -18,26 +18,8 @@ WITH numbered AS (
         trace_id || '/' || pid || '/' || tid AS part,
         ts_ns,
         ts_ns + dur_ns AS end_ns,
-        -- Of all threads, so that it is an id too.
-        row_number() OVER (
-            ORDER BY
-                trace_id, pid, tid,
-                ts_ns, dur_ns DESC,
-                CASE
-                    WHEN is_python_call(category) THEN 0
-                    WHEN is_annotation(category) THEN 1
-                    WHEN is_op(category) THEN 2
-                    ELSE 3
-                END,
-                CASE WHEN is_op(category) THEN external_id END,
-                name DESC, event_id
-        ) AS position
-    FROM event
-    WHERE
-        is_python_call(category)
-        OR is_annotation(category)
-        OR is_op(category)
-        OR is_launch_call(category)
+        place AS position
+    FROM host_spans
 ),
 
 begun AS (

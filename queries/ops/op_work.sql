@@ -1,11 +1,11 @@
 -- What did each call of an op take on the host, and what did it put on devices?
--- A call holds what is launched on its thread while it is open. Events of a thread are numbered by their starts, outer ones
--- first, as in view nesting; what a call holds is a range of those numbers, so its figures are differences of running sums.
+-- A call holds what is launched on its thread while it is open. What that is, is a range of the numbers of view host_spans,
+-- so its figures are differences of running sums.
 -- Own time of the host is what no op inside leaves of it, by macro interval_self: own times of a thread add up to the
 -- time in ops.
 --
 -- Kind:     temporary
--- Requires: event_category, attributed_events, interval_self
+-- Requires: event_category, host_spans, attributed_events, interval_self
 -- Columns:
 --   trace_id             INTEGER -> trace            the trace
 --   event_id             BIGINT -> event             the call
@@ -50,21 +50,14 @@ direct AS (
 
 placed AS (
     SELECT
-        e.trace_id, e.event_id, e.pid, e.tid, e.name, e.ts_ns, e.dur_ns,
-        is_op(e.category) AS is_op,
+        s.*,
+        is_op(s.category) AS is_op,
         coalesce(l.kernel_count, 0) AS kernel_count,
         coalesce(l.kernel_ns, 0) AS kernel_ns,
-        coalesce(l.wall_ns, 0) AS wall_ns,
-        row_number() OVER (
-            ORDER BY
-                e.trace_id, e.pid, e.tid, e.ts_ns, e.dur_ns DESC,
-                is_op(e.category) DESC,
-                CASE WHEN is_op(e.category) THEN e.external_id END,
-                e.name DESC, e.event_id
-        ) AS place
-    FROM event AS e
+        coalesce(l.wall_ns, 0) AS wall_ns
+    FROM host_spans AS s
     LEFT JOIN launched AS l USING (trace_id, event_id)
-    WHERE is_op(e.category) OR l.event_id IS NOT NULL
+    WHERE is_op(s.category) OR l.event_id IS NOT NULL
 ),
 
 running AS (

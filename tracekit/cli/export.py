@@ -16,6 +16,7 @@ from tracekit.errors import UsageError
 
 if TYPE_CHECKING:
     from tracekit.export.selection import Selection
+    from tracekit.export.stacks import Stacks, Weight
     from tracekit.export.written import Exported
 
     Export = Callable[..., Exported]
@@ -26,6 +27,7 @@ _NUMBERS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 _TIME = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)(ns|us|µs|ms|s)")
 _SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,3})?)(MB|GB)")
 _MOST_NUMBERS = 1_000_000
+_MAX_STACKS_BYTES = 2_000_000_000
 
 _NS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _BYTES = {"MB": 1_000_000, "GB": 1_000_000_000}
@@ -139,6 +141,76 @@ def chrome(output: Path, force: bool, choice: Choice) -> None:
     from tracekit.export.chrome import export_chrome
 
     _write(export_chrome, output, choice, force=force)
+
+
+def stacks_options(command: Command) -> Command:
+    """Give a command the traces whose stacks it writes, and what their weight is."""
+    options = (
+        reading_options("rules", "no_cache"),
+        click.option(
+            "--weight",
+            type=click.Choice(("host", "device")),
+            default="host",
+            show_default=True,
+            help="Own time of each span on the host, or busy time of devices that it launched.",
+        ),
+        output_option,
+        trace_argument,
+    )
+    for option in options:
+        command = option(command)
+    return command
+
+
+@command.command(name="collapsed")
+@stacks_options
+def collapsed(**given: Any) -> None:
+    """Write stacks of the host for flame graphs: a line for each, and its weight in ns.
+
+    A stack is a thread and the Python calls, ranges, ops and runtime calls that lie in one another
+    on it, with --weight device also the kernel. For flamegraph.pl and all that reads its input.
+    """
+    from tracekit.export.stacks import write_collapsed
+
+    _write_stacks(write_collapsed, **given)
+
+
+@command.command(name="speedscope")
+@stacks_options
+def speedscope(**given: Any) -> None:
+    """Write the same stacks for speedscope, with a profile for each thread."""
+    from tracekit.export.stacks import write_speedscope
+
+    _write_stacks(write_speedscope, **given)
+
+
+def _write_stacks(
+    write: Callable[[Stacks, Callable[[bytes], object]], None],
+    *,
+    traces: tuple[str, ...],
+    weight: Weight,
+    output: Path,
+    force: bool,
+    reading: Reading,
+) -> None:
+    from tracekit.cli._open import open_traces
+    from tracekit.export.output import STDOUT, written_whole
+    from tracekit.export.stacks import read_stacks
+    from tracekit.render._text import printable
+    from tracekit.units import format_bytes, format_duration
+
+    with (
+        written_whole(output, force=force, max_bytes=_MAX_STACKS_BYTES) as out,
+        open_traces(traces, reading) as trace,
+    ):
+        stacks = read_stacks(trace, weight)
+        write(stacks, out.write)
+    count = sum(1 for weight_ns in stacks.weights_ns if weight_ns)
+    where = "stdout" if output == STDOUT else str(output)
+    total = format_duration(sum(stacks.weights_ns))
+    click.echo(
+        printable(f"{where}: {count:,} stacks, {total}, {format_bytes(out.size_bytes)}"), err=True
+    )
 
 
 def _write(export: Export, output: Path, choice: Choice, *, force: bool) -> None:

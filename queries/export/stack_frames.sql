@@ -1,0 +1,56 @@
+-- Which span of the host lies in which other, how much time is its own, and how much work did it launch?
+-- Own times add up to the time in which any span is open on its thread, wall_ns to the busy time of the devices: work whose
+-- launch is not in the trace is of a row without a span.
+--
+-- Kind:     view
+-- Access:   private
+-- Requires: host_spans, nesting, attributed_events, interval_self
+-- Columns:
+--   trace_id   INTEGER -> trace            the trace
+--   pid        BIGINT                      process id
+--   tid        BIGINT -> thread(pid, tid)  thread id
+--   place      BIGINT                      as in view host_spans: a span comes behind those around it
+--   event_id   BIGINT -> event             the span; NULL for work without a launch
+--   parent_id  BIGINT -> event.event_id    the span around it; NULL outside of all
+--   name       VARCHAR                     name
+--   kernel     VARCHAR                     device event that it launched; NULL for the span itself
+--   host_ns    BIGINT                      time that is its own, ns
+--   wall_ns    BIGINT                      busy time of devices that is the device event's own, ns
+-- Invariant: host_ns >= 0 AND wall_ns >= 0
+
+WITH span AS (
+    SELECT (trace_id, pid, tid) AS part, place AS id, ts_ns AS start_ns, ts_ns + dur_ns AS end_ns
+    FROM host_spans
+    WHERE dur_ns > 0
+),
+
+own AS (
+    SELECT id AS place, sum(end_ns - start_ns)::BIGINT AS host_ns
+    FROM interval_self('span')
+    GROUP BY ALL
+),
+
+launched AS (
+    SELECT
+        trace_id, launch_id AS event_id,
+        -- An op of a CPU trace is its own launch.
+        if(launch_id = event_id, NULL, name) AS kernel,
+        sum(wall_ns)::BIGINT AS wall_ns
+    FROM attributed_events
+    GROUP BY ALL
+)
+
+SELECT
+    s.trace_id, s.pid, s.tid, s.place, s.event_id, n.parent_id, s.name, NULL::VARCHAR AS kernel,
+    coalesce(o.host_ns, 0) AS host_ns,
+    0 AS wall_ns
+FROM host_spans AS s
+INNER JOIN nesting AS n USING (trace_id, event_id)
+LEFT JOIN own AS o USING (place)
+UNION ALL
+SELECT
+    l.trace_id, s.pid, s.tid, s.place, l.event_id, NULL AS parent_id, s.name, l.kernel,
+    0 AS host_ns,
+    l.wall_ns
+FROM launched AS l
+LEFT JOIN host_spans AS s USING (trace_id, event_id)

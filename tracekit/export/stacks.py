@@ -1,0 +1,152 @@
+"""Stacks of the host for flame graphs: one text for each stack, or a file for speedscope.
+
+A stack is a thread and the spans that lie in one another on it: Python calls, ranges, ops, calls of
+the runtime; by device time also the kernel. Its weight is the time on the host that is the last
+span's own, or the busy time of devices that the kernel owns, ns: so weights add up to the time that
+threads were in any span, or to the busy time of all devices.
+
+Formats: collapsed stacks as of flamegraph.pl (https://github.com/brendangregg/FlameGraph), and
+speedscope's (https://www.speedscope.app/file-format-schema.json).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from tracekit.export.packets import BLOCK_BYTES
+
+if TYPE_CHECKING:
+    from tracekit.trace import Trace
+
+Weight = Literal["host", "device"]
+"""What the weight of a stack is: own time on the host, or busy time of devices that it launched."""
+
+UNLAUNCHED = "(launch not in the trace)"
+
+_ENDS = re.compile(r"[;\s]+")
+"""What would end a frame or a line of a collapsed stack is no part of a name."""
+
+_SCHEMA = "https://www.speedscope.app/file-format-schema.json"
+_ROWS = """
+    SELECT trace_id, pid, tid, event_id, parent_id, kernel, coalesce(kernel, name), {weight}_ns
+    FROM stack_frames
+    WHERE kernel IS NULL OR {weight}_ns > 0
+    ORDER BY place NULLS LAST, trace_id, kernel NULLS FIRST
+"""
+_THREADS = """
+    SELECT s.trace_id, s.pid, s.tid, concat_ws(' ',
+        if((SELECT count(*) FROM trace) > 1, 'rank ' || coalesce(r.rank, s.trace_id), NULL),
+        coalesce(t.thread_name, 'thread'),
+        if(contains(t.thread_name, s.tid::VARCHAR), NULL, coalesce(t.tid_text, s.tid::VARCHAR)))
+    FROM (SELECT DISTINCT trace_id, pid, tid FROM host_spans) AS s
+    INNER JOIN trace AS r USING (trace_id)
+    LEFT JOIN thread AS t USING (trace_id, pid, tid)
+"""
+
+
+@dataclass(slots=True)
+class Stacks:
+    """Stacks as a tree: each node has a name, the node around it (-1 for a thread) and a weight."""
+
+    names: list[str] = field(default_factory=list)
+    parents: list[int] = field(default_factory=list)
+    weights_ns: list[int] = field(default_factory=list)
+    _numbers: dict[tuple[int, str], int] = field(default_factory=dict)
+
+    def node(self, parent: int, name: str) -> int:
+        """Return the number of a node, which is new if nobody asked for it yet."""
+        number = self._numbers.setdefault((parent, name), len(self.names))
+        if number == len(self.names):
+            self.names.append(name)
+            self.parents.append(parent)
+            self.weights_ns.append(0)
+        return number
+
+    def weighed(self) -> Iterator[tuple[list[str], int]]:
+        """Yield every stack that has a weight, from its thread on, and the weight, ns."""
+        for number, weight_ns in enumerate(self.weights_ns):
+            if weight_ns:
+                path, at = [], number
+                while at >= 0:
+                    path.append(self.names[at])
+                    at = self.parents[at]
+                yield path[::-1], weight_ns
+
+
+def read_stacks(trace: Trace, weight: Weight) -> Stacks:
+    """Return the stacks of the host of opened traces.
+
+    Raises:
+        QueryError: the store cannot be asked.
+    """
+    threads = {row[:3]: row[3] for row in trace.sql(_THREADS).rows}
+    stacks = Stacks()
+    # The open spans of the thread: its own node first, then event and node of each.
+    opened: list[tuple[int | None, int]] = []
+    thread = None
+    statement = _ROWS.format(weight="host" if weight == "host" else "wall")
+    for *place, event_id, parent_id, kernel, name, weight_ns in trace.stream_sql(statement).rows:
+        if tuple(place) != thread or not opened:
+            thread = tuple(place)
+            opened = [(None, stacks.node(-1, threads.get(thread, UNLAUNCHED)))]
+        around = event_id if kernel is not None else parent_id
+        while len(opened) > 1 and opened[-1][0] != around:
+            opened.pop()
+        node = stacks.node(opened[-1][1], name or "(unnamed)")
+        stacks.weights_ns[node] += weight_ns
+        if kernel is None:
+            opened.append((event_id, node))
+    return stacks
+
+
+def write_collapsed(stacks: Stacks, write: Callable[[bytes], object]) -> None:
+    """Write a line for each stack: its frames with a ; between them, a space, the weight in ns."""
+    lines = (
+        f"{';'.join(_ENDS.sub(' ', name) for name in path)} {weight_ns}\n".encode()
+        for path, weight_ns in stacks.weighed()
+    )
+    _write_blocks(lines, write)
+
+
+def write_speedscope(stacks: Stacks, write: Callable[[bytes], object]) -> None:
+    """Write JSON for speedscope: a sampled profile for each thread, of every stack once."""
+    _write_blocks(_speedscope(stacks), write)
+
+
+def _speedscope(stacks: Stacks) -> Iterator[bytes]:
+    numbers: dict[str, int] = {}
+    profiles: dict[str, tuple[list[list[int]], list[int]]] = {}
+    for (thread, *frames), weight_ns in stacks.weighed():
+        samples, weights = profiles.setdefault(thread, ([], []))
+        samples.append([numbers.setdefault(name, len(numbers)) for name in frames])
+        weights.append(weight_ns)
+    yield b'{"$schema": "%s", "exporter": "tracekit", "profiles": [' % _SCHEMA.encode()
+    for place, (thread, (samples, weights)) in enumerate(profiles.items()):
+        profile = {
+            "type": "sampled",
+            "name": thread,
+            "unit": "nanoseconds",
+            "startValue": 0,
+            "endValue": sum(weights),
+            "samples": samples,
+            "weights": weights,
+        }
+        yield (",\n" if place else "\n").encode() + json.dumps(profile).encode()
+    yield b'\n], "shared": {"frames": ['
+    for place, name in enumerate(numbers):
+        yield (",\n" if place else "\n").encode() + json.dumps({"name": name}).encode()
+    yield b"\n]}}\n"
+
+
+def _write_blocks(texts: Iterator[bytes], write: Callable[[bytes], object]) -> None:
+    block = bytearray()
+    for text in texts:
+        block += text
+        if len(block) >= BLOCK_BYTES:
+            write(bytes(block))
+            block.clear()
+    write(bytes(block))
