@@ -1,0 +1,99 @@
+-- How many bytes did all-to-alls send from each rank to each other rank?
+-- The data of a heat map. Splits are what the profiler notes of a call (In split size, Out split size): parts of the first
+-- dimension, one for each rank of the group. So a part has its share of the message, and each rank an equal one where the
+-- call gave no splits. What a rank sent is told by its own trace, what it received by that of the other: they are equal
+-- where both recorded the same calls. Calls whose splits or ranks were cut short by the profiler are left out.
+--
+-- Kind:     analysis
+-- Scope:    run
+-- Requires: collective_events, attribution, event, trace
+-- Columns:
+--   pg_name           VARCHAR  process group, where the calls name it
+--   pg_desc           VARCHAR  its description
+--   source_rank       BIGINT   global rank that sent
+--   destination_rank  BIGINT   global rank that received
+--   call_count        BIGINT   all-to-alls, as the source recorded them; NULL where it is not known
+--   sent_bytes        BIGINT   bytes by the trace of the source; NULL where it is not known
+--   received_bytes    BIGINT   bytes by the trace of the destination; NULL where it is not known
+--   even_count        BIGINT   of call_count, without splits: every rank gets as much
+-- Invariant: (call_count IS NULL) = (sent_bytes IS NULL) AND coalesce(even_count <= call_count, TRUE)
+-- Invariant: sent_bytes IS NOT NULL OR received_bytes IS NOT NULL
+-- Empty: no all-to-all has its splits, its ranks and its size recorded
+
+WITH said AS (
+    SELECT
+        t.rank, c.pg_name, c.pg_desc, c.message_bytes, c.out_bytes, c.group_size,
+        json_extract_string(
+            -- The record around the launch, where the kernel has none of it itself.
+            if(e.args ->> '$."In split size"' IS NULL, o.args, e.args),
+            [
+                '$."In split size"',
+                '$."Out split size"',
+                '$."Global rank start"',
+                '$."Global rank stride"'
+            ]
+        ) AS texts,
+        try_cast(c.pg_ranks AS BIGINT[]) AS listed_ranks,
+        try_cast(texts[3] AS BIGINT) AS first_rank,
+        try_cast(texts[4] AS BIGINT) AS stride
+    FROM collective_events AS c
+    INNER JOIN trace AS t USING (trace_id)
+    INNER JOIN event AS e USING (trace_id, event_id)
+    INNER JOIN attribution AS a USING (trace_id, event_id, piece)
+    LEFT JOIN event AS o ON c.trace_id = o.trace_id AND a.op_id = o.event_id
+    WHERE c.class = 'comm_alltoall' AND c.is_transfer AND c.piece = 0 AND t.rank IS NOT NULL
+),
+
+ranked AS (
+    SELECT
+        *,
+        coalesce(
+            listed_ranks,
+            if(
+                first_rank >= 0 AND stride > 0 AND group_size BETWEEN 1 AND 65536,
+                range(first_rank, first_rank + stride * group_size, stride),
+                NULL
+            )
+        ) AS ranks
+    FROM said
+),
+
+directed AS (
+    SELECT
+        *,
+        TRUE AS is_sent,
+        message_bytes AS bytes,
+        try_cast(texts[1] AS BIGINT[]) AS splits
+    FROM ranked
+    UNION ALL
+    SELECT
+        *,
+        FALSE AS is_sent,
+        out_bytes AS bytes,
+        try_cast(texts[2] AS BIGINT[]) AS splits
+    FROM ranked
+),
+
+part AS (
+    SELECT
+        pg_name, pg_desc, rank, is_sent, bytes,
+        len(splits) = 0 AS is_even,
+        unnest(ranks) AS other_rank,
+        unnest(if(len(splits) = 0, list_transform(ranks, LAMBDA r: 1), splits)) AS split,
+        if(len(splits) = 0, len(ranks), list_sum(splits)) AS all_splits
+    FROM directed
+    WHERE bytes IS NOT NULL AND len(splits) IN (0, len(ranks))
+)
+
+SELECT
+    pg_name, pg_desc,
+    if(is_sent, rank, other_rank) AS source_rank,
+    if(is_sent, other_rank, rank) AS destination_rank,
+    nullif(count(*) FILTER (is_sent), 0) AS call_count,
+    sum(bytes::HUGEINT * split // all_splits) FILTER (is_sent)::BIGINT AS sent_bytes,
+    sum(bytes::HUGEINT * split // all_splits) FILTER (NOT is_sent)::BIGINT AS received_bytes,
+    if(call_count IS NULL, NULL, count(*) FILTER (is_sent AND is_even)) AS even_count
+FROM part
+WHERE all_splits > 0 AND split >= 0
+GROUP BY ALL
+ORDER BY pg_name, pg_desc, source_rank, destination_rank
