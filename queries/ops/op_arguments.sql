@@ -16,6 +16,7 @@
 --   shapes            VARCHAR  shapes of its arguments, as in the file (Input Dims); NULL where not recorded
 --   types             VARCHAR  their types (Input type)
 --   strides           VARCHAR  their strides, in elements (Input Strides)
+--   numbers           VARCHAR  what was given for arguments that are no tensors (Concrete Inputs), in the first such call
 --   around            VARCHAR  with within: module, layers as *, or op around the calls; NULL where none
 --   op_count          BIGINT   calls
 --   host_ns           BIGINT   from their starts to their ends, on all threads, ns
@@ -60,6 +61,7 @@ call AS (
         e.args ->> '$."Input Dims"' AS shapes,
         e.args ->> '$."Input type"' AS types,
         e.args ->> '$."Input Strides"' AS strides,
+        e.args ->> '$."Concrete Inputs"' AS numbers,
         coalesce(m.path, outer_call.name) AS around
     FROM op_work AS w
     INNER JOIN event AS e USING (trace_id, event_id)
@@ -81,6 +83,7 @@ placed_call AS (
 summed AS (
     SELECT
         trace_id, op, shapes, types, strides, around,
+        arg_min(numbers, place) AS numbers,
         count(*) AS op_count,
         coalesce(sum(host_ns) FILTER (is_outermost), 0)::BIGINT AS host_ns,
         sum(self_host_ns)::BIGINT AS self_host_ns,
@@ -93,7 +96,8 @@ summed AS (
 )
 
 SELECT
-    t.rank, s.op, s.shapes, s.types, s.strides, s.around, s.op_count, s.host_ns, s.self_host_ns,
+    t.rank, s.op, s.shapes, s.types, s.strides, s.numbers, s.around, s.op_count, s.host_ns,
+    s.self_host_ns,
     s.host_ns / s.op_count AS mean_host_ns,
     s.kernel_count, s.kernel_ns, s.wall_ns, s.direct_kernel_ns
 FROM summed AS s

@@ -1,0 +1,185 @@
+"""Calls single ops again, with arguments as a trace has them, and says how long they take now.
+
+`tracekit reproduce` writes this file with the calls below it: it needs torch and nothing else.
+Shapes, types and strides are those that torch.profiler notes with record_shapes, and so are the
+values of numbers and lists of numbers. Contents of tensors are in no trace: floating-point ones are
+random, others zero, which is valid where they are indices. Times are those of the profiler, as the
+trace's.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import statistics
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile, record_function
+
+WARMUPS, CALLS = 3, 20
+MAX_BYTES = 8_000_000_000
+"""Larger arguments are not made."""
+
+DTYPES = {
+    "float": torch.float32,
+    "double": torch.float64,
+    "c10::Half": torch.float16,
+    "c10::BFloat16": torch.bfloat16,
+    "long int": torch.int64,
+    "int": torch.int32,
+    "short int": torch.int16,
+    "signed char": torch.int8,
+    "unsigned char": torch.uint8,
+    "bool": torch.bool,
+    "c10::complex<float>": torch.complex64,
+    "long": torch.int64,
+    "c10::complex<double>": torch.complex128,
+    "c10::Float8_e4m3fn": torch.float8_e4m3fn,
+}
+
+
+class UnknownError(Exception):
+    """An argument that the trace does not tell, or that cannot be made."""
+
+
+def tensor(dims: list[int], dtype: str, strides: list[int], device: str) -> torch.Tensor:
+    """Return a tensor of a shape and strides, in elements."""
+    if dtype not in DTYPES:
+        raise UnknownError(f"a tensor of type {dtype or 'unknown'}")
+    if len(strides) != len(dims):
+        strides = list(torch.empty(dims, device="meta").stride())
+    if any(size < 0 for size in (*dims, *strides)):
+        raise UnknownError(f"a tensor of shape {dims} and strides {strides}")
+    is_empty = 0 in dims
+    last = sum((size - 1) * stride for size, stride in zip(dims, strides, strict=True))
+    length = 0 if is_empty else last + 1
+    if length * DTYPES[dtype].itemsize > MAX_BYTES:
+        raise UnknownError(f"a tensor of {length * DTYPES[dtype].itemsize:,} bytes")
+    kind = DTYPES[dtype]
+    flat = torch.zeros(length, dtype=kind, device=device)
+    if kind.is_floating_point or kind.is_complex:
+        flat = torch.randn(length, device=device).to(kind)
+    return flat.as_strided(dims, strides)
+
+
+def argument(case: dict[str, Any], place: int, device: str) -> Any:
+    """Return an argument of a call; None for what the trace says nothing of."""
+    kind, dims, value = (case[name][place] for name in ("types", "shapes", "numbers"))
+    strides = case["strides"][place] if place < len(case["strides"]) else []
+    if kind == "TensorList":
+        # The types of its tensors are not noted: they are taken for that of the other arguments.
+        strides = strides or [[] for _ in dims]
+        return [
+            tensor(*one, device)
+            for one in zip(dims, [case["list_type"]] * len(dims), strides, strict=True)
+        ]
+    if kind in ("Scalar", "ScalarList"):
+        try:
+            return ast.literal_eval(value.replace("inf", "1e999"))
+        except (ValueError, SyntaxError):
+            raise UnknownError(f"the number {value!r}") from None
+    return tensor(dims, kind, strides, device) if kind else None
+
+
+def fits(kind: str, given: Any) -> bool:
+    """Say whether an argument may be of a type, by the name of that in the op's schema."""
+    if given is None:
+        return True
+    is_tensor = isinstance(given, torch.Tensor)
+    if isinstance(given, list):
+        wants = "Tensor" in kind
+        return "List[" in kind and all(isinstance(one, torch.Tensor) == wants for one in given)
+    return is_tensor == ("Tensor" in kind) and ("List[" not in kind) and "str" not in kind
+
+
+def call_of(case: dict[str, Any], device: str) -> Callable[[], object]:
+    """Return what calls the op, by the first of its overloads that the arguments fit."""
+    namespace, _, name = case["op"].partition("::")
+    packet = getattr(getattr(torch.ops, namespace), name)
+    given = [argument(case, place, device) for place in range(len(case["types"]))]
+    for overload in packet.overloads():
+        op = getattr(packet, overload)
+        wanted = op._schema.arguments
+        if len(wanted) != len(given):
+            continue
+        if not all(fits(str(w.type), one) for w, one in zip(wanted, given, strict=True)):
+            continue
+        told = [
+            (w, one)
+            for w, one in zip(wanted, given, strict=True)
+            if one is not None or not w.has_default_value()
+        ]
+        missing = [w.name for w, one in told if one is None and "Optional" not in str(w.type)]
+        if missing:
+            raise UnknownError(f"the argument {missing[0]}")
+        by_name = {w.name: one for w, one in told}
+        return lambda: op(**by_name)
+    raise UnknownError("an overload that takes such arguments")
+
+
+def repeat(case: dict[str, Any], range_name: str, device: str) -> str | None:
+    """Call an op some times within a range; return why it cannot be called, if so."""
+    try:
+        call = call_of(case, device)
+        for _ in range(WARMUPS):
+            call()
+        with record_function(range_name):
+            for _ in range(CALLS):
+                call()
+    except UnknownError as error:
+        return f"not known: {error}"
+    except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
+        return f"refused by torch: {str(error).splitlines()[0][:100]}"
+    return None
+
+
+def measure(cases: list[dict[str, Any]], device: str) -> list[dict[str, Any]]:
+    """Return of each case its calls' times on the host and on the device, µs, or why none."""
+    activities = [ProfilerActivity.CPU]
+    activities += [ProfilerActivity.CUDA] if device == "cuda" else []
+    with torch.no_grad(), profile(activities=activities) as profiler:
+        reasons = [repeat(case, f"replay {at}", device) for at, case in enumerate(cases)]
+        if device == "cuda":
+            torch.cuda.synchronize()
+    found: list[dict[str, Any]] = [{"reason": why, "host": [], "device": []} for why in reasons]
+    for event in profiler.events():
+        name = "" if event.cpu_parent is None else event.cpu_parent.name
+        if name.startswith("replay ") and event.name == cases[int(name[7:])]["op"]:
+            found[int(name[7:])]["host"].append(event.time_range.elapsed_us())
+            found[int(name[7:])]["device"].append(event.device_time_total)
+    return found
+
+
+def shown(times_us: list[float]) -> str:
+    """Return the median and the least of some times."""
+    return f"{statistics.median(times_us):.1f} ({min(times_us):.1f})" if times_us else "-"
+
+
+def main(cases: list[dict[str, Any]]) -> None:
+    """Print a line for each case: recorded times, times now, or why there are none."""
+    torch.manual_seed(0)
+    has_device = torch.cuda.is_available() and any(case["is_on_device"] for case in cases)
+    device = "cuda" if has_device else "cpu"
+    measured = measure(cases, device)
+    if "--json" in sys.argv:
+        rows = [{**case, **now} for case, now in zip(cases, measured, strict=True)]
+        sys.stdout.write(json.dumps(rows) + "\n")
+        return
+    lines = [
+        f"µs a call: recorded mean; now median (least) of {CALLS} on {device}, {torch.__version__}",
+        f"{'host then':>10} {'host now':>20} {'device then':>12} {'device now':>20}  op, shapes",
+    ]
+    for case, now in zip(cases, measured, strict=True):
+        why = now["reason"]
+        if why is None and "TensorList" in case["types"]:
+            why = f"lists of tensors taken as {case['list_type']}"
+        device_then = f"{case['device_us']:.1f}" if case["is_on_device"] else "-"
+        device_now = shown(now["device"] if has_device else [])
+        lines.append(
+            f"{case['host_us']:10.1f} {shown(now['host']):>20} {device_then:>12} {device_now:>20}  "
+            f"{case['op']} {json.dumps(case['shapes'])}" + (f" ({why})" if why else "")
+        )
+    sys.stdout.write("\n".join(lines) + "\n")

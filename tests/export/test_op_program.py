@@ -1,0 +1,93 @@
+"""`tracekit reproduce`: recorded ops are called again, by torch alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from traces_by_hand import span
+
+import tracekit
+from tracekit.errors import QueryError
+from tracekit.export.op_program import op_program
+
+LORA = Path(__file__).parents[1] / "traces" / "cpu_llama_lora" / "rank0.json.gz"
+
+
+def op(name: str, start: int, **args: Any) -> dict[str, Any]:
+    return span("cpu_op", name, start, start + 10, **args)
+
+
+ADD = {
+    "Input Dims": [[2, 3], [2, 3], []],
+    "Input type": ["float", "float", "Scalar"],
+    "Input Strides": [[3, 1], [1, 2], []],
+    "Concrete Inputs": ["", "", "2"],
+}
+
+
+def rows_of(program: str, python: str, path: Path) -> Any:
+    path.write_text(program)
+    command = [python, str(path), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_thirty_ops_of_a_recorded_run(python: Callable[[str], str], tmp_path: Path) -> None:
+    with tracekit.open(LORA) as trace:
+        program, count = op_program(trace, None, 30)
+    assert count == 30
+    rows = rows_of(program, python("eager"), tmp_path / "ops.py")
+    assert {row["reason"] for row in rows} == {None}
+    assert {len(row["host"]) for row in rows} == {20}
+    assert all(row["host_us"] > 0 and min(row["host"]) >= 0 for row in rows)
+
+
+def test_odd_arguments(
+    python: Callable[[str], str], tiny_trace: Callable[..., Path], tmp_path: Path
+) -> None:
+    """What cannot be called is said; names that are no ops of torch are in no program."""
+    huge = {**ADD, "Input Dims": [[2**40], [2**40], []], "Input Strides": [[1], [1], []]}
+    events = [
+        op("aten::add", 0, **ADD),
+        op("aten::add", 20, **huge),
+        op("aten::no_such_op", 40, **ADD),
+        op("aten::add", 60, **{**ADD, "Concrete Inputs": ["", "", "__import__('os')"]}),
+        op('aten::add_"); print(1)  #', 80, **ADD),
+        op("aten::cat", 100, **{"Input Dims": [[[2, 3], [2, 3]], []]})
+        | {
+            "args": {"Input Dims": [[[2, 3], [2, 3]], []], "Input type": ["TensorList", "Scalar"]}
+            | {"Concrete Inputs": ["", "0"]}
+        },
+        op("aten::relu", 120),
+    ]
+    with tracekit.open(tiny_trace(events), cache=False) as trace:
+        program, count = op_program(trace, None, 30)
+        with pytest.raises(QueryError, match="no call of aten::relu has its arguments"):
+            op_program(trace, "aten::relu", 30)
+    found = [
+        (row["op"], row["shapes"][0], row["reason"])
+        for row in rows_of(program, python("eager"), tmp_path / "ops.py")
+    ]
+    assert count == len(found) == 4
+    assert sorted(found, key=str) == [
+        ("aten::add", [1 << 40], f"not known: a tensor of {4 << 40:,} bytes"),
+        ("aten::add", [2, 3], None),
+        ("aten::cat", [[2, 3], [2, 3]], None),
+        (
+            *("aten::no_such_op", [2, 3]),
+            "refused by torch: '_OpNamespace' 'aten' object has no attribute 'no_such_op'",
+        ),
+    ]
+
+
+def test_the_command(cli: Callable[..., Any], tmp_path: Path) -> None:
+    out = tmp_path / "ops.py"
+    done = cli("reproduce", LORA, "--op", "aten::mm", "--limit", "2", "-o", out)
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr == f"{out}: 2 calls; python {out} runs them\n"
+    compile(out.read_text(), str(out), "exec")

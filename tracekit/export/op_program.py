@@ -1,0 +1,67 @@
+"""A program that calls recorded ops again: torch alone, with the arguments that the trace has."""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from tracekit.errors import QueryError
+
+if TYPE_CHECKING:
+    from tracekit.trace import Trace
+
+_OP = re.compile(r"(?!autograd|c10d|profiler)\w+::\w+")
+_TEXTS = ("shapes", "types", "strides", "numbers")
+
+
+def op_program(trace: Trace, op: str | None, limit: int) -> tuple[str, int]:
+    """Return a program that calls ops of opened traces again, and how many calls there are.
+
+    Args:
+        trace: the opened traces.
+        op: only calls of this op; None for the ops that took longest.
+        limit: how many: each with arguments that differ in shapes, types or strides.
+
+    Raises:
+        QueryError: no such op has its arguments recorded.
+    """
+    is_on_device = any(row["device"] != "cpu" for row in trace.query("timeline").to_dicts())
+    cases: list[dict[str, Any]] = []
+    for row in trace.query("op_arguments", op=op, limit=0).to_dicts():
+        if len(cases) == limit:
+            break
+        case = _case_of(row, is_on_device=is_on_device)
+        if case is not None:
+            cases.append(case)
+    if not cases:
+        raise QueryError(
+            f"no call of {op or 'an op of torch'} has its arguments in the trace",
+            hint="record with torch.profiler's record_shapes=True",
+        )
+    program = files("tracekit").joinpath("collectors", "calls", "op_replay.py").read_text("utf-8")
+    # What a trace says is data: the text of JSON, as a text of Python.
+    lines = "\n".join(f"    json.loads({json.dumps(case, sort_keys=True)!r})," for case in cases)
+    return f'{program}\n\nif __name__ == "__main__":\n    main([\n{lines}\n    ])\n', len(cases)
+
+
+def _case_of(row: dict[str, Any], *, is_on_device: bool) -> dict[str, Any] | None:
+    """Return what the program needs of a call; None where it is no op of torch with arguments."""
+    if not _OP.fullmatch(row["op"]) or not row["types"] or not row["op_count"]:
+        return None
+    try:
+        texts = {name: json.loads(row[name] or "[]") for name in _TEXTS}
+    except ValueError:
+        return None
+    if any(len(texts[name]) != len(texts["types"]) for name in ("shapes", "numbers")):
+        return None
+    tensors = [kind for kind in texts["types"] if kind.startswith("c10::") or kind.islower()]
+    return {
+        **texts,
+        "op": row["op"],
+        "list_type": tensors[0] if tensors else "float",
+        "host_us": row["host_ns"] / row["op_count"] / 1000,
+        "device_us": row["kernel_ns"] / row["op_count"] / 1000,
+        "is_on_device": is_on_device and row["kernel_ns"] > 0,
+    }
