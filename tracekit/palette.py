@@ -62,6 +62,7 @@ PHASE = {
     "prefill": SKY,
     "mixed": PURPLE,
     "decode": BLUE,
+    "verify": OLIVE,
     "other": GREY,
 }
 """Of the phases of a step."""

@@ -156,7 +156,7 @@ CREATE OR REPLACE MACRO role_work(modules) AS TABLE (
             *,
             CASE
                 WHEN coalesce(row_name, '') <> '(unattributed)' OR NOT is_launched THEN NULL
-                WHEN phase NOT IN ('forward', 'prefill', 'decode', 'mixed') THEN NULL
+                WHEN phase NOT IN ('forward', 'prefill', 'decode', 'mixed', 'verify') THEN NULL
                 WHEN landmark = 'norm' THEN 'RMSNorm'
                 WHEN landmark = 'rope' THEN 'RoPE'
                 WHEN landmark = 'attention' THEN 'Attention'

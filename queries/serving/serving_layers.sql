@@ -11,7 +11,7 @@
 -- Columns:
 --   rank               INTEGER  global rank
 --   device             VARCHAR  number of the device, or cpu
---   phase              VARCHAR  prefill, mixed, decode, forward or other, as in serving_modules
+--   phase              VARCHAR  prefill, mixed, decode, verify, forward or other, as in serving_modules
 --   task_group         VARCHAR  computation, communication or rest, as in serving_modules; timeline for sections
 --   task               VARCHAR  as in serving_modules, (all) for the group; a section, transformer: attention and ffn
 --   layer_count        BIGINT   layers in the trace of the device

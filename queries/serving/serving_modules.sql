@@ -9,7 +9,7 @@
 -- Columns:
 --   rank          INTEGER  global rank
 --   device        VARCHAR  number of the device, or cpu
---   phase         VARCHAR  prefill, mixed, decode, forward or other, as in phases
+--   phase         VARCHAR  prefill, mixed, decode, verify, forward or other, as in phases
 --   task_group    VARCHAR  computation, communication or rest
 --   task          VARCHAR  element-wise, RoPE, Triton, GEMM, RMSNorm, attention, other; all-reduce, all-gather, other;
 --                          memory copy, idle

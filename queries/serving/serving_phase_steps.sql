@@ -7,7 +7,7 @@
 -- Columns:
 --   trace_id    INTEGER  the trace
 --   device      VARCHAR  number of the device, or cpu
---   phase       VARCHAR  prefill, mixed or decode
+--   phase       VARCHAR  prefill, mixed, decode or verify
 --   step_count  BIGINT   steps
 
 CREATE OR REPLACE MACRO serving_phase_steps() AS TABLE (

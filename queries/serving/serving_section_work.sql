@@ -15,7 +15,7 @@
 --   wall_ns       BIGINT   busy time that is its own, ns
 --   ts_ns         BIGINT   start, ns
 --   idle_ns       BIGINT   idle time before it, ns
---   phase         VARCHAR  prefill, mixed, decode or forward
+--   phase         VARCHAR  prefill, mixed, decode, verify or forward
 --   module_id     INTEGER  module, as in table module; NULL where none
 --   row_name      VARCHAR  row of modules where there is no module
 --   layer         INTEGER  layer of its module; NULL outside of layers
@@ -55,7 +55,7 @@ CREATE OR REPLACE MACRO serving_section_work(modules) AS TABLE (
         LEFT JOIN query_table(modules) AS m USING (trace_id, module_id)
         LEFT JOIN module_roles(modules) AS r USING (trace_id, module_id)
         LEFT JOIN launch AS l USING (trace_id, launch_id)
-        WHERE d.phase IN ('prefill', 'mixed', 'decode', 'forward')
+        WHERE d.phase IN ('prefill', 'mixed', 'decode', 'verify', 'forward')
     )
 
     SELECT

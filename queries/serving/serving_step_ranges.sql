@@ -1,7 +1,8 @@
 -- Which steps of serving did the engine mark, and what was in the batch of each?
 -- A trace has the steps of one form of range, the first of these that it has: tracekit's tk/batch inside of tk/step;
 -- vLLM's execute_context_N(tokens)_generation_M(tokens), also in its longer form with sums of lengths; SGLang's
--- step[EXTEND bs=… toks=…]; engine_step prefill_reqs=… of older collectors; tk/step with tk/phase and no batch; passes
+-- step[EXTEND bs=… toks=…], whose MIXED tells both kinds by c, g and their tokens c_sq, g_sq, or
+-- by ext and dec, and whose TARGET_VERIFY reads what a draft model proposed; engine_step prefill_reqs=… of older collectors; tk/step with tk/phase and no batch; passes
 -- of LightLLM's model by their Python calls. What the name does not tell is NULL.
 --
 -- Kind:     table
@@ -11,16 +12,16 @@
 --   step                   BIGINT            number of the step: that of tk/step, else from 0 in order of time
 --   name                   VARCHAR           name of the range that tells the batch
 --   source                 VARCHAR           tk, vllm, sglang, engine_step or lightllm
---   phase                  VARCHAR           prefill, decode or mixed
+--   phase                  VARCHAR           prefill, decode, mixed, or verify of speculative decoding
 --   ts_ns                  BIGINT            start on the CPU, ns
 --   dur_ns                 BIGINT            duration on the CPU, ns
 --   end_ns                 BIGINT            end on the CPU, ns
 --   prefill_request_count  BIGINT            requests whose prompt is read
 --   prefill_token_count    BIGINT            tokens of prompts that are read
---   decode_request_count   BIGINT            requests that get one more token
+--   decode_request_count   BIGINT            requests that get one more token, or some
 --   decode_token_count     BIGINT            tokens that they put in
 --   request_count          BIGINT            requests in the batch
--- Invariant: dur_ns = end_ns - ts_ns AND phase IN ('prefill', 'mixed', 'decode')
+-- Invariant: dur_ns = end_ns - ts_ns AND phase IN ('prefill', 'mixed', 'decode', 'verify')
 -- Invariant: prefill_request_count + decode_request_count IS NULL OR request_count IS NOT NULL
 
 WITH step_range AS MATERIALIZED (
@@ -43,7 +44,9 @@ WITH step_range AS MATERIALIZED (
             OR name IN ('tk/phase/prefill', 'tk/phase/decode', 'tk/phase/mixed')
             OR regexp_matches(name, '^tk/batch/prefill_\d+\(\d+\)_decode_\d+\(\d+\)$')
             OR regexp_matches(name, '^execute_(?:\d+_)?context_\d+(?:\(.*\))?_generation_\d+')
-            OR regexp_matches(name, '^step\[(?:EXTEND|DECODE|MIXED)\b.*\bbs=\d+')
+            OR regexp_matches(
+                name, '(?i)^step\[(?:EXTEND|PREFILL|DECODE|MIXED|TARGET_VERIFY)\b.*\bbs=\d+'
+            )
             OR regexp_matches(name, '^engine_step prefill_reqs=\d+ .*decode_reqs=\d+')
         )
 ),
@@ -76,6 +79,25 @@ frame AS (
     WHERE k.means = 'frame' AND k.layer = 'begin' AND k.phase IN ('prefill', 'decode')
 ),
 
+sglang_batch AS (
+    SELECT
+        *,
+        CASE upper(regexp_extract(name, '^step\[(\w+)', 1))
+            WHEN 'EXTEND' THEN 'prefill'
+            WHEN 'PREFILL' THEN 'prefill'
+            WHEN 'DECODE' THEN 'decode'
+            WHEN 'TARGET_VERIFY' THEN 'verify'
+            ELSE 'mixed'
+        END AS phase,
+        try_cast(regexp_extract(name, '\bbs=(\d+)', 1) AS BIGINT) AS batch,
+        try_cast(regexp_extract(name, '\btoks=(\d+)', 1) AS BIGINT) AS tokens,
+        try_cast(regexp_extract(name, '\b(?:c_sq|ext)=(\d+)', 1) AS BIGINT) AS prefill_tokens,
+        try_cast(regexp_extract(name, '\b(?:g|dec)=(\d+)', 1) AS BIGINT) AS decodes,
+        try_cast(regexp_extract(name, '\b(?:g_sq|dec)=(\d+)', 1) AS BIGINT) AS decode_tokens
+    FROM step_range
+    WHERE form = 'sglang'
+),
+
 stated_batch AS (
     SELECT
         s.trace_id, s.event_id, s.step,
@@ -90,14 +112,8 @@ stated_batch AS (
     UNION ALL
     SELECT
         trace_id, event_id, NULL AS step, name, form AS source,
-        CASE form WHEN 'vllm' THEN 2 WHEN 'sglang' THEN 3 ELSE 4 END AS form_rank,
-        CASE form
-            WHEN 'sglang'
-                THEN
-                    CASE regexp_extract(name, '^step\[(\w+)', 1)
-                        WHEN 'EXTEND' THEN 'prefill' WHEN 'DECODE' THEN 'decode' ELSE 'mixed'
-                    END
-        END AS stated_phase, ts_ns, end_ns,
+        if(form = 'vllm', 2, 4) AS form_rank,
+        NULL AS stated_phase, ts_ns, end_ns,
         CASE form
             WHEN 'vllm'
                 THEN [
@@ -106,20 +122,28 @@ stated_batch AS (
                     try_cast(regexp_extract(name, 'generation_(\d+)', 1) AS BIGINT),
                     try_cast(regexp_extract(name, 'generation_\d+\((?:sq)?(\d+)', 1) AS BIGINT)
                 ]
-            WHEN 'engine_step'
-                THEN [
-                    try_cast(regexp_extract(name, 'prefill_reqs=(\d+)', 1) AS BIGINT),
-                    try_cast(regexp_extract(name, 'prefill_tokens=(\d+)', 1) AS BIGINT),
-                    try_cast(regexp_extract(name, 'decode_reqs=(\d+)', 1) AS BIGINT),
-                    try_cast(regexp_extract(name, 'decode_reqs=(\d+)', 1) AS BIGINT)
-                ]
             ELSE [
-                try_cast(regexp_extract(name, '\bbs=(\d+)', 1) AS BIGINT),
-                try_cast(regexp_extract(name, '\btoks=(\d+)', 1) AS BIGINT)
+                try_cast(regexp_extract(name, 'prefill_reqs=(\d+)', 1) AS BIGINT),
+                try_cast(regexp_extract(name, 'prefill_tokens=(\d+)', 1) AS BIGINT),
+                try_cast(regexp_extract(name, 'decode_reqs=(\d+)', 1) AS BIGINT),
+                try_cast(regexp_extract(name, 'decode_reqs=(\d+)', 1) AS BIGINT)
             ]
         END AS numbers
     FROM step_range
-    WHERE form IN ('vllm', 'sglang', 'engine_step')
+    WHERE form IN ('vllm', 'engine_step')
+    UNION ALL
+    SELECT
+        trace_id, event_id, NULL AS step, name,
+        'sglang' AS source,
+        3 AS form_rank,
+        phase AS stated_phase, ts_ns, end_ns,
+        CASE phase
+            WHEN 'prefill' THEN [batch, coalesce(tokens, prefill_tokens), 0, 0]
+            WHEN 'decode' THEN [0, 0, batch, coalesce(tokens, decode_tokens, batch)]
+            WHEN 'verify' THEN [0, 0, batch, coalesce(tokens, decode_tokens)]
+            ELSE [batch - decodes, prefill_tokens, decodes, decode_tokens, batch]
+        END AS numbers
+    FROM sglang_batch
     UNION ALL
     SELECT
         trace_id, event_id, NULL AS step, name,
@@ -133,23 +157,10 @@ stated_batch AS (
 counted_batch AS (
     SELECT
         *,
-        CASE
-            WHEN source <> 'sglang' THEN numbers[1]
-            WHEN stated_phase = 'prefill' THEN numbers[1]
-            WHEN stated_phase = 'decode' THEN 0
-        END AS prefill_request_count, CASE
-            WHEN source <> 'sglang' THEN numbers[2]
-            WHEN stated_phase = 'prefill' THEN numbers[2]
-            WHEN stated_phase = 'decode' THEN 0
-        END AS prefill_token_count, CASE
-            WHEN source <> 'sglang' THEN numbers[3]
-            WHEN stated_phase = 'decode' THEN numbers[1]
-            WHEN stated_phase = 'prefill' THEN 0
-        END AS decode_request_count, CASE
-            WHEN source <> 'sglang' THEN numbers[4]
-            WHEN stated_phase = 'decode' THEN coalesce(numbers[2], numbers[1])
-            WHEN stated_phase = 'prefill' THEN 0
-        END AS decode_token_count
+        numbers[1] AS prefill_request_count,
+        numbers[2] AS prefill_token_count,
+        numbers[3] AS decode_request_count,
+        numbers[4] AS decode_token_count
     FROM stated_batch
     QUALIFY form_rank = min(form_rank) OVER (PARTITION BY trace_id)
 )
@@ -165,5 +176,6 @@ SELECT
     END AS phase, ts_ns,
     end_ns - ts_ns AS dur_ns,
     end_ns, prefill_request_count, prefill_token_count, decode_request_count, decode_token_count,
-    coalesce(prefill_request_count + decode_request_count, numbers[1]) AS request_count
+    coalesce(prefill_request_count + decode_request_count, numbers[5], numbers[1])
+        AS request_count
 FROM counted_batch

@@ -11,7 +11,7 @@
 --   rank                   INTEGER  global rank
 --   device                 VARCHAR  number of the device, or cpu
 --   step                   BIGINT   number of the step; NULL for outside any step
---   phase                  VARCHAR  prefill, decode or mixed
+--   phase                  VARCHAR  prefill, decode, mixed or verify
 --   prefill_request_count  BIGINT   requests whose prompt is read; NULL where the range does not tell
 --   prefill_token_count    BIGINT   tokens of prompts that are read
 --   decode_request_count   BIGINT   requests that get one more token

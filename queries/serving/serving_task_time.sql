@@ -10,7 +10,7 @@
 -- Columns:
 --   trace_id      INTEGER  the trace
 --   device        VARCHAR  number of the device, or cpu
---   phase         VARCHAR  prefill, mixed, decode, forward or other, as in phases
+--   phase         VARCHAR  prefill, mixed, decode, verify, forward or other, as in phases
 --   task_group    VARCHAR  computation, communication or rest
 --   task          VARCHAR  as in serving_modules
 --   module_id     INTEGER  module, as in table module; NULL where none
@@ -35,7 +35,7 @@ CREATE OR REPLACE MACRO serving_task_time(modules) AS TABLE (
     WITH task_work AS MATERIALIZED (
         SELECT
             d.trace_id, d.device, d.piece, d.module_id, d.row_name, d.dur_ns, d.wall_ns, CASE
-                WHEN d.phase IN ('prefill', 'mixed', 'decode', 'forward') THEN d.phase
+                WHEN d.phase IN ('prefill', 'mixed', 'decode', 'verify', 'forward') THEN d.phase
                 ELSE 'other'
             END AS phase,
             gap_before_ns(

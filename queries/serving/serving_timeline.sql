@@ -10,7 +10,7 @@
 -- Columns:
 --   rank          INTEGER  global rank
 --   device        VARCHAR  number of the device, or cpu
---   phase         VARCHAR  prefill, mixed, decode or forward
+--   phase         VARCHAR  prefill, mixed, decode, verify or forward
 --   section       VARCHAR  before transformer, attention, ffn, after transformer or other
 --   layer_count   BIGINT   layers whose time is in the row; 0 outside of layers
 --   kernel_count  BIGINT   device events

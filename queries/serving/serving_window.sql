@@ -22,6 +22,7 @@
 --   prefill_step_count   BIGINT   of these, steps that only read prompts
 --   mixed_step_count     BIGINT   steps that do both
 --   decode_step_count    BIGINT   steps that only decode
+--   verify_step_count    BIGINT   steps that read what a draft model proposed
 --   max_running_count    BIGINT   running requests at most
 --   mean_running_count   DOUBLE   running requests in its steps that decode, mean
 --   prefill_token_count  BIGINT   tokens of prompts that were read
@@ -34,6 +35,7 @@
 --   reason               VARCHAR  why there is none; NULL if there is one
 -- Invariant: (reason IS NULL) = (step_count IS NOT NULL)
 -- Invariant: step_count IS NULL OR step_count = prefill_step_count + mixed_step_count + decode_step_count
+--            + verify_step_count
 -- Invariant: trace_pct IS NULL OR (0 <= trace_pct AND trace_pct <= 100.0000001)
 
 WITH extent AS (
@@ -60,6 +62,7 @@ summed AS (
         count(*) FILTER (phase = 'prefill') AS prefill_step_count,
         count(*) FILTER (phase = 'mixed') AS mixed_step_count,
         count(*) FILTER (phase = 'decode') AS decode_step_count,
+        count(*) FILTER (phase = 'verify') AS verify_step_count,
         any_value(max_running_count) AS max_running_count,
         avg(request_count) FILTER (phase <> 'prefill') AS mean_running_count,
         sum(prefill_token_count)::BIGINT AS prefill_token_count,
@@ -84,7 +87,11 @@ SELECT
     s.dur_ns,
     100.0 * s.dur_ns / nullif(e.dur_ns, 0) AS trace_pct,
     s.step_count, s.prefill_step_count, s.mixed_step_count, s.decode_step_count,
-    s.max_running_count, s.mean_running_count, s.prefill_token_count, s.decode_token_count,
+    s.verify_step_count,
+    s.max_running_count,
+    s.mean_running_count,
+    s.prefill_token_count,
+    s.decode_token_count,
     1e9 * s.prefill_token_count / nullif(k.wall_ns + k.idle_ns, 0) AS prefill_tokens_per_s,
     1e9 * s.decode_token_count / nullif(k.wall_ns + k.idle_ns, 0) AS decode_tokens_per_s,
     CASE WHEN s.step_count IS NOT NULL THEN coalesce(k.wall_ns, 0) END AS wall_ns,

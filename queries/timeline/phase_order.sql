@@ -8,7 +8,7 @@
 CREATE OR REPLACE MACRO phase_order(phase) AS list_position(
     [
         'data', 'generation', 'forward', 'recompute', 'backward', 'optimizer', 'evaluation',
-        'prefill', 'mixed', 'decode',
+        'prefill', 'mixed', 'decode', 'verify',
         'other'
     ],
     phase

@@ -9,7 +9,7 @@
 -- Columns:
 --   rank               INTEGER  global rank
 --   device             VARCHAR  number of the device, or cpu
---   phase              VARCHAR  forward, recompute, backward, optimizer, data, prefill, mixed, decode or other
+--   phase              VARCHAR  forward, recompute, backward, optimizer, data, prefill, mixed, decode, verify or other
 --   kernel_ns          BIGINT   sum of the durations of its device events, ns; overlap counts twice
 --   wall_ns            BIGINT   busy time that is its own, ns
 --   idle_ns            BIGINT   idle time that waited for it, ns

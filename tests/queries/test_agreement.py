@@ -175,6 +175,7 @@ APART = {
     "timeline_events": "single events and tiles, to be drawn",
     "pivot_cells": "the smallest are one row; test_pivot.py sums them",
     "compiled": "no rows where nothing was compiled; the others are looked at below",
+    "captured_kernels": "kernels of captured graphs alone",
 }
 
 

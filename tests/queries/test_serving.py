@@ -39,6 +39,12 @@ NAMES: list[tuple[str, str, tuple[int | None, ...]]] = [
     ("step[EXTEND bs=15 toks=15360]", "prefill", (15, 15360, 0, 0, 15)),
     ("step[DECODE bs=32]", "decode", (0, 0, 32, 32, 32)),
     ("step[MIXED bs=9 toks=4096]", "mixed", (None, None, None, None, 9)),
+    ("step[EXTEND bs=2 toks=12 c_sqsq=80 c_sqsk=120 c_sk=20]", "prefill", (2, 12, 0, 0, 2)),
+    ("step[DECODE bs=64 g_sq=128 g_sqsq=256 g_sqsk=9 g_sk=7]", "decode", (0, 0, 64, 128, 64)),
+    ("step[MIXED bs=3 c=1 g=2 c_sq=5 c_sk=8 g_sq=2 g_sk=12]", "mixed", (1, 5, 2, 2, 3)),
+    ("step[mixed bs=9 ext=4096 dec=7]", "mixed", (2, 4096, 7, 7, 9)),
+    ("step[prefill bs=3 toks=300]", "prefill", (3, 300, 0, 0, 3)),
+    ("step[TARGET_VERIFY bs=23]", "verify", (0, 0, 23, None, 23)),
     ("engine_step prefill_reqs=3 prefill_tokens=59 decode_reqs=3", "mixed", (3, 59, 3, 3, 6)),
 ]
 

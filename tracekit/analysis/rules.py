@@ -33,7 +33,7 @@ MAX_RULES = 1_000
 KINDS = ("compute", "comm", "memcpy")
 PHASES = (
     *("forward", "backward", "recompute", "optimizer", "evaluation", "generation", "data"),
-    *("prefill", "decode", "mixed"),
+    *("prefill", "decode", "mixed", "verify"),
 )
 ROLE_SUBJECTS = ("part", "leaf", "path", "op", "class", "attention", "section", "landmark")
 """What a rule for roles may apply to."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 METRICS = ("e2e", "ttft", "tpot")
 QUANTILES = (50, 90, 99)
-PHASES = ("prefill", "mixed", "decode")
+PHASES = ("prefill", "mixed", "decode", "verify")
 ALL = "all"
 
 _EXACT_TO = 16

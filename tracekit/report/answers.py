@@ -92,7 +92,7 @@ def _is_small(timeline: Result) -> bool:
 
 
 def _names_serving(phases: Result) -> bool:
-    return not {"prefill", "decode", "mixed"}.isdisjoint(phases.column("phase"))
+    return not {"prefill", "decode", "mixed", "verify"}.isdisjoint(phases.column("phase"))
 
 
 def _ask(trace: Trace, names: Sequence[str], answers: Answers) -> None:

@@ -132,7 +132,7 @@ def serving_window(screen: Screen) -> list[Text]:
 def _steady_state(row: Row) -> str:
     kinds = [
         f"{row[f'{kind}_step_count']:,} {kind}"
-        for kind in ("prefill", "mixed", "decode")
+        for kind in ("prefill", "mixed", "decode", "verify")
         if row[f"{kind}_step_count"]
     ]
     parts = [
