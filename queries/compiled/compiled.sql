@@ -40,27 +40,33 @@ WITH work AS (
     LEFT JOIN compiled_events AS r USING (trace_id, event_id, piece)
     LEFT JOIN event AS o ON e.trace_id = o.trace_id AND e.op_id = o.event_id
     WHERE e.trace_id IN (SELECT trace_id FROM compiled_regions)
+),
+
+summed AS (
+    SELECT
+        w.trace_id, w.rank, w.device, d.pass, d.graph, d.phase, d.module_path, d.name, d.class,
+        d.kernel_file,
+        count(DISTINCT d.region_id) AS region_count,
+        count(*) FILTER (d.piece = 0) AS kernel_count,
+        sum(d.dur_ns)::BIGINT AS kernel_ns,
+        sum(d.wall_ns)::BIGINT AS wall_ns,
+        100.0 * sum(d.wall_ns)::BIGINT / nullif(w.window_ns, 0) AS wall_pct
+    FROM work AS d
+    INNER JOIN device_windows AS w USING (trace_id, device)
+    GROUP BY
+        w.trace_id, w.rank, w.device, w.window_ns, d.pass, d.graph, d.phase, d.module_path, d.name,
+        d.class, d.kernel_file
 )
 
-SELECT
-    w.rank, w.device, d.pass, d.graph, d.phase, d.module_path, d.name, d.class, d.kernel_file,
-    count(DISTINCT d.region_id) AS region_count,
-    count(*) FILTER (d.piece = 0) AS kernel_count,
-    sum(d.dur_ns)::BIGINT AS kernel_ns,
-    sum(d.wall_ns)::BIGINT AS wall_ns,
-    100.0 * sum(d.wall_ns)::BIGINT / nullif(w.window_ns, 0) AS wall_pct
-FROM work AS d
-INNER JOIN device_windows AS w USING (trace_id, device)
-GROUP BY
-    w.trace_id, w.rank, w.device, w.window_ns, d.pass, d.graph, d.phase, d.module_path, d.name,
-    d.class, d.kernel_file
+SELECT * EXCLUDE (trace_id)
+FROM summed
 QUALIFY
     $limit = 0
     OR row_number() OVER (
-        PARTITION BY w.trace_id, w.device
+        PARTITION BY trace_id, device
         ORDER BY
-            kernel_ns DESC, d.pass, d.graph, d.phase, d.module_path, d.name, d.class, d.kernel_file
+            kernel_ns DESC, pass, graph, phase, module_path, name, class, kernel_file
     ) <= $limit
 ORDER BY
-    w.rank NULLS LAST, w.trace_id, w.device, kernel_ns DESC, d.pass, d.graph, d.phase,
-    d.module_path, d.name, d.class, d.kernel_file
+    rank NULLS LAST, trace_id, device, kernel_ns DESC, pass, graph, phase,
+    module_path, name, class, kernel_file

@@ -31,25 +31,29 @@ WITH numbered AS (
     FROM attributed_events AS d
     INNER JOIN event AS e USING (trace_id, event_id)
     WHERE d.device <> 'cpu'
+),
+
+summed AS (
+    SELECT
+        w.trace_id, w.rank, w.device, n.graph_id, n.node_id, n.name, n.class,
+        count(*) AS kernel_count,
+        sum(n.dur_ns)::BIGINT AS kernel_ns,
+        sum(n.dur_ns)::BIGINT / count(*) AS mean_ns,
+        min(n.dur_ns) AS min_ns,
+        max(n.dur_ns) AS max_ns,
+        sum(n.wall_ns)::BIGINT AS wall_ns
+    FROM numbered AS n
+    INNER JOIN device_windows AS w USING (trace_id, device)
+    -- Work that no graph launched has the number 0.
+    WHERE n.node_id > 0
+    GROUP BY ALL
 )
 
-SELECT
-    w.rank, w.device, n.graph_id, n.node_id, n.name, n.class,
-    count(*) AS kernel_count,
-    sum(n.dur_ns)::BIGINT AS kernel_ns,
-    kernel_ns / kernel_count AS mean_ns,
-    min(n.dur_ns) AS min_ns,
-    max(n.dur_ns) AS max_ns,
-    sum(n.wall_ns)::BIGINT AS wall_ns
-FROM numbered AS n
-INNER JOIN device_windows AS w USING (trace_id, device)
--- Work that no graph launched has the number 0.
-WHERE n.node_id > 0
-GROUP BY w.trace_id, w.rank, w.device, n.graph_id, n.node_id, n.name, n.class
+SELECT * EXCLUDE (trace_id)
+FROM summed
 QUALIFY
     $limit = 0
     OR row_number() OVER (
-        PARTITION BY w.trace_id, w.device ORDER BY kernel_ns DESC, n.graph_id, n.node_id, n.name
+        PARTITION BY trace_id, device ORDER BY kernel_ns DESC, graph_id, node_id, name
     ) <= $limit
-ORDER BY
-    w.rank NULLS LAST, w.trace_id, w.device, kernel_ns DESC, n.graph_id, n.node_id, n.name
+ORDER BY rank NULLS LAST, trace_id, device, kernel_ns DESC, graph_id, node_id, name

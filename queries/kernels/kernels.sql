@@ -31,24 +31,29 @@ WITH ran AS (
     FROM classified_events
     WHERE $class IS NULL OR class = $class
     GROUP BY trace_id, device, name, class, event_id
+),
+
+summed AS (
+    SELECT
+        w.trace_id, w.rank, w.device, r.name, r.class,
+        count(*) AS kernel_count,
+        sum(r.dur_ns)::BIGINT AS kernel_ns,
+        sum(r.dur_ns)::BIGINT / count(*) AS mean_ns,
+        min(r.dur_ns) AS min_ns,
+        max(r.dur_ns) AS max_ns,
+        stddev_samp(r.dur_ns ORDER BY r.dur_ns) AS std_ns,
+        sum(r.wall_ns)::BIGINT AS wall_ns,
+        100.0 * sum(r.wall_ns)::BIGINT / nullif(w.window_ns, 0) AS wall_pct
+    FROM ran AS r
+    INNER JOIN device_windows AS w USING (trace_id, device)
+    GROUP BY w.trace_id, w.rank, w.device, w.window_ns, r.name, r.class
 )
 
-SELECT
-    w.rank, w.device, r.name, r.class,
-    count(*) AS kernel_count,
-    sum(r.dur_ns)::BIGINT AS kernel_ns,
-    sum(r.dur_ns)::BIGINT / count(*) AS mean_ns,
-    min(r.dur_ns) AS min_ns,
-    max(r.dur_ns) AS max_ns,
-    stddev_samp(r.dur_ns ORDER BY r.dur_ns) AS std_ns,
-    sum(r.wall_ns)::BIGINT AS wall_ns,
-    100.0 * sum(r.wall_ns)::BIGINT / nullif(w.window_ns, 0) AS wall_pct
-FROM ran AS r
-INNER JOIN device_windows AS w USING (trace_id, device)
-GROUP BY w.trace_id, w.rank, w.device, w.window_ns, r.name, r.class
+SELECT * EXCLUDE (trace_id)
+FROM summed
 QUALIFY
     $limit = 0
     OR row_number() OVER (
-        PARTITION BY w.trace_id, w.device ORDER BY kernel_ns DESC, r.name, r.class
+        PARTITION BY trace_id, device ORDER BY kernel_ns DESC, name, class
     ) <= $limit
-ORDER BY w.rank NULLS LAST, w.trace_id, w.device, kernel_ns DESC, r.name, r.class
+ORDER BY rank NULLS LAST, trace_id, device, kernel_ns DESC, name, class

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 
 import duckdb
 
+from tracekit.analysis.catalog import load_catalog
 from tracekit.database import DamagedStoreError
 from tracekit.errors import QueryError, StoreError
 
@@ -77,6 +78,8 @@ def _hint(connection: duckdb.DuckDBPyConnection, error: duckdb.Error, message: s
         return _LIFT_LIMITS
     if missing and missing["name"].lower() in RENAMED:
         return f"the table is {RENAMED[missing['name'].lower()]} now"
+    if missing and missing["name"].lower() in load_catalog().analyses:
+        return f"it is an analysis: FROM {missing['name'].lower()}()"
     if missing:
         return _tables_like(connection, missing["name"])
     if isinstance(error, duckdb.PermissionException) or _LOCKED.search(message):

@@ -2,6 +2,9 @@
 
 Each is a SQL file of Kind ``temporary``. They lie beside the session tables, in a database in
 memory that all connections to one store see, and are gone with the last of them.
+
+An analysis of traces that a statement calls, as ``FROM timeline(p_min_gap_ns := 1000)``, becomes a
+table macro of the connection.
 """
 
 from __future__ import annotations
@@ -15,15 +18,21 @@ import duckdb
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.graph_sweeps import TABLES, create_swept
+from tracekit.analysis.header import SQL_TOKEN
 from tracekit.analysis.macros import provide_macros
-from tracekit.analysis.session_tables import DATABASE
+from tracekit.analysis.params import default_of
+from tracekit.analysis.session_tables import DATABASE, provide_tables
 from tracekit.analysis.spec import Spec
+from tracekit.sql_text import literal
 
 _READ = re.compile(
     r"(?:\b(?:from|join|describe|summarize|table)\s+(?:temp\.)?|,\s*|\w\(\s*')"
     r"\"?(?P<name>[a-z_]+)"
 )
 """What a statement may read: behind FROM and its like, in a list, or as a macro's argument."""
+
+_CALLED = re.compile(r"(?:\b(?:from|join)|,)\s*(?P<name>[a-z_]+)\s*\(")
+"""An analysis that a statement may call."""
 
 _MAKING = Lock()
 
@@ -44,6 +53,32 @@ def provide_temporaries_in(connection: duckdb.DuckDBPyConnection, text: str) -> 
     """
     with contextlib.suppress(duckdb.CatalogException):
         _provide(connection, _READ.findall(text.lower()))
+        for name in dict.fromkeys(_CALLED.findall(text.lower())):
+            spec = load_catalog().analyses.get(name)
+            if spec is not None and spec.scope == "trace":
+                provide_tables(connection, spec)
+                _provide(connection, spec.requires)
+                provide_macros(connection, spec)
+                connection.execute(_macro_of_analysis(spec))
+
+
+def _macro_of_analysis(spec: Spec) -> str:
+    """Return what makes an analysis a table macro; ``limit`` of its header is ``p_limit`` of that.
+
+    Columns have the names of parameters, and some of these are words of SQL.
+    """
+
+    def replaced(match: re.Match[str]) -> str:
+        param = params.get(match["param"])
+        return match[0] if param is None else f"CAST(p_{param.name} AS {param.type})"
+
+    params = {param.name: param for param in spec.params}
+    takes = ", ".join(
+        f"p_{name}" + ("" if param.default is None else f" := {literal(default_of(param))}")
+        for name, param in params.items()
+    )
+    body = SQL_TOKEN.sub(replaced, spec.sql)
+    return f"CREATE OR REPLACE TEMP MACRO {spec.name}({takes}) AS TABLE (\n{body}\n)"
 
 
 def _provide(connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -> None:
