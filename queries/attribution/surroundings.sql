@@ -1,6 +1,6 @@
 -- What was each launch and op inside of: op, module, autograd node, ranges, and what do these tell?
 -- Facts of the walk over the CPU's threads; table attribution decides by them. Rows are the launches, the ops with a
--- sequence number, and in traces without an accelerator all ops. An autograd node leads to its forward op, and so to its
+-- sequence number, in traces without an accelerator all ops, and the events of allocators. An autograd node leads to its forward op, and so to its
 -- module: by the same sequence number on the thread that its forward thread stands for, the latest before the node.
 -- Where a backward pass has a derivative itself (create_graph=True), the ops inside of its nodes have nodes too: the
 -- forward op of such a node is one of the first pass, and the module is that of the node around it.
@@ -10,7 +10,7 @@
 -- Requires: context_walk, range_marker
 -- Columns:
 --   trace_id           INTEGER -> trace                   the trace
---   event_id           BIGINT -> event                    the launch or op
+--   event_id           BIGINT -> record                   the launch, op or allocator event
 --   op_id              BIGINT -> event.event_id           innermost op; an op is its own
 --   node_id            BIGINT -> event.event_id           the autograd node around it
 --   forward_op_id      BIGINT -> event.event_id           the forward op of the node, by sequence number

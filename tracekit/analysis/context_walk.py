@@ -1,4 +1,4 @@
-"""Walks the CPU's threads once and notes what every launch and op was inside of.
+"""Walks the CPU's threads once and notes what launches, ops and allocations were inside of.
 
 Ranges, Python calls, ops and launches of a thread come in the order of their starts, outer ones
 first. A stack holds the open ones; what is on top when a launch begins is its context. Spans that
@@ -116,6 +116,9 @@ WITH span AS (
     SELECT trace_id, pid, tid, launch_id, ts_ns, end_ns, 3, NULL, 0
     FROM launch
     WHERE correlation IS NOT NULL
+    UNION ALL
+    SELECT trace_id, pid, tid, event_id, ts_ns, ts_ns, 3, NULL, 0
+    FROM memory
 )
 
 SELECT trace_id, pid, tid, event_id, ts_ns, end_ns, marker

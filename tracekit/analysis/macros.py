@@ -51,6 +51,7 @@ ONLY_IF = {
     "serving_step_work": "SELECT 1 FROM serving_step_ranges LIMIT 1",
     **dict.fromkeys(("attribution", "launch_link"), "SELECT 1 FROM device_events LIMIT 1"),
     "idle_gap": "SELECT 1 FROM device_gaps LIMIT 1",
+    "memory_event": "SELECT 1 FROM memory LIMIT 1",
     "surroundings": "SELECT 1 FROM scratch.walked LIMIT 1",
     **dict.fromkeys(
         ("communication", "collectives", "overlap"),

@@ -1,0 +1,200 @@
+-- Which blocks did the allocator hand out and take back, when, and what were they for?
+-- One row for each event of an allocator that tells its address ([memory] events). A block ends with the next event of
+-- its address: its release, or where that is not in the file the next allocation there.
+-- Op, module and phase of an allocation are those around it, by the rules of attribution; where nothing around it tells
+-- the phase, it is that of the work which its thread launched next, else last. Events of an allocator's history have no
+-- surroundings but the call stack: an optimizer's step, autograd's engine or a module's call in it tells the phase.
+-- The category follows from when a block lived; the first of these that holds:
+--   1  what the file itself tells, as torch's memory timeline does
+--   2  parameters: before the first step, and never given back. Buffers too, and an optimizer state that was loaded
+--   3  temporary: given back in the same pass (forward, backward with recomputation, optimizer)
+--   4  inputs: of phase data, outliving the pass
+--   5  optimizer state: inside of an optimizer, outliving the pass
+--   6  gradients: inside of a backward pass, outliving it
+--   7  activations: of phase forward or recompute, given back in a later pass, in a trace with a backward pass
+--   8  unknown: all else, such as caches of keys and values, and what a trace without phases holds
+--
+-- Kind:     table
+-- Requires: device_numbers, surroundings, trace_traits, attribution, attribution_rules, launch, step_ranges
+-- Columns:
+--   trace_id         INTEGER -> trace             the trace
+--   event_id         BIGINT -> memory             the event
+--   device           VARCHAR                      number of the device as its kernels have it, or cpu
+--   ts_ns            BIGINT                       when, ns
+--   place            BIGINT                       its number among such events of the device, from 1
+--   bytes            BIGINT                       size of the block, bytes; negative of a release
+--   allocated_bytes  BIGINT                       in use on the device afterwards, bytes
+--   reserved_bytes   BIGINT                       kept by the allocator afterwards, bytes
+--   end_place        BIGINT                       of an allocation, number of the event that ended it; NULL while the recording lasts
+--   is_at_peak       BOOLEAN                      of an allocation, the block was in use when most bytes of the device were
+--   op_name          VARCHAR                      innermost op around it, or that of the call stack
+--   module_id        INTEGER -> module            module, as in table module; NULL where none
+--   row_name         VARCHAR                      row of modules where there is no module; NULL where there is one
+--   phase            VARCHAR                      phase; other where unknown
+--   step             BIGINT -> step_ranges        number of the step whose range on the CPU holds it
+--   line             VARCHAR                      line of the program, where an allocator's history tells it
+--   category         VARCHAR                      of an allocation: parameters, gradients, optimizer state, activations, inputs, temporary or unknown
+-- Invariant: (module_id IS NULL) <> (row_name IS NULL) AND (category IS NULL) = (bytes < 0)
+-- Invariant: end_place IS NULL OR (end_place > place AND bytes > 0)
+
+WITH allocator AS (
+    SELECT
+        m.trace_id, m.event_id, m.pid, m.tid, m.ts_ns, d.device, m.address, m.bytes,
+        m.total_allocated_bytes AS allocated_bytes, m.total_reserved_bytes AS reserved_bytes,
+        m.args ->> 'Category' AS told_category,
+        m.args ->> 'Op' AS told_op,
+        m.args ->> 'Line' AS line,
+        m.args ->> 'Stack' AS stack
+    FROM memory AS m
+    INNER JOIN memory_devices() AS d
+        ON
+            m.trace_id = d.trace_id
+            AND m.device_type IS NOT DISTINCT FROM d.device_type
+            AND m.device_id IS NOT DISTINCT FROM d.device_id
+    -- No memory has 64 TiB, and sums stay within 64 bits.
+    WHERE
+        m.address IS NOT NULL
+        AND m.bytes <> 0
+        AND m.bytes BETWEEN -70_368_744_177_664 AND 70_368_744_177_664
+        AND m.total_allocated_bytes BETWEEN -70_368_744_177_664 AND 70_368_744_177_664
+        AND coalesce(m.total_reserved_bytes, 0) BETWEEN -70_368_744_177_664 AND 70_368_744_177_664
+),
+
+fact AS (
+    SELECT
+        a.*, s.op_id, s.node_id, s.is_recompute, s.module_id, s.module_source, s.marked_phase,
+        s.marked_row, s.is_weak_row, s.forward_module_id, s.hook_module_id, s.range_id,
+        s.forward_range_id, t.is_training, t.has_modules,
+        a.event_id AS launch_id,
+        NULL AS kind, NULL AS class, FALSE AS is_input
+    FROM allocator AS a
+    INNER JOIN trace_traits AS t USING (trace_id)
+    LEFT JOIN surroundings AS s USING (trace_id, event_id)
+),
+
+surrounded AS (
+    SELECT
+        * EXCLUDE (own, stack),
+        coalesce(own.phase, CASE
+            WHEN regexp_matches(stack, '/optim[^;]*: step(;|$)') THEN 'optimizer'
+            WHEN regexp_matches(stack, 'run_backward|torch::autograd::Engine')
+                THEN if(regexp_matches(stack, '/utils/checkpoint\.py'), 'recompute', 'backward')
+            WHEN regexp_matches(stack, '/nn/modules/module\.py:\d+: _call_impl') THEN 'forward'
+        END) AS own_phase
+    FROM own_phase('fact')
+),
+
+launched AS (
+    SELECT l.trace_id, l.pid, l.tid, l.ts_ns, min(a.phase) AS phase
+    FROM attribution AS a
+    INNER JOIN launch AS l USING (trace_id, launch_id)
+    WHERE a.phase <> 'other'
+    GROUP BY ALL
+),
+
+phased AS (
+    SELECT
+        e.*,
+        coalesce(e.own_phase, n.phase, p.phase, 'other') AS phase,
+        if(e.ts_ns < s.end_ns, s.step, NULL) AS step
+    FROM surrounded AS e
+    ASOF LEFT JOIN launched AS n
+        ON e.trace_id = n.trace_id AND e.pid = n.pid AND e.tid = n.tid AND e.ts_ns <= n.ts_ns
+    ASOF LEFT JOIN launched AS p
+        ON e.trace_id = p.trace_id AND e.pid = p.pid AND e.tid = p.tid AND e.ts_ns >= p.ts_ns
+    ASOF LEFT JOIN step_ranges AS s ON e.trace_id = s.trace_id AND e.ts_ns >= s.ts_ns
+),
+
+-- What tells no pass runs in the one that was told last.
+in_pass AS (
+    SELECT
+        *,
+        {phase: phase} AS by_phase_rule,
+        last_value(CASE
+            WHEN phase IN ('backward', 'recompute') THEN 'backward'
+            WHEN phase NOT IN ('other', 'data') THEN phase
+        END IGNORE NULLS) OVER (PARTITION BY trace_id ORDER BY ts_ns, event_id) AS pass,
+        row_number() OVER (PARTITION BY trace_id, device ORDER BY ts_ns, event_id) AS place
+    FROM phased
+),
+
+placed AS (
+    SELECT
+        *,
+        coalesce(pass, '')
+        <> coalesce(lag(pass) OVER (PARTITION BY trace_id ORDER BY ts_ns, event_id), '')
+            AS is_begin,
+        lead(place) OVER (PARTITION BY trace_id, device, address ORDER BY place) AS next_place
+    FROM in_pass
+),
+
+numbered AS (
+    SELECT
+        *,
+        count_if(is_begin) OVER (PARTITION BY trace_id ORDER BY ts_ns, event_id) AS pass_number
+    FROM placed
+),
+
+step_work AS (
+    SELECT trace_id, ts_ns
+    FROM surrounded
+    WHERE own_phase <> 'data'
+    UNION ALL
+    SELECT trace_id, ts_ns
+    FROM step_ranges
+),
+
+first_step AS (
+    SELECT trace_id, min(ts_ns) AS ts_ns
+    FROM step_work
+    GROUP BY trace_id
+),
+
+whole AS (
+    SELECT
+        trace_id, device,
+        arg_max(place, (allocated_bytes, -place)) AS peak_place
+    FROM placed
+    GROUP BY trace_id, device
+),
+
+trained AS (SELECT DISTINCT trace_id FROM placed WHERE pass = 'backward')
+
+SELECT
+    b.trace_id, b.event_id, b.device, b.ts_ns, b.place, b.bytes, b.allocated_bytes,
+    b.reserved_bytes,
+    e.place AS end_place,
+    b.bytes > 0 AND b.place <= w.peak_place AND coalesce(e.place > w.peak_place, TRUE)
+        AS is_at_peak,
+    coalesce(o.name, b.told_op) AS op_name,
+    b.by_module_rule.module_id, CASE
+        WHEN b.by_module_rule.module_id IS NULL
+            THEN coalesce(b.by_module_rule.row_name, '(unattributed)')
+    END AS row_name, b.phase, b.step, b.line,
+    CASE
+        WHEN b.bytes < 0 THEN NULL
+        WHEN b.told_category IS NOT NULL THEN b.told_category
+        WHEN b.ts_ns < f.ts_ns AND e.place IS NULL THEN 'parameters'
+        WHEN b.pass_number = e.pass_number THEN 'temporary'
+        WHEN b.ts_ns < f.ts_ns THEN 'unknown'
+        WHEN b.phase = 'data' THEN 'inputs'
+        WHEN b.own_phase = 'optimizer' THEN 'optimizer state'
+        WHEN b.own_phase = 'backward' THEN 'gradients'
+        WHEN
+            b.phase IN ('forward', 'recompute')
+            AND e.place IS NOT NULL
+            AND b.trace_id IN (SELECT trace_id FROM trained)
+            THEN 'activations'
+        ELSE 'unknown'
+    END AS category
+FROM decided_module('numbered') AS b
+INNER JOIN whole AS w USING (trace_id, device)
+LEFT JOIN numbered AS e
+    ON
+        b.trace_id = e.trace_id
+        AND b.device = e.device
+        AND b.next_place = e.place
+        AND b.bytes > 0
+LEFT JOIN first_step AS f ON b.trace_id = f.trace_id
+LEFT JOIN event AS o ON b.trace_id = o.trace_id AND b.op_id = o.event_id
+ORDER BY b.trace_id, b.device, b.place

@@ -1,0 +1,102 @@
+-- What did the memory of each device hold over time, by category?
+-- The time from the first allocator event of a device to its last is cut into as many equal parts as points says; the
+-- rows of a part, one a category, are what was in use at the moment of the most memory in use in it. They add up to
+-- what the trace tells was in use; what was there when the recording began is the category (before the recording).
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: memory_event
+-- Params:
+--   points  BIGINT = 100  parts of the time of each device
+-- Columns:
+--   rank             INTEGER  global rank
+--   device           VARCHAR  number of the device as its kernels have it, or cpu: the host
+--   at_ns            BIGINT   the moment, ns since the first event of the trace
+--   category         VARCHAR  as in memory_peak
+--   bytes            BIGINT   in use by it then, bytes
+--   allocated_bytes  BIGINT   in use by all, bytes
+--   reserved_bytes   BIGINT   kept by the allocator then, bytes
+-- Invariant: bytes >= 0 OR category = '(before the recording)'
+-- Empty: memory: the trace has no events of an allocator: record them with profile_memory=True
+-- Empty: the events of its allocator tell no addresses
+
+WITH span AS (
+    SELECT trace_id, device, min(ts_ns) AS start_ns, max(ts_ns) - min(ts_ns) + 1 AS span_ns
+    FROM memory_event
+    GROUP BY trace_id, device
+),
+
+moment AS (
+    SELECT
+        e.trace_id, e.device,
+        max(e.allocated_bytes) AS allocated_bytes,
+        max_by(e.place, (e.allocated_bytes, -e.place)) AS place,
+        max_by(e.ts_ns, (e.allocated_bytes, -e.place)) AS at_ns,
+        max_by(e.reserved_bytes, (e.allocated_bytes, -e.place)) AS reserved_bytes
+    FROM memory_event AS e
+    INNER JOIN span AS s USING (trace_id, device)
+    GROUP BY e.trace_id, e.device, ($points * (e.ts_ns - s.start_ns)::HUGEINT) // s.span_ns
+),
+
+change AS (
+    SELECT trace_id, device, category, place, bytes
+    FROM memory_event
+    WHERE bytes > 0
+    UNION ALL
+    SELECT trace_id, device, category, end_place AS place, -bytes AS bytes
+    FROM memory_event
+    WHERE end_place IS NOT NULL
+),
+
+total AS (
+    SELECT DISTINCT
+        trace_id, device, category, place,
+        sum(bytes) OVER (PARTITION BY trace_id, device, category ORDER BY place) AS bytes
+    FROM change
+),
+
+kind AS (SELECT DISTINCT trace_id, device, category FROM change),
+
+listed AS (
+    SELECT m.*, k.category
+    FROM moment AS m
+    INNER JOIN kind AS k USING (trace_id, device)
+),
+
+held AS (
+    SELECT l.*, coalesce(t.bytes, 0) AS bytes
+    FROM listed AS l
+    ASOF LEFT JOIN total AS t
+        ON
+            l.trace_id = t.trace_id
+            AND l.device = t.device
+            AND l.category = t.category
+            AND l.place >= t.place
+),
+
+known AS (
+    SELECT trace_id, device, place, sum(bytes) AS bytes
+    FROM held
+    GROUP BY trace_id, device, place
+),
+
+found AS (
+    SELECT * FROM held
+    UNION ALL BY NAME
+    SELECT
+        m.*,
+        '(before the recording)' AS category,
+        m.allocated_bytes - coalesce(k.bytes, 0) AS bytes
+    FROM moment AS m
+    LEFT JOIN known AS k USING (trace_id, device, place)
+)
+
+SELECT
+    t.rank, f.device,
+    f.at_ns - t.first_ts_ns AS at_ns,
+    f.category,
+    f.bytes::BIGINT AS bytes,
+    f.allocated_bytes, f.reserved_bytes
+FROM found AS f
+INNER JOIN trace AS t USING (trace_id)
+ORDER BY t.rank NULLS LAST, f.trace_id, f.device, at_ns, f.category
