@@ -39,6 +39,7 @@ worst AS (
             WHERE e.trace_id = l.trace_id AND contains(e.name, '_MultiProcessingDataLoaderIter')
         )
             AS has_workers,
+        t.last_end_ns - t.first_ts_ns AS span_ns,
         least(8, 1 + ceil(wait_ns / greatest(t.last_end_ns - t.first_ts_ns - wait_ns, 1)))::INTEGER
             AS worker_count
     FROM loading AS l
@@ -65,4 +66,4 @@ SELECT
     ) AS remedy,
     'tracekit query idle_gaps TRACE --cause data_loading' AS evidence
 FROM worst
-WHERE wait_ns > 0
+WHERE wait_ns > if(has_workers, 0.05 * span_ns, 0)

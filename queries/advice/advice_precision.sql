@@ -53,7 +53,7 @@ SELECT
         dtype = 'float',
         'precision=' || if('bf16' IN (SELECT dtype FROM device_peak), 'bf16', 'fp16'), halved
     ) AS change,
-    if(dtype = 'double', 'kind=compute x0.5', NULL) AS at_most,
+    if(dtype = 'double', 'kind=compute x0.4', NULL) AS at_most,
     work_ns AS cost_ns,
     if(
         dtype = 'float',

@@ -36,7 +36,7 @@ SELECT
     class AS place,
     -- Of so short messages latency is all that counts on any link.
     if(median_bytes < 65536, '', 'latency ') || format('class={} x0.1', class) AS change,
-    NULL::VARCHAR AS at_most,
+    format('class={} remove', class) AS at_most,
     comm_ns AS cost_ns,
     'larger buckets: DistributedDataParallel(bucket_cap_mb=25 or more), reduce_bucket_size and '
     || 'allgather_bucket_size (DeepSpeed), fully_shard of whole blocks (FSDP)' AS remedy,
