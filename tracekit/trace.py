@@ -159,6 +159,23 @@ class Trace:
         """
         return self._ask(lambda: self._query(name, params))
 
+    def assume_peaks(self, device: str | None = None, **peaks: float) -> None:
+        """Measure against peaks that the traces do not tell; figures say that they were given.
+
+        Args:
+            device: a device of queries/rules/devices.toml, in place of those of the traces.
+            **peaks: by type of number, as ``bf16``, dense FLOP/s; as ``memory``, bytes/s.
+
+        Raises:
+            QueryError: the device is not known.
+        """
+        from tracekit.analysis.device_peaks import lay_peaks
+
+        self._become_whole()
+        lay_peaks(self._asked_connection, device, peaks)
+        # What is kept of a store was measured against the peaks of its own, and is to stay so.
+        self._answers, self._keep, self._renew = {}, None, None
+
     def _ask(self, question: Callable[[], T]) -> T:
         """Return the answer to a question; a cached store that is damaged is made again first."""
         from tracekit.database import DamagedStoreError

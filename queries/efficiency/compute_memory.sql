@@ -28,6 +28,7 @@
 --   bound                     VARCHAR  compute or memory
 --   attainable_pct            DOUBLE   flops (or bytes) of what the device could at most do in kernel_ns, 0 to 100; above that,
 --                                      reason says why
+--   peak_source               VARCHAR  where peak and bandwidth are from
 --   top_op                    VARCHAR  the op of the row that took longest
 --   reason                    VARCHAR  why something is missing; NULL if nothing is
 --   ceiling_flop_per_s           DOUBLE   highest rate of products measured on the device for the type, operations/s
@@ -104,6 +105,7 @@ placed AS (
             AS kernel_pct,
         1.0 * s.flops / nullif(s.bytes, 0) AS intensity,
         p.flop_per_s AS peak_flop_per_s, p.memory_bytes_per_s AS peak_bytes_per_s,
+        p.source AS peak_source,
         p.flop_per_s / p.memory_bytes_per_s AS ridge,
         c.flop_per_s AS ceiling_flop_per_s, c.source AS product_source,
         m.bytes_per_s AS ceiling_bytes_per_s, m.source AS memory_source,
@@ -137,12 +139,13 @@ SELECT
             1e9 * bytes / nullif(kernel_ns, 0) / peak_bytes_per_s
         )
     ) AS attainable_pct,
-    top_op, CASE
+    peak_source, top_op, CASE
         WHEN uncounted IS NOT NULL THEN uncounted
         WHEN bytes IS NULL THEN why_not
-        WHEN is_cpu THEN 'the peak of a CPU is not known'
+        WHEN is_cpu AND NOT is_known_device THEN 'the peak of a CPU is not known'
         WHEN NOT is_known_device THEN 'the peak of this device is not known'
-        WHEN ridge IS NULL THEN 'the device has no peak for this type'
+        WHEN peak_flop_per_s IS NULL THEN 'the device has no peak for this type'
+        WHEN ridge IS NULL THEN 'the bandwidth of the device is not known'
         WHEN bytes = 0 THEN 'there is nothing to read or write'
         WHEN 1e9 * bytes / nullif(kernel_ns, 0) > peak_bytes_per_s
             THEN 'more bytes than the memory can move: part of them stayed in a cache'

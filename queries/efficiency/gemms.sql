@@ -30,6 +30,7 @@
 --   peak_type        VARCHAR  type whose peak it is measured against
 --   peak_flop_per_s  DOUBLE   dense peak of the device, operations/s
 --   peak_pct         DOUBLE   flop_per_s of the peak, 0 to 100
+--   peak_source      VARCHAR  where the peak is from: a document of the vendor, or given on the command line
 --   reason           VARCHAR  why size or peak is missing; NULL if neither is
 --   ceiling_flop_per_s  DOUBLE   highest rate measured on the device for peak_type, operations/s
 --   ceiling_pct         DOUBLE   flop_per_s of that, 0 to 100 and more
@@ -108,13 +109,20 @@ SELECT
     1e9 * s.flops / nullif(s.kernel_ns, 0) AS flop_per_s,
     s.peak_type, p.flop_per_s AS peak_flop_per_s,
     100.0 * (1e9 * s.flops / nullif(s.kernel_ns, 0)) / p.flop_per_s AS peak_pct,
+    p.source AS peak_source,
     CASE
         WHEN s.no_size IS NOT NULL THEN s.no_size
-        WHEN w.device = 'cpu' THEN 'the peak of a CPU is not known'
-        WHEN NOT EXISTS (
-            SELECT 1 FROM device_peak AS d
-            WHERE d.trace_id = w.trace_id AND d.device IN (w.device, '*')
-        ) THEN 'the peak of this device is not known'
+        WHEN
+            NOT EXISTS (
+                SELECT 1 FROM device_peak AS d
+                WHERE d.trace_id = w.trace_id AND d.device IN (w.device, '*')
+            )
+            THEN
+                if(
+                    w.device = 'cpu',
+                    'the peak of a CPU is not known',
+                    'the peak of this device is not known'
+                )
         WHEN p.flop_per_s IS NULL THEN 'the device has no peak for this type'
         WHEN s.kernel_ns = 0 THEN 'it took no time that the clock could tell'
     END AS reason, c.flop_per_s AS ceiling_flop_per_s,

@@ -25,6 +25,7 @@
 --   recompute_flops  BIGINT   of these, computed again in the backward pass; NULL where parameters are the source
 --   dtype            VARCHAR  type of most of them
 --   peak_flop_per_s  DOUBLE   dense peak of the device for that type, operations/s
+--   peak_source      VARCHAR  where the peaks of its types are from: documents of vendors, or given on the command line
 --   flop_per_s       DOUBLE   flops / step_ns, operations/s
 --   covered_pct      DOUBLE   share of the time of products, attention and convolutions whose operations are known
 --   mfu_pct          DOUBLE   model FLOPs utilisation, 0 to 100
@@ -80,6 +81,7 @@ typed AS (
     SELECT
         c.trace_id, c.device, c.step, c.dtype,
         any_value(p.flop_per_s) AS peak_flop_per_s,
+        any_value(p.source) AS peak_source,
         any_value(k.flop_per_s) AS ceiling_flop_per_s,
         any_value(k.source) AS ceiling_source,
         sum(c.flops)::BIGINT AS flops,
@@ -103,6 +105,7 @@ summed AS (
         -- Of that type, also where it has none: arg_max alone would take that of another one.
         arg_max_null(peak_flop_per_s, (flops, dtype)) FILTER (flops IS NOT NULL)
             AS peak_flop_per_s,
+        string_agg(DISTINCT peak_source, '; ' ORDER BY peak_source) AS peak_source,
         arg_max_null(ceiling_flop_per_s, (flops, dtype)) FILTER (flops IS NOT NULL)
             AS ceiling_flop_per_s,
         arg_max_null(ceiling_source, (flops, dtype)) FILTER (flops IS NOT NULL) AS ceiling_source,
@@ -147,6 +150,7 @@ by_parameters AS (
     SELECT
         span.trace_id, span.device, span.step, m.dtype,
         any_value(p.flop_per_s) AS peak_flop_per_s,
+        any_value(p.source) AS peak_source,
         any_value(k.flop_per_s) AS ceiling_flop_per_s,
         any_value(k.source) AS ceiling_source,
         any_value(m.flops) AS flops
@@ -174,11 +178,17 @@ judged AS (
                 THEN 'the operations are known for too little of the time of such kernels'
             WHEN span.step_ns = 0 THEN 'it took no time that the clock could tell'
         END AS too_little, CASE
-            WHEN span.device = 'cpu' THEN 'the peak of a CPU is not known'
-            WHEN NOT EXISTS (
-                SELECT 1 FROM device_peak AS d
-                WHERE d.trace_id = span.trace_id AND d.device IN (span.device, '*')
-            ) THEN 'the peak of this device is not known'
+            WHEN
+                NOT EXISTS (
+                    SELECT 1 FROM device_peak AS d
+                    WHERE d.trace_id = span.trace_id AND d.device IN (span.device, '*')
+                )
+                THEN
+                    if(
+                        span.device = 'cpu',
+                        'the peak of a CPU is not known',
+                        'the peak of this device is not known'
+                    )
             WHEN not_counted IS NOT NULL THEN not_counted
             WHEN s.unknown_peak_count > 0 THEN 'the device has no peak for one of the types'
             WHEN too_little IS NOT NULL THEN too_little
@@ -213,6 +223,7 @@ told AS (
         if(source = 'parameters', NULL, j.recompute_flops) AS recompute_flops,
         if(source = 'parameters', p.dtype, j.dtype) AS dtype,
         if(source = 'parameters', p.peak_flop_per_s, j.peak_flop_per_s) AS peak_flop_per_s,
+        if(source = 'parameters', p.peak_source, j.peak_source) AS peak_source,
         if(source = 'parameters', 1e9 * p.flops / p.peak_flop_per_s, j.model_ideal_ns)
             AS model_ideal_ns,
         if(source = 'parameters', NULL, j.ideal_ns) AS ideal_ns,
@@ -226,9 +237,15 @@ told AS (
         ) AS ceiling_model_ideal_ns,
         if(source = 'parameters', NULL, j.ceiling_ideal_ns) AS ceiling_ideal_ns,
         CASE
-            WHEN source = 'shapes' OR source IS NULL OR j.device = 'cpu' OR j.step_ns = 0
+            WHEN source = 'shapes' OR source IS NULL OR j.step_ns = 0
                 THEN j.reason
-            WHEN p.peak_flop_per_s IS NULL THEN 'the peak of this device for that type is not known'
+            WHEN p.peak_flop_per_s IS NULL
+                THEN
+                    if(
+                        j.device = 'cpu',
+                        'the peak of a CPU is not known',
+                        'the peak of this device for that type is not known'
+                    )
         END AS reason, CASE
             WHEN source = 'shapes' OR source IS NULL OR j.step_ns = 0 THEN j.ceiling_reason
             WHEN p.ceiling_flop_per_s IS NULL
@@ -242,6 +259,7 @@ told AS (
 
 SELECT
     rank, device, step, step_ns, work_ns, source, flops, recompute_flops, dtype, peak_flop_per_s,
+    peak_source,
     1e9 * flops / nullif(step_ns, 0) AS flop_per_s,
     covered_pct,
     if(reason IS NULL, 100.0 * model_ideal_ns / step_ns, NULL) AS mfu_pct,

@@ -24,7 +24,6 @@ WITH roof AS (
         p.flop_per_s, p.memory_bytes_per_s, p.source
     FROM device_windows AS w
     INNER JOIN device_peak AS p ON w.trace_id = p.trace_id AND p.device IN (w.device, '*')
-    WHERE w.device <> 'cpu'
     UNION ALL
     SELECT
         w.trace_id, w.rank, w.device, c.dtype,

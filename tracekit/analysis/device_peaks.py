@@ -6,11 +6,12 @@ The file says how an entry is found and what its figures are.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from tracekit.analysis.rules import builtin_content
+from tracekit.errors import QueryError
 from tracekit.sql_text import select_rows
 
 if TYPE_CHECKING:
@@ -70,6 +71,72 @@ def peak_of(device_name: str, unit_count: int | None = None) -> DevicePeak | Non
             is_part = None not in (unit_count, peak.unit_count) and unit_count != peak.unit_count
             return None if is_part else peak
     return None
+
+
+def find_device(name: str) -> DevicePeak:
+    """Return the device of a name: that of a driver, or a part of a product's.
+
+    Raises:
+        QueryError: none has it, or several have.
+    """
+    peaks = load_device_peaks()
+    for peak in peaks:
+        if re.fullmatch(peak.pattern, name, re.IGNORECASE):
+            return peak
+    words = re.split(r"[\s_-]+", name.lower())
+    found = [peak for peak in peaks if all(word in peak.product.lower() for word in words)]
+    if len(found) == 1:
+        return found[0]
+    known = ", ".join(peak.product for peak in found or peaks)
+    what = "several devices are called so" if found else "no such device is known"
+    raise QueryError(f"device={name}: {what}", hint=f"there are: {known}")
+
+
+MEMORY = "memory"
+"""In place of a type of number: the bandwidth of a device's memory, bytes/s."""
+
+
+def lay_peaks(
+    connection: duckdb.DuckDBPyConnection, device: str | None, peaks: Mapping[str, float]
+) -> None:
+    """Have all devices of a connection measured against peaks that somebody gave.
+
+    They hide table ``device_peak`` of the store on this connection, and say in column ``source``
+    that they were given.
+
+    Args:
+        connection: to the store.
+        device: the device that all of them are said to be, as :func:`find_device` takes it.
+        peaks: further peaks by type, FLOP/s, and the bandwidth as ``memory``, bytes/s.
+
+    Raises:
+        QueryError: the device or a type is not known.
+    """
+    types_known = sorted({dtype for peak in load_device_peaks() for dtype in peak.flop_per_s})
+    for dtype in peaks.keys() - {MEMORY, *types_known}:
+        raise QueryError(
+            f"peak of {dtype}: no such type is known", hint=f"there are: {', '.join(types_known)}"
+        )
+    rows = connection.execute(f"FROM {DEVICE_PEAK} ORDER BY ALL").fetchall()
+    traces = [row[0] for row in connection.execute("SELECT trace_id FROM trace").fetchall()]
+    if device is not None:
+        one = find_device(device)
+        source = f"given: {one.product}, {one.source}"
+        rows = [
+            (trace_id, "*", one.product, dtype, rate, one.memory_bytes_per_s, source)
+            for trace_id in traces
+            for dtype, rate in one.flop_per_s.items()
+        ]
+    memory = {row[0]: row[5] for row in rows}
+    for dtype in sorted(peaks.keys() - {MEMORY}):
+        said = ("*", "given", dtype, peaks[dtype])
+        rows = [row for row in rows if row[3] != dtype]
+        rows += [(one, *said, memory.get(one), f"given: {dtype}") for one in traces]
+    if MEMORY in peaks:
+        rows = [(*row[:5], peaks[MEMORY], f"{row[6]}, memory given") for row in rows]
+    described = connection.execute(f"DESCRIBE {DEVICE_PEAK}").fetchall()
+    types = {name: kind for name, kind, *_ in described}
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE {DEVICE_PEAK} AS {select_rows(types, rows)}")
 
 
 def create_device_peaks(connection: duckdb.DuckDBPyConnection) -> None:

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from tracekit.analysis.spec import Param, Spec
     from tracekit.trace import Trace
 
+DEVICE_PEAK = "device_peak"
+"""What analyses that know peaks of devices require."""
+
 _OWN = "tracekit.own_file"
 """Under this name a context holds the file of the user's that it is about."""
 
@@ -228,6 +231,8 @@ def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:
         format_name: str,
         wide: bool,
         reading: Reading,
+        device: str | None = None,
+        peak: tuple[str, ...] = (),
         **params: object,
     ) -> None:
         from tracekit.cli._emit import emit
@@ -241,6 +246,8 @@ def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:
         with open_traces(
             traces, replace(reading, queries=folders), is_traced=is_traced, accept_summary=True
         ) as trace:
+            if device or peak:
+                trace.assume_peaks(device, **dict(map(_peak, peak)))
             result = trace.query(spec.name, **given)
             if own is not None and own.origin == "run folder":
                 click.echo(f"note: the run folder's own: {printable(spec.path)}", err=True)
@@ -248,6 +255,8 @@ def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:
             if not result.rows:
                 say_what_is_missing(trace, spec)
 
+    if DEVICE_PEAK in spec.requires:
+        run = _device_option(_peak_option(run))
     of_reading = reading_options("queries", "rules", "ceilings", "no_cache", "engine")
     for decorate in (of_reading, wide_option, format_option, trace_argument):
         run = decorate(run)
@@ -265,6 +274,33 @@ def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:
         help=help_text,
         short_help=spec.question,
     )
+
+
+_device_option = click.option(
+    "--device",
+    metavar="NAME",
+    help="The device whose peaks count, in place of that in the trace: MI300X.",
+)
+_peak_option = click.option(
+    "--peak",
+    multiple=True,
+    metavar="TYPE=RATE",
+    help="A peak that counts: bf16=989e12 (FLOP/s), memory=3.35e12 (bytes/s).",
+)
+
+
+def _peak(text: str) -> tuple[str, float]:
+    """Return a type and the rate of it, which is what a peak is given as.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    dtype, _, rate = text.partition("=")
+    with suppress(ValueError):
+        number = float(rate)
+        if dtype and 0 < number < 1e21:
+            return dtype, number
+    raise UsageError(f"--peak: {text!r} cannot be read", hint="for example bf16=989e12")
 
 
 def say_what_is_missing(trace: Trace, spec: Spec) -> None:

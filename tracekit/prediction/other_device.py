@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
-from tracekit.analysis.device_peaks import DevicePeak, load_device_peaks
+from tracekit.analysis.device_peaks import find_device
 from tracekit.analysis.macros import provide_macros_in
 from tracekit.errors import QueryError
 from tracekit.sql_text import literal, quote
@@ -82,25 +81,6 @@ LEFT JOIN peak AS p ON w.trace_id = p.trace_id AND w.dtype = p.dtype
 _BOUNDS = ("arithmetic", "as it was", "too short to tell")
 
 _NEEDED = "launched_op_costs() computed_type() is_tf32_kernel()"
-
-
-def find_device(name: str) -> DevicePeak:
-    """Return the device of a name: that of a driver, or a part of a product's.
-
-    Raises:
-        QueryError: none has it, or several have.
-    """
-    peaks = load_device_peaks()
-    for peak in peaks:
-        if re.fullmatch(peak.pattern, name, re.IGNORECASE):
-            return peak
-    words = re.split(r"[\s_-]+", name.lower())
-    found = [peak for peak in peaks if all(word in peak.product.lower() for word in words)]
-    if len(found) == 1:
-        return found[0]
-    known = ", ".join(peak.product for peak in found or peaks)
-    what = "several devices are called so" if found else "no such device is known"
-    raise QueryError(f"device={name}: {what}", hint=f"there are: {known}")
 
 
 def scale_to_device(connection: duckdb.DuckDBPyConnection, table: str, name: str) -> list[str]:

@@ -1,0 +1,71 @@
+"""Peaks that the user gives: --device, --peak, and Trace.assume_peaks()."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from traces_by_hand import span, work
+
+import tracekit
+from tracekit.errors import QueryError
+
+# A product of 2 × 1000³ operations in 4 µs: 5e14 FLOP/s, on a device that the file does not name.
+EVENTS = [
+    span(
+        *("cpu_op", "aten::mm", 0, 5),
+        **{"Input Dims": [[1000, 1000], [1000, 1000]], "Input type": ["c10::BFloat16"] * 2},
+    ),
+    *work(1, 10, 14, 1, "sm90_xmma_gemm_bf16"),
+]
+
+
+@pytest.fixture
+def product(tiny_trace: Callable[..., Path]) -> Path:
+    return tiny_trace(EVENTS)
+
+
+def row_of(trace: tracekit.Trace) -> dict[str, Any]:
+    (row,) = trace.query("gemms").to_dicts()
+    return row
+
+
+def test_peaks_are_given_and_said_to_be(product: Path) -> None:
+    with tracekit.open(product, cache=False) as trace:
+        before = row_of(trace)
+        assert before["reason"] == "the peak of this device is not known"
+        assert (before["peak_pct"], before["peak_source"]) == (None, None)
+        trace.assume_peaks("MI300X")
+        of_device = row_of(trace)
+        assert of_device["peak_pct"] == pytest.approx(100 * 5e14 / 1307.4e12)
+        assert of_device["peak_source"].startswith("given: AMD Instinct MI300X, ")
+        trace.assume_peaks(bf16=1e15, memory=4e12)
+        given = row_of(trace)
+        assert (given["peak_pct"], given["reason"]) == (50.0, None)
+        assert given["peak_source"] == "given: bf16, memory given"
+        (step,) = trace.query("mfu").to_dicts()
+        assert (step["mfu_pct"], step["peak_source"]) == (50.0, given["peak_source"])
+        (bound,) = trace.query("compute_memory").to_dicts()
+        assert (bound["ridge_flop_per_byte"], bound["attainable_pct"]) == (250.0, 50.0)
+        with pytest.raises(QueryError, match="peak of bf61: no such type is known"):
+            trace.assume_peaks(bf61=1e15)
+        with pytest.raises(QueryError, match="device=X9: no such device is known"):
+            trace.assume_peaks("X9")
+
+
+def test_the_options_leave_what_is_kept_alone(cli: Callable[..., Any], product: Path) -> None:
+    def asked(*options: str) -> dict[str, Any]:
+        done = cli("query", "gemms", product, "--format", "json", *options)
+        assert done.exit_code == 0, done.stderr
+        (row,) = json.loads(done.stdout)
+        return dict(row)
+
+    before = asked()
+    assert asked("--peak", "bf16=1e15")["peak_pct"] == 50.0
+    assert asked() == before
+    refused = cli("query", "gemms", product, "--peak", "bf16")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "--peak: 'bf16' cannot be read" in refused.stderr
