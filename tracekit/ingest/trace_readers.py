@@ -106,8 +106,20 @@ def _is_our_perfetto_trace(head: bytes) -> bool:
     return head.startswith(b"\x0a\x04\x50\x01\x68\x03")
 
 
+def _pickle(stream: ByteStream) -> TraceReader:
+    from tracekit.ingest.pickled_trace import PickleReader
+
+    return PickleReader(stream)
+
+
+def _is_pickle(head: bytes) -> bool:
+    # Opcode PROTO of protocols 2 to 5; docs.python.org/3/library/pickletools.html
+    return head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")
+
+
 FORMATS = [
     Format("Perfetto trace", (".pftrace",), _is_our_perfetto_trace, _perfetto_trace),
+    Format("pickle of torch", (".pickle", ".pkl"), _is_pickle, _pickle),
     Format("SQLite database", (".sqlite", ".db"), _is_database, _database),
     Format("Chrome trace", (".json", ".json.gz"), bool, _chrome_trace),
 ]

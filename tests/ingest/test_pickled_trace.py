@@ -1,0 +1,159 @@
+"""What torch pickles: an allocator's history and dumps of the flight recorder, by basic types."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_result import CliResult
+
+import tracekit
+from tracekit.errors import TraceError
+
+MODULE = {"filename": "/x/torch/nn/modules/module.py", "line": 1773, "name": "_call_impl"}
+FORWARD = {"filename": "/home/u/train.py", "line": 14, "name": "forward"}
+MM = {"filename": "??", "line": 0, "name": "at::_ops::mm::call(at::Tensor const&)"}
+
+
+def entry(action: str, at_us: int, addr: int, size: int, *frames: dict[str, Any]) -> dict[str, Any]:
+    return {"action": action, "addr": addr, "size": size, "stream": 0, "time_us": at_us,
+            "frames": list(frames)}  # fmt: skip
+
+
+def written(path: Path, content: object, protocol: int = 4) -> Path:
+    path.write_bytes(pickle.dumps(content, protocol=protocol))
+    return path
+
+
+def history() -> dict[str, Any]:
+    """Return a history: 256 bytes were there; 1,024 came and stay, 4,096 came and went."""
+    blocks = [
+        (1024, 1024, "active_allocated"),
+        (512, 256, "active_allocated"),
+        (512, 9, "inactive"),
+    ]
+    return {
+        "segments": [
+            {
+                "device": 0,
+                "total_size": 2_097_152,
+                "blocks": [
+                    {"size": size, "requested_size": asked, "state": state}
+                    for size, asked, state in blocks
+                ],
+            }
+        ],
+        "device_traces": [
+            [
+                entry("segment_alloc", 5, 0x1000, 2_097_152),
+                entry("alloc", 10, 0x1000, 1024, MM, FORWARD, MODULE),
+                entry("alloc", 20, 0x2000, 4096, FORWARD, MODULE),
+                entry("free_requested", 30, 0x2000, 4096),
+                entry("free_completed", 40, 0x2000, 4096),
+            ]
+        ],
+    }
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_an_allocators_history(tmp_path: Path, protocol: int) -> None:
+    path = written(tmp_path / "snapshot.pickle", history(), protocol)
+    with tracekit.open(path, cache=False) as trace:
+        rows = trace.query("memory_peak").to_dicts()
+        events = trace.sql(
+            "SELECT ts_ns - min(ts_ns) OVER (), bytes, total_allocated_bytes, "
+            "total_reserved_bytes FROM memory ORDER BY event_id"
+        ).rows
+    assert events == [
+        (0, 1024, 1280, 2_097_152),
+        (10_000, 4096, 5376, 2_097_152),
+        (30_000, -4096, 1280, 2_097_152),
+    ]
+    assert [(row["bytes"], row["op"], row["line"]) for row in rows] == [
+        (4096, None, "/home/u/train.py:14: forward"),
+        (1024, "aten::mm", "/home/u/train.py:14: forward"),
+        (256, None, None),
+    ]
+    assert rows[2]["category"] == "(before the recording)"
+
+
+def recorded(seq: int, state: str, size: int = 8, line: int = 5) -> dict[str, Any]:
+    return {
+        "frames": [{"filename": "/home/u/t.py", "line": line, "name": "main"}],
+        "process_group": ("0", "default_pg"),
+        "collective_seq_id": seq,
+        "p2p_seq_id": 0,
+        "profiling_name": "nccl:all_reduce",
+        "time_created_ns": 1_700_000_000_000_000_000 + seq,
+        "time_discovered_completed_ns": None,
+        "input_sizes": [[size]],
+        "state": state,
+        "is_p2p": False,
+    }
+
+
+def test_who_hangs_in_a_collective(tmp_path: Path) -> None:
+    ranks = [
+        [recorded(1, "completed"), recorded(2, "scheduled", line=9)],
+        [recorded(1, "completed")],
+        [recorded(1, "completed", 16), recorded(2, "started", line=9)],
+    ]
+    for rank, entries in enumerate(ranks):
+        written(tmp_path / f"nccl_trace_rank_{rank}.pickle", {"version": "2", "entries": entries})
+    with tracekit.open(tmp_path, cache=False) as run:
+        rows = run.query("hung_collectives").to_dicts()
+    told = [
+        (row["seq"], row["problem"], row["missing_ranks"], row["waiting_ranks"]) for row in rows
+    ]
+    assert told == [(1, "mismatch", None, None), (2, "missing", "1", "0, 2")]
+    assert rows[0]["sizes"] == "[[16]], [[8]]"
+    assert rows[1]["line"] == "/home/u/t.py:9: main"
+
+
+class Harmful:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.system, ("touch harmed",)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ({"entries": [Harmful()]}, r"not read: it names posix\.system"),
+        ({"device_traces": Path("x")}, r"not read: it names pathlib\.(Posix)?Path"),
+        ([1, 2], "neither an allocator's history nor a dump"),
+        ({"device_traces": [[{"action": "alloc"}]]}, "not as torch writes it: KeyError"),
+        ({"entries": [{"state": "started"}]}, "not as torch writes it: KeyError"),
+        ({"entries": 7}, "not as torch writes it: TypeError"),
+        ({"entries": []}, "nothing was recorded in it"),
+    ],
+)
+def test_what_is_refused(
+    content: object, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = written(tmp_path / "x.pickle", content)
+    with pytest.raises(TraceError, match=reason), tracekit.open(path, cache=False):
+        pass
+    assert not (tmp_path / "harmed").exists()
+
+
+def test_a_pickle_that_was_cut_off(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.pickle", history())
+    path.write_bytes(path.read_bytes()[:-20])
+    with (
+        pytest.raises(TraceError, match="this pickle is not read"),
+        tracekit.open(path, cache=False),
+    ):
+        pass
+
+
+def test_the_command(tmp_path: Path, cli: Callable[..., CliResult]) -> None:
+    path = written(tmp_path / "snapshot.pickle", history())
+    done = cli("memory", path, "--blocks", "--format", "json")
+    assert done.exit_code == 0
+    assert [*done.json()] == ["memory_peaks", "memory_holders", "memory_peak"]
+    assert "train.py:14: forward" in cli("memory", path).stdout
