@@ -35,7 +35,8 @@ WITH launched AS (
 call AS (
     SELECT
         trace_id, span_id, pid, tid, start_ns, correlation,
-        regexp_matches(name, '[wW]aitEvent')::INTEGER AS is_wait
+        regexp_matches(name, '[wW]aitEvent') AS is_wait,
+        regexp_matches(name, 'EventRecord') AS is_record
     FROM graph_span
     WHERE kind = 'call'
 ),
@@ -43,7 +44,7 @@ call AS (
 -- A wait on a record of the future is an error of the profiler (kineto #1339).
 recorded_wait AS (
     SELECT
-        e.trace_id, w.start_ns AS wait_ns, r.start_ns AS record_ns,
+        e.trace_id, w.span_id AS wait_id, w.start_ns AS wait_ns, r.start_ns AS record_ns,
         e.args ->> 'device' AS device,
         e.stream,
         try_cast(e.args ->> 'wait_on_stream' AS BIGINT) AS source_stream
@@ -70,29 +71,100 @@ recorded_source AS (
             AND w.record_ns >= l.call_start_ns
 ),
 
--- The first work on each stream of a thread's launches, and how often it had called for a wait before.
+-- The calls of each thread; of launches the first work, and whether it is on another stream than that before it.
 thread_call AS (
     SELECT
-        c.trace_id, c.pid, c.tid, c.span_id, c.start_ns, f.span_id AS work_id, f.device, f.stream,
-        sum(c.is_wait) OVER (
-            PARTITION BY c.trace_id, c.pid, c.tid
-            ORDER BY c.start_ns, c.span_id
-            ROWS UNBOUNDED PRECEDING
-        ) AS wait_count
+        c.trace_id, c.pid, c.tid, c.span_id, c.start_ns, c.is_wait, c.is_record,
+        CASE
+            WHEN f.span_id IS NOT NULL
+                THEN
+                    {
+                        work_id: f.span_id,
+                        device: f.device,
+                        stream: f.stream,
+                        start_ns: c.start_ns
+                    }
+        END AS launch
     FROM call AS c
     LEFT JOIN graph_work AS f ON c.span_id = f.call_span AND f.is_first
 ),
 
-thread_launch AS (
+main_stream AS (
+    SELECT trace_id, pid, tid, mode(launch.stream) AS stream
+    FROM thread_call
+    GROUP BY trace_id, pid, tid
+),
+
+launched_before AS (
     SELECT
         *,
-        lag(stream) OVER thread AS stream_before,
-        lag(device) OVER thread AS device_before,
-        lag(start_ns) OVER thread AS start_ns_before,
-        lag(wait_count) OVER thread AS wait_count_before
+        last_value(launch IGNORE NULLS) OVER before AS launch_before,
+        max(CASE WHEN is_wait THEN start_ns END) OVER before AS wait_before_ns
     FROM thread_call
-    WHERE work_id IS NOT NULL
-    WINDOW thread AS (PARTITION BY trace_id, pid, tid ORDER BY start_ns, span_id)
+    WINDOW before AS (
+        PARTITION BY trace_id, pid, tid
+        ORDER BY start_ns, span_id
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    )
+),
+
+-- An event is of the stream that was launched on before it was recorded; behind a wait, of the one that is launched on
+-- most: it has waited itself, or lets a second stream wait.
+called_event AS (
+    SELECT
+        *,
+        {
+            device: launch_before.device,
+            stream: if(
+                is_record AND wait_before_ns > launch_before.start_ns,
+                main_stream.stream,
+                launch_before.stream
+            ),
+            at_ns: start_ns
+        } AS event,
+        first_value(
+            CASE WHEN launch.stream <> launch_before.stream THEN launch END IGNORE NULLS
+        ) OVER (
+            PARTITION BY trace_id, pid, tid
+            ORDER BY start_ns, span_id
+            ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING
+        ) AS next_change
+    FROM launched_before
+    INNER JOIN main_stream USING (trace_id, pid, tid)
+),
+
+-- A wait is for the event recorded last. The stream that waits is the one, other than that of the event, that is
+-- launched on next.
+called_wait AS (
+    SELECT
+        trace_id, span_id, is_wait,
+        coalesce(
+            last_value(CASE WHEN is_record THEN event END IGNORE NULLS) OVER before, event
+        ) AS source,
+        first_value(
+            CASE WHEN launch IS NOT NULL THEN {launch: launch, other: next_change} END IGNORE NULLS
+        ) OVER behind AS next
+    FROM called_event
+    WINDOW
+        before AS (
+            PARTITION BY trace_id, pid, tid
+            ORDER BY start_ns, span_id
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ),
+        behind AS (
+            PARTITION BY trace_id, pid, tid
+            ORDER BY start_ns, span_id
+            ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING
+        )
+),
+
+inferred_wait AS (
+    SELECT DISTINCT
+        c.trace_id, c.source,
+        if(c.next.launch.stream <> c.source.stream, c.next.launch, c.next.other).work_id AS work_id
+    FROM called_wait AS c
+    ANTI JOIN recorded_wait AS r ON c.trace_id = r.trace_id AND c.span_id = r.wait_id
+    WHERE c.is_wait
 ),
 
 bound AS (
@@ -148,18 +220,15 @@ bound AS (
         'event' AS kind,
         'inferred' AS known_by,
         w.gap_ns AS weight_ns, w.quick_gap_ns AS quick_ns, w.slow_gap_ns AS slow_ns
-    FROM thread_launch AS t
-    INNER JOIN launched AS l
+    FROM inferred_wait AS t
+    ASOF INNER JOIN launched AS l
         ON
             t.trace_id = l.trace_id
-            AND t.device_before = l.device
-            AND t.stream_before = l.stream
-            AND t.start_ns_before = l.call_start_ns
+            AND t.source.device = l.device
+            AND t.source.stream = l.stream
+            AND t.source.at_ns >= l.call_start_ns
     INNER JOIN graph_work AS w ON t.work_id = w.span_id
-    WHERE
-        t.device = t.device_before
-        AND t.stream <> t.stream_before
-        AND t.wait_count > t.wait_count_before
+    WHERE l.device = w.device AND l.stream <> w.stream
 ),
 
 -- How long an event takes to let work go on that was launched long before, and had nothing else to wait for.
