@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tracekit.plot import Plots
     from tracekit.prediction.advising import Advised
     from tracekit.prediction.predicting import Prediction
+    from tracekit.prediction.serving import ServingPrediction
 
 T = TypeVar("T")
 
@@ -318,11 +319,16 @@ class Trace:
         names = (rows,) if isinstance(rows, str) else rows
         return pivot(self.sql, names, columns, values, where, step)
 
-    def predict(self, *changes: str, timeline: Path | None = None) -> Prediction:
+    def predict(
+        self, *changes: str, timeline: Path | None = None
+    ) -> Prediction | ServingPrediction:
         """Return what the device window would be under changes that are made together.
 
+        Of changes of a serving run's load or engine, such as ``"rate x2"``, it is what requests
+        would see.
+
         Args:
-            *changes: such as ``"class=gemm x0.5"``, ``"host x0.5"`` or ``"loading workers=2"``.
+            *changes: such as ``"class=gemm x0.5"``, ``"host x0.5"`` or ``"batch limit=8"``.
             timeline: where to write the predicted run, as a Chrome trace.
 
         Raises:
@@ -330,10 +336,10 @@ class Trace:
             QueryError: the trace has nothing of what is changed, or does not tell what that needs.
             StoreError: the timeline cannot be written.
         """
-        from tracekit.prediction.predicting import Predictor
+        from tracekit.prediction.predicting import predict
 
         self._become_whole()
-        return self._ask(lambda: Predictor(self._asked_connection).predict(changes, timeline))
+        return self._ask(lambda: predict(self._asked_connection, changes, timeline))
 
     def advise(self) -> Advised:
         """Return what to change, ranked by what a replay says that it would gain.

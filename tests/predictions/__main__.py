@@ -2,8 +2,8 @@
 
     python tests/predictions [--only TEXT] [--rounds N] [--steps N] [--out FILE]
 
-Each pair is one program (of two ranks: two) that records windows of A and B in turns. Nothing of B
-is known to a prediction. A child that hangs is ended.
+Each pair is one program (of two ranks: two) that records windows of A and B in turns; of serving,
+runs in turns. Nothing of B is known to a prediction. A child that hangs is ended.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+import serving
 from page import Row, filled
 from pairs import PAIRS, Pair
 
@@ -132,6 +134,13 @@ def measured(pair: Pair, rounds: int, steps: int) -> Row:
     )
 
 
+def serve(folder: Path, options: Mapping[str, Any]) -> None:
+    """Record a serving run without a profile."""
+    more = [str(word) for option in options.items() for word in option]
+    command = [sys.executable, "-m", "tracekit", "collect", "--stage", "serve", "--no-profile"]
+    run_all([([*command, "--out", str(folder), *more], {})], folder.with_suffix(".log"))
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure the pairs and fill the page."""
     parser = argparse.ArgumentParser(prog="make predictions")
@@ -154,8 +163,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _LOG.info("%s  (%.0f s)", rows[-1].line(), time.monotonic() - began)
     if parsed.rows is not None:
         parsed.rows.write_text(json.dumps([asdict(row) for row in rows]), "utf-8")
+    served = []
+    for pair in serving.PAIRS:
+        if parsed.only not in f"serving: {pair.name}":
+            continue
+        with tempfile.TemporaryDirectory(prefix="tracekit-pair-") as name:
+            served.append(serving.measured(pair, Path(name), parsed.rounds, serve))
+        _LOG.info("%s", served[-1].line())
     text = parsed.out.read_text("utf-8")
-    parsed.out.write_text(filled(text, rows, parsed.rounds, parsed.steps), "utf-8")
+    if rows:
+        text = filled(text, rows, parsed.rounds, parsed.steps)
+    if served:
+        text = serving.filled(text, served, parsed.rounds)
+    parsed.out.write_text(text, "utf-8")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from tracekit.cli._options import Reading, format_option, reading_options, trace
 
 if TYPE_CHECKING:
     from tracekit.prediction.predicting import Prediction
+    from tracekit.prediction.serving import ServingPrediction
 
 INCONCLUSIVE = 7
 
@@ -64,7 +65,7 @@ def command(
         context.exit(INCONCLUSIVE)
 
 
-def _say(prediction: Prediction) -> None:
+def _say(prediction: Prediction | ServingPrediction) -> None:
     for assumption in prediction.assumptions:
         click.echo(f"assumes: {assumption}")
     if prediction.reason is not None:

@@ -5,6 +5,7 @@
     range=augment x0.5              what a thread does inside of a range that the program named
     call=cudaMalloc remove          calls of the runtime or driver
     host x0.5                       a keyword in place of terms; terms beside it choose of it
+    rate x2                         of a serving run: its load, and what its engine is set to
 
 A change is one text. Which keywords take which actions, :data:`KEYWORDS` says.
 """
@@ -43,6 +44,7 @@ runtime or driver.
 
 SCALE, REMOVE, WORKERS = "scale", "remove", "workers"
 MEDIAN, HIDE, MOVE = "median", "hide", "move"
+LIMIT, TOKENS, APART = "limit", "tokens", "apart"
 
 KEYWORDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -57,23 +59,32 @@ KEYWORDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "ranks": (MEDIAN,),
         "device": (MOVE,),
         "precision": (MOVE,),
+        "rate": (SCALE,),
+        "batch": (LIMIT, TOKENS),
+        "kv": (TOKENS,),
+        "prefill": (APART,),
     }
 )
 """What else can be changed, and how.
 
 The time of the host, of its Python, of launch calls; waits for the device; data loading; bandwidth
 and latency of collectives; whether communication is hidden behind compute; ranks that are slower
-than the others; the device that all runs on; the type that products are computed in.
+than the others; the device that all runs on; the type that products are computed in. Of
+:data:`SERVING`: requests per second; requests that run at most, and tokens of a step; tokens that
+the cache of keys and values holds; whether prompts are read by an engine of their own.
 """
+
+SERVING = frozenset({"rate", "batch", "kv", "prefill"})
+"""Keywords of changes that a simulation of the engine answers, and not the graph of the work."""
 
 _FACTOR = re.compile(r"[x×*](?P<factor>\d+(?:\.\d*)?|\.\d+)")
 _TERM = re.compile(r"(?P<column>[a-z]+)=(?P<glob>\S+)")
-_WORKERS = re.compile(r"workers=(?P<count>\d{1,4})")
+_COUNT = re.compile(r"(?P<what>workers=(?=\d{1,4}$)|limit=|tokens=)(?P<count>\d{1,9})")
 
 _PRECISION = re.compile(r"precision=(?P<dtype>bf16|fp16|tf32)")
 _DEVICE = re.compile(r"device=(?P<name>\S.*)")
-_ACTION = re.compile(rf"remove|{_FACTOR.pattern}|{_WORKERS.pattern}")
-_ALONE = (HIDE, MEDIAN, MOVE)
+_ACTION = re.compile(rf"remove|{_FACTOR.pattern}|{_COUNT.pattern}")
+_ALONE = (HIDE, MEDIAN, MOVE, APART)
 
 _HINT = "such as: class=gemm x0.5; op=aten::item remove; host x0.5; loading workers=2"
 
@@ -88,7 +99,7 @@ class Change:
         terms: column of ``edge_fact`` and glob; all must hold.
         action: one of those above.
         factor: what times are multiplied by (of bandwidth, what it is); 0 for `remove`.
-        count: workers.
+        count: workers, requests or tokens.
         device: the name of another device, or the type of another precision.
     """
 
@@ -114,6 +125,8 @@ def parse_change(text: str) -> Change:
         return Change(text, "ranks", (), MEDIAN)
     if narrowed := _PRECISION.fullmatch(text.strip()):
         return Change(text, "precision", (), MOVE, device=narrowed["dtype"])
+    if words == ["prefill", "apart"]:
+        return Change(text, "prefill", (), APART)
     if (moved := _DEVICE.fullmatch(text.strip())) and not _ACTION.fullmatch(words[-1]):
         return Change(text, "device", (), MOVE, device=moved["name"])
     if len(words) < 2:
@@ -130,7 +143,9 @@ def parse_change(text: str) -> Change:
     allowed = KEYWORDS[keyword] if keyword else (SCALE, REMOVE)
     if action not in allowed:
         raise UsageError(f"{text!r}: {keyword or 'work'} cannot be changed so", hint=_HINT)
-    if keyword in ("bandwidth", "latency") and factor <= 0:
+    if keyword in SERVING and terms:
+        raise UsageError(f"{text!r}: {keyword} is of the whole run, and takes no terms")
+    if keyword in ("bandwidth", "latency", "rate") and factor <= 0:
         raise UsageError(f"{text!r}: the factor must be above 0")
     return Change(text, keyword, terms, action, factor, count)
 
@@ -152,6 +167,6 @@ def _action(text: str, how: str) -> tuple[str, float, int]:
         if not math.isfinite(factor) or factor > 1e6:
             raise UsageError(f"{text!r}: the factor must be at most 1,000,000")
         return SCALE, factor, 0
-    if (match := _WORKERS.fullmatch(how)) and int(match["count"]) > 0:
-        return WORKERS, 1.0, int(match["count"])
-    raise UsageError(f"{text!r}: {how!r} is no action", hint="x0.5, remove or workers=2")
+    if (match := _COUNT.fullmatch(how)) and int(match["count"]) > 0:
+        return match["what"].rstrip("="), 1.0, int(match["count"])
+    raise UsageError(f"{text!r}: {how!r} is no action", hint="x0.5, remove, workers=2, limit=8")

@@ -14,13 +14,15 @@ from tracekit.analysis.result import Column, Result
 from tracekit.analysis.run import run_analysis
 from tracekit.analysis.session_tables import DATABASE
 from tracekit.analysis.temporaries import provide_temporaries_in
-from tracekit.errors import QueryError
-from tracekit.prediction.changes import parse_change
+from tracekit.errors import QueryError, UsageError
+from tracekit.prediction.changes import SERVING, parse_change
 from tracekit.prediction.edges import apply_change, create_edges, edges_statement
 from tracekit.prediction.timeline import write_timeline
 
 if TYPE_CHECKING:
     import duckdb
+
+    from tracekit.prediction.serving import ServingPrediction
 
 _TABLES = "FROM graph_edge, graph_weight, graph_end, graph_span, graph_clock, edge_fact"
 _MACROS = (
@@ -40,7 +42,7 @@ _VARIANTS = (
 """Which latencies and gaps, and whether what the graph does not explain stays: the first is the
 prediction, the others are for its interval."""
 
-_MARGIN, _MARGIN_OF_CHANGE = 0.01, 0.05
+MARGIN, MARGIN_OF_CHANGE = 0.01, 0.05
 """So much is added to either side of an interval: of the recorded window, and of the change.
 
 Work that is said to take half as long seldom does to the percent: docs/explanation/predictions.md.
@@ -204,6 +206,33 @@ class Predictor:
         return list(dict.fromkeys(text for texts in assumed for text in texts))
 
 
+def predict(
+    connection: duckdb.DuckDBPyConnection, changes: Sequence[str], timeline: Path | None = None
+) -> Prediction | ServingPrediction:
+    """Return what the window of a run, or the load of a serving run, would be under changes.
+
+    Args:
+        connection: to a store of its traces.
+        changes: texts in the language of :mod:`tracekit.prediction.changes`.
+        timeline: where to write the predicted run, as a Chrome trace.
+
+    Raises:
+        UsageError: a text is no change, or changes of a load are mixed with others.
+        QueryError: the trace has nothing of what is changed, or does not tell what that needs.
+    """
+    parsed = [parse_change(text) for text in changes]
+    if not any(change.keyword in SERVING for change in parsed):
+        return Predictor(connection).predict(changes, timeline)
+    from tracekit.prediction.serving import predict_serving
+
+    if timeline is not None or not all(change.keyword in SERVING for change in parsed):
+        raise UsageError(
+            "changes of a load or its engine are made alone, and give no timeline",
+            hint=f"they begin with {', '.join(sorted(SERVING))}",
+        )
+    return predict_serving(connection, parsed)
+
+
 def _replayed(connection: duckdb.DuckDBPyConnection, weight: str, is_carried: bool) -> _Replayed:
     create_swept(connection, _AT, REPLAY, edges_statement(weight, is_carried=is_carried))
     found = connection.execute(
@@ -244,5 +273,5 @@ def _drawn(before: _Replayed, after: _Replayed) -> list[float]:
 
 def _widened(ratios: Sequence[float], drawn: Sequence[float]) -> tuple[float, float]:
     every = [*ratios, *drawn]
-    margin = _MARGIN + _MARGIN_OF_CHANGE * abs(1 - ratios[0])
+    margin = MARGIN + MARGIN_OF_CHANGE * abs(1 - ratios[0])
     return max(min(every) - margin, 0.0), max(every) + margin

@@ -1,0 +1,187 @@
+"""Serving runs: record a load A, predict a load B from A, run B; and what the page says of it."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+BEGIN, END = "<!-- begin: make predictions, serving -->", "<!-- end: make predictions, serving -->"
+
+MEASURES: Mapping[str, tuple[str, float, float]] = {
+    "tpot_mean_ns": ("mean TPOT, ms", 1e-6, 5),
+    "output_tokens_per_s": ("output tokens/s", 1, 2),
+    "ttft_mean_ns": ("mean TTFT, ms", 1e-6, 10),
+}
+"""What is held against reruns: its name in the page, the factor of its unit, the bar in %."""
+
+# Reading and decoding are as they are, and neither the cache nor a profile differs.
+_OPTIONS = {"--requests": 64, "--warmup-requests": 8, "--concurrency": 8, "--cache-blocks": 128}
+
+
+@dataclass(frozen=True)
+class ServingPair:
+    """Options of A and of B, and the change that tells of it; `more` only says what steps take."""
+
+    name: str
+    a: Mapping[str, Any]
+    b: Mapping[str, Any]
+    change: str
+    more: Mapping[str, Any] | None = None
+
+
+def _rate(per_s: int, **more: Any) -> dict[str, Any]:
+    options = {f"--{name.replace('_', '-')}": value for name, value in more.items()}
+    return {"--arrival": f"poisson:{per_s}"} | options
+
+
+PAIRS = (
+    ServingPair("nothing changed", _rate(20), _rate(20), "rate x1"),
+    ServingPair("20 → 10 requests/s", _rate(20), _rate(10), "rate x0.5"),
+    ServingPair("40 → 20 requests/s", _rate(40), _rate(20), "rate x0.5"),
+    ServingPair("40 → 10 requests/s", _rate(40), _rate(10), "rate x0.25"),
+    ServingPair("10 → 20 requests/s", _rate(10), _rate(20), "rate x2", _rate(40)),
+    ServingPair("20 → 40 requests/s", _rate(20), _rate(40), "rate x2", _rate(60)),
+    ServingPair("10 → 40 requests/s", _rate(10), _rate(40), "rate x4", _rate(60)),
+    ServingPair("20 → 40 requests/s, from A alone", _rate(20), _rate(40), "rate x2"),
+    ServingPair("limit 8 → 4", _rate(40), _rate(40, concurrency=4), "batch limit=4"),
+    ServingPair("limit 4 → 8", _rate(40, concurrency=4), _rate(40), "batch limit=8", _rate(60)),
+    ServingPair("limit 8 → 4, all at once", {}, {"--concurrency": 4}, "batch limit=4", _rate(40)),
+    ServingPair("limit 4 → 8, all at once", {"--concurrency": 4}, {}, "batch limit=8", _rate(60)),
+    ServingPair("limit 4 → 8, from A alone", {"--concurrency": 4}, {}, "batch limit=8"),
+    ServingPair("step of 256 → 128 tokens", {"--max-batch-tokens": 256}, {}, "batch tokens=128",
+                _rate(60)),
+    ServingPair("cache of 2,048 → 896 tokens", {}, {"--cache-blocks": 56}, "kv tokens=896",
+                _rate(40)),
+)  # fmt: skip
+
+
+@dataclass
+class ServingRow:
+    """What was predicted for a pair and what came, by round: A, predicted, low, high and B."""
+
+    pair: ServingPair
+    rounds: list[dict[str, Mapping[str, float]]] = field(default_factory=list)
+    refusal: str = ""
+
+    def median(self, what: str, measure: str) -> float:
+        """Return the median over the rounds."""
+        return statistics.median(each[what][measure] for each in self.rounds)
+
+    def error_pct(self, measure: str) -> float:
+        """Return by how much the prediction is more than what came."""
+        return 100 * (self.median("predicted", measure) / self.median("b", measure) - 1)
+
+    def is_held(self, measure: str) -> bool:
+        """Return whether the interval holds what came."""
+        low, high = self.median("low", measure), self.median("high", measure)
+        return low <= self.median("b", measure) <= high
+
+    def noise_pct(self, measure: str) -> float:
+        """Return by how much runs of B are apart from their median, at most."""
+        median = self.median("b", measure)
+        return max(100 * abs(each["b"][measure] / median - 1) for each in self.rounds)
+
+    def line(self) -> str:
+        """Return it as a row of the table."""
+        head = f"| {self.pair.name} | `{self.pair.change}` |"
+        if not self.rounds:
+            return f"{head} {self.refusal} | | | | | |"
+        cells = []
+        for measure, (_, factor, _) in MEASURES.items():
+            a, told, low, high, b = (
+                self.median(what, measure) * factor
+                for what in ("a", "predicted", "low", "high", "b")
+            )
+            digits = 0 if b >= 100 else 2
+            cells.append(
+                f"{a:.{digits}f} → {told:.{digits}f} ({low:.{digits}f} to {high:.{digits}f}"
+                f"{'' if self.is_held(measure) else ' ✗'}), came {b:.{digits}f} "
+                f"± {self.noise_pct(measure):.0f} % | {self.error_pct(measure):+.1f} %"
+            )
+        if self.refusal:
+            cells[-1] += f" ({self.refusal})"
+        return f"{head} {' | '.join(cells)} |"
+
+
+def measured(
+    pair: ServingPair, folder: Path, rounds: int, run: Callable[[Path, Mapping[str, Any]], None]
+) -> ServingRow:
+    """Return what was predicted for a pair, and what came; `run` records a folder with options."""
+    import tracekit
+    from tracekit.errors import QueryError
+
+    row = ServingRow(pair)
+    refusals = []
+    for number in range(rounds):
+        folders = {}
+        for name, options in (("a", pair.a), ("more", pair.more), ("b", pair.b)):
+            if options is not None:
+                folders[name] = folder / f"{name}{number}"
+                run(folders[name], _OPTIONS | options)
+        known = [folders[name] for name in ("a", "more") if name in folders]
+        try:
+            with tracekit.open(*known, cache=False) as trace:
+                found = trace.predict(pair.change)
+        except QueryError as error:
+            refusals.append(str(error))
+            continue
+        if found.predicted is None:
+            refusals.append(found.reason)
+            continue
+        with tracekit.open(folders["b"], cache=False) as trace:
+            came = seen(trace)
+        row.rounds.append(
+            {"a": found.recorded, "predicted": found.predicted, "b": came}
+            | {"low": found.low, "high": found.high}
+        )
+    if refusals:
+        row.refusal = f"{len(refusals)} of {rounds} refused: {refusals[0]}"
+    return row
+
+
+def seen(trace: Any) -> dict[str, float]:
+    """Return what requests saw, as analyses have it."""
+    measures = {}
+    for row in trace.query("latency", since="arrival").to_dicts():
+        if row["metric"] in ("ttft", "tpot"):
+            measures[f"{row['metric']}_mean_ns"] = row["mean_ns"]
+    (row,) = trace.query("throughput").to_dicts()
+    return measures | {"output_tokens_per_s": row["output_tokens_per_s"]}
+
+
+def filled(text: str, rows: Sequence[ServingRow], rounds: int) -> str:
+    """Return the page with these rows between its two marks."""
+    head, rest = text.split(BEGIN)
+    _, tail = rest.split(END)
+    told = [row for row in rows if row.rounds]
+    lines = []
+    for measure, (name, _, bar_pct) in MEASURES.items():
+        errors = sorted(abs(row.error_pct(measure)) for row in told)
+        if errors:
+            within = sum(error <= bar_pct for error in errors)
+            held = sum(row.is_held(measure) for row in told)
+            lines.append(
+                f"| {name} | {statistics.median(errors):.1f} % | {bar_pct} % | {within} | "
+                f"{errors[-1]:.1f} % | {held} |"
+            )
+    heads = " | ".join(f"{name} | error" for name, _, _ in MEASURES.values())
+    rule = "| --- " * (2 + 2 * len(MEASURES)) + "|"
+    made = f"""Medians of {rounds} rounds of {_OPTIONS["--requests"]} requests; torch
+{torch.__version__}, one thread, {os.cpu_count()} cores, load at the end {os.getloadavg()[0]:.1f};
+{datetime.now(UTC).date()}. {len(told)} of {len(rows)} pairs have a prediction.
+
+| | median error | wished for | pairs within that | worst | the interval holds what came |
+| --- | --- | --- | --- | --- | --- |
+{chr(10).join(lines)}
+
+| pair | change | {heads} |
+{rule}
+{chr(10).join(row.line() for row in rows)}"""
+    return f"{head}{BEGIN}\n\n{made}\n\n{END}{tail}"

@@ -1,0 +1,216 @@
+"""The batching loop of a serving engine: what each step serves, and when tokens come of it.
+
+A step decodes every request that runs, and with the tokens that are left it reads prompts in the
+order in which they came, the last one perhaps in part: transformers' FIFO scheduler does that, and
+vLLM's does.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from tracekit.errors import QueryError
+
+
+class Request(NamedTuple):
+    """A request of a load: when it is wanted, how late its client is (ns), and its tokens."""
+
+    arrival_ns: int
+    lag_ns: int
+    prompt_token_count: int
+    output_token_count: int
+
+
+class Work(NamedTuple):
+    """What one step does: tokens of prompts, requests decoded, tokens of all of these so far."""
+
+    prefill_token_count: int
+    decode_count: int
+    context_token_count: int
+
+
+MOST_STEPS = 5_000_000
+"""A load that takes more steps is not simulated."""
+
+StepTime = Callable[[Work], int]
+"""How long a step takes, from the end of the one before it, ns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What bounds the steps of an engine; None for no bound.
+
+    Attributes:
+        in_flight_limit: requests that the client has under way at most.
+        batch_limit: requests that run at most.
+        batch_token_count: tokens of a step at most.
+        page_count: pages of the cache of keys and values.
+        page_token_count: tokens of a page.
+        free_pct: while less of the cache is free, a step that has work takes no prompt.
+        wake_ns: what is sent so long after the first request to an idle engine is in its step.
+        late_ns: what is sent so long after the end of a step is in the next one.
+    """
+
+    in_flight_limit: int | None = None
+    batch_limit: int | None = None
+    batch_token_count: int | None = None
+    page_count: int | None = None
+    page_token_count: int = 1
+    free_pct: float = 0.0
+    wake_ns: int = 0
+    late_ns: int = 0
+
+
+def free_at(ends_ns: Sequence[int], place: int, limit: int | None) -> int | None:
+    """Return when the client may send a request; None while that is not known.
+
+    Args:
+        ends_ns: when requests ended, in rising order.
+        place: how many requests were sent before it.
+        limit: requests in flight at most.
+    """
+    if limit is None or place < limit:
+        return 0
+    return ends_ns[place - limit] if place - limit < len(ends_ns) else None
+
+
+class Serving:
+    """A load on an engine, from the first arrival to the last token.
+
+    Args:
+        requests: in the order of their arrival.
+        engine: what serves them.
+        step_ns: how long its steps take.
+        is_read: the prompts are in the cache already, and each has its first token.
+
+    Attributes:
+        sent_ns, first_ns, end_ns: of each request, ns.
+        steps: what each step did, and how long it took, ns.
+
+    Raises:
+        QueryError: requests would be thrown out of the cache or of a step, or steps are too many.
+    """
+
+    def __init__(
+        self,
+        requests: Sequence[Request],
+        engine: Engine,
+        step_ns: StepTime,
+        *,
+        is_read: bool = False,
+    ) -> None:
+        self.sent_ns: list[int] = []
+        self.first_ns = [0] * len(requests)
+        self.end_ns = [0] * len(requests)
+        self.steps: list[tuple[Work, int]] = []
+        self._requests = requests
+        self._engine = engine
+        self._is_read = is_read
+        self._ends: list[int] = []
+        self._queue: deque[list[int]] = deque()  # who waits: place, and tokens that were read
+        self._running: list[tuple[int, int]] = []  # the decoding step it is over at, and its place
+        self._decoding_steps = self._context = self._pages = 0
+        # How many need another page at a decoding step, by its remainder.
+        self._crossings: Counter[int] = Counter()
+        now = 0
+        while len(self._ends) < len(requests):
+            if self._queue or self._running:
+                self._send_by(now + engine.late_ns)
+            else:
+                now = max(now, self._due_ns() or 0)
+                self._send_by(now + engine.wake_ns)
+            now = self._step(now, step_ns)
+            if len(self.steps) > MOST_STEPS:
+                raise QueryError(f"the load would take more than {MOST_STEPS:,} steps")
+
+    def _due_ns(self) -> int | None:
+        place = len(self.sent_ns)
+        if place == len(self._requests):
+            return None
+        free = free_at(self._ends, place, self._engine.in_flight_limit)
+        if free is None:
+            return None
+        request = self._requests[place]
+        at = max(request.arrival_ns, free) + request.lag_ns
+        return max(at, self.sent_ns[-1]) if place else at
+
+    def _send_by(self, gate_ns: int) -> None:
+        while (at := self._due_ns()) is not None and at <= gate_ns:
+            self._queue.append([len(self.sent_ns), 0])
+            self.sent_ns.append(at)
+
+    def _step(self, now: int, step_ns: StepTime) -> int:
+        """Do the next step, and return when it ends."""
+        engine, page = self._engine, self._engine.page_token_count
+        room = (engine.batch_limit or len(self._requests)) - len(self._running)
+        while self._is_read and self._queue and room > 0:
+            self._run(self._queue.popleft()[0])
+            room -= 1
+        decodes = len(self._running)
+        tokens = engine.batch_token_count
+        if tokens is not None and decodes > tokens:
+            raise QueryError(f"{decodes} requests would run, and a step has only {tokens} tokens")
+        pages = self._crossings[self._decoding_steps % page] if decodes else 0
+        capacity = engine.page_count
+        free = None if capacity is None else capacity - self._pages
+        if free is not None and pages > free:
+            raise QueryError(
+                f"the cache would be full with {decodes} requests, and one would be thrown out, "
+                "which no recorded step tells of"
+            )
+        is_scarce = capacity is not None and 100 * (capacity - self._pages) < (
+            engine.free_pct * capacity
+        )
+        left = None if tokens is None else tokens - decodes
+        read = context = 0
+        finals = []
+        while self._queue and room > 0 and left != 0 and not (is_scarce and (decodes or read)):
+            place, so_far = self._queue[0]
+            prompt = self._requests[place].prompt_token_count
+            until = prompt if left is None else min(prompt, so_far + left)
+            more = -(-until // page) - -(-so_far // page)
+            if free is not None and pages + more > free:
+                break
+            pages += more
+            read += until - so_far
+            context += until
+            room -= 1
+            left = None if left is None else left - (until - so_far)
+            self._queue[0][1] = until
+            if until < prompt:
+                break
+            finals.append(self._queue.popleft()[0])
+        if not decodes and not read:
+            raise QueryError("a prompt would not fit into the cache")
+        self._context += decodes
+        work = Work(read, decodes, self._context + context)
+        took = step_ns(work)
+        self.steps.append((work, took))
+        now += took
+        self._pages += pages
+        self._decoding_steps += decodes > 0
+        for place in finals:
+            self.first_ns[place] = now
+            self._run(place)
+        while self._running and self._running[0][0] <= self._decoding_steps:
+            self._end(heappop(self._running)[1], now)
+        return now
+
+    def _run(self, place: int) -> None:
+        prompt, output = self._requests[place][2:]
+        heappush(self._running, (self._decoding_steps + output - 1, place))
+        self._crossings[(self._decoding_steps - prompt) % self._engine.page_token_count] += 1
+        self._context += prompt
+
+    def _end(self, place: int, now: int) -> None:
+        prompt, output = self._requests[place][2:]
+        page, tokens = self._engine.page_token_count, prompt + output - 1
+        self._crossings[(self._decoding_steps - tokens) % page] -= 1
+        self._context -= tokens
+        self._pages -= -(-tokens // page)
+        self.end_ns[place] = now
+        self._ends.append(now)

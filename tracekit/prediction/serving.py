@@ -1,0 +1,415 @@
+"""What a load on a serving engine would see if it, or the engine, were changed: a simulation."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tracekit.analysis.result import Column, Result
+from tracekit.errors import QueryError
+from tracekit.prediction.batching import Engine, Request, Serving, StepTime, Work, free_at
+from tracekit.prediction.changes import APART, LIMIT, Change
+from tracekit.prediction.predicting import MARGIN, MARGIN_OF_CHANGE
+from tracekit.prediction.step_times import StepTimes, Timed
+from tracekit.units import NS_PER_S
+
+if TYPE_CHECKING:
+    import duckdb
+
+MEASURES = (
+    *(f"{what}_{which}_ns" for what in ("ttft", "tpot") for which in ("mean", "p50", "p99")),
+    "output_tokens_per_s",
+)
+"""What is predicted, as analyses `latency` (since arrival) and `throughput` define it."""
+
+WORST_PCT: Mapping[str, float] = {"ttft_mean_ns": 20, "tpot_mean_ns": 10, "output_tokens_per_s": 10}
+"""There is no prediction where the unchanged simulation misses the recorded run by more, in %."""
+
+_UNKNOWN_PCT = 5.0
+"""Nor where more of the time would be in steps that are unlike all recorded ones."""
+
+_DRAWS = 40
+
+_MOST_PARTS = 10_000
+"""Steps that read one prompt."""
+
+
+_RUNS = """
+SELECT
+    run_id, folder_name, engine, load_concurrency,
+    try_cast(extra ->> '$.engine.max_requests_per_batch' AS BIGINT),
+    try_cast(extra ->> '$.engine.max_batch_tokens' AS BIGINT),
+    try_cast(extra ->> '$.engine.num_blocks' AS BIGINT),
+    coalesce(try_cast(extra ->> '$.engine.page_size' AS BIGINT), 1),
+    coalesce(extra ->> '$.engine.scheduler_type', 'fifo'),
+    (model, engine, precision, attention_backend, tensor_size, host_name)
+FROM run
+WHERE run_id IN (SELECT run_id FROM request)
+ORDER BY rowid
+"""
+
+_REQUESTS = """
+WITH span AS (
+    SELECT request_id, list([first_step, last_step] ORDER BY first_step) AS steps
+    FROM request_step
+    WHERE run_id = $run
+    GROUP BY request_id
+)
+
+SELECT
+    q.arrival_ns, q.sent_ns, q.prompt_token_count, q.output_token_count,
+    coalesce(q.first_token_ns, q.token_ns[1]), q.end_ns, q.token_ns, coalesce(s.steps, []),
+    q.outcome = 'ok' AND q.token_counts IS NULL AND len(q.token_ns) = q.output_token_count
+        AND q.prompt_token_count > 0 AND q.prompt_source IS DISTINCT FROM 'text'
+        AND q.arrival_ns IS NOT NULL AND q.sent_ns IS NOT NULL AND q.end_ns IS NOT NULL
+FROM request AS q
+LEFT JOIN span AS s USING (request_id)
+WHERE q.run_id = $run AND NOT q.is_warmup AND NOT q.is_profiled
+ORDER BY q.sent_ns, q.request_id
+"""
+
+_FREE_PCT_OF_TRANSFORMERS = 15.0
+"""Its FIFO scheduler takes no further prompt while less of the cache is free."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServingPrediction:
+    """What a load would see under changes, by the names of :data:`MEASURES`: ns and tokens/s.
+
+    Attributes:
+        changes: as they were written.
+        recorded: what the run saw.
+        replayed: the simulation of what was recorded, without a change.
+        predicted: the same with the changes; None where the simulation misses what was recorded.
+        low, high: the ends of the interval of each.
+        assumptions: what the prediction takes for granted.
+        reason: why there is no prediction; None where there is one.
+    """
+
+    changes: tuple[str, ...]
+    recorded: Mapping[str, float]
+    replayed: Mapping[str, float]
+    predicted: Mapping[str, float] | None
+    low: Mapping[str, float]
+    high: Mapping[str, float]
+    assumptions: tuple[str, ...]
+    reason: str | None = None
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the members by name, the changes as one text."""
+        members = asdict(self)
+        return {"change": "; ".join(members.pop("changes"))} | members
+
+    def as_result(self) -> Result:
+        """Return it as a table, without the assumptions."""
+        columns = [
+            Column(name, "BIGINT" if name.endswith("_ns") else "DOUBLE") for name in MEASURES
+        ]
+        rows = [
+            (name, *((getattr(self, name) or {}).get(measure) for measure in MEASURES))
+            for name in _ROWS
+        ]
+        return Result("predict", (Column("run", "VARCHAR"), *columns), rows)
+
+
+_ROWS = ("recorded", "replayed", "predicted", "low", "high")
+
+
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    """A recorded run: what was wanted of which engine, what came, and what its steps took."""
+
+    name: str
+    requests: Sequence[Request]
+    engine: Engine
+    seen: Mapping[str, float]
+    steps: Sequence[Timed]
+
+
+def predict_serving(
+    connection: duckdb.DuckDBPyConnection, changes: Sequence[Change]
+) -> ServingPrediction:
+    """Return what the load of a serving run would see if all of these were changed.
+
+    Args:
+        connection: to a store of its run folder. The first run is predicted; others of the same
+            model and engine only say what steps take.
+        changes: those of :data:`tracekit.prediction.changes.SERVING`.
+
+    Raises:
+        QueryError: the run does not tell what that needs, or the changes lead to steps that are
+            unlike all that were recorded.
+    """
+    rows = connection.execute(_RUNS).fetchall()
+    if not rows:
+        raise QueryError("no serving run with requests is recorded, which such changes are of")
+    if any(row[-1] != rows[0][-1] for row in rows):
+        raise QueryError("the runs are not of one model, engine and host: predict each alone")
+    runs = [_recorded(connection, row) for row in rows]
+    run = runs[0]
+    times = StepTimes([step for each in runs for step in each.steps])
+    requests, engine, apart, assumptions = run.requests, run.engine, False, _usual(runs)
+    for change in changes:
+        requests, engine = _changed(requests, engine, change)
+        apart = apart or change.action == APART
+        assumptions += _assumed(change, run.engine)
+
+    def simulated(step_ns: StepTime, *, is_changed: bool) -> tuple[Mapping[str, float], _Steps]:
+        if not is_changed:
+            return _measured(run.requests, run.engine, step_ns)
+        return (_measured_apart if apart else _measured)(requests, engine, step_ns)
+
+    unknown_pct, how = times.unknown(simulated(times.usual(), is_changed=True)[1])
+    if unknown_pct > _UNKNOWN_PCT:
+        raise QueryError(
+            f"{how}: {unknown_pct:.0f} % of the time would be in steps unlike all recorded",
+            hint="record a run that has such steps, and name its folder behind this one",
+        )
+    if unknown_pct:
+        assumptions.append(f"steps unlike all recorded, {unknown_pct:.1f} % of the time: {how}")
+    before, after = (
+        [simulated(times.drawn(seed + is_changed * _DRAWS), is_changed=is_changed)[0]
+         for seed in range(_DRAWS)]
+        for is_changed in (False, True)
+    )  # fmt: skip
+    replayed, predicted = (
+        {name: statistics.median(draw[name] for draw in draws) for name in MEASURES}
+        for draws in (before, after)
+    )
+    low, high = {}, {}
+    for name in MEASURES:
+        low[name], high[name] = _interval(
+            run.seen[name], replayed[name], sorted(draw[name] for draw in after)
+        )
+    missed = {
+        name: 100 * (replayed[name] / run.seen[name] - 1) for name in WORST_PCT if run.seen[name]
+    }
+    reason = "; ".join(
+        f"the unchanged simulation misses the recorded {name} by {pct:+.0f} %"
+        for name, pct in missed.items()
+        if abs(pct) > WORST_PCT[name]
+    )
+    return ServingPrediction(
+        tuple(change.text for change in changes),
+        run.seen,
+        replayed,
+        None if reason else predicted,
+        low,
+        high,
+        tuple(assumptions),
+        reason or None,
+    )
+
+
+_Steps = Sequence[tuple[Work, int]]
+
+
+def _measured(
+    requests: Sequence[Request], engine: Engine, step_ns: StepTime
+) -> tuple[Mapping[str, float], _Steps]:
+    served = Serving(requests, engine, step_ns)
+    return _measures(requests, served.sent_ns, served.first_ns, served.end_ns), served.steps
+
+
+def _measured_apart(
+    requests: Sequence[Request], engine: Engine, step_ns: StepTime
+) -> tuple[Mapping[str, float], _Steps]:
+    """Return the same of two engines: one reads prompts, and the other decodes."""
+    alone = [request._replace(output_token_count=1) for request in requests]
+    read = Serving(alone, replace(engine, batch_limit=None), step_ns)
+    order = sorted(
+        (place for place, request in enumerate(requests) if request.output_token_count > 1),
+        key=lambda place: read.first_ns[place],
+    )
+    moved = [requests[place]._replace(arrival_ns=read.first_ns[place], lag_ns=0) for place in order]
+    decoded = Serving(moved, engine, step_ns, is_read=True)
+    ends = list(read.first_ns)
+    for place, end in zip(order, decoded.end_ns, strict=True):
+        ends[place] = end
+    steps = [*read.steps, *decoded.steps]
+    return _measures(requests, read.sent_ns, read.first_ns, ends), steps
+
+
+def _measures(
+    requests: Sequence[Request], sent: Sequence[int], first: Sequence[int], end: Sequence[int]
+) -> dict[str, float]:
+    ttft = sorted(at - request.arrival_ns for at, request in zip(first, requests, strict=True))
+    tpot = sorted(
+        round((last - at) / (request.output_token_count - 1))
+        for at, last, request in zip(first, end, requests, strict=True)
+        if request.output_token_count > 1
+    )
+    found: dict[str, float] = {}
+    for what, values in (("ttft", ttft), ("tpot", tpot)):
+        count = len(values)
+        found[f"{what}_mean_ns"] = round(statistics.fmean(values)) if values else 0
+        for pct in (50, 99):
+            # By the nearest rank, as analysis latency has it.
+            found[f"{what}_p{pct}_ns"] = values[-(-pct * count // 100) - 1] if values else 0
+    tokens = sum(request.output_token_count for request in requests)
+    found["output_tokens_per_s"] = NS_PER_S * tokens / max(max(end) - min(sent), 1)
+    return found
+
+
+def _interval(seen: float, replayed: float, draws: Sequence[float]) -> tuple[float, float]:
+    """Return where a figure may lie: what draws say, and the same if off as the replay is."""
+    usual = statistics.median(draws)
+    values = [draws[len(draws) // 40], draws[-1 - len(draws) // 40]]
+    values += [value * seen / replayed for value in values] if replayed else []
+    margin = MARGIN * usual + MARGIN_OF_CHANGE * abs(usual - replayed)
+    low, high = max(min(values) - margin, 0), max(values) + margin
+    is_whole = isinstance(draws[0], int)
+    return (math.floor(low), math.ceil(high)) if is_whole else (low, high)
+
+
+def _changed(
+    requests: Sequence[Request], engine: Engine, change: Change
+) -> tuple[Sequence[Request], Engine]:
+    if change.keyword == "rate":
+        first = requests[0].arrival_ns
+        if all(request.arrival_ns == first for request in requests):
+            raise QueryError(f"{change.text}: all requests came at once, so there is no rate")
+        return [
+            request._replace(arrival_ns=first + round((request.arrival_ns - first) / change.factor))
+            for request in requests
+        ], engine
+    if change.keyword == "batch" and change.action == LIMIT:
+        client = None if engine.in_flight_limit is None else change.count
+        return requests, replace(engine, batch_limit=change.count, in_flight_limit=client)
+    if change.keyword == "batch":
+        return requests, replace(engine, batch_token_count=change.count)
+    if change.keyword == "kv":
+        pages = change.count // engine.page_token_count
+        return requests, replace(engine, page_count=pages)
+    if engine.in_flight_limit is not None:
+        raise QueryError(f"{change.text}: the client held requests back, for one engine only")
+    return requests, replace(engine, page_count=None)
+
+
+def _usual(runs: Sequence[_Recorded]) -> list[str]:
+    others = [run.name for run in runs[1:]]
+    return [
+        "prompts and answers are as long as recorded",
+        "a step decodes all that run, then reads prompts in their order, as recorded steps do",
+        "a step takes what recorded ones take, by tokens read, requests decoded and context",
+        *([f"steps of {', '.join(others)} count for what steps take"] if others else []),
+    ]
+
+
+def _assumed(change: Change, engine: Engine) -> list[str]:
+    if change.keyword == "rate":
+        return [f"requests come in the recorded order, gaps divided by {change.factor:g}"]
+    if change.action == LIMIT and engine.in_flight_limit is not None:
+        return ["the client holds back what is more than the limit"]
+    if change.action == APART:
+        return [
+            "a second engine like this one decodes, and has room for all keys and values",
+            "keys and values come to it in no time",
+        ]
+    if change.keyword == "kv" and engine.page_count is None:
+        return ["the cache was never full in the recorded run, and has no pages"]
+    return []
+
+
+def _recorded(connection: duckdb.DuckDBPyConnection, row: Sequence[Any]) -> _Recorded:
+    run_id, name, kind, concurrency, requests, tokens, pages, page, scheduler, _ = row
+    found = connection.execute(_REQUESTS, {"run": run_id}).fetchall()
+    if not found or not all(each[-1] for each in found):
+        raise QueryError(
+            f"{name}: not every request was answered, token by token and with a known prompt, so "
+            "what the steps did is not known"
+        )
+    if not all(each[-2] for each in found):
+        raise QueryError(
+            f"{name}: its requests do not name the steps of the engine that served them",
+            hint="tracekit collect --stage serve --engine transformers records them",
+        )
+    if scheduler != "fifo" or any(len(each[-2]) > 1 for each in found):
+        raise QueryError(f"{name}: requests stood still while others ran, which is not simulated")
+    ends = sorted(each[5] for each in found)
+    wanted = [
+        Request(
+            arrival,
+            max(sent - max(arrival, free_at(ends, place, concurrency) or 0), 0),
+            prompt,
+            output,
+        )
+        for place, (arrival, sent, prompt, output, *_) in enumerate(found)
+    ]
+    steps, wake_ns, late_ns = _steps(name, found, tokens)
+    engine = Engine(
+        concurrency, requests, tokens, pages, max(page, 1),
+        _FREE_PCT_OF_TRANSFORMERS if kind == "transformers" else 0.0, wake_ns, late_ns,
+    )  # fmt: skip
+    sent, first, end = ([each[column] for each in found] for column in (1, 4, 5))
+    return _Recorded(name, wanted, engine, _measures(wanted, sent, first, end), steps)
+
+
+def _steps(
+    name: str, found: Sequence[Sequence[Any]], tokens: int | None
+) -> tuple[list[Timed], int, int]:
+    """Return the steps of a run, and how late a request may come to be in one: ns."""
+    decodes: defaultdict[int, int] = defaultdict(int)
+    context: defaultdict[int, int] = defaultdict(int)
+    readers: defaultdict[int, list[int]] = defaultdict(list)
+    new: defaultdict[int, list[int]] = defaultdict(list)
+    end_ns: dict[int, int] = {}
+    answered: list[range] = []  # steps that gave a request its tokens
+    for _, sent, prompt, output, _, _, token_ns, spans, _ in found:
+        ((first, last),) = spans
+        if not 0 < output <= last - first + 1 < output + _MOST_PARTS:
+            raise QueryError(f"{name}: the steps of a request are not as many as its tokens need")
+        answered.append(range(last - output + 1, last + 1))
+        new[first].append(sent)
+        for step in range(first, answered[-1][0] + 1):
+            readers[step].append(len(answered) - 1)
+        for more, step in enumerate(answered[-1][1:], 1):
+            decodes[step] += 1
+            context[step] += prompt + more
+        for step, at in zip(answered[-1], token_ns, strict=True):
+            end_ns[step] = max(at, end_ns.get(step, 0))
+    so_far = [0] * len(found)
+    timed: list[Timed] = []
+    works: list[Work] = []
+    begin_ns = ended_ns = 0
+    waits: dict[bool, list[tuple[int, int]]] = {False: [], True: []}
+    for step in sorted({*decodes, *readers}):
+        read = 0
+        for place in readers[step]:
+            left = found[place][2] - so_far[place]
+            if step not in answered[place]:
+                if tokens is None:
+                    raise QueryError(f"{name}: prompts were read in parts of unknown size")
+                left = min(left - 1, tokens - decodes[step] - read)
+            if left <= 0:
+                raise QueryError(f"{name}: prompts were not read in their order")
+            so_far[place] += left
+            read += left
+            context[step] += so_far[place]
+        if not works:
+            is_idle = len(new[step]) == len(readers[step]) > 0 == decodes[step]
+            begin_ns = max(ended_ns, min(new[step])) if is_idle else ended_ns
+            # Who came a little late is in the step, or just missed it.
+            late = waits[is_idle]
+            late += [(sent - begin_ns, 1) for sent in new[step] if sent > begin_ns]
+            late += [(sent - begin_ns, -1) for sent in new[step + 1] if sent > begin_ns]
+        works.append(Work(read, decodes[step], context[step]))
+        if step in end_ns:
+            ended_ns = end_ns[step]
+            timed.append(Timed(tuple(works), ended_ns - begin_ns))
+            works = []
+    return timed, _latest(waits[True]), _latest(waits[False])
+
+
+def _latest(waits: Sequence[tuple[int, int]]) -> int:
+    """Return the wait up to which most are told right: 1 is in time, and -1 is late."""
+    most, latest_ns, score = 0, 0, 0
+    for wait_ns, is_in_time in sorted(waits):
+        score += is_in_time
+        if score > most:
+            most, latest_ns = score, wait_ns
+    return latest_ns

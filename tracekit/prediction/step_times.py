@@ -1,0 +1,259 @@
+"""How long the steps of a serving engine take, by what they do: measured on recorded steps.
+
+Steps that read prompts and those that only decode are told apart, as other kernels run in them. Of
+each kind the time is linear, by least squares, in what tells most of tokens of prompts, requests
+that decode, tokens of context, and tokens times context, which is what attention computes. What
+steps of one number of decoded requests take beside that is added: kernels suit some numbers better.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import fsum
+
+from tracekit.errors import QueryError
+from tracekit.prediction.batching import StepTime, Work
+
+_STEPS_PER_TERM, _LEAST_GAIN = 16, 0.02
+"""A term counts if there are so many steps for it, and if it takes so much of the squares away."""
+
+_DOUBT_STEPS = 5
+"""The mean over steps of one number of requests counts as if so many more were as the line says."""
+
+_BLOCK_STEPS = 4
+"""What makes a step long often does so to the next: draws are runs of so many, on the mean."""
+
+_LEAST_ALIKE, _LEAST_ALIKE_PCT, _ENOUGH_ALIKE = 3, 2.0, 10
+"""A step is known if so many recorded ones decode nearly as many requests: the first number, and so
+much of all, or the last number."""
+
+_NEAR = 0.1
+"""Nearly is by one, or by so much of the range of all; what they read and their context may differ
+by as much of theirs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """Steps in a row, mostly one, and their time together, ns."""
+
+    works: tuple[Work, ...]
+    dur_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """Steps in a row: the sums of their terms and their time, ns; how many requests decode."""
+
+    terms: Sequence[float]
+    dur_ns: int
+    decode_count: int
+
+
+class _Line:
+    """What steps of one kind take: a line, and what it misses by number of requests."""
+
+    def __init__(self, rows: Sequence[_Row], terms: Sequence[int]) -> None:
+        self._factors = _least_squares(rows, terms)
+        self._missed: dict[int, float] = {}
+        missed = defaultdict(list)
+        for row in rows:
+            missed[row.decode_count].append(self.missed_ns(row))
+        for count, values in missed.items():
+            self._missed[count] = fsum(values) / (len(values) + _DOUBT_STEPS)
+
+    def dur_ns(self, terms: Sequence[float], decode_count: int) -> float:
+        """Return what steps take together."""
+        line = fsum(factor * term for factor, term in zip(self._factors, terms, strict=True))
+        return line + terms[0] * self._missed.get(decode_count, 0.0)
+
+    def missed_ns(self, row: _Row) -> float:
+        """Return by how much a step is longer than this; of several, each by its part."""
+        return (row.dur_ns - self.dur_ns(row.terms, row.decode_count)) / row.terms[0]
+
+
+class _Kind:
+    """The recorded steps of one kind, in the order of time."""
+
+    def __init__(self, steps: Sequence[Timed]) -> None:
+        self._works = [work for step in steps for work in step.works]
+        _, decodes, contexts = zip(*self._works, strict=True)
+        self._decodes = min(decodes), max(decodes)
+        self._contexts = min(contexts), max(contexts)
+        self._rows: list[_Row] = []
+        for step in steps:
+            columns = zip(*map(_terms, step.works), strict=True)
+            terms = [sum(column) for column in columns]
+            self._rows.append(_Row(terms, step.dur_ns, step.works[0].decode_count))
+        self._terms = _useful_terms(self._rows)
+        self.line = _Line(self._rows, self._terms)
+        self._longer_ns = [self.line.missed_ns(row) for row in self._rows]
+        self.shortest_ns = min(int(row.dur_ns / row.terms[0]) for row in self._rows)
+        self.read = cache(self._read)
+
+    def drawn(self, chance: random.Random) -> tuple[_Line, Iterator[float]]:
+        """Return the line of other steps of the kind, and by how much single ones are longer."""
+        places = self._places(chance)
+        line = _Line([self._rows[next(places)] for _ in self._rows], self._terms)
+        return line, (self._longer_ns[at] for at in places)
+
+    def _places(self, chance: random.Random) -> Iterator[int]:
+        at = 0
+        while True:
+            at = (at + 1) % len(self._rows)
+            if chance.random() < 1 / _BLOCK_STEPS:
+                at = chance.randrange(len(self._rows))
+            yield at
+
+    def _read(self, decode_count: int) -> list[int]:
+        """Return what recorded steps read that decode nearly as many: how many, least, most."""
+        near = max(1, _NEAR * (self._decodes[1] - self._decodes[0]))
+        read = [
+            work.prefill_token_count
+            for work in self._works
+            if abs(work.decode_count - decode_count) <= near
+        ]
+        return [len(read), min(read, default=0), max(read, default=0)]
+
+    def strange(self, work: Work) -> str | None:
+        """Return in what a step is unlike all recorded ones; None if it is like some."""
+        alike_count, *read = self.read(work.decode_count)
+        share = len(self._works) * _LEAST_ALIKE_PCT / 100
+        if alike_count < max(_LEAST_ALIKE, min(share, _ENOUGH_ALIKE)):
+            return (
+                f"would decode {work.decode_count} requests, as {alike_count} of "
+                f"{len(self._works)} recorded ones nearly do; all decode {self._decodes[0]} to "
+                f"{self._decodes[1]}"
+            )
+        for what, count, (low, high) in (
+            ("prompts", work.prefill_token_count, read),
+            ("context", work.context_token_count, self._contexts),
+        ):
+            if max(low - count, count - high) > _NEAR * (high - low):
+                return (
+                    f"would have {count} tokens of {what} with {work.decode_count} decoded "
+                    f"requests; such as are recorded have {low} to {high}"
+                )
+        return None
+
+
+class StepTimes:
+    """What was measured of the steps of an engine.
+
+    Args:
+        steps: in the order of time.
+    """
+
+    def __init__(self, steps: Sequence[Timed]) -> None:
+        self._kinds = {
+            reads: _Kind(chosen)
+            for reads in (True, False)
+            if (chosen := [step for step in steps if (step.works[0][0] > 0) is reads])
+        }
+
+    def usual(self) -> StepTime:
+        """Return what a step takes on the mean."""
+        return self._times({reads: (kind.line, None) for reads, kind in self._kinds.items()})
+
+    def drawn(self, seed: int) -> StepTime:
+        """Return what steps take in another run of the kind: a bootstrap of runs of steps."""
+        chance = random.Random(seed)
+        return self._times({reads: kind.drawn(chance) for reads, kind in self._kinds.items()})
+
+    def _times(self, drawn: Mapping[bool, tuple[_Line, Iterator[float] | None]]) -> StepTime:
+        def step_ns(work: Work) -> int:
+            reads = work.prefill_token_count > 0
+            if reads not in drawn:
+                kind = "reads prompts" if reads else "only decodes"
+                raise QueryError(f"no step that {kind} is recorded")
+            line, longer_ns = drawn[reads]
+            dur_ns = line.dur_ns(_terms(work), work.decode_count)
+            dur_ns += next(longer_ns) if longer_ns else 0.0
+            return max(int(dur_ns + 0.5), self._kinds[reads].shortest_ns)
+
+        return step_ns
+
+    def unknown(self, steps: Sequence[tuple[Work, int]]) -> tuple[float, str]:
+        """Return how much of the time of steps is in such as were not recorded, in %, and why.
+
+        Args:
+            steps: what each does, and its time, ns.
+        """
+        times: defaultdict[str, int] = defaultdict(int)
+        for work, took_ns in steps:
+            reads = work.prefill_token_count > 0
+            if why := self._kinds[reads].strange(work):
+                times[f"steps that {'read prompts' if reads else 'only decode'} {why}"] += took_ns
+        if not times:
+            return 0.0, ""
+        total_ns = sum(took_ns for _, took_ns in steps)
+        return 100 * sum(times.values()) / total_ns, max(times, key=times.__getitem__)
+
+
+def _terms(work: Work) -> tuple[float, ...]:
+    prefill, decodes, context = work
+    attention = 1.0 * (prefill + decodes) * context
+    if prefill:
+        return 1.0, prefill, attention, decodes, context
+    return 1.0, decodes, context, attention
+
+
+def _useful_terms(rows: Sequence[_Row]) -> list[int]:
+    """Return the terms that tell most, the first of which is always one: forward selection."""
+    kept, factors = [0], _solved(rows, [0])
+    left = _squares(rows, factors, kept)
+    whole = sum(row.dur_ns**2 for row in rows)
+    while len(kept) <= len(rows) // _STEPS_PER_TERM and left > 1e-18 * whole:
+        found = []
+        for term in range(len(rows[0].terms)):
+            if term not in kept:
+                factors = _solved(rows, [*kept, term])
+                if all(factor >= 0 for factor in factors[1:]):
+                    found.append((_squares(rows, factors, [*kept, term]), term))
+        if not found or min(found)[0] > (1 - _LEAST_GAIN) * left:
+            break
+        left, term = min(found)
+        kept.append(term)
+    return kept
+
+
+def _squares(rows: Sequence[_Row], factors: Sequence[float], kept: Sequence[int]) -> float:
+    chosen = list(zip(factors, kept, strict=True))
+    return fsum(
+        (row.dur_ns - fsum(factor * row.terms[i] for factor, i in chosen)) ** 2 for row in rows
+    )
+
+
+def _least_squares(rows: Sequence[_Row], terms: Sequence[int]) -> list[float]:
+    """Return the factors of all terms: 0 of others, none below 0, as more work takes no less."""
+    kept = list(terms)
+    found = _solved(rows, kept)
+    while min(found[1:], default=0.0) < 0:
+        kept = [i for i, factor in zip(kept, found, strict=True) if i == 0 or factor >= 0]
+        found = _solved(rows, kept)
+    factors = dict(zip(kept, found, strict=True))
+    return [factors.get(i, 0.0) for i in range(len(rows[0].terms))]
+
+
+def _solved(rows: Sequence[_Row], kept: Sequence[int]) -> list[float]:
+    """Return the factors of these terms; 0 of one that is made up of those before it."""
+    scale = [max(abs(row.terms[i]) for row in rows) or 1.0 for i in kept]
+    scaled = [[row.terms[i] / by for i, by in zip(kept, scale, strict=True)] for row in rows]
+    places = range(len(kept))
+    table = [
+        [fsum(row[i] * row[j] for row in scaled) for j in places]
+        + [fsum(terms[i] * row.dur_ns for terms, row in zip(scaled, rows, strict=True))]
+        for i in places
+    ]
+    squares = [table[i][i] for i in places]
+    used = [False for _ in places]
+    for i in places:
+        used[i] = table[i][i] > 1e-9 * squares[i]
+        for j in places:
+            if used[i] and j != i:
+                share = table[j][i] / table[i][i]
+                table[j] = [a - share * b for a, b in zip(table[j], table[i], strict=True)]
+    return [table[i][-1] / table[i][i] / scale[i] if used[i] else 0.0 for i in places]
