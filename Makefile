@@ -7,7 +7,7 @@
 #                 finds go to tests/corpus
 #   make docs     build the manual into build/docs; a dead link or anchor stops it
 #   make benchmark  measure this tree beside the last tag, or the commit AGAINST
-#   make predictions  predict loops, run them, and say in the manual how far off that was
+#   make predictions  predict loops and loads, run them, and say in the manual how far off that was
 #   make advice       put faults into programs, and say in the manual whether advice finds them
 # The single checks, for quick turns: lint, types, imports, sql, docs, gate, pytest
 # (ARGS="-k timeline").

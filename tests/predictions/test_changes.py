@@ -71,7 +71,7 @@ def test_what_lies_in_ranges_and_ops(tmp_path: Path, change: str, window: float)
 def test_a_range_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(QueryError, match="no such range"):
         predicted(tmp_path, RANGED, "range=nothing remove")
-    with pytest.raises(UsageError, match="only one op or range"):
+    with pytest.raises(UsageError, match="only one op, range"):
         predicted(tmp_path, RANGED, "range=augment op=aten::mm remove")
 
 

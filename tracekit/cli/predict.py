@@ -25,7 +25,8 @@ INCONCLUSIVE = 7
     required=True,
     metavar="TEXT",
     help='What is changed and how: "class=gemm x0.5", "op=aten::item remove", "host x0.5", '
-    '"loading workers=2". Several are made together.',
+    '"loading workers=2"; of a serving run "rate x2", "batch limit=8", "batch tokens=512", '
+    '"kv tokens=65536", "prefill apart". Several are made together.',
 )
 @click.option(
     "--timeline",
@@ -46,7 +47,9 @@ def command(
 ) -> None:
     """Replay a recorded run with changes, and say how far that can be trusted.
 
-    It exits with 7 where what the trace leaves unexplained is more than what would be gained.
+    Of a serving run's load or engine it is what requests would see; further runs only say how long
+    steps take. It exits with 7 where what the trace leaves unexplained is more than what would be
+    gained, or where the unchanged simulation of a load is not like the recorded one.
     """
     from tracekit.cli._emit import emit
     from tracekit.cli._open import open_traces

@@ -52,7 +52,6 @@ class Engine:
         page_token_count: tokens of a page.
         free_pct: while less of the cache is free, a step that has work takes no prompt.
         wake_ns: what is sent so long after the first request to an idle engine is in its step.
-        late_ns: what is sent so long after the end of a step is in the next one.
     """
 
     in_flight_limit: int | None = None
@@ -62,7 +61,6 @@ class Engine:
     page_token_count: int = 1
     free_pct: float = 0.0
     wake_ns: int = 0
-    late_ns: int = 0
 
 
 def free_at(ends_ns: Sequence[int], place: int, limit: int | None) -> int | None:
@@ -119,7 +117,7 @@ class Serving:
         now = 0
         while len(self._ends) < len(requests):
             if self._queue or self._running:
-                self._send_by(now + engine.late_ns)
+                self._send_by(now)
             else:
                 now = max(now, self._due_ns() or 0)
                 self._send_by(now + engine.wake_ns)

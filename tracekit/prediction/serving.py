@@ -76,6 +76,13 @@ _FREE_PCT_OF_TRANSFORMERS = 15.0
 """Its FIFO scheduler takes no further prompt while less of the cache is free."""
 
 
+_ASSUMPTIONS = (
+    "prompts and answers are as long as recorded",
+    "a step decodes all that run, then reads prompts in their order, as recorded steps do",
+    "a step takes what recorded ones take, by tokens read, requests decoded and context",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class ServingPrediction:
     """What a load would see under changes, by the names of :data:`MEASURES`: ns and tokens/s.
@@ -151,8 +158,15 @@ def predict_serving(
         raise QueryError("the runs are not of one model, engine and host: predict each alone")
     runs = [_recorded(connection, row) for row in rows]
     run = runs[0]
-    times = StepTimes([step for each in runs for step in each.steps])
-    requests, engine, apart, assumptions = run.requests, run.engine, False, _usual(runs)
+    steps, assumptions = list(run.steps), list(_ASSUMPTIONS)
+    for other in runs[1:]:
+        ratio = StepTimes(other.steps).ratio(run.steps)
+        steps += [replace(step, dur_ns=round(step.dur_ns * ratio)) for step in other.steps]
+        assumptions.append(
+            f"steps of {other.name} count too, {ratio:.2f} times as long, as those alike are"
+        )
+    times = StepTimes(steps)
+    requests, engine, apart = run.requests, run.engine, False
     for change in changes:
         requests, engine = _changed(requests, engine, change)
         apart = apart or change.action == APART
@@ -290,16 +304,6 @@ def _changed(
     return requests, replace(engine, page_count=None)
 
 
-def _usual(runs: Sequence[_Recorded]) -> list[str]:
-    others = [run.name for run in runs[1:]]
-    return [
-        "prompts and answers are as long as recorded",
-        "a step decodes all that run, then reads prompts in their order, as recorded steps do",
-        "a step takes what recorded ones take, by tokens read, requests decoded and context",
-        *([f"steps of {', '.join(others)} count for what steps take"] if others else []),
-    ]
-
-
 def _assumed(change: Change, engine: Engine) -> list[str]:
     if change.keyword == "rate":
         return [f"requests come in the recorded order, gaps divided by {change.factor:g}"]
@@ -340,10 +344,10 @@ def _recorded(connection: duckdb.DuckDBPyConnection, row: Sequence[Any]) -> _Rec
         )
         for place, (arrival, sent, prompt, output, *_) in enumerate(found)
     ]
-    steps, wake_ns, late_ns = _steps(name, found, tokens)
+    steps, wake_ns = _steps(name, found, tokens)
     engine = Engine(
         concurrency, requests, tokens, pages, max(page, 1),
-        _FREE_PCT_OF_TRANSFORMERS if kind == "transformers" else 0.0, wake_ns, late_ns,
+        _FREE_PCT_OF_TRANSFORMERS if kind == "transformers" else 0.0, wake_ns,
     )  # fmt: skip
     sent, first, end = ([each[column] for each in found] for column in (1, 4, 5))
     return _Recorded(name, wanted, engine, _measures(wanted, sent, first, end), steps)
@@ -351,8 +355,8 @@ def _recorded(connection: duckdb.DuckDBPyConnection, row: Sequence[Any]) -> _Rec
 
 def _steps(
     name: str, found: Sequence[Sequence[Any]], tokens: int | None
-) -> tuple[list[Timed], int, int]:
-    """Return the steps of a run, and how late a request may come to be in one: ns."""
+) -> tuple[list[Timed], int]:
+    """Return the steps of a run, and how long an idle engine takes to begin one, ns."""
     decodes: defaultdict[int, int] = defaultdict(int)
     context: defaultdict[int, int] = defaultdict(int)
     readers: defaultdict[int, list[int]] = defaultdict(list)
@@ -376,7 +380,8 @@ def _steps(
     timed: list[Timed] = []
     works: list[Work] = []
     begin_ns = ended_ns = 0
-    waits: dict[bool, list[tuple[int, int]]] = {False: [], True: []}
+    joined: list[int] = []  # how long after the first request to an idle engine others came
+    missed: list[int] = []
     for step in sorted({*decodes, *readers}):
         read = 0
         for place in readers[step]:
@@ -393,23 +398,12 @@ def _steps(
         if not works:
             is_idle = len(new[step]) == len(readers[step]) > 0 == decodes[step]
             begin_ns = max(ended_ns, min(new[step])) if is_idle else ended_ns
-            # Who came a little late is in the step, or just missed it.
-            late = waits[is_idle]
-            late += [(sent - begin_ns, 1) for sent in new[step] if sent > begin_ns]
-            late += [(sent - begin_ns, -1) for sent in new[step + 1] if sent > begin_ns]
+            if is_idle:
+                joined += [sent - begin_ns for sent in new[step]]
+                missed += [sent - begin_ns for sent in new[step + 1] if sent > begin_ns]
         works.append(Work(read, decodes[step], context[step]))
         if step in end_ns:
             ended_ns = end_ns[step]
             timed.append(Timed(tuple(works), ended_ns - begin_ns))
             works = []
-    return timed, _latest(waits[True]), _latest(waits[False])
-
-
-def _latest(waits: Sequence[tuple[int, int]]) -> int:
-    """Return the wait up to which most are told right: 1 is in time, and -1 is late."""
-    most, latest_ns, score = 0, 0, 0
-    for wait_ns, is_in_time in sorted(waits):
-        score += is_in_time
-        if score > most:
-            most, latest_ns = score, wait_ns
-    return latest_ns
+    return timed, min([max([0, *joined]), *missed])

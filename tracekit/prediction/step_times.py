@@ -176,6 +176,19 @@ class StepTimes:
 
         return step_ns
 
+    def _strange(self, work: Work) -> str | None:
+        reads = work.prefill_token_count > 0
+        kind = self._kinds.get(reads)
+        why = kind.strange(work) if kind is not None else "are not recorded"
+        return why and f"steps that {'read prompts' if reads else 'only decode'} {why}"
+
+    def ratio(self, steps: Sequence[Timed]) -> float:
+        """Return how much longer steps of another run take than these, where they are alike."""
+        usual = self.usual()
+        alike = [step for step in steps if not any(map(self._strange, step.works))]
+        told_ns = sum(usual(work) for step in alike for work in step.works)
+        return sum(step.dur_ns for step in alike) / told_ns if told_ns else 1.0
+
     def unknown(self, steps: Sequence[tuple[Work, int]]) -> tuple[float, str]:
         """Return how much of the time of steps is in such as were not recorded, in %, and why.
 
@@ -184,9 +197,8 @@ class StepTimes:
         """
         times: defaultdict[str, int] = defaultdict(int)
         for work, took_ns in steps:
-            reads = work.prefill_token_count > 0
-            if why := self._kinds[reads].strange(work):
-                times[f"steps that {'read prompts' if reads else 'only decode'} {why}"] += took_ns
+            if why := self._strange(work):
+                times[why] += took_ns
         if not times:
             return 0.0, ""
         total_ns = sum(took_ns for _, took_ns in steps)
