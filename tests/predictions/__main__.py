@@ -135,7 +135,9 @@ def measured(pair: Pair, rounds: int, steps: int) -> Row:
 
 
 def serve(folder: Path, options: Mapping[str, Any]) -> None:
-    """Record a serving run without a profile."""
+    """Record a serving run without a profile, if it is not there."""
+    if folder.exists():
+        return
     more = [str(word) for option in options.items() for word in option]
     command = [sys.executable, "-m", "tracekit", "collect", "--stage", "serve", "--no-profile"]
     run_all([([*command, "--out", str(folder), *more], {})], folder.with_suffix(".log"))
@@ -148,6 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--out", type=Path, default=PAGE)
+    parser.add_argument("--keep", type=Path, help="where serving runs stay, and are not made anew")
     parser.add_argument("--rows", type=Path, help="where to write the rows as JSON as well")
     parsed = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
@@ -163,19 +166,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _LOG.info("%s  (%.0f s)", rows[-1].line(), time.monotonic() - began)
     if parsed.rows is not None:
         parsed.rows.write_text(json.dumps([asdict(row) for row in rows]), "utf-8")
-    served = []
-    for pair in serving.PAIRS:
-        if parsed.only not in f"serving: {pair.name}":
-            continue
-        with tempfile.TemporaryDirectory(prefix="tracekit-pair-") as name:
-            served.append(serving.measured(pair, Path(name), parsed.rounds, serve))
-        _LOG.info("%s", served[-1].line())
-    text = parsed.out.read_text("utf-8")
     if rows:
-        text = filled(text, rows, parsed.rounds, parsed.steps)
+        text = parsed.out.read_text("utf-8")
+        parsed.out.write_text(filled(text, rows, parsed.rounds, parsed.steps), "utf-8")
+    loads = [pair for pair in serving.PAIRS if parsed.only in f"serving: {pair.name}"]
+    with tempfile.TemporaryDirectory(prefix="tracekit-pairs-") as name:
+        folders = serving.recorded(loads, parsed.keep or Path(name), parsed.rounds, serve)
+        served = [serving.measured(pair, folders) for pair in loads]
+    for load in served:
+        _LOG.info("%s", load.line())
     if served:
-        text = serving.filled(text, served, parsed.rounds)
-    parsed.out.write_text(text, "utf-8")
+        text = parsed.out.read_text("utf-8")
+        parsed.out.write_text(serving.filled(text, served, parsed.rounds), "utf-8")
 
 
 if __name__ == "__main__":

@@ -49,7 +49,6 @@ PAIRS = (
     ServingPair("10 → 20 requests/s", _rate(10), _rate(20), "rate x2", _rate(40)),
     ServingPair("20 → 40 requests/s", _rate(20), _rate(40), "rate x2", _rate(60)),
     ServingPair("10 → 40 requests/s", _rate(10), _rate(40), "rate x4", _rate(60)),
-    ServingPair("20 → 40 requests/s, from A alone", _rate(20), _rate(40), "rate x2"),
     ServingPair("limit 8 → 4", _rate(40), _rate(40, concurrency=4), "batch limit=4"),
     ServingPair("limit 4 → 8", _rate(40, concurrency=4), _rate(40), "batch limit=8", _rate(60)),
     ServingPair("limit 8 → 4, all at once", {}, {"--concurrency": 4}, "batch limit=4", _rate(40)),
@@ -110,39 +109,59 @@ class ServingRow:
         return f"{head} {' | '.join(cells)} |"
 
 
-def measured(
-    pair: ServingPair, folder: Path, rounds: int, run: Callable[[Path, Mapping[str, Any]], None]
-) -> ServingRow:
-    """Return what was predicted for a pair, and what came; `run` records a folder with options."""
+def recorded(
+    pairs: Sequence[ServingPair],
+    folder: Path,
+    rounds: int,
+    run: Callable[[Path, Mapping[str, Any]], None],
+) -> dict[str, list[Path]]:
+    """Record what pairs need, every load once in each round; return the folders of each load.
+
+    Args:
+        pairs: what is to be predicted.
+        folder: what takes the run folders.
+        rounds: how often; so that what drifts on the machine meets all of them.
+        run: records a folder with options.
+    """
+    wanted = {str(load): load for pair in pairs for load in (pair.a, pair.b, pair.more or pair.a)}
+    folders: dict[str, list[Path]] = {name: [] for name in wanted}
+    for number in range(rounds):
+        for place, (name, options) in enumerate(wanted.items()):
+            folders[name].append(folder / f"load{place}-{number}")
+            run(folders[name][-1], _OPTIONS | options)
+    return folders
+
+
+def measured(pair: ServingPair, folders: Mapping[str, Sequence[Path]]) -> ServingRow:
+    """Return what was predicted for a pair, and what came, in the folders of loads."""
     import tracekit
     from tracekit.errors import QueryError
 
     row = ServingRow(pair)
-    refusals = []
-    for number in range(rounds):
-        folders = {}
-        for name, options in (("a", pair.a), ("more", pair.more), ("b", pair.b)):
-            if options is not None:
-                folders[name] = folder / f"{name}{number}"
-                run(folders[name], _OPTIONS | options)
-        known = [folders[name] for name in ("a", "more") if name in folders]
+    refusals: list[str] = []
+    loads = (pair.a, pair.a if pair.more is None else pair.more, pair.b)
+    rounds = list(zip(*(folders[str(load)] for load in loads), strict=True))
+    for number, (a, more, b) in enumerate(rounds):
+        known = [a] if pair.more is None else [a, more]
+        # Nothing but the next round is a rerun of the same.
+        again = rounds[(number + 1) % len(rounds)][2] if a == b else b
         try:
-            with tracekit.open(*known, cache=False) as trace:
+            with tracekit.open(*known, traces=False, cache=False) as trace:
                 found = trace.predict(pair.change)
         except QueryError as error:
             refusals.append(str(error))
             continue
         if found.predicted is None:
-            refusals.append(found.reason)
+            refusals.append(str(found.reason))
             continue
-        with tracekit.open(folders["b"], cache=False) as trace:
+        with tracekit.open(again, traces=False, cache=False) as trace:
             came = seen(trace)
         row.rounds.append(
             {"a": found.recorded, "predicted": found.predicted, "b": came}
             | {"low": found.low, "high": found.high}
         )
     if refusals:
-        row.refusal = f"{len(refusals)} of {rounds} refused: {refusals[0]}"
+        row.refusal = f"{len(refusals)} of {len(rounds)} refused: {refusals[0]}"
     return row
 
 

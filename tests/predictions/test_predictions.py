@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -24,7 +26,7 @@ def program(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     yield module
-    for name in ("page", "pairs"):
+    for name in ("page", "pairs", "serving"):
         sys.modules.pop(name, None)
 
 
@@ -41,3 +43,29 @@ def test_a_pair_is_recorded_predicted_and_rerun(program: ModuleType) -> None:
     assert row.line() in text
     assert program.filled(text, [], 1, 2).count("| small |") == 0
     assert program.measured(refused, 1, 2).reason is not None
+
+
+def test_a_load_is_recorded_predicted_and_rerun(program: ModuleType, tmp_path: Path) -> None:
+    made = []
+
+    def run(folder: Path, options: Mapping[str, Any]) -> None:
+        made.append((folder.name, options["--concurrency"]))
+        folder.mkdir()
+        for name in ("run.json", "requests.jsonl"):
+            shutil.copy(HERE.parents[1] / "sample_traces" / "serve_transformers" / name, folder)
+
+    serving = program.serving
+    four = {"--concurrency": 4}
+    pairs = [
+        serving.ServingPair("same", {}, {}, "batch limit=32"),
+        serving.ServingPair("refused", {}, four, "batch limit=4", four),
+    ]
+    folders = serving.recorded(pairs, tmp_path, 2, run)
+    assert made == [("load0-0", 8), ("load1-0", 4), ("load0-1", 8), ("load1-1", 4)]
+    same, refused = (serving.measured(pair, folders) for pair in pairs)
+    assert [abs(same.error_pct(measure)) < 3 for measure in serving.MEASURES] == [True] * 3
+    assert same.noise_pct("tpot_mean_ns") == 0
+    assert refused.refusal.startswith("2 of 2 refused: steps that")
+    text = serving.filled(program.PAGE.read_text("utf-8"), [same, refused], 2)
+    assert same.line() in text
+    assert "1 of 2 pairs have a prediction" in text

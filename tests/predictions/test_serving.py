@@ -176,12 +176,15 @@ def test_runs_that_do_not_tell(make_run: MakeRun, kernels: Path) -> None:
         with tracekit.open(place, cache=False) as trace, pytest.raises(QueryError, match=why):
             trace.predict("batch limit=4")
     # All at once has no rate.
-    with tracekit.open(SAMPLE, cache=False) as trace, pytest.raises(QueryError, match="no rate"):
+    with (
+        tracekit.open(SAMPLE, traces=False, cache=False) as trace,
+        pytest.raises(QueryError, match="no rate"),
+    ):
         trace.predict("rate x2")
 
 
 def test_recorded_figures_are_those_of_the_analyses() -> None:
-    with tracekit.open(SAMPLE, cache=False) as trace:
+    with tracekit.open(SAMPLE, traces=False, cache=False) as trace:
         found = trace.predict("batch limit=32")
         rows = {row["metric"]: row for row in trace.query("latency", since="arrival").to_dicts()}
         (throughput,) = trace.query("throughput").to_dicts()

@@ -53,8 +53,10 @@ def command(
     """
     from tracekit.cli._emit import emit
     from tracekit.cli._open import open_traces
+    from tracekit.prediction.changes import SERVING
 
-    with open_traces(traces, reading) as trace:
+    is_traced = any(change.strip().partition(" ")[0] not in SERVING for change in changes)
+    with open_traces(traces, reading, is_traced=is_traced) as trace:
         prediction = trace.predict(*changes, timeline=timeline)
         if format_name == "json":
             import json
