@@ -12,6 +12,7 @@ import argparse
 import json
 import logging
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import psutil
 import serving
 from page import Row, filled
 from pairs import PAIRS, Pair
@@ -31,6 +33,7 @@ from pairs import PAIRS, Pair
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parents[1] / "docs" / "explanation" / "predictions.md"
 CHILD_S = 120
+ATTEMPTS, OTHERS_S = 4, 0.5
 # Memory that glibc gives back costs page faults, in one run or the other as chance has it.
 _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
@@ -135,12 +138,35 @@ def measured(pair: Pair, rounds: int, steps: int) -> Row:
 
 
 def serve(folder: Path, options: Mapping[str, Any]) -> None:
-    """Record a serving run without a profile, if it is not there."""
+    """Record a serving run without a profile, if it is not there.
+
+    One during which other programs took much of the machine is made again, a few times, and the
+    one with the least of that stays.
+    """
     if folder.exists():
         return
     more = [str(word) for option in options.items() for word in option]
     command = [sys.executable, "-m", "tracekit", "collect", "--stage", "serve", "--no-profile"]
-    run_all([([*command, "--out", str(folder), *more], {})], folder.with_suffix(".log"))
+    least_s = float("inf")
+    for number in range(ATTEMPTS):
+        attempt = folder.with_name(f"{folder.name}.{number}")
+        before_s = _others_s()
+        run_all([([*command, "--out", str(attempt), *more], {})], folder.with_suffix(".log"))
+        others_s = _others_s() - before_s
+        if others_s < least_s:
+            least_s = others_s
+            shutil.rmtree(folder, ignore_errors=True)
+            attempt.rename(folder)
+        shutil.rmtree(attempt, ignore_errors=True)
+        if others_s < OTHERS_S:
+            break
+
+
+def _others_s() -> float:
+    """Return what processes but this and its children have computed, s."""
+    took = psutil.cpu_times()
+    own = os.times()
+    return took.user + took.system + took.nice - sum(own[:4])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -159,6 +159,8 @@ def predict_serving(
     steps, assumptions = list(run.steps), list(_ASSUMPTIONS)
     for other in runs[1:]:
         ratio = StepTimes(other.steps).ratio(run.steps)
+        if ratio is None:
+            raise QueryError(f"{other.name}: none of its steps are like those of {run.name}")
         steps += [replace(step, dur_ns=round(step.dur_ns * ratio)) for step in other.steps]
         assumptions.append(
             f"steps of {other.name} count too, {ratio:.2f} times as long, as those alike are"

@@ -182,12 +182,12 @@ class StepTimes:
         why = kind.strange(work) if kind is not None else "are not recorded"
         return why and f"steps that {'read prompts' if reads else 'only decode'} {why}"
 
-    def ratio(self, steps: Sequence[Timed]) -> float:
-        """Return how much longer steps of another run take than these, where they are alike."""
+    def ratio(self, steps: Sequence[Timed]) -> float | None:
+        """Return how much longer steps of another run take than these, if any are alike."""
         usual = self.usual()
         alike = [step for step in steps if not any(map(self._strange, step.works))]
         told_ns = sum(usual(work) for step in alike for work in step.works)
-        return sum(step.dur_ns for step in alike) / told_ns if told_ns else 1.0
+        return sum(step.dur_ns for step in alike) / told_ns if told_ns else None
 
     def unknown(self, steps: Sequence[tuple[Work, int]]) -> tuple[float, str]:
         """Return how much of the time of steps is in such as were not recorded, in %, and why.
