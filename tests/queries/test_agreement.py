@@ -176,6 +176,8 @@ APART = {
     "pivot_cells": "the smallest are one row; test_pivot.py sums them",
     "compiled": "no rows where nothing was compiled; the others are looked at below",
     "captured_kernels": "kernels of captured graphs alone",
+    "memory_peak": "bytes, by the phase of an allocation",
+    "memory_peaks": "bytes, and the phase that runs when most are in use",
 }
 
 
