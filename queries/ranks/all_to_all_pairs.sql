@@ -50,7 +50,9 @@ ranked AS (
         coalesce(
             listed_ranks,
             if(
-                first_rank >= 0 AND stride > 0 AND group_size BETWEEN 1 AND 65536,
+                group_size BETWEEN 1 AND 65536
+                AND first_rank BETWEEN 0 AND 2147483647
+                AND stride BETWEEN 1 AND 65536,
                 range(first_rank, first_rank + stride * group_size, stride),
                 NULL
             )

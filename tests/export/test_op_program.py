@@ -64,6 +64,9 @@ def test_odd_arguments(
             | {"Concrete Inputs": ["", "0"]}
         },
         op("aten::relu", 120),
+        op("aten::relu", 140, **{**ADD, "Input type": 7}),
+        op("aten::relu", 160, **{**ADD, "Input type": [1, 2, 3]}),
+        op("aten::relu", 180, **{**ADD, "Concrete Inputs": {"a": None}}),
     ]
     with tracekit.open(tiny_trace(events), cache=False) as trace:
         program, count = op_program(trace, None, 30)

@@ -36,11 +36,13 @@ def all_to_all(
 def test_bytes_between_ranks(tmp_path: Path) -> None:
     """Of 6 rows of 8 bytes rank 0 sends 2 to rank 1, which sends all 6; then both 3 to each."""
     by_stride = {"Global rank start": 0, "Global rank stride": 1}
+    beyond = {"Global rank start": 2**62, "Global rank stride": 2**62}
     cases = [
         [
             *all_to_all(0, 1, ("[4, 2]", "[4, 6]"), 10),
             *all_to_all(100, 2, (EVEN, EVEN), **by_stride),
             *all_to_all(200, 3, (CUT, CUT)),
+            *all_to_all(300, 4, (EVEN, EVEN), **beyond),
         ],
         [
             *all_to_all(0, 1, ("[6, 0]", "[2, 0]"), 2),

@@ -54,6 +54,11 @@ def _case_of(row: dict[str, Any], *, is_on_device: bool) -> dict[str, Any] | Non
         texts = {name: json.loads(row[name] or "[]") for name in _TEXTS}
     except ValueError:
         return None
+    # A file may say anything there.
+    if not all(isinstance(one, list) for one in texts.values()):
+        return None
+    if not all(isinstance(text, str) for text in (*texts["types"], *texts["numbers"])):
+        return None
     if any(len(texts[name]) != len(texts["types"]) for name in ("shapes", "numbers")):
         return None
     tensors = [kind for kind in texts["types"] if kind.startswith("c10::") or kind.islower()]
