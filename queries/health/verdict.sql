@@ -1,4 +1,8 @@
--- What is to be said first: the largest part of the time, the largest loss, and how far to trust it?
+-- What is to be said first: the late rank, the largest part of the time, the largest loss, and how far to trust it?
+-- A rank is late if of what ranks waited for each other, without what the awaited had waited itself before, more than
+-- half was for it, and that is 1 % of the windows of the others at least. It is late by the compute, exposed copies or
+-- idle time of one cause in which it lies furthest above the median of the others, if that is half of what one of them
+-- waited for it on average; else nothing on its devices says why.
 -- The largest part is the class of kernels that held the devices longest. A loss is time in which nothing is computed:
 -- exposed communication, exposed copies, or idle time of one cause. Trust is what health warns of; of several ranks the
 -- metric that warns on most. Shares are of the sum of the windows of all devices. Where health warns that the work of many
@@ -6,18 +10,22 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Reduces:  timeline, kernel_classes, idle_causes, health
+-- Reduces:  timeline, kernel_classes, idle_causes, health, waits limit=0
 -- Columns:
---   topic      VARCHAR  largest_part, largest_loss or trust
---   subject    VARCHAR  class of kernels; exposed_comm, exposed_memcpy or a cause of idle time; metric of health
---   amount_ns  BIGINT   its time on all devices, ns; NULL for trust
---   share_pct  DOUBLE   amount_ns of all windows, 0 to 100
---   top_op     VARCHAR  of idle time: op that most of it is from, on the device with most of it
---   count      BIGINT   device events of the part; gaps of idle time; for trust, metrics that warn
---   of_count   BIGINT   all device events; for trust, metrics
---   meaning    VARCHAR  for trust: what the metric tells
+--   topic       VARCHAR  late_rank, late_by, others_wait, largest_part, largest_loss or trust
+--   subject     VARCHAR  class of kernels; compute, exposed_comm, exposed_memcpy or a cause of idle time; metric of health
+--   amount_ns   BIGINT   its time on all devices, ns: what the others waited for the late rank; by how much that lies above
+--                        the median of the others; exposed communication of the others; NULL for trust
+--   share_pct   DOUBLE   amount_ns of all windows, 0 to 100; where others wait, of theirs; NULL for late_by
+--   top_op      VARCHAR  of idle time: op that most of it is from, on the device with most of it
+--   count       BIGINT   collectives to which the late rank came last and others waited; ranks that wait; device events of
+--                        the part; gaps of idle time; for trust, metrics that warn
+--   of_count    BIGINT   all device events; for trust, metrics
+--   meaning     VARCHAR  for trust: what the metric tells
+--   top_python  VARCHAR  of idle time: Python function that most of it is from, on that device
+--   rank        INTEGER  the late rank
 -- Invariant: amount_ns IS NULL OR amount_ns > 0
--- Invariant: share_pct IS NULL OR (0 <= share_pct AND share_pct <= 100.0000001)
+-- Invariant: share_pct IS NULL OR topic = 'late_rank' OR (0 <= share_pct AND share_pct <= 100.0000001)
 
 WITH windows AS (
     SELECT
@@ -41,24 +49,24 @@ part AS (
 ),
 
 loss AS (
-    SELECT subject, amount_ns, top_op, gap_count
+    SELECT subject, amount_ns, place, gap_count
     FROM (
         SELECT
             'exposed_comm' AS subject,
-            exposed_comm_ns AS amount_ns, NULL AS top_op,
+            exposed_comm_ns AS amount_ns, NULL AS place,
             NULL::BIGINT AS gap_count
         FROM windows
         UNION ALL
         SELECT
             'exposed_memcpy' AS subject,
-            exposed_memcpy_ns AS amount_ns, NULL AS top_op,
+            exposed_memcpy_ns AS amount_ns, NULL AS place,
             NULL::BIGINT AS gap_count
         FROM windows
         UNION ALL
         SELECT
             cause AS subject,
             sum(idle_ns)::BIGINT AS amount_ns,
-            arg_max(top_op, idle_ns) AS top_op,
+            arg_max({op: top_op, python: top_python}, (idle_ns, -rowid)) AS place,
             sum(gap_count)::BIGINT AS gap_count
         FROM idle_causes_rows
         GROUP BY cause
@@ -88,13 +96,111 @@ trust AS (
         count(*) FILTER (warn_count > 0) AS warn_count,
         count(*) AS metric_count
     FROM warned
+),
+
+-- Whom the others waited for, and not because it had waited itself.
+waited AS (
+    SELECT
+        straggler_rank AS rank,
+        sum(wait_ns - passed_on_ns)::BIGINT AS wait_ns,
+        sum(match_count)::BIGINT AS match_count,
+        sum(sum(wait_ns - passed_on_ns)) OVER () AS all_wait_ns
+    FROM waits_rows
+    WHERE straggler_rank IS NOT NULL
+    GROUP BY straggler_rank
+),
+
+late AS (
+    SELECT
+        waited.rank, waited.wait_ns, waited.match_count,
+        count(DISTINCT other.rank) AS other_count,
+        sum(other.window_ns)::BIGINT AS window_ns,
+        sum(other.exposed_comm_ns)::BIGINT AS exposed_comm_ns
+    FROM waited
+    INNER JOIN timeline_rows AS other ON waited.rank <> other.rank
+    CROSS JOIN trust
+    WHERE 2 * waited.wait_ns > waited.all_wait_ns AND NOT trust.has_missing_work
+    GROUP BY waited.rank, waited.wait_ns, waited.match_count
+    HAVING 100 * waited.wait_ns >= sum(other.window_ns)
+),
+
+spent AS (
+    SELECT rank, 'compute' AS subject, compute_ns AS amount_ns, NULL AS place
+    FROM timeline_rows
+    UNION ALL
+    SELECT rank, 'exposed_memcpy' AS subject, exposed_memcpy_ns AS amount_ns, NULL AS place
+    FROM timeline_rows
+    UNION ALL
+    SELECT
+        rank, cause AS subject,
+        idle_ns AS amount_ns,
+        {op: top_op, python: top_python} AS place
+    FROM idle_causes_rows
+    WHERE cause <> 'comm_wait'
+),
+
+recorded_rank AS (
+    SELECT DISTINCT rank
+    FROM timeline_rows
+    WHERE rank IS NOT NULL
+),
+
+kind AS (SELECT DISTINCT subject FROM spent),
+
+rank_spent AS (
+    SELECT
+        r.rank, kind.subject,
+        coalesce(sum(s.amount_ns), 0)::BIGINT AS amount_ns,
+        arg_max(s.place, s.amount_ns) AS place
+    FROM recorded_rank AS r
+    CROSS JOIN kind
+    LEFT JOIN spent AS s ON r.rank = s.rank AND kind.subject = s.subject
+    GROUP BY r.rank, kind.subject
+),
+
+late_by AS (
+    SELECT
+        late.rank, one.subject, one.place,
+        (one.amount_ns - median(other.amount_ns))::BIGINT AS amount_ns
+    FROM late
+    INNER JOIN rank_spent AS one USING (rank)
+    INNER JOIN rank_spent AS other ON late.rank <> other.rank AND one.subject = other.subject
+    GROUP BY late.rank, late.wait_ns, late.other_count, one.subject, one.amount_ns, one.place
+    HAVING 2 * (one.amount_ns - median(other.amount_ns)) * late.other_count >= late.wait_ns
+    ORDER BY amount_ns DESC, one.subject
+    LIMIT 1
 )
 
+SELECT
+    'late_rank' AS topic,
+    NULL AS subject, wait_ns AS amount_ns,
+    100.0 * wait_ns / window_ns AS share_pct,
+    NULL AS top_op, match_count AS count, NULL AS of_count, NULL AS meaning, NULL AS top_python,
+    rank
+FROM late
+UNION ALL
+SELECT
+    'late_by' AS topic,
+    subject, amount_ns, NULL AS share_pct, place.op AS top_op, NULL AS count, NULL AS of_count,
+    NULL AS meaning, place.python AS top_python, rank
+FROM late_by
+UNION ALL
+SELECT
+    'others_wait' AS topic,
+    'exposed_comm' AS subject,
+    exposed_comm_ns AS amount_ns,
+    100.0 * exposed_comm_ns / window_ns AS share_pct,
+    NULL AS top_op, other_count AS count, NULL AS of_count, NULL AS meaning, NULL AS top_python,
+    rank
+FROM late
+WHERE exposed_comm_ns > 0
+UNION ALL
 SELECT
     'largest_part' AS topic,
     p.subject, p.amount_ns,
     100.0 * p.amount_ns / nullif(w.window_ns, 0) AS share_pct,
-    NULL AS top_op, p.kernel_count AS count, w.event_count AS of_count, NULL AS meaning
+    NULL AS top_op, p.kernel_count AS count, w.event_count AS of_count, NULL AS meaning,
+    NULL AS top_python, NULL AS rank
 FROM part AS p, windows AS w, trust AS t
 WHERE NOT t.has_missing_work
 UNION ALL
@@ -102,13 +208,14 @@ SELECT
     'largest_loss' AS topic,
     l.subject, l.amount_ns,
     100.0 * l.amount_ns / nullif(w.window_ns, 0) AS share_pct,
-    l.top_op, l.gap_count AS count, NULL AS of_count, NULL AS meaning
+    l.place.op AS top_op, l.gap_count AS count, NULL AS of_count, NULL AS meaning,
+    l.place.python AS top_python, NULL AS rank
 FROM loss AS l, windows AS w, trust AS t
 WHERE NOT t.has_missing_work
 UNION ALL
 SELECT
     'trust' AS topic,
     subject, NULL AS amount_ns, NULL AS share_pct, NULL AS top_op, warn_count AS count,
-    metric_count AS of_count, meaning
+    metric_count AS of_count, meaning, NULL AS top_python, NULL AS rank
 FROM trust
 WHERE metric_count > 0

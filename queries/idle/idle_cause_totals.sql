@@ -1,6 +1,6 @@
 -- Why did the devices of the run have nothing to do?
--- The sums of idle_causes over all devices. Shares are of the sum of their windows; op and module are those of the
--- device that idled longest for the cause.
+-- The sums of idle_causes over all devices. Shares are of the sum of their windows; op, module and Python function are
+-- those of the device that idled longest for the cause.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -12,6 +12,7 @@
 --   idle_pct    DOUBLE   idle_ns of all windows, 0 to 100
 --   top_op      VARCHAR  op that most of it is from, on the device with most of it
 --   top_module  VARCHAR  module that most of it is from, on that device
+--   top_python  VARCHAR  Python function that most of it is from, on that device
 -- Invariant: gap_count > 0 AND idle_ns > 0
 -- Invariant: idle_pct IS NULL OR idle_pct <= 100.0000001
 
@@ -22,7 +23,8 @@ SELECT
     100.0 * sum(idle_ns)::BIGINT
     / nullif((SELECT sum(window_ns)::BIGINT FROM timeline_rows), 0) AS idle_pct,
     list(top_op ORDER BY idle_ns DESC, rowid)[1] AS top_op,
-    list(top_module ORDER BY idle_ns DESC, rowid)[1] AS top_module
+    list(top_module ORDER BY idle_ns DESC, rowid)[1] AS top_module,
+    list(top_python ORDER BY idle_ns DESC, rowid)[1] AS top_python
 FROM idle_causes_rows
 GROUP BY cause
 ORDER BY sum(idle_ns) DESC, cause

@@ -16,9 +16,12 @@
 --   gap_count   BIGINT   gaps
 --   idle_ns     BIGINT   their length, ns; adds up to the device's idle time
 --   idle_pct    DOUBLE   idle_ns of the device's window, 0 to 100
---   top_op      VARCHAR  op of the op and module that stand for most of it, at least a quarter: the one that kept the CPU busy, else the one that
---                        launched the next work (data_loading has no such one)
+--   top_op      VARCHAR  op of the op and module that stand for most of it, at least a quarter: the one that kept the CPU
+--                        busy, else, where no Python function is known either, the one that launched the next work
+--                        (data_loading has no such one)
 --   top_module  VARCHAR  path of that module; rolled up over layers where there are several
+--   top_python  VARCHAR  Python function that stands for most of it, at least a quarter: file(line): function, as in
+--                        idle_gaps
 -- Invariant: idle_ns > 0 AND gap_count > 0 AND 0 < idle_pct AND idle_pct <= 100
 
 WITH cause AS (
@@ -27,32 +30,40 @@ WITH cause AS (
     GROUP BY trace_id, device, cause
 ),
 
--- Where the gaps of a cause are: op and module together, the op alone, the module alone. No op and no module is a
--- place, too: what most of the time has nothing to do with is no explanation of it.
+-- Where the gaps of a cause are: op and module together, the op alone, the module alone, the Python function. None is a
+-- place, too: what most of the time has nothing to do with is no explanation of it. The op that launched the next work
+-- is none where a Python function is known: what lay between two ops is its doing.
 place AS (
     SELECT
-        idle_gap.trace_id, idle_gap.device, idle_gap.cause, event.name AS op, module.path,
+        idle_gap.trace_id, idle_gap.device, idle_gap.cause, event.name AS op,
+        frame.name AS python, module.path,
         coalesce(module.rollup_path, module.path) AS module_path,
         idle_gap.idle_ns
     FROM idle_gap
     LEFT JOIN event
-        ON idle_gap.trace_id = event.trace_id AND idle_gap.op_id = event.event_id
+        ON
+            idle_gap.trace_id = event.trace_id
+            AND idle_gap.op_id = event.event_id
+            AND (idle_gap.busy_op_id IS NOT NULL OR idle_gap.python_event_id IS NULL)
+    LEFT JOIN event AS frame
+        ON idle_gap.trace_id = frame.trace_id AND idle_gap.python_event_id = frame.event_id
     LEFT JOIN module
         ON idle_gap.trace_id = module.trace_id AND idle_gap.module_id = module.module_id
 ),
 
 summed AS (
     SELECT
-        trace_id, device, cause, op,
+        trace_id, device, cause, op, python,
         -- Rolled up over layers only where several are meant.
         CASE WHEN min(path) = max(path) THEN min(path) ELSE module_path END AS module_path,
-        grouping(op) * 2 + grouping(module_path) AS form,
+        grouping(op, module_path, python) AS form,
         sum(idle_ns)::BIGINT AS idle_ns
     FROM place
     GROUP BY GROUPING SETS (
         (trace_id, device, cause, op, module_path),
         (trace_id, device, cause, op),
-        (trace_id, device, cause, module_path)
+        (trace_id, device, cause, module_path),
+        (trace_id, device, cause, python)
     )
 ),
 
@@ -61,29 +72,29 @@ largest AS (
     FROM summed
     QUALIFY
         row_number() OVER (
-            PARTITION BY trace_id, device, cause, form ORDER BY idle_ns DESC, op, module_path
+            PARTITION BY trace_id, device, cause, form
+            ORDER BY idle_ns DESC, op, module_path, python
         ) = 1
 ),
 
--- The most telling form that stands for a quarter of the cause at least.
+-- Of op and module the most telling form that stands for a quarter of the cause at least.
 top AS (
-    SELECT largest.trace_id, largest.device, largest.cause, largest.op, largest.module_path
+    SELECT
+        largest.trace_id, largest.device, largest.cause,
+        arg_min({op: op, path: module_path}, form) FILTER (
+            form < 6 AND (op IS NOT NULL OR module_path IS NOT NULL)
+        ) AS place,
+        max(python) AS python
     FROM largest
     INNER JOIN cause USING (trace_id, device, cause)
-    WHERE
-        largest.idle_ns * 4 >= cause.idle_ns
-        AND (largest.op IS NOT NULL OR largest.module_path IS NOT NULL)
-    QUALIFY
-        row_number() OVER (
-            PARTITION BY largest.trace_id, largest.device, largest.cause
-            ORDER BY CASE largest.form WHEN 0 THEN 0 WHEN 1 THEN 1 ELSE 2 END
-        ) = 1
+    WHERE largest.idle_ns * 4 >= cause.idle_ns
+    GROUP BY largest.trace_id, largest.device, largest.cause
 )
 
 SELECT
     w.rank, w.device, cause.cause, cause.gap_count, cause.idle_ns,
     100.0 * cause.idle_ns / w.window_ns AS idle_pct,
-    top.op AS top_op, top.module_path AS top_module
+    top.place.op AS top_op, top.place.path AS top_module, top.python AS top_python
 FROM cause
 INNER JOIN device_windows AS w USING (trace_id, device)
 LEFT JOIN top USING (trace_id, device, cause)

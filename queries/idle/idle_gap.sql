@@ -60,6 +60,8 @@
 --                                                 its launch waited for a backward pass
 --   phase              VARCHAR                    phase of the next work, or backward, as above
 --   module_id          INTEGER -> module          module of the next work, or NULL, as above
+--   python_event_id    BIGINT -> event.event_id   innermost Python function, neither torch's own nor built in, that was open at
+--                                                 busy_at_ns on the launching thread; NULL if none was
 -- Invariant: idle_ns = end_ns - start_ns AND idle_ns > 0 AND (host_ns IS NULL OR 0 <= host_ns AND host_ns <= idle_ns)
 
 -- On cpu an op launches its pieces, each when it starts.
@@ -125,6 +127,7 @@ late_gap AS MATERIALIZED (
     SELECT
         gap.id,
         coalesce(other.rowid, gap.thread) AS thread,
+        gap.thread AS launching_thread,
         coalesce(other.tid, gap.tid) AS tid,
         coalesce(other.tid IS NOT NULL AND wait.is_backward, FALSE) AS is_in_backward,
         if(other.tid IS NULL, gap.start_ns, greatest(gap.start_ns, wait.start_ns)) AS start_ns,
@@ -243,28 +246,42 @@ ordered_launch AS (
             AND stream_wait.ts_ns <= first_launch.ts_ns
 ),
 
+-- Ops are looked for on the thread that was at work, Python functions on the one that launched: their parts and gaps
+-- have numbers below 0.
 gap_middle AS (
-    SELECT id, thread AS part, middle_ns AS at_ns
+    SELECT
+        unnest([id, -1 - id]) AS id,
+        unnest([thread, -1 - launching_thread]) AS part,
+        middle_ns AS at_ns
     FROM late_gap
 ),
 
-op_span AS (
+busy_span AS (
     SELECT
-        thread.rowid AS part, event.event_id AS id, event.ts_ns AS start_ns,
+        if(is_op(event.category), thread.rowid, -1 - thread.rowid) AS part,
+        event.event_id AS id, event.ts_ns AS start_ns,
         event.ts_ns + event.dur_ns AS end_ns
     FROM event
     INNER JOIN thread USING (trace_id, pid, tid)
-    WHERE is_op(event.category)
+    WHERE
+        is_op(event.category)
+        OR (
+            is_python_call(event.category)
+            AND NOT starts_with(event.name, '<built-in')
+            AND NOT starts_with(event.name, 'nn.Module: ')
+            AND NOT starts_with(event.name, 'torch/')
+            AND NOT contains(event.name, '/torch/')
+        )
 ),
 
-busy_op AS (SELECT * FROM interval_innermost('gap_middle', 'op_span')),
+busy AS MATERIALIZED (SELECT * FROM interval_innermost('gap_middle', 'busy_span')),
 
 judged_gap AS (
     SELECT
         timed_gap.*,
         late_gap.middle_ns AS busy_at_ns, late_gap.tid AS busy_tid,
         coalesce(late_gap.is_in_backward, FALSE) AS is_in_backward,
-        busy_op.span_id AS busy_op_id,
+        busy_op.span_id AS busy_op_id, busy_function.span_id AS python_event_id,
         coalesce(waiting_time.data_loading_ns, 0) * 2 > timed_gap.host_ns AS is_data_loading,
         coalesce(waiting_time.allocator_ns, 0) * 2 > timed_gap.host_ns AS is_allocator,
         coalesce(waiting_time.comm_wait_ns, 0) * 2 > timed_gap.host_ns AS is_comm_wait,
@@ -282,7 +299,8 @@ judged_gap AS (
     LEFT JOIN late_gap USING (id)
     LEFT JOIN waiting_time USING (id)
     LEFT JOIN ordered_launch USING (trace_id, launch_id)
-    LEFT JOIN busy_op USING (id)
+    LEFT JOIN busy AS busy_op USING (id)
+    LEFT JOIN busy AS busy_function ON -1 - timed_gap.id = busy_function.id
     LEFT JOIN usual_delay USING (trace_id, device)
 ),
 
@@ -331,6 +349,6 @@ SELECT
         ELSE coalesce(busy_op_id, op_id)
     END AS op_id,
     CASE WHEN is_in_backward THEN 'backward' ELSE phase END AS phase,
-    CASE WHEN NOT is_in_backward THEN module_id END AS module_id
+    CASE WHEN NOT is_in_backward THEN module_id END AS module_id, python_event_id
 FROM explained_gap
 ORDER BY trace_id, gap_id

@@ -5,7 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: event_category, interval_innermost, idle_gap, device_windows, launch, module, attribution
+-- Requires: idle_gap, device_windows, launch, module, attribution
 -- Params:
 --   limit       BIGINT = 20    gaps per device; 0 for all
 --   min_gap_ns  BIGINT = 0     only gaps of at least this length, ns
@@ -29,36 +29,14 @@
 -- Keep:     rank, device, start_ns, idle_ns, cause, op, module, next_kernel, previous_kernel
 -- Invariant: idle_ns > 0 AND (host_ns IS NULL OR (0 <= host_ns AND host_ns <= idle_ns))
 
-WITH chosen AS MATERIALIZED (
-    SELECT *, trace_id || '/' || pid || '/' || tid AS thread, row_number() OVER () AS id
+WITH chosen AS (
+    SELECT *
     FROM idle_gap
     WHERE idle_ns >= $min_gap_ns AND ($cause IS NULL OR cause = $cause)
     QUALIFY
         $limit = 0
         OR row_number() OVER (PARTITION BY trace_id, device ORDER BY idle_ns DESC, gap_id) <= $limit
-),
-
-middle AS (
-    SELECT thread AS part, id, busy_at_ns AS at_ns
-    FROM chosen
-    WHERE busy_at_ns IS NOT NULL
-),
-
-python_span AS (
-    SELECT
-        trace_id || '/' || pid || '/' || tid AS part,
-        event_id AS id, ts_ns AS start_ns,
-        ts_ns + dur_ns AS end_ns
-    FROM event
-    WHERE
-        is_python_call(category)
-        AND NOT starts_with(name, '<built-in')
-        AND NOT starts_with(name, 'nn.Module: ')
-        AND NOT starts_with(name, 'torch/')
-        AND NOT contains(name, '/torch/')
-),
-
-line AS (SELECT * FROM interval_innermost('middle', 'python_span'))
+)
 
 SELECT
     w.rank, w.device,
@@ -76,8 +54,7 @@ INNER JOIN event AS n ON g.trace_id = n.trace_id AND g.next_event_id = n.event_i
 LEFT JOIN attribution AS c
     ON g.trace_id = c.trace_id AND g.next_event_id = c.event_id AND g.next_piece = c.piece
 LEFT JOIN event AS busy ON g.trace_id = busy.trace_id AND g.busy_op_id = busy.event_id
-LEFT JOIN line USING (id)
-LEFT JOIN event AS frame ON g.trace_id = frame.trace_id AND line.span_id = frame.event_id
+LEFT JOIN event AS frame ON g.trace_id = frame.trace_id AND g.python_event_id = frame.event_id
 LEFT JOIN module AS m ON g.trace_id = m.trace_id AND g.module_id = m.module_id
 LEFT JOIN launch AS l ON g.trace_id = l.trace_id AND g.launch_id = l.launch_id
 ORDER BY w.rank NULLS LAST, w.trace_id, w.device, g.idle_ns DESC, g.gap_id

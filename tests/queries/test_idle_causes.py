@@ -87,16 +87,17 @@ def test_every_cause_once(opened_step: tracekit.Trace) -> None:
     rows = opened_step.query("idle_causes").rows
     timeline = opened_step.query("timeline").to_dicts()[0]
     module = "model.layers.0.mlp"
+    main, sort_rows = "train.py(10): main", "data.py(7): sort_rows"
     assert [(rank, device, *rest) for rank, device, *rest in rows] == [
-        (3, "0", "host_bound", 1, 50_000, 100 * 50 / 270, "aten::sort", module),
-        (3, "0", "allocator", 1, 40_000, 100 * 40 / 270, None, None),
-        (3, "0", "data_loading", 1, 30_000, 100 * 30 / 270, None, None),
-        (3, "0", "host_sync", 1, 20_000, 100 * 20 / 270, None, None),
-        (3, "0", "unknown", 1, 8_000, 100 * 8 / 270, None, None),
-        (3, "0", "graph_gap", 1, 7_000, 100 * 7 / 270, None, None),
-        (3, "0", "comm_wait", 1, 6_000, 100 * 6 / 270, None, None),
-        (3, "0", "dependency", 1, 5_000, 100 * 5 / 270, None, None),
-        (3, "0", "launch_latency", 1, 3_000, 100 * 3 / 270, "aten::add", None),
+        (3, "0", "host_bound", 1, 50_000, 100 * 50 / 270, "aten::sort", module, sort_rows),
+        (3, "0", "allocator", 1, 40_000, 100 * 40 / 270, None, None, main),
+        (3, "0", "data_loading", 1, 30_000, 100 * 30 / 270, None, None, main),
+        (3, "0", "host_sync", 1, 20_000, 100 * 20 / 270, None, None, main),
+        (3, "0", "unknown", 1, 8_000, 100 * 8 / 270, None, None, None),
+        (3, "0", "graph_gap", 1, 7_000, 100 * 7 / 270, None, None, None),
+        (3, "0", "comm_wait", 1, 6_000, 100 * 6 / 270, None, None, None),
+        (3, "0", "dependency", 1, 5_000, 100 * 5 / 270, None, None, None),
+        (3, "0", "launch_latency", 1, 3_000, 100 * 3 / 270, "aten::add", None, None),
     ]
     assert timeline["window_ns"] == 270_000
     assert timeline["idle_ns"] == sum(row[4] for row in rows) == 169_000
@@ -225,6 +226,39 @@ def test_traces_add_up(answered: Answered, path: Path) -> None:
     assert ("warn" in late.values()) == (path.name.split(".")[0] in STARTS_LATE)
 
 
+# Three gaps of 40, 40 and 20 µs: a worker waits for its queue, between ops; then an op is at work.
+QUEUE = "queue.py(9): wait"
+WAITED = [
+    span("python_function", "serve.py(3): loop", 0, 300),
+    kernel("k0", 0, 10, 1),
+    span("python_function", QUEUE, 11, 40),
+    *(span("cpu_op", "aten::slice", 44, 50), call(45, 49, 2), kernel("k1", 50, 60, 2)),
+    span("python_function", QUEUE, 61, 90),
+    span("python_function", "torch/utils/_device.py(99): __torch_function__", 62, 89),
+    *(span("cpu_op", "aten::slice", 94, 100), call(95, 99, 3), kernel("k2", 100, 110, 3)),
+    *(span("cpu_op", "aten::sort", 110, 129), call(128, 129, 4), kernel("k3", 130, 140, 4)),
+]
+WITH_STACKS = CASES.add(WAITED)
+WITHOUT_STACKS = CASES.add([one for one in WAITED if one["cat"] != "python_function"])
+# The wait is a fifth of the time, and 80 µs are no function's: none is named.
+MOSTLY_UNKNOWN = CASES.add(
+    [one for one in WAITED if one["name"] not in (QUEUE, "serve.py(3): loop")]
+    + [span("python_function", QUEUE, 111, 127)]
+)
+
+
+def test_what_launches_next_is_not_the_cause_where_a_python_function_is(
+    asked: AskedByRank,
+) -> None:
+    def where(rank: int) -> list[tuple[Any, ...]]:
+        keys = ("cause", "idle_ns", "top_op", "top_python")
+        return [tuple(row[key] for key in keys) for row in asked.rows(rank, "idle_causes")]
+
+    assert where(WITH_STACKS) == [("host_bound", 100_000, None, QUEUE)]
+    assert where(WITHOUT_STACKS) == [("host_bound", 100_000, "aten::slice", None)]
+    assert where(MOSTLY_UNKNOWN) == [("host_bound", 100_000, "aten::slice", None)]
+
+
 @pytest.mark.parametrize(
     ("name", "cause", "at_least"),
     [
@@ -257,6 +291,46 @@ def test_the_line_that_loads_the_data(public_traces: Path, opened: Opened) -> No
     assert len(gaps) == 4
     assert {gap["python_line"] for gap in gaps} == {"scipy/ndimage/_interpolation.py(739): zoom"}
     assert {gap["next_kernel"] for gap in gaps} == {"Memcpy HtoD (Pageable -> Device)"}
+
+
+SERVED = Path(__file__).parents[2] / "sample_traces" / "serve_vllm"
+
+
+def test_the_wait_of_a_serving_worker_is_named(opened: Opened) -> None:
+    trace = opened(SERVED)
+    (row,) = trace.query("idle_causes").to_dicts()
+    idle_ns: Counter[str | None] = Counter()
+    for gap in trace.query("idle_gaps", limit=0).to_dicts():
+        idle_ns[gap["python_line"]] += gap["idle_ns"]
+    line, line_ns = idle_ns.most_common(1)[0]
+    assert line == "vllm/distributed/utils.py(44): sched_yield"
+    assert (row["top_op"], row["top_python"]) == (None, line)
+    assert line_ns * 4 >= row["idle_ns"] == idle_ns.total()
+
+
+def test_the_screen_shows_the_function_where_no_op_is_the_cause(cli: Callable[..., Any]) -> None:
+    screen = cli("breakdown", SERVED).stdout
+    section = screen[screen.index("Idle causes") :].splitlines()
+    assert section[1].endswith("  utils.py(44): sched_yield")
+
+
+INNERMOST = """
+    SELECT gap_id, arg_max(name, (ts_ns, -dur_ns))
+    FROM idle_gap INNER JOIN event USING (trace_id, pid, tid)
+    WHERE category = 'python_function' AND ts_ns <= busy_at_ns AND ts_ns + dur_ns > busy_at_ns
+        AND NOT regexp_matches(name, '^(<built-in|nn.Module: |torch/)|/torch/')
+    GROUP BY gap_id ORDER BY gap_id
+"""
+
+
+def test_functions_are_those_that_a_plain_comparison_of_times_finds(opened: Opened) -> None:
+    trace = opened(SERVED)
+    found = trace.sql(
+        "SELECT gap_id, name FROM idle_gap AS g INNER JOIN event AS e "
+        "ON g.trace_id = e.trace_id AND g.python_event_id = e.event_id ORDER BY gap_id"
+    )
+    assert found.rows == trace.sql(INNERMOST).rows
+    assert len(found) > 1_000
 
 
 def test_first_use_of_kernels_is_found_in_the_loader(public_traces: Path, opened: Opened) -> None:

@@ -112,11 +112,18 @@ def test_steps_are_counted_once_for_every_device() -> None:
 
 def test_the_cause_names_the_place_of_the_device_with_most_of_it() -> None:
     rows = [
-        {"cause": "host_bound", "gap_count": 1, "idle_ns": idle_ns, "top_op": op}
-        for idle_ns, op in ((5, "a"), (9, None), (9, "c"))
+        {
+            "cause": "host_bound",
+            "gap_count": 1,
+            "idle_ns": idle_ns,
+            "top_op": op,
+            "top_python": line,
+        }
+        for idle_ns, op, line in ((5, "a", "x.py(1): f"), (9, None, "y.py(2): g"), (9, "c", None))
     ]
     (total,) = reduced("idle_cause_totals", rows_of("idle_causes", *rows), windows(100))
     assert (total["gap_count"], total["idle_pct"], total["top_op"]) == (3, 23.0, None)
+    assert total["top_python"] == "y.py(2): g"
 
 
 def test_no_rows_have_no_total() -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
+from cases_as_ranks import opened_as_ranks
+from traces_by_hand import Event, call, kernel, span
 
+import tracekit
 from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.reductions import rows_laid
 from tracekit.analysis.result import Column, Result
-from tracekit.analysis.run import run_analysis
+from tracekit.report.verdict import sentences
 
 
 def rows_of(name: str, *rows: Mapping[str, Any]) -> Result:
@@ -20,18 +25,21 @@ def rows_of(name: str, *rows: Mapping[str, Any]) -> Result:
 
 
 def verdict(*inputs: Result) -> dict[str, dict[str, Any]]:
-    known = {name: rows_of(name) for name in ("timeline", "kernel_classes", "idle_causes")}
-    known |= {"health": rows_of("health", {"metric": "rejected", "severity": "ok"})}
-    known |= {result.name: result for result in inputs}
-    with duckdb.connect() as connection:
-        found = run_analysis(connection, load_catalog().analysis("verdict"), {}, known)
-    return {row["topic"]: row for row in found.to_dicts()}
+    given = {"health": rows_of("health", {"metric": "rejected", "severity": "ok"})}
+    given |= {result.name: result for result in inputs}
+    spec = load_catalog().analysis("verdict")
+    laid = {one: given.get(one.analysis) or rows_of(one.analysis) for one in spec.reduces}
+    with duckdb.connect() as connection, rows_laid(connection, laid):
+        rows = connection.execute(spec.sql).fetchall()
+    told = [dict(zip(spec.column_names, row, strict=True)) for row in rows]
+    return {row["topic"]: row for row in told}
 
 
 def window(
-    length_ns: int, exposed_comm_ns: int = 0, exposed_memcpy_ns: int = 0
+    length_ns: int, exposed_comm_ns: int = 0, exposed_memcpy_ns: int = 0, **columns: int
 ) -> dict[str, int | str]:
     return {
+        **columns,
         "device": "0",
         "window_ns": length_ns,
         "exposed_comm_ns": exposed_comm_ns,
@@ -107,3 +115,106 @@ def test_no_part_is_named_where_the_work_of_launches_is_not_in_the_file() -> Non
     )
     assert told.keys() == {"trust"}
     assert told["trust"]["subject"] == "launches_without_work"
+
+
+def test_the_place_of_a_loss_is_that_of_the_device_with_most_of_it() -> None:
+    places = (
+        {"idle_ns": 5, "top_op": "aten::item"},
+        {"idle_ns": 9, "top_python": "serve.py(3): wait"},
+    )
+    causes = rows_of(
+        "idle_causes", *({"cause": "host_bound", "gap_count": 1} | one for one in places)
+    )
+    told = verdict(rows_of("timeline", window(100)), causes)["largest_loss"]
+    assert (told["top_op"], told["top_python"]) == (None, "serve.py(3): wait")
+
+
+def wait(rank: int, wait_ns: int, passed_on_ns: int = 0) -> dict[str, int]:
+    told = {"wait_ns": wait_ns, "passed_on_ns": passed_on_ns, "match_count": 2}
+    return {"straggler_rank": rank, **told}
+
+
+def three_ranks(*compute_ns: int) -> Result:
+    return rows_of(
+        "timeline",
+        *(window(100, 30, rank=rank, compute_ns=ns) for rank, ns in enumerate(compute_ns)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("waits", "late"),
+    [
+        ([wait(1, 40), wait(2, 39)], (1, 40, 20.0, 2)),
+        # Nobody is waited for more than all others together, or for 1 % of 200.
+        ([wait(1, 40), wait(2, 40)], None),
+        ([wait(1, 1)], None),
+        ([wait(1, 2)], (1, 2, 1.0, 2)),
+        # Rank 2 had waited for rank 1 itself.
+        ([wait(1, 20), wait(2, 60, 50)], (1, 20, 10.0, 2)),
+    ],
+)
+def test_a_rank_is_late_if_most_waits_are_for_it(waits: list[Any], late: Any) -> None:
+    told = verdict(three_ranks(10, 10, 10), rows_of("waits", *waits)).get("late_rank")
+    keys = ("rank", "amount_ns", "share_pct", "count")
+    assert (told and tuple(told[key] for key in keys)) == late
+
+
+@pytest.mark.parametrize(
+    ("compute_ns", "late_by"),
+    [
+        # Two others waited 20 each: 10 more than their median, 8, explain it, and 9 do not.
+        ((6, 18, 10), ("compute", 10)),
+        ((6, 17, 10), None),
+    ],
+)
+def test_it_is_late_by_what_explains_half_of_the_waits(
+    compute_ns: tuple[int, ...], late_by: Any
+) -> None:
+    told = verdict(three_ranks(*compute_ns), rows_of("waits", wait(1, 40)))
+    found = told.get("late_by")
+    assert (found and (found["subject"], found["amount_ns"])) == late_by
+    others = told["others_wait"]
+    assert (others["amount_ns"], others["share_pct"], others["count"]) == (60, 30.0, 2)
+    assert [*told] == [
+        *("late_rank", *(["late_by"] if late_by else []), "others_wait", "largest_loss", "trust")
+    ]
+
+
+def all_reduce(start: float, end: float) -> Event:
+    told = {"Collective name": "allreduce", "Process Group Name": "0", "Seq": 1}
+    told |= {"Process Group Ranks": "[0, 1, 2]", "Group size": 3}
+    name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)"
+    return kernel(name, start, end, 2, stream=20, **told)
+
+
+def test_three_ranks_of_which_one_sorts_before_the_all_reduce(tmp_path: Path) -> None:
+    """Ranks 0 and 1 are in it from 110 to 310 µs, rank 2 from 290: each of them waited 180."""
+    begun = [call(1, 2, 1), kernel("k", 10, 110, 1)]
+    usual = [*begun, call(3, 4, 2), all_reduce(110, 310)]
+    sorting = span("python_function", "data.py(7): sort_rows", 112, 282)
+    late = [*begun, sorting, call(285, 288, 2), all_reduce(290, 310)]
+    with opened_as_ranks(tmp_path, [usual, usual, late]) as trace:
+        first, *_ = sentences(trace.query("verdict"))
+    assert first == (
+        "Late rank: rank 2 came last to 1 collective, for which the others waited 360.000 µs, "
+        "60.0 % of their windows; it has 180.000 µs more idle time by host_bound than the median "
+        "of the others, the largest share from data.py(7): sort_rows. "
+        "Exposed communication of the others: 400.000 µs, 66.7 % of their windows."
+    )
+
+
+def test_of_eight_real_ranks_the_waits_are_those_of_collective_skew(
+    public_traces: Path, opened: Callable[[Path], tracekit.Trace]
+) -> None:
+    """The others waited 5 ms each, and the device of rank 7 idled 1 ms longer than theirs."""
+    trace = opened(public_traces / "param_dlrm_8ranks")
+    told = {row["topic"]: row for row in trace.query("verdict").to_dicts()}
+    skew = trace.query("collective_skew", limit=0).to_dicts()
+    behind = [row["wait_ns"] for row in skew if row["straggler_rank"] == 7]
+    exposed_ns = [
+        row["exposed_comm_ns"] for row in trace.query("timeline").to_dicts() if row["rank"] != 7
+    ]
+    late, others = told["late_rank"], told["others_wait"]
+    assert (late["rank"], late["amount_ns"], late["count"]) == (7, sum(behind), len(behind))
+    assert (others["amount_ns"], others["count"]) == (sum(exposed_ns), 7)
+    assert "late_by" not in told

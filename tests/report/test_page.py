@@ -132,8 +132,15 @@ def test_of_a_picture_the_largest_rows_stay_in_their_order() -> None:
 def test_the_verdict_says_only_what_the_analysis_found(opened: Opened) -> None:
     trace = opened(REPO / "sample_traces" / "pretrain_R+Z3")
     verdict = trace.query("verdict")
-    part, loss, trust = sentences(verdict)
+    late, part, loss, trust = sentences(verdict)
     told = {row["topic"]: row for row in verdict.to_dicts()}
+    own_ns = [
+        row["wait_ns"] - row["passed_on_ns"]
+        for row in trace.query("waits").to_dicts()
+        if row["straggler_rank"] == 0
+    ]
+    assert late.startswith("Late rank: rank 0 came last to 68 collectives, for which the others ")
+    assert f"waited {sum(own_ns) / 1e6:,.3f} ms" in late
     largest = max(trace.query("kernel_class_totals").to_dicts(), key=lambda row: row["wall_ns"])
     assert told["largest_part"]["subject"] == largest["class"]
     assert f"Largest component: {largest['class']}, {largest['wall_ns'] / 1e6:,.3f} ms" in part

@@ -255,7 +255,10 @@ VIEWS: dict[str, tuple[str, View]] = {
         AnalysisView(
             "Causes of idle time",
             Asked("idle_causes"),
-            ("cause", "idle_ns", "idle_pct", "gap_count", "top_op", "top_module", "rank", "device"),
+            (
+                *("cause", "idle_ns", "idle_pct", "gap_count", "top_op", "top_module"),
+                *("top_python", "rank", "device"),
+            ),
             lead=_gaps_of_cause,
         ),
     ),

@@ -480,7 +480,7 @@ def idle_causes(rows: Rows) -> Drawing | None:
         y=names("cause", [row["cause"] for row in rows]),
         x=("idle_ns", "idle_ns", "idle time of all devices"),
         colour=fixed(KIND["idle"]),
-        tip=("cause", "idle_ns", "idle_pct", "gap_count", "top_op", "top_module"),
+        tip=("cause", "idle_ns", "idle_pct", "gap_count", "top_op", "top_module", "top_python"),
     )
 
 

@@ -15,13 +15,13 @@ _LOSSES = {
     "exposed_comm": "exposed communication",
     "exposed_memcpy": "copies that nothing hides",
 }
-
+_LATE_BY = {"compute": "compute", "exposed_memcpy": "exposed copies"}
 
 _MAX_REASONS = 3
 
 
 def sentences(verdict: Result | None, unrecorded: Result | None = None) -> list[str]:
-    """Return what is to be said first: the largest part, the largest loss, how far to trust it."""
+    """Return what is to be said first, of several ranks who is late; at the end, what to trust."""
     if verdict is None:
         return []
     if not verdict.rows:
@@ -32,6 +32,8 @@ def sentences(verdict: Result | None, unrecorded: Result | None = None) -> list[
         ]
     told = {row["topic"]: row for row in verdict.to_dicts()}
     found = []
+    if late := told.get("late_rank"):
+        found.append(_late(late, told.get("late_by"), told.get("others_wait")))
     if part := told.get("largest_part"):
         found.append(
             f"Largest component: {printable(part['subject'])}, "
@@ -55,13 +57,42 @@ def _amount(row: Mapping[str, Any]) -> str:
     return f"{amount}, {share} % of the devices' windows"
 
 
+def _late(
+    late: Mapping[str, Any], by: Mapping[str, Any] | None, others: Mapping[str, Any] | None
+) -> str:
+    last = f"{late['count']:,} {'collective' if late['count'] == 1 else 'collectives'}"
+    said = (
+        f"Late rank: rank {late['rank']} came last to {last}, for which the others waited "
+        f"{format_duration(late['amount_ns'])}, {format_pct(late['share_pct'])} % of their windows"
+    )
+    if by is None:
+        said += "; nothing that its own devices did explains half of that"
+    else:
+        what = _LATE_BY.get(by["subject"]) or f"idle time {_because(by)}"
+        more = format_duration(by["amount_ns"])
+        said += f"; it has {more} more {what} than the median of the others{_origin(by)}"
+    if others is None:
+        return f"{said}."
+    amount, share = format_duration(others["amount_ns"]), format_pct(others["share_pct"])
+    return f"{said}. Exposed communication of the others: {amount}, {share} % of their windows."
+
+
+def _because(row: Mapping[str, Any]) -> str:
+    cause = row["subject"]
+    return "without a known cause" if cause == "unknown" else f"by {printable(cause)}"
+
+
+def _origin(row: Mapping[str, Any]) -> str:
+    """Return the op, or else the Python function, that stands for more of it than any other."""
+    place = row["top_op"] or row["top_python"]
+    return f", the largest share from {printable(place)}" if place else ""
+
+
 def _loss(row: Mapping[str, Any]) -> str:
     if row["subject"] in _LOSSES:
         return _LOSSES[row["subject"]]
     gaps = f"{row['count']:,} {'gap' if row['count'] == 1 else 'gaps'}"
-    op = f", most of it from {printable(row['top_op'])}" if row["top_op"] else ""
-    cause = "without a known cause" if row["subject"] == "unknown" else f"by {row['subject']}"
-    return f"idle time {printable(cause)} ({gaps}{op})"
+    return f"idle time {_because(row)} ({gaps}{_origin(row)})"
 
 
 def _trust(row: Mapping[str, Any]) -> str:

@@ -291,15 +291,20 @@ def idle_causes(screen: Screen) -> list[Text]:
     out = [screen.heading("Idle causes", "share of the window, gaps, where most of it is")]
     lines = bar_lines(labels, bars, figures, screen.width, least=10, most=16)
     for row, line in zip(shown, lines, strict=True):
-        place = _place(row["top_op"], row["top_module"])
+        place = _place(row["top_op"], row["top_module"], row["top_python"])
         room = screen.width - line.cell_len - 2
         if place and room >= 12:
             line.append(f"  {shorten(place, room)}", style="dim")
     return [*out, *lines, *more(len(rows) - len(shown), "cause")]
 
 
-def _place(op: str | None, module: str | None) -> str:
-    """Return the op and the module's own name: of a path, its end says most."""
+def _place(op: str | None, module: str | None, python: str | None) -> str:
+    """Return the Python function, or an op if there is one and the module's own name.
+
+    Of a path, its end says most.
+    """
+    if python and not op:
+        return printable(python.rsplit("/", 1)[-1])
     name = module.rsplit("/", 1)[-1] if module else None
     return " in ".join(printable(part) for part in (op, name) if part)
 
