@@ -63,9 +63,9 @@ class _Commands(click.Group):
 def group(ctx: click.Context) -> None:
     """Show where the time of an LLM step went, from profiler traces.
 
-    TRACE is a .json or .json.gz trace, a folder or a quoted glob of the ranks of one run, a run
-    folder, a .duckdb store, or a .tracekit dataset; several may be given. Results go to stdout,
-    everything else to stderr.
+    TRACE is a .json or .json.gz trace, a .sqlite export of Nsight Systems, a .db of rocprofv3, a
+    folder or a quoted glob of the ranks of one run, a run folder, a .duckdb store, or a .tracekit
+    dataset; several may be given. Results go to stdout, everything else to stderr.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help(), err=True)

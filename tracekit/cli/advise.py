@@ -55,9 +55,9 @@ def command(
     format_name: str,
     reading: Reading,
 ) -> None:
-    """Rank what to change about a run by what it would gain, each replayed.
+    """Rank what to change by what it would gain.
 
-    What gains less than 1 % of the window, or less than its own interval is wide, is not said. With
+    Each is replayed. What gains less than 1 % of the window, or less than its own interval is wide, is not said. With
     a rerun it exits with 7 where noise decides.
     """
     from tracekit.cli._emit import emit
