@@ -57,8 +57,8 @@ def command(
 ) -> None:
     """Rank what to change by what it would gain.
 
-    Each is replayed. What gains less than 1 % of the window, or less than its own interval is wide, is not said. With
-    a rerun it exits with 7 where noise decides.
+    Each is replayed. What gains less than 1 % of the window, or less than its own interval is wide,
+    is not said. With a rerun it exits with 7 where noise decides.
     """
     from tracekit.cli._emit import emit
     from tracekit.cli._open import open_traces
