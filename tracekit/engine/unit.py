@@ -23,6 +23,7 @@ from tracekit.analysis.macros import provide_macros
 from tracekit.analysis.params import bind
 from tracekit.analysis.run import with_values
 from tracekit.analysis.session_tables import provide_tables
+from tracekit.analysis.temporaries import provide_temporaries
 from tracekit.database import SCRATCH, create_tables, temporary_folder
 from tracekit.dataset.files import File, put_file
 from tracekit.dataset.layout import BY_TIME, LARGE_TABLES, SMALL_TABLES, WRITTEN_AS
@@ -221,6 +222,7 @@ class Worker:
         provide_tables(connection, spec)
         provide_macros(connection, spec)
         statement = with_values(spec, bind(spec, {}))
+        provide_temporaries(connection, spec)
         connection.execute(f"CREATE OR REPLACE TEMP TABLE answer AS\n{statement}")
         connection.execute(
             "COPY (SELECT trace.trace_id, answer.* FROM answer "
