@@ -32,8 +32,8 @@ CRAFTED = {
         "table device is missing|it holds a table 'kept'",
     ),
     "a view of ours": (
-        "CREATE OR REPLACE VIEW ops AS FROM event LIMIT 0",
-        "the view ops is not tracekit's",
+        "CREATE OR REPLACE VIEW op_calls AS FROM event LIMIT 0",
+        "the view op_calls is not tracekit's",
     ),
     "a view of an ingested table": (
         "CREATE OR REPLACE VIEW event AS SELECT * REPLACE (2 * dur_ns AS dur_ns) FROM record",

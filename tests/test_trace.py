@@ -263,7 +263,9 @@ def test_a_folder_without_a_trace(tmp_path: Path) -> None:
     with pytest.raises(TraceError) as raised:
         tracekit.open(tmp_path / "empty")
     assert raised.value.message == f"{tmp_path / 'empty'}: there is no trace in this folder"
-    assert raised.value.hint == "traces end in .json or .json.gz or .sqlite or .db or .pftrace"
+    assert raised.value.hint == (
+        "traces end in .json or .json.gz or .sqlite or .db or .pickle or .pkl or .pftrace"
+    )
 
 
 def test_a_store_among_traces(run_folder: Path, tmp_path: Path) -> None:

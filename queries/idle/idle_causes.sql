@@ -87,7 +87,7 @@ top AS (
         max(python) AS python
     FROM largest
     INNER JOIN cause USING (trace_id, device, cause)
-    WHERE largest.idle_ns * 4 >= cause.idle_ns
+    WHERE largest.idle_ns * 4::HUGEINT >= cause.idle_ns
     GROUP BY largest.trace_id, largest.device, largest.cause
 )
 

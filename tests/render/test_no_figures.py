@@ -51,6 +51,10 @@ IN_EXPORT = {
     "packet_encoder.py": {"slices", "finish", "add"},
     "packets.py": {"_descriptor"},
     "tracks.py": {"_write_events"},
+    # Times of a call in µs.
+    "op_program.py": {"_case_of"},
+    # Where the axis of a profile ends: behind all its samples.
+    "stacks.py": {"_speedscope"},
     # A shift of clocks in µs.
     "clocks.py": {"axis_of"},
 }
