@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 Per = Literal["step", "window", "layer", "token", "request"]
 """What figures are divided by: steps (those of each device count apart), devices' windows, …"""
 
-PERS: tuple[Per, ...] = ("step", "window", "layer", "token", "request")
-
 PARTS = ("compute", "exposed_comm", "exposed_memcpy", "idle")
 """What the time of a device consists of, in the order of the split."""
 
@@ -271,16 +269,15 @@ def make_side(reading: Reading, per: Per, skip: int = 0) -> Side:
         sum(units),
         len(devices),
         len(reading.runs),
-        [_sample_name(run, step, len(reading.runs)) for run, step in order],
+        [
+            ("" if len(reading.runs) == 1 else f"run {run + 1}, ")
+            + ("window" if step is None else f"step {step}")
+            for run, step in order
+        ],
         units,
         outside_ns,
         total_ns,
     )
-
-
-def _sample_name(run: int, step: int | None, run_count: int) -> str:
-    of_step = "window" if step is None else f"step {step}"
-    return of_step if run_count == 1 else f"run {run + 1}, {of_step}"
 
 
 def _factor(reading: Reading, per: Per, *, run: int, step: int | None) -> int:
@@ -309,10 +306,8 @@ _COUNTS = {
 
 
 def _unit_count(trace: Trace, per: Per | None) -> Mapping[int, int] | int | None:
-    if per == "token":
-        return _tokens(trace)
     if per not in _COUNTS:
-        return None
+        return _tokens(trace) if per == "token" else None
     ((count,),) = trace.sql(_COUNTS[per])
     return count or None
 

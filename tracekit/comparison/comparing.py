@@ -136,9 +136,11 @@ def compare(
         # An open trace answers one question at a time: one that is on both sides, in turn.
         is_shared = any(one is other for one in sides[0] for other in sides[1])
         with ThreadPoolExecutor(1 if is_shared else 2) as pool:
-            first, second = pool.map(_read, sides, names, (per, per))
-    per = per or usual_per(first.reading, second.reading)
-    both = make_side(first.reading, per, skip), make_side(second.reading, per, skip)
+            readings, facts, health, plain, served = zip(
+                *pool.map(_read, sides, names, (per, per)), strict=True
+            )
+    per = per or usual_per(*readings)
+    both = make_side(readings[0], per, skip), make_side(readings[1], per, skip)
     alignment = align_modules(both[0].modules, both[1].modules)
     pairs = match_sides(*both, alignment)
     clock = clock_factor(pairs)
@@ -149,32 +151,18 @@ def compare(
         alignment,
         clock,
         root,
-        measures_of(*both, (first.plain_steps, second.plain_steps), margin_pct),
-        unlike(first.facts, second.facts, (first.health, second.health)),
+        measures_of(*both, plain, margin_pct),
+        unlike(facts[0], facts[1], health),
         margin_pct,
-        compare_serving(first.served, second.served, margin_pct),
+        compare_serving(served[0], served[1], margin_pct),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Said:
-    """All that was asked of one side."""
-
-    reading: Reading
-    facts: Facts
-    health: Health
-    plain_steps: Sequence[float]
-    served: Served
-
-
-def _read(traces: Sequence[Trace], label: str, per: Per | None) -> _Said:
-    return _Said(
-        read(traces, label, per),
-        facts_of(traces),
-        health_of(traces),
-        plain_steps(traces),
-        served_by(traces),
-    )
+def _read(
+    traces: Sequence[Trace], label: str, per: Per | None
+) -> tuple[Reading, Facts, Health, list[float], Served]:
+    reading = read(traces, label, per)
+    return reading, facts_of(traces), health_of(traces), plain_steps(traces), served_by(traces)
 
 
 _Given: TypeAlias = "str | Path | Trace | Sequence[str | Path | Trace]"

@@ -119,14 +119,10 @@ def _has_other_shapes(pair: Pair, *, is_same: bool) -> bool:
 
 def _is_same(pair: Pair) -> bool:
     """Whether both sides run the same kernels, as far as both tell."""
-    if not _has_names(pair):
+    # A baseline keeps no names.
+    if not pair.base_names or not pair.new_names:
         return True
     return {cell.name for cell in pair.base} == {cell.name for cell in pair.new}
-
-
-def _has_names(pair: Pair) -> bool:
-    """Whether the kernels of both sides are known: a baseline keeps none."""
-    return bool(pair.base_names) and bool(pair.new_names)
 
 
 def _sum(pair: Pair, side: int) -> tuple[int, int, int]:

@@ -20,9 +20,6 @@ from tracekit.comparison.places import Alignment
 
 Match = Literal["same", "op and shape", "op", "name", "class", "place", "new", "gone"]
 
-MATCHES: tuple[Match, ...] = (
-    *("same", "op and shape", "op", "name", "class", "place", "new", "gone"),
-)
 """How a pair was matched, the surest first."""
 
 _BY_OP: tuple[Match, ...] = ("op and shape", "op")
@@ -93,9 +90,8 @@ def match_sides(base: Side, new: Side, alignment: Alignment) -> list[Pair]:
     return pairs
 
 
-class _Pool(defaultdict[str, list[Cell]]):
-    """Cells that have no counterpart yet, by place."""
-
+_Pool = defaultdict[str, list[Cell]]
+"""Cells that have no counterpart yet, by place."""
 
 _TOP = ""
 """The place around all modules."""
@@ -181,10 +177,8 @@ def _match_group(
         if not left[0] and not left[1]:
             continue
         if place == _TOP:
-            for cells, match in ((left[0], "gone"), (left[1], "new")):
-                pairs += (
-                    Pair(part, phase, cell.module, *_one_side(cell, match), match) for cell in cells
-                )
+            pairs += (Pair(part, phase, cell.module, [cell], [], "gone") for cell in left[0])
+            pairs += (Pair(part, phase, cell.module, [], [cell], "new") for cell in left[1])
             continue
         _, next_place = around.get(place, (0, _TOP))
         next_depth = around[next_place][0]
@@ -261,10 +255,6 @@ def _nearest(offered: Sequence[tuple[float, int]], ns: float) -> Iterable[tuple[
 
 def _time(cells: Iterable[Cell]) -> int:
     return sum(cell.kernel_ns for cell in cells)
-
-
-def _one_side(cell: Cell, match: str) -> tuple[list[Cell], list[Cell]]:
-    return ([cell], []) if match == "gone" else ([], [cell])
 
 
 def _common(cells: Iterable[Cell]) -> str:

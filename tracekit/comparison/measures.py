@@ -56,42 +56,33 @@ def measure(
 
 
 def measures_of(
-    base: Side, new: Side, plain: tuple[Sequence[float], Sequence[float]], margin_pct: float
+    base: Side, new: Side, plain: Sequence[Sequence[float]], margin_pct: float
 ) -> list[Measure]:
     """Return all that was measured on both sides, what decides first.
 
     One number of each run decides where both sides have enough runs to; else steps do.
     """
-    found = [
-        measure(
-            _unit_name(base), base.series(base.cells), new.series(new.cells), margin_pct=margin_pct
-        )
-    ]
+    unit = "window" if base.sample_names[0].endswith("window") else "step"
+    series = base.series(base.cells), new.series(new.cells)
+    found = [measure(unit, *series, margin_pct=margin_pct)]
     if base.run_count > 1 and new.run_count > 1 and base.per != "window":
         of_runs = measure(
             "run", _by_run(base), _by_run(new), margin_pct=margin_pct, is_in_order=False
         )
         is_enough = min(base.run_count, new.run_count) >= least_count()
         found.insert(0 if is_enough else 1, of_runs)
-    if plain[0] and plain[1]:
+    if all(plain):
         found.append(measure(PLAIN_STEP, *plain, margin_pct=margin_pct))
     return found
 
 
 def plain_steps(traces: Sequence[Trace]) -> list[float]:
     """Return how long the steps of runs took without the profiler, ns."""
-    found: list[float] = []
-    for trace in traces:
-        rows = trace.sql(
-            "SELECT unnest(step_ns) FROM run_repeat "
-            "WHERE step_ns IS NOT NULL ORDER BY run_id, repeat"
-        )
-        found += [float(row[0]) for row in rows if row[0] is not None]
-    return found
-
-
-def _unit_name(side: Side) -> str:
-    return "window" if side.sample_names[0].endswith("window") else "step"
+    statement = (
+        "SELECT unnest(step_ns) FROM run_repeat WHERE step_ns IS NOT NULL ORDER BY run_id, repeat"
+    )
+    rows = (row for trace in traces for row in trace.sql(statement))
+    return [float(step_ns) for (step_ns,) in rows if step_ns is not None]
 
 
 def _by_run(side: Side) -> list[float]:

@@ -92,17 +92,17 @@ class Difference:
     @property
     def difference_pct(self) -> float | None:
         """The difference in percent of the base's median; None where that is 0."""
-        return _pct(self.difference, self.base_median)
+        return share_pct(self.difference, self.base_median)
 
     @property
     def low_pct(self) -> float | None:
         """The lower end of the interval in percent of the base's median."""
-        return None if self.low is None else _pct(self.low, self.base_median)
+        return share_pct(self.low, self.base_median)
 
     @property
     def high_pct(self) -> float | None:
         """The upper end of the interval in percent of the base's median."""
-        return None if self.high is None else _pct(self.high, self.base_median)
+        return share_pct(self.high, self.base_median)
 
     @property
     def within_pct(self) -> float | None:
@@ -181,8 +181,8 @@ def rank_test(base: Sequence[float], new: Sequence[float]) -> float:
     observed = sum(ranks[: len(base)])
     total, taken = len(ranks), len(base)
     if total <= EXACT_COUNT:
-        below, above, ways = _tails(tuple(sorted(ranks)), taken, observed)
-        return min(1.0, 2 * min(below, above) / ways)
+        ways = _distribution(tuple(sorted(ranks)), taken)
+        return min(1.0, 2 * min(sum(ways[: observed + 1]), sum(ways[observed:])) / sum(ways))
     mean = taken * (total + 1)
     # Doubled ranks, so four times the variance of ranks.
     share = taken * (total - taken) / (total * (total - 1))
@@ -228,8 +228,9 @@ def least_count(alpha: float = ALPHA) -> int:
     return count
 
 
-def _pct(part: float, whole: float) -> float | None:
-    return 100 * part / whole if whole else None
+def share_pct(part: float | None, whole: float) -> float | None:
+    """Return a part in percent of a whole; None without either."""
+    return 100 * part / whole if whole and part is not None else None
 
 
 @cache
@@ -247,12 +248,6 @@ def _distribution(ranks: tuple[int, ...], taken: int) -> tuple[int, ...]:
     return tuple(
         packed >> (total * width) & mask for total in range(packed.bit_length() // width + 1)
     )
-
-
-def _tails(ranks: tuple[int, ...], taken: int, observed: int) -> tuple[int, int, int]:
-    """Return how many ways give at most, and at least, a sum of ranks, and how many there are."""
-    ways = _distribution(ranks, taken)
-    return sum(ways[: observed + 1]), sum(ways[observed:]), sum(ways)
 
 
 @cache
@@ -277,47 +272,28 @@ def _excluded_pairs(first: int, second: int, alpha: float) -> int:
 def _median_atoms(series: Sequence[float]) -> list[tuple[float, float]]:
     """Return the values that the median of a drawn series may have, with their probabilities."""
     ordered, count = sorted(series), len(series)
+    half = count // 2
     if count % 2 == 0 and count <= _PAIRS_OF_MIDDLES:
-        return [
-            ((ordered[low] + ordered[high]) / 2, _middles(count, low, high))
-            for low in range(count)
-            for high in range(low, count)
-        ]
-    middles = {(count + 1) // 2, count // 2 + 1}
+        atoms = []
+        for low, of_low in drawn_places(count, half, is_whole=True):
+            # One half of the draws lies at or below a place, its last there, the other above it.
+            of_pairs = [
+                math.comb(count, half)
+                * ((low + 1) ** half - low**half)
+                * ((count - high) ** half - (count - high - 1) ** half)
+                / count**count
+                for high in range(low + 1, count)
+            ]
+            atoms.append((ordered[low], of_low - sum(of_pairs)))
+            middles_above = ((ordered[low] + value) / 2 for value in ordered[low + 1 :])
+            atoms += zip(middles_above, of_pairs, strict=True)
+        return atoms
+    middles = {(count + 1) // 2, half + 1}
     chances: dict[int, float] = defaultdict(float)
     for middle in middles:
         for place, chance in drawn_places(count, middle, is_whole=True):
             chances[place] += chance / len(middles)
     return [(ordered[place], chance) for place, chance in chances.items()]
-
-
-def _middles(count: int, low: int, high: int) -> float:
-    """Return how likely the two in the middle of a draw are those at places low and high."""
-    return (
-        _both_up_to(count, low + 1, high + 1)
-        - _both_up_to(count, low, high + 1)
-        - _both_up_to(count, low + 1, high)
-        + _both_up_to(count, low, high)
-    )
-
-
-@cache
-def _both_up_to(count: int, first: int, second: int) -> float:
-    """Return how likely one of the middles comes from so many places, the one behind from so many.
-
-    The first one in the middle is number count / 2 of the draws in order.
-    """
-    first = min(first, second)
-    half = count // 2
-    chance = 0.0
-    for front in range(half, count + 1):
-        for rest in range(max(0, half + 1 - front), count - front + 1):
-            ways = math.comb(count, front) * math.comb(count - front, rest)
-            places = (
-                first**front * (second - first) ** rest * (count - second) ** (count - front - rest)
-            )
-            chance += ways * places / count**count
-    return chance
 
 
 def _more_count(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -65,7 +65,19 @@ def align_modules(base: Mapping[str, ModuleNode], new: Mapping[str, ModuleNode])
     return Alignment(base_of, renamed)
 
 
+@lru_cache(maxsize=1 << 16)
+def _last_name(path: str) -> str:
+    names = _NAME.findall(path)
+    return _NUMBER.sub("", names[-2] + ".*" if names[-1] == "*" and len(names) > 1 else names[-1])
+
+
 _Children = Mapping[str | None, Sequence[str]]
+_Key = Callable[[ModuleNode], str | None]
+_KEYS: tuple[tuple[str, _Key | None], ...] = (
+    ("name", lambda node: _last_name(node.path)),
+    ("class", lambda node: node.class_name),
+    ("inside", None),
+)
 
 
 def _descend(
@@ -82,14 +94,14 @@ def _descend(
     while waiting:
         base_path, new_path = waiting.pop()
         below_base, below_new = children[0].get(base_path, ()), children[1].get(new_path, ())
-        for how, keys in (("name", _own_name), ("class", _class_of), ("inside", None)):
+        for how, key in _KEYS:
             open_base = [path for path in below_base if path in free_base]
             open_new = [path for path in below_new if path not in base_of]
             if not open_base or not open_new:
                 break
             pairs = (
-                _by_key([base[path] for path in open_base], [new[path] for path in open_new], keys)
-                if keys is not None
+                _by_key([base[path] for path in open_base], [new[path] for path in open_new], key)
+                if key is not None
                 else _by_inside(open_base, open_new, children)
             )
             for one, other in pairs:
@@ -103,18 +115,14 @@ def _descend(
 
 
 def _by_key(
-    base: Sequence[ModuleNode], new: Sequence[ModuleNode], key: object
+    base: Sequence[ModuleNode], new: Sequence[ModuleNode], key: _Key
 ) -> list[tuple[str, str]]:
     """Pair modules of the same key, the first of one side with the first of the other."""
-    waiting: dict[str, deque[str]] = {}
+    waiting: dict[str | None, deque[str]] = {}
     for node in base:
-        waiting.setdefault(key(node), deque()).append(node.path)  # type: ignore[operator]
-    pairs = []
-    for node in new:
-        found = waiting.get(key(node)) if key(node) else None  # type: ignore[operator]
-        if found:
-            pairs.append((found.popleft(), node.path))
-    return pairs
+        waiting.setdefault(key(node) or None, deque()).append(node.path)
+    waiting.pop(None, None)
+    return [(found.popleft(), node.path) for node in new if (found := waiting.get(key(node)))]
 
 
 def _by_inside(
@@ -190,17 +198,3 @@ def _bare(path: str) -> str:
         return ".".join(_NAME.findall(path))
     names = (name for name in _NAME.findall(path) if _NUMBER.sub("", name) not in _WRAPPERS)
     return ".".join(names)
-
-
-@lru_cache(maxsize=1 << 16)
-def _last_name(path: str) -> str:
-    names = _NAME.findall(path)
-    return _NUMBER.sub("", names[-2] + ".*" if names[-1] == "*" and len(names) > 1 else names[-1])
-
-
-def _own_name(node: ModuleNode) -> str:
-    return _last_name(node.path)
-
-
-def _class_of(node: ModuleNode) -> str:
-    return node.class_name or ""

@@ -50,13 +50,10 @@ class Ordered:
         Raises:
             KeyError: the place is none, or was left out.
         """
-        if self.places is None:
-            if 0 <= place < self.count:
-                return self.values[place]
-        else:
-            low = bisect_left(self.places, place)
-            if low < len(self.places) and self.places[low] == place:
-                return self.values[low]
+        places = range(self.count) if self.places is None else self.places
+        low = bisect_left(places, place)
+        if places[low : low + 1] and places[low] == place:
+            return self.values[low]
         raise KeyError(place)
 
     def thinned(self, places: Iterable[int]) -> Ordered:

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis.result import Column, Result
-from tracekit.comparison.noise import Difference, compare_series
+from tracekit.comparison.noise import Difference, compare_series, share_pct
 from tracekit.comparison.quantiles import Interval, quantile_difference, rate_difference
 from tracekit.comparison.tree import apportion, rounded
 
@@ -58,11 +58,7 @@ class ServingStep:
         """
         if self.prefill_token_count is None or self.decode_request_count is None:
             return None
-        return (
-            self.phase,
-            _about(self.prefill_token_count),
-            _about(self.decode_request_count),
-        )
+        return self.phase, _about(self.prefill_token_count), _about(self.decode_request_count)
 
 
 def _about(count: int) -> int:
@@ -287,16 +283,12 @@ def _intervals(
         (
             *(*key, one.base_count, one.new_count, one.base, one.new),
             *(one.difference, one.low, one.high),
-            *(_pct(part, one.base) for part in (one.difference, one.low, one.high)),
+            *(share_pct(part, one.base) for part in (one.difference, one.low, one.high)),
             *(one.verdict, one.more_count),
         )
         for key, one in intervals
     ]
     return Result(name, columns, rows)
-
-
-def _pct(part: float | None, whole: float) -> float | None:
-    return 100 * part / whole if whole and part is not None else None
 
 
 def _batches_table(serving: Serving) -> Result:

@@ -119,10 +119,6 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def _number_text(value: float) -> str:
-    return f"{value:.1f}".removesuffix(".0")
-
-
 def _object(text: str | None) -> dict[str, Any]:
     found = json.loads(text) if text else {}
     return found if isinstance(found, dict) else {}
@@ -142,7 +138,7 @@ def health_of(traces: Sequence[Trace]) -> Health:
     return {metric: sum(values) / len(values) for metric, values in found.items()}
 
 
-def unlike(base: Facts, new: Facts, health: tuple[Health, Health]) -> list[Unlike]:
+def unlike(base: Facts, new: Facts, health: Sequence[Health]) -> list[Unlike]:
     """Return what differs, what matters first.
 
     A thing that one side alone tells is not said to differ, unless it is the device.
@@ -157,11 +153,8 @@ def unlike(base: Facts, new: Facts, health: tuple[Health, Health]) -> list[Unlik
             one, other = (side[key][0] if key in side else None for side in (base, new))
             found.append(Unlike(subject, name, one, other, "matters"))
     for metric, limit in _HEALTH.items():
-        sides = health[0].get(metric), health[1].get(metric)
-        if sides[0] is None or sides[1] is None:
-            continue
-        if abs(sides[0] - sides[1]) > limit:
-            found.append(
-                Unlike("health", metric, _number_text(sides[0]), _number_text(sides[1]), "note")
-            )
+        sides = [side[metric] for side in health if metric in side]
+        if len(sides) == 2 and abs(sides[0] - sides[1]) > limit:
+            base_text, new_text = (f"{value:.1f}".removesuffix(".0") for value in sides)
+            found.append(Unlike("health", metric, base_text, new_text, "note"))
     return sorted(found, key=lambda one: one.weight != "matters")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis.result import Column, Result
 from tracekit.comparison.effects import EFFECTS
-from tracekit.comparison.noise import ALPHA, Difference, compare_series
+from tracekit.comparison.noise import ALPHA, Difference, compare_series, share_pct
 from tracekit.comparison.serving import serving_tables
 from tracekit.comparison.tree import By, Node
 
@@ -61,7 +61,7 @@ def _whole(comparison: Comparison) -> Result:
         ("base_ns", "BIGINT", root.base_ns),
         ("new_ns", "BIGINT", root.new_ns),
         ("delta_ns", "BIGINT", root.delta_ns),
-        ("delta_pct", "DOUBLE", 100 * root.delta_ns / root.base_ns if root.base_ns else None),
+        ("delta_pct", "DOUBLE", share_pct(root.delta_ns, root.base_ns)),
         ("verdict", "VARCHAR", found.verdict),
         ("within_pct", "DOUBLE", found.within_pct),
         ("margin_pct", "DOUBLE", comparison.margin_pct),
@@ -87,8 +87,7 @@ def _whole(comparison: Comparison) -> Result:
 
 
 def _outside_pct(side: Side) -> float | None:
-    whole = side.total_ns + side.outside_ns
-    return 100 * side.outside_ns / whole if whole else None
+    return share_pct(side.outside_ns, side.total_ns + side.outside_ns)
 
 
 _NOISE = {
@@ -129,7 +128,7 @@ def _effects(comparison: Comparison) -> Result:
     rows = [
         (
             *(name.removeprefix("by_").removesuffix("_ns"), effects[name]),
-            100 * effects[name] / whole_ns if whole_ns else None,
+            share_pct(effects[name], whole_ns),
         )
         for name in sorted(EFFECTS, key=lambda one: -abs(effects[one]))
         if effects[name]
@@ -155,7 +154,7 @@ def _split(comparison: Comparison, tree: Node) -> Result:
             (
                 *(number, parent, depth, node.level, node.name),
                 *(node.base_ns, node.new_ns, node.delta_ns),
-                100 * node.delta_ns / tree.delta_ns if tree.delta_ns else None,
+                share_pct(node.delta_ns, tree.delta_ns),
                 *judgement,
                 *(node.base_sum_ns, node.new_sum_ns),
                 *(node.effects[name] for name in EFFECTS),

@@ -70,12 +70,15 @@ def make_tree(pairs: Sequence[Pair], units: tuple[int, int], clock: Fraction | N
     root = _grown("total", "total", pairs, (("part", lambda pair: pair.part), *_COMPUTE["phase"]))
     root.base_ns = rounded(Fraction(root.base_sum_ns, units[0]))
     root.new_ns = rounded(Fraction(root.new_sum_ns, units[1]))
-    for node in root.walk():
+    nodes = [*root.walk()]
+    for node in nodes:
         if node.children:
             _share_out(node, units)
         else:
             _explain(node, units, clock)
-    _sum_effects(root)
+    for node in reversed(nodes):
+        if node.children:
+            _sum_effects(node)
     return root
 
 
@@ -131,12 +134,7 @@ def _explain(leaf: Node, units: tuple[int, int], clock: Fraction | None) -> None
 
 
 def _sum_effects(node: Node) -> None:
-    for child in node.children:
-        _sum_effects(child)
-    if node.children:
-        node.effects = {
-            name: sum(child.effects[name] for child in node.children) for name in EFFECTS
-        }
+    node.effects = {name: sum(child.effects[name] for child in node.children) for name in EFFECTS}
 
 
 def _regrown(level: str, name: str, leaves: Sequence[Node], levels: Sequence[_Level]) -> Node:
@@ -158,7 +156,7 @@ def _sum_up(node: Node) -> None:
             _sum_up(child)
     for name in ("base_sum_ns", "new_sum_ns", "base_ns", "new_ns"):
         setattr(node, name, sum(getattr(child, name) for child in node.children))
-    node.effects = {name: sum(child.effects[name] for child in node.children) for name in EFFECTS}
+    _sum_effects(node)
     node.children.sort(key=lambda child: -abs(child.delta_ns))
 
 
