@@ -15,9 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any, get_args
+from typing import Annotated, Any, Literal
 
-from tracekit.amounts import check_amounts
+import msgspec
+
 from tracekit.analysis.result import Column, Result
 from tracekit.comparison.cells import PARTS, Cell, ModuleNode, Per, Side
 from tracekit.comparison.quantiles import Ordered, is_enough
@@ -25,10 +26,8 @@ from tracekit.comparison.serving import QUANTILES
 from tracekit.comparison.setup import Facts, Health, Weight
 from tracekit.errors import StoreError, UsageError
 from tracekit.storage import Location
-from tracekit.typed_json import build
 from tracekit.units import MB
 
-VERSION = 1
 MAX_FILE_BYTES = 64 * MB
 """A longer file is no baseline."""
 SUFFIX = ".baseline.json"
@@ -80,7 +79,7 @@ def save(baseline: Baseline, folder: Folder, *, replaces: bool = True) -> tuple[
     place = path_of(baseline.name, folder)
     side = baseline.side
     document = {
-        "tracekit_baseline": VERSION,
+        "tracekit_baseline": 1,
         "name": baseline.name,
         "created_at": baseline.created_at,
         **{name: getattr(side, name) for name in _OF_SIDE},
@@ -137,7 +136,7 @@ def load(name: str, folder: Folder) -> Baseline:
         raise UsageError(f"{place}: not a baseline: {error}") from error
     try:
         return _loaded(document)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (msgspec.ValidationError, ValueError) as error:
         raise UsageError(
             f"{place}: not a baseline of this version of tracekit",
             hint="make it anew: tracekit baseline save",
@@ -210,41 +209,81 @@ def _row(cell: Cell, sample_count: int) -> list[Any]:
     return [*place, cell.kernel_count, cell.kernel_ns, samples]
 
 
-def _loaded(document: Mapping[str, Any]) -> Baseline:
-    if document["tracekit_baseline"] != VERSION:
-        raise ValueError("another version")
-    check_document(document)
+_Amount = Annotated[int, msgspec.Meta(ge=0)]
+_Units = Annotated[int, msgspec.Meta(ge=1)]
+_Figure = Annotated[float, msgspec.Meta(ge=0)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """The members of the file, with the types and the least values of what is in them."""
+
+    tracekit_baseline: Literal[1]
+    name: str
+    created_at: str
+    label: str
+    per: Per
+    unit_count: _Units
+    device_count: _Amount
+    run_count: _Amount
+    sample_names: list[str]
+    sample_units: list[_Units]
+    outside_ns: _Amount
+    total_ns: _Amount
+    figures: dict[str, _Figure]
+    # A step may be faster under the profiler than without: then its slowdown is below zero.
+    health: dict[str, float]
+    facts: list[tuple[str, str, str, Weight]]
+    modules: list[tuple[str, str | None, str | None]]
+    cells: list[tuple[str, str, str, str, str | None, _Amount, _Amount, list[_Amount]]]
+    # Baselines of before have none.
+    tokens_per_s_of_repeats: list[_Figure] = field(default_factory=list)
+    plain_step_ns: list[_Figure] = field(default_factory=list)
+    latencies_ns: list[tuple[str, int, list[int], list[int] | None]] = field(default_factory=list)
+
+
+def _loaded(document: Any) -> Baseline:
+    """Return the baseline of a file, whose times must add up.
+
+    Raises:
+        ValidationError: a member is missing, of a wrong type or too small.
+        ValueError: one is no number, or does not fit the others.
+    """
+    found = msgspec.convert(document, _Document)
+    numbers = (*found.figures.values(), *found.health.values(), *found.plain_step_ns)
+    if not all(map(math.isfinite, (*numbers, *found.tokens_per_s_of_repeats))):
+        raise ValueError("a figure that is no number")
     cells = []
-    for part, class_name, phase, module, op, count, kernel_ns, samples in document["cells"]:
-        cell = Cell(part, class_name, phase, module, op, None, None, count, kernel_ns)
+    for part, class_name, phase, module, op, count, kernel_ns, samples in found.cells:
+        if part not in PARTS or len(samples) != len(found.sample_units):
+            raise ValueError("a cell of no part of the time, or of another number of samples")
+        cell = Cell(part, class_name, phase, module, op, None, None, count, kernel_ns, sum(samples))
         cell.samples = {number: ns for number, ns in enumerate(samples) if ns}
-        cell.wall_ns = sum(samples)
         cells.append(cell)
-    modules = {one[0]: ModuleNode(*one) for one in document["modules"]}
-    side = Side(cells=cells, modules=modules, **{name: document[name] for name in _OF_SIDE})
-    facts: Facts = {
-        (subject, name): (text, weight) for subject, name, text, weight in document["facts"]
-    }
+    if len(found.sample_names) != len(found.sample_units):
+        raise ValueError("samples without names")
+    if sum(cell.wall_ns for cell in cells) != found.total_ns:
+        raise ValueError("parts that do not add up")
+    modules = {one[0]: ModuleNode(*one) for one in found.modules}
+    side = Side(cells=cells, modules=modules, **{name: getattr(found, name) for name in _OF_SIDE})
     return Baseline(
-        document["name"],
+        found.name,
         side,
-        facts,
-        document["health"],
-        document["figures"],
-        document["created_at"],
-        # Baselines of before have none.
-        document.get("tokens_per_s_of_repeats", []),
-        _latencies(document.get("latencies_ns", [])),
-        document.get("plain_step_ns", []),
+        {(subject, name): (text, weight) for subject, name, text, weight in found.facts},
+        found.health,
+        found.figures,
+        found.created_at,
+        found.tokens_per_s_of_repeats,
+        _latencies(found.latencies_ns),
+        found.plain_step_ns,
     )
 
 
 def _latencies(rows: Sequence[tuple[str, int, list[int], list[int] | None]]) -> dict[str, Ordered]:
     found: dict[str, Ordered] = {}
     for metric, count, values, places in rows:
-        for numbers in (values, places or []):
-            if not all(isinstance(one, int) for one in numbers) or sorted(numbers) != numbers:
-                raise ValueError("latencies that are not in order")
+        if sorted(values) != values or sorted(places or []) != (places or []):
+            raise ValueError("latencies that are not in order")
         if not values or len(values) != (count if places is None else len(places)):
             raise ValueError("latencies without their places")
         if places is not None and not (places[0] >= 0 and places[-1] < count):
@@ -254,71 +293,6 @@ def _latencies(rows: Sequence[tuple[str, int, list[int], list[int] | None]]) -> 
         if is_enough(series, QUANTILES):
             found[metric] = series
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Document:
-    """The members of the file, apart from latencies, which are checked as they are read."""
-
-    name: str
-    created_at: str
-    label: str
-    per: Per
-    unit_count: int
-    device_count: int
-    run_count: int
-    sample_names: list[str]
-    sample_units: list[int]
-    outside_ns: int
-    total_ns: int
-    figures: dict[str, float]
-    health: dict[str, float]
-    facts: list[list[str]]
-    modules: list[list[str | None]]
-    cells: list[list[Any]]
-    tokens_per_s_of_repeats: list[float] = field(default_factory=list)
-    plain_step_ns: list[float] = field(default_factory=list)
-
-
-def check_document(document: Mapping[str, Any]) -> None:
-    """Check the types, lengths and amounts of a baseline, and that its times add up.
-
-    Raises:
-        TypeError: a member is of a wrong type.
-        ValueError: one is missing, below zero or no number, or does not fit the others.
-    """
-    found = build(_Document, document, "baseline")
-    check_amounts(found, "baseline")
-    check_amounts([*found.figures.values()], "baseline: figures")
-    # A step may be faster under the profiler than without: then its slowdown is below zero.
-    if not all(math.isfinite(value) for value in found.health.values()):
-        raise ValueError("baseline: health that is no number")
-    if not found.unit_count or not all(found.sample_units):
-        raise ValueError("baseline: of no unit")
-    if len(found.sample_names) != len(found.sample_units):
-        raise ValueError("baseline: samples without names")
-    if any(len(row) != 4 or row[3] not in get_args(Weight) for row in found.facts):
-        raise ValueError("baseline: facts of another form")
-    if any(len(row) != 3 or row[0] is None for row in found.modules):
-        raise ValueError("baseline: modules of another form")
-    total_ns = sum(_wall_ns(row, len(found.sample_units)) for row in found.cells)
-    if total_ns != found.total_ns:
-        raise ValueError(f"baseline: its parts add up to {total_ns} ns, not {found.total_ns} ns")
-
-
-def _wall_ns(row: list[Any], sample_count: int) -> int:
-    """Return the time of a cell in all samples, ns."""
-    part, class_name, phase, module, op, count, kernel_ns, samples = row
-    if part not in PARTS:
-        raise ValueError(f"baseline: no part of the time: {part!r:.40}")
-    if not all(isinstance(text, str) for text in (class_name, phase, module, op or "")):
-        raise TypeError("baseline: names of a cell that are no texts")
-    if len(samples) != sample_count:
-        raise ValueError("baseline: a cell of another number of samples")
-    for number in (count, kernel_ns, *samples):
-        if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-            raise TypeError(f"baseline: an amount of a cell is {number!r:.40}")
-    return sum(samples)
 
 
 def baseline_list(baselines: Sequence[Baseline]) -> Result:

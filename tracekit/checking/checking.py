@@ -17,7 +17,7 @@ from tracekit.checking.baseline import (
     names,
 )
 from tracekit.checking.evaluate import judge
-from tracekit.checking.measured import Measured, figures_of, latencies_of, repeats_of, step_times_of
+from tracekit.checking.measured import Measured, figures_of, latencies_of, repeats_of
 from tracekit.checking.report import Report
 from tracekit.checking.rules import Rule
 from tracekit.comparison.cells import Per, make_side, read
@@ -72,15 +72,8 @@ def check(
                     f"baseline {kept.name} is per {kept.side.per}, and not per {per}",
                     hint=f"tracekit baseline save --per {per} makes one that can be held against",
                 )
-            base = Measured(
-                f"baseline {kept.name}",
-                kept.side,
-                kept.health,
-                kept.figures,
-                repeats=kept.repeats,
-                step_ns=kept.step_ns,
-                latencies=kept.latencies,
-            )
+            figures = kept.figures, None, kept.repeats, kept.step_ns, kept.latencies
+            base = Measured(f"baseline {kept.name}", kept.side, kept.health, *figures)
             measured = measure(trace, _label(new), per or kept.side.per, skip)
         else:
             with _opened(against, cache, progress) as other:
@@ -103,28 +96,17 @@ def measure(trace: Trace, label: str, per: Per | None = None, skip: int = 0) -> 
     if has_trace[0]:
         reading = read([trace], label, per)
         side = make_side(reading, per or ("step" if reading.has_steps else "window"), skip)
-    return Measured(
-        label, side, {}, figures_of(trace), trace, repeats_of(trace), step_times_of(trace)
-    )
+    return Measured(label, side, {}, figures_of(trace), trace, *repeats_of(trace))
 
 
 def keep(name: str, trace: Trace, label: str, *, per: Per | None = None, skip: int = 0) -> Baseline:
     """Return the baseline of a run, measured as by :func:`measure`."""
     measured = measure(trace, label, per, skip)
     side, _ = measured.cells()
-    created_at = datetime.now(UTC).replace(microsecond=0).isoformat()
-    facts, health = facts_of([trace]), health_of([trace])
-    return Baseline(
-        name,
-        side,
-        facts,
-        health,
-        measured.figures,
-        created_at,
-        measured.repeats,
-        latencies_of(trace),
-        measured.step_ns,
-    )
+    told = facts_of([trace]), health_of([trace]), measured.figures
+    created_at = datetime.now(UTC).isoformat(timespec="seconds")
+    series = measured.repeats, latencies_of(trace), measured.step_ns
+    return Baseline(name, side, *told, created_at, *series)
 
 
 def is_baseline(against: str | Path | Trace, folder: Folder) -> bool:

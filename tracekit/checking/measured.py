@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from tracekit.checking.names import COLUMN, GROUPED, HEALTH, MODULE, QUANTILE
@@ -56,9 +57,7 @@ class Values:
     def worst(self, operator: Operator) -> float:
         """Return the value that is furthest from keeping a bound; of samples the median."""
         if self.is_sampled:
-            ordered = sorted(self.series)
-            half = len(ordered) // 2
-            return (ordered[half] + ordered[~half]) / 2
+            return median(self.series)
         return min(self.series) if operator in (">=", ">") else max(self.series)
 
 
@@ -126,12 +125,6 @@ class Measured:
         return meant
 
 
-def _step_time(measured: Measured, found: re.Match[str]) -> Values:
-    del found
-    side, cells = measured.cells()
-    return Values(side.series(cells), True, "ns")
-
-
 def _advice(measured: Measured, found: re.Match[str]) -> Values:
     del found
     if measured.trace is None:
@@ -162,16 +155,14 @@ def _part(measured: Measured, found: re.Match[str]) -> Values:
     return Values(shares, True, "pct")
 
 
-def _summed(measured: Measured, cells: Iterable[Cell], column: str) -> Values:
-    side = measured.cells()[0]
-    chosen = list(cells)
+def _summed(measured: Measured, chosen: Sequence[Cell] | None, column: str) -> Values:
+    side, cells = measured.cells()
+    chosen = cells if chosen is None else chosen
     if column in ("wall_ns", "idle_ns"):
         return Values(side.series(chosen), True, "ns")
     total: int = sum(getattr(cell, column) for cell in chosen)
-    mean = [total / side.unit_count]
-    if column == "kernel_count":
-        return Values(mean, False, "count", is_exact=True)
-    return Values(mean, False, "ns")
+    is_count = column == "kernel_count"
+    return Values([total / side.unit_count], False, "count" if is_count else "ns", is_count)
 
 
 def _grouped(measured: Measured, found: re.Match[str]) -> Values:
@@ -229,7 +220,11 @@ def _latency(measured: Measured, found: re.Match[str]) -> Values:
     value, metric = _figure(measured, found), found["metric"]
     requests = measured.latencies.get(metric)
     if measured.trace is not None:
-        value = replace(value, rests_on=left_out_of(measured.trace, metric))
+        # Those that failed are not in a percentile.
+        for row in measured.trace.query("latency").to_dicts():
+            if row["metric"] == metric and row["left_out_count"]:
+                text = f"{row['left_out_count']:,} requests that failed are left out"
+                value = replace(value, rests_on=text)
         series = requests_of(measured.trace, metric)
         requests = Ordered.of(series) if series else None
     if not found["quantile"].startswith("p"):
@@ -290,7 +285,7 @@ def _opened(measured: Measured, subject: str) -> Trace:
 _Look = Callable[[Measured, "re.Match[str]"], Values]
 
 _SUBJECTS: tuple[tuple[re.Pattern[str], _Look], ...] = (
-    (re.compile(r"step_time|window_time"), _step_time),
+    (re.compile(r"step_time|window_time"), lambda measured, _: _summed(measured, None, "wall_ns")),
     (re.compile("plain_step_time"), _plain_step_time),
     (re.compile("advice"), _advice),
     (_PART, _part),
@@ -339,13 +334,13 @@ def figures_of(trace: Trace) -> dict[str, float]:
     run_count = _run_count(trace)
     if run_count == 1:
         has_device = "EXISTS (FROM accelerator WHERE accelerator <> 'cpu')"
-        for row in trace.sql(
+        (row,) = trace.sql(
             "SELECT tokens_per_s_mean, coalesce(nullif(peak_device_allocated_bytes, 0), "
             f"if({has_device}, NULL, peak_host_bytes)) FROM run"
-        ):
-            for name, value in zip(("tokens_per_s", "peak_memory"), row, strict=True):
-                if value is not None:
-                    found[name] = float(value)
+        )
+        for name, value in zip(("tokens_per_s", "peak_memory"), row, strict=True):
+            if value is not None:
+                found[name] = float(value)
     ((has_trace, has_requests),) = trace.sql("SELECT EXISTS (FROM trace), EXISTS (FROM request)")
     if has_trace:
         mfu = _mfu(trace)
@@ -388,20 +383,17 @@ def _mfu(trace: Trace) -> Mfu | None:
     return Mfu(ideal / known_ns / 100, 100 * known_ns / sum(step_ns for _, step_ns in rows))
 
 
-def repeats_of(trace: Trace) -> list[float]:
-    """Return the tokens per second of each repeat of a run's measured steps."""
-    if _run_count(trace) != 1:
-        return []
-    rows = trace.sql("SELECT tokens_per_s FROM run_repeat ORDER BY repeat")
-    return [value for (value,) in rows if value is not None]
+def repeats_of(trace: Trace) -> tuple[list[float], list[float]]:
+    """Return what a run says of its measured steps, which had no ranges and no profiler.
 
-
-def step_times_of(trace: Trace) -> list[float]:
-    """Return the times of a run's measured steps, which had no ranges and no profiler, ns."""
+    Returns:
+        The tokens per second of each repeat, and the times of the steps, ns.
+    """
     if _run_count(trace) != 1:
-        return []
-    rows = trace.sql("SELECT step_ns FROM run_repeat ORDER BY repeat")
-    return [float(ns) for (step_ns,) in rows for ns in step_ns or ()]
+        return [], []
+    rows = [*trace.sql("SELECT tokens_per_s, step_ns FROM run_repeat ORDER BY repeat")]
+    rates = [rate for rate, _ in rows if rate is not None]
+    return rates, [float(ns) for _, step_ns in rows for ns in step_ns or ()]
 
 
 def requests_of(trace: Trace, metric: str) -> Sequence[int]:
@@ -421,18 +413,11 @@ def latencies_of(trace: Trace) -> dict[str, Ordered]:
     ((run_count, has_requests),) = trace.sql("SELECT count(*), EXISTS (FROM request) FROM run")
     if run_count != 1 or not has_requests:
         return {}
-    found = {metric: requests_of(trace, metric) for metric in _OF_REQUESTS}
     return {
-        metric: thinned(series, QUANTILES, _MOST_KEPT) for metric, series in found.items() if series
+        metric: thinned(series, QUANTILES, _MOST_KEPT)
+        for metric in _OF_REQUESTS
+        if (series := requests_of(trace, metric))
     }
-
-
-def left_out_of(trace: Trace, metric: str) -> str:
-    """Return in words how many requests a percentile does not hold because they failed."""
-    for row in trace.query("latency").to_dicts():
-        if row["metric"] == metric and row["left_out_count"]:
-            return f"{row['left_out_count']:,} requests that failed are left out"
-    return ""
 
 
 def _run_count(trace: Trace) -> int:

@@ -51,31 +51,22 @@ def refuse_unknown(subject: str, sides: Sequence[Measured]) -> None:
     Raises:
         UsageError: there is no such thing; the hint names what is spelled nearly so.
     """
-    grouped = GROUPED.fullmatch(subject)
-    if grouped is not None:
-        group, name = grouped["group"], grouped["name"]
-        _refuse(subject, group, name, _known(group, sides))
-        _refuse(subject, "column", grouped["column"], _COLUMNS[group])
-        return
-    module = MODULE.fullmatch(subject)
-    if module is not None:
-        _refuse(subject, "column", module["column"], _COLUMNS["module"])
-        _refuse_glob(subject, module["glob"], sides)
-        return
-    quantile = QUANTILE.fullmatch(subject)
-    if quantile is not None:
-        _refuse(subject, "metric of latency", quantile["metric"], LATENCIES)
-        return
-    health = HEALTH.fullmatch(subject)
-    if health is not None:
-        _refuse(subject, "metric of health", health["metric"], _metrics(sides))
-        return
-    column = COLUMN.fullmatch(subject)
-    if column is not None:
+    if found := GROUPED.fullmatch(subject):
+        group = found["group"]
+        _refuse(subject, group, found["name"], _known(group, sides))
+        _refuse(subject, "column", found["column"], _COLUMNS[group])
+    elif found := MODULE.fullmatch(subject):
+        _refuse(subject, "column", found["column"], _COLUMNS["module"])
+        _refuse_glob(subject, found["glob"], sides)
+    elif found := QUANTILE.fullmatch(subject):
+        _refuse(subject, "metric of latency", found["metric"], LATENCIES)
+    elif found := HEALTH.fullmatch(subject):
+        _refuse(subject, "metric of health", found["metric"], _metrics(sides))
+    elif found := COLUMN.fullmatch(subject):
         analyses = load_catalog().analyses
-        _refuse(subject, "analysis", column["analysis"], analyses)
-        columns = [one.name for one in analyses[column["analysis"]].columns]
-        _refuse(subject, f"column of {column['analysis']}", column["column"], columns)
+        _refuse(subject, "analysis", found["analysis"], analyses)
+        columns = [one.name for one in analyses[found["analysis"]].columns]
+        _refuse(subject, f"column of {found['analysis']}", found["column"], columns)
 
 
 def _refuse(subject: str, kind: str, name: str, known: Collection[str]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -34,6 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@dataclass
 class ProfiledRun:
     """What one call of the fixture recorded: `folder` is the run folder, `report` the outcome.
 
@@ -41,10 +43,9 @@ class ProfiledRun:
     there was no rule.
     """
 
-    def __init__(self, folder: Path, trace: Trace, report: Report | None) -> None:
-        self.folder = folder
-        self.trace = trace
-        self.report = report
+    folder: Path
+    trace: Trace
+    report: Report | None
 
 
 class StepProfiler:
@@ -92,7 +93,8 @@ class StepProfiler:
         """
         __tracebackhide__ = True
         import tracekit
-        from tracekit.checking.checking import check
+        from tracekit.checking.baseline import save
+        from tracekit.checking.checking import check, keep
 
         parsed, settings = self._rules(rules)
         against = against or settings.get("against")
@@ -100,7 +102,7 @@ class StepProfiler:
         folder = self._record(step, model, optimizer, warmup, profile_steps)
         trace = self._resources.enter_context(tracekit.open(folder, cache=False))
         if self._request.config.getoption(_SAVE) and against is not None:
-            self._save(str(against), held_in, trace)
+            save(keep(str(against), trace, self._request.node.name), held_in)
             parsed = [rule for rule in parsed if not rule.is_relative]
             against = None
         if not parsed:
@@ -161,12 +163,6 @@ class StepProfiler:
                 "the steps were not recorded", hint="what tracekit wrote to stderr says why"
             )
         return made
-
-    def _save(self, name: str, place: str | Path, trace: Trace) -> None:
-        from tracekit.checking.baseline import save
-        from tracekit.checking.checking import keep
-
-        save(keep(name, trace, self._request.node.name), place)
 
     def _judge(self, report: Report, when_open: str) -> None:
         __tracebackhide__ = True

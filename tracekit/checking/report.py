@@ -27,10 +27,8 @@ class Report:
     @property
     def outcome(self) -> Outcome:
         """Failed if a rule failed, else inconclusive if one was, else passed."""
-        outcomes = {judgement.outcome for judgement in self.judgements}
-        if "failed" in outcomes:
-            return "failed"
-        return "inconclusive" if "inconclusive" in outcomes else "passed"
+        order: tuple[Outcome, ...] = ("passed", "inconclusive", "failed")
+        return max((one.outcome for one in self.judgements), key=order.index, default="passed")
 
     def result(self) -> Result:
         """Return one row for each rule."""
@@ -79,7 +77,7 @@ def junit_text(report: Report) -> str:
             lines.append(f"{case}/>")
             continue
         tag = "failure" if one.outcome == "failed" else "skipped"
-        message, content = _attribute(one.text), escape(_plain(one.text))
+        message, content = _attribute(one.text), escape(_NOT_XML.sub("\ufffd", one.text))
         lines.append(f"{case}><{tag} message={message}>{content}</{tag}></testcase>")
     return "\n".join([*lines, "</testsuite>", "</testsuites>", ""])
 
@@ -96,13 +94,8 @@ def write_junit(report: Report, path: Path) -> None:
         raise StoreError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
-def _plain(text: str) -> str:
-    """Return text without what XML cannot hold."""
-    return _NOT_XML.sub("\ufffd", text)
-
-
 def _attribute(text: str) -> str:
-    return quoteattr(_plain(text))
+    return quoteattr(_NOT_XML.sub("\ufffd", text))
 
 
 def annotation_lines(report: Report) -> Iterator[str]:
@@ -112,10 +105,6 @@ def annotation_lines(report: Report) -> Iterator[str]:
             continue
         level = "error" if one.outcome == "failed" else "warning"
         message = f"{one.rule.title}: {one.outcome}: {one.text}"
-        yield f"::{level} title=tracekit check::{_escaped(message)}"
-
-
-def _escaped(text: str) -> str:
-    """Return text in which nothing ends the command, and nothing steers a terminal."""
-    text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-    return _CONTROL.sub("\ufffd", text)
+        # Nothing in it is to end the command, and nothing to steer a terminal.
+        message = message.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+        yield f"::{level} title=tracekit check::" + _CONTROL.sub("\ufffd", message)
