@@ -244,15 +244,12 @@ class _Matching:
 
     def _beside(self, row: Row, taken: Sequence[_Taken]) -> Iterator[Line]:
         """Yield the lines of one row of the paper."""
-        beside = []
-        if "stage" in self.table.setup:
-            beside = [
-                one for one in taken if all(self._is_same(row, one.run, name) for name in _KEYS)
-            ]
+        if "stage" not in self.table.setup:
+            yield Line(row, row, None, None, None)
+            return
+        beside = [one for one in taken if all(self._is_same(row, one.run, name) for name in _KEYS)]
         if not beside:
-            is_of_runs = "stage" in self.table.setup
-            note = f"no run of {self._wanted(row)}" if is_of_runs else None
-            yield Line(row, row, None, None, note)
+            yield Line(row, row, None, None, f"no run of {self._wanted(row)}")
         key = self._key(row)
         for one in beside:
             one.used.add(key)
@@ -404,14 +401,9 @@ def _differences(table: PaperTable, row: Row, run: OurRun) -> Iterator[Differenc
     """Yield what a run differs in from a row of a table, in the order of :data:`MARKS`."""
     stated = run.manifest
     is_serving = stated.stage == "serve"
-    fact = {
-        name: table.fact(row, name)
-        for name in (
-            *("model", "platform", "framework", "precision"),
-            *("batch_size", "sequence_length", "world_size"),
-        )
-    }
-    model, platform, framework = fact["model"], fact["platform"], fact["framework"]
+    model, platform, framework = (
+        table.fact(row, name) for name in ("model", "platform", "framework")
+    )
     if model is not None and run.paper_model != model:
         if run.base_model != model:
             yield Difference("M", run.model, str(model))
@@ -420,11 +412,11 @@ def _differences(table: PaperTable, row: Row, run: OurRun) -> Iterator[Differenc
     yield from _difference("D", run.hardware, platform, is_same=_has_devices(run, platform))
     is_same = stated.engine == str(framework).lower()
     yield from _difference("F", stated.engine, framework, is_same=is_same)
-    yield from _difference("P", stated.precision, fact["precision"])
+    yield from _difference("P", stated.precision, table.fact(row, "precision"))
     if not (is_serving or table.name == _BATCH_IS_RESULT or _has_column(table, "batch_size")):
-        yield from _difference("B", stated.batch_size, fact["batch_size"])
-    yield from _difference("S", stated.sequence_length, fact["sequence_length"])
-    yield from _difference("W", stated.parallel.world_size, fact["world_size"])
+        yield from _difference("B", stated.batch_size, table.fact(row, "batch_size"))
+    yield from _difference("S", stated.sequence_length, table.fact(row, "sequence_length"))
+    yield from _difference("W", stated.parallel.world_size, table.fact(row, "world_size"))
     if is_serving:
         load = stated.load
         ours = None
@@ -443,13 +435,9 @@ def _difference(
 
 def _has_devices(run: OurRun, platform: object) -> bool:
     """Whether all accelerators of a run are those of a platform: `RTX3090 w/ NVLink`, `A800`."""
-    name = _plain(str(platform).partition(" ")[0])
-    devices = run.manifest.environment.devices
-    return bool(devices) and all(name in _plain(device) for device in devices)
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())
+    names = [str(platform).partition(" ")[0], *run.manifest.environment.devices]
+    name, *devices = (re.sub(r"[^a-z0-9]", "", name.lower()) for name in names)
+    return bool(devices) and all(name in device for device in devices)
 
 
 def _requests(count: object, prompt: object, output: object) -> str | None:

@@ -115,14 +115,11 @@ def _whole(run: OurRun, row: _Row, unit_ns: int | None) -> Whole:
         if layer_count not in (None, run.layer_count):
             told = f"the trace tells {layer_count} of the {run.layer_count} layers that ran"
             return Whole(None, None, told)
-    names = ("whole_pct", "whole_max_pct") if unit_ns is None else _WHOLE_NS
-    low, high = (row[name] for name in names)
+    unit = "pct" if unit_ns is None else "step_ns"
+    low, high = row[f"whole_{unit}"], row[f"whole_max_{unit}"]
     if low is None or high is None:
         return Whole(None, None, row["reason"] or "what it is a share of is not told")
     return Whole(_amount(low, unit_ns), _amount(high, unit_ns))
-
-
-_WHOLE_NS = ("whole_step_ns", "whole_max_step_ns")
 
 
 def _amount(value: Any, unit_ns: int | None) -> Any:
@@ -131,7 +128,7 @@ def _amount(value: Any, unit_ns: int | None) -> Any:
 
 
 def _ask(run: OurRun, name: str) -> list[_Row]:
-    if not run.has_traces:
+    if not run.manifest.traces:
         raise TraceError("the run has no trace")
     return run.ask(name).to_dicts()
 
@@ -182,14 +179,9 @@ def _throughput(run: OurRun) -> Figures:
     manifest = run.manifest
     peaks = [memory.device_allocated_bytes for memory in manifest.peak_memory]
     known = [peak for peak in peaks if peak is not None]
-    figures: tuple[Cell, ...] = (
-        manifest.tokens_per_s_mean,
-        manifest.tokens_per_s_std,
-        max(known) / _BYTES_PER_GB if known else None,
-        manifest.batch_size,
-        manifest.outcome,
-    )
-    return [((), figures)]
+    rates = manifest.tokens_per_s_mean, manifest.tokens_per_s_std
+    memory_gb = max(known) / _BYTES_PER_GB if known else None
+    return [((), (*rates, memory_gb, manifest.batch_size, manifest.outcome))]
 
 
 def _hardware(run: OurRun) -> Figures:
@@ -197,13 +189,9 @@ def _hardware(run: OurRun) -> Figures:
     memory = environment.memory_bytes
     gpus = ", ".join(dict.fromkeys(environment.devices)) or None
     cores = f", {environment.core_count} cores" if environment.core_count else ""
-    figures: tuple[Cell, ...] = (
-        len(environment.devices),
-        gpus,
-        f"{environment.processor or 'unknown'}{cores}",
-        f"{memory / _BYTES_PER_GB:.0f} GB" if memory else None,
-    )
-    return [((), figures)]
+    cpu = f"{environment.processor or 'unknown'}{cores}"
+    size = f"{memory / _BYTES_PER_GB:.0f} GB" if memory else None
+    return [((), (len(environment.devices), gpus, cpu, size))]
 
 
 def _attention(run: OurRun, name: str) -> list[_Row]:
@@ -234,10 +222,10 @@ def _is_of_pass(row: _Row) -> bool:
 
 def _serving_modules(run: OurRun, name: str) -> list[_Row]:
     """The paper's last row is what is neither computation nor communication: copies and idle."""
-    rows = [row for row in _ask(run, name) if row["task_group"] != "rest" or row["task"] == "(all)"]
     return [
         row | {"part": "other" if row["task_group"] == "rest" else row["task_group"]}
-        for row in rows
+        for row in _ask(run, name)
+        if row["task_group"] != "rest" or row["task"] == "(all)"
     ]
 
 

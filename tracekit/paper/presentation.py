@@ -8,7 +8,7 @@ from tracekit.analysis.result import Column, Result
 from tracekit.paper.comparison import MARKS, Comparison, Line
 from tracekit.paper.measures import Whole
 from tracekit.paper.runs import OurRun, layer_count_of
-from tracekit.paper.tables import Cell, PaperTable, Row, load_tables
+from tracekit.paper.tables import PaperTable, Row, load_tables
 from tracekit.units import format_pct
 
 _LABELS: tuple[tuple[str, str], ...] = (
@@ -183,10 +183,8 @@ def _range_text(name: str, whole: Whole | None) -> str | None:
     if whole is None or whole.low is None or whole.high is None:
         return None
     ends = (whole.low, whole.high) if _is_range(whole) else (whole.low,)
-    if name.endswith("_pct"):
-        texts = [format_pct(end) for end in ends]
-    else:
-        texts = [f"{float(f'{end:.4g}'):,.10g}" for end in ends]
+    is_pct = name.endswith("_pct")
+    texts = (format_pct(end) if is_pct else f"{float(f'{end:.4g}'):,.10g}" for end in ends)
     return " to ".join(dict.fromkeys(texts))
 
 
@@ -340,21 +338,16 @@ def _our_facts(run: OurRun) -> Row:
 
 def _paper_facts(table: PaperTable, row: Row) -> Row:
     facts: Row = {name: table.fact(row, name) for name, _ in _LABELS}
-    facts["hardware"] = _paper_hardware(table.fact(row, "platform"))
+    facts["hardware"] = platform = table.fact(row, "platform")
+    # GPUs and network, by the paper's table of platforms.
+    name, _, variant = str(platform).partition(" ")
+    for known in load_tables()["table1"].rows:
+        if known["platform"] == name:
+            network = variant or known["network"]
+            facts["hardware"] = f"{known['gpu_count']} × {known['gpu']}, {network}"
     facts["engine"] = table.fact(row, "framework")
     facts["layer_count"] = layer_count_of(table.fact(row, "model"))
     if table.setup.get("stage") == "serve":
         shape = "batch {batch_size}, {prompt_length} + {output_length} tokens"
         facts["load"] = shape.format(**table.setup)
     return facts
-
-
-def _paper_hardware(platform: Cell) -> str | None:
-    """Return GPUs and network of a platform of the paper, by its table of platforms."""
-    if not isinstance(platform, str):
-        return None
-    name, _, variant = platform.partition(" ")
-    for row in load_tables()["table1"].rows:
-        if row["platform"] == name:
-            return f"{row['gpu_count']} × {row['gpu']}, {variant or row['network']}"
-    return platform

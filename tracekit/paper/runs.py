@@ -45,11 +45,6 @@ class OurRun:
     ask: Ask
 
     @property
-    def has_traces(self) -> bool:
-        """Whether the run left a trace to ask."""
-        return bool(self.manifest.traces)
-
-    @property
     def paper_model(self) -> str | None:
         """The paper's name of the model, None if it is none of the paper's or not all of it."""
         return None if self.whole_layer_count is not None else self.base_model
@@ -71,10 +66,14 @@ class OurRun:
         model = self.manifest.model
         if model is None:
             return None
-        if "hidden_size" in model.config:
-            return _by_config(model.config)
-        found = _NAME.search(model.name.lower().rstrip("/"))
-        return f"Llama2-{found[1]}B" if found else None
+        if "hidden_size" not in model.config:
+            found = _NAME.search(model.name.lower().rstrip("/"))
+            return f"Llama2-{found[1]}B" if found else None
+        size = model.config.get("vocab_size", _VOCABULARY[0])
+        if not isinstance(size, int) or not _VOCABULARY[0] <= size <= _VOCABULARY[1]:
+            return None
+        shape = model.config["hidden_size"], model.config.get("intermediate_size")
+        return next((name for name, known in _SHAPES.items() if shape == known[:2]), None)
 
     @property
     def layer_count(self) -> int | None:
@@ -163,11 +162,3 @@ def _names_of(folders: Sequence[Place]) -> list[str]:
 def layer_count_of(model: str | None) -> int | None:
     """Return the layers of a model of the paper by its name there; None for none."""
     return _SHAPES[model][2] if model in _SHAPES else None
-
-
-def _by_config(config: dict[str, object]) -> str | None:
-    shape = (config.get("hidden_size"), config.get("intermediate_size"))
-    size = config.get("vocab_size", _VOCABULARY[0])
-    if not isinstance(size, int) or not _VOCABULARY[0] <= size <= _VOCABULARY[1]:
-        return None
-    return next((name for name, (*known, _) in _SHAPES.items() if shape == tuple(known)), None)

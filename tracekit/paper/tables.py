@@ -115,7 +115,9 @@ def load_tables() -> dict[str, PaperTable]:
         if entry.name.endswith(".toml"):
             name = entry.name.removesuffix(".toml")
             found[name] = _table(name, tomllib.loads(entry.read_text(encoding="utf-8")))
-    return dict(sorted(found.items(), key=lambda item: _place(item[0])))
+    # Tables before figures, by their number.
+    number = {name: int(re.sub(r"\D", "", name) or 0) for name in found}
+    return {name: found[name] for name in sorted(found, key=lambda n: (n < "t", number[n]))}
 
 
 def find_table(name: str) -> PaperTable:
@@ -139,12 +141,6 @@ def hint_at_ours(figure: str) -> str:
     return f"ask for ours by themselves: tracekit query {FIGURE_ANALYSES[figure]}"
 
 
-def _place(name: str) -> tuple[bool, int]:
-    """Sort tables before figures, by their number."""
-    number = re.search(r"\d+$", name)
-    return name.startswith("figure"), int(number.group()) if number else 0
-
-
 def _table(name: str, content: Mapping[str, Any]) -> PaperTable:
     columns = [PaperColumn(*column) for column in content["columns"]]
     names = [column.name for column in columns]
@@ -161,17 +157,13 @@ def _table(name: str, content: Mapping[str, Any]) -> PaperTable:
             PaperColumn("as_printed", "VARCHAR", "why a cell cannot be right; it is as printed")
         )
         for row in rows:
-            reasons = [f"{column}: {why}" for where, column, why in marks if _is_in(where, row)]
+            reasons = [
+                f"{column}: {why}" for where, column, why in marks if where.items() <= row.items()
+            ]
             row["as_printed"] = "; ".join(reasons) or None
-    return PaperTable(
-        name=name,
-        title=content["title"],
-        source=content["source"],
-        setup=content["setup"],
-        notes=tuple(content.get("notes", ())),
-        columns=tuple(columns),
-        rows=tuple(rows),
-    )
+    title, source, setup = (content[key] for key in ("title", "source", "setup"))
+    notes = tuple(content.get("notes", ()))
+    return PaperTable(name, title, source, setup, notes, tuple(columns), tuple(rows))
 
 
 def _single_rows(content: Mapping[str, Any], names: Sequence[str]) -> Iterator[Sequence[Cell]]:
@@ -185,7 +177,3 @@ def _single_rows(content: Mapping[str, Any], names: Sequence[str]) -> Iterator[S
         for platform, figures in zip(platforms, cells[at:], strict=True):
             missing = [_NO_FIGURE] * (len(names) - at - 1)
             yield [*cells[:at], platform, *(missing if figures == _NO_FIGURE else figures)]
-
-
-def _is_in(where: Row, row: Row) -> bool:
-    return all(row[name] == value for name, value in where.items())
