@@ -141,6 +141,26 @@ def test_what_is_refused(
     assert not (tmp_path / "harmed").exists()
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        # A place for a number that takes 34 GB; a key that is a tuple in a tuple, a million times.
+        (b"\x80\x02}r\xff\xff\xff\x7f.", "neither an allocator's history nor a dump"),
+        (b"\x80\x02}K\x01" + b"\x85" * 1_000_000 + b"Ns.", "a key that is neither text nor number"),
+        (b"\x80\x02\x82\x01.", "more than basic types"),
+        (b"\x80\x02cposix\nsystem\n.", r"it names posix\.system"),
+        (b"\x80\x02(i__main__\nX\n.", "more than basic types"),
+    ],
+)
+def test_pickles_that_would_bring_it_down(text: bytes, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "x.pickle").write_bytes(text)
+    with (
+        pytest.raises(TraceError, match=reason),
+        tracekit.open(tmp_path / "x.pickle", cache=False),
+    ):
+        pass
+
+
 def test_a_pickle_that_was_cut_off(tmp_path: Path) -> None:
     path = written(tmp_path / "x.pickle", history())
     path.write_bytes(path.read_bytes()[:-20])

@@ -12,8 +12,8 @@ from __future__ import annotations
 import io
 import pickle
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import msgspec
 
@@ -32,14 +32,59 @@ _OP = re.compile(r"at::_ops::(\w+?)(?:_(?:out|Tensor|Scalar))?::")
 _CUDA = 1
 
 
-class _Plain(pickle.Unpickler):
-    """Reads pickles of basic types."""
+_BASIC = (
+    *("PROTO", "FRAME", "STOP", "MARK", "POP", "POP_MARK", "NONE", "NEWTRUE", "NEWFALSE"),
+    *("BININT", "BININT1", "BININT2", "LONG1", "LONG4", "BINFLOAT"),
+    *("SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "SHORT_BINBYTES", "BINBYTES", "BINBYTES8"),
+    *("EMPTY_LIST", "APPEND", "APPENDS", "EMPTY_DICT", "SETITEM", "SETITEMS"),
+    *("EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"),
+    *("MEMOIZE", "BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET"),
+    *("GLOBAL", "STACK_GLOBAL", "BINPERSID"),
+)
+"""The opcodes of basic types, and those that are refused with what they name."""
+
+
+class _Plain(pickle._Unpickler):
+    """Reads pickles of basic types.
+
+    The unpickler in Python: that in C makes room for as many numbers as one of nine bytes says, and
+    crashes where a key is a tuple in a tuple, many times over.
+    """
+
+    stack: list[Any]
+    pop_mark: Callable[[], list[Any]]
+    dispatch: ClassVar[dict[int, Any]] = {
+        code: pickle._Unpickler.dispatch[code]
+        for code in (getattr(pickle, name)[0] for name in _BASIC)
+    }
 
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f"it names {module}.{name}")
 
     def persistent_load(self, pid: Any) -> Any:
-        raise pickle.UnpicklingError(f"it names an object outside of it: {pid!r}")
+        raise pickle.UnpicklingError(f"it names an object outside of it: {pid!r:.100}")
+
+    def load(self) -> Any:
+        try:
+            return super().load()
+        except KeyError as error:
+            raise pickle.UnpicklingError(f"it holds more than basic types: {error}") from error
+
+    def load_setitem(self) -> None:
+        value, key = self.stack.pop(), self.stack.pop()
+        self._set((key, value))
+
+    def load_setitems(self) -> None:
+        self._set(self.pop_mark())
+
+    def _set(self, items: Sequence[Any]) -> None:
+        keys = items[::2]
+        if not all(isinstance(key, str | int) for key in keys):
+            raise pickle.UnpicklingError("a key that is neither text nor number")
+        self.stack[-1].update(zip(keys, items[1::2], strict=True))
+
+    dispatch[pickle.SETITEM[0]] = load_setitem
+    dispatch[pickle.SETITEMS[0]] = load_setitems
 
 
 class Kind(Protocol):
@@ -82,7 +127,10 @@ class PickleReader:
         self._kind = self._known(self._content())
         try:
             yield from self._texts.rows(map(_text, self._kind.events()))
-        except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
+        except (
+            *(AttributeError, LookupError, TypeError, ValueError, ArithmeticError),
+            *(RecursionError, msgspec.MsgspecError),
+        ) as error:
             raise TraceError(
                 f"{self._stream.path}: not as torch writes it: {type(error).__name__} at {error}"
             ) from error
