@@ -1,7 +1,11 @@
 -- Which collectives did some ranks not enter or not finish, or enter with another call or size?
--- From the dumps of NCCL's flight recorder of all ranks: a row is a collective, or a pair of point-to-point calls, of a group by
--- its number there. A rank of the group has entered it if its dump holds it, and is missing if its last one of the group came
--- before; what a dump no longer holds, as the recorder keeps the last ones only, is not looked at.
+-- From the dumps of torch's flight recorder of all ranks: a row is a collective of a group by its number there, or a
+-- point-to-point call that a rank has not finished, as those of two ranks are not numbered alike. Members are the ranks
+-- that the dumps list for the group, else those that called it. One has entered a collective if its dump holds it, and is
+-- missing if its last one of the group came before, or if it has none and its dump begins with its first call; what a
+-- dump no longer holds, as the recorder keeps the last ones only, is not looked at. Calls of a rank under one number are
+-- one coalesced collective. Sizes of all_to_all, scatter and *_v may differ, types of scatter and broadcast too. Gloo
+-- does not keep the state of a call, only that it is over.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -9,70 +13,140 @@
 -- Params:
 --   limit  BIGINT = 20  so many of each group, the first ones; 0 for all
 -- Columns:
---   pg_name         VARCHAR  name of the process group
---   pg_desc         VARCHAR  its description
---   seq             BIGINT   number of the collective in the group
---   is_p2p          BOOLEAN  point-to-point calls, which are numbered apart
---   names           VARCHAR  what the ranks called
---   sizes           VARCHAR  with which sizes of inputs
---   problem         VARCHAR  missing, mismatch or unfinished
---   missing_ranks   VARCHAR  ranks of the group that have not entered it
---   waiting_ranks   VARCHAR  ranks that have, and have not finished it
---   finished_ranks  VARCHAR  ranks that have finished it
---   line            VARCHAR  line of the program from which a waiting rank called it, or else any
+--   pg_name          VARCHAR  name of the process group
+--   pg_desc          VARCHAR  its description
+--   seq              BIGINT   number of the collective in the group
+--   is_p2p           BOOLEAN  a point-to-point call, which the rank numbers apart
+--   names            VARCHAR  what the ranks called
+--   sizes            VARCHAR  with which sizes of inputs
+--   problem          VARCHAR  missing, mismatch or unfinished
+--   missing_ranks    VARCHAR  ranks of the group that have not entered it
+--   waiting_ranks    VARCHAR  ranks that have, and have not finished it
+--   finished_ranks   VARCHAR  ranks that have finished it
+--   undumped_ranks   VARCHAR  ranks of the group of which there is no dump
+--   line             VARCHAR  line of the program from which a waiting rank called it, or else any
 -- Keep:     pg_name, seq, problem, missing_ranks, waiting_ranks, names, line
 -- Empty: event: no file holds events
 -- Empty: every collective in the dumps was entered and finished by all ranks
 
-WITH entry AS (
+WITH described AS (
     SELECT
+        trace_id, pg_name,
+        any_value(try_cast(ranks AS BIGINT[])) AS ranks
+    FROM process_group
+    WHERE json_array_length(ranks) > 0
+    GROUP BY trace_id, pg_name
+),
+
+entry AS (
+    SELECT
+        t.trace_id,
         coalesce(t.rank::VARCHAR, '#' || t.trace_id) AS rank,
         e.args ->> 'pg_name' AS pg_name,
+        coalesce(d.ranks, []) AS ranks,
         e.args ->> 'pg_desc' AS pg_desc,
         (e.args ->> 'seq')::BIGINT AS seq,
         (e.args ->> 'is_p2p')::BOOLEAN AS is_p2p,
-        e.args ->> 'state' AS state,
         e.args ->> 'input_sizes' AS sizes,
+        e.args ->> 'input_dtypes' AS types,
         e.args ->> 'Line' AS line,
-        e.name,
-        e.ts_ns
+        e.args ->> 'state' = 'completed'
+        OR (starts_with(e.name, 'gloo:') AND coalesce(e.args ->> 'retired' = 'true', FALSE))
+            AS is_finished,
+        (e.args ->> 'record_id')::BIGINT AS record_id,
+        e.name, e.ts_ns, e.event_id
     FROM event AS e
     INNER JOIN trace AS t USING (trace_id)
+    LEFT JOIN described AS d ON e.trace_id = d.trace_id AND e.args ->> 'pg_name' = d.pg_name
     WHERE e.category = 'flight_recorder'
 ),
 
--- Point-to-point calls of a number are those of two ranks.
-member AS (
-    SELECT rank, pg_name, is_p2p, min(seq) AS first_seq, max(seq) AS last_seq
+-- What a rank did under one number.
+call AS (
+    SELECT
+        rank, pg_name, ranks, is_p2p, seq,
+        if(is_p2p, rank, NULL) AS p2p_rank,
+        any_value(pg_desc) AS pg_desc,
+        string_agg(name, ' + ' ORDER BY event_id) AS name,
+        string_agg(sizes, ' + ' ORDER BY event_id) AS sizes,
+        list(
+            CASE
+                WHEN regexp_matches(name, ':(all_to_all|scatter|coalesced)|_v\b|_v_') THEN name
+                WHEN name LIKE '%:broadcast' THEN concat_ws('|', name, sizes)
+                ELSE concat_ws('|', name, sizes, types)
+            END ORDER BY event_id
+        ) AS form,
+        bool_and(is_finished) AS is_finished,
+        any_value(line) AS line,
+        min(ts_ns) AS ts_ns
     FROM entry
-    GROUP BY ALL
+    GROUP BY rank, pg_name, ranks, is_p2p, seq
 ),
 
 collective AS (
     SELECT
-        pg_name, is_p2p, seq,
+        pg_name, ranks, is_p2p, p2p_rank, seq,
         any_value(pg_desc) AS pg_desc,
         string_agg(DISTINCT name, ', ' ORDER BY name) AS names,
         string_agg(DISTINCT sizes, ', ' ORDER BY sizes) AS sizes,
-        count(DISTINCT name) > 1 OR count(DISTINCT sizes) > 1 AS is_mixed,
+        count(DISTINCT form) > 1 AS is_mixed,
         string_agg(rank, ', ' ORDER BY try_cast(rank AS BIGINT), rank)
-        FILTER (state <> 'completed') AS waiting_ranks,
+        FILTER (NOT is_finished) AS waiting_ranks,
         string_agg(rank, ', ' ORDER BY try_cast(rank AS BIGINT), rank)
-        FILTER (state = 'completed') AS finished_ranks,
-        coalesce(any_value(line) FILTER (state <> 'completed'), any_value(line)) AS line,
+        FILTER (is_finished) AS finished_ranks,
+        coalesce(any_value(line) FILTER (NOT is_finished), any_value(line)) AS line,
         min(ts_ns) AS ts_ns
+    FROM call
+    GROUP BY pg_name, ranks, is_p2p, p2p_rank, seq
+),
+
+dump AS (
+    SELECT
+        t.trace_id,
+        coalesce(t.rank::VARCHAR, '#' || t.trace_id) AS rank,
+        coalesce(min(e.record_id), 0) = 0 AS is_whole
+    FROM trace AS t
+    LEFT JOIN entry AS e USING (trace_id)
+    GROUP BY t.trace_id, t.rank
+),
+
+listed AS (
+    SELECT DISTINCT pg_name, ranks, unnest(ranks)::VARCHAR AS rank
+    FROM described
+    UNION
+    SELECT DISTINCT pg_name, ranks, rank
     FROM entry
-    GROUP BY pg_name, is_p2p, seq
+),
+
+last_call AS (
+    SELECT rank, pg_name, ranks, max(seq) AS seq
+    FROM entry
+    WHERE NOT is_p2p
+    GROUP BY rank, pg_name, ranks
+),
+
+member AS (
+    SELECT
+        m.pg_name, m.ranks, m.rank,
+        bool_or(d.rank IS NOT NULL) AS has_dump,
+        max(coalesce(l.seq, if(d.is_whole, 0, NULL))) AS last_seq
+    FROM listed AS m
+    LEFT JOIN dump AS d USING (rank)
+    LEFT JOIN last_call AS l USING (rank, pg_name, ranks)
+    GROUP BY m.pg_name, m.ranks, m.rank
 ),
 
 absent AS (
     SELECT
-        c.pg_name, c.is_p2p, c.seq,
-        string_agg(m.rank, ', ' ORDER BY try_cast(m.rank AS BIGINT), m.rank) AS missing_ranks
+        c.pg_name, c.ranks, c.is_p2p, c.seq,
+        string_agg(m.rank, ', ' ORDER BY try_cast(m.rank AS BIGINT), m.rank)
+        FILTER (m.has_dump AND c.seq > m.last_seq) AS missing_ranks,
+        string_agg(m.rank, ', ' ORDER BY try_cast(m.rank AS BIGINT), m.rank)
+        FILTER (NOT m.has_dump) AS undumped_ranks
     FROM collective AS c
-    INNER JOIN member AS m ON c.pg_name = m.pg_name AND c.is_p2p = m.is_p2p AND c.seq > m.last_seq
+    INNER JOIN member AS m USING (pg_name, ranks)
     WHERE NOT c.is_p2p
-    GROUP BY ALL
+    GROUP BY c.pg_name, c.ranks, c.is_p2p, c.seq
 ),
 
 found AS (
@@ -80,17 +154,17 @@ found AS (
         *,
         CASE
             WHEN missing_ranks IS NOT NULL THEN 'missing'
-            WHEN is_mixed AND NOT is_p2p THEN 'mismatch'
+            WHEN is_mixed THEN 'mismatch'
             WHEN waiting_ranks IS NOT NULL THEN 'unfinished'
         END AS problem
     FROM collective
-    LEFT JOIN absent USING (pg_name, is_p2p, seq)
+    LEFT JOIN absent USING (pg_name, ranks, is_p2p, seq)
 )
 
 SELECT
     pg_name, pg_desc, seq, is_p2p, names, sizes, problem, missing_ranks, waiting_ranks,
-    finished_ranks, line
+    finished_ranks, undumped_ranks, line
 FROM found
 WHERE problem IS NOT NULL
-QUALIFY $limit = 0 OR row_number() OVER (PARTITION BY pg_name, is_p2p ORDER BY seq) <= $limit
-ORDER BY ts_ns, pg_name, seq, is_p2p
+QUALIFY $limit = 0 OR row_number() OVER (PARTITION BY pg_name, ranks, is_p2p ORDER BY seq) <= $limit
+ORDER BY ts_ns, pg_name, seq, is_p2p, p2p_rank

@@ -128,7 +128,8 @@ class Harmful:
         ({"device_traces": [[{"action": "alloc"}]]}, "not as torch writes it: KeyError"),
         ({"entries": [{"state": "started"}]}, "not as torch writes it: KeyError"),
         ({"entries": 7}, "not as torch writes it: TypeError"),
-        ({"entries": []}, "nothing was recorded in it"),
+        ({"entries": [], "pg_config": {"0": {"ranks": "?"}}}, "not as torch writes it: JSONDecode"),
+        ({"device_traces": []}, "nothing was recorded in it"),
     ],
 )
 def test_what_is_refused(

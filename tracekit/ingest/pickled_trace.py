@@ -10,6 +10,7 @@ torch/csrc/distributed/c10d/FlightRecorder.hpp (`_dump_nccl_trace`) of PyTorch.
 from __future__ import annotations
 
 import io
+import json
 import pickle
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -109,7 +110,7 @@ class PickleReader:
     def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
         self._texts = EventTexts()
-        self._kind: Kind | None = None
+        self._metadata: dict[str, object] = {}
         self.faults = self._texts.faults
         self.truncation: str | None = None
 
@@ -124,9 +125,11 @@ class PickleReader:
         Raises:
             TraceError: the file cannot be read, or holds something else.
         """
-        self._kind = self._known(self._content())
+        content = self._content()
         try:
-            yield from self._texts.rows(map(_text, self._kind.events()))
+            kind = self._known(content)
+            self._metadata = kind.metadata()
+            yield from self._texts.rows(map(_text, kind.events()))
         except (
             *(AttributeError, LookupError, TypeError, ValueError, ArithmeticError),
             *(RecursionError, msgspec.MsgspecError),
@@ -137,7 +140,7 @@ class PickleReader:
 
     def metadata(self) -> dict[str, object]:
         """Return what the file says of itself."""
-        return self._kind.metadata() if self._kind is not None else {}
+        return self._metadata
 
     def unreadable(self) -> TraceError:
         """Return the error for a file in which no event could be read."""
@@ -275,11 +278,22 @@ class _FlightRecorder:
 
     def __init__(self, content: Mapping[str, Any]) -> None:
         self._entries: Sequence[Mapping[str, Any]] = content["entries"]
+        self._groups: Mapping[str, Mapping[str, str]] = content.get("pg_config") or {}
 
     def metadata(self) -> dict[str, object]:
-        return {}
+        groups = [
+            {
+                "pg_name": name,
+                "pg_desc": group.get("desc"),
+                "ranks": json.loads(group.get("ranks") or "[]"),
+            }
+            for name, group in self._groups.items()
+        ]
+        return {"distributedInfo": {"pg_config": groups}}
 
     def events(self) -> Iterator[Mapping[str, Any]]:
+        # A rank that called nothing is the one that others wait for.
+        yield {"ph": "M", "name": "flight_recorder", "pid": 0, "tid": 0, "ts": 0}
         for entry in self._entries:
             created_ns = entry["time_created_ns"]
             last_ns = entry.get("time_discovered_completed_ns") or created_ns
@@ -293,7 +307,10 @@ class _FlightRecorder:
                 "state": entry["state"],
                 **{
                     key: entry[key]
-                    for key in ("input_sizes", "output_sizes", "input_dtypes", "timeout_ms")
+                    for key in (
+                        *("input_sizes", "output_sizes", "input_dtypes", "timeout_ms"),
+                        *("record_id", "retired"),
+                    )
                     if key in entry
                 },
                 **_place(frames),
