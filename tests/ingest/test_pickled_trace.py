@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 import pickle
 from collections.abc import Callable
@@ -79,6 +81,39 @@ def test_an_allocators_history(tmp_path: Path, protocol: int) -> None:
         (256, None, None),
     ]
     assert rows[2]["category"] == "(before the recording)"
+
+
+def test_times_and_what_failed_in_a_history(tmp_path: Path) -> None:
+    content = history()
+    for size in (70, 9_000):
+        content["device_traces"][0].append({"action": "oom", "size": size, "time_us": 50})
+    with tracekit.open(written(tmp_path / "x.pickle", content), cache=False) as trace:
+        (row,) = trace.query("memory_peaks").to_dicts()
+    assert (row["peak_at_ns"], row["oom_bytes"]) == (15_000, 9_000)
+
+
+def test_a_memory_timeline(tmp_path: Path) -> None:
+    """A gradient of 30 bytes was there before; 8 became a parameter from an input."""
+    rows = [[-1, 1, 30, 5], [1000, 2, 8, 2], [2000, 3, -8, 2], [2000, 3, 8, 0]]
+    rows += [[2500, 2, 5, 7], [3000, 4, -30, 5], [4000, 4, -5, 7]]
+    path = tmp_path / "memory_timeline.raw.gz"
+    path.write_bytes(gzip.compress(json.dumps(rows).encode()))
+    with tracekit.open(path, cache=False) as trace:
+        (peak,) = trace.query("memory_peaks").to_dicts()
+        held = trace.query("memory_peak").to_dicts()
+    assert (peak["peak_at_ns"], peak["allocated_bytes"], peak["before_bytes"]) == (1500, 43, 0)
+    told = {row["category"]: row["bytes"] for row in held}
+    assert told == {"gradients": 30, "parameters": 8, "unknown": 5}
+
+
+def test_a_flight_recorders_dump_as_json(tmp_path: Path) -> None:
+    for rank, count in enumerate((2, 1)):
+        entries = [recorded(seq, "completed") for seq in range(1, count + 1)]
+        dump = {"comm_lib_version": "2.26", "entries": entries, "pg_config": {}}
+        (tmp_path / f"rank{rank}.json").write_text(json.dumps(dump))
+    with tracekit.open(tmp_path, cache=False) as run:
+        (row,) = run.query("hung_collectives").to_dicts()
+    assert (row["seq"], row["missing_ranks"], row["finished_ranks"]) == (2, "1", "0")
 
 
 def recorded(seq: int, state: str, size: int = 8, line: int = 5) -> dict[str, Any]:

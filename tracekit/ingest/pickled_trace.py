@@ -1,25 +1,25 @@
-"""Reads what torch pickles: histories of the caching allocator, and NCCL's flight recorder.
+"""Reads what torch dumps: histories of the caching allocator, flight recorders, memory timelines.
 
-A pickle can run any program. Here it may hold numbers, texts, lists, tuples and dictionaries alone;
-whatever names a class or a function is refused.
+The first are pickles, the last is JSON, and a dump of a flight recorder may be either.
 
 Sources of the formats: torch/cuda/_memory_viz.py (`_dump_snapshot`) and
-torch/csrc/distributed/c10d/FlightRecorder.hpp (`_dump_nccl_trace`) of PyTorch.
+torch/csrc/distributed/c10d/FlightRecorder.hpp (`_dump_nccl_trace`, `_dump_fr_trace`) of PyTorch.
 """
 
 from __future__ import annotations
 
-import io
 import json
 import pickle
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from tracekit.errors import TraceError
 from tracekit.ingest.event_texts import EventTexts
+from tracekit.ingest.memory_timeline import MemoryTimeline, recorded_span
+from tracekit.ingest.plain_pickle import read_plain
 from tracekit.units import GB, NS_PER_US
 
 if TYPE_CHECKING:
@@ -31,61 +31,6 @@ MAX_BYTES = 4 * GB
 
 _OP = re.compile(r"at::_ops::(\w+?)(?:_(?:out|Tensor|Scalar))?::")
 _CUDA = 1
-
-
-_BASIC = (
-    *("PROTO", "FRAME", "STOP", "MARK", "POP", "POP_MARK", "NONE", "NEWTRUE", "NEWFALSE"),
-    *("BININT", "BININT1", "BININT2", "LONG1", "LONG4", "BINFLOAT"),
-    *("SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "SHORT_BINBYTES", "BINBYTES", "BINBYTES8"),
-    *("EMPTY_LIST", "APPEND", "APPENDS", "EMPTY_DICT", "SETITEM", "SETITEMS"),
-    *("EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"),
-    *("MEMOIZE", "BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET"),
-    *("GLOBAL", "STACK_GLOBAL", "BINPERSID"),
-)
-"""The opcodes of basic types, and those that are refused with what they name."""
-
-
-class _Plain(pickle._Unpickler):
-    """Reads pickles of basic types.
-
-    The unpickler in Python: that in C makes room for as many numbers as one of nine bytes says, and
-    crashes where a key is a tuple in a tuple, many times over.
-    """
-
-    stack: list[Any]
-    pop_mark: Callable[[], list[Any]]
-    dispatch: ClassVar[dict[int, Any]] = {
-        code: pickle._Unpickler.dispatch[code]
-        for code in (getattr(pickle, name)[0] for name in _BASIC)
-    }
-
-    def find_class(self, module: str, name: str) -> Any:
-        raise pickle.UnpicklingError(f"it names {module}.{name}")
-
-    def persistent_load(self, pid: Any) -> Any:
-        raise pickle.UnpicklingError(f"it names an object outside of it: {pid!r:.100}")
-
-    def load(self) -> Any:
-        try:
-            return super().load()
-        except KeyError as error:
-            raise pickle.UnpicklingError(f"it holds more than basic types: {error}") from error
-
-    def load_setitem(self) -> None:
-        value, key = self.stack.pop(), self.stack.pop()
-        self._set((key, value))
-
-    def load_setitems(self) -> None:
-        self._set(self.pop_mark())
-
-    def _set(self, items: Sequence[Any]) -> None:
-        keys = items[::2]
-        if not all(isinstance(key, str | int) for key in keys):
-            raise pickle.UnpicklingError("a key that is neither text nor number")
-        self.stack[-1].update(zip(keys, items[1::2], strict=True))
-
-    dispatch[pickle.SETITEM[0]] = load_setitem
-    dispatch[pickle.SETITEMS[0]] = load_setitems
 
 
 class Kind(Protocol):
@@ -101,7 +46,7 @@ class Kind(Protocol):
 
 
 class PickleReader:
-    """A :class:`tracekit.ingest.trace_readers.TraceReader` of what torch pickles.
+    """A :class:`tracekit.ingest.trace_readers.TraceReader` of what torch dumps.
 
     Args:
         stream: the plain bytes of the file.
@@ -113,6 +58,7 @@ class PickleReader:
         self._metadata: dict[str, object] = {}
         self.faults = self._texts.faults
         self.truncation: str | None = None
+        self._form = "pickle" if stream.head()[:1] == pickle.PROTO else "JSON"
 
     @property
     def event_count(self) -> int:
@@ -152,14 +98,16 @@ class PickleReader:
         for chunk in self._stream:
             text += chunk
             if len(text) > MAX_BYTES:
-                raise TraceError(f"{path}: a pickle of more than {MAX_BYTES // GB} GB is not read")
+                raise TraceError(f"{path}: a dump of more than {MAX_BYTES // GB} GB is not read")
         try:
-            return _Plain(io.BytesIO(text)).load()
+            if self._form == "pickle":
+                return read_plain(text)
+            return msgspec.json.decode(text)
         except MemoryError:
             raise
         except Exception as error:
             raise TraceError(
-                f"{path}: this pickle is not read: {error}",
+                f"{path}: this {self._form} is not read: {error}",
                 hint="basic types alone are, as torch's _dump_snapshot and _dump_nccl_trace write",
             ) from error
 
@@ -169,9 +117,11 @@ class PickleReader:
                 return _AllocatorHistory(content)
             if "entries" in content:
                 return _FlightRecorder(content)
+        if isinstance(content, list) and self._form == "JSON":
+            return MemoryTimeline(content)
         raise TraceError(
-            f"{self._stream.path}: a pickle that is neither an allocator's history nor a dump of a "
-            "flight recorder"
+            f"{self._stream.path}: a {self._form} that is neither an allocator's history nor a "
+            "dump of a flight recorder"
         )
 
 
@@ -202,21 +152,36 @@ class _AllocatorHistory:
     def events(self) -> Iterator[Mapping[str, Any]]:
         for device, entries in enumerate(self._traces):
             allocated, reserved = self._before(device, entries)
-            for number, entry in enumerate(entries):
+            times = [entry.get("time_us", at) * NS_PER_US for at, entry in enumerate(entries)]
+            if times:
+                yield recorded_span("allocator history", device, min(times), max(times))
+            for at_ns, entry in zip(times, entries, strict=True):
                 size, action = entry["size"], entry["action"]
+                if action == "oom":
+                    yield {
+                        "ph": "i",
+                        "name": "[out of memory]",
+                        "pid": 0,
+                        "tid": device,
+                        "ts": at_ns,
+                        "args": {
+                            "Device Id": device,
+                            "Bytes": size,
+                            **_place(entry.get("frames") or ()),
+                        },
+                    }
                 reserved += _reserved(action) * size
                 change = _active(action) * size
                 if not change:
                     continue
                 allocated += change
-                at_us = entry.get("time_us", number)
                 yield {
                     "ph": "i",
                     "cat": "cpu_instant_event",
                     "name": "[memory]",
                     "pid": 0,
                     "tid": device,
-                    "ts": at_us * NS_PER_US,
+                    "ts": at_ns,
                     "args": {
                         "Device Type": _CUDA,
                         "Device Id": device,

@@ -6,6 +6,7 @@ knows what a file looks like: engines, commands and the loader see blocks of rec
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -117,9 +118,22 @@ def _is_pickle(head: bytes) -> bool:
     return head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")
 
 
+_TORCH_JSON = re.compile(
+    # A flight recorder's dump: members in the order of their names, as torch writes them.
+    rb'\s*\{\s*"(?:comm_lib_version|entries|nccl_comm_state|nccl_version|pg_config)"\s*:'
+    # A memory timeline: time, action, bytes, category.
+    rb"|\s*\[\s*\[\s*-?\d+\s*,\s*[1-4]\s*,\s*-?\d+\s*,\s*[0-7]\s*\]"
+)
+
+
+def _is_torch_json(head: bytes) -> bool:
+    return _TORCH_JSON.match(head) is not None
+
+
 FORMATS = [
     Format("Perfetto trace", (".pftrace",), _is_our_perfetto_trace, _perfetto_trace),
     Format("pickle of torch", (".pickle", ".pkl"), _is_pickle, _pickle),
+    Format("JSON dump of torch", (), _is_torch_json, _pickle),
     Format("SQLite database", (".sqlite", ".db"), _is_database, _database),
     Format("Chrome trace", (".json", ".json.gz"), bool, _chrome_trace),
 ]
