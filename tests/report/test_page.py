@@ -214,3 +214,24 @@ def test_the_command_writes_a_file_and_replaces_only_reports(
     done = cli("report", trace, "-o", tmp_path / "none" / "r.html")
     assert done.exit_code == 4
     assert [path.name for path in tmp_path.iterdir() if "part" in path.name] == []
+
+
+def test_a_serving_report_opens_with_its_run_and_its_requests(html: str, opened: Opened) -> None:
+    assert "<h1>serve_vllm</h1>" in html
+    top, _, sections = html.partition("<nav")
+    assert "output tokens/s" in top
+    assert top.index('id="verdict"') < top.index('data-chart="timeline"') < top.index('id="advice"')
+    assert html.count('data-chart="timeline"') == 1
+    assert sections.index('<section id="serving"') < sections.index('<section id="devices"')
+    training = report(opened(REPO / "sample_traces" / "pretrain_R+Z3"), ["r"])
+    assert training.index('<section id="devices"') < training.index('<section id="steps"')
+
+
+def test_a_chart_of_one_step_is_a_sentence_and_a_file_is_named_without_its_folder(
+    tiny_trace: Callable[..., Path],
+) -> None:
+    events = [span("user_annotation", "ProfilerStep#1", 0, 30), kernel("k", 5, 10, 5)]
+    with tracekit.open(tiny_trace(events), cache=False) as trace:
+        page = report(trace, ["/somewhere/else/one.json"])
+    assert "<h1>one.json</h1>" in page
+    assert 'data-chart="steps"' not in page

@@ -17,6 +17,7 @@ from tracekit.report.parts import (
     Shown,
     copied,
     figure,
+    folded,
     note,
     page_of,
     quoted,
@@ -226,7 +227,7 @@ def _tables(cuts: Mapping[str, Cut], command: str) -> Iterator[str]:
         if name not in cuts or not cuts[name].total:
             continue
         yield f"<h3>{escape(title)}</h3>"
-        yield f'<p class="definition">{escape(definition)}</p>'
+        yield folded(definition)
         if left_out := cuts[name].note(f"{command} --format json"):
             yield note(left_out)
         yield rows_of(name)

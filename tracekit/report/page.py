@@ -6,6 +6,7 @@ by their digests, and nothing else.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from importlib.util import find_spec
@@ -49,16 +50,16 @@ def page(answers: Answers, traces: Sequence[str]) -> str:
     }
     shown = [
         _shown(section, answers, cuts, traces)
-        for section in SECTIONS
+        for section in _in_order(answers)
         if any(answers.has_rows(name) for name in section.tables)
     ]
     has_events = any(one.name == "events" for one in shown)
     # There may be no such command here.
     has_viewer = find_spec("tracekit.cli.view") is not None
-    names = [printable(name) for name in traces[:5]]
+    title = _title(answers, traces)
     return page_of(
-        (", ".join(names[:3]), " ".join(names)),
-        _head(answers, traces),
+        (title, title),
+        _head(answers, traces, shown),
         shown,
         after=_refused(answers),
         events=packed_events(answers.results[TIMELINE_EVENTS]) if has_events else None,
@@ -66,7 +67,22 @@ def page(answers: Answers, traces: Sequence[str]) -> str:
     )
 
 
-def _head(answers: Answers, traces: Sequence[str]) -> Iterator[str]:
+def _in_order(answers: Answers) -> list[Section]:
+    """Return the sections: where requests were served, these come first."""
+    first = {"serving"} if answers.has_rows("requests") else set()
+    return sorted(SECTIONS, key=lambda section: section.name not in first)
+
+
+def _title(answers: Answers, traces: Sequence[str]) -> str:
+    """Return the names of the runs, or of the files where no run says its own."""
+    runs = answers.results["run"].column("run") if answers.has_rows("run") else ()
+    names = [str(run) for run in runs if run] or [
+        re.split(r"[\\/]", name.rstrip("\\/"))[-1] or name for name in traces
+    ]
+    return ", ".join(map(printable, names[:3])) + (", …" if len(names) > 3 else "")
+
+
+def _head(answers: Answers, traces: Sequence[str], shown: Sequence[Shown]) -> Iterator[str]:
     lines = [
         line.plain
         for name in ("run", "trace")
@@ -74,16 +90,27 @@ def _head(answers: Answers, traces: Sequence[str]) -> Iterator[str]:
     ]
     if lines:
         yield f'<p class="what">{escape(chr(10).join(lines))}</p>'
+    served = [
+        line.plain
+        for name in ("throughput", "latency")
+        for line in TERMINAL_SECTIONS[name].lines(answers.results, 160)
+    ]
+    if served:
+        yield f"<pre>{escape(chr(10).join(served))}</pre>"
     said = sentences(answers.results.get("verdict"), answers.results.get("unrecorded"))
     if said:
         yield from verdict(said)
         command = escape(command_of("verdict", traces))
         yield f'<p class="note">Source: <code>{command}</code></p>'
+    yield from (figure(one.charts[_OVERVIEW]) for one in shown if _OVERVIEW in one.charts)
     if ADVICE in answers.results:
         yield from _advice(answers.results[ADVICE], traces)
 
 
 _MOST_ADVICE = 5
+
+_OVERVIEW = "timeline"
+"""The chart that stands in the overview."""
 
 
 def _advice(advice: Result, traces: Sequence[str]) -> Iterator[str]:
@@ -104,7 +131,9 @@ def _advice(advice: Result, traces: Sequence[str]) -> Iterator[str]:
 
 
 def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
+    # Code keeps its case.
+    begun = text[:1].upper() + text[1:] if re.match(r"[\w-]+( |$)", text) else text
+    return f"{begun}."
 
 
 def _shown(
@@ -117,16 +146,31 @@ def _shown(
     if name == "events":
         lines += _events(answers)
     else:
-        charts = [*charts_of(section.charts, cuts)]
+        found = [*charts_of(section.charts, cuts)]
+        charts = [chart for chart in found if not _is_point(chart)]
         one.charts = {chart.name: chart for chart in charts}
         used = dict.fromkeys([*asked, *(need for chart in charts for need in chart.data)])
         one.data = {table: cuts[table] for table in used}
-        lines += _charts(section, charts)
+        lines += _charts(section, [chart for chart in charts if chart.name != _OVERVIEW])
+        lines += [
+            note(f"{chart.title}: one point on its axis; the table has it.")
+            for chart in found
+            if _is_point(chart)
+        ]
         lines += tables(asked, asked[0], cuts, traces)
     drawn = [table for table in section.drawn if table in answers.results]
     lines += sources(name, [*asked, *drawn], traces)
     lines.append("</section>")
     return one
+
+
+def _is_point(chart: Chart) -> bool:
+    """Return whether a chart of lines or points has one place alone on its axis."""
+    mark, x = chart.spec.get("mark"), chart.spec.get("encoding", {}).get("x", {}).get("field")
+    if not isinstance(mark, dict) or mark["type"] not in ("line", "point") or not x:
+        return False
+    of_axis = [rows.column(x) for rows in chart.data.values() if x in rows.column_names]
+    return len({value for column in of_axis for value in column} - {None}) == 1
 
 
 def _charts(section: Section, charts: Sequence[Chart]) -> Iterator[str]:

@@ -83,7 +83,15 @@ def section_head(name: str, title: str, definition: str) -> Iterator[str]:
     """Return how a section begins."""
     yield f'<section id="{name}" aria-labelledby="{name}-title">'
     yield f'<h2 id="{name}-title">{escape(title)}</h2>'
-    yield f'<p class="definition">{escape(definition)}</p>'
+    yield folded(definition)
+
+
+def folded(definition: str) -> str:
+    """Return what figures mean, folded away."""
+    return (
+        "<details><summary>What this is</summary>"
+        f'<p class="definition">{escape(definition)}</p></details>'
+    )
 
 
 def definition_of(analysis: str) -> str:
@@ -159,7 +167,7 @@ def tables(
         spec = load_catalog().analysis(name)
         yield f"<h3>{escape(spec.question)}</h3>"
         if name != defined and spec.description:
-            yield f'<p class="definition">{escape(spec.description)}</p>'
+            yield folded(spec.description)
         if left_out := cuts[name].note(command_of(name, traces)):
             yield note(left_out)
         yield rows_of(name)

@@ -38,7 +38,7 @@ function drawTable(place, name, data) {
   const table = element('table', { 'data-table': name }, element('thead', {}, head), body);
 
   columns.forEach((column, c) => {
-    const button = element('button', { type: 'button', title: meanings[c] ? `${column}: ${meanings[c]}` : `sort by ${column}` }, ...breakable(column));
+    const button = element('button', { type: 'button', title: meanings[c] ? `${column}: ${meanings[c]}` : `sort by ${column}` }, ...(meanings.length ? [headOf(column, columns)] : breakable(column)));
     const cell = element('th', { scope: 'col', class: isNumber[c] ? 'number' : '', 'aria-sort': 'none' }, button);
     button.addEventListener('click', () => sortBy(c));
     head.append(cell);
@@ -114,10 +114,21 @@ function drawTable(place, name, data) {
   });
   csv.addEventListener('click', () => copy(asCsv(columns, shown), csv));
   update();
-  const tools = element('div', { class: 'tools' }, filter, csv, count);
+  // Of one row there is nothing to filter, and nothing to sort in a spreadsheet.
+  const tools = rows.length > 1 || total > 1 ? [element('div', { class: 'tools' }, filter, csv, count)] : [];
   const told = meanings.length ? [element('details', { class: 'meanings' }, element('summary', {}, 'What the columns mean'), element('dl', {},
     ...columns.flatMap((column, c) => [element('dt', {}, column), element('dd', {}, meanings[c])])))] : [];
-  place.replaceChildren(tools, element('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': `table ${name}` }, table), printed, all, ...told);
+  place.replaceChildren(...tools, element('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': `table ${name}` }, table), printed, all, ...told);
+}
+
+// What stands above a column: its name in words. Its cells have their units; a share is told from a time by its sign.
+function headOf(column, columns) {
+  const unit = unitOf(column);
+  const stem = unit ? column.slice(0, -unit.length - 1) : column;
+  if (!stem) return column === 'count' || column === 'bytes' ? column : HEADS[column] ?? column;
+  const words = stem.replaceAll('_', ' ');
+  if (unit === 'ns') return columns.includes(stem) ? `${words} time` : words;
+  return unit in HEADS ? `${words}${HEADS[unit]}` : column.replaceAll('_', ' ');
 }
 
 // A name in words, between which a narrow column of a printed page may break it.

@@ -9,6 +9,9 @@ function unitOf(column) {
   return SUFFIXES.find((unit) => column === unit || column.endsWith('_' + unit));
 }
 
+// What a head says of the unit of its column.
+const HEADS = { ns: ' time', pct: ' %', per_s: '/s', bytes_per_s: ' B/s', flop_per_s: ' FLOP/s', flops: ' FLOP', hz: ' Hz' };
+
 const FORMATS = new Map();
 
 // A number with at most so many decimals, and at least so many.
