@@ -112,7 +112,7 @@ def require(packages: dict[str, str], needed_by: str) -> None:
         verb = "is" if len(missing) == 1 else "are"
         raise WorkloadError(
             f"{needed_by} needs {listed}, which {verb} not installed",
-            hint=f"pip install 'tracekit[collect]', or only: pip install "
+            hint=f"pip install 'tracekit-llm[collect]', or only: pip install "
             f"{' '.join(packages[name] for name in missing)}",
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 import tracekit
+from tracekit.cli._main import _check_owner
 from tracekit.errors import (
     QueryError,
     StoreError,
@@ -363,3 +365,22 @@ def test_shell_completion_knows_the_commands() -> None:
         },
     )
     assert done.stdout.strip() == "plain,breakdown"
+
+
+def test_a_folder_that_another_distribution_shares_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "tracekit_llm-0.1.0.dist-info").mkdir()
+    _check_owner(tmp_path / "tracekit")
+    (tmp_path / "tracekit-0.3.1.dist-info").mkdir()
+    with pytest.raises(UsageError, match=r"shared with another distribution, tracekit-0\.3\.1$"):
+        _check_owner(tmp_path / "tracekit")
+
+
+def test_no_page_and_no_hint_installs_the_library_of_others() -> None:
+    repo = Path(__file__).resolve().parents[2]
+    pages = [repo / "README.md", repo / "CONTRIBUTING.md", *repo.glob("docs/**/*.md")]
+    sources = [
+        file for folder in ("tracekit", "collectors") for file in (repo / folder).rglob("*.py")
+    ]
+    wrong = re.compile(r"""pip install ["']?tracekit(?!-llm)(\[|["'`\s]|$)""")
+    found = [file for file in (*pages, *sources) if wrong.search(file.read_text("utf-8"))]
+    assert found == []

@@ -258,7 +258,7 @@ def test_a_missing_package_is_named(
     assert done.exit_code == 6
     assert done.stderr == (
         f"error: {needed_by} needs {package}, which is not installed\n"
-        f"hint: pip install 'tracekit[collect]', or only: pip install {package}\n"
+        f"hint: pip install 'tracekit-llm[collect]', or only: pip install {package}\n"
     )
     assert left_in(tmp_path) == ["path"]
 

@@ -204,7 +204,7 @@ def test_without_the_extra_one_sentence_says_how_to_get_it(
     with pytest.raises(UsageError) as caught:
         engines.make_engine("ray", 2)
     assert caught.value.message == "Ray is not installed"
-    assert caught.value.hint == "install it with: pip install 'tracekit[ray]'"
+    assert caught.value.hint == "install it with: pip install 'tracekit-llm[ray]'"
 
 
 class Starting:

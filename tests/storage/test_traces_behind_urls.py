@@ -202,5 +202,5 @@ def test_without_the_extra_one_sentence_says_how_to_get_it(
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.splitlines() == [
         "error: s3://bucket/rank0.json: what reads URLs is not installed",
-        "hint: install it with: pip install 'tracekit[remote]'",
+        "hint: install it with: pip install 'tracekit-llm[remote]'",
     ]

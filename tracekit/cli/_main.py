@@ -72,6 +72,19 @@ def group(ctx: click.Context) -> None:
         ctx.exit(UsageError.exit_code)
 
 
+def _check_owner(package: Path) -> None:
+    """Refuse to run from a folder that the distribution `tracekit`, a library of others, shares.
+
+    Raises:
+        UsageError: both are installed there, so that files of one lie among those of the other.
+    """
+    if others := sorted(package.parent.glob("tracekit-[0-9]*.dist-info")):
+        raise UsageError(
+            f"{package}: is shared with another distribution, {others[0].stem}",
+            hint="pip uninstall tracekit tracekit-llm, then pip install tracekit-llm",
+        )
+
+
 def main(
     args: Sequence[str] | None = None, command: click.Command = group, name: str = "tracekit"
 ) -> int:
@@ -94,6 +107,7 @@ def main(
         for stream, name in zip(before, ("stdout", "stderr"), strict=True)
     )
     try:
+        _check_owner(Path(tracekit.__file__).parent)
         return _run(command, name, list(sys.argv[1:] if args is None else args))
     except TracekitError as error:
         _say(error.message, error.hint)

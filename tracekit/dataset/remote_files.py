@@ -47,7 +47,7 @@ def register(
     except ImportError:
         raise UsageError(
             f"{dataset.shown}: what reads URLs is not installed",
-            hint="install it with: pip install 'tracekit[remote]'",
+            hint="install it with: pip install 'tracekit-llm[remote]'",
         ) from None
     blocks = _Blocks(dataset, sizes_bytes)
 
