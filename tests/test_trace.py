@@ -384,3 +384,8 @@ def test_what_a_breakdown_found_while_the_store_was_made_is_what_the_store_says(
     for name in found:
         assert found[name].columns == asked[name].columns
         assert found[name].rows == asked[name].rows, name
+
+
+def test_a_trace_says_what_it_is_of(opened: Callable[[Path], tracekit.Trace]) -> None:
+    run = Path(__file__).resolve().parents[1] / "sample_traces" / "pretrain_R+Z3"
+    assert repr(opened(run)) == f"<Trace: traces of {str(run)!r}>"

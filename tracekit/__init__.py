@@ -3,7 +3,7 @@
     import tracekit
 
     with tracekit.open("rank0.json.gz") as trace:
-        print(trace.query("timeline").to_dicts())
+        print(trace.query("timeline"))
 
 The public names are loaded on first use, so that importing the package costs nothing and pulls in
 no library.
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tracekit.plot import Chart as Chart
     from tracekit.plot import Plots as Plots
     from tracekit.render._notebook import result_html as result_html
+    from tracekit.render._notebook import result_text as result_text
     from tracekit.render._notebook import trace_html as trace_html
     from tracekit.trace import Trace
 
@@ -52,8 +53,9 @@ _HOME_OF = {
     "collect": "tracekit.collectors.session",
     "compare": "tracekit.comparison.comparing",
     "open": "tracekit.opening",
-    # What a notebook shows of these: nothing below render imports it, so it is asked for here.
+    # What a notebook or print shows: nothing below render imports it, so it is asked for here.
     "result_html": "tracekit.render._notebook",
+    "result_text": "tracekit.render._notebook",
     "trace_html": "tracekit.render._notebook",
 }
 

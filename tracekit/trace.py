@@ -82,6 +82,18 @@ class Trace:
         self.missing = tuple(missing)
         """The traces that should be here and could not be read: where each lies, and why."""
 
+    def __repr__(self) -> str:
+        """Return what it is of, without reading anything."""
+        if self._is_closed:
+            return "<Trace: closed>"
+        contents = self._known_contents
+        if contents is not None and contents.runs:
+            names = ", ".join(repr(str(run)) for run in contents.runs[:3])
+            more = ", …" if len(contents.runs) > 3 else ""
+            traces = "traces" if contents.has_traces else "manifests"
+            return f"<Trace: {traces} of {names}{more}>"
+        return f"<Trace: {self._store_path}>" if self._store_path else "<Trace: in memory>"
+
     @property
     def _connection(self) -> duckdb.DuckDBPyConnection:
         """The connection, opened now where nothing that was asked so far needed it."""

@@ -31,6 +31,19 @@ def test_rows_columns_and_dicts(result: Result) -> None:
     assert repr(result) == "<Result timeline: 3 rows of rank, idle_ns, name>"
 
 
+def test_print_shows_the_table() -> None:
+    columns = (Column("phase", "VARCHAR"), Column("wall_ns", "BIGINT"))
+    table = Result("phases", columns, [("forward", 2_500_000), ("backward", 5_000_000)])
+    assert str(table).splitlines() == [
+        "phase     wall ms",
+        "────────  ───────",
+        "forward     2.500",
+        "backward    5.000",
+    ]
+    many = str(Result("phases", columns, [("x", at) for at in range(25)]))
+    assert many.endswith("the first 20 of 25 rows, 5 are not shown")
+
+
 def test_an_unknown_column_is_refused(result: Result) -> None:
     with pytest.raises(UsageError, match="timeline has no column 'idle'") as caught:
         result.column("idle")
@@ -85,4 +98,4 @@ def test_a_missing_library_is_named_with_its_extra(
     with pytest.raises(UsageError, match=f"{library} is not installed") as caught:
         getattr(result, method)()
     assert caught.value.hint is not None
-    assert "tracekit[frames]" in caught.value.hint
+    assert "tracekit-llm[frames]" in caught.value.hint

@@ -181,6 +181,12 @@ class Result:
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         return iter(self.rows)
 
+    def __str__(self) -> str:
+        """Return the first rows as the command line shows them."""
+        from tracekit import result_text
+
+        return result_text(self)
+
     def __repr__(self) -> str:
         return f"<Result {self.name}: {len(self.rows)} rows of {', '.join(self.column_names)}>"
 
@@ -206,5 +212,5 @@ class RowStream:
 
 def _refuse(library: str) -> NoReturn:
     raise UsageError(
-        f"{library} is not installed", hint="install it with: pip install 'tracekit[frames]'"
+        f"{library} is not installed", hint="install it with: pip install 'tracekit-llm[frames]'"
     ) from None

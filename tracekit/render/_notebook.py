@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tracekit.analysis.result import Result
 from tracekit.errors import TracekitError
 from tracekit.render._cells import text_columns
+from tracekit.render._grid import grid_lines
 from tracekit.render._text import printable, shorten
 from tracekit.render.sections import SECTIONS
 
@@ -53,6 +54,15 @@ def result_html(result: Result) -> str:
         f"<tbody>\n{body}\n</tbody>\n</table>\n"
         f"<p {_NO_FORMULAS}>{caption}</p>"
     )
+
+
+def result_text(result: Result) -> str:
+    """Return a result as the table of the command line: its first rows, and how many more."""
+    shown = Result(result.name, result.columns, result.rows[:MAX_ROWS], result.keep)
+    lines = grid_lines(shown, None, units=result.name != "sql")
+    text = [line.plain.rstrip() for line in lines]
+    count = len(result.rows)
+    return "\n".join([*text, _how_many(count)] if count > MAX_ROWS or not count else text)
 
 
 def _how_many(count: int) -> str:
