@@ -9,6 +9,8 @@
 #   make benchmark  measure this tree beside the last tag, or the commit AGAINST
 #   make predictions  predict loops and loads, run them, and say in the manual how far off that was
 #   make advice       put faults into programs, and say in the manual whether advice finds them
+#   make wheel        build the source distribution and this system's wheel into dist
+#   make release      check what is to be released, build it, and say what is left to upload it
 # The single checks, for quick turns: lint, types, imports, sql, docs, gate, pytest
 # (ARGS="-k timeline").
 # make docs-update writes what is generated in the manual: reference, outputs of commands, pictures.
@@ -41,7 +43,7 @@ export PYTHONDONTWRITEBYTECODE :=
 ifndef AT_ONCE
 .NOTPARALLEL:
 endif
-.PHONY: help demo packages collect collects test tools check checks lint format types imports sql docs docs-update docs-pictures gate pytest collected fuzz benchmark predictions advice clean
+.PHONY: help demo packages collect collects test tools check checks lint format types imports sql docs docs-update docs-pictures gate pytest collected fuzz benchmark predictions advice wheel release clean
 
 help:
 	@sed -n 's/^#  *//p; /^$$/q' Makefile
@@ -136,6 +138,28 @@ predictions: $(DEV)/.installed
 
 advice: $(DEV)/.installed
 	@$(DEV)/bin/python tests/advice $(ARGS)
+
+# From a copy of what is committed: nothing of a working tree gets in. The other systems' wheels are
+# made by .github/workflows/wheels.yml.
+wheel: $(DEV)/.installed
+	@rm -rf build/release dist && mkdir -p build/release
+	@git archive HEAD | tar --extract --directory build/release
+	@$(DEV)/bin/python -m build --outdir dist build/release > $(DEV)/wheel.log 2>&1 || \
+		{ cat $(DEV)/wheel.log >&2; exit 1; }
+	@ls dist
+
+# It uploads nothing, and stops at the first thing that is not ready.
+release: VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' tracekit/__init__.py)
+release:
+	@test -z "$$(git status --porcelain)" || { echo "the working tree has changes: commit them" >&2; exit 1; }
+	@grep -qE '^## $(VERSION)(, [0-9-]+)?$$' CHANGELOG.md || \
+		{ echo "CHANGELOG.md has no heading '## $(VERSION), DATE'" >&2; exit 1; }
+	@test "$$(git tag --points-at HEAD --list 'v$(VERSION)')" || \
+		{ echo "this commit has no tag: git tag -a v$(VERSION) -m $(VERSION)" >&2; exit 1; }
+	@$(MAKE) test
+	@$(MAKE) wheel
+	@echo "ready: put the wheels of the workflow 'wheels' for v$(VERSION) into dist, then"
+	@echo "  git push origin v$(VERSION) && twine check --strict dist/* && twine upload dist/*"
 
 clean:
 	rm -rf $(DEMO) $(DEV) build dist *.egg-info tracekit/ingest/*.so .mypy_cache .pytest_cache .ruff_cache .hypothesis
