@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import importlib
 import importlib.metadata
+import inspect
 import warnings
 from typing import Any, NamedTuple
 
@@ -162,7 +163,12 @@ def _masks(
         make = create_causal_mask
         if kind == "sliding_attention" and is_sliding:
             make = create_sliding_window_causal_mask
-        mask = make(config=own, inputs_embeds=inputs, attention_mask=None, past_key_values=None)
+        # transformers 4 has another name for it, and asks for the positions too.
+        known = inspect.signature(make).parameters
+        more = {"inputs_embeds" if "inputs_embeds" in known else "input_embeds": inputs}
+        if "cache_position" in known:
+            more["cache_position"] = torch.arange(shape.sequence_length, device=device)
+        mask = make(config=own, attention_mask=None, past_key_values=None, **more)
         if mask is not None or None not in masks:
             masks.append(mask)
     return masks

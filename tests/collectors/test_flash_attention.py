@@ -115,3 +115,21 @@ def test_want_of_memory_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(flash_attention, "_flash_attention", full)
     assert flash_attention.flash(CPU, torch.float32, config(), 24).name == "torch SDPA, flash"
+
+
+def test_masks_are_made_as_transformers_4_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers import masking_utils
+
+    def of_4(
+        config: Any,
+        input_embeds: Any,
+        attention_mask: Any,
+        cache_position: Any,
+        past_key_values: Any,
+    ) -> Any:
+        return [*input_embeds.shape[:2]], cache_position.tolist()
+
+    monkeypatch.setattr(masking_utils, "create_causal_mask", of_4)
+    shape = attention_shape(LlamaConfig(**SIZES), 3)
+    made = flash_attention._masks(CPU, torch.float32, shape, LlamaConfig(**SIZES))
+    assert made == [([1, 3], [0, 1, 2])]
