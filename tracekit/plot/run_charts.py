@@ -178,7 +178,8 @@ def request_life(rows: Rows) -> Drawing | None:
         },
         "usermeta": {"zoom": "x"},
     }
-    return Drawing("The life of the slowest requests: queued, and step by step", spec)
+    title = "The life of the slowest requests, those in the trace first: queued, and step by step"
+    return Drawing(title, spec)
 
 
 def _shares(
