@@ -51,6 +51,8 @@ function drawPivot(place, name, { columns, rows }) {
     const unit = unitOf(chosen.values);
     drawTable(table, name, {
       columns: [chosen.rows, ...shown.map((column) => `${column}_${unit}`), chosen.values, 'share_pct'],
+      // Its heads are names of the trace.
+      isPivot: true,
       meanings: [],
       total: turned.length,
       rows: turned,

@@ -38,7 +38,7 @@ function drawTable(place, name, data) {
   const table = element('table', { 'data-table': name }, element('thead', {}, head), body);
 
   columns.forEach((column, c) => {
-    const button = element('button', { type: 'button', title: meanings[c] ? `${column}: ${meanings[c]}` : `sort by ${column}` }, ...(meanings.length ? [headOf(column, columns)] : breakable(column)));
+    const button = element('button', { type: 'button', title: meanings[c] ? `${column}: ${meanings[c]}` : `sort by ${column}` }, ...(data.isPivot ? breakable(column) : [headOf(column, columns)]));
     const cell = element('th', { scope: 'col', class: isNumber[c] ? 'number' : '', 'aria-sort': 'none' }, button);
     button.addEventListener('click', () => sortBy(c));
     head.append(cell);
