@@ -65,7 +65,7 @@ def test_cells_of_names_that_begin_alike_show_what_is_their_own(shown: Any) -> N
 
 
 def test_the_end_of_a_path_that_another_goes_on_from_is_shown(shown: Any) -> None:
-    column = _cells(shown.page, "module_totals", "module_path")
+    column = _cells(shown.page, "module_totals", "module path")
     cells = {cell.text_content(): cell for cell in column}
     for path in (OUTER, INNER):
         own = cells[path].locator(".own").text_content()
@@ -76,7 +76,7 @@ def test_the_end_of_a_path_that_another_goes_on_from_is_shown(shown: Any) -> Non
 
 
 def test_figures_of_a_column_have_their_decimals_and_units_in_line(shown: Any) -> None:
-    cells = _cells(shown.page, "kernels", "kernel_ns")
+    cells = _cells(shown.page, "kernels", "kernel")
     assert [cell.text_content() for cell in cells] == ["2.500 ms", "1.235 ms", "1.000 ms"]
     assert len({cell.locator(".unit").bounding_box()["x"] for cell in cells}) == 1
 
