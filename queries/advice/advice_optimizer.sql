@@ -64,6 +64,6 @@ SELECT
     NULL::BIGINT AS cost_ns,
     'torch.optim.AdamW(..., fused=True), or TrainingArguments(optim="adamw_torch_fused")'
         AS remedy,
-    'tracekit pivot TRACE --by op --where phase=optimizer' AS evidence
+    'tracekit pivot TRACE --rows op --where "phase = ''optimizer''"' AS evidence
 FROM changed
 WHERE work_count > 20 AND fused_count * 2 < work_count AND (is_adam OR has_momentum)

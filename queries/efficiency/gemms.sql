@@ -7,10 +7,11 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: attributed_events, device_windows, device_peak, device_ceiling, computed_type, launched_op_costs,
+-- Requires: attributed_events, module, device_windows, device_peak, device_ceiling, computed_type, launched_op_costs,
 --           ceilings
 -- Params:
---   limit  BIGINT = 30    the rows of each device that took longest; 0 for all
+--   limit       BIGINT = 30      the rows of each device that took longest; 0 for all
+--   by_module   BOOLEAN = false  split the products by the module of their work
 -- Columns:
 --   rank             INTEGER  global rank
 --   device           VARCHAR  number of the device, or cpu
@@ -31,6 +32,7 @@
 --   peak_flop_per_s  DOUBLE   dense peak of the device, operations/s
 --   peak_pct         DOUBLE   flop_per_s of the peak, 0 to 100
 --   peak_source      VARCHAR  where the peak is from: a document of the vendor, or given on the command line
+--   module_path      VARCHAR  with by_module: its module, layers as *; NULL where its work is of none or of several
 --   reason           VARCHAR  why size or peak is missing; NULL if neither is
 --   ceiling_flop_per_s  DOUBLE   highest rate measured on the device for peak_type, operations/s
 --   ceiling_pct         DOUBLE   flop_per_s of that, 0 to 100 and more
@@ -46,11 +48,12 @@ WITH work AS (
     SELECT
         d.trace_id, d.device, d.event_id, d.piece, d.class, d.dur_ns,
         is_tf32_kernel(d.name) AS is_tf32,
-        d.op_id, d.op_name, CASE
+        d.op_id, d.op_name, if($by_module, m.rollup_path, NULL) AS module_path, CASE
             WHEN d.launch_id IS NULL THEN 'its launch was not recorded'
             WHEN d.op_id IS NULL THEN 'its launch is in no op'
         END AS why
     FROM attributed_events AS d
+    LEFT JOIN module AS m USING (trace_id, module_id)
     WHERE d.kind = 'compute'
 ),
 
@@ -72,6 +75,10 @@ costed AS (
 call AS (
     SELECT
         trace_id, device, op_name, gemm_id,
+        if(
+            count(*) = count(module_path) AND min(module_path) = max(module_path),
+            min(module_path), NULL
+        ) AS module_path,
         any_value(m) FILTER (no_size IS NULL) AS m,
         any_value(n) FILTER (no_size IS NULL) AS n,
         any_value(k) FILTER (no_size IS NULL) AS k,
@@ -84,12 +91,13 @@ call AS (
         if(gemm_id IS NULL, count(*) FILTER (piece = 0), 1) AS call_count,
         sum(dur_ns)::BIGINT AS kernel_ns
     FROM costed
-    GROUP BY trace_id, device, op_name, gemm_id, no_size
+    GROUP BY
+        trace_id, device, op_name, gemm_id, no_size, if(gemm_id IS NULL, module_path, NULL)
 ),
 
 summed AS (
     SELECT
-        trace_id, device, op_name, m, n, k, batch,
+        trace_id, device, op_name, module_path, m, n, k, batch,
         if(no_size IS NULL, dtype, NULL) AS dtype,
         if(no_size IS NULL, computed_type(dtype, is_tf32), NULL) AS peak_type,
         layout, no_size,
@@ -109,7 +117,7 @@ SELECT
     1e9 * s.flops / nullif(s.kernel_ns, 0) AS flop_per_s,
     s.peak_type, p.flop_per_s AS peak_flop_per_s,
     100.0 * (1e9 * s.flops / nullif(s.kernel_ns, 0)) / p.flop_per_s AS peak_pct,
-    p.source AS peak_source,
+    p.source AS peak_source, s.module_path,
     CASE
         WHEN s.no_size IS NOT NULL THEN s.no_size
         WHEN
@@ -145,8 +153,10 @@ QUALIFY
     $limit = 0
     OR row_number() OVER (
         PARTITION BY w.trace_id, w.device
-        ORDER BY s.kernel_ns DESC, s.op_name, s.m, s.n, s.k, s.batch, s.dtype, s.layout, s.no_size
+        ORDER BY
+            s.kernel_ns DESC, s.op_name, s.m, s.n, s.k, s.batch, s.dtype, s.layout, s.no_size,
+            s.module_path
     ) <= $limit
 ORDER BY
     w.rank NULLS LAST, w.trace_id, w.device, s.kernel_ns DESC, s.op_name, s.m, s.n, s.k, s.batch,
-    s.dtype, s.layout, s.no_size
+    s.dtype, s.layout, s.no_size, s.module_path

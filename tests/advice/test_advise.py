@@ -81,6 +81,9 @@ def test_the_command(tiny_trace: Tiny, cli: Callable[..., CliResult]) -> None:
     assert f"tracekit predict {path} --change 'range=write_log remove'" in told.stdout
     rows = cli("advise", path, "--format", "json").json()
     assert rows[0]["where"] == "write_log"
+    refused = cli("advise", path, "--rule", "advice_python")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr == "error: --rule goes with --against or --try\n"
     healthy = tiny_trace([*work(0, 5, 100, 1), *work(50, 100, 200, 2)])
     assert cli("advise", healthy).stdout == "nothing worth changing above 1 %\n"
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_result import CliResult
+from every_trace import SAMPLES
 from traces_by_hand import call, kernel, span, work
 
 import tracekit
@@ -16,6 +20,7 @@ from tracekit.prediction.advising import COLUMNS
 Tiny = Callable[..., Path]
 
 H2D, D2H = "Memcpy HtoD (Pageable -> Device)", "Memcpy DtoH (Device -> Pinned)"
+_EVIDENCE = re.compile(r"'(tracekit (?:[^']|'')*)'")
 RULES = [one.name for one in load_catalog().analyses.titles() if one.subject == "advice"]
 
 
@@ -37,6 +42,19 @@ def test_a_rule_has_the_columns_of_one(rule: str) -> None:
 def test_a_kernel_alone_is_nothing_to_change(rule: str, tiny_trace: Tiny) -> None:
     path = tiny_trace([*work(0, 5, 100, 1), *work(10, 100, 200, 2)])
     assert said(path, rule.removeprefix("advice_")) == []
+
+
+def test_what_shows_the_evidence_is_a_command(cli: Callable[..., CliResult]) -> None:
+    """Of every rule, whatever its SQL says of it: a command that is not there helps nobody."""
+    commands = set()
+    for rule in RULES:
+        text = load_catalog().analysis(rule).sql
+        commands |= {one.replace("''", "'") for one in _EVIDENCE.findall(text)}
+    assert len(commands) > 10
+    for command in sorted(commands):
+        words = shlex.split(command.replace("TRACE", str(SAMPLES[0])))
+        answer = cli(*words[1:])
+        assert answer.exit_code == 0, (command, answer.stderr)
 
 
 def test_waits_by_op_and_by_call(tiny_trace: Tiny) -> None:

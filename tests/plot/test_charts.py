@@ -155,7 +155,7 @@ def test_charts_name_columns_that_are_there(
 
 def test_every_axis_of_a_number_says_its_unit_or_that_it_has_none(charts_of: Charts) -> None:
     bare = {"step", "depth", "mean_length", "max_length", "token_count", "intensity_flop_per_byte"}
-    bare |= {"running_count", "m", "world_size", "speedup"}
+    bare |= {"running_count", "m", "world_size", "speedup", "decode_request_count"}
     for path in TRACES.values():
         for name, chart in charts_of(path).items():
             for layer in chart.spec.get("layer", [chart.spec]):

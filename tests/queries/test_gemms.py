@@ -163,6 +163,29 @@ def test_an_op_of_other_ops_counts_once(asked: AskedByRank) -> None:
     assert rows[1]["reason"] == "it is made of other ops"
 
 
+IN_MODULES = ON_H100.add(
+    [
+        span("python_function", "nn.Module: Up_0", 0, 9),
+        span("python_function", "nn.Module: Down_0", 10, 29),
+        *op("aten::mm", [[64, 32], [32, 16]], 0, 9, 1),
+        *op("aten::mm", [[64, 32], [32, 16]], 10, 13, 2),
+        *op("aten::mm", [[64, 32], [32, 16]], 20, 24, 3),
+        *op("aten::mm", [[64, 32], [32, 16]], 30, 31, 4),
+    ]
+)
+
+
+def test_products_by_module(asked_on_h100: AskedByRank) -> None:
+    (whole,) = asked_on_h100.rows(IN_MODULES, "gemms")
+    assert (whole["module_path"], whole["call_count"], whole["kernel_ns"]) == (None, 4, 17_000)
+    rows = asked_on_h100.rows(IN_MODULES, "gemms", by_module=True)
+    assert [(row["module_path"], row["call_count"], row["kernel_ns"]) for row in rows] == [
+        ("Up", 1, 9_000),
+        ("Down", 2, 7_000),
+        (None, 1, 1_000),
+    ]
+
+
 def test_products_of_a_model_against_the_file(public_traces: Path, opened: Opened) -> None:
     """Every product of an H100 trace, its operations and its time, from the JSON again."""
     path = public_traces / "tl_h100_owlv2_large.json.gz"

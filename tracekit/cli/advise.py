@@ -65,6 +65,8 @@ def command(
 
     if is_tried and (against is not None or len(traces) != 1):
         raise UsageError("--try takes one run folder, and not --against")
+    if rule is not None and against is None and not is_tried:
+        raise UsageError("--rule goes with --against or --try")
     with open_traces(traces, reading) as trace:
         advised = trace.advise()
         if against is None and not is_tried:

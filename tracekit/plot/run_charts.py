@@ -16,6 +16,7 @@ from tracekit.plot._encoding import (
     bar_step,
     bars,
     colours,
+    fixed,
     joined,
     largest,
     lines,
@@ -124,6 +125,27 @@ def serving_steps(rows: Rows) -> Drawing | None:
             {"filter": {"field": "step", "valid": True}},
             {"fold": [*STEP_PARTS], "as": ["part", "token_count"]},
             {"filter": {"field": "token_count", "gt": 0}},
+        ],
+        mark={"type": "point", "filled": True, "size": 40, "opacity": 0.8},
+    )
+
+
+@chart("serving_steps")
+def decode_batch(rows: Rows) -> Drawing | None:
+    """How long the steps of a serving engine took that only decoded, by the size of their batch."""
+    rows = [row for row in rows if row["phase"] == "decode" and row["decode_request_count"]]
+    if not rows:
+        return None
+    durations = [row["dur_ns"] for row in rows]
+    return lines(
+        "How long steps take that only decode, by the size of their batch",
+        quantity("decode_request_count", [], "requests that are decoded"),
+        quantity("dur_ns", durations, "duration of the step"),
+        fixed(PHASE["decode"]),
+        ("step", "decode_request_count", "dur_ns", "idle_pct"),
+        transform=[
+            {"filter": {"field": "phase", "equal": "decode"}},
+            {"filter": {"field": "decode_request_count", "gt": 0}},
         ],
         mark={"type": "point", "filled": True, "size": 40, "opacity": 0.8},
     )
