@@ -118,7 +118,7 @@ SECTIONS = (
         "Serving",
         (
             *("throughput_over_time", "running_requests", "queue_cdf", *LATENCIES),
-            *("serving_steps", "requests", "request_life"),
+            *("serving_steps", "decode_batch", "requests", "request_life"),
         ),
         (
             *("throughput", "throughput_over_time", "latency", "latency_cdf", "queue_cdf"),
