@@ -19,7 +19,7 @@ from tracekit.export.long_numbers import quoted_if_long
 from tracekit.export.packets import _COUNTER, PacketWriter
 from tracekit.export.perfetto import export_perfetto
 from tracekit.export.runs import runs_of
-from tracekit.export.wire import number_field
+from tracekit.wire import number_field
 
 pytest.importorskip(
     "tracekit.export._encoders",

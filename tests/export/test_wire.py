@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracekit.export.lanes import FlatLanes, Lanes
-from tracekit.export.wire import bytes_field, double_field, number_field, text_field, varint
+from tracekit.wire import bytes_field, double_field, number_field, text_field, varint
 
 EDGES = [0, 1, 127, 128, 16383, 16384, 2**28, 2**32, 2**53 + 1, 2**63 - 1, 2**64 - 1]
 

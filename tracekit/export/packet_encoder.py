@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from tracekit.export.lanes import Lanes
 from tracekit.export.long_numbers import quoted_if_long
 from tracekit.export.scene import Row, Slice
-from tracekit.export.wire import LOW, TWO_MORE, double_field, key, number_field, varint
+from tracekit.wire import LOW, TWO_MORE, double_field, key, number_field, varint
 
 # trusted_packet_sequence_id = 1, sequence_flags: interned data is needed.
 NEXT = number_field(10, 1) + number_field(13, 2)

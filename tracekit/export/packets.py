@@ -16,7 +16,7 @@ from typing import Any
 from tracekit.export.encoders import compiled_encoders, packet_encoder
 from tracekit.export.packet_encoder import ARGS, EVENT_ID, EXTRA, FACTS, NEXT
 from tracekit.export.scene import Row
-from tracekit.export.wire import bytes_field, key, number_field, text_field, varint
+from tracekit.wire import bytes_field, key, number_field, text_field, varint
 
 BLOCK_BYTES = 1 << 20
 """So much is gathered before it is handed on, bytes."""

@@ -6,7 +6,10 @@ compiled parser reads these texts too. Places of faults are those in the text of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
 
 from tracekit.ingest.event_collector import EventCollector, EventRows
 from tracekit.ingest.json_values import is_utf8
@@ -78,3 +81,14 @@ class EventTexts:
         rows = self._collector.take()
         if rows is not None:
             yield rows
+
+
+def event_text(event: Mapping[str, Any]) -> bytes:
+    """Return an event as JSON, its times from ns to µs with all of their digits."""
+    times = {name: msgspec.Raw(us_text(event[name])) for name in ("ts", "dur") if name in event}
+    return msgspec.json.encode({**event, **times})
+
+
+def us_text(ns: int) -> bytes:
+    """Return whole ns as µs with three decimals."""
+    return b"%b%d.%03d" % (b"-" if ns < 0 else b"", abs(ns) // 1000, abs(ns) % 1000)

@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tracekit.errors import TraceError
-from tracekit.ingest.event_texts import EventTexts
+from tracekit.ingest.event_texts import EventTexts, us_text
 from tracekit.ingest.json_values import quoted, text_of
+from tracekit.wire import fields, read_varint
 
 if TYPE_CHECKING:
     from tracekit.ingest.byte_stream import ByteStream
     from tracekit.ingest.event_collector import EventRows
 
 _PACKET = 1 << 3 | 2
-
-_VARINT, _FIXED_64, _LENGTH = 0, 1, 2
 
 _BEGIN, _END, _INSTANT = 1, 2, 3
 
@@ -105,8 +104,13 @@ class PerfettoReader:
         for chunk in self._stream:
             rest += chunk
             at = 0
-            while (found := _varint(rest, at + 1)) is not None:
-                length, start = found
+            while True:
+                try:
+                    length, start = read_varint(rest, at + 1)
+                except IndexError:
+                    break
+                except ValueError as error:
+                    raise self._damaged() from error
                 if rest[at] != _PACKET or length > _MAX_PACKET_BYTES:
                     raise self._damaged()
                 if start + length > len(rest):
@@ -185,12 +189,12 @@ class PerfettoReader:
             b'"name":' + quoted(name.decode()),
             b'"pid":' + pid,
             b'"tid":' + tid,
-            b'"ts":%b' % _us(ts_ns),
+            b'"ts":%b' % us_text(ts_ns),
         ]
         if category is not None:
             members.append(b'"cat":' + quoted(category.decode()))
         if dur_ns is not None:
-            members.append(b'"dur":%b' % _us(dur_ns))
+            members.append(b'"dur":%b' % us_text(dur_ns))
         if _ARGS in annotations:
             members.append(b'"args":' + _object(annotations[_ARGS]))
         for key, value in _members.decode(_object(annotations.get(_EXTRA, b"{}"))).items():
@@ -202,46 +206,15 @@ class PerfettoReader:
 
 def _message(data: bytes, annotations: dict[int, bytes] | None = None) -> _Message:
     """Read a message; the annotations of an event, which are many, by the number of their name."""
+    if annotations is None:
+        return dict(fields(data))
     found: _Message = {}
-    at = 0
-    while at < len(data):
-        told, at = _told(data, at)
-        field, wire_type = told >> 3, told & 7
-        if wire_type == _VARINT:
-            found[field], at = _told(data, at)
-        elif wire_type == _FIXED_64:
-            at += 8
-        elif wire_type == _LENGTH:
-            length, at = _told(data, at)
-            found[field] = data[at : at + length]
-            at += length
-            if field == 4 and annotations is not None:
-                one = _message(found[field])
-                annotations[one[1]] = one.get(9, b"")
-        else:
-            raise ValueError(wire_type)
-    if at > len(data):
-        raise IndexError(at)
+    for field, value in fields(data):
+        found[field] = value
+        if field == 4:
+            one = _message(value)
+            annotations[one[1]] = one.get(9, b"")
     return found
-
-
-def _told(data: bytes, at: int) -> tuple[int, int]:
-    found = _varint(data, at)
-    if found is None:
-        raise IndexError(at)
-    return found
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int] | None:
-    """Return a number and where it ends; None if the bytes end before."""
-    number = shift = 0
-    while at < len(data):
-        number |= (data[at] & 127) << shift
-        at += 1
-        if data[at - 1] < 128:
-            return number, at
-        shift += 7
-    return None
 
 
 def _object(written: bytes) -> bytes:
@@ -251,7 +224,3 @@ def _object(written: bytes) -> bytes:
 
 def _number_or_text(text: str) -> bytes:
     return text.encode() if re.fullmatch(r"-?\d{1,18}", text, re.ASCII) else quoted(text)
-
-
-def _us(ns: int) -> bytes:
-    return b"%b%d.%03d" % (b"-" if ns < 0 else b"", abs(ns) // 1000, abs(ns) % 1000)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from tracekit.errors import TraceError
-from tracekit.ingest.event_texts import EventTexts
+from tracekit.ingest.event_texts import EventTexts, event_text
 from tracekit.ingest.memory_timeline import MemoryTimeline, recorded_span
 from tracekit.ingest.plain_pickle import read_plain
 from tracekit.units import GB, NS_PER_US
@@ -75,7 +75,7 @@ class PickleReader:
         try:
             kind = self._known(content)
             self._metadata = kind.metadata()
-            yield from self._texts.rows(map(_text, kind.events()))
+            yield from self._texts.rows(map(event_text, kind.events()))
         except (
             *(AttributeError, LookupError, TypeError, ValueError, ArithmeticError),
             *(RecursionError, msgspec.MsgspecError),
@@ -123,16 +123,6 @@ class PickleReader:
             f"{self._stream.path}: a {self._form} that is neither an allocator's history nor a "
             "dump of a flight recorder"
         )
-
-
-def _text(event: Mapping[str, Any]) -> bytes:
-    """Return an event as JSON, its times from ns to µs with all of their digits."""
-    times = {
-        name: msgspec.Raw(b"%d.%03d" % divmod(event[name], NS_PER_US))
-        for name in ("ts", "dur")
-        if name in event
-    }
-    return msgspec.json.encode({**event, **times})
 
 
 class _AllocatorHistory:

@@ -107,6 +107,24 @@ def _is_our_perfetto_trace(head: bytes) -> bool:
     return head.startswith(b"\x0a\x04\x50\x01\x68\x03")
 
 
+def _xspace(stream: ByteStream) -> TraceReader:
+    from tracekit.ingest.xspace_trace import XSpaceReader
+
+    return XSpaceReader(stream)
+
+
+_XSPACE = re.compile(
+    # The first plane: its length, perhaps its number, and its name.
+    rb"\n[\x80-\xff]{0,9}[\0-\x7f](?:\x08[\x80-\xff]{0,9}[\0-\x7f])?\x12."
+    rb"(?:/host:|/device:|Task Environment)",
+    re.DOTALL,
+)
+
+
+def _is_xspace(head: bytes) -> bool:
+    return _XSPACE.match(head) is not None
+
+
 def _pickle(stream: ByteStream) -> TraceReader:
     from tracekit.ingest.pickled_trace import PickleReader
 
@@ -132,6 +150,7 @@ def _is_torch_json(head: bytes) -> bool:
 
 FORMATS = [
     Format("Perfetto trace", (".pftrace",), _is_our_perfetto_trace, _perfetto_trace),
+    Format("XSpace", (".xplane.pb",), _is_xspace, _xspace),
     Format("pickle of torch", (".pickle", ".pkl"), _is_pickle, _pickle),
     Format("JSON dump of torch", (), _is_torch_json, _pickle),
     Format("SQLite database", (".sqlite", ".db"), _is_database, _database),

@@ -1,0 +1,269 @@
+"""XSpaces, written by the protobuf package, are read to the nanosecond, each piece of work once."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracekit
+from tracekit.errors import TraceError
+
+descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
+descriptor_pool = pytest.importorskip("google.protobuf.descriptor_pool")
+message_factory = pytest.importorskip("google.protobuf.message_factory")
+
+SESSION_NS = 10**18
+
+_INT64, _UINT64, _DOUBLE, _TEXT, _BYTES, _MESSAGE = 3, 4, 1, 9, 12, 11
+
+_SCHEMA: dict[str, dict[str, Any]] = {
+    "XSpace": {"planes": (1, "*XPlane"), "hostnames": (4, "*")},
+    "XPlane": {"id": (1, _INT64), "name": (2, _TEXT), "lines": (3, "*XLine")}
+    # A map is written as a list of pairs.
+    | {"event_metadata": (4, "*KindEntry"), "stat_metadata": (5, "*NameEntry")}
+    | {"stats": (6, "*XStat")},
+    "KindEntry": {"key": (1, _INT64), "value": (2, "XEventMetadata")},
+    "NameEntry": {"key": (1, _INT64), "value": (2, "XStatMetadata")},
+    "XLine": {"id": (1, _INT64), "name": (2, _TEXT), "timestamp_ns": (3, _INT64)}
+    | {"events": (4, "*XEvent")},
+    "XEvent": {"metadata_id": (1, _INT64), "offset_ps": (2, _INT64), "duration_ps": (3, _INT64)}
+    | {"stats": (4, "*XStat"), "num_occurrences": (5, _INT64)},
+    "XStat": {"metadata_id": (1, _INT64), "double_value": (2, _DOUBLE)}
+    | {"uint64_value": (3, _UINT64), "int64_value": (4, _INT64), "str_value": (5, _TEXT)}
+    | {"bytes_value": (6, _BYTES), "ref_value": (7, _UINT64)},
+    "XEventMetadata": {"id": (1, _INT64), "name": (2, _TEXT), "display_name": (4, _TEXT)}
+    | {"stats": (5, "*XStat")},
+    "XStatMetadata": {"id": (1, _INT64), "name": (2, _TEXT)},
+}
+"""tsl/profiler/protobuf/xplane.proto: fields with their numbers and types, * for a list."""
+
+
+def _space_class() -> Any:
+    file = descriptor_pb2.FileDescriptorProto(name="x.proto", package="x", syntax="proto2")
+    for name, members in _SCHEMA.items():
+        message = file.message_type.add(name=name)
+        for member, (number, kind) in members.items():
+            is_list = isinstance(kind, str) and kind.startswith("*")
+            target = kind.lstrip("*") if isinstance(kind, str) else ""
+            message.field.add(
+                name=member,
+                number=number,
+                label=3 if is_list else 1,
+                type=kind if isinstance(kind, int) else _MESSAGE if target else _TEXT,
+                type_name=f".x.{target}" if target else None,
+            )
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("x.XSpace"))
+
+
+class Space:
+    """An XSpace that is written."""
+
+    def __init__(self) -> None:
+        self.message = _space_class()(hostnames=["node7"])
+
+    def plane(self, name: str, lines: dict[str, list[Any]], **stats: Any) -> None:
+        """Add a plane; an event is name, start and end in ps, and stats."""
+        plane = self.message.planes.add(name=name)
+        names: dict[str, int] = {}
+
+        def number(text: str) -> int:
+            if text not in names:
+                names[text] = len(names) + 1
+                plane.stat_metadata.add(key=names[text]).value.name = text
+            return names[text]
+
+        def put(owner: Any, stats: dict[str, Any]) -> None:
+            for key, value in stats.items():
+                stat = owner.stats.add(metadata_id=number(key))
+                if isinstance(value, str) and "/" in value:
+                    stat.ref_value = number(value)
+                elif isinstance(value, str):
+                    stat.str_value = value
+                elif isinstance(value, float):
+                    stat.double_value = value
+                else:
+                    stat.int64_value = value
+
+        kinds: dict[str, int] = {}
+        for at, (line_name, events) in enumerate(lines.items()):
+            line = plane.lines.add(id=at - 5, name=line_name, timestamp_ns=1000)
+            for name, start, end, *stats_of in events:
+                if name not in kinds:
+                    kinds[name] = len(kinds) + 1
+                    kind = plane.event_metadata.add(key=kinds[name]).value
+                    kind.name, _, kind.display_name = name.partition(" = ")
+                event = line.events.add(metadata_id=kinds[name], offset_ps=start)
+                event.duration_ps = end - start
+                put(event, *stats_of or ({},))
+        put(plane, stats)
+
+    def data(self) -> bytes:
+        data: bytes = self.message.SerializeToString()
+        return data
+
+    def file(self, folder: Path) -> Path:
+        path = folder / "host.xplane.pb"
+        path.write_bytes(self.data())
+        return path
+
+
+def gpu_space() -> Space:
+    space = Space()
+    forward = {"name": "jit(step)/jit(main)/jvp(Model)/layer_3/mlp/dot_general"}
+    backward = {"name": "jit(step)/transpose(jvp(Model))/layer_3/mlp/dot_general"}
+    details = {"kernel_details": "regs:32 grid:4,2,1 block:128,1,1 occ_pct:50"}
+    copy = {"memcpy_details": "kind_src:pinned kind_dst:device size:4096 dest:0 async:1"}
+    space.plane(
+        "/host:CPU",
+        {
+            "python": [
+                ("train", 0, 9_000_000, {"step_num": 4}),
+                ("$loop.py:12 run", 0, 9_500_000),
+                ("Runtime::Execute", 10_000, 8_000_000),
+                ("cuLaunchKernel", 1_000_000, 1_100_000, {"correlation_id": 7} | forward),
+                ("cuLaunchKernel", 2_000_000, 2_100_000, {"correlation_id": 8} | backward),
+                ("cuMemcpyHtoDAsync", 3_000_000, 3_100_000, {"correlation_id": 9}),
+            ]
+        },
+    )
+    space.plane(
+        "/device:GPU:1",
+        {
+            "Stream #20(Kernel)": [
+                ("gemm", 1_500_999, 3_501_000, {"correlation_id": 7} | details | forward),
+                ("gemm", 3_501_000, 4_001_000, {"correlation_id": 8} | details | backward),
+                ("MemcpyH2D", 5_000_000, 6_000_000, {"correlation_id": 9} | copy),
+            ],
+            # What XProf derives from the stream.
+            "XLA Modules": [("jit_step", 1_500_000, 6_000_000)],
+        },
+        device_vendor="NVIDIA",
+        compute_cap_major=9,
+        compute_cap_minor=0,
+        memory_size=80 << 30,
+    )
+    space.plane("Task Environment", {}, profile_start_time=SESSION_NS)
+    return space
+
+
+def test_work_calls_and_steps_are_those_of_the_file(tmp_path: Path) -> None:
+    path = gpu_space().file(tmp_path)
+    packed = tmp_path / "a.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    for given in (path, packed):
+        with tracekit.open(given, cache=False) as trace:
+            rows = trace.sql(
+                f"SELECT device, stream, e.name, e.class, ts_ns + base_time_ns - {SESSION_NS}, "
+                "dur_ns, phase, module.path, launch_delay_ns, step FROM attributed_events AS e "
+                "JOIN trace USING (trace_id) LEFT JOIN module USING (trace_id, module_id) "
+                "ORDER BY ts_ns"
+            ).rows
+            # A start of 1,500.999 ns and an end of 3,501 ns.
+            model = "Model/layer_3/mlp"
+            assert rows == [
+                ("1", 20, "gemm", "gemm", 2500, 2001, "forward", model, 400, 4),
+                ("1", 20, "gemm", "gemm", 4501, 500, "backward", model, 1401, 4),
+                ("1", 20, "MemcpyH2D", "memcpy_h2d", 6000, 1000, "data", None, 1900, 4),
+            ]
+            sizes = "SELECT dur_ns, args ->> 'grid', args ->> 'bytes' FROM event WHERE category = "
+            assert trace.sql(sizes + "'kernel' LIMIT 1").rows == [(2001, "[4,2,1]", None)]
+            assert trace.sql(sizes + "'gpu_memcpy'").rows == [(1000, None, "4096")]
+            assert trace.sql("SELECT device_id, compute_capability FROM device").rows == [(1, "9.0")]
+            calls = "SELECT name FROM event WHERE category = 'python_function'"
+            assert trace.sql(calls).rows == [("loop.py(12): run",)]
+            assert trace.query("steps").to_dicts()[0]["step"] == 4
+
+
+def test_each_op_of_a_tpu_counts_once(tmp_path: Path) -> None:
+    space = Space()
+    space.plane(
+        "/device:TPU:2",
+        {
+            "Steps": [("0", 0, 10_000_000)],
+            "XLA Modules": [("jit_step(5)", 0, 10_000_000)],
+            "XLA Ops": [
+                # A loop holds its ops.
+                ("%while.3 = while.3", 0, 8_000_000),
+                ("%fusion.1 = fusion.1", 1_000_000, 3_000_000, {"flops": 1e9}),
+                ("%all-reduce.1 = all-reduce.1", 3_000_000, 4_000_000),
+            ],
+            "Async XLA Ops": [("%copy-start.2 = copy-start.2", 2_000_000, 5_000_000)],
+        },
+    )
+    with tracekit.open(space.file(tmp_path), cache=False) as trace:
+        timeline = trace.query("timeline").to_dicts()[0]
+        figures = ("window_ns", "compute_ns", "exposed_comm_ns", "exposed_memcpy_ns", "idle_ns")
+        assert [timeline[name] for name in figures] == [4000, 2000, 1000, 1000, 0]
+        assert trace.sql("SELECT sum(dur_ns) FROM device_events").rows == [(6000,)]
+
+
+def test_ops_that_the_cpu_runs_are_its_work(tmp_path: Path) -> None:
+    space = Space()
+    op = {"hlo_op": "dot.1", "hlo_module": "jit_step"}
+    space.plane("/host:CPU", {"tf_XLAEigen": [("dot.1", 0, 5_000_000, op)]}, process_id=44)
+    with tracekit.open(space.file(tmp_path), cache=False) as trace:
+        rows = "SELECT device, e.name, dur_ns, phase, path FROM attributed_events AS e "
+        rows += "JOIN module USING (trace_id, module_id)"
+        assert trace.sql(rows).rows == [("cpu", "xla::dot.1", 5000, "other", "step")]
+
+
+def test_a_file_that_is_cut_off_has_its_whole_planes(tmp_path: Path) -> None:
+    path = tmp_path / "a.xplane.pb"
+    path.write_bytes(gpu_space().data()[:-60])
+    with tracekit.open(path, cache=False) as trace:
+        reason = trace.sql("SELECT truncation_reason FROM trace").rows
+        assert reason == [("the file ends inside a plane",)]
+        assert trace.sql("SELECT count(*) FROM device_events").rows == [(3,)]
+
+
+HEAD = b"\x12\x09/host:CPU"
+
+
+@pytest.mark.parametrize(
+    "plane",
+    [
+        HEAD,
+        HEAD + b"\x1a\xff\xff\xff\xff\xff\xff\xff\xff\x3f",
+        HEAD + b"\x1a\x04\x22\x80\x80\x80",
+        HEAD + b"\x1a\x0b" + b"\x80" * 11,
+        HEAD + b"\x1a\x02\x0b\x0b",
+        HEAD + b"\x18\x05",
+        HEAD + b"\x22\x02\x08\x01",
+        HEAD + b"\x1a\x06\x22\x04\x22\x02\x12\x00",
+        HEAD + b"\x1a" + b"\x02\x22\x00" * 3,
+    ],
+)
+def test_what_is_damaged_ends_in_a_sentence(plane: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "a.xplane.pb"
+    path.write_bytes(b"\x0a" + bytes([len(plane)]) + plane)
+    with pytest.raises(TraceError, match="XSpace") as raised, tracekit.open(path, cache=False):
+        pass
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def test_damage_at_random_is_told_or_read(tmp_path: Path) -> None:
+    from tracekit.ingest.byte_stream import ByteStream
+    from tracekit.ingest.xspace_trace import XSpaceReader
+
+    whole, path = gpu_space().data(), tmp_path / "a.xplane.pb"
+    chance = random.Random(5)
+    outcomes: set[bool | None] = set()
+    for _ in range(300):
+        data = bytearray(whole)
+        for _ in range(chance.randrange(1, 4)):
+            at = chance.randrange(20, len(data))
+            data[at : at + chance.randrange(3)] = chance.randbytes(chance.randrange(3))
+        path.write_bytes(data)
+        reader = XSpaceReader(ByteStream(path))
+        try:
+            outcomes.add(sum(1 for _ in reader.blocks()) >= 0)
+            reader.metadata()
+        except TraceError:
+            outcomes.add(None)
+    assert outcomes == {True, None}

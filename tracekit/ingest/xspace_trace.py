@@ -1,0 +1,309 @@
+"""Reads an XSpace (`.xplane.pb`), which the profilers of JAX, TensorFlow and PyTorch/XLA write.
+
+The format: tsl/profiler/protobuf/xplane.proto of OpenXLA; the names of planes, lines and stats are
+those of xla/tsl/profiler/utils/xplane_schema.h, and the numbers below those of fields. A plane is a
+device or the host, a line of it a stream or a thread. What ran on a stream of a GPU, and the call
+of CUDA or HIP that launched it, become the events that torch.profiler (Kineto) writes of the same
+records. The lines of a TPU keep their names, by which the rules of queries/rules/device_events.toml
+know what is work; those of a GPU that were derived from its streams count as annotations.
+
+An event begins at the time of its line, ns, and an offset, ps. Its start and its end are rounded
+down to whole ns, so that what did not overlap does not; GPUs record whole ns.
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+import struct
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from tracekit.errors import TraceError
+from tracekit.ingest.event_texts import EventTexts, event_text
+from tracekit.wire import fields
+
+if TYPE_CHECKING:
+    from tracekit.ingest.byte_stream import ByteStream
+    from tracekit.ingest.event_collector import EventRows
+
+_PS_PER_NS = 1000
+
+_GPU = re.compile(r"/device:GPU:(\d{1,9})")
+_STREAM = re.compile(r"Stream #(\d{1,18})\b")
+_PYTHON_CALL = re.compile(r"\$(.+?):(\d+) (.+)", re.DOTALL)
+_SIZES = re.compile(r"\b(grid|block):(\d{1,9}),(\d{1,9}),(\d{1,9})\b")
+_BYTES = re.compile(r"\bsize:([1-9]\d{0,17})\b")
+
+_HOST_PID = 1 << 20
+"""The process of the host where the file does not say it. Planes that are neither of it nor a GPU
+count on from there; a GPU has its own number, as torch.profiler has it."""
+
+_ON_STREAM = {
+    "memcpy_details": "gpu_memcpy",
+    "memset_details": "gpu_memset",
+    "memalloc_details": "overhead",
+    "memfree_details": "overhead",
+    "memory_residency_details": "overhead",
+}
+"""What an event of a stream is, by a stat that it has; else it is a kernel."""
+
+_PROPERTIES = {
+    "device_type_string": "name",
+    "memory_size": "totalGlobalMem",
+    "compute_cap_major": "computeMajor",
+    "compute_cap_minor": "computeMinor",
+    "core_count": "numSms",
+}
+"""What torch.profiler calls what a plane says of its GPU."""
+
+
+class _Plane:
+    """A plane: its lines, and the names that its events refer to by number."""
+
+    def __init__(self, data: memoryview) -> None:
+        self.name = ""
+        self._lines: list[memoryview] = []
+        self._stat_names: dict[int, str] = {}
+        self._kinds: dict[int, memoryview] = {}
+        self._read_kinds: dict[int, tuple[str, dict[str, Any]]] = {}
+        stats = []
+        for field, value in fields(data):
+            if field == 2:
+                self.name = _text(value)
+            elif field == 3:
+                self._lines.append(value)
+            elif field in (4, 5):
+                entry = dict(fields(value))
+                number = _signed(entry.get(1, 0))
+                if field == 4:
+                    self._kinds[number] = entry[2]
+                else:
+                    self._stat_names[number] = _text(dict(fields(entry[2])).get(2, b""))
+            elif field == 6:
+                stats.append(value)
+        self.stats = self._named(stats)
+
+    def _named(self, stats: list[memoryview]) -> dict[str, Any]:
+        """Return stats by their names, but for opaque ones, such as programs of XLA."""
+        found = {}
+        for stat in stats:
+            name, told = "", None
+            for field, value in fields(stat):
+                if field == 1:
+                    name = self._stat_names.get(_signed(value), "")
+                elif field == 2:
+                    (told,) = struct.unpack("<d", value)
+                elif field in (3, 4):
+                    told = _signed(value) if field == 4 else value
+                elif field == 5:
+                    told = _text(value)
+                elif field == 7:
+                    told = self._stat_names.get(_signed(value))
+            if told is not None:
+                found[name] = told
+        return found
+
+    def _kind(self, number: int) -> tuple[str, dict[str, Any]]:
+        """Return the name that events of a kind share, and the stats."""
+        if number not in self._read_kinds:
+            name, shown, stats = b"", b"", []
+            for field, value in fields(self._kinds.get(number, memoryview(b""))):
+                if field == 2:
+                    name = value
+                elif field == 4:
+                    shown = value
+                elif field == 5:
+                    stats.append(value)
+            self._read_kinds[number] = _text(shown) or _text(name), self._named(stats)
+        return self._read_kinds[number]
+
+    def lines(self) -> Iterator[tuple[int, str, int, memoryview]]:
+        """Yield number and name of each line, its time in ns, and the line."""
+        for line in self._lines:
+            told = dict(fields(line))
+            name = _text(told.get(11, b"")) or _text(told.get(2, b""))
+            yield _signed(told.get(1, 0)), name, _signed(told.get(3, 0)), line
+
+    def event(self, data: memoryview, line_ns: int) -> dict[str, Any]:
+        """Return an event as a Chrome trace has it, times in ns."""
+        told = {}
+        stats = []
+        for field, value in fields(data):
+            if field == 4:
+                stats.append(value)
+            else:
+                told[field] = _signed(value)
+        name, args = self._kind(told.get(1, 0))
+        start_ps = told.get(2, 0)
+        start_ns = start_ps // _PS_PER_NS
+        return {
+            # An event that stands for several tells no time of any.
+            "ph": "i" if 5 in told else "X",
+            "name": name,
+            "ts": line_ns + start_ns,
+            "dur": (start_ps + told.get(3, 0)) // _PS_PER_NS - start_ns,
+            "args": args | self._named(stats),
+        }
+
+
+class XSpaceReader:
+    """A :class:`tracekit.ingest.trace_readers.TraceReader` of XSpaces.
+
+    Args:
+        stream: the plain bytes of the file.
+    """
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
+        self._texts = EventTexts()
+        self.faults = self._texts.faults
+        self.truncation: str | None = None
+        self._metadata: dict[str, Any] = {}
+        self._devices: list[dict[str, Any]] = []
+        self._session: dict[str, Any] = {}
+        self._first_ns = 1 << 63
+
+    @property
+    def event_count(self) -> int:
+        """Return the number of events so far."""
+        return self._texts.event_count
+
+    def blocks(self) -> Iterator[EventRows]:
+        """Yield the records of the file.
+
+        Raises:
+            TraceError: the file cannot be read.
+        """
+        with self._stream.local_file() as path, path.open("rb") as file:
+            data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            yield from self._texts.rows(map(event_text, self._events(data)))
+
+    def metadata(self) -> dict[str, object]:
+        """Return GPUs, host, versions, and when the session began."""
+        found = {**self._metadata, "deviceProperties": self._devices}
+        start_ns = self._session.get("profile_start_time")
+        if isinstance(start_ns, int):
+            # Times count from there; those of older writers, from the epoch.
+            found["baseTimeNanoseconds"] = 0 if self._first_ns >= start_ns else start_ns
+        return found
+
+    def unreadable(self) -> TraceError:
+        """Return the error for a file in which no event could be read."""
+        return TraceError(
+            f"{self._stream.path}: the XSpace holds no event",
+            hint="did the program run anything between start_trace and stop_trace?",
+        )
+
+    def _events(self, data: memoryview) -> Iterator[dict[str, Any]]:
+        try:
+            for number, plane in enumerate(self._planes(data)):
+                yield from self._events_of(plane, number)
+        except (LookupError, OverflowError, struct.error, TypeError, ValueError) as error:
+            raise TraceError(
+                f"{self._stream.path}: the XSpace is damaged: {error}", hint="copy it again"
+            ) from error
+
+    def _planes(self, data: memoryview) -> Iterator[_Plane]:
+        """Yield the planes that are whole: names stand behind the events that have them."""
+        parts = fields(data)
+        value: Any
+        while True:
+            try:
+                field, value = next(parts, (0, None))
+            except IndexError:
+                self.truncation = "the file ends inside a plane"
+                return
+            if field == 1:
+                yield _Plane(value)
+            elif field == 4:
+                self._metadata["host_name"] = _text(value)
+            elif value is None:
+                return
+
+    def _events_of(self, plane: _Plane, number: int) -> Iterator[dict[str, Any]]:
+        gpu = _GPU.fullmatch(plane.name)
+        is_host = plane.name.startswith("/host:")
+        pid = _HOST_PID + number + 1
+        if gpu:
+            pid = int(gpu[1])
+            described = {_PROPERTIES.get(key, key): value for key, value in plane.stats.items()}
+            self._devices.append({**described, "id": pid})
+        elif is_host:
+            pid = plane.stats.get("process_id", _HOST_PID)
+        if plane.name == "/host:metadata":
+            self._metadata |= plane.stats
+        if plane.name == "Task Environment":
+            self._session = plane.stats
+        lines = [*plane.lines()]
+        if lines:
+            yield _name("process_name", pid, 0, plane.name)
+        has_streams = any(_STREAM.match(name) for _, name, _, _ in lines)
+        for tid, name, line_ns, line in lines:
+            stream = _STREAM.match(name) if gpu else None
+            tid = int(stream[1]) if stream else tid
+            yield _name("thread_name", pid, tid, name)
+            for field, data in fields(line):
+                if field != 4:
+                    continue
+                event = plane.event(data, line_ns)
+                self._first_ns = min(self._first_ns, line_ns)
+                if stream:
+                    _put_on_stream(event, pid, tid)
+                elif gpu and has_streams:
+                    event["cat"] = "gpu_user_annotation"
+                elif is_host:
+                    _put_on_host(event)
+                event |= {"pid": pid, "tid": tid}
+                if path := _path(event):
+                    # The annotation that was open around the launch.
+                    yield {**event, "cat": "user_annotation", "name": path, "args": {}}
+                yield event
+
+
+def _put_on_stream(event: dict[str, Any], device: int, stream: int) -> None:
+    args = event["args"]
+    event["cat"] = next((_ON_STREAM[stat] for stat in args if stat in _ON_STREAM), "kernel")
+    details = str(args.get("kernel_details") or args.get("memcpy_details") or "")
+    args |= {side: [int(size) for size in sizes] for side, *sizes in _SIZES.findall(details)}
+    if size := _BYTES.search(details):
+        args["bytes"] = int(size[1])
+    args |= {"device": device, "stream": stream, "correlation": args.pop("correlation_id", 0)}
+
+
+def _put_on_host(event: dict[str, Any]) -> None:
+    args = event["args"]
+    if "correlation_id" in args:
+        event["cat"] = "cuda_runtime"
+        args["correlation"] = args.pop("correlation_id")
+    elif "step_num" in args:
+        args["name"] = event["name"]
+        event |= {"cat": "user_annotation", "name": f"ProfilerStep#{args['step_num']}"}
+    elif call := _PYTHON_CALL.fullmatch(event["name"]):
+        event |= {"cat": "python_function", "name": f"{call[1]}({call[2]}): {call[3]}"}
+    elif "hlo_op" in args:
+        event |= {"cat": "cpu_op", "name": f"xla::{event['name']}"}
+    elif "::" not in event["name"] and not event["name"].startswith("end: "):
+        # The others are of the runtime itself.
+        event["cat"] = "user_annotation"
+
+
+def _path(event: dict[str, Any]) -> str:
+    """Return the path of the op that a call launches or the CPU runs, or the function it is of."""
+    args = event["args"]
+    if event.get("cat") not in ("cuda_runtime", "cpu_op"):
+        return ""
+    paths = args.get("name"), str(args.get("tf_op")).rpartition(":")[0], args.get("hlo_module")
+    return next((path for path in paths[:2] if path and "/" in str(path)), paths[2] or "")
+
+
+def _name(kind: str, pid: int, tid: int, name: str) -> dict[str, Any]:
+    return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": {"name": name}}
+
+
+def _text(value: memoryview | bytes) -> str:
+    return str(value, "utf-8", "replace")
+
+
+def _signed(number: int) -> int:
+    return number - (1 << 64) if number >> 63 else number
