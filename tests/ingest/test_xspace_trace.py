@@ -174,7 +174,9 @@ def test_work_calls_and_steps_are_those_of_the_file(tmp_path: Path) -> None:
             sizes = "SELECT dur_ns, args ->> 'grid', args ->> 'bytes' FROM event WHERE category = "
             assert trace.sql(sizes + "'kernel' LIMIT 1").rows == [(2001, "[4,2,1]", None)]
             assert trace.sql(sizes + "'gpu_memcpy'").rows == [(1000, None, "4096")]
-            assert trace.sql("SELECT device_id, compute_capability FROM device").rows == [(1, "9.0")]
+            assert trace.sql("SELECT device_id, compute_capability FROM device").rows == [
+                (1, "9.0")
+            ]
             calls = "SELECT name FROM event WHERE category = 'python_function'"
             assert trace.sql(calls).rows == [("loop.py(12): run",)]
             assert trace.query("steps").to_dicts()[0]["step"] == 4
