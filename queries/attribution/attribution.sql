@@ -40,7 +40,8 @@ WITH launch_fact AS (
         s.range_id, s.forward_range_id,
         coalesce(s.is_unmarked, TRUE) AS is_unmarked,
         s.marked_phase, s.marked_row, s.is_weak_row, t.is_training, t.has_modules, t.has_phases,
-        n.label_before, n.label_after, n.is_proven_forward, n.is_on_node_thread, n.is_model_block
+        n.label_before, n.label_after, n.is_proven_forward, n.is_on_node_thread, n.is_model_block,
+        coalesce(n.is_evaluation, FALSE) AS is_evaluation
     FROM launch_link AS k
     INNER JOIN device_events AS d USING (trace_id, event_id, piece)
     INNER JOIN trace_traits AS t USING (trace_id)

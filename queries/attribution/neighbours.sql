@@ -18,6 +18,7 @@
 --   is_proven_forward  BOOLEAN                   inside of an op with a sequence number, and a forward op of a node began last before it
 --   is_on_node_thread  BOOLEAN                   its thread runs nodes of autograd
 --   is_model_block     BOOLEAN                   the block has work that no step of an optimizer and no loading of data does
+--   is_evaluation      BOOLEAN                   a model runs in the block without gradients: no number, where ops in grad mode have one
 -- Invariant: (label_before IS NULL) = (before_ts_ns IS NULL) AND (label_after IS NULL) = (after_ts_ns IS NULL)
 
 WITH launched AS (
@@ -34,14 +35,25 @@ WITH launched AS (
 launch_fact AS (
     SELECT
         l.trace_id, l.launch_id, l.launch_ts_ns, l.is_model, s.marked_phase, s.marked_row,
-        s.is_recompute, s.is_derivative, s.node_id, s.module_id, s.module_source, s.is_in_grad_mode
+        s.is_recompute, s.is_derivative, s.node_id, s.module_id, s.module_source, s.is_in_grad_mode,
+        -- Outside of grad mode, in a trace whose ops have numbers within it.
+        s.op_id IS NOT NULL
+        AND NOT s.is_in_grad_mode
+        AND bool_or(s.is_in_grad_mode AND s.node_id IS NULL)
+            OVER (PARTITION BY l.trace_id) AS is_without_gradients
     FROM launched AS l
     INNER JOIN trace_traits AS t USING (trace_id)
     LEFT JOIN surroundings AS s ON l.trace_id = s.trace_id AND l.launch_id = s.event_id
     WHERE t.is_training
 ),
 
-launch_phase AS MATERIALIZED (SELECT * FROM own_phase('launch_fact')),
+-- A call of a module without gradients may be forward work or an evaluation: what lies around it tells.
+launch_phase AS MATERIALIZED (
+    SELECT
+        *,
+        coalesce(own.rule = 7 AND is_without_gradients, FALSE) AS is_module_call
+    FROM own_phase('launch_fact')
+),
 
 node_thread AS (
     SELECT DISTINCT l.trace_id, l.pid, l.tid
@@ -53,12 +65,13 @@ node_thread AS (
 -- Launches that tell no phase themselves.
 silent AS MATERIALIZED (
     SELECT
-        trace_id, launch_id, p.launch_ts_ns, p.is_model, p.is_in_grad_mode,
+        trace_id, launch_id, p.launch_ts_ns, p.is_model, p.is_in_grad_mode, p.is_module_call,
+        p.is_model AND p.is_without_gradients AS is_model_without_gradients,
         n.tid IS NOT NULL AS is_on_node_thread
     FROM launch_phase AS p
     INNER JOIN launch AS l USING (trace_id, launch_id)
     LEFT JOIN node_thread AS n USING (trace_id, pid, tid)
-    WHERE p.own.phase IS NULL
+    WHERE p.own.phase IS NULL OR p.is_module_call
 ),
 
 -- Launches that have a phase, and zero_grad, which may launch nothing; and work of a model that tells none.
@@ -74,7 +87,7 @@ moment AS (
             ELSE own.phase
         END AS label
     FROM launch_phase
-    WHERE own.phase IS NOT NULL
+    WHERE own.phase IS NOT NULL AND NOT is_module_call
     UNION ALL
     -- The forward op of a node is forward, whether it launches anything or not.
     SELECT DISTINCT s.trace_id, e.ts_ns AS at_ns, 'forward' AS label
@@ -147,18 +160,42 @@ labelled_moment AS (
     UNION ALL
     SELECT trace_id, launch_ts_ns AS at_ns, 'forward' AS label
     FROM numbered_forward
+),
+
+between AS (
+    SELECT
+        p.*, b.label AS label_before, b.at_ns AS before_ts_ns, a.label AS label_after,
+        a.at_ns AS after_ts_ns
+    FROM silent AS p
+    ASOF LEFT JOIN labelled_moment AS b
+        ON p.trace_id = b.trace_id AND p.launch_ts_ns >= b.at_ns
+    ASOF LEFT JOIN labelled_moment AS a
+        ON p.trace_id = a.trace_id AND p.launch_ts_ns < a.at_ns
 )
 
 SELECT
-    p.trace_id, p.launch_id, b.label AS label_before, b.at_ns AS before_ts_ns,
-    a.label AS label_after, a.at_ns AS after_ts_ns,
+    p.trace_id, p.launch_id, p.label_before, p.before_ts_ns, p.label_after, p.after_ts_ns,
     coalesce(f.is_proven_forward, FALSE) AS is_proven_forward,
     p.is_on_node_thread,
-    bool_or(p.is_model) OVER (PARTITION BY p.trace_id, b.at_ns, a.at_ns) AS is_model_block
-FROM silent AS p
+    bool_or(p.is_model) OVER block AS is_model_block,
+    -- From the first call or work of the model on. Outside of modules the step of an optimizer has products, too: only
+    -- where its gradients are gone is it a model.
+    coalesce(
+        bool_or(p.is_model_without_gradients) OVER block
+        AND p.launch_ts_ns >= min(p.launch_ts_ns) FILTER (
+            p.is_model_without_gradients OR p.is_module_call
+        ) OVER block
+        AND (
+            bool_or(p.is_module_call) OVER block
+            OR p.label_before = 'forward'
+            OR (
+                coalesce(p.label_before, 'zero_grad') IN ('zero_grad', 'data', 'evaluation')
+                AND coalesce(p.label_after, 'forward') IN ('forward', 'data', 'evaluation')
+            )
+        ),
+        FALSE
+    ) AS is_evaluation
+FROM between AS p
 LEFT JOIN numbered_forward AS f USING (trace_id, launch_id)
-ASOF LEFT JOIN labelled_moment AS b
-    ON p.trace_id = b.trace_id AND p.launch_ts_ns >= b.at_ns
-ASOF LEFT JOIN labelled_moment AS a
-    ON p.trace_id = a.trace_id AND p.launch_ts_ns < a.at_ns
+WINDOW block AS (PARTITION BY p.trace_id, p.before_ts_ns, p.after_ts_ns)
 ORDER BY p.trace_id, p.launch_id

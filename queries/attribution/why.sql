@@ -80,6 +80,7 @@ evidence AS (
                 coalesce(format('{} ({:,} ns)', n.label_after, n.after_ts_ns - l.ts_ns), 'nothing'),
                 if(n.is_model_block, 'work of a model', 'no work of a model'),
                 if(n.is_on_node_thread, '; on a thread of autograd', '')
+                || if(n.is_evaluation, '; a model runs outside of grad mode', '')
             )
         END AS around, CASE
             WHEN c.launch_id IS NOT NULL THEN 'not asked: its launch is known'
@@ -123,7 +124,7 @@ answered AS (
             class || ', ' || own_module || ', ' || node,
             phase_mark,
             if(is_recompute, 'it runs again; ' || node, 'it runs for the first time'),
-            node, phase_mark, own_module,
+            node, phase_mark, around, own_module,
             if(is_in_grad_mode, 'such an op is around it; ', 'no such op; ') || traits,
             kind || '; ' || traits,
             around, around, around, around, around, around,

@@ -323,3 +323,73 @@ def test_what_lies_between_calls_that_generate_is_generation(asked: AskedByRank)
     found = phases(asked, ROLLOUT)
     assert only_phases(found) == ["generation"] * 5 + ["forward", "backward", "optimizer"]
     assert [is_inferred for _, _, is_inferred in found][:5] == [False, True, False, True, False]
+
+
+NUMBER = {"Sequence number": 1, "Fwd thread id": 0}
+CALL = {"Python id": 1, "Python module id": 0}
+
+
+def teacher(before: str, after: str, **forward: Any) -> Step:
+    """A model runs outside of grad mode, before the forward pass or after it."""
+    step = Step()
+    step.range("Optimizer.zero_grad#SGD.zero_grad")
+    step.work(ADD)
+    for name in (before, "aten::mm", after):
+        if name == "aten::mm":
+            step.inside("cpu_op", "aten::mm", GEMM, **forward)
+        elif name:
+            step.inside("cpu_op", "aten::addmm", GEMM)
+            step.inside("cpu_op", "aten::add", ADD)
+    step.backward(1, GEMM)
+    step.range("Optimizer.step#SGD.step", ADD)
+    return step
+
+
+TEACHERS = {
+    "before": CASES.add(teacher("teacher", "", **NUMBER).events),
+    "after": CASES.add(teacher("", "teacher", **NUMBER).events),
+    "unnumbered": CASES.add(teacher("teacher", "").events),
+}
+
+
+def test_a_model_outside_of_grad_mode_is_an_evaluation(asked: AskedByRank) -> None:
+    """Within grad mode every op with a tensor has a number; where none has, nothing is known."""
+    rest = [("backward", False), ("optimizer", False)]
+    evaluated = [("evaluation", True)] * 2
+    for which, expected in (
+        ("before", [("forward", True), *evaluated, ("forward", False), *rest]),
+        ("after", [("forward", True), ("forward", False), *evaluated, *rest]),
+        ("unnumbered", [("forward", True)] * 4 + rest),
+    ):
+        found = [(phase, inferred) for _, phase, inferred in phases(asked, TEACHERS[which])]
+        assert found == expected, which
+
+
+def evaluated_module(number: dict[str, Any]) -> Step:
+    """A module is called in a step, and again behind its optimizer: with a number, or with none."""
+    step = Step()
+    for seen, numbered in ((1, NUMBER), (2, number)):
+        start = step.at
+        step.at += 1
+        # What fills memory has no number in grad mode, either.
+        step.inside("cpu_op", "aten::zeros", ADD)
+        step.inside("cpu_op", "aten::mm", GEMM, **numbered)
+        step.events.append(span("python_function", "nn.Module: MLP_0", start, step.at, **CALL))
+        step.at += 1
+        if seen == 1:
+            step.backward(1, GEMM)
+            step.range("Optimizer.step#SGD.step", ADD)
+    step.range("Optimizer.zero_grad#SGD.zero_grad")
+    return step
+
+
+WITHOUT_NUMBER = CASES.add(evaluated_module({}).events)
+WITH_NUMBER = CASES.add(evaluated_module({**NUMBER, "Sequence number": 2}).events)
+
+
+def test_a_module_called_outside_of_grad_mode_is_an_evaluation(asked: AskedByRank) -> None:
+    step = ["forward", "forward", "backward", "optimizer"]
+    for rank, phase in ((WITHOUT_NUMBER, "evaluation"), (WITH_NUMBER, "forward")):
+        found = phases(asked, rank)
+        assert only_phases(found) == [*step, phase, phase]
+        assert {inferred for *_, inferred in found[4:]} == {phase == "evaluation"}

@@ -78,9 +78,9 @@ DECIDED: dict[str, tuple[list[Event], dict[int, list[tuple[Any, ...]]]]] = {
         TRAINING,
         {
             1: [(1, "data", "launch context"), (12, "(data loading)", "launch context")],
-            5: [(6, "forward", "module call"), (2, "Net_0", "module call")],
-            8: [(7, "forward", "sequence number"), (13, "(loss)", "phase")],
-            10: [(9, "forward", "neighbours"), (13, "(loss)", "phase")],
+            5: [(7, "forward", "module call"), (2, "Net_0", "module call")],
+            8: [(8, "forward", "sequence number"), (13, "(loss)", "phase")],
+            10: [(10, "forward", "neighbours"), (13, "(loss)", "phase")],
             13: [(4, "backward", "autograd node"), (3, "Net_0", "sequence number")],
             16: [(2, "optimizer", "own range"), (1, "(optimizer)", "own range")],
         },
@@ -88,13 +88,13 @@ DECIDED: dict[str, tuple[list[Event], dict[int, list[tuple[Any, ...]]]]] = {
     "unlinked": (
         UNLINKED,
         {
-            0: [(22, "decode", "repetition"), (None, "(unattributed)", "none")],
-            3: [(23, "decode", "name"), (None, "(unattributed)", "none")],
+            0: [(23, "decode", "repetition"), (None, "(unattributed)", "none")],
+            3: [(24, "decode", "name"), (None, "(unattributed)", "none")],
             4: [(None, "other", "none"), (None, "(unattributed)", "none")],
             10: [(5, "decode", "own range"), (None, "(unattributed)", "none")],
         },
     ),
-    "alone": (ALONE, {1: [(8, "forward", "whole trace"), (None, "(unattributed)", "none")]}),
+    "alone": (ALONE, {1: [(9, "forward", "whole trace"), (None, "(unattributed)", "none")]}),
 }
 
 
@@ -132,7 +132,7 @@ def test_what_decided(open_events: Callable[[list[Event]], tracekit.Trace], name
         for row, decides in zip(decided, ("phase", "module"), strict=True):
             # All rules before it were tried, and said nothing.
             asked = [other["rule"] for other in rows if other["decides"] == decides]
-            last = row["rule"] or {"phase": 23, "module": 17}[decides]
+            last = row["rule"] or {"phase": 24, "module": 17}[decides]
             assert asked == [*range(1, last + 1), *([None] if row["rule"] is None else [])]
         table = trace.sql(
             "SELECT phase_rule, phase, phase_reason, module_rule, coalesce(path, row_name),"
@@ -187,10 +187,11 @@ def test_all_that_is_said_of_one_event(
         ("phase", 3, "it runs for the first time"),
         ("phase", 4, "no node"),
         ("phase", 5, "no range, call or op around its launch tells a phase"),
-        ("phase", 6, "no module"),
-        ("phase", 7, f"no such op; {traits}"),
-        ("phase", 8, f"compute; {traits}"),
-        ("phase", 9, around),
+        ("phase", 6, around),
+        ("phase", 7, "no module"),
+        ("phase", 8, f"no such op; {traits}"),
+        ("phase", 9, f"compute; {traits}"),
+        ("phase", 10, around),
         ("module", 1, "no range, call or op around its launch tells a row"),
         ("module", 2, "no module; no node"),
         ("module", 3, "no forward op, in no module"),
