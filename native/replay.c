@@ -288,6 +288,117 @@ const SweepKind GAINS = {
     .free = free_replay,
 };
 
+/* When the first or the last node of each group comes, for several weights of the same edges: a
+ * replay whose nodes nobody reads. Of group 0 it is the first, of others the last. */
+
+#define WEIGHTS 5
+
+typedef struct {
+    int64_t group, weights[WEIGHTS];
+} Weighed;
+
+typedef struct {
+    Replay replay;
+    Buffer weighed;
+} Moments;
+
+static bool take_weighed(Sweep *sweep, void *state, bool is_new_part)
+{
+    (void)is_new_part;
+    Moments *moments = state;
+    Edge edge = {(int64_t)edge_count(&moments->replay), number_of(sweep, 0), number_of(sweep, 1),
+                 number_of(sweep, 4), number_of(sweep, 2), false};
+    Weighed weighed = {.group = number_of(sweep, 3)};
+    for (int i = 0; i < WEIGHTS; i++)
+        weighed.weights[i] = number_of(sweep, 4 + i);
+    return (buffer_add(&moments->replay.edges, &edge, sizeof edge)
+            && buffer_add(&moments->weighed, &weighed, sizeof weighed))
+        || sweep_fail(sweep, "Out of Memory Error: a sweep has no room");
+}
+
+/* Replay in the order that is known, with all weights at once. */
+static void replay_weights(const Nodes *nodes, const Edge *edges, const Weighed *weighed,
+                           int64_t *at)
+{
+    for (size_t i = 0; i < nodes->done; i++)
+        for (size_t j = 0; j < WEIGHTS; j++)
+            at[nodes->order[i] * WEIGHTS + j]
+                = nodes->binding[nodes->order[i]] == NOTHING ? 0 : INT64_MIN;
+    for (size_t i = 0; i < nodes->done; i++) {
+        size_t node = nodes->order[i];
+        for (size_t j = nodes->first_out[node]; j < nodes->first_out[node + 1]; j++) {
+            const Weighed *edge = &weighed[nodes->outgoing[j]];
+            size_t target = (size_t)(edges[nodes->outgoing[j]].target - nodes->least);
+            if (nodes->place[target] <= i)
+                continue; /* of a circle */
+            for (size_t k = 0; k < WEIGHTS; k++) {
+                int64_t moment = at[node * WEIGHTS + k] + edge->weights[k];
+                if (moment > at[target * WEIGHTS + k])
+                    at[target * WEIGHTS + k] = moment;
+            }
+        }
+    }
+}
+
+static bool find_moments(Sweep *sweep, void *state)
+{
+    Moments *moments = state;
+    const Edge *edges = (const Edge *)moments->replay.edges.data;
+    const Weighed *weighed = (const Weighed *)moments->weighed.data;
+    size_t count = edge_count(&moments->replay), groups = 0;
+    for (size_t i = 0; i < count; i++)
+        if (weighed[i].group != NOTHING && (size_t)weighed[i].group >= groups)
+            groups = (size_t)weighed[i].group + 1;
+    if (groups == 0)
+        return true;
+    Nodes nodes = {0};
+    int64_t *found = malloc(groups * sizeof weighed->weights), *at = NULL;
+    if (found != NULL && replay_all(&nodes, edges, count))
+        at = malloc(nodes.count * sizeof weighed->weights);
+    bool is_good = at != NULL;
+    if (is_good)
+        replay_weights(&nodes, edges, weighed, at);
+    else
+        sweep_fail(sweep, "Out of Memory Error: a sweep has no room");
+    for (size_t i = 0; is_good && i < groups * WEIGHTS; i++)
+        found[i] = NOTHING;
+    for (size_t i = 0; is_good && i < count; i++) {
+        if (weighed[i].group == NOTHING)
+            continue;
+        const int64_t *moment = &at[(size_t)(edges[i].target - nodes.least) * WEIGHTS];
+        int64_t *one = &found[(size_t)weighed[i].group * WEIGHTS];
+        for (size_t j = 0; j < WEIGHTS; j++)
+            if (one[j] == NOTHING || (weighed[i].group == 0 ? moment[j] < one[j] : moment[j] > one[j]))
+                one[j] = moment[j];
+    }
+    for (size_t i = 0; is_good && i < groups; i++) {
+        is_good = give_number(sweep, (int64_t)i);
+        for (size_t j = 0; is_good && j < WEIGHTS; j++)
+            is_good = give_number(sweep, found[i * WEIGHTS + j]);
+    }
+    free_nodes(&nodes);
+    free(found);
+    free(at);
+    return is_good;
+}
+
+static void free_moments(void *state)
+{
+    buffer_free(&((Moments *)state)->replay.edges);
+    buffer_free(&((Moments *)state)->weighed);
+}
+
+const SweepKind MOMENTS = {
+    .name = "moments",
+    .takes = "lllllllll",
+    .gives = "llllll",
+    .names = {"moment", "ns_0", "ns_1", "ns_2", "ns_3", "ns_4"},
+    .state_bytes = sizeof(Moments),
+    .take = take_weighed,
+    .end = find_moments,
+    .free = free_moments,
+};
+
 /* The way back: what is taken are the binding edges; for a weight they have the trace whose end they
  * lead to, or nothing. */
 

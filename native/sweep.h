@@ -51,7 +51,8 @@ typedef struct {
     void (*free)(void *state);
 } SweepKind;
 
-extern const SweepKind OWNED_TIME, GAPS, SELF_TIME, CONTEXTS, REPLAY, GAINS, PATH;
+extern const SweepKind OWNED_TIME, GAPS, SELF_TIME, CONTEXTS, REPLAY, GAINS, MOMENTS,
+    PATH;
 
 /* Say why a sweep gives up, and return false. */
 bool sweep_fail(Sweep *sweep, const char *why);

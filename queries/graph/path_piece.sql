@@ -1,10 +1,10 @@
 -- Of what does the critical path of each trace consist, moment by moment, inside of its device window?
--- The edges of graph_path, cut to the window, what they leave unexplained apart. Time of the host is cut where the
--- innermost op or data loader changes; what is in none is Python or not recorded. The pieces of a trace are in order, touch
--- each other and add up to its window. Phase and module of the host's time are those of the work that it leads to.
+-- The parts of path_part; time of the host is cut where the innermost op or data loader changes, and what is in none is
+-- Python or not recorded. The pieces of a trace are in order, touch each other and add up to its window. Phase and module of
+-- the host's time are those of the work that it leads to.
 --
 -- Kind:     temporary
--- Requires: event_category, graph_span, graph_edge, graph_end, graph_path, graph_clock, host_waits, interval_self, attributed_events, module
+-- Requires: event_category, graph_span, path_part, graph_clock, host_waits, interval_self, attributed_events, module
 -- Columns:
 --   trace_id     INTEGER -> trace            the trace whose end the path leads to
 --   position     BIGINT                      place on the path, from 1
@@ -21,51 +21,9 @@
 --   end_ns       BIGINT                      end, ns
 -- Invariant: start_ns < end_ns
 
-WITH step AS (
-    SELECT
-        p.trace_id::INTEGER AS trace_id,
-        p.place, e.trace_id AS of_trace_id, e.edge_id, e.kind, e.known_by,
-        e.target_node // 2 AS span_id,
-        if(e.rest_ns > 15000, e.rest_ns, 0) AS unexplained_ns,
-        greatest(least(e.source_ns, e.target_ns), n.start_ns) AS start_ns,
-        least(e.target_ns, n.end_ns) AS end_ns
-    FROM graph_path AS p
-    INNER JOIN graph_edge AS e USING (edge_id)
-    INNER JOIN graph_end AS n ON p.trace_id = n.trace_id
-),
-
--- Where clocks are apart, a step may lead back: what is before it ends where it leads to.
-forward_step AS MATERIALIZED (
-    SELECT
-        * REPLACE (least(end_ns, coalesce(
-            min(start_ns) OVER (
-                PARTITION BY trace_id ORDER BY place
-                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-            ), end_ns
-        )) AS end_ns)
-    FROM step
-),
-
-part AS MATERIALIZED (
-    SELECT
-        row_number() OVER (ORDER BY f.trace_id, f.place, f.is_rest) AS part_id,
-        f.trace_id, f.place, f.of_trace_id, f.known_by, f.span_id,
-        if(f.is_rest, 'unexplained', f.kind) AS kind,
-        if(f.is_rest, f.end_ns - f.rest_ns, f.start_ns) AS start_ns,
-        if(f.is_rest, f.end_ns, f.end_ns - f.rest_ns) AS end_ns
-    FROM (
-        SELECT
-            *,
-            least(unexplained_ns, end_ns - start_ns) AS rest_ns,
-            unnest([FALSE, TRUE]) AS is_rest
-        FROM forward_step
-        WHERE start_ns < end_ns
-    ) AS f
-),
-
-host_part AS MATERIALIZED (
+WITH host_part AS MATERIALIZED (
     SELECT p.part_id, p.of_trace_id, s.pid, s.tid, p.start_ns, p.end_ns
-    FROM part AS p
+    FROM path_part AS p
     INNER JOIN graph_span AS s ON p.span_id = s.span_id
     WHERE p.kind IN ('host', 'thread', 'spawn') AND p.start_ns < p.end_ns AND s.tid IS NOT NULL
 ),
@@ -130,21 +88,21 @@ piece AS (
         if(l.event_id IS NULL, p.kind, 'loading') AS kind,
         o.event_id, o.start_ns, o.end_ns
     FROM own AS o
-    INNER JOIN part AS p USING (part_id)
+    INNER JOIN path_part AS p USING (part_id)
     LEFT JOIN loading AS l ON p.of_trace_id = l.trace_id AND o.event_id = l.event_id
     UNION ALL BY NAME
     SELECT
         p.trace_id, p.place, p.of_trace_id, p.known_by, p.span_id, p.part_id, p.kind,
         if(p.kind IN ('start', 'mark'), NULL, s.event_id) AS event_id,
         p.start_ns, p.end_ns
-    FROM part AS p
+    FROM path_part AS p
     LEFT JOIN graph_span AS s ON p.span_id = s.span_id
     ANTI JOIN host_part AS h ON p.part_id = h.part_id
 ),
 
 on_path AS (
     SELECT DISTINCT s.trace_id, s.event_id, s.kind
-    FROM part AS p
+    FROM path_part AS p
     INNER JOIN graph_span AS s USING (span_id)
 ),
 

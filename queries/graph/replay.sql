@@ -4,7 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: trace, graph_span, graph_replay, graph_end, path_piece
+-- Requires: trace, graph_span, graph_replay, graph_end, path_part
 -- Columns:
 --   rank            INTEGER  global rank
 --   recorded_ns     BIGINT   device window as recorded, ns
@@ -38,7 +38,8 @@ path AS (
         )::BIGINT AS assumed_ns,
         coalesce(sum(end_ns - start_ns) FILTER (WHERE known_by <> 'recorded'), 0)::BIGINT
             AS inferred_ns
-    FROM path_piece
+    FROM path_part
+    WHERE start_ns < end_ns
     GROUP BY trace_id
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from every_trace import PATHS, on_every_trace
 
 import tracekit
 from tracekit.analysis import graph_sweeps
-from tracekit.analysis.graph_sweeps import GAINS, PATH, REPLAY, create_swept
+from tracekit.analysis.graph_sweeps import GAINS, MOMENTS, PATH, REPLAY, create_swept
 
 Opened = Callable[[Path], tracekit.Trace]
 
@@ -62,9 +62,9 @@ def test_what_is_carried_over_is_all_that_was_missing(opened: Opened, path: Path
     assert twice == {node: 2 * at_ns for node, at_ns in found.items()}
 
 
-def graph_of(chance: random.Random, *, is_circular: bool) -> list[tuple[int | None, ...]]:
+def graph_of(chance: random.Random, *, is_circular: bool) -> list[tuple[int, ...]]:
     """Random edges over 30 nodes, of which some lead back where they may."""
-    edges: list[tuple[int | None, ...]] = []
+    edges: list[tuple[int, ...]] = []
     for number in range(80):
         source, target = sorted(chance.sample(range(-3, 30), 2))
         if is_circular and chance.random() < 0.1:
@@ -85,7 +85,7 @@ def swept(
         return connection.execute("FROM session.main.made ORDER BY ALL").fetchall()
 
 
-def values(rows: list[tuple[int | None, ...]]) -> str:
+def values(rows: Sequence[tuple[int | None, ...]]) -> str:
     said = ", ".join(
         "(" + ", ".join("NULL" if one is None else f"{one}::BIGINT" for one in row) + ")"
         for row in rows
@@ -105,8 +105,13 @@ def test_sweeps_are_the_same_in_c_and_in_python(seed: int, monkeypatch: pytest.M
         for group in range(3)
         for number in range(group, 80, 7)
     ]
+    weighed = [
+        (source, target, at_ns, target % 5 if target > 9 else None, *(weight * k for k in range(5)))
+        for _, source, target, weight, at_ns, _ in edges
+    ]
     tried = {
         REPLAY: values(edges),
+        MOMENTS: values(weighed),
         PATH: values(path),
         GAINS: values([(*edge, None) for edge in edges] + members),
     }

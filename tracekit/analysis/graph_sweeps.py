@@ -10,13 +10,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 import duckdb
 
 from tracekit.analysis.sweeps import SWEPT, compiled_sweeps, swept
+from tracekit.database import cursor_of
 
-REPLAY, GAINS, PATH = "replay", "gains", "path"
+REPLAY, GAINS, MOMENTS, PATH = "replay", "gains", "moments", "path"
+
+VARIANTS = 5
+"""So many weights of each edge are replayed at once for :data:`MOMENTS`."""
 
 TABLES = {"graph_path": PATH, "graph_timing": REPLAY, "graph_replay": REPLAY, "graph_gain": GAINS}
 """The tables that a sweep makes of the rows of their file's statement."""
@@ -24,6 +29,7 @@ TABLES = {"graph_path": PATH, "graph_timing": REPLAY, "graph_replay": REPLAY, "g
 _COLUMNS = {
     REPLAY: ("node", "at_ns", "latest_ns", "edge_id"),
     GAINS: ("group_id", "gain_ns"),
+    MOMENTS: ("moment", *(f"ns_{number}" for number in range(VARIANTS))),
     PATH: ("trace_id", "place", "edge_id"),
 }
 
@@ -42,7 +48,8 @@ def create_swept(
         sweep: :data:`REPLAY`, of rows of (edge_id, source_node, target_node, weight_ns, target_ns,
             whether the target is an end: 1); :data:`GAINS`, of the same rows with a NULL, and
             behind them of groups in order: (edge_id, NULL, …, the number of a group), where edges
-            are numbered from 0 in the order given; or :data:`PATH`, of rows of (edge_id,
+            are numbered from 0 in the order given; :data:`MOMENTS`, as :func:`read_moments` takes
+            them; or :data:`PATH`, of rows of (edge_id,
             source_node, target_node, the trace to whose end the edge leads).
         statement: gives the edges; for a path those that bind, one for each node.
     """
@@ -55,6 +62,27 @@ def create_swept(
         connection.execute(f"DROP TABLE IF EXISTS {taken}")
 
 
+def read_moments(connection: duckdb.DuckDBPyConnection, statement: str) -> Sequence[_Row]:
+    """Replay edges with several weights each; return when groups of nodes come.
+
+    Args:
+        connection: one that sees what the statement reads, in a transaction of its own, too.
+        statement: gives rows of (source_node, target_node, target_ns, group of the target or NULL,
+            the weights).
+
+    Returns:
+        For each group from 0 on: its number, and for each weight, ns, when the first node of
+        group 0 comes, of others the last.
+    """
+    if compiled_sweeps() is None:
+        return list(_moments(connection.execute(statement).fetchall()))
+    with (
+        closing(cursor_of(connection)) as reader,
+        swept(reader, MOMENTS, statement, source=connection),
+    ):
+        return reader.execute(f"FROM {SWEPT}").fetchall()
+
+
 def _create(connection: duckdb.DuckDBPyConnection, place: str, sweep: str, statement: str) -> None:
     if compiled_sweeps() is not None:
         with swept(connection, sweep, statement):
@@ -64,7 +92,7 @@ def _create(connection: duckdb.DuckDBPyConnection, place: str, sweep: str, state
     names = _COLUMNS[sweep]
     declared = ", ".join(f"{name} BIGINT" for name in names)
     connection.execute(f"CREATE OR REPLACE TABLE {place} ({declared})")
-    make = {REPLAY: _replayed, GAINS: _gains, PATH: _walked_back}[sweep]
+    make = {REPLAY: _replayed, GAINS: _gains, MOMENTS: _moments, PATH: _walked_back}[sweep]
     found = list(make(rows))
     if found:
         columns = [[row[i] for row in found] for i in range(len(names))]
@@ -129,6 +157,22 @@ def _gains(rows: Sequence[_Row]) -> Iterator[_Row]:
     end = end_without(set())
     for group, gone in members.items():
         yield group, end - end_without(gone)
+
+
+def _moments(rows: Sequence[_Row]) -> Iterator[_Row]:
+    """Yield each group and when it comes with each of the weights."""
+    groups: dict[int, set[int]] = defaultdict(set)
+    for row in rows:
+        if row[3] is not None:
+            groups[row[3]].add(row[1])
+    runs = []
+    for weight in range(4, 4 + VARIANTS):
+        edges = [(number, *row[:2], row[weight], row[2], 0) for number, row in enumerate(rows)]
+        runs.append({node: moment for node, moment, *_ in _replayed(edges)})
+    for group in range(max(groups, default=-1) + 1):
+        choose = max if group else min
+        nodes = groups[group]
+        yield group, *(choose((at[node] for node in nodes), default=None) for at in runs)
 
 
 def _walked_back(edges: Sequence[_Row]) -> Iterator[_Row]:

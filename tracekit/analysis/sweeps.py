@@ -7,8 +7,8 @@ without a C compiler, or where a sweep gives up for want of memory, the whole of
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -83,27 +83,34 @@ def sweep_table(connection: duckdb.DuckDBPyConnection, spec: Spec) -> bool:
     return True
 
 
-@contextmanager
+@contextlib.contextmanager
 def swept(
-    connection: duckdb.DuckDBPyConnection, name: str, statement: str, *asked: object
+    connection: duckdb.DuckDBPyConnection,
+    name: str,
+    statement: str,
+    *asked: object,
+    source: duckdb.DuckDBPyConnection | None = None,
 ) -> Iterator[None]:
-    """Have what a compiled sweep makes of the rows of a statement as ``SWEPT``, to be read once."""
-    # What makes the rows and what takes them run at the same time.
-    source = cursor_of(connection)
-    try:
-        stream = source.sql(statement).__arrow_c_stream__()
-        connection.register(SWEPT, compiled_sweeps().sweep(name, stream, *asked))
+    """Have what a compiled sweep makes of the rows of a statement as ``SWEPT``, to be read once.
+
+    The rows are made on `source`, else on another connection to the store: what makes them and what
+    takes them run at the same time.
+    """
+    with contextlib.ExitStack() as own:
+        if source is None:
+            source = own.enter_context(contextlib.closing(cursor_of(connection)))
         try:
-            yield
-        finally:
-            connection.unregister(SWEPT)
-    except duckdb.Error as error:
-        # Errors come out of a stream as texts.
-        if "Out of Memory Error" in str(error):
-            raise duckdb.OutOfMemoryException(str(error)) from error
-        raise
-    finally:
-        source.close()
+            stream = source.sql(statement).__arrow_c_stream__()
+            connection.register(SWEPT, compiled_sweeps().sweep(name, stream, *asked))
+            try:
+                yield
+            finally:
+                connection.unregister(SWEPT)
+        except duckdb.Error as error:
+            # Errors come out of a stream as texts.
+            if "Out of Memory Error" in str(error):
+                raise duckdb.OutOfMemoryException(str(error)) from error
+            raise
 
 
 def swept_rows(spec: Spec) -> str:

@@ -160,7 +160,7 @@ def _predicted(one: Candidate, replay: Predictor, least_ns: float) -> Prediction
     if replay.gain_ns(one.changes) < least_ns:
         return None
     told = replay.predict(one.changes)
-    if not one.at_most:
+    if told.reason is not None or not one.at_most:
         return told
     return replace(told, low_ns=min(told.low_ns, replay.predict(one.at_most).low_ns))
 

@@ -21,42 +21,66 @@ TABLE = f"{DATABASE}.main.changed_edge"
 WEIGHTS = ("quick", "usual", "slow")
 """By which percentile of what is usual latencies and gaps are weighed: columns of graph_weight."""
 
+# A node has a moment that is looked at where work begins, 0, or ends, one for each step of a trace.
 _CREATE = f"""
 CREATE OR REPLACE TABLE {TABLE} AS
+WITH step AS (
+    SELECT trace_id, step, row_number() OVER (ORDER BY trace_id, step NULLS FIRST) AS moment
+    FROM (SELECT DISTINCT trace_id, step FROM graph_span WHERE kind = 'work')
+)
 SELECT
     e.edge_id, e.trace_id, e.source_node, e.target_node, e.kind, e.known_by, e.source_ns,
     e.target_ns, e.loading_ns, w.* EXCLUDE (edge_id), f.* EXCLUDE (edge_id, span_id),
     (n.node IS NOT NULL)::BIGINT AS is_end,
     1.0::DOUBLE AS factor,
-    0::BIGINT AS less_ns
+    0::BIGINT AS less_ns,
+    m.moment * (e.target_node % 2) AS moment,
+    m.step AS moment_step
 FROM graph_edge AS e
 INNER JOIN graph_weight AS w USING (edge_id)
 INNER JOIN edge_fact AS f USING (edge_id)
 LEFT JOIN graph_end AS n ON e.target_node = n.node
+LEFT JOIN graph_span AS s
+    ON e.target_node // 2 = s.span_id AND e.target_node > 0 AND s.kind = 'work'
+LEFT JOIN step AS m ON s.trace_id = m.trace_id AND s.step IS NOT DISTINCT FROM m.step
+ORDER BY e.edge_id
 """
 
-# What is no work has nothing of the rest scaled: it is what the graph does not explain.
-_STATEMENT = (
-    "SELECT edge_id, source_node, target_node, "
-    "greatest(round({weight}_ns * factor)::BIGINT - less_ns, least({weight}_ns, 0)) "
-    "+ {carried} * if(part = 'work', round({weight}_rest_ns * factor)::BIGINT, {weight}_rest_ns) "
-    f"AS weight_ns, target_ns, is_end FROM {TABLE} ORDER BY edge_id"
+VARIANTS = (
+    ("usual", True),
+    ("quick", True),
+    ("slow", True),
+    ("usual", False),
+    ("quick", False),
 )
+"""Which latencies and gaps, and whether what the graph does not explain stays: the first is the
+prediction, the others are for its interval."""
+
+
+def _weight(weight: str, is_carried: bool) -> str:
+    # What is no work has nothing of the rest scaled: it is what the graph does not explain.
+    rest = f"if(part = 'work', round({weight}_rest_ns * factor)::BIGINT, {weight}_rest_ns)"
+    kept = f"greatest(round({weight}_ns * factor)::BIGINT - less_ns, least({weight}_ns, 0))"
+    return f"{kept} + {rest}" if is_carried else kept
+
+
+EDGES = (
+    f"SELECT edge_id, source_node, target_node, {_weight(*VARIANTS[0])} AS weight_ns, target_ns, "
+    f"is_end FROM {TABLE} ORDER BY edge_id"
+)
+"""What a replay takes of them, for the times of all nodes."""
+
+MOMENTS = (
+    "SELECT source_node, target_node, target_ns, moment, "
+    + ", ".join(f"{_weight(*one)} AS weight_{i}_ns" for i, one in enumerate(VARIANTS))
+    + f" FROM {TABLE}"
+)
+"""And for the moments, with the weights of all :data:`VARIANTS`; in the table's order, the same."""
 
 
 def create_edges(connection: duckdb.DuckDBPyConnection) -> None:
     """Lay out the edges of the recorded run."""
     connection.execute(_CREATE)
-
-
-def edges_statement(weight: str, *, is_carried: bool) -> str:
-    """Return the statement whose rows a replay takes.
-
-    Args:
-        weight: one of :data:`WEIGHTS`.
-        is_carried: what the graph does not explain is there in the replay, too.
-    """
-    return _STATEMENT.format(weight=weight, carried=int(is_carried))
 
 
 def apply_change(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:

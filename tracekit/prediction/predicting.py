@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tracekit.analysis.graph_sweeps import REPLAY, create_swept
+from tracekit.analysis.graph_sweeps import REPLAY, create_swept, read_moments
 from tracekit.analysis.macros import provide_macros_in
 from tracekit.analysis.result import Column, Result
 from tracekit.analysis.run import run_analysis
@@ -16,7 +16,7 @@ from tracekit.analysis.session_tables import DATABASE
 from tracekit.analysis.temporaries import provide_temporaries_in
 from tracekit.errors import QueryError, UsageError
 from tracekit.prediction.changes import SERVING, parse_change
-from tracekit.prediction.edges import apply_change, create_edges, edges_statement
+from tracekit.prediction.edges import EDGES, MOMENTS, TABLE, VARIANTS, apply_change, create_edges
 from tracekit.prediction.timeline import write_timeline
 
 if TYPE_CHECKING:
@@ -31,16 +31,6 @@ _MACROS = (
 """The tables and macros that the statements of a prediction read."""
 
 _AT = f"{DATABASE}.main.changed_at"
-
-_VARIANTS = (
-    ("usual", True),
-    ("quick", True),
-    ("slow", True),
-    ("usual", False),
-    ("quick", False),
-)
-"""Which latencies and gaps, and whether what the graph does not explain stays: the first is the
-prediction, the others are for its interval."""
 
 MARGIN, MARGIN_OF_CHANGE = 0.01, 0.05
 """So much is added to either side of an interval: of the recorded window, and of the change.
@@ -136,7 +126,13 @@ class Predictor:
         provide_temporaries_in(connection, _TABLES)
         provide_macros_in(connection, _MACROS)
         create_edges(connection)
-        self._before = [_replayed(connection, *variant) for variant in _VARIANTS]
+        self._moments = connection.execute(
+            f"SELECT trace_id, list(moment ORDER BY moment) FROM (SELECT DISTINCT trace_id, moment "
+            f"FROM {TABLE} WHERE moment > 0 AND moment_step IS NOT NULL) "
+            "GROUP BY trace_id ORDER BY trace_id"
+        ).fetchall()
+        self._known: dict[tuple[str, ...], tuple[list[str], list[_Replayed]]] = {}
+        self._before = self._replayed()
         self.recorded_ns = self._before[0].window_ns
 
     @property
@@ -151,8 +147,8 @@ class Predictor:
             UsageError: a text is no change.
             QueryError: the trace has nothing of what is changed, or does not tell what that needs.
         """
-        self._apply(changes)
-        return self.recorded_ns - _replayed(self._connection, *_VARIANTS[0]).window_ns
+        _, after = self._changed(changes)
+        return self.recorded_ns - after[0].window_ns
 
     def predict(self, changes: Sequence[str], timeline: Path | None = None) -> Prediction:
         """Return what the window would be if all of these were changed.
@@ -165,14 +161,12 @@ class Predictor:
             UsageError: a text is no change.
             QueryError: the trace has nothing of what is changed, or does not tell what that needs.
         """
-        connection = self._connection
-        assumptions = self._apply(changes)
-        after = [_replayed(connection, *_VARIANTS[0])]
+        assumed, after = self._changed(changes)
+        assumptions = [*assumed]
         if timeline is not None:
-            write_timeline(connection, _AT, timeline)
+            self._write(changes, timeline)
         recorded = self.recorded_ns
         gain_ns = recorded - after[0].window_ns
-        after += [_replayed(connection, *variant) for variant in _VARIANTS[1:]]
         before = self._before
         ratios = [
             new.window_ns / max(old.window_ns, 1) for old, new in zip(before, after, strict=True)
@@ -198,12 +192,41 @@ class Predictor:
             reason,
         )
 
-    def _apply(self, changes: Sequence[str]) -> list[str]:
-        """Lay out the edges under changes; return what these assume."""
+    def _changed(self, changes: Sequence[str]) -> tuple[list[str], list[_Replayed]]:
+        """Replay the edges under changes; return what these assume, and each variant."""
+        if (*changes,) in self._known:
+            return self._known[*changes,]
         parsed = [parse_change(text) for text in changes]
-        create_edges(self._connection)
-        assumed = [apply_change(self._connection, change) for change in parsed]
-        return list(dict.fromkeys(text for texts in assumed for text in texts))
+        connection = self._connection
+        # Taking a transaction back takes less time than to lay out the edges anew.
+        connection.execute("BEGIN")
+        try:
+            assumed = [apply_change(connection, change) for change in parsed]
+            replayed = self._replayed()
+        finally:
+            connection.execute("ROLLBACK")
+        assumptions = list(dict.fromkeys(text for texts in assumed for text in texts))
+        self._known[*changes,] = assumptions, replayed
+        return assumptions, replayed
+
+    def _write(self, changes: Sequence[str], timeline: Path) -> None:
+        for text in changes:
+            apply_change(self._connection, parse_change(text))
+        try:
+            create_swept(self._connection, _AT, REPLAY, EDGES)
+            write_timeline(self._connection, _AT, timeline)
+        finally:
+            create_edges(self._connection)
+
+    def _replayed(self) -> list[_Replayed]:
+        first, *ends = read_moments(self._connection, MOMENTS)
+        return [
+            _Replayed(
+                max(end[i] for end in ends) - first[i],
+                tuple(tuple(ends[moment - 1][i] for moment in steps) for _, steps in self._moments),
+            )
+            for i in range(1, 1 + len(VARIANTS))
+        ]
 
 
 def predict(
@@ -231,24 +254,6 @@ def predict(
             hint=f"they begin with {', '.join(sorted(SERVING))}",
         )
     return predict_serving(connection, parsed)
-
-
-def _replayed(connection: duckdb.DuckDBPyConnection, weight: str, is_carried: bool) -> _Replayed:
-    create_swept(connection, _AT, REPLAY, edges_statement(weight, is_carried=is_carried))
-    found = connection.execute(
-        "SELECT coalesce(max(r.at_ns) FILTER (WHERE r.node % 2 = 1) "
-        "- min(r.at_ns) FILTER (WHERE r.node % 2 = 0), 0) "
-        f"FROM graph_span AS s INNER JOIN {_AT} AS r ON s.span_id = r.node // 2 AND r.node > 0 "
-        "WHERE s.kind = 'work'"
-    ).fetchone()
-    ends = connection.execute(
-        "SELECT list(end_ns ORDER BY step) FROM ("
-        "SELECT s.trace_id, s.step, max(r.at_ns) AS end_ns "
-        f"FROM graph_span AS s INNER JOIN {_AT} AS r ON s.span_id * 2 + 1 = r.node "
-        "WHERE s.kind = 'work' AND s.step IS NOT NULL GROUP BY s.trace_id, s.step"
-        ") GROUP BY trace_id ORDER BY trace_id"
-    ).fetchall()
-    return _Replayed(int(found[0]) if found else 0, tuple(tuple(row[0]) for row in ends))
 
 
 def _drawn(before: _Replayed, after: _Replayed) -> list[float]:

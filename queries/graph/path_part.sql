@@ -1,0 +1,58 @@
+-- Which edges lead to the end of each trace, cut to its device window, and what do they leave unexplained?
+-- The edges of graph_path; what is left of one above 15 µs is a part of its own. The parts of a trace touch each other and
+-- add up to its window.
+--
+-- Kind:     temporary
+-- Access:   private
+-- Requires: graph_edge, graph_end, graph_path
+-- Columns:
+--   part_id      BIGINT                     number of the part, from 1
+--   trace_id     INTEGER -> trace           the trace whose end the path leads to
+--   place        BIGINT                     place of the edge on the path, from the end
+--   of_trace_id  INTEGER -> trace.trace_id  the trace that the part lies in
+--   known_by     VARCHAR                    how the edge is known: recorded, inferred or assumed
+--   span_id      BIGINT                     the span that the edge leads to
+--   kind         VARCHAR                    the kind of the edge; unexplained
+--   start_ns     BIGINT                     start on the clock of the run, ns
+--   end_ns       BIGINT                     end, ns
+
+WITH step AS (
+    SELECT
+        p.trace_id::INTEGER AS trace_id,
+        p.place, e.trace_id AS of_trace_id, e.edge_id, e.kind, e.known_by,
+        e.target_node // 2 AS span_id,
+        if(e.rest_ns > 15000, e.rest_ns, 0) AS unexplained_ns,
+        greatest(least(e.source_ns, e.target_ns), n.start_ns) AS start_ns,
+        least(e.target_ns, n.end_ns) AS end_ns
+    FROM graph_path AS p
+    INNER JOIN graph_edge AS e USING (edge_id)
+    INNER JOIN graph_end AS n ON p.trace_id = n.trace_id
+),
+
+-- Where clocks are apart, a step may lead back: what is before it ends where it leads to.
+forward_step AS (
+    SELECT
+        * REPLACE (least(end_ns, coalesce(
+            min(start_ns) OVER (
+                PARTITION BY trace_id ORDER BY place
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+            ), end_ns
+        )) AS end_ns)
+    FROM step
+)
+
+SELECT
+    row_number() OVER (ORDER BY f.trace_id, f.place, f.is_rest) AS part_id,
+    f.trace_id, f.place, f.of_trace_id, f.known_by, f.span_id,
+    if(f.is_rest, 'unexplained', f.kind) AS kind,
+    if(f.is_rest, f.end_ns - f.rest_ns, f.start_ns) AS start_ns,
+    if(f.is_rest, f.end_ns, f.end_ns - f.rest_ns) AS end_ns
+FROM (
+    SELECT
+        *,
+        least(unexplained_ns, end_ns - start_ns) AS rest_ns,
+        unnest([FALSE, TRUE]) AS is_rest
+    FROM forward_step
+    WHERE start_ns < end_ns
+) AS f
+ORDER BY part_id
