@@ -1,6 +1,7 @@
 """Reads what torch dumps: histories of the caching allocator, flight recorders, memory timelines.
 
-The first are pickles, the last is JSON, and a dump of a flight recorder may be either.
+The first are pickles, the last is JSON, and a dump of a flight recorder may be either. The JSON of
+rocprofv3 is read whole, too.
 
 Sources of the formats: torch/cuda/_memory_viz.py (`_dump_snapshot`) and
 torch/csrc/distributed/c10d/FlightRecorder.hpp (`_dump_nccl_trace`, `_dump_fr_trace`) of PyTorch.
@@ -20,6 +21,7 @@ from tracekit.errors import TraceError
 from tracekit.ingest.event_texts import EventTexts, event_text
 from tracekit.ingest.memory_timeline import MemoryTimeline, recorded_span
 from tracekit.ingest.plain_pickle import read_plain
+from tracekit.ingest.rocprof_json import RocprofFile, RocprofTrace
 from tracekit.units import GB, NS_PER_US
 
 if TYPE_CHECKING:
@@ -58,7 +60,9 @@ class PickleReader:
         self._metadata: dict[str, object] = {}
         self.faults = self._texts.faults
         self.truncation: str | None = None
-        self._form = "pickle" if stream.head()[:1] == pickle.PROTO else "JSON"
+        head = stream.head()
+        self._form = "pickle" if head[:1] == pickle.PROTO else "JSON"
+        self._is_rocprof = b'"rocprofiler-sdk-tool"' in head
 
     @property
     def event_count(self) -> int:
@@ -80,8 +84,9 @@ class PickleReader:
             *(AttributeError, LookupError, TypeError, ValueError, ArithmeticError),
             *(RecursionError, msgspec.MsgspecError),
         ) as error:
+            writer = "rocprofv3" if self._is_rocprof else "torch"
             raise TraceError(
-                f"{self._stream.path}: not as torch writes it: {type(error).__name__} at {error}"
+                f"{self._stream.path}: not as {writer} writes it: {type(error).__name__} at {error}"
             ) from error
 
     def metadata(self) -> dict[str, object]:
@@ -102,16 +107,20 @@ class PickleReader:
         try:
             if self._form == "pickle":
                 return read_plain(text)
-            return msgspec.json.decode(text)
+            return msgspec.json.decode(text, type=RocprofFile if self._is_rocprof else Any)
         except MemoryError:
             raise
         except Exception as error:
             raise TraceError(
                 f"{path}: this {self._form} is not read: {error}",
-                hint="basic types alone are, as torch's _dump_snapshot and _dump_nccl_trace write",
+                hint="rocprofv3 --output-format rocpd writes a database, which is read, too"
+                if self._is_rocprof
+                else "basic types alone are, as torch's _dump_snapshot and _dump_nccl_trace write",
             ) from error
 
     def _known(self, content: object) -> Kind:
+        if isinstance(content, RocprofFile):
+            return RocprofTrace(content)
         if isinstance(content, dict):
             if "device_traces" in content:
                 return _AllocatorHistory(content)

@@ -17,6 +17,9 @@ from typing import Any
 from tracekit.errors import TraceError
 from tracekit.ingest.database_trace import Database, event_sql
 
+CALL_CATEGORIES = {"MARKER": "user_annotation", "HIP": "cuda_runtime", "HSA": "cuda_driver"}
+"""What torch.profiler calls the calls of a category of rocprofiler, by how its name begins."""
+
 _KERNELS = "rocpd_kernel_dispatch"
 
 _VERSION = "schema_version"
@@ -211,12 +214,11 @@ class _Process:
             "CASE WHEN typeof(e.extdata) = 'text' AND json_valid(e.extdata) "
             "THEN json_extract(e.extdata, '$.message') END"
         )
-        category = (
-            f"CASE WHEN {self._category_name} LIKE 'MARKER%' THEN 'user_annotation' "
-            f"WHEN {self._category_name} LIKE 'HIP%' THEN 'cuda_runtime' "
-            f"WHEN {self._category_name} LIKE 'HSA%' THEN 'cuda_driver' "
-            f"ELSE lower({self._category_name}) END"
+        kinds = " ".join(
+            f"WHEN {self._category_name} LIKE '{kind}%' THEN '{category}'"
+            for kind, category in CALL_CATEGORIES.items()
         )
+        category = f"CASE {kinds} ELSE lower({self._category_name}) END"
         region = event_sql(
             f"coalesce({message}, s.string)",
             category,

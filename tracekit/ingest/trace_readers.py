@@ -136,23 +136,24 @@ def _is_pickle(head: bytes) -> bool:
     return head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")
 
 
-_TORCH_JSON = re.compile(
+_KNOWN_JSON = re.compile(
     # A flight recorder's dump: members in the order of their names, as torch writes them.
     rb'\s*\{\s*"(?:comm_lib_version|entries|nccl_comm_state|nccl_version|pg_config)"\s*:'
+    rb'|\s*\{\s*"rocprofiler-sdk-tool"\s*:'
     # A memory timeline: time, action, bytes, category.
     rb"|\s*\[\s*\[\s*-?\d+\s*,\s*[1-4]\s*,\s*-?\d+\s*,\s*[0-7]\s*\]"
 )
 
 
-def _is_torch_json(head: bytes) -> bool:
-    return _TORCH_JSON.match(head) is not None
+def _is_known_json(head: bytes) -> bool:
+    return _KNOWN_JSON.match(head) is not None
 
 
 FORMATS = [
     Format("Perfetto trace", (".pftrace",), _is_our_perfetto_trace, _perfetto_trace),
     Format("XSpace", (".xplane.pb",), _is_xspace, _xspace),
     Format("pickle of torch", (".pickle", ".pkl"), _is_pickle, _pickle),
-    Format("JSON dump of torch", (), _is_torch_json, _pickle),
+    Format("JSON of torch or rocprofv3", (), _is_known_json, _pickle),
     Format("SQLite database", (".sqlite", ".db"), _is_database, _database),
     Format("Chrome trace", (".json", ".json.gz"), bool, _chrome_trace),
 ]
