@@ -13,7 +13,8 @@
 #   make release      check what is to be released, build it, and say what is left to upload it
 # The single checks, for quick turns: lint, types, imports, sql, docs, gate, pytest
 # (ARGS="-k timeline").
-# make docs-update writes what is generated in the manual: reference, outputs of commands, pictures.
+# make docs-update writes what is generated in the manual: reference, outputs of commands, pictures
+# (ARGS="docs/speed.md": the outputs of that page alone).
 # make docs-pictures takes the manual's pictures of pages and screens anew, for which it needs
 # Chromium (ARGS="report browse": those alone).
 # PYTHON chooses the interpreter (3.11 or later) for a new environment.
@@ -97,7 +98,7 @@ docs: $(DEV)/.installed
 		{ cat $(DEV)/docs.log >&2; exit 1; }
 
 docs-update: $(DEV)/.installed
-	@PYTHONPATH=docs $(DEV)/bin/python -m generate
+	@PYTHONPATH=docs $(DEV)/bin/python -m generate $(ARGS)
 
 docs-pictures: $(DEV)/.installed
 	@PYTHONPATH=docs $(DEV)/bin/python -m generate.screenshots $(ARGS)

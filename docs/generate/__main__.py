@@ -1,6 +1,7 @@
 """`make docs-update`: write the reference, the outputs of commands, notebooks and pictures anew.
 
-Look at the difference before you commit it.
+With names of pages written by hand, only the outputs of their commands. Look at the difference
+before you commit it.
 """
 
 from __future__ import annotations
@@ -16,10 +17,18 @@ from .places import DOCS, OWN_PAGE, REFERENCE, REPO, hand_written
 from .sessions import with_outputs
 
 
-def main() -> None:
-    """Write everything that is generated into the tree, and remove what is no longer made."""
+def main(names: list[str]) -> None:
+    """Write what is generated into the tree, and remove what is no longer made.
+
+    Args:
+        names: pages written by hand, as paths from the current folder; if none, all is written.
+    """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        for page in map(Path, names):
+            page.write_text(with_outputs(page.read_text("utf-8"), folder), "utf-8")
+        if names:
+            return
         pages = generated(folder)
         for stale in REFERENCE.rglob("*.md"):
             if stale.relative_to(REPO).as_posix() not in pages:
@@ -38,4 +47,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
