@@ -481,6 +481,10 @@ def _fill_traces(
         connection.execute("RESET threads")
     if sources.runs:
         _fill_runs(build, sources, progress)
+    for file in sources.counters:
+        from tracekit.ingest.counter_files import load_counters
+
+        load_counters(connection, file, build.folder, None)
 
     from tracekit.analysis.catalog import load_catalog
     from tracekit.analysis.derive import derive

@@ -23,7 +23,7 @@ from tracekit.event_description import (
     EventColumn,
 )
 
-SCHEMA_VERSION = 11
+SCHEMA_VERSION = 12
 """Raised with every change of a table; a store of another version is not opened."""
 
 
@@ -290,6 +290,19 @@ RUN_TABLES: tuple[Table, ...] = (
         ("flop_per_s", "DOUBLE", "dense peak for the type, FLOP/s"),
         ("memory_bytes_per_s", "DOUBLE", "bandwidth of its memory, bytes/s"),
         ("source", "VARCHAR", "document of the vendor that says so"),
+    ),
+    _table(
+        "system_sample",
+        "one value that a tool of the system sampled: of power.csv of a run folder, or of a file "
+        "given beside a trace",
+        ("path", "VARCHAR", "the file"),
+        ("folder", "VARCHAR", "the run folder that it lies in; NULL: it is of all traces"),
+        ("device", "VARCHAR", "number of the device, or cpu; NULL where there is no such column"),
+        ("name", "VARCHAR", "name of the column, in small letters"),
+        ("unit", "VARCHAR", "W, J, %, … as in the file, but mW and mJ as W and J; NULL if none"),
+        ("at_ns", "BIGINT", "when, ns since the epoch"),
+        ("clock", "VARCHAR", "UTC, or local: of the zone of the machine that reads the file"),
+        ("value", "DOUBLE", "value"),
     ),
 )
 """The tables of run folders; empty where the traces lie in none."""

@@ -8,10 +8,10 @@
 --   allocated, reserved     memory, as allocator events tell, bytes
 --   tokens in the batch     of a step of serving that tells; 0 from its end until the next begins
 --   requests in the batch   likewise
--- and the counters of the file by their names.
+-- and what was sampled (counter_samples) by its name.
 --
 -- Kind:     macro
--- Requires: interval_depth, timeline_intervals, device_windows, serving_step_ranges, device_numbers
+-- Requires: interval_depth, timeline_intervals, device_windows, serving_step_ranges, device_numbers, counter_samples
 -- Params:
 --   walls   VARCHAR  name of a relation with the rows of wall_intervals('work')
 --   facts   VARCHAR  name of a relation with the rows of event_facts('work', 'rates')
@@ -88,19 +88,6 @@ CREATE OR REPLACE MACRO counter_values(walls, facts, queues) AS TABLE (
                 ]
             )::DOUBLE AS value
         FROM serving_step_ranges
-    ),
-
-    given AS (
-        SELECT
-            trace_id, event_id,
-            concat_ws(' ', name, series_id) AS name,
-            ts_ns,
-            -- A path with the name of a series would fail where that has a quote in it.
-            json_keys(args) AS series_names,
-            json_extract_string(args, '$.*') AS texts,
-            unnest(json_keys(args)) AS series
-        FROM counter
-        WHERE json_type(args) = 'OBJECT'
     )
 
     SELECT
@@ -165,11 +152,8 @@ CREATE OR REPLACE MACRO counter_values(walls, facts, queues) AS TABLE (
     FROM batch
     WHERE value IS NOT NULL
     UNION ALL
-    SELECT
-        trace_id, NULL AS device,
-        concat_ws(': ', name, series) AS name,
-        '' AS unit,
-        ts_ns AS at_ns, event_id AS place,
-        try_cast(texts[list_position(series_names, series)] AS DOUBLE) AS value
-    FROM given
+    SELECT s.trace_id, s.device, s.name, s.unit, s.at_ns, s.place, s.value
+    FROM counter_samples AS s
+    INNER JOIN trace AS t USING (trace_id)
+    WHERE s.source = 'trace' OR s.at_ns BETWEEN t.first_ts_ns AND t.last_end_ns
 );

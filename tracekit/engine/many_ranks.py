@@ -195,6 +195,11 @@ class DistributedIngest:
         return [*BREAKDOWN, *(SERVED_BREAKDOWN if self.contents.has_requests else ())]
 
     def _ranks(self) -> list[Rank]:
+        if self.sources.counters:
+            raise UsageError(
+                f"{self.sources.counters[0]}: samples of counters beside many ranks are not read",
+                hint="let them lie in the run folder as power.csv",
+            )
         run_ids = self._run_ids()
         ranks = []
         for trace_id, trace in enumerate(self.sources.traces):

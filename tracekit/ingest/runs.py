@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit import manifest
 from tracekit.errors import TraceError
+from tracekit.ingest.counter_files import load_counters
 from tracekit.ingest.json_lines import UnreadableFileError, load_lines
 from tracekit.ingest.line_kinds import BENCHMARKS, REQUESTS
 from tracekit.ingest.progress import Progress
-from tracekit.ingest.sources import BENCHMARKS_NAME, REQUESTS_NAME
+from tracekit.ingest.sources import BENCHMARKS_NAME, COUNTERS_NAME, REQUESTS_NAME
 from tracekit.manifest import Manifest
 from tracekit.schema import RUN_TABLES
 from tracekit.sql_text import quote
@@ -94,6 +95,12 @@ def load_runs(
             row["rejected_count"] += rejected_count
             if problem:
                 row["notes"] = [*row.get("notes", ()), problem]
+        for one in run.folders:
+            if lies_in(one, COUNTERS_NAME):
+                try:
+                    load_counters(connection, one / COUNTERS_NAME, work_folder, one)
+                except TraceError as error:
+                    row["notes"] = [*row.get("notes", ()), error.message]
         _insert(connection, "run", [row])
         _insert(connection, "run_repeat", [{**repeat, "run_id": run_id} for repeat in repeats])
     if needs_one and len(errors) == len(set(ids.values())):

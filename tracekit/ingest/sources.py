@@ -20,7 +20,9 @@ from tracekit.storage import Location, Place, has_query, lies_in, place_of
 MANIFEST_NAME = "run.json"
 REQUESTS_NAME = "requests.jsonl"
 BENCHMARKS_NAME = "benchmarks.jsonl"
+COUNTERS_NAME = "power.csv"
 STORE_SUFFIX = ".duckdb"
+_OF_RUNS = (REQUESTS_NAME, BENCHMARKS_NAME, COUNTERS_NAME)
 
 MAX_DEPTH = 5
 """How deep below a folder runs are looked for."""
@@ -31,24 +33,22 @@ USUAL_GZIP_RATIO = 15
 
 
 class Sources(NamedTuple):
-    """What a store is made of: trace files, and run folders.
+    """What a store is made of: trace files, run folders, and files of counters.
 
     Where several runs are meant there are no traces: questions about a trace are about one run.
     """
 
     traces: Sequence[Place]
     runs: Sequence[Place]
+    counters: Sequence[Place] = ()
 
     @property
     def files(self) -> list[Place]:
         """Every file whose content decides what the store holds."""
-        files: list[Place] = list(self.traces)
+        files: list[Place] = [*self.traces, *self.counters]
         for run in self.runs:
             files.append(run / MANIFEST_NAME)
-            if has_requests(run):
-                files.append(run / REQUESTS_NAME)
-            if has_benchmarks(run):
-                files.append(run / BENCHMARKS_NAME)
+            files += [run / name for name in _OF_RUNS if lies_in(run, name)]
         return files
 
 
@@ -60,6 +60,14 @@ def has_requests(run: Place) -> bool:
 def has_benchmarks(run: Place) -> bool:
     """Return whether benchmarks were measured in a run folder."""
     return lies_in(run, BENCHMARKS_NAME)
+
+
+def _is_of_counters(path: Place) -> bool:
+    """Tell whether a file holds samples of counters: a table by its name, and no JSON."""
+    if path.suffix not in (".csv", ".log", ".txt") or not path.is_file():
+        return False
+    with Location.of(path).open() as file:
+        return not file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"["))
 
 
 def runs_of_traces(traces: Iterable[Place]) -> list[Place]:
@@ -193,6 +201,14 @@ def find_sources(paths: Sequence[str | Place], *, traces: bool = True) -> Source
     Raises:
         TraceError: a path does not exist, or there is neither trace nor run.
     """
+    counters = [path for path in map(place_of, paths) if _is_of_counters(path)]
+    if counters:
+        paths = [path for path in paths if place_of(path) not in counters]
+        if not paths:
+            raise TraceError(
+                f"{counters[0]}: samples of counters, and no trace",
+                hint="give the trace that they were taken beside, too",
+            )
     if not traces:
         runs = find_runs(paths)
         if not runs:
@@ -212,8 +228,8 @@ def find_sources(paths: Sequence[str | Place], *, traces: bool = True) -> Source
             raise
         found = _traces_in(runs[0])
     if len(runs) > 1 and are_fragments_of_one(runs):
-        return Sources([trace for run in runs for trace in _traces_in(run)], runs)
-    return Sources(found if len(runs) <= 1 else [], runs)
+        return Sources([trace for run in runs for trace in _traces_in(run)], runs, counters)
+    return Sources(found if len(runs) <= 1 else [], runs, counters)
 
 
 def find_traces(paths: Sequence[str | Place]) -> list[Place]:

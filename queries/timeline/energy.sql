@@ -1,0 +1,242 @@
+-- How much energy did each device take, in its window, in each step and each phase, and for requests and tokens?
+-- The integral of its power between samples (by trapezoids), idle time included, or the difference of a counter of energy.
+-- Of several such counters of a device the first of this order counts: energy, instant power, power; limits are none. The
+-- energy is that of the whole device, whoever used it, and of cpu that of the machine's packages without memory.
+-- Between two samples that lie further apart than max_gap_ns nothing is known: that time is not covered, and adds no
+-- energy. A row of which less than min_covered_pct is covered, or in which fewer than two samples lie, has no energy and a
+-- reason: newer GPUs report the mean power of the last second, so that what is shorter is blurred.
+-- Rows of a load are that of its requests, from the first sent to the last end, in or out of the trace; single requests
+-- run at the same time, and have no energy of their own. Tokens of a step of training are those of a data-parallel rank,
+-- where that is one device; tokens of a load are those of answers.
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: counter_samples, device_windows, device_steps, attributed_events, wall_intervals, phase_intervals, phase_order,
+--           interval_neighbours
+-- Params:
+--   max_gap_ns       BIGINT = 1500000000  samples further apart do not cover the time between them, ns
+--   min_covered_pct  DOUBLE = 90          an energy needs as much of its time covered, 0 to 100
+-- Columns:
+--   rank             INTEGER  global rank
+--   device           VARCHAR  number of the device, or cpu
+--   scope            VARCHAR  window, phase, step or load
+--   name             VARCHAR  the phase or the number of the step; of a load measured or profiled
+--   dur_ns           BIGINT   how long that is, ns
+--   energy_j         DOUBLE   energy in the covered part of that time, J
+--   mean_power_w     DOUBLE   energy_j over the covered time, W
+--   covered_pct      DOUBLE   part of dur_ns that is covered by samples, 0 to 100
+--   sample_count     BIGINT   samples that lie in it
+--   token_count      BIGINT   tokens of that time; NULL where they are not known
+--   request_count    BIGINT   requests that ended well in a load; NULL elsewhere
+--   token_energy_j   DOUBLE   energy_j by token_count, J
+--   request_energy_j  DOUBLE  energy_j by request_count, J
+--   counter          VARCHAR  counter that the energy is from
+--   source           VARCHAR  trace, or the name of the file of samples
+--   clock            VARCHAR  UTC or trace; local: the file tells no zone, and that of the machine that read it was taken
+--   reason           VARCHAR  why there is no energy; NULL if there is
+-- Keep:      device, scope, name, energy_j, mean_power_w, covered_pct, dur_ns, token_energy_j, request_energy_j, reason
+-- Invariant: (energy_j IS NULL) = (reason IS NOT NULL)
+-- Invariant: 0 <= covered_pct AND covered_pct <= 100.0000001 AND dur_ns > 0 AND sample_count >= 0
+-- Empty: counter_samples: no counter was sampled; give a file of nvidia-smi or another beside the trace
+-- Empty: no sample of power or energy is of a device of the trace
+
+WITH counters (name, unit, preference) AS (
+    VALUES
+    ('totec', 'J', 1), ('total_energy_consumption', 'J', 1), ('energy', 'J', 1),
+    ('power.draw.instant', 'W', 2), ('current_socket_power', 'W', 2),
+    ('power.draw', 'W', 3), ('power.draw.average', 'W', 3), ('pwr', 'W', 3), ('power', 'W', 3),
+    ('powr', 'W', 3), ('socket_power', 'W', 3), ('power_usage', 'W', 3),
+    ('average_socket_power', 'W', 3),
+    ('average graphics package power', 'W', 3),
+    ('current socket graphics package power', 'W', 3)
+),
+
+samples AS (
+    SELECT
+        s.trace_id, s.device, s.name, s.source, s.clock, s.at_ns, s.value, c.unit
+    FROM counter_samples AS s
+    INNER JOIN counters AS c
+        ON s.name = c.name AND (s.unit = c.unit OR (s.unit = '' AND c.unit = 'W'))
+    WHERE s.value IS NOT NULL AND s.device IS NOT NULL
+    QUALIFY
+        dense_rank() OVER (
+            PARTITION BY s.trace_id, s.device ORDER BY c.preference, s.name, s.source
+        ) = 1
+),
+
+taken AS (
+    SELECT
+        trace_id, device,
+        any_value(name) AS name,
+        any_value(source) AS source,
+        any_value(clock) AS clock
+    FROM samples
+    GROUP BY trace_id, device
+),
+
+-- From one sample to the next one.
+spans AS (
+    SELECT
+        trace_id, device, unit, at_ns, value,
+        lead(value) OVER times AS next_value,
+        next_start_ns((trace_id, device), at_ns, value) - at_ns AS gap_ns,
+        coalesce(
+            gap_ns > 0 AND gap_ns <= $max_gap_ns AND (unit = 'W' OR next_value >= value), FALSE
+        ) AS is_covered
+    FROM samples
+    WINDOW times AS (PARTITION BY trace_id, device ORDER BY at_ns, value)
+),
+
+curves AS (
+    SELECT
+        *,
+        row_number() OVER times AS number,
+        sum(
+            CASE
+                WHEN NOT is_covered THEN 0
+                WHEN unit = 'J' THEN next_value - value
+                ELSE (value + next_value) / 2 * gap_ns / 1e9
+            END
+        ) OVER times AS until_j,
+        sum(if(is_covered, gap_ns, 0)) OVER times AS until_ns
+    FROM spans
+    WINDOW times AS (PARTITION BY trace_id, device ORDER BY at_ns, value ROWS UNBOUNDED PRECEDING)
+),
+
+work AS MATERIALIZED (
+    SELECT *
+    FROM attributed_events
+),
+
+walls AS MATERIALIZED (
+    SELECT *
+    FROM wall_intervals('work')
+),
+
+loads AS (
+    SELECT
+        t.trace_id, r.is_profiled,
+        any_value(n.load_start_unix_ns - t.base_time_ns) + min(r.sent_ns) AS start_ns,
+        any_value(n.load_start_unix_ns - t.base_time_ns) + max(r.end_ns) AS end_ns,
+        count(*) FILTER (r.outcome = 'ok') AS request_count,
+        sum(r.output_token_count)::BIGINT AS token_count
+    FROM request AS r
+    INNER JOIN run AS n USING (run_id)
+    INNER JOIN trace AS t USING (run_id)
+    WHERE NOT r.is_warmup AND n.load_start_unix_ns IS NOT NULL
+    GROUP BY t.trace_id, r.is_profiled
+),
+
+step_tokens AS (
+    SELECT t.trace_id, n.batch_size::BIGINT * n.sequence_length AS token_count
+    FROM trace AS t
+    INNER JOIN run AS n USING (run_id)
+    WHERE n.stage IN ('pretrain', 'finetune') AND n.tensor_size = 1 AND n.pipeline_size = 1
+),
+
+stretches AS (
+    SELECT trace_id, device, 1 AS place, 'window' AS scope, NULL AS name, start_ns, end_ns
+    FROM device_windows
+    UNION ALL
+    SELECT trace_id, device, 2 AS place, 'phase' AS scope, phase AS name, start_ns, end_ns
+    FROM phase_intervals('walls', 'work')
+    UNION ALL
+    SELECT
+        trace_id, device, 3 AS place, 'step' AS scope, step::VARCHAR AS name, start_ns,
+        start_ns + span_ns AS end_ns
+    FROM device_steps
+    UNION ALL
+    SELECT
+        trace_id, device, 4 AS place, 'load' AS scope,
+        if(is_profiled, 'profiled', 'measured') AS name, l.start_ns, l.end_ns
+    FROM loads AS l
+    INNER JOIN device_windows USING (trace_id)
+),
+
+ends AS (
+    SELECT
+        s.trace_id, s.device, s.place, s.scope, s.name, e.sign, e.at_ns
+    FROM (
+        SELECT
+            *,
+            unnest([{sign: 1, at_ns: end_ns}, {sign: -1, at_ns: start_ns}]) AS e
+        FROM stretches
+        WHERE end_ns > start_ns
+    ) AS s
+),
+
+-- What came up to each end: of the span that it lies in, a part.
+reached AS (
+    SELECT
+        e.*,
+        coalesce(c.number, 0) AS number,
+        if(c.is_covered, least(e.at_ns - c.at_ns, c.gap_ns), 0) AS part_ns,
+        coalesce(c.until_ns - if(c.is_covered, c.gap_ns, 0), 0) + part_ns AS covered_ns,
+        coalesce(
+            c.until_j
+            - CASE
+                WHEN NOT c.is_covered THEN 0
+                WHEN c.unit = 'J'
+                    THEN (c.next_value - c.value) * (1 - part_ns / c.gap_ns)
+                ELSE
+                    (c.gap_ns - part_ns) / 1e9
+                    * (
+                        c.next_value
+                        + (c.next_value - c.value) * (part_ns - c.gap_ns) / (2 * c.gap_ns)
+                    )
+            END,
+            0
+        ) AS joules
+    FROM ends AS e
+    ASOF LEFT JOIN curves AS c
+        ON e.trace_id = c.trace_id AND e.device = c.device AND e.at_ns >= c.at_ns
+),
+
+summed AS (
+    SELECT
+        trace_id, device, place, scope, name,
+        sum(sign * at_ns)::BIGINT AS dur_ns,
+        sum(sign * covered_ns)::BIGINT AS covered_ns,
+        sum(sign * number)::BIGINT AS sample_count,
+        -- In an order: sums of doubles depend on it.
+        sum(sign * joules ORDER BY at_ns, sign) AS joules
+    FROM reached
+    GROUP BY trace_id, device, place, scope, name
+),
+
+judged AS (
+    SELECT
+        s.*,
+        100.0 * covered_ns / dur_ns AS covered_pct,
+        CASE
+            WHEN covered_pct < $min_covered_pct
+                THEN 'samples cover too little of that time'
+            WHEN sample_count < 2 THEN 'fewer than two samples lie in that time'
+        END AS reason,
+        if(reason IS NULL, joules, NULL) AS energy_j
+    FROM summed AS s
+)
+
+SELECT
+    w.rank, j.device, j.scope, j.name, j.dur_ns,
+    j.energy_j,
+    1e9 * j.energy_j / j.covered_ns AS mean_power_w,
+    j.covered_pct, j.sample_count,
+    CASE j.scope WHEN 'load' THEN l.token_count WHEN 'step' THEN t.token_count END AS token_count,
+    l.request_count,
+    j.energy_j / nullif(
+        CASE j.scope WHEN 'load' THEN l.token_count WHEN 'step' THEN t.token_count END, 0
+    ) AS token_energy_j,
+    j.energy_j / nullif(l.request_count, 0) AS request_energy_j,
+    c.name AS counter, c.source, c.clock, j.reason
+FROM judged AS j
+INNER JOIN device_windows AS w USING (trace_id, device)
+INNER JOIN taken AS c USING (trace_id, device)
+LEFT JOIN loads AS l
+    ON
+        j.trace_id = l.trace_id AND j.scope = 'load'
+        AND l.is_profiled = (j.name = 'profiled')
+LEFT JOIN step_tokens AS t ON j.trace_id = t.trace_id
+ORDER BY
+    w.rank NULLS LAST, j.trace_id, j.device, j.place, phase_order(j.name),
+    try_cast(j.name AS BIGINT), j.name

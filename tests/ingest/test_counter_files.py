@@ -1,0 +1,160 @@
+"""Files of samples beside a trace: which tools' tables are read, and what is said of others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+from traces_by_hand import kernel
+
+import tracekit
+from tracekit.database import create_run_tables, create_tables
+from tracekit.engine.many_ranks import ingest_dataset
+from tracekit.errors import TraceError, UsageError
+from tracekit.ingest.counter_files import load_counters
+
+SECOND = 1_700_000_000
+"""2023-11-14 22:13:20 UTC"""
+
+Samples = list[tuple[str | None, str, str | None, float, float]]
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        create_tables(connection)
+        create_run_tables(connection)
+        yield connection
+
+
+@pytest.fixture
+def read(store: duckdb.DuckDBPyConnection, tmp_path: Path) -> Callable[[str], Samples]:
+    """Return what a file holds: device, name, unit, s since :data:`SECOND`, value."""
+
+    def samples(text: str) -> Samples:
+        path = tmp_path / "samples.csv"
+        path.write_text(text)
+        store.execute("DELETE FROM system_sample; DELETE FROM rejected")
+        load_counters(store, path, tmp_path, None)
+        return store.execute(
+            "SELECT device, name, unit, (at_ns - 1700000000000000000) / 1e9, value "
+            "FROM system_sample"
+        ).fetchall()
+
+    return samples
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(
+            "timestamp, index, name, power.draw [W], utilization.gpu [%]\n"
+            "2023/11/14 22:13:20.500, 0, NVIDIA H100, 61.25 W, 7 %\n"
+            "2023/11/14 22:13:20.501, 1, NVIDIA H100, [N/A], 8 %\n",
+            [
+                ("0", "power.draw", "W", 0.5, 61.25),
+                ("0", "utilization.gpu", "%", 0.5, 7),
+                ("1", "utilization.gpu", "%", 0.501, 8),
+            ],
+            id="nvidia-smi",
+        ),
+        pytest.param(
+            "index, power.draw [W], timestamp\n3, 61.25, 2023/11/14 22:13:21.000\n",
+            [("3", "power.draw", "W", 1, 61.25)],
+            id="nvidia-smi, nounits, time last",
+        ),
+        pytest.param(
+            "2023/11/14 22:13:20.500, 2, 61.25 W, 40 %\n",
+            [("2", "power.draw", "W", 0.5, 61.25), ("2", "column 3", "%", 0.5, 40)],
+            id="nvidia-smi, noheader",
+        ),
+        pytest.param(
+            "#Date       Time        gpu    pwr  gtemp     sm\n"
+            "#YYYYMMDD   HH:MM:SS    Idx      W      C      %\n"
+            " 20231114   22:13:22      1     70      -     12\n",
+            [("1", "pwr", "W", 2, 70), ("1", "sm", "%", 2, 12)],
+            id="nvidia-smi dmon -o DT",
+        ),
+        pytest.param(
+            "#Date, Time, gpu, pwr, sm\n#YYYYMMDD, HH:MM:SS, Idx, W, %\n"
+            "20231114, 22:13:22, 1, 70, 12\n",
+            [("1", "pwr", "W", 2, 70), ("1", "sm", "%", 2, 12)],
+            id="nvidia-smi dmon -o DT --format csv",
+        ),
+        pytest.param(
+            "1700000000.25 #Entity   POWER    TOTEC\n"
+            "1700000000.25 ID            W       mJ\n"
+            "1700000000.25 GPU 0    64.500   123456\n",
+            [("0", "power", "W", 0.25, 64.5), ("0", "totec", "J", 0.25, 123.456)],
+            id="dcgmi dmon | ts %.s",
+        ),
+        pytest.param(
+            "1700000001.5 device,Average Graphics Package Power (W)\n1700000001.5 card0,38.0\n",
+            [("0", "average graphics package power", "W", 1.5, 38)],
+            id="rocm-smi --csv | ts %.s",
+        ),
+        pytest.param(
+            "timestamp,gpu,socket_power,gfx_voltage\n1700000003,0,130,N/A\n",
+            [("0", "socket_power", None, 3, 130)],
+            id="amd-smi metric --csv",
+        ),
+        pytest.param(
+            "timestamp,device,energy [uJ]\n2023-11-14T23:13:20.000000001+01:00,cpu,5000000\n",
+            [("cpu", "energy", "J", 1e-9, 5)],
+            id="with a zone",
+        ),
+    ],
+)
+def test_what_tools_write(
+    text: str,
+    expected: Samples,
+    read: Callable[[str], Samples],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    found = read(text)
+    assert [row[:3] for row in found] == [row[:3] for row in expected]
+    assert [row[3:] for row in found] == [pytest.approx(row[3:], abs=1e-6) for row in expected]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("# gpu    pwr\n# Idx      W\n    0     70\n", "do not say when they were taken"),
+        ("2023/11/14 22:13:20.500, 2, 61.25\n", "columns without names"),
+        ("a,b\nc,d\n", "no sample of a counter"),
+        ("", "no sample of a counter"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(
+    text: str, message: str, read: Callable[[str], Samples]
+) -> None:
+    with pytest.raises(TraceError, match=message):
+        read(text)
+
+
+def test_a_line_that_is_cut_off_is_set_aside(
+    read: Callable[[str], Samples], store: duckdb.DuckDBPyConnection
+) -> None:
+    text = "timestamp,index,power.draw [W]\n1700000000,0,70\n1700000001,\n"
+    assert [row[4] for row in read(text)] == [70]
+    assert store.execute("SELECT byte_offset, text FROM rejected").fetchall() == [
+        (47, "1700000001,\n")
+    ]
+
+
+def test_samples_alone_are_no_trace(tmp_path: Path) -> None:
+    (tmp_path / "power.csv").write_text("timestamp,index,power.draw [W]\n1700000000,0,70\n")
+    with pytest.raises(TraceError, match="and no trace"):
+        tracekit.open(tmp_path / "power.csv", cache=False)
+
+
+def test_beside_many_ranks_they_are_refused(
+    tiny_trace: Callable[..., Path], tmp_path: Path
+) -> None:
+    traces = [tiny_trace([kernel("k", 2, 9)], f"rank{rank}.json") for rank in range(2)]
+    (tmp_path / "p.csv").write_text("timestamp,index,power.draw [W]\n1700000000,0,70\n")
+    with pytest.raises(UsageError, match="beside many ranks"):
+        ingest_dataset([*traces, tmp_path / "p.csv"], tmp_path / "all.tracekit")

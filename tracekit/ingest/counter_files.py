@@ -1,0 +1,193 @@
+"""Loads samples of power and other counters that tools wrote beside a trace, into `system_sample`.
+
+Tables of lines: `nvidia-smi --query-gpu=timestamp,index,power.draw --format=csv -lms 100`,
+`nvidia-smi dmon -o DT`, `dcgmi dmon` and `rocm-smi --csv` with a time before each line, `amd-smi
+metric --csv`, and `power.csv` of tracekit's collectors. Columns are known by their names: a time,
+a device; what else is a number is a counter.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracekit.errors import TraceError
+from tracekit.ingest.json_lines import MAX_REJECTED, REJECTED_TEXT_BYTES
+from tracekit.sql_text import quote, rows
+from tracekit.storage import Location, Place
+from tracekit.units import GB, NS_PER_S
+
+if TYPE_CHECKING:
+    import duckdb
+
+_MAX_BYTES = 4 * GB
+_MAX_LINE_BYTES = 1 << 16
+
+_TIME = re.compile(
+    r"(?P<day>\d{4}[-/]?\d\d[-/]?\d\d)[T ,]\s*(?P<time>\d\d:\d\d:\d\d)(?:[.,](?P<part>\d{1,9}))?"
+    r"(?P<zone>Z|[+-]\d\d:?\d\d)?(?![\w.:])"
+    r"|(?P<epoch>[1-9]\d{9})(?:\.(?P<epoch_part>\d{1,9})\d*)?(?![\w.:])"
+)
+_TIME_NAMES = frozenset({"timestamp", "date", "time"})
+_DEVICE_NAMES = frozenset({"index", "gpu", "gpu_id", "device", "entity", "idx"})
+_NUMBER = re.compile(r"(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([^\d\s]\S*)?")
+_NAME = re.compile(r"(.*?)\s*(?:[\[(]([^\])]*)[\])])?")
+_UNITS = {"mW": ("W", 1e-3), "mJ": ("J", 1e-3), "uJ": ("J", 1e-6), "µJ": ("J", 1e-6)}
+
+
+def load_counters(
+    connection: duckdb.DuckDBPyConnection, path: Place, work_folder: Path, folder: Place | None
+) -> None:
+    """Read a file of samples into table `system_sample`; what is no line of it is set aside.
+
+    Args:
+        connection: of the store.
+        path: the file.
+        work_folder: for what DuckDB reads.
+        folder: the run folder whose traces it belongs to; None for all traces.
+
+    Raises:
+        TraceError: the file cannot be read, or tells no time.
+    """
+    part, table = work_folder / "counters.csv", _Table(path)
+    rejected: list[tuple[object, ...]] = []
+
+    def reject(offset: int, line: bytes) -> None:
+        if len(rejected) < MAX_REJECTED:
+            shown = line[:REJECTED_TEXT_BYTES].decode("utf-8", "replace")
+            rejected.append((None, offset, None, "no line of samples", shown, None))
+
+    try:
+        with Location.of(path).open() as file, part.open("w", newline="") as out:
+            writer = csv.writer(out)
+            lines = iter(lambda: file.readline(_MAX_LINE_BYTES), b"")
+            head = (str(path), None if folder is None else str(folder))
+            writer.writerows((*head, *row) for row in table.rows(lines, reject))
+    except OSError as error:
+        raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from error
+    connection.execute(f"COPY system_sample FROM {quote(str(part))} (HEADER FALSE)")
+    part.unlink()
+    if rejected:
+        connection.execute(f"INSERT INTO rejected VALUES {rows(rejected)}")
+
+
+class _Table:
+    """The columns of a file, as far as its lines have told them."""
+
+    def __init__(self, path: Place) -> None:
+        self._path = path
+        self._names: list[tuple[str, str]] = []
+        self._is_csv = False
+
+    def rows(
+        self, lines: Iterator[bytes], reject: Callable[[int, bytes], None]
+    ) -> Iterator[tuple[Any, ...]]:
+        """Yield device, name, unit, ns since the epoch, clock and value of each sample."""
+        offset = count = 0
+        for line in lines:
+            start, offset = offset, offset + len(line)
+            if offset > _MAX_BYTES:
+                raise TraceError(f"{self._path}: samples of more than {_MAX_BYTES // GB} GB")
+            text = line.decode("utf-8-sig", "replace").strip()
+            if not text or self._is_head(text):
+                continue
+            found = _TIME.search(text)
+            samples = [*self._samples(text, found)]
+            if samples and found is None:
+                raise TraceError(
+                    f"{self._path}: samples that do not say when they were taken",
+                    hint="nvidia-smi --query-gpu=timestamp,… and dmon -o DT do; of other tools let "
+                    "`| ts %.s` put the time before each line",
+                )
+            if found is None or not samples:
+                reject(start, line)
+                continue
+            at = _unix_ns(found)
+            count += len(samples)
+            yield from ((device, name, unit, *at, value) for device, name, unit, value in samples)
+        if not count:
+            raise TraceError(
+                f"{self._path}: no sample of a counter could be read in it",
+                hint="what nvidia-smi, dcgmi, rocm-smi and amd-smi write as tables is",
+            )
+
+    def _is_head(self, text: str) -> bool:
+        """Take in the names of columns, or the units below them."""
+        cells = self._cells(_TIME.sub("", text, count=1).lstrip(" ,"), "," in text)
+        if not cells or any(_NUMBER.fullmatch(cell) for cell in cells):
+            return False
+        names = [
+            (name.lower(), unit or "")
+            for name, unit in (_NAME.fullmatch(cell).groups() for cell in cells)  # type: ignore[union-attr]
+        ]
+        known = {name for name, _ in names} & (_DEVICE_NAMES | _TIME_NAMES)
+        if known - {"idx"} or not self._names:
+            self._is_csv = "," in text
+            self._names = [(name, unit) for name, unit in names if name not in _TIME_NAMES]
+        elif len(cells) >= len(self._names):
+            # The line of units, as dmon writes it: those of the time come first.
+            units = cells[len(cells) - len(self._names) :]
+            self._names = [(name, unit) for (name, _), unit in zip(self._names, units, strict=True)]
+        return True
+
+    def _cells(self, text: str, is_csv: bool) -> list[str]:
+        text = text.lstrip("# ")
+        cells = [cell.strip() for cell in text.split(",")] if is_csv else text.split()
+        return cells if any(cells) else []
+
+    def _samples(
+        self, text: str, found: re.Match[str] | None
+    ) -> Iterator[tuple[str | None, str, str, float]]:
+        if found is not None:
+            parts = text[: found.start()].rstrip(" ,"), text[found.end() :].lstrip(" ,")
+            text = (", " if "," in text else " ").join(filter(None, parts))
+        if not self._names:
+            self._guess_names(self._cells(text, "," in text))
+            self._is_csv = "," in text
+        cells = self._cells(text, self._is_csv)
+        if len(cells) == len(self._names) + 1 and cells[0].isalpha():
+            # dcgmi: the entity is two words.
+            cells[:2] = [" ".join(cells[:2])]
+        if len(cells) != len(self._names):
+            return
+        device = None
+        for (name, _), cell in zip(self._names, cells, strict=True):
+            if name in _DEVICE_NAMES:
+                digits = re.search(r"\d+$", cell)
+                device = digits[0] if digits else cell
+        for (name, unit), cell in zip(self._names, cells, strict=True):
+            number = _NUMBER.fullmatch(cell)
+            if number is not None and name not in _DEVICE_NAMES:
+                plain, factor = _UNITS.get(number[2] or unit, (number[2] or unit, 1))
+                yield device, name, plain, float(number[1]) * factor
+
+    def _guess_names(self, cells: Sequence[str]) -> None:
+        """Name the columns of a file without a head by what is in the first line."""
+        units = [(_NUMBER.fullmatch(cell) or _NUMBER.match("0"))[2] for cell in cells]  # type: ignore[index]
+        if units.count("W") != 1:
+            raise TraceError(
+                f"{self._path}: columns without names, and without a unit that tells the power",
+                hint="leave noheader out of --format",
+            )
+        bare = [at for at, cell in enumerate(cells) if cell.isdecimal()]
+        self._names = [
+            ("power.draw", "")
+            if unit == "W"
+            else ("index" if [at] == bare else f"column {at + 1}", "")
+            for at, unit in enumerate(units)
+        ]
+
+
+def _unix_ns(found: re.Match[str]) -> tuple[int, str]:
+    """Return ns since the epoch, and what clock the text is of."""
+    if found["epoch"]:
+        part = (found["epoch_part"] or "").ljust(9, "0")
+        return int(found["epoch"]) * NS_PER_S + int(part), "UTC"
+    day = found["day"].replace("/", "-")
+    at = datetime.fromisoformat(f"{day}T{found['time']}{found['zone'] or ''}")
+    part = (found["part"] or "").ljust(9, "0")
+    return int(at.timestamp()) * NS_PER_S + int(part), "UTC" if found["zone"] else "local"
