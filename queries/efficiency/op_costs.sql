@@ -8,7 +8,7 @@
 --                transposed one, for each element of the input and output channel of its group
 --   others       the factor of macro op_forms for each element: of the output, for reductions of the input
 -- An op that is made of others (aten::linear of aten::addmm) is not counted: they are. Copies do not
--- count as such; the copy of a bias does not make an addmm. Shapes that tell more than 2^53 operations, elements or
+-- count as such; the copy of a bias does not make an addmm, nor what is added inside of it a convolution. Shapes that tell more than 2^53 operations, elements or
 -- bytes are no shapes: no device does that much in one op, and no DOUBLE counts it exactly.
 --
 -- Kind:     macro
@@ -160,9 +160,18 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
             ) AS batch,
             if(heads = 'bshd', -3, -2) AS at_seq,
             if(form = 'attention', vals[causal] IN ('True', '1', '2'), FALSE) AS is_causal,
-            form = 'attention'
+            form IN ('attention', 'paged')
             AND seqs IS NOT NULL
             AND coalesce(dims[seqs], '[]') <> '[]' AS is_packed,
+            -- Elements that a reduction leaves; NULL where it says no dimensions.
+            try(
+                nelems[a] // list_product(
+                    list_transform(
+                        try_cast(if(vals[b] LIKE '[%', vals[b], '[' || vals[b] || ']') AS BIGINT[]),
+                        LAMBDA dim: sa[if(dim < 0, dim, dim + 1)]
+                    )
+                )::BIGINT
+            ) AS left_nelems,
             -- Sizes of the output of a convolution, from padding, stride and dilation; of a transposed one, from these
             -- behind its output_padding, and groups.
             try(
@@ -263,7 +272,7 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
                         WHEN 'in_place' THEN list_sum(weights) + 2 * weights[a]
                         WHEN 'elementwise' THEN list_sum(weights) + out_nelems * out_size
                         WHEN 'compare' THEN list_sum(weights) + out_nelems
-                        WHEN 'reduction' THEN weights[a]
+                        WHEN 'reduction' THEN weights[a] + coalesce(left_nelems, 1) * sizes[a]
                         WHEN 'copy' THEN weights[a] + weights[b]
                         WHEN 'fill' THEN weights[a]
                         WHEN 'embedding' THEN 2 * nelems[b] * sa[-1] * sizes[a] + weights[b]
@@ -272,8 +281,11 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
                                 weights[a] + weights[b]
                                 + try_cast(vals[c] AS BIGINT) * sa[-1] * sizes[a]
                         WHEN 'optimizer' THEN NULL
+                        WHEN 'paged' THEN NULL
                         ELSE
                             list_sum(weights) + m * n * batch * CASE
+                                -- What it is to write into may be the last argument.
+                                WHEN list_contains(shapes[b + 1:], sa[:-2] || [n]) THEN 0
                                 WHEN dtype = 'fp8' THEN 2
                                 WHEN dtype = 'int8' THEN 4
                                 ELSE sizes[a]
@@ -323,7 +335,13 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
             coalesce(
                 c.op_class <> 'layout'
                 AND next_start_ns(
-                    (asked.trace_id, asked.pid, asked.tid, coalesce(c.op_class <> 'layout', FALSE)),
+                    (
+                        asked.trace_id, asked.pid, asked.tid,
+                        CASE
+                            WHEN c.op_class IN ('gemm', 'attention', 'conv') THEN 2
+                            WHEN c.op_class <> 'layout' THEN 1
+                        END
+                    ),
                     asked.ts_ns,
                     (-asked.end_ns, asked.op_id)
                 ) < asked.end_ns,

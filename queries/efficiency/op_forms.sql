@@ -9,7 +9,7 @@
 --   op_class  VARCHAR  its class
 --   form      VARCHAR  how its operations and bytes follow from its shapes
 --   a         INTEGER  the first argument that matters: A of a product, the query, what is read
---   b         INTEGER  the second: B of a product, the key, what is read or written
+--   b         INTEGER  the second: B of a product, the key, what is read or written, the dimensions that are reduced
 --   c         INTEGER  the third: the value; the padding of a convolution, or its stride if that comes first (conv_strided)
 --   heads     VARCHAR  order of the dimensions of query, key and value: bhsd or bshd
 --   causal    INTEGER  the argument that says whether attention is causal
@@ -24,11 +24,14 @@ CREATE OR REPLACE MACRO op_forms() AS TABLE (
                     trim(
                         '
 gemm        mm                 1  2  -  -     -       -     -      mm _scaled_mm _int_mm
-gemm        mm                 2  3  -  -     -       -     -      addmm addmm_ _addmm_activation _C::cutlass_scaled_mm
+gemm        mm                 2  3  -  -     -       -     -      addmm addmm_ _addmm_activation
+gemm        into               2  3  -  -     -       -     -      _C::cutlass_scaled_mm
 gemm        bmm                1  2  -  -     -       -     -      bmm
 gemm        bmm                2  3  -  -     -       -     -      baddbmm baddbmm_
 gemm        linear             1  2  -  -     -       -     -      linear mkldnn_linear mkldnn::_linear_pointwise
 gemm        linear             1  2  -  -     -       -     -      vllm::rocm_unquantized_gemm aiter::gemm_a16w16
+gemm        linear             1  2  -  -     -       -     -      aiter::gemm_a8w8_ck aiter::gemm_a8w8_blockscale_ck
+gemm        linear             1  2  -  -     -       -     -      bitsandbytes::int8_linear_matmul
 gemm        matmul             1  2  -  -     -       -     -      matmul mv
 gemm        matmul             2  3  -  -     -       -     -      addmv addmv_
 gemm        grouped            1  2  -  -     -       -     -      _grouped_mm _scaled_grouped_mm
@@ -41,6 +44,12 @@ attention   attention          1  2  3  bshd  9       4     1      _flash_attent
 attention   attention          1  2  3  bshd  10      5     1      _efficient_attention_forward
 attention   attention          1  2  3  bhsd  11      5     1      _cudnn_attention_forward
 attention   attention          1  2  3  bshd  6       -     1      flash_attn::_flash_attn_forward
+attention   attention          1  2  3  bshd  6       -     1      aiter::_flash_attn_forward aiter::mha_fwd
+attention   attention          1  2  3  bshd  6       -     1      aiter::fmha_v3_fwd aiter::wrapper_fmha_v3_fwd
+attention   attention          1  2  3  bshd  25      8     1      flash_attn_3::fwd
+attention   attention          1  2  3  bshd  -       4     1      flash_attn::_flash_attn_varlen_forward
+attention   paged              1  2  3  bshd  -       1     1      aiter::mha_batch_prefill
+attention   paged              1  2  3  bshd  -       1     1      vllm::unified_attention_with_output
 attention   attention          2  3  4  bhsd  8       -     2.5    _scaled_dot_product_flash_attention_for_cpu_backward
 attention   attention          2  3  4  bshd  12      7     2.5    _flash_attention_backward
 attention   attention          2  3  4  bhsd  12      7     2.5    _scaled_dot_product_flash_attention_backward
@@ -48,6 +57,9 @@ attention   attention          2  3  4  bshd  15      7     2.5    _efficient_at
 attention   attention          2  3  4  bhsd  12      -     2.5    _scaled_dot_product_efficient_attention_backward
 attention   attention          2  3  4  bhsd  15      10    2.5    _scaled_dot_product_cudnn_attention_backward
 attention   attention          2  3  4  bshd  12      -     2.5    flash_attn::_flash_attn_backward
+attention   attention          2  3  4  bshd  12      -     2.5    aiter::_flash_attn_backward
+attention   attention          2  3  4  bshd  9       -     2.5    aiter::mha_bwd
+attention   attention          2  3  4  bshd  -       10    2.5    flash_attn::_flash_attn_varlen_backward
 conv        conv               1  2  3  -     -       -     -      cudnn_convolution
 conv        conv               1  2  4  -     -       -     -      miopen_convolution mkldnn_convolution
 conv        conv               1  2  4  -     -       -     -      miopen_depthwise_convolution
@@ -66,7 +78,10 @@ norm        like               1  -  -  -     -       -     5      miopen_batch_
 norm        like               1  -  -  -     -       -     8      native_layer_norm_backward native_batch_norm_backward
 norm        like               1  -  -  -     -       -     8      cudnn_batch_norm_backward miopen_batch_norm_backward
 norm        like               1  -  -  -     -       -     8      native_group_norm_backward _fused_rms_norm_backward
-norm        into               1  2  -  -     -       -     4      _C::rms_norm
+norm        like               1  -  -  -     -       -     5      aiter::_groupnorm_run
+norm        like               1  -  -  -     -       -     4      aiter::rms_norm aiter::rmsnorm2d_fwd_ck
+norm        into               1  2  -  -     -       -     4      _C::rms_norm aiter::rmsnorm
+norm        into               1  2  -  -     -       -     5      aiter::add_rmsnorm aiter::rmsnorm2d_fwd_with_add_ck
 norm        in_place           2  -  -  -     -       -     5      _C::fused_add_rms_norm
 embedding   embedding          1  2  -  -     -       -     -      embedding
 embedding   embedding_backward 1  2  3  -     -       -     -      embedding_dense_backward
@@ -87,10 +102,13 @@ elementwise elementwise        -  -  -  -     -       -     3      threshold_bac
 elementwise elementwise        -  -  -  -     -       -     3      addcmul_ addcdiv addcdiv_ lerp lerp_ softplus
 elementwise elementwise        -  -  -  -     -       -     4      silu_backward gelu_backward native_dropout
 elementwise elementwise        -  -  -  -     -       -     4      native_dropout_backward
+elementwise into               1  -  -  -     -       -     2      _C::silu_and_mul sgl_kernel::silu_and_mul
+elementwise into               1  -  -  -     -       -     2      aiter::silu_and_mul aiter::gelu_and_mul
 elementwise compare            -  -  -  -     -       -     1      eq ne lt le gt ge logical_and logical_or logical_not
 elementwise compare            -  -  -  -     -       -     1      bitwise_and bitwise_or bitwise_not isnan isinf
-reduction   reduction          1  -  -  -     -       -     1      sum mean amax amin max min prod all any argmax argmin
-reduction   reduction          1  -  -  -     -       -     1      linalg_vector_norm norm var std logsumexp count_nonzero
+reduction   reduction          1  2  -  -     -       -     1      sum mean amax amin prod var std logsumexp
+reduction   reduction          1  3  -  -     -       -     1      linalg_vector_norm norm
+reduction   reduction          1  -  -  -     -       -     1      max min all any argmax argmin count_nonzero
 layout      copy               1  2  -  -     -       -     0      copy_
 layout      fill               1  -  -  -     -       -     0      fill_ zero_
 ', chr(10)

@@ -48,6 +48,23 @@ PAIRS = 2 * 8 * 100 * 100
 # Name, sizes and values of an op, its class, and operations and bytes by hand.
 ON_PAPER: list[tuple[str, list[Any], list[str] | None, str, int, int]] = [
     ("aten::mm", [[64, 32], [32, 16]], None, "gemm", 2 * 64 * 32 * 16, 2 * (2048 + 512 + 1024)),
+    # The output is written into the last argument; a bias is read as well.
+    (
+        "aten::addmm",
+        [[16], [64, 32], [32, 16], [], [], [64, 16]],
+        None,
+        "gemm",
+        2 * 64 * 32 * 16,
+        2 * (16 + 2048 + 512 + 1024),
+    ),
+    (
+        "_C::cutlass_scaled_mm",
+        [[64, 16], [64, 32], [32, 16], [], []],
+        None,
+        "gemm",
+        2 * 64 * 32 * 16,
+        2 * (2048 + 512 + 1024),
+    ),
     (
         "aten::bmm",
         [[8, 64, 32], [8, 32, 16]],
@@ -102,7 +119,26 @@ ON_PAPER: list[tuple[str, list[Any], list[str] | None, str, int, int]] = [
     # A vector is spread over the rows; a number beside it makes nothing wider.
     ("aten::mul", [[64], [10, 64]], None, "elementwise", 640, 2 * (64 + 2 * 640)),
     ("aten::gt", [[10, 64], []], None, "elementwise", 640, 2 * 640 + 640),
-    ("aten::sum", [[10, 64], [], [], []], None, "reduction", 640, 2 * 640),
+    ("aten::sum", [[10, 64], [], [], []], None, "reduction", 640, 2 * 641),
+    ("aten::mean", [[2, 5, 64], []], ["", "[0, -1]"], "reduction", 640, 2 * (640 + 5)),
+    ("aten::norm", [[10, 64], [], []], ["", "2", "-1"], "reduction", 640, 2 * (640 + 10)),
+    ("aten::argmax", [[10, 64], [], []], ["", "1"], "reduction", 640, 2 * 641),
+    (
+        "sgl_kernel::silu_and_mul",
+        [[10, 64], [10, 128]],
+        None,
+        "elementwise",
+        2 * 640,
+        2 * (640 + 1280),
+    ),
+    (
+        "aiter::add_rmsnorm",
+        [*[[10, 64]] * 4, [64], []],
+        None,
+        "norm",
+        5 * 640,
+        2 * (4 * 640 + 64),
+    ),
     ("aten::copy_", [[10, 64], [10, 64], []], None, "layout", 0, 2 * 2 * 640),
     (
         "aten::cudnn_convolution",
@@ -212,6 +248,29 @@ def test_types_of_each_argument_count(asked: AskedByRank) -> None:
     rows = {row["op_class"]: row for row in asked.rows(TYPES, "compute_memory")}
     assert rows["embedding"]["bytes"] == 2 * 2 * 10 * 64 + 8 * 10
     assert rows["elementwise"]["bytes"] == (20 + 40 + 40) + (20 + 8 + 20)
+
+
+# What a convolution adds to its output is another op.
+CONVOLUTION = op(
+    "aten::miopen_convolution",
+    [[1, 3, 8, 8], [4, 3, 3, 3], [4], *[[]] * 6],
+    ["", "", "", "[1, 1]", "[2, 2]", "[1, 1]", "1", "False", "False"],
+)
+BIAS = CASES.add(
+    [
+        span("cpu_op", CONVOLUTION[0]["name"], 0, 8, **CONVOLUTION[0]["args"]),
+        *CONVOLUTION[1:],
+        *op("aten::add_", [[1, 4, 4, 4], [1, 4, 1, 1], []], start=4, end=14),
+    ]
+)
+
+
+def test_a_convolution_with_a_bias_counts(asked: AskedByRank) -> None:
+    rows = asked.rows(BIAS, "compute_memory")
+    assert {row["op_class"]: row["flops"] for row in rows} == {
+        "conv": 2 * 64 * 27,
+        "elementwise": 64,
+    }
 
 
 PACKED = [[200, 8, 64], [200, 8, 64], [200, 8, 64], [3], [3], *[[]] * 5]
