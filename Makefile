@@ -9,6 +9,7 @@
 #   make benchmark  measure this tree beside the last tag, or the commit AGAINST
 #   make predictions  predict loops and loads, run them, and say in the manual how far off that was
 #   make advice       put faults into programs, and say in the manual whether advice finds them
+#   make peers        hold figures against those of other tools, and write the tables in the manual
 #   make wheel        build the source distribution and this system's wheel into dist
 #   make release      check what is to be released, build it, and say what is left to upload it
 # The single checks, for quick turns: lint, types, imports, sql, docs, gate, pytest
@@ -44,7 +45,7 @@ export PYTHONDONTWRITEBYTECODE :=
 ifndef AT_ONCE
 .NOTPARALLEL:
 endif
-.PHONY: help demo packages collect collects test tools check checks lint format types imports sql docs docs-update docs-pictures gate pytest collected fuzz benchmark predictions advice wheel release clean
+.PHONY: help demo packages collect collects test tools check checks lint format types imports sql docs docs-update docs-pictures gate pytest collected fuzz benchmark predictions advice peers wheel release clean
 
 help:
 	@sed -n 's/^#  *//p; /^$$/q' Makefile
@@ -135,10 +136,14 @@ benchmark: $(DEV)/.installed
 
 # On a quiet machine, for a quarter of an hour: what differs is times.
 predictions: $(DEV)/.installed
-	@$(DEV)/bin/python tests/predictions $(ARGS)
+	@PYTHONPATH=tests/shared $(DEV)/bin/python tests/predictions $(ARGS)
 
 advice: $(DEV)/.installed
-	@$(DEV)/bin/python tests/advice $(ARGS)
+	@PYTHONPATH=tests/shared $(DEV)/bin/python tests/advice $(ARGS)
+
+# TRACEKIT_TRACELENS and TRACEKIT_HTA name clones of these; what is not there stays as it is.
+peers: $(DEV)/.installed
+	@PYTHONPATH=tests/shared $(DEV)/bin/python tests/peers $(ARGS)
 
 # From a copy of what is committed: nothing of a working tree gets in. The other systems' wheels are
 # made by .github/workflows/wheels.yml.

@@ -270,8 +270,8 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
                         WHEN 'like' THEN list_sum(weights) + weights[a]
                         WHEN 'into' THEN list_sum(weights)
                         WHEN 'in_place' THEN list_sum(weights) + 2 * weights[a]
-                        WHEN 'elementwise' THEN list_sum(weights) + out_nelems * out_size
-                        WHEN 'compare' THEN list_sum(weights) + out_nelems
+                        WHEN 'elementwise' THEN list_sum(weights[:b]) + out_nelems * out_size
+                        WHEN 'compare' THEN list_sum(weights[:b]) + out_nelems
                         WHEN 'reduction' THEN weights[a] + coalesce(left_nelems, 1) * sizes[a]
                         WHEN 'copy' THEN weights[a] + weights[b]
                         WHEN 'fill' THEN weights[a]

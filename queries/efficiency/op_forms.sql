@@ -9,7 +9,8 @@
 --   op_class  VARCHAR  its class
 --   form      VARCHAR  how its operations and bytes follow from its shapes
 --   a         INTEGER  the first argument that matters: A of a product, the query, what is read
---   b         INTEGER  the second: B of a product, the key, what is read or written, the dimensions that are reduced
+--   b         INTEGER  the second: B of a product, the key, what is read or written; the dimensions that are reduced; of
+--                      element-wise ops the last that is read: one behind it is what they write into
 --   c         INTEGER  the third: the value; the padding of a convolution, or its stride if that comes first (conv_strided)
 --   heads     VARCHAR  order of the dimensions of query, key and value: bhsd or bshd
 --   causal    INTEGER  the argument that says whether attention is causal
@@ -92,20 +93,22 @@ optimizer   optimizer          1  -  -  -     -       -     1      _foreach_sqrt
 optimizer   optimizer          1  -  -  -     -       -     1      _foreach_mul _foreach_div _foreach_pow
 optimizer   optimizer          1  -  -  -     -       -     3      _foreach_lerp_ _foreach_addcmul_ _foreach_addcdiv_
 optimizer   optimizer          1  -  -  -     -       -     2      _foreach_norm
-elementwise elementwise        -  -  -  -     -       -     1      add add_ sub sub_ rsub mul mul_ div div_ neg neg_ pow pow_
-elementwise elementwise        -  -  -  -     -       -     1      square rsqrt sqrt sqrt_ reciprocal exp exp_ log log2 erf
-elementwise elementwise        -  -  -  -     -       -     1      sigmoid sigmoid_ silu silu_ gelu relu relu_ tanh tanh_ cos
-elementwise elementwise        -  -  -  -     -       -     1      sin abs sign floor ceil round clamp clamp_ clamp_min
-elementwise elementwise        -  -  -  -     -       -     1      clamp_min_ clamp_max where maximum minimum fmod remainder
-elementwise elementwise        -  -  -  -     -       -     1      masked_fill masked_fill_ leaky_relu hardtanh
-elementwise elementwise        -  -  -  -     -       -     3      threshold_backward sigmoid_backward tanh_backward addcmul
-elementwise elementwise        -  -  -  -     -       -     3      addcmul_ addcdiv addcdiv_ lerp lerp_ softplus
-elementwise elementwise        -  -  -  -     -       -     4      silu_backward gelu_backward native_dropout
-elementwise elementwise        -  -  -  -     -       -     4      native_dropout_backward
+elementwise elementwise        -  1  -  -     -       -     1      neg neg_ square rsqrt sqrt sqrt_ reciprocal exp exp_ log log2
+elementwise elementwise        -  1  -  -     -       -     1      erf sigmoid sigmoid_ silu silu_ gelu relu relu_ tanh tanh_
+elementwise elementwise        -  1  -  -     -       -     1      cos sin abs sign floor ceil round leaky_relu hardtanh
+elementwise elementwise        -  1  -  -     -       -     3      softplus
+elementwise elementwise        -  1  -  -     -       -     4      native_dropout
+elementwise elementwise        -  2  -  -     -       -     1      add add_ sub sub_ rsub mul mul_ div div_ pow pow_ fmod
+elementwise elementwise        -  2  -  -     -       -     1      remainder clamp_min clamp_min_ clamp_max maximum minimum
+elementwise elementwise        -  2  -  -     -       -     3      threshold_backward sigmoid_backward tanh_backward
+elementwise elementwise        -  2  -  -     -       -     4      silu_backward gelu_backward native_dropout_backward
+elementwise elementwise        -  3  -  -     -       -     1      where masked_fill masked_fill_ clamp clamp_
+elementwise elementwise        -  3  -  -     -       -     3      addcmul addcmul_ addcdiv addcdiv_ lerp lerp_
 elementwise into               1  -  -  -     -       -     2      _C::silu_and_mul sgl_kernel::silu_and_mul
 elementwise into               1  -  -  -     -       -     2      aiter::silu_and_mul aiter::gelu_and_mul
-elementwise compare            -  -  -  -     -       -     1      eq ne lt le gt ge logical_and logical_or logical_not
-elementwise compare            -  -  -  -     -       -     1      bitwise_and bitwise_or bitwise_not isnan isinf
+elementwise compare            -  2  -  -     -       -     1      eq ne lt le gt ge logical_and logical_or bitwise_and
+elementwise compare            -  2  -  -     -       -     1      bitwise_or
+elementwise compare            -  1  -  -     -       -     1      logical_not bitwise_not isnan isinf
 reduction   reduction          1  2  -  -     -       -     1      sum mean amax amin prod var std logsumexp
 reduction   reduction          1  3  -  -     -       -     1      linalg_vector_norm norm
 reduction   reduction          1  -  -  -     -       -     1      max min all any argmax argmin count_nonzero

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from tracekit.prediction.advising import Advised
 
 PAGE = HERE.parents[1] / "docs" / "explanation" / "predictions.md"
-BEGIN, END = "<!-- begin: make advice -->", "<!-- end: make advice -->"
 _LOG = logging.getLogger("advice")
 
 
@@ -163,6 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=PAGE)
     parser.add_argument("--real", action="store_true", help="only real loops")
     parsed = parser.parse_args(arguments)
+    import made_parts
     from seeded_faults import real_faults, real_healthy, simulated_faults, simulated_healthy
 
     logging.basicConfig(level=logging.INFO, format="%(message)s")
@@ -178,9 +178,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             judged.append(real(fault, parsed.rounds, parsed.steps) if is_real else simulated(fault))
             _LOG.info("%s  (%.0f s)", judged[-1].line(), time.monotonic() - began)
     text = parsed.out.read_text("utf-8")
-    before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
-    parsed.out.write_text(f"{before}{BEGIN}\n\n{table(judged, parsed.seed)}\n{END}{after}", "utf-8")
+    made = table(judged, parsed.seed)
+    parsed.out.write_text(made_parts.filled(text, "make advice", made), "utf-8")
     _LOG.info("%s", summary(judged))
 
 

@@ -1,24 +1,59 @@
-"""The page for those who come from other tools: what it names is there."""
+"""The page for those who come from other tools: what it names is there, and runs."""
 
 from __future__ import annotations
 
 import re
+import shlex
+import shutil
 from pathlib import Path
 
-import click
+import pytest
+from click.testing import CliRunner
 
-from tracekit.analysis.catalog import load_catalog
 from tracekit.cli._main import group
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "coming-from.md"
+REPO = Path(__file__).resolve().parents[2]
+PAGE = REPO / "docs" / "how-to" / "coming-from.md"
+SMALL = REPO / "docs" / "samples" / "made_up_step.json"
+SERVED = REPO / "sample_traces" / "serve_transformers"
+COMMANDS = sorted(
+    {
+        command
+        for line in PAGE.read_text("utf-8").splitlines()
+        if line.startswith("| ")
+        for command in re.findall(r"`tracekit ([^`]+)`", line)
+    }
+)
+INTERACTIVE = ("browse", "view")
+SHAPED = ("reproduce", "serving_steps")
+"""What asks for more than the smallest sample has."""
 
 
-def test_every_command_is_there() -> None:
-    commands = re.findall(r"tracekit ([a-z]+)(?: ([a-z_]+))?", PAGE.read_text("utf-8"))
-    assert len(commands) > 40
-    asked = {name for command, name in commands if command == "query"}
-    assert asked <= load_catalog().analyses.keys()
-    known = group.list_commands(click.Context(group))
-    assert {command for command, _ in commands} <= {*known}
-    formats = {name for command, name in commands if command == "export"}
-    assert formats == {"chrome", "speedscope"}
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Read the smallest sample, and one of serving, once."""
+    folder = tmp_path_factory.mktemp("stores")
+    made = {}
+    for path in (SMALL, SERVED):
+        made[path.stem] = str(folder / f"{path.stem}.duckdb")
+        read = CliRunner().invoke(group, ["ingest", str(path), "-o", made[path.stem]])
+        assert read.exit_code == 0, read.output
+    return made
+
+
+def test_there_are_commands() -> None:
+    assert len(COMMANDS) > 50
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_runs(command: str, stores: dict[str, str], tmp_path: Path) -> None:
+    words = shlex.split(command)
+    store = stores[SERVED.stem if {*SHAPED} & {*words} else SMALL.stem]
+    named = {"FILE": str(tmp_path / "out"), "TRACE": store, "RANKS": store}
+    if {"BASE", "NEW"} & {*words}:
+        named |= {"BASE": store, "NEW": shutil.copy(store, tmp_path)}
+    words = [named.get(word, word) for word in words]
+    if words[0] in INTERACTIVE or len(words) == 1:
+        words = [words[0], "--help"]
+    ran = CliRunner().invoke(group, words)
+    assert ran.exit_code == 0, ran.output

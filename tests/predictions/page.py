@@ -8,11 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+import made_parts
 import torch
-
-BEGIN = "<!-- begin: make predictions -->"
-END = "<!-- end: make predictions -->"
-"""What lies between these in the page is written by the command, all else by hand."""
 
 
 @dataclass(frozen=True)
@@ -99,13 +96,7 @@ def summary(rows: Sequence[Row]) -> str:
 
 
 def filled(text: str, rows: Sequence[Row], rounds: int, steps: int) -> str:
-    """Return the page with these rows between its two marks.
-
-    Raises:
-        ValueError: it has no such marks.
-    """
-    head, rest = text.split(BEGIN)
-    _, tail = rest.split(END)
+    """Return the page with these rows in the part that `make predictions` writes."""
     table = "\n".join(row.line() for row in rows)
     made = f"""Medians of {rounds} windows of {steps} steps; torch {torch.__version__}, one thread a
 rank, {os.cpu_count()} cores, load at the end {os.getloadavg()[0]:.1f}; {datetime.now(UTC).date()}.
@@ -115,4 +106,4 @@ rank, {os.cpu_count()} cores, load at the end {os.getloadavg()[0]:.1f}; {datetim
 | --- | --- | --- | --- | --- | --- | --- | --- |
 {table}
 """
-    return f"{head}{BEGIN}\n\n{made}\n{END}{tail}"
+    return made_parts.filled(text, "make predictions", made)

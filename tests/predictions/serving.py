@@ -10,9 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import made_parts
 import torch
-
-BEGIN, END = "<!-- begin: make predictions, serving -->", "<!-- end: make predictions, serving -->"
 
 MEASURES: Mapping[str, tuple[str, float, float]] = {
     "tpot_mean_ns": ("mean TPOT, ms", 1e-6, 5),
@@ -176,9 +175,7 @@ def seen(trace: Any) -> dict[str, float]:
 
 
 def filled(text: str, rows: Sequence[ServingRow], rounds: int) -> str:
-    """Return the page with these rows between its two marks."""
-    head, rest = text.split(BEGIN)
-    _, tail = rest.split(END)
+    """Return the page with these rows in the part that is for loads."""
     told = [row for row in rows if row.rounds]
     lines = []
     for measure, (name, _, bar_pct) in MEASURES.items():
@@ -203,4 +200,4 @@ def filled(text: str, rows: Sequence[ServingRow], rounds: int) -> str:
 | pair | change | {heads} |
 {rule}
 {chr(10).join(row.line() for row in rows)}"""
-    return f"{head}{BEGIN}\n\n{made}\n\n{END}{tail}"
+    return made_parts.filled(text, "make predictions, serving", made)

@@ -118,6 +118,7 @@ ON_PAPER: list[tuple[str, list[Any], list[str] | None, str, int, int]] = [
     ("aten::add", [[10, 64], [10, 64], []], None, "elementwise", 640, 2 * 3 * 640),
     # A vector is spread over the rows; a number beside it makes nothing wider.
     ("aten::mul", [[64], [10, 64]], None, "elementwise", 640, 2 * (64 + 2 * 640)),
+    ("aten::mul", [[10, 64], [], [10, 64]], None, "elementwise", 640, 2 * 2 * 640),
     ("aten::gt", [[10, 64], []], None, "elementwise", 640, 2 * 640 + 640),
     ("aten::sum", [[10, 64], [], [], []], None, "reduction", 640, 2 * 641),
     ("aten::mean", [[2, 5, 64], []], ["", "[0, -1]"], "reduction", 640, 2 * (640 + 5)),

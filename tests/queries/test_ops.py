@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import ast
-import csv
 import json
-import os
-import re
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +14,6 @@ from every_trace import Answered, on_every_trace
 from traces_by_hand import Event, kernel, span, work
 
 import tracekit
-
-REPO = Path(__file__).resolve().parents[2]
-PAGE = REPO / "docs" / "explanation" / "against-peers.md"
-TRACELENS = os.environ.get("TRACEKIT_TRACELENS")
-"""A clone of AMD-AGI/TraceLens, whose reports of its own test traces are held against ours."""
 
 FIGURES = (
     *("op_count", "host_ns", "self_host_ns", "kernel_count"),
@@ -157,68 +147,3 @@ def test_torch_says_the_same(python: Callable[[str], str], tmp_path: Path) -> No
     # Torch's table makes one call of two where an op does nothing but call itself.
     assert folded <= {"aten::mul", "aten::div_"}
     assert ours == {}
-
-
-def reports() -> Iterator[tuple[Path, Path]]:
-    """Yield traces of TraceLens' repository with the folders of its reports, as it commits them."""
-    for report in sorted((Path(TRACELENS or "") / "tests" / "traces").rglob("ops_unique_args.csv")):
-        begin = report.parent.name.removesuffix("_perf_report_csvs")
-        traces = sorted(report.parent.parent.glob("*.json.gz"))
-        found = [path for path in traces if path.name.startswith(begin)] or traces
-        # Of serving engines they report ops of another trace, that of the capture, and pseudo-ops.
-        is_of_engine = report.parent.name == "perf_csvs"
-        # Large files are not in a clone without LFS.
-        if len(found) == 1 and found[0].read_bytes()[:2] == b"\x1f\x8b" and not is_of_engine:
-            yield found[0], report.parent
-
-
-def tracelens_rows(folder: Path, inputs: tuple[str, ...]) -> dict[tuple[str, ...], list[float]]:
-    """Calls that launched work, and µs of work launched by themselves and with their children."""
-    csv.field_size_limit(10**9)
-    found: dict[tuple[str, ...], list[float]] = {}
-    file, count = ("ops_unique_args", "operation_count") if inputs else ("ops_summary", "Count")
-    with (folder / f"{file}.csv").open(newline="", encoding="utf-8") as lines:
-        for row in csv.DictReader(lines):
-            given = (json.dumps(ast.literal_eval(row[name])) for name in inputs)
-            sums = found.setdefault((row["name"], *given), [0, 0.0, 0.0])
-            sums[0] += int(row[count])
-            sums[1] += float(row["total_direct_kernel_time_sum"])
-            sums[2] += float(row["total_subtree_kernel_time_sum"])
-    return found
-
-
-def our_rows(trace: tracekit.Trace, inputs: tuple[str, ...]) -> dict[tuple[str, ...], Any]:
-    columns = ", ".join(("w.name", *(f"e.args ->> '$.\"{name}\"'" for name in inputs)))
-    rows = trace.sql(
-        "SELECT count(*), sum(w.direct_kernel_ns), sum(w.kernel_ns), "
-        f"{columns} FROM op_work AS w INNER JOIN event AS e USING (trace_id, event_id) "
-        "WHERE w.direct_kernel_count > 0 GROUP BY ALL"
-    ).rows
-    return {(row[3], *(json.dumps(json.loads(text)) for text in row[4:])): row[:3] for row in rows}
-
-
-@pytest.mark.skipif(not TRACELENS, reason="TRACEKIT_TRACELENS names no clone of TraceLens")
-def test_tracelens_says_the_same() -> None:
-    """The rows of the manual's page: for each trace how many rows there are, and how many equal."""
-    found = []
-    for path, folder in reports():
-        figures = []
-        with closing(tracekit.open(path, cache=False)) as trace:
-            for inputs in ((), ("Input Dims", "Input type", "Input Strides")):
-                ours, theirs = our_rows(trace, inputs), tracelens_rows(folder, inputs)
-                assert ours.keys() == theirs.keys()
-                equal = 0
-                for key, (count, direct_us, all_us) in theirs.items():
-                    assert ours[key][0] == count, key
-                    # Their times are differences of doubles of µs, in some traces since the epoch.
-                    said = pytest.approx([direct_us * 1e3, all_us * 1e3], abs=250 + 6 * count)
-                    if [float(ns) for ns in ours[key][1:]] == said:
-                        equal += 1
-                    else:
-                        assert ours[key][1] >= direct_us * 1e3, key
-                figures += [str(len(theirs)), str(equal)]
-        name = path.name.removesuffix(".json.gz").partition("__")[0]
-        found.append((f"{path.parent.name}/{name}", *figures))
-    page = PAGE.read_text("utf-8")
-    rows = re.findall(r"^\| `([^`]+)` \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", page, re.MULTILINE)
-    assert found == rows
