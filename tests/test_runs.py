@@ -205,11 +205,11 @@ def test_a_trace_of_a_run_beside_a_plain_one(make_run: MakeRun, tmp_path: Path) 
 def test_a_folder_of_runs_in_natural_order(sweep: Path) -> None:
     runs = [sweep / "deep" / "er" / "oom", sweep / "run2", sweep / "run10"]
     assert find_sources([sweep], traces=False) == ([], runs)
-    assert find_sources([sweep]) == ([], runs)
+    assert find_sources([sweep])[:2] == ([], runs)
     assert find_sources([f"{sweep}/run*"], traces=False) == ([], runs[1:])
-    assert find_sources([f"{sweep}/run*"]) == ([], runs[1:])
-    assert find_sources([sweep / "run10", sweep]) == ([], [runs[2], *runs[:2]])
-    assert find_sources(runs) == ([], runs)
+    assert find_sources([f"{sweep}/run*"])[:2] == ([], runs[1:])
+    assert find_sources([sweep / "run10", sweep])[:2] == ([], [runs[2], *runs[:2]])
+    assert find_sources(runs)[:2] == ([], runs)
     only = find_sources([sweep / "run2"])
     assert only == ([runs[1] / "rank0.json.gz"], [runs[1]])
 
@@ -217,7 +217,7 @@ def test_a_folder_of_runs_in_natural_order(sweep: Path) -> None:
 def test_a_folder_with_one_run_is_that_run(make_run: MakeRun, tmp_path: Path) -> None:
     folder = make_run("one", into="sweep")
     path = add_trace(folder)
-    assert find_sources([tmp_path / "sweep"]) == ([path], [folder])
+    assert find_sources([tmp_path / "sweep"])[:2] == ([path], [folder])
 
 
 def test_several_runs_are_asked_without_their_traces(

@@ -485,6 +485,10 @@ def _fill_traces(
         from tracekit.ingest.counter_files import load_counters
 
         load_counters(connection, file, build.folder, None)
+    for file in sources.execution_traces:
+        from tracekit.ingest.execution_trace import join_execution_trace
+
+        join_execution_trace(connection, file)
 
     from tracekit.analysis.catalog import load_catalog
     from tracekit.analysis.derive import derive

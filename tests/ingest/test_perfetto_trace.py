@@ -97,3 +97,14 @@ def test_what_is_not_one_whole_trace_is_told(
         exported(trace, cut)
     with pytest.raises(TraceError, match="an export of several ranks, which is not read back"):
         tracekit.open(cut, cache=False)
+
+
+def test_a_trace_of_another_program_names_the_converter(tmp_path: Path) -> None:
+    packets = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
+    trace = packets.Trace()
+    trace.packet.add(timestamp=5).track_descriptor.name = "GPU"
+    path = tmp_path / "rocm.pftrace"
+    path.write_bytes(trace.SerializeToString())
+    with pytest.raises(TraceError, match="did not write") as raised, tracekit.open(path):
+        pass
+    assert "traceconv json rocm.pftrace" in str(raised.value.hint)

@@ -200,6 +200,12 @@ class DistributedIngest:
                 f"{self.sources.counters[0]}: samples of counters beside many ranks are not read",
                 hint="let them lie in the run folder as power.csv",
             )
+        if self.sources.execution_traces:
+            raise UsageError(
+                f"{self.sources.execution_traces[0]}: execution traces beside many ranks are not "
+                "read",
+                hint="-o NAME.duckdb makes a store, which takes them",
+            )
         run_ids = self._run_ids()
         ranks = []
         for trace_id, trace in enumerate(self.sources.traces):

@@ -99,11 +99,7 @@ class PickleReader:
 
     def _content(self) -> object:
         path = self._stream.path
-        text = bytearray()
-        for chunk in self._stream:
-            text += chunk
-            if len(text) > MAX_BYTES:
-                raise TraceError(f"{path}: a dump of more than {MAX_BYTES // GB} GB is not read")
+        text = whole_text(self._stream)
         try:
             if self._form == "pickle":
                 return read_plain(text)
@@ -132,6 +128,20 @@ class PickleReader:
             f"{self._stream.path}: a {self._form} that is neither an allocator's history nor a "
             "dump of a flight recorder"
         )
+
+
+def whole_text(stream: ByteStream) -> bytearray:
+    """Return the plain bytes of a file.
+
+    Raises:
+        TraceError: it cannot be read, or is too long.
+    """
+    text = bytearray()
+    for chunk in stream:
+        text += chunk
+        if len(text) > MAX_BYTES:
+            raise TraceError(f"{stream.path}: more than {MAX_BYTES // GB} GB of this are not read")
+    return text
 
 
 class _AllocatorHistory:

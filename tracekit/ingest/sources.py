@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from tracekit.errors import TraceError
-from tracekit.ingest.trace_readers import FORMATS
+from tracekit.ingest.trace_readers import FORMATS, is_execution_trace
 from tracekit.storage import Location, Place, has_query, lies_in, place_of
 
 MANIFEST_NAME = "run.json"
@@ -33,7 +34,7 @@ USUAL_GZIP_RATIO = 15
 
 
 class Sources(NamedTuple):
-    """What a store is made of: trace files, run folders, and files of counters.
+    """What a store is made of: trace files, run folders, and files beside traces.
 
     Where several runs are meant there are no traces: questions about a trace are about one run.
     """
@@ -41,11 +42,12 @@ class Sources(NamedTuple):
     traces: Sequence[Place]
     runs: Sequence[Place]
     counters: Sequence[Place] = ()
+    execution_traces: Sequence[Place] = ()
 
     @property
     def files(self) -> list[Place]:
         """Every file whose content decides what the store holds."""
-        files: list[Place] = [*self.traces, *self.counters]
+        files: list[Place] = [*self.traces, *self.counters, *self.execution_traces]
         for run in self.runs:
             files.append(run / MANIFEST_NAME)
             files += [run / name for name in _OF_RUNS if lies_in(run, name)]
@@ -60,6 +62,17 @@ def has_requests(run: Place) -> bool:
 def has_benchmarks(run: Place) -> bool:
     """Return whether benchmarks were measured in a run folder."""
     return lies_in(run, BENCHMARKS_NAME)
+
+
+def _is_execution_trace(path: Place) -> bool:
+    """Tell whether a file of this machine is an execution trace, by its first bytes."""
+    if not (isinstance(path, Path) and path.is_file()):
+        return False
+    with path.open("rb") as file:
+        head = file.read(512)
+    with contextlib.suppress(zlib.error):
+        head = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, 64)
+    return is_execution_trace(head)
 
 
 def _is_of_counters(path: Place) -> bool:
@@ -209,6 +222,12 @@ def find_sources(paths: Sequence[str | Place], *, traces: bool = True) -> Source
                 f"{counters[0]}: samples of counters, and no trace",
                 hint="give the trace that they were taken beside, too",
             )
+    execution_traces: list[Place] = []
+    if len(paths) > 1:
+        execution_traces = [path for path in map(place_of, paths) if _is_execution_trace(path)]
+        # One alone is refused where it is read.
+        paths = [path for path in paths if place_of(path) not in execution_traces] or paths
+    beside = (counters, execution_traces)
     if not traces:
         runs = find_runs(paths)
         if not runs:
@@ -228,8 +247,8 @@ def find_sources(paths: Sequence[str | Place], *, traces: bool = True) -> Source
             raise
         found = _traces_in(runs[0])
     if len(runs) > 1 and are_fragments_of_one(runs):
-        return Sources([trace for run in runs for trace in _traces_in(run)], runs, counters)
-    return Sources(found if len(runs) <= 1 else [], runs, counters)
+        return Sources([trace for run in runs for trace in _traces_in(run)], runs, *beside)
+    return Sources(found if len(runs) <= 1 else [], runs, *beside)
 
 
 def find_traces(paths: Sequence[str | Place]) -> list[Place]:

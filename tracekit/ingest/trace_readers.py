@@ -125,6 +125,36 @@ def _is_xspace(head: bytes) -> bool:
     return _XSPACE.match(head) is not None
 
 
+def _is_binary_packet(head: bytes) -> bool:
+    # A first field of bytes that is no line feed before text: protos/perfetto/trace/trace.proto.
+    return head[:1] == b"\n" and bool(set(head[1:]) & set(range(9)))
+
+
+def is_execution_trace(head: bytes) -> bool:
+    """Tell whether a file is what torch's ExecutionTraceObserver writes, from its first bytes."""
+    return re.match(rb'\s*\{\s*"schema"\s*:\s*"\d', head) is not None
+
+
+def _unread(what: str, hint: str) -> Callable[[ByteStream], TraceReader]:
+    """Return what refuses files of a known kind and says what makes them readable."""
+
+    def refuse(stream: ByteStream) -> TraceReader:
+        raise TraceError(f"{stream.path}: {what}", hint=hint.replace("FILE", stream.path.name))
+
+    return refuse
+
+
+_FOREIGN_PERFETTO = _unread(
+    "a trace in Perfetto's format that tracekit did not write, which is not read",
+    "convert it: traceconv json FILE trace.json (get.perfetto.dev/traceconv); of rocprofv3, have "
+    "--output-format rocpd written",
+)
+_EXECUTION_TRACE = _unread(
+    "an execution trace (Chakra), which tells no times",
+    "give it beside the trace that was recorded with it: tracekit breakdown TRACE FILE",
+)
+
+
 def _pickle(stream: ByteStream) -> TraceReader:
     from tracekit.ingest.pickled_trace import PickleReader
 
@@ -154,6 +184,8 @@ FORMATS = [
     Format("XSpace", (".xplane.pb",), _is_xspace, _xspace),
     Format("pickle of torch", (".pickle", ".pkl"), _is_pickle, _pickle),
     Format("JSON of torch or rocprofv3", (), _is_known_json, _pickle),
+    Format("other Perfetto trace", (), _is_binary_packet, _FOREIGN_PERFETTO),
+    Format("execution trace", (), is_execution_trace, _EXECUTION_TRACE),
     Format("SQLite database", (".sqlite", ".db"), _is_database, _database),
     Format("Chrome trace", (".json", ".json.gz"), bool, _chrome_trace),
 ]

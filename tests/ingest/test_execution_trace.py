@@ -1,0 +1,149 @@
+"""Shapes and tensors of an execution trace come to the ops of the trace that was made beside it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from traces_by_hand import span
+
+import tracekit
+from tracekit.errors import TraceError
+from tracekit.opening import ingest
+
+FLOAT, WHOLE = "Tensor(float)", "GenericList[Int,Int]"
+
+A, B, MADE = [3, 1, 0, 6, 4, "cpu"], [4, 2, 0, 12, 4, "cpu"], [9, 8, 0, 8, 4, "cpu"]
+
+
+def newer(number: int, name: str, given: list[Any], made: list[Any]) -> dict[str, Any]:
+    """Return a node of schema 1.1.1: values, shapes, types and strides of either side."""
+    keys = ("values", "shapes", "types", "strides")
+    return {
+        "id": 20 + number,
+        "name": name,
+        "ctrl_deps": 2,
+        "inputs": dict(zip(keys, given, strict=True)),
+        "outputs": dict(zip(keys, made, strict=True)),
+        "attrs": [{"name": "rf_id", "type": "uint64", "value": number}],
+    }
+
+
+GIVEN: list[Any] = [
+    [A, B, 2, True, [1, 1], "<None>", "cpu"],
+    [[2, 3], [3, 4], [], [], [[], []], [], []],
+    [FLOAT, FLOAT, "Int", "Bool", WHOLE, "None", "Device"],
+    [[3, 1], [4, 1], [], [], [[], []], [], []],
+]
+NODES = [
+    newer(0, "[pytorch|profiler|execution_trace|thread]", [[]] * 4, [[]] * 4),
+    newer(
+        5,
+        "aten::mm",
+        GIVEN,
+        [[MADE], [[2, 4]], [FLOAT], [[4, 1]]],
+    ),
+]
+OLDER = {
+    "name": "aten::mm",
+    "id": 25,
+    "rf_id": 5,
+    "inputs": [A, B],
+    "input_shapes": [[2, 3], [3, 4]],
+    "input_types": [FLOAT, FLOAT],
+    "outputs": [MADE],
+    "output_shapes": [[2, 4]],
+    "output_types": [FLOAT],
+}
+
+Given = Callable[..., Path]
+
+
+def written(
+    folder: Path, nodes: list[Any], schema: str = "1.1.1-chakra.0.0.4", pid: int = 1
+) -> Path:
+    path = folder / "et.json"
+    path.write_text(json.dumps({"schema": schema, "pid": pid, "time": "", "nodes": nodes}))
+    return path
+
+
+def joined(folder: Path, trace: Path, beside: Path) -> dict[str, Any]:
+    store = ingest([trace, beside], folder / "a.duckdb", force=True)
+    with tracekit.open(store) as opened:
+        ((args,),) = opened.sql("SELECT args::VARCHAR FROM event WHERE category = 'cpu_op'").rows
+        (op,) = opened.query("op_arguments").to_dicts()
+    found: dict[str, Any] = json.loads(args)
+    assert op["shapes"] == json.dumps(found["Input Dims"]).replace(" ", "")
+    return found
+
+
+def test_what_the_trace_lacks_is_added(tmp_path: Path, tiny_trace: Given) -> None:
+    trace = tiny_trace([span("cpu_op", "aten::mm", 1, 9, **{"Record function id": 5, "x": 1})])
+    assert joined(tmp_path, trace, written(tmp_path, NODES)) == {
+        "Record function id": 5,
+        "x": 1,
+        "Input Dims": [[2, 3], [3, 4], [], [], [], [], []],
+        "Input type": ["float", "float", "Scalar", "Scalar", "ScalarList", "", ""],
+        "Input Strides": [[3, 1], [4, 1], [], [], [], [], []],
+        "Concrete Inputs": ["", "", "2", "True", "[1, 1]", "", ""],
+        "Output Dims": [[2, 4]],
+        "Input tensors": [3, 4, None, None, None, None, None],
+        "Output tensors": [9],
+    }
+
+
+def test_one_that_is_packed_is_known_and_part_of_the_cache(
+    tmp_path: Path, tiny_trace: Given
+) -> None:
+    trace = tiny_trace([span("cpu_op", "aten::mm", 1, 9, **{"Record function id": 5})])
+    beside = tmp_path / "et.json.gz"
+    beside.write_bytes(gzip.compress(written(tmp_path, NODES).read_bytes()))
+    shapes = """SELECT args ->> '$."Output Dims"' FROM event WHERE category = 'cpu_op'"""
+    for given, found in (([trace], None), ([trace, beside], "[[2,4]]")):
+        with tracekit.open(*given) as opened:
+            assert opened.sql(shapes).rows == [(found,)]
+
+
+def test_what_the_trace_says_stays(tmp_path: Path, tiny_trace: Given) -> None:
+    own = {"External id": 5, "Input Dims": [[7, 3], [3, 4]]}
+    trace = tiny_trace([span("cpu_op", "aten::mm", 1, 9, **own)])
+    found = joined(tmp_path, trace, written(tmp_path, [OLDER], schema="1.0.1"))
+    assert (found["Input Dims"], found["Output Dims"]) == ([[7, 3], [3, 4]], [[2, 4]])
+
+
+def test_another_run_another_schema_and_none_at_all_are_refused(
+    tmp_path: Path, tiny_trace: Given
+) -> None:
+    trace = tiny_trace([span("cpu_op", "aten::mm", 1, 9, **{"Record function id": 5})])
+    other = OLDER | {"name": "aten::add"}
+    for nodes, more, said in (
+        ([other], {}, "aten::mm there, aten::add here, number 5"),
+        ([OLDER], {"pid": 9}, "no op of process 9 is in both"),
+        ([OLDER], {"schema": "2.0"}, "schema 2.0, which is not read"),
+        ([{"name": "x", "rf_id": 3}], {}, "KeyError at 'inputs'"),
+        ([OLDER | {"rf_id": 1 << 70}], {}, "ExecutionTraceObserver"),
+        (7, {}, "ExecutionTraceObserver"),
+    ):
+        path = written(tmp_path, nodes, **more)  # type: ignore[arg-type]
+        with pytest.raises(TraceError, match=said):
+            ingest([trace, path], tmp_path / "a.duckdb")
+        assert not (tmp_path / "a.duckdb").exists()
+
+
+def test_two_traces_of_a_process_are_not_told_apart(tmp_path: Path, tiny_trace: Given) -> None:
+    trace = tiny_trace([span("cpu_op", "aten::mm", 1, 9, **{"Record function id": 5})])
+    other = trace.with_name("other.json")
+    other.write_bytes(trace.read_bytes())
+    with pytest.raises(TraceError, match="2 of the traces have a process 1"):
+        ingest([trace, other, written(tmp_path, NODES)], tmp_path / "a.duckdb")
+
+
+def test_alone_it_says_what_it_needs(tmp_path: Path) -> None:
+    path = written(tmp_path, NODES)
+    with pytest.raises(TraceError, match="tells no times") as raised, tracekit.open(path):
+        pass
+    assert "tracekit breakdown TRACE et.json" in str(raised.value.hint)

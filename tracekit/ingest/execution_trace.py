@@ -1,0 +1,163 @@
+"""Joins what torch's ExecutionTraceObserver recorded (a Chakra execution trace) to a Kineto trace.
+
+Source: torch/csrc/profiler/standalone/execution_trace_observer.cpp of PyTorch, schemas 1.x: values,
+shapes and types stand in lists of the node (1.0.1) or of its inputs and outputs (later ones, from
+1.1.1 on with strides), and its numbers in the node or in `attrs`. It tells no times.
+An op is the same in both by the process and the number of the call of RecordFunction: `rf_id` here,
+`Record function id` there, in older traces `External id`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tracekit.errors import TraceError
+from tracekit.ingest.byte_stream import ByteStream
+from tracekit.ingest.pickled_trace import whole_text
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from tracekit.storage import Place
+
+_MAJOR_VERSION = "1"
+
+_ROWS_AT_ONCE = 10_000
+
+_JOINED = """
+SELECT
+    count(*),
+    first(event.name || ' there, ' || node.name || ' here, number ' || node.id ORDER BY node.id)
+        FILTER (event.name <> node.name),
+    count(DISTINCT event.trace_id)
+FROM node
+INNER JOIN event ON
+    event.pid = $pid AND event.category = 'cpu_op'
+    AND node.id = coalesce(
+        try_cast(event.args ->> '$."Record function id"' AS BIGINT), event.external_id
+    )
+"""
+
+_ADD = """
+UPDATE record SET args = json_merge_patch(node.args, record.args)
+FROM node
+WHERE
+    record.pid = $pid AND record.category = 'cpu_op'
+    AND node.id = coalesce(
+        try_cast(record.args ->> '$."Record function id"' AS BIGINT), record.external_id
+    )
+"""
+"""What the Kineto trace says itself stays."""
+
+
+def join_execution_trace(connection: duckdb.DuckDBPyConnection, path: Place) -> None:
+    """Add shapes, types, strides, values and tensors to the arguments of ops that lack them.
+
+    Raises:
+        TraceError: the file cannot be read, is none, or is not of the process of a trace.
+    """
+    import duckdb
+
+    try:
+        content = msgspec.json.decode(whole_text(ByteStream(path)))
+        version, pid = content["schema"], int(content["pid"])
+        if str(version).partition(".")[0] != _MAJOR_VERSION:
+            raise TraceError(
+                f"{path}: an execution trace of schema {version}, which is not read",
+                hint="schemas 1.x are read",
+            )
+        connection.execute("CREATE OR REPLACE TEMP TABLE node (id BIGINT, name TEXT, args TEXT)")
+        nodes = _rows(content["nodes"])
+        while rows := [*islice(nodes, _ROWS_AT_ONCE)]:
+            connection.execute(
+                "INSERT INTO node SELECT row[1]::BIGINT, row[2], row[3] "
+                "FROM (SELECT unnest(from_json($rows, '[[\"VARCHAR\"]]')) AS row)",
+                {"rows": msgspec.json.encode(rows).decode()},
+            )
+    except (
+        *(LookupError, TypeError, ValueError, AttributeError, RecursionError, OverflowError),
+        duckdb.DataError,
+    ) as error:
+        raise TraceError(
+            f"{path}: not as torch's ExecutionTraceObserver writes it: "
+            f"{type(error).__name__} at {error}"
+        ) from error
+    found = connection.execute(_JOINED, {"pid": pid}).fetchone() or (0, None, 0)
+    if found[0] == 0 or found[1] is not None:
+        unlike = found[1] or f"no op of process {pid} is in both"
+        raise TraceError(
+            f"{path}: the ops of the execution trace are not those of the trace: {unlike}",
+            hint="record both at once: profile(execution_trace_observer=ExecutionTraceObserver())",
+        )
+    if found[2] > 1:
+        raise TraceError(
+            f"{path}: {found[2]} of the traces have a process {pid}",
+            hint="open the trace that it was recorded with alone",
+        )
+    connection.execute(_ADD, {"pid": pid})
+    connection.execute("DROP TABLE node")
+
+
+def _rows(nodes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, str, str]]:
+    """Yield number, name and arguments of each op, as torch.profiler would have written them."""
+    for node in nodes:
+        own = {one["name"]: one["value"] for one in node.get("attrs", ())}
+        number = node["rf_id"] if "rf_id" in node else own["rf_id"]
+        given, made = _side(node, "input"), _side(node, "output")
+        args = {
+            "Input Dims": _of_tensors(given["shapes"], given["types"]),
+            "Input type": [*map(_type, given["types"])],
+            "Input Strides": _of_tensors(given.get("strides"), given["types"]),
+            "Concrete Inputs": [
+                _value(value, kind)
+                for value, kind in zip(given["values"], given["types"], strict=True)
+            ],
+            "Output Dims": made["shapes"],
+            "Input tensors": _tensors(given),
+            "Output tensors": _tensors(made),
+        }
+        if number and given["types"]:
+            known = {key: value for key, value in args.items() if value is not None}
+            yield number, node["name"], msgspec.json.encode(known).decode()
+
+
+def _side(node: Mapping[str, Any], side: str) -> Mapping[str, Any]:
+    found = node[f"{side}s"]
+    if isinstance(found, Mapping):
+        return found
+    return {"values": found, "shapes": node[f"{side}_shapes"], "types": node[f"{side}_types"]}
+
+
+def _of_tensors(
+    sizes: Sequence[Sequence[object]] | None, types: Sequence[str]
+) -> list[Sequence[object]] | None:
+    """Return shapes or strides: those of lists of numbers are not told."""
+    if sizes is None:
+        return None
+    return [size if "Tensor" in kind else [] for size, kind in zip(sizes, types, strict=True)]
+
+
+def _type(kind: str) -> str:
+    """Return what torch.profiler calls a type, empty where it says none."""
+    if kind.startswith("Tensor("):
+        return kind[7:-1]
+    if kind.startswith("GenericList["):
+        return "TensorList" if "Tensor" in kind else "ScalarList"
+    return "Scalar" if kind in ("Int", "Double", "Bool") else ""
+
+
+def _value(value: object, kind: str) -> str:
+    """Return what was given for an argument that is no tensor, as Python would write it."""
+    return "" if "Tensor" in kind or kind in ("None", "Device") else str(value)
+
+
+def _tensors(side: Mapping[str, Any]) -> list[int | None]:
+    """Return the numbers of tensors: one op depends on another whose output it is given."""
+    return [
+        value[0] if kind.startswith("Tensor(") else None
+        for value, kind in zip(side["values"], side["types"], strict=True)
+    ]
