@@ -204,14 +204,14 @@ def test_a_trace_of_a_run_beside_a_plain_one(make_run: MakeRun, tmp_path: Path) 
 
 def test_a_folder_of_runs_in_natural_order(sweep: Path) -> None:
     runs = [sweep / "deep" / "er" / "oom", sweep / "run2", sweep / "run10"]
-    assert find_sources([sweep], traces=False) == ([], runs)
+    assert find_sources([sweep], traces=False)[:2] == ([], runs)
     assert find_sources([sweep])[:2] == ([], runs)
-    assert find_sources([f"{sweep}/run*"], traces=False) == ([], runs[1:])
+    assert find_sources([f"{sweep}/run*"], traces=False)[:2] == ([], runs[1:])
     assert find_sources([f"{sweep}/run*"])[:2] == ([], runs[1:])
     assert find_sources([sweep / "run10", sweep])[:2] == ([], [runs[2], *runs[:2]])
     assert find_sources(runs)[:2] == ([], runs)
     only = find_sources([sweep / "run2"])
-    assert only == ([runs[1] / "rank0.json.gz"], [runs[1]])
+    assert only[:2] == ([runs[1] / "rank0.json.gz"], [runs[1]])
 
 
 def test_a_folder_with_one_run_is_that_run(make_run: MakeRun, tmp_path: Path) -> None:
