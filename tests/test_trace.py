@@ -264,7 +264,8 @@ def test_a_folder_without_a_trace(tmp_path: Path) -> None:
         tracekit.open(tmp_path / "empty")
     assert raised.value.message == f"{tmp_path / 'empty'}: there is no trace in this folder"
     assert raised.value.hint == (
-        "traces end in .json or .json.gz or .sqlite or .db or .pickle or .pkl or .pftrace"
+        "traces end in .xplane.pb or .json or .json.gz or .sqlite or .db or .pickle or .pkl "
+        "or .pftrace"
     )
 
 

@@ -215,6 +215,13 @@ def test_ops_that_the_cpu_runs_are_its_work(tmp_path: Path) -> None:
         assert trace.sql(rows).rows == [("cpu", "xla::dot.1", 5000, "other", "step")]
 
 
+def test_of_a_folder_with_what_xprof_made_of_it_the_space_is_read(tmp_path: Path) -> None:
+    path = gpu_space().file(tmp_path)
+    (tmp_path / "host.trace.json.gz").write_bytes(gzip.compress(b'{"traceEvents": []}'))
+    with tracekit.open(tmp_path, cache=False) as trace:
+        assert trace.sql("SELECT file_name FROM trace").rows == [(path.name,)]
+
+
 def test_a_file_that_is_cut_off_has_its_whole_planes(tmp_path: Path) -> None:
     path = tmp_path / "a.xplane.pb"
     path.write_bytes(gpu_space().data()[:-60])

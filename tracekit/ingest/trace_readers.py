@@ -125,9 +125,9 @@ def _is_xspace(head: bytes) -> bool:
     return _XSPACE.match(head) is not None
 
 
-def _is_binary_packet(head: bytes) -> bool:
+def _is_foreign_perfetto(head: bytes) -> bool:
     # A first field of bytes that is no line feed before text: protos/perfetto/trace/trace.proto.
-    return head[:1] == b"\n" and bool(set(head[1:]) & set(range(9)))
+    return not _is_xspace(head) and head[:1] == b"\n" and bool(set(head[1:]) & set(range(9)))
 
 
 def is_execution_trace(head: bytes) -> bool:
@@ -181,16 +181,17 @@ def _is_known_json(head: bytes) -> bool:
 
 FORMATS = [
     Format("Perfetto trace", (".pftrace",), _is_our_perfetto_trace, _perfetto_trace),
-    Format("XSpace", (".xplane.pb",), _is_xspace, _xspace),
     Format("pickle of torch", (".pickle", ".pkl"), _is_pickle, _pickle),
     Format("JSON of torch or rocprofv3", (), _is_known_json, _pickle),
-    Format("other Perfetto trace", (), _is_binary_packet, _FOREIGN_PERFETTO),
+    Format("other Perfetto trace", (), _is_foreign_perfetto, _FOREIGN_PERFETTO),
     Format("execution trace", (), is_execution_trace, _EXECUTION_TRACE),
     Format("SQLite database", (".sqlite", ".db"), _is_database, _database),
-    Format("Chrome trace", (".json", ".json.gz"), bool, _chrome_trace),
+    Format("Chrome trace", (".json", ".json.gz"), lambda head: not _is_xspace(head), _chrome_trace),
+    Format("XSpace", (".xplane.pb",), _is_xspace, _xspace),
 ]
 """The formats, in the order in which they are tried. What none knows is read as a Chrome trace, by
-the reader that says best what is wrong with it. Of a folder the files of the last one count."""
+the reader that says best what is wrong with it. Of a folder the files of the last one count: a
+Chrome trace beside an XSpace was made of it, and says less."""
 
 _REPORTS = (".nsys-rep", ".qdrep")
 """How reports of Nsight Systems end; their format is not published."""
