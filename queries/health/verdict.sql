@@ -5,7 +5,8 @@
 -- waited for it on average; else nothing on its devices says why.
 -- The largest part is the class of kernels that held the devices longest. A loss is time in which nothing is computed:
 -- exposed communication, exposed copies, or idle time of one cause. Trust is what health warns of; of several ranks the
--- metric that warns on most. Shares are of the sum of the windows of all devices. Where health warns that the work of many
+-- metric that warns on most; where none warns, the one that notes most: missing ranks, then the least share of device time
+-- that is placed. Shares are of the sum of the windows of all devices. Where health warns that the work of many
 -- launches is not in the file, neither a part nor a loss is named, and trust says so.
 --
 -- Kind:     analysis
@@ -21,9 +22,12 @@
 --   count       BIGINT   collectives to which the late rank came last and others waited; ranks that wait; device events of
 --                        the part; gaps of idle time; for trust, metrics that warn
 --   of_count    BIGINT   all device events; for trust, metrics
---   meaning     VARCHAR  for trust: what the metric tells
+--   meaning     VARCHAR  for trust: what the metric tells; of metrics that only note something, where none warns
 --   top_python  VARCHAR  of idle time: Python function that most of it is from, on that device
 --   rank        INTEGER  the late rank
+--   note_count  BIGINT   for trust: metrics that note something and do not warn
+--   value       DOUBLE   for trust: what the metric says; of several ranks the least share, or the most
+--   unit        VARCHAR  of value: count, pct, ns or bytes
 -- Invariant: amount_ns IS NULL OR amount_ns > 0
 -- Invariant: share_pct IS NULL OR topic = 'late_rank' OR (0 <= share_pct AND share_pct <= 100.0000001)
 
@@ -81,21 +85,43 @@ warned AS (
         metric,
         metric = 'launches_without_work' AS is_of_missing_work,
         count(*) FILTER (severity = 'warn') AS warn_count,
-        min(meaning) FILTER (severity = 'warn') AS meaning
+        count(*) FILTER (severity = 'note') AS note_count,
+        min(meaning) FILTER (severity = 'warn') AS warned,
+        min(meaning) FILTER (severity = 'note') AS noted,
+        any_value(unit) AS unit,
+        if(
+            any_value(unit) = 'pct' AND metric <> 'inferred_device_time', min(value), max(value)
+        ) AS value
     FROM health_rows
     GROUP BY metric
 ),
 
+-- The one that matters most: (warns, is of missing work, ranks that warn), then (is of missing ranks, share not placed).
+weighed AS (
+    SELECT
+        *,
+        (
+            warn_count > 0, is_of_missing_work AND warn_count > 0, warn_count,
+            metric = 'missing_ranks',
+            if(
+                metric LIKE 'device_time_in%' OR metric = 'device_time_linked',
+                coalesce(100 - value, 0), -1
+            ),
+            metric
+        ) AS weight
+    FROM warned
+),
+
 trust AS (
     SELECT
-        arg_max(metric, (is_of_missing_work, warn_count, metric)) FILTER (warn_count > 0)
-            AS subject,
-        arg_max(meaning, (is_of_missing_work, warn_count, metric)) FILTER (warn_count > 0)
-            AS meaning,
+        arg_max(
+            {metric: metric, meaning: coalesce(warned, noted), value: value, unit: unit}, weight
+        ) FILTER (warn_count + note_count > 0) AS first_one,
+        count(*) FILTER (warn_count = 0 AND note_count > 0) AS note_count,
         coalesce(bool_or(is_of_missing_work AND warn_count > 0), FALSE) AS has_missing_work,
         count(*) FILTER (warn_count > 0) AS warn_count,
         count(*) AS metric_count
-    FROM warned
+    FROM weighed
 ),
 
 -- Whom the others waited for, and not because it had waited itself.
@@ -169,53 +195,56 @@ late_by AS (
     HAVING 2 * (one.amount_ns - median(other.amount_ns)) * late.other_count >= late.wait_ns
     ORDER BY amount_ns DESC, one.subject
     LIMIT 1
+),
+
+-- Each topic has what columns it has.
+told AS (
+    SELECT
+        'late_rank' AS topic,
+        wait_ns AS amount_ns,
+        100.0 * wait_ns / window_ns AS share_pct,
+        match_count AS count, rank
+    FROM late
+    UNION ALL BY NAME
+    SELECT
+        'late_by' AS topic,
+        subject, amount_ns, place, rank
+    FROM late_by
+    UNION ALL BY NAME
+    SELECT
+        'others_wait' AS topic,
+        'exposed_comm' AS subject,
+        exposed_comm_ns AS amount_ns,
+        100.0 * exposed_comm_ns / window_ns AS share_pct,
+        other_count AS count, rank
+    FROM late
+    WHERE exposed_comm_ns > 0
+    UNION ALL BY NAME
+    SELECT
+        'largest_part' AS topic,
+        p.subject, p.amount_ns,
+        100.0 * p.amount_ns / nullif(w.window_ns, 0) AS share_pct,
+        p.kernel_count AS count, w.event_count AS of_count
+    FROM part AS p, windows AS w, trust AS t
+    WHERE NOT t.has_missing_work
+    UNION ALL BY NAME
+    SELECT
+        'largest_loss' AS topic,
+        l.subject, l.amount_ns,
+        100.0 * l.amount_ns / nullif(w.window_ns, 0) AS share_pct,
+        l.place, l.gap_count AS count
+    FROM loss AS l, windows AS w, trust AS t
+    WHERE NOT t.has_missing_work
+    UNION ALL BY NAME
+    SELECT
+        'trust' AS topic,
+        first_one.metric AS subject, warn_count AS count, metric_count AS of_count, note_count,
+        first_one.meaning, first_one.value, first_one.unit
+    FROM trust
+    WHERE metric_count > 0
 )
 
 SELECT
-    'late_rank' AS topic,
-    NULL AS subject, wait_ns AS amount_ns,
-    100.0 * wait_ns / window_ns AS share_pct,
-    NULL AS top_op, match_count AS count, NULL AS of_count, NULL AS meaning, NULL AS top_python,
-    rank
-FROM late
-UNION ALL
-SELECT
-    'late_by' AS topic,
-    subject, amount_ns, NULL AS share_pct, place.op AS top_op, NULL AS count, NULL AS of_count,
-    NULL AS meaning, place.python AS top_python, rank
-FROM late_by
-UNION ALL
-SELECT
-    'others_wait' AS topic,
-    'exposed_comm' AS subject,
-    exposed_comm_ns AS amount_ns,
-    100.0 * exposed_comm_ns / window_ns AS share_pct,
-    NULL AS top_op, other_count AS count, NULL AS of_count, NULL AS meaning, NULL AS top_python,
-    rank
-FROM late
-WHERE exposed_comm_ns > 0
-UNION ALL
-SELECT
-    'largest_part' AS topic,
-    p.subject, p.amount_ns,
-    100.0 * p.amount_ns / nullif(w.window_ns, 0) AS share_pct,
-    NULL AS top_op, p.kernel_count AS count, w.event_count AS of_count, NULL AS meaning,
-    NULL AS top_python, NULL AS rank
-FROM part AS p, windows AS w, trust AS t
-WHERE NOT t.has_missing_work
-UNION ALL
-SELECT
-    'largest_loss' AS topic,
-    l.subject, l.amount_ns,
-    100.0 * l.amount_ns / nullif(w.window_ns, 0) AS share_pct,
-    l.place.op AS top_op, l.gap_count AS count, NULL AS of_count, NULL AS meaning,
-    l.place.python AS top_python, NULL AS rank
-FROM loss AS l, windows AS w, trust AS t
-WHERE NOT t.has_missing_work
-UNION ALL
-SELECT
-    'trust' AS topic,
-    subject, NULL AS amount_ns, NULL AS share_pct, NULL AS top_op, warn_count AS count,
-    metric_count AS of_count, meaning, NULL AS top_python, NULL AS rank
-FROM trust
-WHERE metric_count > 0
+    topic, subject, amount_ns, share_pct, place.op AS top_op, count, of_count, meaning,
+    place.python AS top_python, rank, note_count, value, unit
+FROM told

@@ -47,8 +47,8 @@ def test_down_to_an_event_and_its_reason_and_back(trace: Trace) -> None:
         first = lines(screen.text)
         assert first[0].startswith("Overview")
         # 5.001 + 2 + 1 of 29 µs; the two gaps are 0.999 and 20 µs.
-        assert "timeline compute 0.008001 – 27.6 – 0" in first
-        assert "timeline idle – 0.02100 72.4 – 0" in first
+        assert "compute ██▊ 0.008001 – 27.6 – 0" in first
+        assert "idle ███████▎ – 0.02100 72.4 – 0" in first
         assert max(map(len, screen.text.split("\n"))) <= 80
         events = lines(await screen.press("enter"))
         assert [line.split()[0] for line in events[2:5]] == ["0.005001", "0.002000", "0.001000"]

@@ -102,6 +102,34 @@ def test_trust_without_a_warning_names_nothing() -> None:
     assert (told["subject"], told["count"], told["of_count"]) == (None, 0, 1)
 
 
+def test_where_nothing_warns_not_all_checks_passed_that_note_something() -> None:
+    """Of 4 figures, that of missing ranks is named before a share of which little is placed."""
+    health = rows_of(
+        "health",
+        {"metric": "rejected", "severity": "ok", "value": 0, "unit": "count"},
+        {
+            "metric": "missing_ranks",
+            "severity": "note",
+            "value": 7,
+            "unit": "count",
+            "meaning": "of 8",
+        },
+        *(
+            {"metric": metric, "severity": "note", "value": 3.0, "unit": "pct", "meaning": "placed"}
+            for metric in ("device_time_in_module_or_row", "zz_share")
+        ),
+    )
+    told = verdict(rows_of("timeline", window(100)), health)
+    assert sentences(rows_of("verdict", *told.values()))[-1] == (
+        "1 of 4 checks passed; 3 noted, among them missing_ranks 7 (of 8)."
+    )
+    assert told["trust"]["count"] == 0
+    of_shares = [dict(zip(health.column_names, row, strict=True)) for row in health.rows]
+    without = rows_of("health", *(row for row in of_shares if row["metric"] != "missing_ranks"))
+    trust = verdict(rows_of("timeline", window(100)), without)["trust"]
+    assert (trust["subject"], trust["value"]) == ("device_time_in_module_or_row", 3.0)
+
+
 def test_no_part_is_named_where_the_work_of_launches_is_not_in_the_file() -> None:
     warned = {"severity": "warn", "meaning": "captured"}
     told = verdict(

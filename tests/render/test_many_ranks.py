@@ -79,7 +79,7 @@ def test_the_screen_of_24_ranks(run: Path, kept: dict[str, str], cli: Callable[.
         (
             {7: 1.005},
             [
-                "Waits  who waits for whom; no rank, node or link is an outlier",
+                "Waits  who waits for whom; no rank, node or link is slower in its own work",
                 "  7 ranks wait for rank 7 in world group 0: 22.750 µs in all, 100.0 %",
             ],
         ),

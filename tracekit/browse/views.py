@@ -20,6 +20,7 @@ from tracekit.browse.page import (
     literal_of,
     table_of,
 )
+from tracekit.render._bars import share_bar
 
 if TYPE_CHECKING:
     from tracekit.browse.query_worker import Answers
@@ -38,7 +39,11 @@ _OVERVIEW_COLUMNS = (
     ("window_pct", "DOUBLE"),
     ("rank", "INTEGER"),
     ("device", "VARCHAR"),
+    ("what", "VARCHAR"),
+    ("bar", "VARCHAR"),
 )
+_SHOWN = ("what", "bar", "wall_ns", "idle_ns", "window_pct", "rank", "device")
+_BAR_CELLS = 10
 
 _STEPS = """SELECT
     s.step, s.phase, s.dur_ns, s.ts_ns - t.first_ts_ns AS start_ns, s.prefill_token_count,
@@ -84,13 +89,13 @@ class Overview:
             times = (row["wall_ns"], row["idle_ns"], row["span_pct"])
             by_device.setdefault(place, []).append(("phase", row["phase"], *times, *place))
         found = [
-            row
+            (*row, row[1] if row[0] == "timeline" else f"phase {row[1]}", _bar(row[4]))
             for place, rows in by_device.items()
             if self.of is None or place == self.of
             for row in rows
         ]
         result = holding(table_of("overview", _OVERVIEW_COLUMNS, found), search)
-        return cut(result, [name for name, _ in _OVERVIEW_COLUMNS], number)
+        return cut(result, _SHOWN, number)
 
     def told(self, traces: Sequence[str], search: str) -> str:
         """Return the two analyses behind it."""
@@ -108,6 +113,10 @@ class Overview:
             return gaps_of(f"Idle gaps of {device_text(rank, device)}", device_is(rank, device))
         kind = f"e.kind = {literal_of(_KINDS[part])}"
         return events_of(f"Events: {where}", [*device_is(rank, device), kind])
+
+
+def _bar(share_pct: float | None) -> str:
+    return share_bar(share_pct, _BAR_CELLS).plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +144,13 @@ class Modules:
         else:
             rows = [row for row in result.rows if row[parent] == self.parent]
         columns = [(column.name, column.type) for column in result.columns]
-        columns += [("has_inner", "BOOLEAN"), ("module", "VARCHAR")]
-        table = [(*r, r[path] in inner, r[path] if search else self._short(r[path])) for r in rows]
-        shown = ("wall_pct", "total_wall_ns", "self_wall_ns", "kernel_count", "module")
+        columns += [("has_inner", "BOOLEAN"), ("module", "VARCHAR"), ("bar", "VARCHAR")]
+        share = names.index("wall_pct")
+        table = [
+            (*r, r[path] in inner, r[path] if search else self._short(r[path]), _bar(r[share]))
+            for r in rows
+        ]
+        shown = ("bar", "wall_pct", "total_wall_ns", "self_wall_ns", "kernel_count", "module")
         return cut(table_of("modules", columns, table), shown, number)
 
     def _short(self, path: str) -> str:

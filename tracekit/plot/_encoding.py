@@ -42,6 +42,12 @@ LEVEL_PX = 24
 STRIPS_PX = 480
 """How high the bars of many ranks are together: strips then, of which a few have names."""
 
+_WORDS = (
+    "replace(replace(replace(datum.label, /token_count$/, 'tokens'), "
+    "/_(ns|pct|count)$/, ''), /_/g, ' ')"
+)
+"""Columns as parts of a whole: without their unit."""
+
 _DURATIONS = ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (NS_PER_US, "µs"), (1, "ns"))
 
 
@@ -82,10 +88,16 @@ def quantity(field: str, values: Iterable[Any], title: str, **more: Any) -> dict
 
 
 def names(
-    field: str, order: Sequence[Any] | None = None, label_px: int | None = None
+    field: str,
+    order: Sequence[Any] | None = None,
+    label_px: int | None = None,
+    *,
+    words: bool = False,
 ) -> dict[str, Any]:
     """Return the encoding of names along an axis, in a given order, else in that of the rows."""
     axis: dict[str, Any] = {"title": None, "grid": False}
+    if words:
+        axis["labelExpr"] = _WORDS
     if label_px is not None:
         axis["labelLimit"] = label_px
     return {
@@ -124,9 +136,7 @@ def colours(field: str, of: Mapping[str, Colour], title: str | None = None) -> d
 def parts(field: str, of: Mapping[str, Colour]) -> dict[str, Any]:
     """Return the encoding of columns as parts of a whole, shown without their unit."""
     encoding = colours(field, of)
-    words = "replace(datum.label, /token_count$/, 'tokens')"
-    words = f"replace(replace({words}, /_(ns|pct|count)$/, ''), /_/g, ' ')"
-    return encoding | {"legend": {"title": None, "orient": "top", "labelExpr": words}}
+    return encoding | {"legend": {"title": None, "orient": "top", "labelExpr": _WORDS}}
 
 
 def told(*fields: str) -> list[dict[str, str]]:
@@ -141,18 +151,30 @@ def has_several_devices(rows: Iterable[Mapping[str, Any]]) -> bool:
 
 def where(rows: Sequence[Mapping[str, Any]], name: str = "where") -> list[dict[str, Any]]:
     """Return the transform that names the device of each row, for an axis."""
-    text = "'rank ' + datum.rank + ' · ' + datum.device"
+    return [{"calculate": _device(rows)[0], "as": name}]
+
+
+def _device(rows: Iterable[Mapping[str, Any]]) -> tuple[str, Callable[[Mapping[str, Any]], str]]:
+    """Return the expression that names the device of a row, and a function that names it so."""
+    rows = list(rows)
+    start = " · " + of_number(row["device"] for row in rows)
     if all(row["rank"] is None for row in rows):
-        text = "'device ' + datum.device"
-    return [{"calculate": text, "as": name}]
+        return "'device ' + datum.device", lambda row: f"device {row['device']}"
+    return f"'rank ' + datum.rank + '{start}' + datum.device", (
+        lambda row: f"rank {text_of(row['rank'])}{start}{row['device']}"
+    )
+
+
+def of_number(devices: Iterable[object]) -> str:
+    """Return the word that stands before the ids of devices where they are bare numbers."""
+    return "device " if all(str(device).isdigit() for device in devices) else ""
 
 
 def devices_of(rows: Rows, every: Rows | None = None) -> tuple[list[tuple[Any, Any]], list[str]]:
     """Return the devices of rows by rank and id, and their names as `where` writes them."""
     devices = list(dict.fromkeys((row["rank"], row["device"]) for row in rows))
-    is_ranked = any(row["rank"] is not None for row in (rows if every is None else every))
-    labels = [f"rank {text_of(r)} · {d}" if is_ranked else f"device {d}" for r, d in devices]
-    return devices, labels
+    name = _device(rows if every is None else every)[1]
+    return devices, [name({"rank": rank, "device": device}) for rank, device in devices]
 
 
 def request_of(
@@ -182,15 +204,9 @@ def stream_of(
     rows: Sequence[Mapping[str, Any]],
 ) -> tuple[dict[str, Any], Callable[[Mapping[str, Any]], str]]:
     """Return the transform that names the stream of each row, and a function that names it so."""
-    is_ranked = any(row["rank"] is not None for row in rows)
-    before = "'rank ' + datum.rank + ' · ' + " if is_ranked else "'device ' + "
-
-    def name(row: Mapping[str, Any]) -> str:
-        start = f"rank {text_of(row['rank'])} · " if is_ranked else "device "
-        return f"{start}{row['device']} · stream {row['stream']}"
-
-    text = f"{before}datum.device + ' · stream ' + datum.stream"
-    return {"calculate": text, "as": "which"}, name
+    text, name = _device(rows)
+    text += " + ' · stream ' + datum.stream"
+    return {"calculate": text, "as": "which"}, lambda row: f"{name(row)} · stream {row['stream']}"
 
 
 def bar_step(count: int) -> dict[str, int]:

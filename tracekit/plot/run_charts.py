@@ -160,7 +160,7 @@ def requests(rows: Rows) -> Drawing | None:
     label, name_of = request_of(rows)
     lives = [row["e2e_ns"] for row in rows]
     return nested_bars(
-        "The requests that took longest, from when they were sent",
+        "The requests of the measured load that took longest, from when they were sent",
         len(rows),
         names("which", [*map(name_of, rows)]),
         ("e2e_ns", "ttft_ns", lives, "to the first token (full), to the end (pale)"),
@@ -200,7 +200,7 @@ def request_life(rows: Rows) -> Drawing | None:
         },
         "usermeta": {"zoom": "x"},
     }
-    title = "The life of the slowest requests, those in the trace first: queued, and step by step"
+    title = "The life of the slowest requests, those in the trace (the profiled load) first"
     return Drawing(title, spec)
 
 

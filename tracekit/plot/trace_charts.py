@@ -91,7 +91,7 @@ def ranks(rows: Rows) -> Drawing | None:
         "mark": {"type": "rect"},
         "encoding": {
             "y": names("where"),
-            "x": names("part", shares),
+            "x": names("part", shares, words=True),
             "color": {
                 "field": "share_pct",
                 "type": "quantitative",

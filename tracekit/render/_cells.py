@@ -94,7 +94,12 @@ def _column(column: Column, values: Sequence[Any], units: bool) -> TextColumn:
     if not (units and is_number):
         if units and column.name == "file":
             values = _from_here(values)
-        cells = [plain_text(value) for value in values]
+        cells = [
+            ", ".join(map(plain_text, value)) or NOTHING
+            if units and isinstance(value, (list, tuple))
+            else plain_text(value)
+            for value in values
+        ]
         return TextColumn(column.name, printable(column.name), cells, is_number)
     name, unit, number_text = _number_format(column.name, numbers)
     cells = [number_text(value) if _is_number(value) else NOTHING for value in values]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.palette import GREY, KIND, PHASE
 from tracekit.palette import classes as colours_of_classes
+from tracekit.plot._encoding import of_number
 
 if TYPE_CHECKING:
     from tracekit.analysis.result import Result
@@ -57,6 +58,7 @@ def packed_events(result: Result) -> str:
     tracks: dict[tuple[Any, ...], dict[str, Any]] = {}
     last: dict[tuple[Any, ...], int] = {}
     has_ranks = any(rank is not None for rank in result.column("rank"))
+    word = of_number(result.column("device"))
     for row in result.rows:
         trace_id, rank, device, stream, event_id, start, dur, kind = row[:8]
         name, klass, phase, module, count, busy = row[8:]
@@ -64,7 +66,7 @@ def packed_events(result: Result) -> str:
         track = tracks.get(key)
         if track is None:
             where = (
-                f"rank {'?' if rank is None else rank} · {device}"
+                f"rank {'?' if rank is None else rank} · {word}{device}"
                 if has_ranks
                 else f"device {device}"
             )

@@ -192,7 +192,7 @@ def _charts(section: Section, charts: Sequence[Chart]) -> Iterator[str]:
 
 def _events(answers: Answers) -> Iterator[str]:
     counts = left_out(answers.results[TIMELINE_EVENTS])
-    text = f"{counts['alone']:,} device events."
+    text = f"{counts['alone']:,} device event{'' if counts['alone'] == 1 else 's'}."
     if counts["in_tiles"]:
         text = (
             f"The {counts['alone']:,} longest device events; {counts['in_tiles']:,} shorter ones "

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tracekit.render._text import printable
+from tracekit.render.sections.trace import health_value
 from tracekit.units import format_duration, format_pct
 
 if TYPE_CHECKING:
@@ -96,12 +97,14 @@ def _loss(row: Mapping[str, Any]) -> str:
 
 
 def _trust(row: Mapping[str, Any]) -> str:
-    if not row["count"]:
-        return f"{row['of_count']:,} of {row['of_count']:,} checks passed."
-    which = f"{row['count']:,} of {row['of_count']:,} checks"
-    verb = "warns" if row["count"] == 1 else "warn"
-    first = "" if row["count"] == 1 else "among them "
-    return (
-        f"Caution: {which} {verb}, {first}{printable(row['subject'])} "
-        f"({printable(row['meaning'])})."
-    )
+    warned, noted, every = row["count"], row["note_count"] or 0, row["of_count"]
+    count = warned or noted
+    passed = f"{every - warned - noted:,} of {every:,} checks passed"
+    if not count:
+        return f"{passed}."
+    which = f"{printable(row['subject'])} {health_value(row)} ({printable(row['meaning'])})"
+    which = which if count == 1 else f"among them {which}"
+    if warned:
+        verb = "warns" if count == 1 else "warn"
+        return f"Caution: {warned:,} of {every:,} checks {verb}, {which}."
+    return f"{passed}; {noted:,} noted, {which}."

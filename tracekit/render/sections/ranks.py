@@ -112,7 +112,11 @@ def stragglers(screen: Screen) -> list[Text]:
     if rows:
         out = [screen.heading("Stragglers", "slower than their like by more than a robust limit")]
     elif can_tell:
-        out = [screen.heading("Waits", "who waits for whom; no rank, node or link is an outlier")]
+        out = [
+            screen.heading(
+                "Waits", "who waits for whom; no rank, node or link is slower in its own work"
+            )
+        ]
     else:
         out = [
             screen.heading("Waits", "who waits for whom; outlier detection needs at least 4 ranks")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -171,7 +171,8 @@ def _counts(totals: Row) -> str:
     if truncated:
         parts.append("cut off" if totals["trace_count"] == 1 else f"{truncated:,} cut off")
     if totals["device_event_count"] is not None:
-        parts.append(f"{totals['device_event_count']:,} device events")
+        count = totals["device_event_count"]
+        parts.append(f"{count:,} device event{'' if count == 1 else 's'}")
     parts.append(f"{format_duration(totals['max_window_ns'])} recorded")
     parts.append(format_bytes(totals["file_bytes"]))
     return _MARK.join(parts)
@@ -252,13 +253,14 @@ def _findings(rows: list[dict[str, Any]]) -> list[str]:
     for row in sorted(rows, key=lambda row: _severity(row["severity"])):
         by_metric.setdefault(row["metric"], []).append(row)
     return [
-        f"{printable(metric.replace('_', ' '))} {_value(same[0])}"
+        f"{printable(metric.replace('_', ' '))} {health_value(same[0])}"
         + (f" (on {len(same):,} ranks)" if len(same) > 1 else "")
         for metric, same in by_metric.items()
     ]
 
 
-def _value(row: Row) -> str:
+def health_value(row: Mapping[str, Any]) -> str:
+    """Return what a metric says, with its unit."""
     value, unit = row["value"], row["unit"]
     if value is None:
         return "unknown"

@@ -101,8 +101,8 @@ function colourOf(encoding, row) {
 }
 
 // Parts are columns: their names without the unit, where the chart says so.
-function legendText(color, name) {
-  return color.legend?.labelExpr ? name.replace(/token_count$/, 'tokens').replace(/_(ns|pct|count)$/, '').replaceAll('_', ' ') : name;
+function partText(guide, name) {
+  return guide?.labelExpr ? name.replace(/token_count$/, 'tokens').replace(/_(ns|pct|count)$/, '').replaceAll('_', ' ') : name;
 }
 
 class ChartView {
@@ -131,7 +131,7 @@ class ChartView {
     const items = color.scale.domain.map((name, i) => {
       const swatch = element('span', { class: 'swatch' });
       swatch.style.background = cssColour(color.scale.range[i]);
-      return element('li', {}, swatch, printable(legendText(color, String(name))));
+      return element('li', {}, swatch, printable(partText(color.legend, String(name))));
     });
     return [element('ul', { class: 'legend', 'aria-label': title ?? 'colours' }, ...items)];
   }
@@ -184,7 +184,7 @@ class ChartView {
     const [x, y] = ['x', 'y'].map((channel) => this.layers.map((layer) => layer.encoding[channel]).find(Boolean));
     if (xs.kind === 'band') {
       for (const value of xs.domain) {
-        const whole = printable(String(value));
+        const whole = printable(partText(x.axis, String(value)));
         const text = fitted(whole, xs.step - 6);
         const label = svgElement('text', { x: xs.centre(value), y: box.bottom + 18, 'text-anchor': 'middle' }, text);
         if (text !== whole) label.append(svgElement('title', {}, whole));

@@ -7,7 +7,7 @@ function drawPivot(place, name, { columns, rows }) {
   const dimensions = columns.filter((column) => !MEASURES.includes(column));
   const chosen = { rows: 'module', columns: 'phase', values: 'span_ns' };
   const choice = (what, options) => {
-    const select = element('select', {}, ...options.map((option) => element('option', { value: option }, option || 'none')));
+    const select = element('select', {}, ...options.map((option) => element('option', { value: option }, option ? headOf(option, options) : 'none')));
     select.value = chosen[what];
     select.addEventListener('change', () => {
       chosen[what] = select.value;

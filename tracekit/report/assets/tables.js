@@ -38,7 +38,7 @@ function drawTable(place, name, data) {
   const table = element('table', { 'data-table': name }, element('thead', {}, head), body);
 
   columns.forEach((column, c) => {
-    const button = element('button', { type: 'button', title: meanings[c] ? `${column}: ${meanings[c]}` : `sort by ${column}` }, ...(data.isPivot ? breakable(column) : [headOf(column, columns)]));
+    const button = element('button', { type: 'button', title: meanings[c] ? `${column}: ${meanings[c]}` : `sort by ${column}` }, ...(data.isPivot && c && c < columns.length - 2 ? breakable(stemOf(column)) : [headOf(column, columns)]));
     const cell = element('th', { scope: 'col', class: isNumber[c] ? 'number' : '', 'aria-sort': 'none' }, button);
     button.addEventListener('click', () => sortBy(c));
     head.append(cell);
@@ -121,10 +121,15 @@ function drawTable(place, name, data) {
   place.replaceChildren(...tools, element('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': `table ${name}` }, table), printed, all, ...told);
 }
 
+function stemOf(column) {
+  const unit = unitOf(column);
+  return unit ? column.slice(0, -unit.length - 1) : column;
+}
+
 // What stands above a column: its name in words. Its cells have their units; a share is told from a time by its sign.
 function headOf(column, columns) {
   const unit = unitOf(column);
-  const stem = unit ? column.slice(0, -unit.length - 1) : column;
+  const stem = stemOf(column);
   if (!stem) return column === 'count' || column === 'bytes' ? column : HEADS[column] ?? column;
   const words = stem.replaceAll('_', ' ');
   if (unit === 'ns') return columns.includes(stem) ? `${words} time` : words;

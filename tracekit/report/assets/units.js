@@ -61,6 +61,7 @@ function numberAndUnit(column, value, decimals) {
 // One value with its unit, as `4.186 ms`; what is not there is a dash.
 function withUnit(column, value) {
   if (value === null || value === undefined) return '–';
+  if (Array.isArray(value)) return printable(value.map((one) => asText(one ?? '–')).join(', ')) || '–';
   if (typeof value !== 'number') return printable(asText(value));
   return numberAndUnit(column, value).filter(Boolean).join(' ');
 }
