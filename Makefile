@@ -10,6 +10,7 @@
 #   make predictions  predict loops and loads, run them, and say in the manual how far off that was
 #   make advice       put faults into programs, and say in the manual whether advice finds them
 #   make peers        hold figures against those of other tools, and write the tables in the manual
+#   make sets         try tracekit beside old and new versions of Python, torch and transformers
 #   make wheel        build the source distribution and this system's wheel into dist
 #   make release      check what is to be released, build it, and say what is left to upload it
 # The single checks, for quick turns: lint, types, imports, sql, docs, gate, pytest
@@ -145,6 +146,10 @@ advice: $(DEV)/.installed
 peers: $(DEV)/.installed
 	@PYTHONPATH=tests/shared $(DEV)/bin/python tests/peers $(ARGS)
 
+# ARGS names some sets alone; TORCH_INDEX= TORCH=torch==VERSION takes torch from pip's own index.
+sets:
+	@$(PYTHON) tests/packaging/sets.py $(ARGS)
+
 # From a copy of what is committed: nothing of a working tree gets in. The other systems' wheels are
 # made by .github/workflows/wheels.yml.
 wheel: $(DEV)/.installed
@@ -163,6 +168,7 @@ release:
 	@test "$$(git tag --points-at HEAD --list 'v$(VERSION)')" || \
 		{ echo "this commit has no tag: git tag -a v$(VERSION) -m $(VERSION)" >&2; exit 1; }
 	@$(MAKE) test
+	@$(MAKE) sets
 	@$(MAKE) wheel
 	@echo "ready: put the wheels of the workflow 'wheels' for v$(VERSION) into dist, then"
 	@echo "  git push origin v$(VERSION) && twine check --strict dist/* && twine upload dist/*"

@@ -34,8 +34,8 @@ epoch AS (
         trace_id, base_time_ns, path,
         count(DISTINCT host_name) OVER () AS host_count
     FROM trace
-    -- The year 2000: a clock that began with the machine is not one since the epoch.
-    WHERE base_time_ns + first_ts_ns > 946684800000000000
+    -- From the year 2000: a clock that began with the machine is not one since the epoch.
+    WHERE base_time_ns::HUGEINT + first_ts_ns BETWEEN 946684800000000000 AND 4611686018427387904
 ),
 
 windows AS (
