@@ -21,7 +21,6 @@ _VARINT, _FIXED_64, _LENGTH, _FIXED_32 = 0, 1, 2, 5
 _FIXED_BYTES = {_FIXED_64: 8, _FIXED_32: 4}
 
 _pack_double = struct.Struct("<d").pack
-_pack_fixed64 = struct.Struct("<Q").pack
 
 
 def varint(number: int) -> bytes:
@@ -64,11 +63,6 @@ def text_field(field: int, text: str) -> bytes:
 def double_field(field: int, number: float) -> bytes:
     """Return a field of type double."""
     return key(field, _FIXED_64) + _pack_double(number)
-
-
-def fixed64_field(field: int, number: int) -> bytes:
-    """Return a field of type fixed64."""
-    return key(field, _FIXED_64) + _pack_fixed64(number & _MASK_64)
 
 
 def read_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:

@@ -1,8 +1,7 @@
-"""Rows come to the compiled encoders as columns, in runs, and are what tuples of them would be."""
+"""The rows of statements come in runs, each to a track; what fails on the way leaves nothing."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,18 +12,11 @@ from traces_by_hand import call, kernel, span
 import tracekit
 from tracekit.errors import QueryError
 from tracekit.export import packets as packets_module
-from tracekit.export.encoders import compiled_encoders
-from tracekit.export.exporting import export
 from tracekit.export.long_numbers import quoted_if_long
 from tracekit.export.packets import _COUNTER, PacketWriter
 from tracekit.export.perfetto import export_perfetto
 from tracekit.export.runs import runs_of
 from tracekit.wire import number_field
-
-pytest.importorskip(
-    "tracekit.export._encoders",
-    reason="the encoders are not compiled: there was no C compiler at installation",
-)
 
 SLICES = """
     SELECT if(i < 3000, NULL, 'b') AS key, (i // 2500)::INTEGER AS other, i::BIGINT, 1::BIGINT,
@@ -53,74 +45,46 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tracekit.Trace]:
         yield opened
 
 
-def packets(blocks: list[bytes]) -> Any:
-    return PacketWriter(blocks.append)
-
-
 def write_slices(writer: Any, runs: Any) -> None:
     """Write the slices of runs with one column before them, each run on a track of its own."""
     for _, rows in runs:
         writer.slices(writer.track("t", 0, 1), rows, 1)
 
 
-def test_columns_are_written_as_tuples_are(trace: tracekit.Trace) -> None:
-    """Runs go on from one batch of 2,048 rows to the next, and end where a key changes."""
+def test_a_run_ends_where_a_key_changes(trace: tracekit.Trace) -> None:
+    """Runs go on from one batch of 2,048 rows to the next."""
+    writer = PacketWriter(lambda _: None)
     found = []
-    for is_columns in (True, False):
-        blocks: list[bytes] = []
-        writer = packets(blocks)
-        keys = []
-        for key, rows in runs_of(trace, [SLICES, SLICES], 2, is_columns=is_columns):
-            track = writer.track(str(key), 0, 1)
-            keys.append((key, writer.slices(track, rows, 2)))
-            writer.finish(track)
-        writer.flush()
-        found.append((keys, b"".join(blocks)))
-    assert found[0] == found[1]
+    for key, rows in runs_of(trace, [SLICES, SLICES], 2):
+        track = writer.track(str(key), 0, 1)
+        found.append((key, writer.slices(track, rows, 2)))
+        writer.finish(track)
     counts = [((None, 0), 2_499), ((None, 1), 500), (("b", 1), 2_000), (("b", 2), 1_001)]
-    assert found[0][0] == 2 * counts
+    assert found == 2 * counts
 
 
 def test_values_and_runs_that_nobody_takes(trace: tracekit.Trace) -> None:
     asked = "SELECT i // 4 AS key, i AS at_ns, i / 3 AS value FROM range(12) AS t (i) ORDER BY i"
-    found = []
-    for is_columns in (True, False):
-        blocks: list[bytes] = []
-        writer = packets(blocks)
-        for (key,), rows in runs_of(trace, [asked], 1, is_columns=is_columns):
-            if key != 1:
-                writer.values(writer.counter(f"n{key}", 0, 1, ""), rows, 1)
-        writer.flush()
-        found.append(b"".join(blocks))
-    assert found[0] == found[1]
-    assert found[0].count(number_field(9, _COUNTER)) == 8
-
-
-def test_an_export_of_columns_is_that_of_tuples(trace: tracekit.Trace) -> None:
-    found = []
-    for takes_columns in (True, False):
-        blocks: list[bytes] = []
-        writer = packets(blocks)
-        assert writer.takes_columns
-        writer.takes_columns = takes_columns
-        done = export(trace, lambda _, writer=writer: writer, None, args=True)
-        found.append((b"".join(blocks), done))
-    assert found[0] == found[1]
+    blocks: list[bytes] = []
+    writer = PacketWriter(blocks.append)
+    for (key,), rows in runs_of(trace, [asked], 1):
+        if key != 1:
+            writer.values(writer.counter(f"n{key}", 0, 1, ""), rows, 1)
+    writer.flush()
+    assert b"".join(blocks).count(number_field(9, _COUNTER)) == 8
 
 
 def test_what_stops_in_the_middle_leaves_the_trace_to_others(trace: tracekit.Trace) -> None:
     endless = "SELECT 1 AS key, i AS start_ns, 1::BIGINT, 'n' FROM range(1000000000000) AS t (i)"
-    before = threading.active_count()
 
     def full(block: bytes) -> None:
         raise OSError("full")
 
     writer = PacketWriter(full)
-    runs = runs_of(trace, [endless], 1, is_columns=True)
+    runs = runs_of(trace, [endless], 1)
     with pytest.raises(OSError, match="full"):
         write_slices(writer, runs)
     runs.close()
-    assert threading.active_count() == before
     assert trace.sql("SELECT 1").rows == [(1,)]
 
 
@@ -145,48 +109,8 @@ def test_a_statement_that_fails_on_the_way_is_told(trace: tracekit.Trace) -> Non
     )
     for statement, said in ((late, "too late"), ("SELECT no_such_column", "no_such_column")):
         with pytest.raises(QueryError, match=said):
-            write_slices(packets([]), runs_of(trace, [statement], 1, is_columns=True))
+            write_slices(PacketWriter(len), runs_of(trace, [statement], 1))
         assert trace.sql("SELECT 1").rows == [(1,)]
-
-
-@pytest.mark.parametrize(
-    ("columns", "error"),
-    [
-        ("1, 2::HUGEINT, 1, 'n'", TypeError),
-        ("1, 2, 1, 3", TypeError),
-        ("1, 2, NULL, 'n'", ValueError),
-        ("1, 2, 3", ValueError),
-        ("1.5, 2, 3, 'n'", TypeError),
-        ("1, 2, 3, 'n', 4", TypeError),
-        ("1, 2, 3, 'n', NULL, NULL, NULL, NULL, NULL, 'x'", TypeError),
-        (", ".join(["1"] * 21), ValueError),
-    ],
-)
-def test_columns_that_are_no_slice_are_refused(
-    trace: tracekit.Trace, columns: str, error: type[Exception]
-) -> None:
-    runs = runs_of(trace, [f"SELECT {columns}"], 1, is_columns=True)
-    with pytest.raises(error):
-        write_slices(packets([]), runs)
-    runs.close()
-    assert trace.sql("SELECT 1").rows == [(1,)]
-
-
-def test_a_stream_is_read_once(trace: tracekit.Trace) -> None:
-    encoders = compiled_encoders()
-    capsule = trace.stream_arrow("SELECT 1 AS key").__arrow_c_stream__()
-    assert len([*encoders.Batches(capsule, ValueError)]) == 1
-    with pytest.raises(ValueError, match="already"):
-        encoders.Batches(capsule, ValueError)
-    with pytest.raises(ValueError, match="invalid PyCapsule"):
-        encoders.Batches(object(), ValueError)
-    with pytest.raises(TypeError, match="no batch"):
-        encoders.Runs([object()]).next(1)
-    assert encoders.Runs([]).next(1) is None
-    capsule = trace.stream_arrow("SELECT 1 AS key").__arrow_c_stream__()
-    runs = encoders.Runs(encoders.Batches(capsule, ValueError))
-    with pytest.raises(ValueError, match="no so many"):
-        runs.next(2)
 
 
 def test_others_read_the_stream_too(trace: tracekit.Trace) -> None:
@@ -199,21 +123,5 @@ def test_others_read_the_stream_too(trace: tracekit.Trace) -> None:
 
 
 def test_digits_in_a_row_become_text() -> None:
-    texts = [
-        before + "7" * digits + behind + "8" * more + ' "\\\u0001\n'
-        for before in ("", "1 ", "x" * 17, "ü" * 10)
-        for behind in ("", "a", "1a2", " " * 18, " " * 19)
-        for digits in (0, 1, 17, 18, 19, 20, 40)
-        for more in (0, 18, 19)
-    ]
-    rows = [(at, 1, "n", None, None, text, text) for at, text in enumerate(texts)]
-    found = []
-    for is_compiled in (True, False):
-        blocks: list[bytes] = []
-        writer = PacketWriter(blocks.append, is_compiled=is_compiled)
-        writer.slices(writer.track("t", 0, 1), rows, 0)
-        writer.flush()
-        found.append(b"".join(blocks))
-    assert found[0] == found[1]
     assert quoted_if_long('{"a": 1234567890123456789}') == '"{\\"a\\": 1234567890123456789}"'
     assert quoted_if_long('{"a": 123456789012345678}') == '{"a": 123456789012345678}'

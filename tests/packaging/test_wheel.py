@@ -25,7 +25,7 @@ PACKAGES = {
     "queries": "tracekit/queries",
 }
 
-PARSER = r"tracekit/(ingest/_event_parser|export/_encoders|analysis/_sweeps)\..*(so|pyd)"
+PARSER = r"tracekit/(ingest/_event_parser|analysis/_sweeps)\..*(so|pyd)"
 
 pytestmark = pytest.mark.slow
 

@@ -18,8 +18,6 @@ Place = tuple[str, ...]
 class RecordedScene:
     """Keeps slices, marks and values by their tracks."""
 
-    takes_columns = False
-
     def __init__(self) -> None:
         self.groups: list[Place] = [()]
         self.spans: dict[Place, list[Slice]] = {}

@@ -10,18 +10,9 @@ from tracekit.analysis.interruptible import interruptible
 from tracekit.analysis.macros import provide_macros_in
 from tracekit.analysis.query_errors import sql_error
 from tracekit.analysis.temporaries import provide_temporaries_in
-from tracekit.errors import QueryError, StoreError
 
 if TYPE_CHECKING:
     from typing_extensions import CapsuleType
-
-_KINDS = {
-    "Out of Memory Error": duckdb.OutOfMemoryException,
-    "IO Error": duckdb.IOException,
-    "FATAL Error": duckdb.FatalException,
-    "INTERNAL Error": duckdb.InternalException,
-}
-"""What DuckDB's messages begin with where they come without their exception."""
 
 
 class ArrowRows:
@@ -30,23 +21,13 @@ class ArrowRows:
     Until the stream has been read or given up, nothing else may be asked.
     """
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, capsule: CapsuleType) -> None:
-        self._connection = connection
+    def __init__(self, capsule: CapsuleType) -> None:
         self._capsule = capsule
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> CapsuleType:
         """Return the stream, as the Arrow PyCapsule interface has it; it can be read once."""
         del requested_schema
         return self._capsule
-
-    def interrupt(self) -> None:
-        """Stop making rows: the stream fails."""
-        self._connection.interrupt()
-
-    def error_of(self, message: str) -> QueryError | StoreError:
-        """Return the error to raise where the stream failed with a message of DuckDB."""
-        kind = _KINDS.get(message.partition(":")[0], duckdb.InvalidInputException)
-        return sql_error(self._connection, kind(message))
 
 
 def stream_arrow(connection: duckdb.DuckDBPyConnection, text: str) -> ArrowRows:
@@ -69,6 +50,6 @@ def stream_arrow(connection: duckdb.DuckDBPyConnection, text: str) -> ArrowRows:
             raise
 
     try:
-        return ArrowRows(connection, interruptible(connection, ask))
+        return ArrowRows(interruptible(connection, ask))
     except duckdb.Error as error:
         raise sql_error(connection, error) from error

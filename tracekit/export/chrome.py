@@ -56,8 +56,6 @@ class ChromeWriter:
         origin_ns: the time that is 0 in the file, ns on the axis of the export.
     """
 
-    takes_columns = False
-
     def __init__(self, write: Callable[[bytes], object], origin_ns: int) -> None:
         self._number = 0
         self._groups: dict[int, str] = {}

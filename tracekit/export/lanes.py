@@ -2,7 +2,6 @@
 
 A track of Perfetto holds slices that nest or follow one another. Kernels of one stream may overlap
 and a child may end after its parent, so a track that has such slices gets further lanes.
-native/export_lanes.c does the same.
 """
 
 from __future__ import annotations

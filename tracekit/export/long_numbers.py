@@ -1,7 +1,6 @@
 """Numbers that viewers cannot hold: JSON with one becomes a JSON text, which they show as it is.
 
-Perfetto's engine reads another number where one is beyond 64 bits. native/slice_row.c
-does the same.
+Perfetto's engine reads another number where one is beyond 64 bits.
 """
 
 from __future__ import annotations

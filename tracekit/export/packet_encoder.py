@@ -1,8 +1,6 @@
 """Slices, marks and values as packets of a Perfetto trace: what there are millions of.
 
-The format is that of packets, whose descriptors and names these packets refer to. The compiled
-encoder, native/packet_encoder.c, writes the same bytes; this one is what they are compared with,
-and does it where there is no compiler.
+The format is that of packets, whose descriptors and names these packets refer to.
 """
 
 from __future__ import annotations

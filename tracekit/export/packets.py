@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tracekit.export.encoders import compiled_encoders, packet_encoder
-from tracekit.export.packet_encoder import ARGS, EVENT_ID, EXTRA, FACTS, NEXT
+from tracekit.export.packet_encoder import ARGS, EVENT_ID, EXTRA, FACTS, NEXT, PacketEncoder
 from tracekit.export.scene import Row
 from tracekit.wire import bytes_field, key, number_field, text_field, varint
 
@@ -50,22 +49,19 @@ class PacketWriter:
 
     Args:
         write: takes a block of whole packets.
-        is_compiled: with the compiled encoder, if it is there.
     """
 
-    def __init__(self, write: Callable[[bytes], object], *, is_compiled: bool = True) -> None:
-        self.takes_columns = is_compiled and compiled_encoders() is not None
+    def __init__(self, write: Callable[[bytes], object]) -> None:
         self._uuid = 0
         self._names: dict[str, bytes] = {}
         self._categories: dict[str, bytes] = {}
-        self._encoder = packet_encoder(
+        self._encoder = PacketEncoder(
             write,
             BLOCK_BYTES,
             self._names,
             self._categories,
             self._name_of,
             self._category_of,
-            is_compiled=is_compiled,
         )
         self._encoder.add(bytes_field(1, _FIRST))
         for name, number in _ANNOTATIONS.items():

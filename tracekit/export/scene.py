@@ -39,13 +39,7 @@ class Slice(NamedTuple):
 
 
 class Writer(Protocol):
-    """One format of output.
-
-    Attributes:
-        takes_columns: rows may come as the runs of columns that the compiled encoders read.
-    """
-
-    takes_columns: bool
+    """One format of output."""
 
     @property
     def slice_count(self) -> int:

@@ -96,8 +96,7 @@ class Tracks:
         return self._runs_of([text], key_count)
 
     def _runs_of(self, statements: Iterable[str], key_count: int) -> _Runs:
-        is_columns = self._writer.takes_columns
-        runs = runs_of(self._trace, statements, key_count, is_columns=is_columns)
+        runs = runs_of(self._trace, statements, key_count)
         return self._asked.enter_context(contextlib.closing(runs))
 
     def _runs_of_blocks(self, template: str, blocks: list[Block], key_count: int) -> _Runs:
@@ -179,7 +178,7 @@ class Tracks:
             else:
                 group = processes.get((trace_id, pid), 0)
                 if not group:
-                    title = " ".join(text for text in ((process or "").strip(), pid_text) if text)
+                    title = f"{(process or '').strip() or 'process'} {pid_text}"
                     if labels:
                         title += f" ({labels})"
                     place = _HOST_PLACE + len(processes)
