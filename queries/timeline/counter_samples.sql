@@ -48,7 +48,9 @@ windows AS (
 SELECT
     trace_id,
     nullif(device, '') AS device,
-    concat_ws(': ', concat_ws(' ', name, series_id), nullif(name_of_series, '')) AS name,
+    concat_ws(
+        ': ', nullif(concat_ws(' ', name, series_id), ''), nullif(name_of_series, '')
+    ) AS name,
     '' AS unit,
     ts_ns AS at_ns,
     try_cast(texts[list_position(names, name_of_series)] AS DOUBLE) AS value,

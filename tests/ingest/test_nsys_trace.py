@@ -380,6 +380,40 @@ def test_it_is_found_by_name_and_by_content(tmp_path: Path) -> None:
         assert trace.sql(durations).rows == [(0, 1_000)]
 
 
+def test_metrics_of_gpus_are_samples(tmp_path: Path) -> None:
+    """The last bits of a typeId are the GPU; a metric that has no name is none."""
+    of_0, of_1 = 1 << 40, 1 << 40 | 1
+    values = [
+        (10, of_0, 1, 5),
+        (10, of_0, 2, 70),
+        (10, of_1, 1, 6),
+        (20, of_0, 1, 7),
+        (20, of_1, 3, 9),
+    ]
+    tables = {
+        **TWO_PROCESSES,
+        "GPU_METRICS": [
+            {"timestamp": 5_000_000_000 + at, "typeId": gpu, "metricId": metric, "value": value}
+            for at, gpu, metric, value in values
+        ],
+        "TARGET_INFO_GPU_METRICS": [
+            {"typeId": gpu, "metricId": metric, "metricName": name}
+            for gpu in (of_0, of_1)
+            for metric, name in ((1, 'SMs "Active" [%]'), (2, "DRAM"))
+        ],
+    }
+    with tracekit.open(database(tmp_path / "a.sqlite", tables), cache=False) as trace:
+        found = trace.sql(
+            "SELECT device, name, at_ns - 5000000000, value FROM counter_samples ORDER BY ALL"
+        )
+        assert [*found] == [
+            ("0", "DRAM", 10, 70),
+            ("0", 'SMs "Active" [%]', 10, 5),
+            ("0", 'SMs "Active" [%]', 20, 7),
+            ("1", 'SMs "Active" [%]', 10, 6),
+        ]
+
+
 def test_tables_may_have_a_number(tmp_path: Path) -> None:
     tables = export(
         CUPTI_ACTIVITY_KIND_KERNEL_V2=[gemm(0, 1, 7, 1)],

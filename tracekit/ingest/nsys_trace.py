@@ -31,6 +31,8 @@ _NEEDED = {
     "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": ("start", "end", "streamId"),
     "CUPTI_ACTIVITY_KIND_CUDA_EVENT": ("correlationId", "streamId", "eventId"),
     "NVTX_EVENTS": ("start", "end", "eventType", "globalTid", "text"),
+    "GPU_METRICS": ("timestamp", "typeId", "metricId", "value"),
+    "TARGET_INFO_GPU_METRICS": ("typeId", "metricId", "metricName"),
 }
 """The columns that a table must have where the table is there: without them figures would lack."""
 
@@ -131,6 +133,7 @@ class NsysSchema:
             *export.overheads(),
             *export.ranges(),
             *export.names(),
+            *export.gpu_metrics(),
         ]
 
     def metadata(self, database: Database) -> dict[str, object]:
@@ -498,6 +501,24 @@ class _Export:
                 f"r.globalTid IN ({busy or 'NULL'})",
             ),
         ]
+
+    def gpu_metrics(self) -> list[str]:
+        """Return the statement for samples of the hardware: one event for all of a GPU at a time.
+
+        The last 8 bits of a typeId are the GPU.
+        """
+        names = "TARGET_INFO_GPU_METRICS"
+        if not self._columns(names):
+            return []
+        pid = "'GPU ' || (r.typeId & 0xFF) || ' Counters'"
+        bare = event_sql("''", "'hardware_counters'", (pid, "0"), ("r.timestamp", None), {}, "'C'")
+        values = "json_group_object(m.metricName, r.value)"
+        return self._select(
+            "GPU_METRICS",
+            f"rtrim({bare}, '}}') || ',\"args\":' || {values} || '}}'",
+            f"JOIN {self._name(names)} AS m ON m.typeId = r.typeId AND m.metricId = r.metricId",
+            "TRUE GROUP BY r.timestamp, r.typeId",
+        )
 
     # -- what it says of itself --------------------------------------------------------------
 

@@ -179,12 +179,23 @@ def _is_known_json(head: bytes) -> bool:
     return _KNOWN_JSON.match(head) is not None
 
 
+def _inspector_log(stream: ByteStream) -> TraceReader:
+    from tracekit.ingest.inspector_log import InspectorReader
+
+    return InspectorReader(stream)
+
+
+def _is_inspector_log(head: bytes) -> bool:
+    return re.match(rb'\s*\{\s*"header"\s*:\s*\{\s*"id"\s*:', head) is not None
+
+
 FORMATS = [
     Format("Perfetto trace", (".pftrace",), _is_our_perfetto_trace, _perfetto_trace),
     Format("pickle of torch", (".pickle", ".pkl"), _is_pickle, _pickle),
     Format("JSON of torch or rocprofv3", (), _is_known_json, _pickle),
     Format("other Perfetto trace", (), _is_foreign_perfetto, _FOREIGN_PERFETTO),
     Format("execution trace", (), is_execution_trace, _EXECUTION_TRACE),
+    Format("log of NCCL's inspector", (), _is_inspector_log, _inspector_log),
     Format("SQLite database", (".sqlite", ".db"), _is_database, _database),
     Format("Chrome trace", (".json", ".json.gz"), lambda head: not _is_xspace(head), _chrome_trace),
     Format("XSpace", (".xplane.pb",), _is_xspace, _xspace),

@@ -1,0 +1,101 @@
+-- How fast were the collectives that NCCL's inspector saw, by communicator, kind and size?
+-- From its logs, which hold the last collective that a communicator had finished at each interval, so not every one:
+-- spanned_count says how many there were from the first to the last. Times are whole µs, as the inspector writes them, and
+-- of whichever clock timing_source names. A message is what one rank gives to a reduce or an all-reduce, and gets from a
+-- reduce-scatter or gives to an all-gather; the algorithm bandwidth of these two counts what all ranks do.
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: event, trace
+-- Params:
+--   limit  BIGINT = 0  so many rows of each communicator, those that took longest; 0 for all
+-- Columns:
+--   file_name         VARCHAR  the log
+--   comm              VARCHAR  communicator, as NCCL hashes it
+--   comm_rank         BIGINT   rank in the communicator
+--   group_size        BIGINT   its ranks
+--   node_count        BIGINT   its machines; NULL where the log does not tell
+--   collective        VARCHAR  AllReduce, AllGather, ReduceScatter, Broadcast, Reduce, Send, Recv, …
+--   message_bytes     BIGINT   size of the message of a rank, bytes
+--   timing_source     VARCHAR  kernel_gpu, kernel_cpu or collective_cpu: what the time is from; NULL where not told
+--   collective_count  BIGINT   collectives in the log
+--   spanned_count     BIGINT   collectives of the communicator from its first to its last in the log, of all kinds
+--   time_ns           BIGINT   sum of their times, ns
+--   min_time_ns       BIGINT   shortest, ns
+--   max_time_ns       BIGINT   longest, ns
+--   algorithm_bytes_per_s  DOUBLE  algorithm bandwidth over time_ns, bytes/s
+--   bus_bytes_per_s        DOUBLE  bus bandwidth over time_ns, bytes/s; NULL of kinds that are not known
+--   stated_bus_bytes_per_s  DOUBLE  what the log states, mean weighted by time, bytes/s
+-- Keep:      comm, comm_rank, collective, message_bytes, collective_count, bus_bytes_per_s, time_ns
+-- Invariant: collective_count >= 1 AND collective_count <= spanned_count AND min_time_ns <= max_time_ns
+-- Empty: no file is a log of NCCL's inspector (NCCL_PROFILER_PLUGIN, NCCL_INSPECTOR_ENABLE=1)
+
+WITH factors (collective, is_of_all, bus_factor, per_rank) AS (
+    -- Of those per_rank, (group_size - 1) / group_size of it crosses the wires of a rank.
+    VALUES
+    ('AllReduce', FALSE, 2, TRUE),
+    ('AllGather', TRUE, 1, TRUE),
+    ('ReduceScatter', TRUE, 1, TRUE),
+    ('Broadcast', FALSE, 1, FALSE),
+    ('Reduce', FALSE, 1, FALSE),
+    ('Send', FALSE, 1, FALSE),
+    ('Recv', FALSE, 1, FALSE),
+    ('SendRecv', FALSE, 1, FALSE)
+),
+
+lines AS (
+    SELECT
+        t.trace_id, t.file_name, e.args ->> 'comm' AS comm,
+        (e.args ->> 'comm_rank')::BIGINT AS comm_rank,
+        (e.args ->> 'group_size')::BIGINT AS group_size,
+        (e.args ->> 'node_count')::BIGINT AS node_count,
+        e.name AS collective,
+        (e.args ->> 'bytes')::BIGINT AS message_bytes,
+        e.args ->> 'timing_source' AS timing_source,
+        (e.args ->> 'seq')::BIGINT AS seq,
+        1e9 * (e.args ->> 'bus_gb_per_s')::DOUBLE AS stated,
+        e.dur_ns, e.event_id
+    FROM event AS e
+    INNER JOIN trace AS t USING (trace_id)
+    WHERE e.category = 'nccl_inspector'
+),
+
+spanned AS (
+    SELECT
+        *,
+        max(seq) OVER comms - min(seq) OVER comms + 1 AS spanned_count
+    FROM lines
+    WINDOW comms AS (PARTITION BY trace_id, comm, comm_rank)
+),
+
+summed AS (
+    SELECT
+        trace_id, file_name, comm, comm_rank, group_size, node_count, collective, message_bytes,
+        timing_source, spanned_count,
+        count(*) AS collective_count,
+        sum(dur_ns)::BIGINT AS time_ns,
+        min(dur_ns) AS min_time_ns,
+        max(dur_ns) AS max_time_ns,
+        sum(stated * dur_ns ORDER BY event_id) / nullif(time_ns, 0) AS stated
+    FROM spanned
+    GROUP BY
+        trace_id, file_name, comm, comm_rank, group_size, node_count, collective, message_bytes,
+        timing_source, spanned_count
+    QUALIFY
+        $limit = 0 OR $limit >= row_number() OVER (
+            PARTITION BY trace_id, comm, comm_rank ORDER BY time_ns DESC, collective, message_bytes
+        )
+)
+
+SELECT
+    s.file_name, s.comm, s.comm_rank, s.group_size, s.node_count, s.collective, s.message_bytes,
+    s.timing_source, s.collective_count, s.spanned_count, s.time_ns, s.min_time_ns, s.max_time_ns,
+    1e9 * s.collective_count * s.message_bytes * if(f.is_of_all, s.group_size, 1)
+    / nullif(if(f.collective IS NULL, NULL, s.time_ns), 0) AS algorithm_bytes_per_s,
+    algorithm_bytes_per_s * f.bus_factor
+    * if(f.per_rank, (s.group_size - 1) / s.group_size, 1) AS bus_bytes_per_s,
+    s.stated AS stated_bus_bytes_per_s
+FROM summed AS s
+LEFT JOIN factors AS f USING (collective)
+ORDER BY
+    s.trace_id, s.comm, s.comm_rank, s.time_ns DESC, s.collective, s.message_bytes, s.timing_source

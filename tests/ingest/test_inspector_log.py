@@ -1,0 +1,89 @@
+"""Logs of NCCL's inspector, as its source writes them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracekit
+from tracekit.errors import TraceError
+
+START_US = 1_750_000_000_000_000
+
+
+def line(seq: int, collective: str, size: int, time_us: int, factor: float, **given: Any) -> str:
+    """A line with the bandwidths that inspectorComputeCollBw would state; factor: bus by size."""
+    bus = size * factor / 1e9 / (time_us / 1e6)
+    return json.dumps(
+        {
+            "header": {"id": "0x7f8c496ae9f661", "rank": 2, "n_ranks": 8, "nnodes": 1},
+            "metadata": {
+                "inspector_output_format_version": given.pop("version", "v4.0"),
+                "git_rev": "",
+                "rec_mechanism": "nccl_profiler_interface",
+                "dump_timestamp_us": START_US + seq * 1000,
+                "hostname": "node1",
+                "pid": 77,
+            },
+            "coll_perf": {
+                "coll": collective,
+                "coll_sn": seq,
+                "coll_msg_size_bytes": size,
+                "coll_exec_time_us": time_us,
+                "coll_algobw_gbs": 1,
+                "coll_busbw_gbs": round(bus, 6),
+                **given,
+            },
+        }
+    )
+
+
+def test_bandwidths_are_what_the_log_states(tmp_path: Path) -> None:
+    """The sizes and times of an all-reduce and a reduce-scatter are those of NCCL's README."""
+    kernels = [{"channel_id": 0, "kernel_start_ts": START_US - 7, "kernel_stop_ts": START_US}]
+    verbose = {
+        "coll_timing_source": "kernel_gpu",
+        "event_trace_ts": {"coll_start_ts": START_US - 9, "kernel_events": kernels},
+    }
+    lines = [
+        line(1407, "AllReduce", 17179869184, 61974, 2 * 7 / 8),
+        line(1409, "AllReduce", 17179869184, 123948, 2 * 7 / 8),
+        line(1410, "ReduceScatter", 2147483648, 41057, 7, **verbose),
+        line(1411, "AllGather", 1000, 10, 7),
+        line(1416, "Broadcast", 1000, 10, 1),
+        line(1417, "Send", 500, 20, 1),
+    ]
+    path = tmp_path / "node1-pid77.log"
+    path.write_text("\n".join([*lines, lines[0][:50]]))
+    with tracekit.open(path, cache=False) as trace:
+        rows = trace.query("inspected_collectives").to_dicts()
+        assert [*trace.sql("SELECT host_name, event_count, rejected_count FROM trace")] == [
+            ("node1", 6, 1)
+        ]
+        assert [*trace.sql("SELECT ts_ns FROM event WHERE name = 'ReduceScatter'")] == [
+            ((START_US - 7) * 1000,)
+        ]
+    assert {row["spanned_count"] for row in rows} == {11}
+    for row in rows:
+        assert row["bus_bytes_per_s"] == pytest.approx(row["stated_bus_bytes_per_s"], rel=1e-4)
+    found = {row["collective"]: row for row in rows}
+    assert found["AllReduce"]["bus_bytes_per_s"] == pytest.approx(485.119e9 * 2 / 3, rel=1e-5)
+    assert found["AllReduce"]["algorithm_bytes_per_s"] == pytest.approx(277.211e9 * 2 / 3, rel=1e-5)
+    assert found["ReduceScatter"]["bus_bytes_per_s"] == pytest.approx(366.134533e9, rel=1e-8)
+    assert found["ReduceScatter"]["algorithm_bytes_per_s"] == pytest.approx(418.439467e9, rel=1e-8)
+    assert found["ReduceScatter"]["timing_source"] == "kernel_gpu"
+
+
+def test_another_version_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text(line(1, "AllReduce", 8, 1, 1.75, version="v5.0"))
+    with pytest.raises(TraceError, match=r"of format v5.0, which is not read \(v4 is\)"):
+        tracekit.open(tmp_path / "a.log", cache=False)
+
+
+def test_a_log_without_one_whole_line_is_unreadable(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text('{"header":{"id":"0x1","rank":0')
+    with pytest.raises(TraceError, match="no line of it is of NCCL's inspector"):
+        tracekit.open(tmp_path / "a.log", cache=False)

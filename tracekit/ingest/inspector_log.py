@@ -1,0 +1,148 @@
+"""Reads logs of NCCL's inspector: one JSON object a line, for a collective of a communicator.
+
+Source of the format: ext-profiler/inspector of NCCL (format v4.0). At each of its intervals the
+inspector writes the last collective that a communicator finished, so not every one. Lines become
+events of category `nccl_inspector`, which are no work of a device: only verbose lines say when a
+collective ran, of others the time is that of the line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tracekit.errors import TraceError
+from tracekit.ingest.event_texts import EventTexts
+
+if TYPE_CHECKING:
+    from tracekit.ingest.byte_stream import ByteStream
+    from tracekit.ingest.event_collector import EventRows
+
+_MAX_LINE_BYTES = 1 << 24
+_MAJOR_VERSION = "v4"
+
+
+class _Header(msgspec.Struct):
+    id: str
+    rank: int
+    n_ranks: int
+    nnodes: int | None = None
+
+
+class _Metadata(msgspec.Struct):
+    inspector_output_format_version: str
+    dump_timestamp_us: int
+    hostname: str | None = None
+    pid: int = 0
+
+
+class _Collective(msgspec.Struct):
+    coll: str
+    coll_sn: int
+    coll_msg_size_bytes: int
+    coll_exec_time_us: int
+    coll_algobw_gbs: float
+    coll_busbw_gbs: float
+    coll_timing_source: str | None = None
+    event_trace_ts: dict[str, Any] | None = None
+
+
+class _Line(msgspec.Struct):
+    header: _Header
+    metadata: _Metadata
+    coll_perf: _Collective
+
+
+class InspectorReader:
+    """A :class:`tracekit.ingest.trace_readers.TraceReader` of logs of NCCL's inspector.
+
+    Args:
+        stream: the plain bytes of the file.
+    """
+
+    truncation: str | None = None
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
+        self._texts = EventTexts()
+        self._host: str | None = None
+        self.faults = self._texts.faults
+
+    @property
+    def event_count(self) -> int:
+        """Return the number of events so far."""
+        return self._texts.event_count
+
+    def blocks(self) -> Iterator[EventRows]:
+        """Yield the records of the file.
+
+        Raises:
+            TraceError: the file cannot be read, or is of another version.
+        """
+        yield from self._texts.rows(map(self._event, self._lines()))
+
+    def metadata(self) -> dict[str, object]:
+        """Return the host that the lines name."""
+        return {} if self._host is None else {"host_name": self._host}
+
+    def unreadable(self) -> TraceError:
+        """Return the error for a file in which no event could be read."""
+        return TraceError(f"{self._stream.path}: no line of it is of NCCL's inspector")
+
+    def _lines(self) -> Iterable[bytes]:
+        rest = b""
+        for chunk in self._stream:
+            *lines, rest = (rest + chunk).split(b"\n")
+            if len(rest) > _MAX_LINE_BYTES:
+                raise TraceError(f"{self._stream.path}: a line of more than 16 MB")
+            yield from filter(bytes.strip, lines)
+        if rest.strip():
+            yield rest
+
+    def _event(self, text: bytes) -> bytes:
+        """Return a line as an event; of one that is not the inspector's no JSON: it is rejected."""
+        try:
+            line = msgspec.json.decode(text, type=_Line)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return b"!" + text
+        header, told, run = line.header, line.metadata, line.coll_perf
+        version = told.inspector_output_format_version
+        if version.partition(".")[0] != _MAJOR_VERSION:
+            raise TraceError(
+                f"{self._stream.path}: a log of NCCL's inspector of format {version}, which is not "
+                f"read ({_MAJOR_VERSION} is)"
+            )
+        self._host = told.hostname
+        start_us = _started_us(run.event_trace_ts)
+        return msgspec.json.encode(
+            {
+                "ph": "X",
+                "cat": "nccl_inspector",
+                "name": run.coll,
+                "pid": told.pid,
+                "tid": 0,
+                "ts": start_us or told.dump_timestamp_us,
+                "dur": run.coll_exec_time_us,
+                "args": {
+                    "comm": header.id,
+                    "comm_rank": header.rank,
+                    "group_size": header.n_ranks,
+                    "node_count": header.nnodes,
+                    "seq": run.coll_sn,
+                    "bytes": run.coll_msg_size_bytes,
+                    "algorithm_gb_per_s": run.coll_algobw_gbs,
+                    "bus_gb_per_s": run.coll_busbw_gbs,
+                    "timing_source": run.coll_timing_source,
+                    "has_start": start_us is not None,
+                },
+            }
+        )
+
+
+def _started_us(times: dict[str, Any] | None) -> int | None:
+    """Return when the first kernel of a collective began, by the clock of the host, µs."""
+    kernels = (times or {}).get("kernel_events") or ()
+    starts = [one.get("kernel_start_ts") for one in kernels if isinstance(one, dict)]
+    return min((start for start in starts if isinstance(start, int) and start > 0), default=None)
