@@ -176,14 +176,16 @@ FIGURES = (
         "cupti_profiler",
         "ranges with counters",
         77,
-        "SELECT count(*) FROM event WHERE category = 'cuda_profiler_range'",
+        "SELECT sum(kernel_count) FROM counters_by_op() "
+        "WHERE counter = 'smsp__sass_thread_inst_executed_op_fadd_pred_on.sum'",
     ),
     Figure(
         "cupti_profiler",
-        "sixth range: `smsp__sass_thread_inst_executed_op_fadd_pred_on.sum`",
+        "`fft2d_r2c_32x32` of `aten::cudnn_convolution` in `aten::conv2d`: `fadd` of a kernel",
         86_114_304,
-        "SELECT (args ->> '$.\"smsp__sass_thread_inst_executed_op_fadd_pred_on.sum\"')::BIGINT "
-        "FROM event WHERE category = 'cuda_profiler_range' ORDER BY ts_ns OFFSET 5 LIMIT 1",
+        "SELECT max_value FROM counters_by_op() WHERE top_op = 'aten::conv2d' "
+        "AND op = 'aten::cudnn_convolution' AND kernel LIKE '%fft2d_r2c_32x32%5u%' "
+        "AND counter = 'smsp__sass_thread_inst_executed_op_fadd_pred_on.sum'",
     ),
     Figure(
         "nccl_parser_config",
