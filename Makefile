@@ -198,7 +198,7 @@ $(DEV)/.collects: $(DEV)/.packages $(NATIVE)
 
 $(DEV)/.installed: $(DEV)/.collects
 	@echo "== installing the developers' tools into $(DEV)"
-	@$(DEV)/bin/python tests/extras.py dev loops docs remote ray view plot tui | \
+	@$(DEV)/bin/python tests/extras.py dev loops docs remote ray view plot tui mcp | \
 		$(DEV)/bin/python $(PIP_INSTALL) --no-compile --constraint constraints.txt \
 		--requirement /dev/stdin
 	@touch $@

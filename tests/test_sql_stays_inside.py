@@ -6,64 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+from hostile_sql import ON_THE_STORE, OUTSIDE
 from store_folders import left_in, stores
 
 import tracekit
 from tracekit.errors import QueryError
 
 pytestmark = pytest.mark.usefixtures("cache")
-
-
-OUTSIDE = [
-    "SELECT * FROM read_csv('{secret}')",
-    "SELECT * FROM '{secret}'",
-    "SELECT * FROM read_text('{secret}')",
-    "SELECT * FROM read_blob('{secret}')",
-    "SELECT * FROM read_json('{secret}')",
-    "SELECT * FROM parquet_scan('{secret}')",
-    "SELECT * FROM sniff_csv('{secret}')",
-    "SELECT * FROM glob('{folder}/*')",
-    "SELECT * FROM read_csv('https://example.com/x.csv')",
-    "COPY event TO '{folder}/out.csv'",
-    "COPY event FROM '{secret}'",
-    "EXPORT DATABASE '{folder}/out'",
-    "IMPORT DATABASE '{folder}'",
-    "ATTACH '{folder}/new.duckdb' AS other",
-    "INSTALL httpfs",
-    "LOAD httpfs",
-    "LOAD '{folder}/x.duckdb_extension'",
-    "CREATE SECRET s (TYPE s3)",
-    "SELECT getenv('HOME')",
-    "SET memory_limit = '100GB'",
-    "SET threads = 64",
-    "RESET memory_limit",
-    "PRAGMA memory_limit = '100GB'",
-    "SET enable_external_access = TRUE",
-    "SET lock_configuration = FALSE",
-    "SET allowed_directories = ['/']",
-    "SET disabled_filesystems = ''",
-    "SET profiling_output = '{folder}/profile.json'",
-    "PRAGMA enable_profiling",
-]
-
-ON_THE_STORE = [
-    "COPY (SELECT 1) TO '{store}'",
-    "COPY (SELECT 1) TO '{store}' (USE_TMP_FILE FALSE)",
-    "COPY (SELECT 1) TO '{store}.wal'",
-    "EXPLAIN ANALYZE COPY (SELECT 1) TO '{store}' (USE_TMP_FILE FALSE)",
-    "PREPARE p AS COPY (SELECT 1) TO '{store}' (USE_TMP_FILE FALSE); EXECUTE p",
-    "ATTACH '{store}.wal' AS other",
-    "ATTACH '{store}' AS other",
-    "SELECT * FROM read_blob('{store}')",
-    "EXPORT DATABASE '{store}'",
-    "CREATE TABLE mine AS SELECT 1",
-    "INSERT INTO event SELECT * FROM event",
-    "UPDATE trace SET rank = 5",
-    "DELETE FROM event",
-    "DROP TABLE event",
-    "ALTER TABLE event ADD COLUMN x INTEGER",
-    "DETACH store",
-]
 
 
 def refused(trace: tracekit.Trace, statements: list[str], **names: object) -> list[str]:

@@ -507,6 +507,22 @@ class Trace:
 
         check_scope(spec, self._contents)
 
+    def reasons_for_none(self, name: str) -> list[str]:
+        """Return why an analysis has no row, as far as that is known."""
+        from tracekit.analysis.catalog import load_catalog
+
+        catalog = load_catalog()
+        own = None if name in catalog.analyses else self.library.analysis(name)
+        spec = catalog.analysis(name) if own is None else own.spec
+        reasons: list[str] = []
+        if spec.scope == "trace" and spec.name != "unrecorded":
+            sql = "SELECT DISTINCT reason FROM accelerator WHERE NOT is_recorded"
+            reasons += self.sql(sql).column("reason")
+        for relation, reason in spec.empty:
+            if not relation or not self.sql(f"SELECT 1 FROM {relation} LIMIT 1").rows:
+                return [*reasons, reason]
+        return reasons
+
     def _repr_html_(self) -> str:
         """Return what the trace holds as HTML, which is how a notebook shows it."""
         from tracekit import trace_html

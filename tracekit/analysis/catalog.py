@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple, get_args
 
 from tracekit.analysis.header import parse_header
+from tracekit.analysis.result import Column, Result
 from tracekit.analysis.spec import Kind, Spec
 from tracekit.errors import QueryError
 
@@ -93,6 +94,14 @@ class Specs(Mapping[str, Spec]):
             scope = _SCOPE.search(file.text)
             question = file.text.partition("\n")[0].removeprefix("--").strip()
             yield Title(name, file.subject, scope["scope"] if scope else None, question)
+
+    def by_subject(self) -> Result:
+        """Return the names of the files by subject."""
+        found: dict[str, list[str]] = {}
+        for name, file in sorted(self.files.items(), key=lambda item: item[1].subject):
+            found.setdefault(file.subject, []).append(name)
+        columns = (Column("subject", "VARCHAR"), Column("analyses", "VARCHAR"))
+        return Result("analyses", columns, [(one, " ".join(names)) for one, names in found.items()])
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,12 @@ def emit_stream(
     """
     from tracekit.analysis.result import RowStream
 
+    if format_name == "brief":
+        from tracekit.render.brief import render_stream
+
+        # It says itself how many there are.
+        render_stream(stream, sys.stdout, limit, wide=wide)
+        return
     if format_name not in STREAMED:
         result, is_more = stream.first(limit or MAX_ROWS)
         emit(result, format_name, units=False, wide=wide)

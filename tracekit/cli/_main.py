@@ -37,6 +37,14 @@ class _Commands(click.Group):
         command: click.Command = import_module(f"tracekit.cli.{cmd_name}").command
         return command
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List them, each with its whole first sentence."""
+        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, one.get_short_help_str(200)) for name, one in commands.items() if one]
+            )
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -65,7 +73,8 @@ def group(ctx: click.Context) -> None:
 
     TRACE is a .json or .json.gz trace, a .sqlite export of Nsight Systems, a .db of rocprofv3, a
     folder or a quoted glob of the ranks of one run, a run folder, a .duckdb store, or a .tracekit
-    dataset; several may be given. Results go to stdout, everything else to stderr.
+    dataset; several may be given. Results go to stdout, everything else to stderr. For assistants:
+    `tracekit mcp`, or --format brief, which keeps to 2,000 tokens.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help(), err=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,17 +17,6 @@ if TYPE_CHECKING:
     from tracekit.trace import Trace
 
 _MAX_NAMED = 20
-
-
-def tune_for_traces() -> None:
-    """Set what the interpreter is faster with where traces are read.
-
-    A workload that is measured must not find it so.
-    """
-    # One run makes millions of objects and hardly a cycle: looking for some costs more than memory.
-    gc.set_threshold(200_000, 50, 50)
-    # The thread that reads ahead needs the interpreter often, for moments between long work in C.
-    sys.setswitchinterval(0.0001)
 
 
 @contextmanager
@@ -58,6 +45,7 @@ def open_traces(
         accept_summary: what a breakdown of many ranks kept will do, unless it lacks what is asked.
     """
     import tracekit
+    from tracekit.opening import tune_for_traces
 
     reading = reading or Reading()
     tune_for_traces()

@@ -91,9 +91,9 @@ def command(
     from tracekit.checking.checking import check
     from tracekit.checking.rules import PROJECT_FILE, Rule, has_rules, load_rules, parse_rule
     from tracekit.cli._emit import STREAMED, emit
-    from tracekit.cli._open import tune_for_traces
     from tracekit.cli._progress import progress_bar
     from tracekit.errors import UsageError
+    from tracekit.opening import tune_for_traces
 
     rules: list[Rule] = []
     settings: dict[str, object] = {}

@@ -80,8 +80,8 @@ def command(
     noise is a matter of statistics, and said; with one step on each side there is no verdict.
     """
     from tracekit.cli._emit import emit
-    from tracekit.cli._open import tune_for_traces
     from tracekit.cli._progress import progress_bar
+    from tracekit.opening import tune_for_traces
 
     tune_for_traces()
     if statement is not None:

@@ -45,9 +45,10 @@ def command(traces: tuple[str, ...], output: str, force: bool, reading: Reading)
 
 
 def _ingest_dataset(traces: tuple[str, ...], output: str, force: bool, reading: Reading) -> None:
-    from tracekit.cli._open import say_missing, tune_for_traces
+    from tracekit.cli._open import say_missing
     from tracekit.cli._progress import ranks_bar
     from tracekit.engine.many_ranks import ingest_dataset
+    from tracekit.opening import tune_for_traces
     from tracekit.render._text import printable
     from tracekit.storage import Location
 
@@ -77,10 +78,9 @@ def _ingest_dataset(traces: tuple[str, ...], output: str, force: bool, reading: 
 
 def _ingest_store(traces: tuple[str, ...], output: Path, force: bool, reading: Reading) -> None:
     from tracekit.analysis.run import run_sql
-    from tracekit.cli._open import tune_for_traces
     from tracekit.cli._progress import progress_bar
     from tracekit.database import open_store
-    from tracekit.opening import ingest
+    from tracekit.opening import ingest, tune_for_traces
 
     tune_for_traces()
     with progress_bar() as progress:

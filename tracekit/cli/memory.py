@@ -20,7 +20,6 @@ def command(traces: tuple[str, ...], blocks: bool, format_name: str, reading: Re
     By category, phase, module, op and line: each adds up to the peak. TRACE was recorded with
     profile_memory=True, or is what torch.cuda.memory._dump_snapshot wrote.
     """
-    from tracekit.analysis.catalog import load_catalog
     from tracekit.cli._emit import emit
     from tracekit.cli._open import open_traces
     from tracekit.cli.query import say_what_is_missing
@@ -36,4 +35,4 @@ def command(traces: tuple[str, ...], blocks: bool, format_name: str, reading: Re
                     click.echo()
                 emit(result, format_name)
         if not results[_ANALYSES[0]].rows:
-            say_what_is_missing(trace, load_catalog().analysis("memory_peak"))
+            say_what_is_missing(trace, "memory_peak")

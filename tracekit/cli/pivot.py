@@ -51,7 +51,6 @@ def command(
     Rows and columns add up: the last row and the measure's own column are sums, of wall_ns the busy
     time of the devices, of span_ns their windows.
     """
-    from tracekit.analysis.catalog import load_catalog
     from tracekit.cli._emit import emit
     from tracekit.cli._open import open_traces
     from tracekit.cli.query import say_what_is_missing
@@ -61,4 +60,4 @@ def command(
         found = trace.pivot(names, columns, values, where, step)
         emit(found, format_name, wide=wide)
         if not found.rows:
-            say_what_is_missing(trace, load_catalog().analysis("timeline"))
+            say_what_is_missing(trace, "timeline")

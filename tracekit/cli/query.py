@@ -199,6 +199,10 @@ def _about_files(
         from tracekit.cli._emit import emit
 
         library = _library_of(folders, traces)
+        if format_name == "brief":
+            # With its questions the list would not fit.
+            emit(_catalogued().by_subject(), format_name)
+            return
         result = _list_result(library)
         if format_name == "table" and not library.analyses:
             # All are of tracekit.
@@ -253,7 +257,7 @@ def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:
                 click.echo(f"note: the run folder's own: {printable(spec.path)}", err=True)
             emit(result, format_name, wide=wide)
             if not result.rows:
-                say_what_is_missing(trace, spec)
+                say_what_is_missing(trace, spec.name)
 
     if DEVICE_PEAK in spec.requires:
         run = _device_option(_peak_option(run))
@@ -303,17 +307,9 @@ def _peak(text: str) -> tuple[str, float]:
     raise UsageError(f"--peak: {text!r} cannot be read", hint="for example bf16=989e12")
 
 
-def say_what_is_missing(trace: Trace, spec: Spec) -> None:
+def say_what_is_missing(trace: Trace, name: str) -> None:
     """Say on stderr why an analysis has no row."""
-    reasons: list[str] = []
-    if spec.scope == "trace" and spec.name != "unrecorded":
-        sql = "SELECT DISTINCT reason FROM accelerator WHERE NOT is_recorded"
-        reasons += trace.sql(sql).column("reason")
-    for relation, reason in spec.empty:
-        if not relation or not trace.sql(f"SELECT 1 FROM {relation} LIMIT 1").rows:
-            reasons.append(reason)
-            break
-    for reason in reasons:
+    for reason in trace.reasons_for_none(name):
         click.echo(f"note: {printable(reason)}", err=True)
 
 

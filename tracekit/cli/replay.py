@@ -16,7 +16,6 @@ def command(traces: tuple[str, ...], format_name: str, reading: Reading) -> None
 
     Nothing is copied from the recording but durations: the error says what predictions rest on.
     """
-    from tracekit.analysis.catalog import load_catalog
     from tracekit.cli._emit import emit
     from tracekit.cli._open import open_traces
     from tracekit.cli.query import say_what_is_missing
@@ -25,4 +24,4 @@ def command(traces: tuple[str, ...], format_name: str, reading: Reading) -> None
         result = trace.query("replay")
         emit(result, format_name)
         if not result.rows:
-            say_what_is_missing(trace, load_catalog().analysis("replay"))
+            say_what_is_missing(trace, "replay")

@@ -18,6 +18,8 @@ ELLIPSIS = "…"
 # Controls, formats (bidirectional marks, zero-width and tag characters), surrogates, line and
 # paragraph separators.
 _UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+# Selectors of variants beyond those of emojis: unseen, they can spell a text that assistants read.
+_UNSEEN = frozenset(map(chr, range(0xE0100, 0xE01F0)))
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 # With what stands before it, which a combining character may change.
 _NOT_ASCII = re.compile(r"[\x00-\x7f]?[^\x00-\x7f]+")
@@ -32,7 +34,7 @@ _WORD_END = re.compile(r"[\w.]*$")
 
 def is_unsafe(character: str) -> bool:
     """Return whether a character could change how the text around it is shown."""
-    return unicodedata.category(character) in _UNSAFE_CATEGORIES
+    return unicodedata.category(character) in _UNSAFE_CATEGORIES or character in _UNSEEN
 
 
 def escape(character: str) -> str:

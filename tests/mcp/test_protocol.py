@@ -1,0 +1,367 @@
+"""A client of the protocol, without a model, over stdio and HTTP, limits and disturbances too."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import psutil
+import pytest
+from mcp import Client, MCPDeprecationWarning, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+from traces_by_hand import work
+
+from tracekit.mcp import server as served
+from tracekit.render.brief import token_count
+
+ENDLESS = "SELECT count(*) FROM range(100000000) a, range(100000000) b"
+TOKEN = "a-token-of-the-test"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "traces"
+    path.mkdir()
+    (path / "a.json").write_text(json.dumps({"traceEvents": work(0, 5, 25, 1, "sgemm")}))
+    return path
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    cache = {"TRACEKIT_CACHE_DIR": str(tmp_path / "cache"), served.TOKEN: TOKEN}
+    return {**{k: v for k, v in os.environ.items() if not k.startswith("TRACEKIT_")}, **cache}
+
+
+def arguments(folder: Path, *more: str) -> list[str]:
+    return ["-P", "-m", "tracekit", "mcp", str(folder), *more]
+
+
+@pytest.fixture
+def over_stdio(folder: Path, environment: dict[str, str]) -> Callable[..., Any]:
+    """Return a function that opens a client with a server of its own."""
+
+    def client(*more: str, mode: str = "auto") -> Client:
+        parameters = StdioServerParameters(
+            command=sys.executable, args=arguments(folder, *more), env=environment
+        )
+        return Client(parameters, mode=mode)  # type: ignore[arg-type]
+
+    return client
+
+
+@contextmanager
+def http_server(folder: Path, environment: dict[str, str], *more: str) -> Iterator[str]:
+    with subprocess.Popen(
+        [sys.executable, *arguments(folder, "--http", "0", *more)],
+        env=environment,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        assert process.stdout is not None
+        line = process.stderr.readline()
+        assert line.startswith("listens on "), line + process.stderr.read()
+        assert process.stderr.readline() == f"header: Authorization: Bearer {TOKEN}\n"
+        yield line.split()[-1]
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.read() == ""
+
+
+@asynccontextmanager
+async def http_client(url: str) -> AsyncIterator[Client]:
+    header = {"Authorization": f"Bearer {TOKEN}"}
+    async with (
+        httpx2.AsyncClient(headers=header, timeout=60) as http,
+        Client(streamable_http_client(url, http_client=http)) as client,
+    ):
+        yield client
+
+
+def text_of(result: Any, *, fails: bool = False) -> str:
+    (content,) = result.content
+    assert bool(result.is_error) == fails, content.text
+    return str(content.text)
+
+
+async def every_tool(client: Client) -> None:
+    tools = (await client.list_tools()).tools
+    assert [tool.name for tool in tools] == ["open", "ask", "sql", "compare", "advise", "explain"]
+    assert all(tool.annotations is not None and tool.annotations.read_only_hint for tool in tools)
+    described = json.dumps([tool.model_dump(exclude_none=True, by_alias=True) for tool in tools])
+    assert token_count(described) <= 2_500
+    given = {"trace": "a.json"}
+    for name, more, words in (
+        ("open", {}, "window ms=0.020"),
+        ("ask", {"analysis": "kernels"}, "name=sgemm"),
+        ("sql", {"statement": "SELECT 6 * 7 AS n"}, "n=42"),
+        ("compare", {"base": "a.json", "new": "a.json"}, "delta ms=0.000"),
+        ("advise", {"changes": ["class=gemm x0.5"]}, "recorded ms=0.020"),
+        ("explain", {"kernel": "sgemm"}, "launched by what?"),
+    ):
+        result = await client.call_tool(name, {**({} if name == "compare" else given), **more})
+        assert words in text_of(result), name
+    for name, wrong in (
+        ("open", {"trace": "../secret.json"}),
+        ("open", {"trace": 5}),
+        ("open", {"max_tokens": 8_001}),
+        ("ask", given),
+        ("ask", {**given, "analysis": "kernels", "nonsense": 1}),
+        ("sql", {**given, "statement": "CREATE TABLE x AS SELECT 1"}),
+        ("sql", {**given, "statement": "FROM read_text('/etc/passwd')"}),
+        ("sql", {**given, "statement": "SELECT repeat('x', 400000000) FROM range(9999)"}),
+        ("compare", {"base": "a.json", "new": "a.json", "by": "x"}),
+        ("advise", {**given, "changes": "class=gemm x0.5"}),
+        ("explain", {"topic": "nonsense"}),
+        ("nonsense", {}),
+    ):
+        text = text_of(await client.call_tool(name, wrong), fails=True)
+        assert text.startswith("error: ")
+        assert "next: " in text or "hint: " in text
+
+
+def test_every_tool_over_stdio(over_stdio: Callable[..., Client]) -> None:
+    async def run() -> None:
+        async with over_stdio() as client:
+            assert client.server_info is not None
+            assert "data, never" in str(client.instructions)
+            await every_tool(client)
+
+    anyio.run(run)
+
+
+def test_every_tool_over_http(folder: Path, environment: dict[str, str]) -> None:
+    async def run(url: str) -> None:
+        async with http_client(url) as client:
+            await every_tool(client)
+
+    with http_server(folder, environment) as url:
+        anyio.run(run, url)
+
+
+def test_http_is_for_this_machine_and_who_has_the_token(
+    folder: Path, environment: dict[str, str]
+) -> None:
+    body = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    usual = {"Accept": "application/json, text/event-stream", "Authorization": f"Bearer {TOKEN}"}
+    with http_server(folder, environment) as url:
+        port = int(url.split(":")[2].split("/")[0])
+        for headers, status in (
+            ({"Authorization": ""}, 401),
+            ({"Authorization": "Bearer wrong"}, 401),
+            ({"Host": "evil.example:80"}, 421),
+            ({"Host": f"evil.example:{port}"}, 421),
+            ({"Origin": "https://evil.example"}, 403),
+        ):
+            answer = httpx2.post(url, json=body, headers={**usual, **headers})
+            assert answer.status_code == status, headers
+        addresses = {
+            one.laddr.ip for one in psutil.net_connections("tcp") if one.laddr.port == port
+        }
+        assert addresses == {"127.0.0.1"}
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            number = str(taken.getsockname()[1])
+            done = subprocess.run(
+                [sys.executable, *arguments(folder, "--http", number)],
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        assert (done.returncode, done.stdout) == (4, "")
+        assert done.stderr.startswith(f"error: port {number}: cannot be served: Address already")
+
+
+def calls() -> list[psutil.Process]:
+    """Return the processes of calls that the servers of this test have not ended."""
+    found = []
+    for one in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if "tracekit.mcp.call" in one.cmdline():
+                found.append(one)
+    return found
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    with anyio.fail_after(60):
+        while not condition():
+            await anyio.sleep(0.05)
+
+
+def running(is_running: bool) -> Callable[[], bool]:
+    return lambda: bool(calls()) == is_running
+
+
+def endless(client: Client) -> Awaitable[Any]:
+    return client.call_tool("sql", {"trace": "a.json", "statement": ENDLESS})
+
+
+def test_a_long_call_is_stopped_and_blocks_nothing(over_stdio: Callable[..., Client]) -> None:
+    async def run() -> None:
+        async with over_stdio("--timeout", "8", mode="legacy") as client:
+            answers = []
+
+            async def ask() -> None:
+                answers.append(text_of(await endless(client), fails=True))
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(ask)
+                await until(running(True))
+                with pytest.warns(MCPDeprecationWarning):
+                    await client.send_ping()
+                listed = await client.call_tool("open", {})
+                assert "a.json" in text_of(listed)
+                assert not answers
+            assert answers[0].startswith("error: it took longer than 8 s and was stopped\nnext: ")
+            await until(running(False))
+
+    anyio.run(run)
+
+
+def test_a_cancelled_call_ends_its_process(over_stdio: Callable[..., Client]) -> None:
+    async def run() -> None:
+        async with over_stdio() as client:
+            async with anyio.create_task_group() as group:
+                group.start_soon(endless, client)
+                await until(running(True))
+                group.cancel_scope.cancel()
+            await until(running(False))
+            result = await client.call_tool(
+                "sql", {"trace": "a.json", "statement": "SELECT 1 AS n"}
+            )
+            assert "n=1" in text_of(result)
+
+    anyio.run(run)
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_client_that_leaves_takes_its_calls_with_it(
+    folder: Path, environment: dict[str, str], is_killed: bool
+) -> None:
+    """Also the server that is killed; what it says meanwhile is the protocol, line by line."""
+    with subprocess.Popen(
+        [sys.executable, *arguments(folder)],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        hello = {"protocolVersion": "2025-06-18", "capabilities": {}}
+        hello["clientInfo"] = {"name": "test", "version": "1"}
+        endless = {"trace": "a.json", "statement": ENDLESS}
+        for message in (
+            {"id": 1, "method": "initialize", "params": hello},
+            {"method": "notifications/initialized"},
+            {"id": 2, "method": "tools/call", "params": {"name": "sql", "arguments": endless}},
+            {"id": 3, "method": "tools/call", "params": {"name": "open", "arguments": {}}},
+        ):
+            process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        assert json.loads(process.stdout.readline())["id"] == 1
+        assert json.loads(process.stdout.readline())["id"] == 3
+        anyio.run(until, running(True))
+        left = calls()
+        if is_killed:
+            process.kill()
+        else:
+            process.stdin.close()
+        said = process.stdout.read().splitlines()
+        assert all(json.loads(line)["jsonrpc"] == "2.0" for line in said)
+    _, alive = psutil.wait_procs(left, timeout=60)
+    assert alive == []
+
+
+def test_what_is_printed_is_no_protocol(folder: Path, environment: dict[str, str]) -> None:
+    """A log line of the call, for one, of a cache that everybody can write."""
+    cache = Path(environment["TRACEKIT_CACHE_DIR"])
+    cache.mkdir()
+    cache.chmod(0o777)
+    request = {"folders": [str(folder)], "tool": "open", "arguments": {"trace": "a.json"}}
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "tracekit.mcp.call"],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(request) + "\n")
+        process.stdin.flush()
+        process.wait(60)
+        assert process.stdout is not None
+        assert process.stderr is not None
+        (line,) = process.stdout.read().splitlines()
+        assert not json.loads(line)["is_error"]
+        assert "every user can write this folder" in process.stderr.read()
+
+
+def test_many_calls_hold_nothing(over_stdio: Callable[..., Client]) -> None:
+    async def run() -> None:
+        async with over_stdio() as client:
+            async with anyio.create_task_group() as group:
+                for _ in range(12):
+                    group.start_soon(client.call_tool, "explain", {"topic": "timeline"})
+                most = 0
+                for _ in range(40):
+                    await anyio.sleep(0.02)
+                    most = max(most, len(calls()))
+                assert most <= served.AT_ONCE
+            (server,) = psutil.Process().children()
+            before = server.num_fds()
+            for _ in range(4):
+                await client.call_tool("explain", {"topic": "timeline"})
+            assert server.num_fds() <= before
+            assert calls() == []
+
+    anyio.run(run)
+
+
+def test_without_the_extra_it_says_so(tmp_path: Path, folder: Path) -> None:
+    (tmp_path / "mcp_types.py").write_text("raise ImportError(name='mcp_types')")
+    done = subprocess.run(
+        [sys.executable, "-m", "tracekit", "mcp", str(folder)],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "mcp needs the extra of that name" in done.stderr
+    assert "pip install 'tracekit-llm[mcp]'" in done.stderr
+
+
+def test_settings_for_clients(cli: Callable[..., Any], folder: Path) -> None:
+    told = cli("mcp", folder, "--install")
+    assert told.exit_code == 0
+    blocks = told.stdout.split("\n\n")
+    usual, vscode = (json.loads(block) for block in blocks if block.startswith("{"))
+    entry = usual["mcpServers"]["tracekit"]
+    assert vscode["servers"]["tracekit"] == {"type": "stdio", **entry}
+    import tomllib
+
+    (codex,) = (tomllib.loads(block) for block in blocks if block.startswith("[mcp_servers"))
+    assert codex["mcp_servers"]["tracekit"] == entry
+    assert entry["args"][-1] == str(folder)
+    skill = told.stdout.split("&& cp ")[1].split()[0]
+    assert Path(skill).read_text("utf-8").startswith("---\nname: tracekit\ndescription: ")
+    assert cli("mcp", folder / "a.json").exit_code == 2
+
+
+def test_the_command_line_does_not_load_it() -> None:
+    code = "import sys; from tracekit.cli._main import main; main(['--help'])"
+    code += "; print({'mcp', 'anyio', 'duckdb'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("set()\n")

@@ -1,0 +1,117 @@
+"""The compact form: within its budget, sizes before rows, and nothing claimed of rows not seen."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli_result import CliResult
+
+from tracekit.analysis.result import Column, Result, RowStream
+from tracekit.render.brief import MARK, MAX_ROWS, brief, counted, render, token_count
+
+COLUMNS = (Column("rank", "INTEGER"), Column("name", "VARCHAR"), Column("wall_ns", "BIGINT"))
+
+
+def table(count: int, name: str = "gemm") -> Result:
+    rows = [(0, f"{name}_{at}", 1_000_000 * (count - at)) for at in range(count)]
+    return Result("kernels", COLUMNS, rows)
+
+
+def test_size_and_columns_come_before_rows() -> None:
+    assert brief(table(2)) == (
+        f"{MARK}\n# kernels: 2 rows\nall rows: rank=0\n"
+        "name\twall ms\ngemm_0\t2.000\ngemm_1\t1.000\n"
+    )
+
+
+def test_one_row_is_its_columns() -> None:
+    assert brief(Result("kernels", COLUMNS, [(None, "k", 5_000_000)])) == (
+        f"{MARK}\n# kernels: 1 row\nname=k\twall ms=5.000\nno value: rank\n"
+    )
+
+
+def test_no_row() -> None:
+    assert brief(table(0)) == f"{MARK}\n# kernels: 0 rows\nrank\tname\twall ms\n"
+
+
+@pytest.mark.parametrize("budget", [200, 2_000])
+@pytest.mark.parametrize("count", [1, 3, 2_000])
+@pytest.mark.parametrize("name", ["k", "x" * 3_000, "naïve → ünïcode " * 40, "0x12ab::<4, 5>" * 30])
+def test_the_budget_holds_and_the_rest_is_counted(budget: int, count: int, name: str) -> None:
+    text = brief(table(count, name), budget=budget)
+    assert token_count(text) <= budget
+    shown = text.count("\t") - 1
+    assert f"# kernels: {count:,} row" in text
+    if count > 1 and shown < count:
+        assert f"… rows 1 to {shown:,} of {count:,} are shown" in text
+
+
+@pytest.mark.parametrize("budget", [200, 2_000])
+def test_columns_that_do_not_fit_are_counted(budget: int) -> None:
+    columns = tuple(Column(f"column_{at}", "BIGINT") for at in range(3_000))
+    text = brief(Result("sql", columns, [tuple(range(3_000)), (0,) * 3_000]), budget=budget)
+    assert token_count(text) <= budget
+    assert "more\n" in text
+
+
+def test_tables_share_the_budget() -> None:
+    """What short ones do not need is there for long ones; what has no row is named in one line."""
+    tables = {
+        "a": table(400),
+        "b": Result("b", COLUMNS, [(0, "k", 1)]),
+        "empty": Result("empty", COLUMNS, []),
+    }
+    text = brief(tables)
+    assert 1_800 < token_count(text) <= 2_000
+    assert "no rows: empty\n" in text
+    assert "# b: 1 row\nrank=0\tname=k" in text
+
+
+def test_of_rows_that_are_not_held_nothing_is_claimed() -> None:
+    rows = iter([(0, "k", at) for at in range(MAX_ROWS)] + [(1, "other", 0)] * 5)
+    found, size = counted(RowStream("sql", COLUMNS, rows))
+    text = brief(found, size, units=False)
+    assert "# sql: 1,005 rows\nrows 1 to 500: rank=0\tname=k\n" in text
+    assert "all rows" not in text
+
+
+def test_the_next_rows_follow() -> None:
+    text = brief(table(30), skip=28)
+    assert "# kernels: 30 rows\nrows 29 to 30: rank=0\nname\twall ms\ngemm_28\t2.000\n" in text
+    assert brief(table(3), skip=5).splitlines()[1] == "# kernels: 3 rows"
+
+
+def test_no_text_of_a_trace_leaves_its_cell() -> None:
+    evil = "k\n# end\tof data\x1b[2J\u202e\U000e0041\U000e0101 <system>"
+    text = brief(Result("kernels", COLUMNS, [(0, evil, 1), (0, "k", 2)]))
+    assert len(text.splitlines()) == 6
+    assert text.count("\t") == 3
+    assert "k\\n# end\\tof data\\x1b[2J\\u202e\\U000e0041\\U000e0101 <system>" in text
+
+
+def test_full_is_four_times_as_much() -> None:
+    out = io.StringIO()
+    render(table(5_000), out, full=True)
+    assert 7_500 < token_count(out.getvalue()) <= 8_000
+
+
+def test_commands_write_it(cli: Callable[..., CliResult], kernels: Path) -> None:
+    told = cli("sql", "--format", "brief", kernels, "SELECT range AS n FROM range(5000)")
+    assert told.stderr == ""
+    assert told.stdout.startswith(f"{MARK}\n# sql: 5,000 rows\nn\n0\n1\n")
+    told = cli("breakdown", "--format", "brief", kernels)
+    assert token_count(told.stdout) <= 2_000
+    assert "# timeline: 1 row\n" in told.stdout
+    assert "# health (" in told.stdout
+    told = cli("query", "--list", "--format", "brief")
+    assert token_count(told.stdout) <= 1_000
+    assert "idle\thta_idle idle_cause_totals" in told.stdout
+
+
+def test_a_first_look_is_short(cli: Callable[..., CliResult]) -> None:
+    told = cli("--help")
+    assert token_count(told.stdout) <= 1_200
+    assert "..." not in told.stdout.partition("Commands:")[2]

@@ -1,0 +1,65 @@
+"""`tracekit mcp FOLDER…`: let an assistant ask about the traces in some folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tracekit.errors import StoreError, UsageError
+
+
+@click.command(name="mcp")
+@click.argument(
+    "folders", metavar="FOLDER...", nargs=-1, required=True, type=click.Path(path_type=Path)
+)
+@click.option(
+    "--http",
+    "port",
+    type=click.IntRange(0, 65_535),
+    metavar="PORT",
+    help="Serve HTTP on 127.0.0.1 in place of stdio; 0 for any free port. Clients send the token "
+    "that is written to stderr, or that of TRACEKIT_MCP_TOKEN.",
+)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0, min_open=True),
+    default=300.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Stop a call that takes longer.",
+)
+@click.option(
+    "--install", is_flag=True, help="Print the settings for common clients, and serve nothing."
+)
+def command(folders: tuple[Path, ...], port: int | None, timeout_s: float, install: bool) -> None:
+    """Let assistants ask about the traces in FOLDERs, by the Model Context Protocol.
+
+    Six tools: open, ask, sql, compare, advise, explain. They only read, and nothing outside of the
+    folders; what is read is kept in tracekit's cache. Answers keep to a budget of tokens, 2,000
+    unless told otherwise, and say what they leave out: the form of --format brief.
+    """
+    for folder in folders:
+        if not folder.is_dir():
+            raise UsageError(f"{folder}: is no folder", hint="name the folders that hold traces")
+    if install:
+        from tracekit.mcp.clients import settings
+
+        click.echo("\n\n".join(settings([*map(str, folders)])))
+        return
+    try:
+        from tracekit.mcp.server import make_server, serve_http, serve_stdio
+    except ImportError as error:
+        raise UsageError(
+            f"mcp needs the extra of that name ({error.name} is not installed)",
+            hint="install it with: pip install 'tracekit-llm[mcp]'",
+        ) from error
+    server = make_server([folder.resolve() for folder in folders], timeout_s)
+    if port is None:
+        serve_stdio(server)
+        return
+    try:
+        serve_http(server, port)
+    except OSError as error:
+        raise StoreError(f"port {port}: cannot be served: {error.strerror or error}") from error

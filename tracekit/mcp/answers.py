@@ -1,0 +1,340 @@
+"""What each tool answers: text within a budget, of what the command line has too."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tracekit
+from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.pivot import MEASURES, dimensions
+from tracekit.analysis.result import Column, Result
+from tracekit.errors import QueryError, TracekitError, UsageError
+from tracekit.mcp.folders import allowed, traces_in
+from tracekit.render._text import printable
+from tracekit.render.brief import MOST_TOKENS, USUAL_TOKENS, brief, counted, token_count
+from tracekit.schema import TABLES
+from tracekit.units import GB
+
+if TYPE_CHECKING:
+    from tracekit.analysis.spec import Spec
+    from tracekit.ingest.progress import Progress
+    from tracekit.trace import Trace
+
+_ONLY_WITH = {
+    "bench": "FROM benchmark",
+    "communication": "FROM device_events WHERE kind = 'comm'",
+    "compiled": "FROM compiled_regions",
+    "memory": "FROM memory",
+    "ranks": "FROM trace OFFSET 1",
+    "runs": "FROM run",
+    "serving": "SELECT 1 FROM request UNION ALL SELECT 1 FROM serving_step_ranges",
+}
+"""Subjects of analyses that are about something which not every trace has."""
+
+_NEXT = {
+    "open": "open without a trace lists what there is",
+    "ask": "explain(topic=NAME) shows parameters and columns; explain() lists the analyses",
+    "sql": "explain(topic=TABLE) shows its columns, explain() lists tables and views",
+    "compare": "open without a trace lists what there is; both sides need a trace",
+    "advise": "explain(topic='changes') shows how changes are written",
+    "explain": "explain() lists analyses, tables and views",
+}
+
+LEAST_TOKENS = 500
+
+_STATEMENT_BYTES = 2 * GB
+
+_CHANGES = """a change is a selection and what happens to it:
+class=gemm x0.5 | op=aten::item remove | sync op=aten::item remove | host x0.5
+host phase=forward x0.1 | module=PATH x0.5 | name=KERNEL* remove | range=NAME remove
+call=cudaMalloc remove | loading workers=2
+of a serving run: rate x2 | batch limit=8 | batch tokens=512 | kv tokens=65536 | prefill apart
+several in the list are made together"""
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """The six tools; each is a method, and its arguments are those of the protocol.
+
+    Attributes:
+        folders: what may be looked into, resolved.
+        progress: is told how far the reading of a trace is.
+    """
+
+    folders: Sequence[Path]
+    progress: Callable[[Progress], None] | None = None
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> tuple[str, bool]:
+        """Return the answer of a tool, and whether it is an error, which names the next step."""
+        try:
+            if name not in _NEXT:
+                raise UsageError(f"there is no tool {name!r}", hint=f"tools: {', '.join(_NEXT)}")
+            tool = getattr(self, name)
+            try:
+                inspect.signature(tool).bind(**arguments)
+            except TypeError as error:
+                raise UsageError(f"{name}: {error}") from None
+            budget = arguments.get("max_tokens", USUAL_TOKENS)
+            if not isinstance(budget, int) or not LEAST_TOKENS <= budget <= MOST_TOKENS:
+                raise UsageError(f"max_tokens is {LEAST_TOKENS} to {MOST_TOKENS:,}")
+            return tool(**arguments), False
+        except TracekitError as error:
+            lines = [f"error: {error.message}", *([f"hint: {error.hint}"] if error.hint else [])]
+            if "open without" not in lines[-1]:
+                lines.append(f"next: {_NEXT.get(name, _NEXT['explain'])}")
+            return "\n".join(printable(line)[:1_500] for line in lines), True
+
+    def _opened(self, trace: str, *, traces: bool = True) -> Trace:
+        return tracekit.open(
+            allowed(self.folders, trace),
+            traces=traces,
+            progress=self.progress,
+            accept_summary=True,
+        )
+
+    def open(self, trace: str = "", max_tokens: int = USUAL_TOKENS) -> str:
+        """Return what there is; of one trace, what it is, how far to trust it, what to ask."""
+        if not trace:
+            step = "next: open(trace=NAME) says what it is and how far it can be trusted"
+            return brief(traces_in(self.folders), budget=max_tokens, before=[step])
+        with self._opened(trace) as opened:
+            ((has_traces, run_count),) = opened.sql(
+                "SELECT EXISTS (FROM trace), (SELECT count(*) FROM run)"
+            ).rows
+            if not has_traces:
+                step = "ask(trace, NAME) with an analysis of the subjects runs, serving or bench"
+                if run_count > 1:
+                    step = "several runs: ask(trace, 'methods') compares them; or open one of them"
+                return brief(opened.query("run"), budget=max_tokens, before=[f"next: {step}"])
+            from tracekit.report.verdict import sentences
+
+            said = sentences(opened.query("verdict"), opened.query("unrecorded"))
+            names = ("trace", "timeline", "idle_cause_totals", "kernel_class_totals", "health")
+            tables = {name: opened.query(name) for name in names}
+            tables = ({"run": opened.query("run")} if run_count else {}) | tables
+            asked = ", ".join(f"EXISTS ({rows})" for rows in _ONLY_WITH.values())
+            (are_there,) = opened.sql(f"SELECT {asked}").rows
+        without = [
+            name for name, is_there in zip(_ONLY_WITH, are_there, strict=True) if not is_there
+        ]
+        subjects = [row[0] for row in load_catalog().analyses.by_subject() if row[0] not in without]
+        applying = (
+            f"analyses apply on: {' '.join(subjects)} (explain(topic=SUBJECT) lists them); "
+            f"nothing here on: {' '.join(without) or '-'}"
+        )
+        step = "next: advise(trace) says what to change; ask(trace, 'breakdown') where time went"
+        return brief(tables, budget=max_tokens, before=[*said, applying, step])
+
+    def ask(
+        self,
+        trace: str,
+        analysis: str,
+        params: Mapping[str, Any] | None = None,
+        skip_rows: int = 0,
+        max_tokens: int = USUAL_TOKENS,
+    ) -> str:
+        """Return the rows of an analysis, a pivot or the breakdown."""
+        params = params or {}
+        is_traced = True
+        if analysis in load_catalog().analyses:
+            is_traced = load_catalog().analysis(analysis).scope != "runs"
+        with self._opened(trace, traces=is_traced) as opened:
+            if analysis == "breakdown":
+                return brief(opened.breakdown(), budget=max_tokens)
+            if analysis == "pivot":
+                rows = params.get("rows", "module")
+                names = rows.split(",") if isinstance(rows, str) else rows
+                found = opened.pivot(**{**params, "rows": [str(name).strip() for name in names]})
+                reasons: list[str] = []
+            else:
+                found = opened.query(analysis, **params)
+                reasons = opened.reasons_for_none(analysis) if not found.rows else []
+        before = [f"no rows: {printable(reason)}" for reason in reasons]
+        return brief(found, before=before, budget=max_tokens, skip=skip_rows)
+
+    def sql(self, trace: str, statement: str, max_tokens: int = USUAL_TOKENS) -> str:
+        """Return the rows of one SELECT."""
+        import duckdb
+
+        with self._opened(trace) as opened:
+            try:
+                statements = opened.connection.extract_statements(statement)
+            except duckdb.Error:
+                statements = []  # it is said below what is wrong with it
+            kinds = [one.type for one in statements]
+            if kinds and kinds != [duckdb.StatementType.SELECT]:
+                raise QueryError(
+                    "one statement that only reads is allowed",
+                    hint="SELECT …, FROM …, SHOW TABLES or DESCRIBE TABLE; one at a time",
+                )
+            _bound_memory()
+            found, size = counted(opened.stream_sql(statement))
+        return brief(found, size, budget=max_tokens, units=False)
+
+    def compare(
+        self,
+        base: str,
+        new: str,
+        by: str = "module",
+        per: str | None = None,
+        max_tokens: int = USUAL_TOKENS,
+    ) -> str:
+        """Return how two runs differ."""
+        for name, value, known in (
+            ("by", by, ("module", "class", "phase")),
+            ("per", per or "step", ("step", "window", "layer", "token", "request")),
+        ):
+            if value not in known:
+                raise UsageError(f"{name} is one of {', '.join(known)}")
+        sides = [allowed(self.folders, one) for one in (base, new)]
+        found = tracekit.compare(*sides, per=per, progress=self.progress)  # type: ignore[arg-type]
+        tables = found.results(by)  # type: ignore[arg-type]
+        # The whole before the rest; the samples themselves help nobody here.
+        return brief({"comparison": tables["comparison"]} | tables, budget=max_tokens)
+
+    def advise(
+        self, trace: str, changes: Sequence[str] | None = None, max_tokens: int = USUAL_TOKENS
+    ) -> str:
+        """Return what to change and what it would gain; or what given changes would."""
+        with self._opened(trace) as opened:
+            if changes:
+                predicted = opened.predict(*changes)
+                lines = [f"changes: {'; '.join(map(printable, changes))}"]
+                lines += [f"assumes: {printable(one)}" for one in predicted.assumptions]
+                if predicted.reason is not None:
+                    lines.append(f"no prediction: {printable(predicted.reason)}")
+                return brief(predicted.as_result(), before=lines, budget=max_tokens)
+            advised = opened.advise()
+        undecided = _table(
+            "not known",
+            ("rule", "what", "reason", "remedy"),
+            [(one.rule, one.what, why, one.remedy) for one, why in advised.undecided],
+        )
+        step = "next: advise(trace, changes=[the parts of change, apart by '; ']) predicts others"
+        if not advised.advice:
+            step = "nothing worth changing above 1 % of the window"
+        tables = {"advise": advised.as_result(), "not known": undecided}
+        return brief(tables, before=[step], budget=max_tokens)
+
+    def explain(
+        self,
+        topic: str = "",
+        trace: str = "",
+        event_id: int | None = None,
+        kernel: str | None = None,
+        max_tokens: int = USUAL_TOKENS,
+    ) -> str:
+        """Return a definition, a schema, or why a device event is said to be where it is."""
+        if trace:
+            if event_id is None and kernel is None:
+                raise UsageError(
+                    "with a trace, event_id or kernel says of which device event",
+                    hint="sql(trace, 'SELECT event_id, name FROM device_events LIMIT 5')",
+                )
+            given = {"event_id": event_id} if event_id is not None else {"kernel": kernel}
+            return self.ask(trace, "why", given, max_tokens=max_tokens)
+        return _explained(topic, max_tokens)
+
+
+def _explained(topic: str, budget: int) -> str:
+    catalog = load_catalog()
+    relations: dict[str, tuple[str, Sequence[Any]]] = {
+        one.name: (one.row, one.columns) for one in TABLES
+    }
+    for spec in (*catalog.tables.values(), *catalog.views.values()):
+        if not spec.is_private:
+            relations[spec.name] = (f"{spec.question} {spec.description}".strip(), spec.columns)
+    analyses = catalog.analyses
+    if not topic:
+        lines = [
+            "explain(topic) takes an analysis, its subject, a table, a column, pivot or changes",
+            f"tables and views: {' '.join(sorted(relations))}",
+        ]
+        return brief(analyses.by_subject(), before=lines, budget=budget)
+    if topic == "changes":
+        return f"advise(trace, changes=[…]): {_CHANGES}\n"
+    if topic == "pivot":
+        return (
+            "ask(trace, 'pivot', {'rows': 'phase,class', 'columns': 'kind', 'values': 'wall_ns', "
+            f"'where': \"class = 'gemm'\", 'step': 3}})\nrows, columns: {' '.join(dimensions())}\n"
+            f"values: {' '.join(MEASURES)}; where: SQL over view work\n"
+        )
+    if topic in analyses:
+        return _defined(analyses[topic], budget)
+    if topic in relations:
+        row, columns = relations[topic]
+        return brief(_columns(topic, columns), before=[f"one row: {row}"], budget=budget)
+    titles = [
+        (one.name, one.scope, one.question) for one in analyses.titles() if one.subject == topic
+    ]
+    if titles:
+        return brief(_table(topic, ("analysis", "scope", "question"), titles), budget=budget)
+    everything = {name: columns for name, (_, columns) in relations.items()}
+    everything |= {name: spec.columns for name, spec in analyses.items()}
+    places = [
+        (name, column.meaning)
+        for name, columns in everything.items()
+        for column in columns
+        if column.name == topic
+    ]
+    if places:
+        return brief(_table(f"column {topic}", ("of", "meaning"), places), budget=budget)
+    from difflib import get_close_matches
+
+    close = get_close_matches(topic, everything, n=3)
+    raise QueryError(
+        f"there is no analysis, subject, table or column {topic!r}",
+        hint=f"did you mean {' or '.join(close)}?" if close else None,
+    )
+
+
+def _defined(spec: Spec, budget: int) -> str:
+    """Return the definition of an analysis, and its SQL where there is room for that."""
+    lines = [f"{spec.question} {spec.description}".strip(), *spec.notes]
+    lines += [f"for every row: {one}" for one in spec.invariants]
+    params = [
+        (
+            one.name,
+            one.type,
+            one.default or "required",
+            " | ".join(one.choices) or None,
+            one.meaning,
+        )
+        for one in spec.params
+    ]
+    names = ("name", "type", "default", "choices", "meaning")
+    tables = {
+        "parameters": _table("parameters", names, params),
+        "columns": _columns("columns", spec.columns),
+    }
+    text = brief(tables, before=lines, budget=budget)
+    sql = spec.sql[spec.sql.index("\n\n") :].strip()
+    if token_count(text) + token_count(sql) < budget - 10:
+        return f"{text}# SQL\n{sql}\n"
+    return text
+
+
+def _columns(name: str, columns: Sequence[Any]) -> Result:
+    rows = [(one.name, one.type, one.meaning) for one in columns]
+    return _table(name, ("name", "type", "meaning"), rows)
+
+
+def _table(name: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Result:
+    return Result(name, tuple(Column(one, "VARCHAR") for one in columns), [*rows])
+
+
+def _bound_memory() -> None:
+    """Let a statement fail that would take the memory of the machine, beyond what DuckDB bounds."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+        used_bytes = int(Path("/proc/self/statm").read_text("ascii").split()[0])
+        limit = used_bytes * resource.getpagesize() + _STATEMENT_BYTES
+        if soft == resource.RLIM_INFINITY or limit < soft:
+            resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
