@@ -9,6 +9,7 @@
 #   make benchmark  measure this tree beside the last tag, or the commit AGAINST
 #   make predictions  predict loops and loads, run them, and say in the manual how far off that was
 #   make advice       put faults into programs, and say in the manual whether advice finds them
+#   make agents       count what every default answer to assistants takes, for the manual
 #   make peers        hold figures against those of other tools, and write the tables in the manual
 #   make sets         try tracekit beside old and new versions of Python, torch and transformers
 #   make wheel        build the source distribution and this system's wheel into dist
@@ -46,7 +47,7 @@ export PYTHONDONTWRITEBYTECODE :=
 ifndef AT_ONCE
 .NOTPARALLEL:
 endif
-.PHONY: help demo packages collect collects test tools check checks lint format types imports sql docs docs-update docs-pictures gate pytest collected fuzz benchmark predictions advice peers wheel release clean
+.PHONY: help demo packages collect collects test tools check checks lint format types imports sql docs docs-update docs-pictures gate pytest collected fuzz benchmark predictions advice agents peers wheel release clean
 
 help:
 	@sed -n 's/^#  *//p; /^$$/q' Makefile
@@ -146,6 +147,9 @@ advice: $(DEV)/.installed
 peers: $(DEV)/.installed
 	@PYTHONPATH=tests/shared $(DEV)/bin/python tests/peers $(ARGS)
 
+# On the public traces: TRACEKIT_PUBLIC_TRACES names their folder.
+agents: $(DEV)/.installed
+	@$(DEV)/bin/python tests/mcp $(ARGS)
 # ARGS names some sets alone; TORCH_INDEX= TORCH=torch==VERSION takes torch from pip's own index.
 sets:
 	@$(PYTHON) tests/packaging/sets.py $(ARGS)

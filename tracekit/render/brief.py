@@ -175,11 +175,15 @@ def _rows(
 ) -> tuple[list[str], int]:
     """Return the head and as many rows as there is room for, and how many these are."""
     heads = [column.header for column in columns]
-    first = _listed("", heads, budget // 2)
-    columns = columns[: _fitting(heads, budget // 2)]
-    cells = [one.cells if one.is_number else shortened(one.cells, width) for one in columns]
-    lines = ["\t".join(one[at] for one in cells) for at in range(count)]
-    shown = _fitting(lines, budget - token_count(first) - 1)
+    # Columns are cut, to leave room for rows, only where not all of both fit.
+    for room in (budget, budget // 2):
+        first = _listed("", heads, room)
+        chosen = columns[: _fitting(heads, room)]
+        cells = [one.cells if one.is_number else shortened(one.cells, width) for one in chosen]
+        lines = ["\t".join(one[at] for one in cells) for at in range(count)]
+        shown = _fitting(lines, budget - token_count(first) - 1)
+        if shown == count and len(chosen) == len(columns):
+            break
     return [first, *lines[:shown]], shown
 
 
