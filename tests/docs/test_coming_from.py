@@ -25,7 +25,7 @@ COMMANDS = sorted(
     }
 )
 INTERACTIVE = ("browse", "view")
-SHAPED = ("reproduce", "serving_steps")
+SHAPED = ("reproduce", "serving_steps", "serving_window")
 """What asks for more than the smallest sample has."""
 
 

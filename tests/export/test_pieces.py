@@ -103,6 +103,27 @@ def test_pieces_of_public_traces_are_as_in_the_whole(
         assert done.event_count > 0
 
 
+def test_a_step_of_a_serving_engine(tiny_trace: Callable[..., Path]) -> None:
+    """What it put on the device ends after its range, and none of the next step's is there."""
+    file = tiny_trace(
+        [
+            span("user_annotation", "execute_context_1(8)_generation_0(0)", 0, 10),
+            call(1, 2, 1),
+            kernel("prefill", 5, 14, 1),
+            span("user_annotation", "execute_context_0(0)_generation_1(1)", 20, 30),
+            call(21, 22, 2),
+            kernel("decode", 25, 40, 2),
+            span("user_annotation", "execute_context_0(0)_generation_1(1)", 50, 60),
+            call(51, 52, 3),
+            kernel("decode", 55, 70, 3),
+        ]
+    )
+    with tracekit.open(file, cache=False) as trace:
+        piece, _ = record(trace, Selection(steps=frozenset((1,))))
+        whole, _ = record(trace)
+        check_piece(whole, piece, 20_000, 40_000)
+
+
 def test_arrows_that_lead_out_of_a_piece_are_counted(
     cli: Callable[..., Any], tiny_trace: Callable[..., Path], tmp_path: Path
 ) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import hta
 import made_parts
+import memory
 import replay
 import tracelens
 
@@ -24,7 +25,10 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "against-p
 
 def parts() -> dict[str, Callable[[], str]]:
     """Return what makes each part of the page, of the tools that are there."""
-    made: dict[str, Callable[[], str]] = {"replay": replay.replay}
+    made: dict[str, Callable[[], str]] = {
+        "replay": replay.replay,
+        "memory": memory.memory,
+    }
     if clone := os.environ.get("TRACEKIT_TRACELENS"):
         for make in (tracelens.operators, tracelens.categories, tracelens.costs):
             made[f"TraceLens, {make.__name__}"] = partial(make, Path(clone))

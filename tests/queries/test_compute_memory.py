@@ -89,6 +89,22 @@ ON_PAPER: list[tuple[str, list[Any], list[str] | None, str, int, int]] = [
         4 * (2 * 8 * 100 * 101 // 2) * 64,
         2 * 4 * ONE,
     ),
+    (
+        "aiter::fmha_v3_fwd",
+        [*[[2, 100, 8, 64]] * 3, [], [], []],
+        [*[""] * 5, "True"],
+        "attention",
+        4 * (2 * 8 * 100 * 101 // 2) * 64,
+        2 * 4 * ONE,
+    ),
+    (
+        "aiter::mha_bwd",
+        [*[[2, 100, 8, 64]] * 5, *[[]] * 4],
+        [*[""] * 8, "False"],
+        "attention",
+        10 * PAIRS * 64,
+        2 * 8 * ONE,
+    ),
     # Grouped heads: 8 of queries, 2 of keys and values; a query of one token sees every key.
     (
         "aten::_flash_attention_forward",
@@ -282,6 +298,7 @@ REFUSED = CASES.add(
     [
         *op("aten::_flash_attention_forward", PACKED, [""] * 10, types=PACKED_TYPES),
         *op("my::op", [[2]], start=20, end=50),
+        *op("vllm::unified_attention_with_output", PACKED[:3], start=60, end=65),
     ]
 )
 
@@ -296,7 +313,8 @@ def test_packed_sequences_and_unknown_ops_are_refused(asked: AskedByRank) -> Non
             "its sequences are packed, and their lengths not in the shapes",
         ),
     ]
-    assert [row["kernel_pct"] for row in rows] == [75.0, 25.0]
+    assert [row["kernel_ns"] for row in rows] == [30_000, 15_000]
+    assert rows[1]["bytes"] is None
 
 
 OPTIMIZER = CASES.add(op("aten::_fused_adamw_", [[[100], [28]]] * 4, types=["TensorList"] * 4))

@@ -74,11 +74,8 @@ def told_by_torch(profiler: Any, until_ns: int) -> dict[int, str]:
     return {address: NAMES[getattr(one, "name", None)] for address, one in found.items()}
 
 
-@pytest.mark.parametrize("make", [perceptron, encoder])
-def test_most_bytes_are_of_the_category_that_torch_tells(
-    make: Callable[[], tuple[Any, Any]], tmp_path: Path
-) -> None:
-    path = tmp_path / "trace.json"
+def at_the_peak(make: Callable[[], tuple[Any, Any]], path: Path) -> Counter[tuple[str, str | None]]:
+    """Return the bytes in use at the peak of a recorded training, by our category and torch's."""
     profiler = recorded(make, path)
     trace_json = json.loads(path.read_bytes(), parse_float=Decimal)
     moments = [one for one in trace_json["traceEvents"] if one.get("name") == "[memory]"]
@@ -93,6 +90,14 @@ def test_most_bytes_are_of_the_category_that_torch_tells(
     pairs = Counter[tuple[str, str | None]]()
     for address, size, category in ours:
         pairs[category, theirs.get(address)] += size
+    return pairs
+
+
+@pytest.mark.parametrize("make", [perceptron, encoder])
+def test_most_bytes_are_of_the_category_that_torch_tells(
+    make: Callable[[], tuple[Any, Any]], tmp_path: Path
+) -> None:
+    pairs = at_the_peak(make, tmp_path / "trace.json")
     same = sum(size for (one, other), size in pairs.items() if one == other)
     assert same >= 0.95 * pairs.total(), pairs
     assert pairs["parameters", "parameters"] == sum(

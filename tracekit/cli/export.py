@@ -87,7 +87,9 @@ def choice_options(command: Command) -> Command:
             metavar="TIME",
             help="Only what ends after: 200us, 1.2s since the first event of all chosen ranks.",
         ),
-        click.option("--steps", metavar="N,N-N", help="Only these steps: 3,5-7."),
+        click.option(
+            "--steps", metavar="N,N-N", help="Only these steps, of training or serving: 3,5-7."
+        ),
         click.option("--ranks", metavar="N,N-N", help="Only these ranks: 0-3,8."),
         trace_argument,
     )

@@ -21,8 +21,8 @@ class Selection:
 
     Attributes:
         ranks: only these ranks; a trace without a rank has the number of its place.
-        steps: only these steps, as in view step_ranges: what the host did in them, and what they
-            put on devices.
+        steps: only these steps, as in table step_ranges, else serving_step_ranges: what the host
+            did in them, and what they put on devices.
         from_ns: nothing that ends earlier, ns since the first event of all chosen ranks.
         to_ns: nothing that begins later, ns likewise.
     """
@@ -138,7 +138,8 @@ def scope_of(trace: Trace, selection: Selection) -> Scope:
         parts.append(Part(trace_id, name, about, shift_ns, start_ns, end_ns))
     if not parts:
         raise QueryError(
-            "none of the chosen steps is here", hint='tracekit sql TRACE "FROM step_ranges"'
+            "none of the chosen steps is here",
+            hint="tracekit query steps TRACE, or of a serving engine serving_steps, lists them",
         )
     notes = [f"{name}: its base time cannot be, and is left out" for name in odd]
     notes += [*axis.notes, *_gaps_in_reading(trace, parts)]
@@ -177,11 +178,17 @@ def _step_spans(trace: Trace, selection: Selection) -> dict[int, tuple[int, int]
     rows = trace.sql(
         f"""
         SELECT trace_id, min(start_ns), max(end_ns) FROM (
-            SELECT trace_id, ts_ns AS start_ns, end_ns FROM step_ranges WHERE step IN ({numbers})
+            SELECT trace_id, step, ts_ns AS start_ns, end_ns FROM step_ranges
             UNION ALL
-            SELECT trace_id, ts_ns, end_ns FROM attributed_events
-            WHERE step IN ({numbers}) AND trace_id IN (SELECT trace_id FROM step_ranges)
-        ) GROUP BY trace_id
+            SELECT trace_id, step, ts_ns, end_ns FROM attributed_events
+            WHERE trace_id IN (SELECT trace_id FROM step_ranges)
+            UNION ALL
+            SELECT trace_id, step, start_ns, end_ns FROM (
+                SELECT trace_id, step, ts_ns AS start_ns, end_ns FROM serving_step_ranges
+                UNION ALL
+                SELECT trace_id, step, start_ns, end_ns FROM serving_step_work
+            ) WHERE trace_id NOT IN (SELECT trace_id FROM step_ranges)
+        ) WHERE step IN ({numbers}) GROUP BY trace_id
         """
     ).rows
     return {trace_id: (start_ns, end_ns) for trace_id, start_ns, end_ns in rows}
