@@ -11,6 +11,7 @@ import functools
 import gzip
 import importlib
 import json
+import pickle
 import random
 import sys
 import tempfile
@@ -26,10 +27,12 @@ import tracekit
 from tracekit.analysis.rules import check_rules
 from tracekit.database import build_temporary
 from tracekit.errors import TraceError, TracekitError, UsageError
+from tracekit.export.perfetto import export_perfetto
 from tracekit.ingest.chrome_trace import ChromeTraceReader
 from tracekit.ingest.load import load_trace
 from tracekit.ingest.reading import Reading
 from tracekit.opening import ingest
+from tracekit.wire import bytes_field, number_field
 
 sys.path.insert(0, str(Path(__file__).parent))
 from sql_words import WORDS
@@ -175,6 +178,90 @@ def _tables(path: Path, *, is_compiled: bool) -> tuple[Rows, Rows, Rows] | None:
             )
     except TraceError:
         return None
+
+
+# -- traces of other formats -----------------------------------------------------------------------
+
+
+def _stat(number: int, field: int, value: int | bytes) -> bytes:
+    written = number_field(field, value) if isinstance(value, int) else bytes_field(field, value)
+    return number_field(1, number) + written
+
+
+def _xspace() -> bytes:
+    def plane(name: bytes, line: bytes) -> bytes:
+        kind = number_field(1, 1) + bytes_field(2, number_field(1, 1) + bytes_field(2, b"gemm"))
+        stats = b"correlation_id kernel_details jit(f)/jvp(M)/dot name".split()
+        names = [
+            bytes_field(5, number_field(1, at) + bytes_field(2, bytes_field(2, text)))
+            for at, text in enumerate(stats, start=1)
+        ]
+        event = number_field(1, 1) + number_field(2, 5_000) + number_field(3, 9_000)
+        told = (_stat(1, 4, 7), _stat(2, 5, b"grid:1,2,3 block:4,5,6"), _stat(4, 7, 3))
+        event += b"".join(bytes_field(4, one) for one in told)
+        lines = bytes_field(2, line) + number_field(3, 1000) + bytes_field(4, event) * 3
+        parts = bytes_field(2, name) + bytes_field(3, lines) + bytes_field(4, kind)
+        return bytes_field(1, parts + b"".join(names))
+
+    return plane(b"/host:CPU", b"python") + plane(b"/device:GPU:0", b"Stream #7(Kernel)")
+
+
+def _rocprof() -> bytes:
+    handle = {"handle": 1}
+    size = {"x": 4, "y": 2, "z": 1}
+    record = {"kind": 0, "operation": 0, "correlation_id": {"internal": 3}, "thread_id": 5}
+    record |= {"start_timestamp": 10, "end_timestamp": 30, "stream_id": handle}
+    dispatch = {"agent_id": handle, "queue_id": handle, "kernel_id": 8}
+    dispatch |= {"workgroup_size": size, "grid_size": size}
+    process = {
+        "metadata": {"pid": 7},
+        "agents": [{"id": handle, "type": 2, "logical_node_type_id": 0}],
+        "strings": {"buffer_records": [{"kind": "HIP_API", "operations": ["hipLaunchKernel"]}]},
+        "kernel_symbols": [{"kernel_id": 8, "kernel_name": "k"}],
+        "buffer_records": {
+            "kernel_dispatch": [record | {"dispatch_info": dispatch}],
+            "memory_copy": [record | {"dst_agent_id": handle}],
+            "hip_api": [record],
+        },
+    }
+    return json.dumps({"rocprofiler-sdk-tool": [process]}).encode()
+
+
+def _perfetto() -> bytes:
+    with folder() as place:
+        (place / "t.json").write_text(json.dumps(EVENTS))
+        parts: list[bytes] = []
+        with tracekit.open(place / "t.json", cache=False) as trace:
+            export_perfetto(trace, lambda part: parts.append(bytes(part)))
+    return b"".join(parts)
+
+
+@functools.cache
+def _other_formats() -> list[bytes]:
+    entry = {"action": "alloc", "addr": 5, "size": 8, "stream": 0, "time_us": 3, "frames": []}
+    history = {"segments": [], "device_traces": [[entry, entry | {"action": "free_completed"}]]}
+    timeline = b"[[-1, 1, 8, 0], [5, 2, 16, 3], [9, 3, -16, 3]]"
+    return [_xspace(), _rocprof(), _perfetto(), pickle.dumps(history), timeline]
+
+
+def make_format(chance: random.Random) -> bytes:
+    """Make a trace of another format, with damage behind what it is known by."""
+    whole = chance.choice(_other_formats())
+    data = whole[:8] + mutated(chance, whole[8:])
+    return gzip.compress(data, mtime=0) if chance.random() < 0.1 else data
+
+
+def check_format(data: bytes) -> None:
+    """It is read, or refused in one sentence."""
+    with folder() as place:
+        path = place / "trace"
+        path.write_bytes(data)
+        try:
+            with build_temporary() as build, Reading(path) as reading:
+                build.connection.execute("SET threads = 1")
+                load_trace(build.connection, reading, 0)
+        except TraceError as error:
+            one_line(error)
 
 
 # -- stores ----------------------------------------------------------------------------------------
@@ -358,6 +445,7 @@ class Target(NamedTuple):
 
 TARGETS = {
     "trace": Target(make_trace, check_trace),
+    "format": Target(make_format, check_format),
     "store": Target(make_store, check_store),
     "rules": Target(make_rules, check_rules_file),
     "manifest": Target(make_manifest, check_manifest),
