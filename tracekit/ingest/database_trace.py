@@ -13,10 +13,10 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tracekit.errors import TraceError
-from tracekit.ingest.event_texts import EventTexts
+from tracekit.ingest.event_texts import EventTextReader
 
 if TYPE_CHECKING:
     from tracekit.ingest.byte_stream import ByteStream
@@ -160,7 +160,7 @@ def _us(key: str, ns: str) -> str:
     )
 
 
-class DatabaseReader:
+class DatabaseReader(EventTextReader):
     """A :class:`tracekit.ingest.trace_readers.TraceReader` of SQLite databases.
 
     Args:
@@ -169,21 +169,11 @@ class DatabaseReader:
         is_compiled: let the compiled parser read what it can, where there is one.
     """
 
-    truncation = None
-
     def __init__(
         self, stream: ByteStream, schemas: tuple[Schema, ...], *, is_compiled: bool = True
     ) -> None:
-        self._stream = stream
+        super().__init__(stream, is_compiled=is_compiled)
         self._schemas = schemas
-        self._texts = EventTexts(is_compiled=is_compiled)
-        self._metadata: dict[str, object] = {}
-        self.faults = self._texts.faults
-
-    @property
-    def event_count(self) -> int:
-        """Return the number of events so far."""
-        return self._texts.event_count
 
     def blocks(self) -> Iterator[EventRows]:
         """Yield the records of the file.
@@ -212,12 +202,8 @@ class DatabaseReader:
                 hint="nsys export --type sqlite and rocprofv3 --output-format rocpd write such",
             )
         statements = schema.events(database)
-        yield from self._texts.rows(text for sql in statements for text in database.texts(sql))
+        yield from self._rows(text for sql in statements for text in database.texts(sql))
         self._metadata = schema.metadata(database)
-
-    def metadata(self) -> dict[str, Any]:
-        """Return what the database says of itself."""
-        return self._metadata
 
     def unreadable(self) -> TraceError:
         """Return the error for a file in which no event could be read."""

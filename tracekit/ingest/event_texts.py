@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from tracekit.ingest.byte_stream import ByteStream
 from tracekit.ingest.event_collector import EventCollector, EventRows
 from tracekit.ingest.json_values import is_utf8
 from tracekit.ingest.repair import is_object
@@ -22,24 +23,32 @@ _BLOCK_BYTES = 8 << 20
 """Text whose rows are handed over at once, at least."""
 
 
-class EventTexts:
-    """Reads the texts of events.
+class EventTextReader:
+    """What a :class:`tracekit.ingest.trace_readers.TraceReader` of another format is made from.
 
     Args:
+        stream: the plain bytes of the file.
         is_compiled: let the compiled parser read what it can, where there is one.
     """
 
-    def __init__(self, *, is_compiled: bool = True) -> None:
+    def __init__(self, stream: ByteStream, *, is_compiled: bool = True) -> None:
+        self._stream = stream
         self._collector = EventCollector(is_compiled=is_compiled)
         self._written_bytes = 0
+        self._metadata: dict[str, Any] = {}
         self.faults = self._collector.faults
+        self.truncation: str | None = None
 
     @property
     def event_count(self) -> int:
         """Return the number of events so far."""
         return self._collector.event_count
 
-    def rows(self, texts: Iterable[bytes]) -> Iterator[EventRows]:
+    def metadata(self) -> dict[str, object]:
+        """Return what the file says of itself."""
+        return self._metadata
+
+    def _rows(self, texts: Iterable[bytes]) -> Iterator[EventRows]:
         """Yield the records of events, each a JSON object; once."""
         gathered: list[bytes] = []
         size = 0

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tracekit.errors import TraceError
-from tracekit.ingest.event_texts import EventTexts, us_text
+from tracekit.ingest.event_texts import EventTextReader, us_text
 from tracekit.ingest.json_values import quoted, text_of
 from tracekit.wire import fields, read_varint
 
@@ -42,7 +42,7 @@ _Message = dict[int, Any]
 """Values by the number of their field; of one that stands there several times the last."""
 
 
-class PerfettoReader:
+class PerfettoReader(EventTextReader):
     """A :class:`tracekit.ingest.trace_readers.TraceReader` of our own exports for Perfetto.
 
     Args:
@@ -50,10 +50,7 @@ class PerfettoReader:
     """
 
     def __init__(self, stream: ByteStream) -> None:
-        self._stream = stream
-        self._texts = EventTexts()
-        self.faults = self._texts.faults
-        self.truncation: str | None = None
+        super().__init__(stream)
         self._names: dict[int, bytes] = {}
         self._categories: dict[int, bytes] = {}
         self._groups: dict[int, tuple[int, str]] = {}
@@ -62,18 +59,13 @@ class PerfettoReader:
         self._open: dict[int, list[tuple[int, _Message, dict[int, bytes]]]] = {}
         self._root: int | None = None
 
-    @property
-    def event_count(self) -> int:
-        """Return the number of events so far."""
-        return self._texts.event_count
-
     def blocks(self) -> Iterator[EventRows]:
         """Yield the records of the file.
 
         Raises:
             TraceError: the file cannot be read, or holds several ranks.
         """
-        yield from self._texts.rows(self._events())
+        yield from self._rows(self._events())
 
     def metadata(self) -> dict[str, object]:
         """Return the rank that the events are of, where it is told."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from tracekit.errors import TraceError
-from tracekit.ingest.event_texts import EventTexts, event_text
+from tracekit.ingest.event_texts import EventTextReader, event_text
 from tracekit.ingest.memory_timeline import MemoryTimeline, recorded_span
 from tracekit.ingest.plain_pickle import read_plain
 from tracekit.ingest.rocprof_json import RocprofFile, RocprofTrace
@@ -47,7 +47,7 @@ class Kind(Protocol):
         ...
 
 
-class PickleReader:
+class PickleReader(EventTextReader):
     """A :class:`tracekit.ingest.trace_readers.TraceReader` of what torch dumps.
 
     Args:
@@ -55,19 +55,10 @@ class PickleReader:
     """
 
     def __init__(self, stream: ByteStream) -> None:
-        self._stream = stream
-        self._texts = EventTexts()
-        self._metadata: dict[str, object] = {}
-        self.faults = self._texts.faults
-        self.truncation: str | None = None
+        super().__init__(stream)
         head = stream.head()
         self._form = "pickle" if head[:1] == pickle.PROTO else "JSON"
         self._is_rocprof = b'"rocprofiler-sdk-tool"' in head
-
-    @property
-    def event_count(self) -> int:
-        """Return the number of events so far."""
-        return self._texts.event_count
 
     def blocks(self) -> Iterator[EventRows]:
         """Yield the records of the file.
@@ -79,7 +70,7 @@ class PickleReader:
         try:
             kind = self._known(content)
             self._metadata = kind.metadata()
-            yield from self._texts.rows(map(event_text, kind.events()))
+            yield from self._rows(map(event_text, kind.events()))
         except (
             *(AttributeError, LookupError, TypeError, ValueError, ArithmeticError),
             *(RecursionError, msgspec.MsgspecError),
@@ -88,10 +79,6 @@ class PickleReader:
             raise TraceError(
                 f"{self._stream.path}: not as {writer} writes it: {type(error).__name__} at {error}"
             ) from error
-
-    def metadata(self) -> dict[str, object]:
-        """Return what the file says of itself."""
-        return self._metadata
 
     def unreadable(self) -> TraceError:
         """Return the error for a file in which no event could be read."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tracekit.errors import TraceError
@@ -77,10 +78,20 @@ class Format(NamedTuple):
     reader: Callable[[ByteStream], TraceReader]
 
 
-def _chrome_trace(stream: ByteStream) -> TraceReader:
-    from tracekit.ingest.chrome_trace import ChromeTraceReader
+def _reader(module: str, name: str) -> Callable[[ByteStream], TraceReader]:
+    """Return a reader whose module is loaded for the first file of its format."""
 
-    return ChromeTraceReader(stream)
+    def begin(stream: ByteStream) -> TraceReader:
+        reader: TraceReader = getattr(import_module(f"tracekit.ingest.{module}"), name)(stream)
+        return reader
+
+    return begin
+
+
+_chrome_trace = _reader("chrome_trace", "ChromeTraceReader")
+_perfetto_trace = _reader("perfetto_trace", "PerfettoReader")
+_xspace = _reader("xspace_trace", "XSpaceReader")
+_pickle = _reader("pickled_trace", "PickleReader")
 
 
 def _database(stream: ByteStream) -> TraceReader:
@@ -96,21 +107,9 @@ def _is_database(head: bytes) -> bool:
     return head.startswith(b"SQLite format 3\0")
 
 
-def _perfetto_trace(stream: ByteStream) -> TraceReader:
-    from tracekit.ingest.perfetto_trace import PerfettoReader
-
-    return PerfettoReader(stream)
-
-
 def _is_our_perfetto_trace(head: bytes) -> bool:
     # The first packet that tracekit.export.packets writes.
     return head.startswith(b"\x0a\x04\x50\x01\x68\x03")
-
-
-def _xspace(stream: ByteStream) -> TraceReader:
-    from tracekit.ingest.xspace_trace import XSpaceReader
-
-    return XSpaceReader(stream)
 
 
 _XSPACE = re.compile(
@@ -153,12 +152,6 @@ _EXECUTION_TRACE = _unread(
     "an execution trace (Chakra), which tells no times",
     "give it beside the trace that was recorded with it: tracekit breakdown TRACE FILE",
 )
-
-
-def _pickle(stream: ByteStream) -> TraceReader:
-    from tracekit.ingest.pickled_trace import PickleReader
-
-    return PickleReader(stream)
 
 
 def _is_pickle(head: bytes) -> bool:

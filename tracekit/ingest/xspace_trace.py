@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import TraceError
-from tracekit.ingest.event_texts import EventTexts, event_text
+from tracekit.ingest.event_texts import EventTextReader, event_text
 from tracekit.wire import fields
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class _Plane:
         }
 
 
-class XSpaceReader:
+class XSpaceReader(EventTextReader):
     """A :class:`tracekit.ingest.trace_readers.TraceReader` of XSpaces.
 
     Args:
@@ -155,19 +155,10 @@ class XSpaceReader:
     """
 
     def __init__(self, stream: ByteStream) -> None:
-        self._stream = stream
-        self._texts = EventTexts()
-        self.faults = self._texts.faults
-        self.truncation: str | None = None
-        self._metadata: dict[str, Any] = {}
+        super().__init__(stream)
         self._devices: list[dict[str, Any]] = []
         self._session: dict[str, Any] = {}
         self._first_ns = 1 << 63
-
-    @property
-    def event_count(self) -> int:
-        """Return the number of events so far."""
-        return self._texts.event_count
 
     def blocks(self) -> Iterator[EventRows]:
         """Yield the records of the file.
@@ -177,7 +168,7 @@ class XSpaceReader:
         """
         with self._stream.local_file() as path, path.open("rb") as file:
             data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-            yield from self._texts.rows(map(event_text, self._events(data)))
+            yield from self._rows(map(event_text, self._events(data)))
 
     def metadata(self) -> dict[str, object]:
         """Return GPUs, host, versions, and when the session began."""
