@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tracekit.errors import TraceError
-from tracekit.ingest.event_texts import EventTexts
+from tracekit.ingest.event_texts import EventTextReader
 
 if TYPE_CHECKING:
     from tracekit.ingest.byte_stream import ByteStream
@@ -55,25 +55,12 @@ class _Line(msgspec.Struct):
     coll_perf: _Collective
 
 
-class InspectorReader:
+class InspectorReader(EventTextReader):
     """A :class:`tracekit.ingest.trace_readers.TraceReader` of logs of NCCL's inspector.
 
     Args:
         stream: the plain bytes of the file.
     """
-
-    truncation: str | None = None
-
-    def __init__(self, stream: ByteStream) -> None:
-        self._stream = stream
-        self._texts = EventTexts()
-        self._host: str | None = None
-        self.faults = self._texts.faults
-
-    @property
-    def event_count(self) -> int:
-        """Return the number of events so far."""
-        return self._texts.event_count
 
     def blocks(self) -> Iterator[EventRows]:
         """Yield the records of the file.
@@ -81,11 +68,7 @@ class InspectorReader:
         Raises:
             TraceError: the file cannot be read, or is of another version.
         """
-        yield from self._texts.rows(map(self._event, self._lines()))
-
-    def metadata(self) -> dict[str, object]:
-        """Return the host that the lines name."""
-        return {} if self._host is None else {"host_name": self._host}
+        yield from self._rows(map(self._event, self._lines()))
 
     def unreadable(self) -> TraceError:
         """Return the error for a file in which no event could be read."""
@@ -114,7 +97,8 @@ class InspectorReader:
                 f"{self._stream.path}: a log of NCCL's inspector of format {version}, which is not "
                 f"read ({_MAJOR_VERSION} is)"
             )
-        self._host = told.hostname
+        if told.hostname is not None:
+            self._metadata["host_name"] = told.hostname
         start_us = _started_us(run.event_trace_ts)
         return msgspec.json.encode(
             {

@@ -92,6 +92,7 @@ _chrome_trace = _reader("chrome_trace", "ChromeTraceReader")
 _perfetto_trace = _reader("perfetto_trace", "PerfettoReader")
 _xspace = _reader("xspace_trace", "XSpaceReader")
 _pickle = _reader("pickled_trace", "PickleReader")
+_inspector_log = _reader("inspector_log", "InspectorReader")
 
 
 def _database(stream: ByteStream) -> TraceReader:
@@ -170,12 +171,6 @@ _KNOWN_JSON = re.compile(
 
 def _is_known_json(head: bytes) -> bool:
     return _KNOWN_JSON.match(head) is not None
-
-
-def _inspector_log(stream: ByteStream) -> TraceReader:
-    from tracekit.ingest.inspector_log import InspectorReader
-
-    return InspectorReader(stream)
 
 
 def _is_inspector_log(head: bytes) -> bool:
