@@ -17,7 +17,6 @@ from tracekit.errors import TraceError
 from tracekit.ingest.event_texts import EventTextReader
 
 if TYPE_CHECKING:
-    from tracekit.ingest.byte_stream import ByteStream
     from tracekit.ingest.event_collector import EventRows
 
 _MAX_LINE_BYTES = 1 << 24
