@@ -91,7 +91,8 @@ def join_execution_trace(connection: duckdb.DuckDBPyConnection, path: Place) -> 
         unlike = found[1] or f"no op of process {pid} is in both"
         raise TraceError(
             f"{path}: the ops of the execution trace are not those of the trace: {unlike}",
-            hint="record both at once: profile(execution_trace_observer=ExecutionTraceObserver())",
+            hint="record both at once, profile(execution_trace_observer=ExecutionTraceObserver()), "
+            "with a torch that writes `Record function id`: others may number them anew",
         )
     if found[2] > 1:
         raise TraceError(
@@ -135,8 +136,11 @@ def _side(node: Mapping[str, Any], side: str) -> Mapping[str, Any]:
 def _of_tensors(
     sizes: Sequence[Sequence[object]] | None, types: Sequence[str]
 ) -> list[Sequence[object]] | None:
-    """Return shapes or strides: those of lists of numbers are not told."""
-    if sizes is None:
+    """Return shapes or strides, those of lists of numbers left empty.
+
+    Of kernels of Triton, the stream has no strides: then it is unknown which are whose.
+    """
+    if sizes is None or len(sizes) != len(types):
         return None
     return [size if "Tensor" in kind else [] for size, kind in zip(sizes, types, strict=True)]
 
