@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from .options import validated
+from .process.power import sampling
 from .run.folder import Ended
 
 
@@ -36,6 +38,19 @@ def run(
     # Torch's profiler says on stderr when it starts and stops, unless told before torch is loaded.
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     asked = validated(values, is_program=bool(program))
+    with sampling(bool(asked.pop("power", False)), echo) as keep:
+        ended = _run(asked, command, echo, program, serving_figures)
+        keep(ended.folder)
+    return ended
+
+
+def _run(
+    asked: dict[str, Any],
+    command: Sequence[str],
+    echo: Callable[[str], None],
+    program: Sequence[str],
+    serving_figures: Callable[[Path], list[str]] | None,
+) -> Ended:
     # Imported where they are run: none needs the others. None imports torch in this process.
     if program:
         from .loop.wrap import run as run_program

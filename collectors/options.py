@@ -136,6 +136,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     _of_profiler("--profile-memory", "record the allocator's events"),
     _of_profiler("--no-shapes", "record no shapes of arguments"),
+    _of_profiler("--power", "record the energy of processors (RAPL) and the power of NVIDIA GPUs"),
     Option(
         "--memory-limit",
         "memory that a rank may use, as 16GB; what needs more is recorded as out of memory",

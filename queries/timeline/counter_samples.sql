@@ -1,7 +1,7 @@
 -- Which counters were sampled, and what were they?
 -- What the file of a trace has as counters (of hardware, as torch.profiler and Nsight Systems sample them, and of the
 -- program), and files of samples that tools of the system wrote: those of a run folder are of the traces there, and others
--- of every trace, where all are of one host. Files are aligned by the time since the epoch, so that a trace which does not
+-- of every trace; where traces are of several machines there are none, as a file does not name its own. Files are aligned by the time since the epoch, so that a trace which does not
 -- tell that has none of theirs; and have a device by its number, or where they tell none the only one of the trace.
 --
 -- Kind:     view
@@ -31,9 +31,10 @@ WITH series AS (
 
 epoch AS (
     SELECT
-        trace_id, base_time_ns, path,
-        count(DISTINCT host_name) OVER () AS host_count
-    FROM trace
+        t.trace_id, t.base_time_ns, t.path,
+        greatest(count(DISTINCT t.host_name) OVER (), max(r.node_count) OVER ()) AS host_count
+    FROM trace AS t
+    LEFT JOIN run AS r USING (run_id)
     -- From the year 2000: a clock that began with the machine is not one since the epoch.
     WHERE base_time_ns::HUGEINT + first_ts_ns BETWEEN 946684800000000000 AND 4611686018427387904
 ),
@@ -69,7 +70,7 @@ SELECT
     c.clock
 FROM system_sample AS c
 INNER JOIN epoch AS e
-    ON if(c.folder IS NULL, e.host_count <= 1, starts_with(e.path, c.folder || '/'))
+    ON e.host_count <= 1 AND (c.folder IS NULL OR starts_with(e.path, c.folder || '/'))
 INNER JOIN windows AS w
     ON
         e.trace_id = w.trace_id

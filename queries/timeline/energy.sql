@@ -37,7 +37,7 @@
 -- Keep:      device, scope, name, energy_j, mean_power_w, covered_pct, dur_ns, token_energy_j, request_energy_j, reason
 -- Invariant: (energy_j IS NULL) = (reason IS NOT NULL)
 -- Invariant: 0 <= covered_pct AND covered_pct <= 100.0000001 AND dur_ns > 0 AND sample_count >= 0
--- Empty: counter_samples: no counter was sampled; give a file of nvidia-smi or another beside the trace
+-- Empty: counter_samples: nothing was sampled of a device of the trace; give a file of nvidia-smi or another beside it
 -- Empty: no sample of power or energy is of a device of the trace
 
 WITH counters (name, unit, preference) AS (

@@ -1,0 +1,178 @@
+"""Samples of power beside a run: the processors' own counters of energy (RAPL) and nvidia-smi.
+
+A process of its own writes them, so that the program has none of it: in a session of its own, which
+no signal for the program reaches, and it ends when the process that started it does. Ten times a
+second; GPUs are numbered as the program sees them (CUDA_VISIBLE_DEVICES).
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from .job import launched_place
+
+_NAME = "power.csv"
+"""What analyses look for in a run folder."""
+
+_POWERCAP = Path("/sys/class/powercap")
+_INTERVAL_S = 0.1
+_END_S = 5
+
+Keep = Callable[[Path | None], None]
+
+
+@contextmanager
+def sampling(is_asked: bool, echo: Callable[[str], None]) -> Iterator[Keep]:
+    """Sample power while the block runs, if that is asked for.
+
+    Yields:
+        What puts the samples into a run folder that is there.
+    """
+    place = launched_place(os.environ)
+    # Of the ranks of a launcher one samples: they write one run folder.
+    if not is_asked or (place is not None and place.rank > 0):
+        yield lambda _folder: None
+        return
+    if not packages(_POWERCAP) and shutil.which("nvidia-smi") is None:
+        echo("No power is recorded: no energy counter of the processors can be read (RAPL), and")
+        echo("there is no nvidia-smi.")
+        yield lambda _folder: None
+        return
+    with tempfile.TemporaryDirectory(prefix="tracekit-power-") as name:
+        samples = Path(name) / _NAME
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", __name__, str(samples)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+        def keep(folder: Path | None) -> None:
+            _end(process)
+            if folder is not None and folder.is_dir() and samples.is_file():
+                # Copied aside first: the name is there whole or not at all.
+                aside = folder / f".{_NAME}"
+                shutil.copyfile(samples, aside)
+                aside.rename(folder / _NAME)
+
+        try:
+            yield keep
+        finally:
+            _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.stdin is not None:
+        with suppress(OSError):
+            process.stdin.close()
+    try:
+        process.wait(_END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def packages(powercap: Path) -> list[Path]:
+    """Return the folders of the processors whose energy can be read."""
+    found = []
+    for folder in sorted(powercap.glob("*-rapl:*")):
+        with suppress(OSError, ValueError):
+            if (folder / "name").read_text().startswith("package") and _read(folder) >= 0:
+                found.append(folder)
+    return found
+
+
+def _read(folder: Path, name: str = "energy_uj") -> int:
+    return int((folder / name).read_text())
+
+
+class _Energy:
+    """The energy of all processors since the first sample, µJ, through wraps of their counters."""
+
+    def __init__(self, folders: list[Path]) -> None:
+        self._ranges = {folder: _read(folder, "max_energy_range_uj") for folder in folders}
+        self._last = {folder: _read(folder) for folder in folders}
+        self._sum = 0
+
+    def sample(self) -> int:
+        for folder, before in self._last.items():
+            now = self._last[folder] = _read(folder)
+            self._sum += now - before + (self._ranges[folder] if now < before else 0)
+        return self._sum
+
+
+class _Smi:
+    """nvidia-smi, if there is one, and its lines as samples."""
+
+    def __init__(self) -> None:
+        command, visible = shutil.which("nvidia-smi"), os.environ.get("CUDA_VISIBLE_DEVICES")
+        self._rest = b""
+        self._numbers = {
+            index.encode(): b"%d" % number
+            for number, index in enumerate((visible or "").split(","))
+            if index.isdecimal()
+        }
+        self.process = command and subprocess.Popen(
+            [command, "--query-gpu=timestamp,index,power.draw", "--format=csv,noheader,nounits"]
+            + ["-lms", str(int(_INTERVAL_S * 1000))]
+            + ([] if visible is None else ["-i", visible]),
+            # Its clock is that of the zone, and tells none.
+            env={**os.environ, "TZ": "UTC"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def samples(self, text: bytes) -> Iterator[bytes]:
+        *lines, self._rest = (self._rest + text).split(b"\n")
+        for line in lines:
+            at, *cells = line.strip().split(b", ")
+            if len(cells) == 2:
+                moment = at.replace(b"/", b"-").replace(b" ", b"T")
+                yield b"%sZ,%s,%s,\n" % (moment, self._numbers.get(cells[0], cells[0]), cells[1])
+
+    def end(self) -> Iterator[bytes]:
+        """End it, and yield what it has still written."""
+        if self.process:
+            self.process.terminate()
+            yield from self.samples(self.process.communicate()[0])
+
+
+def write_samples(path: Path, powercap: Path = _POWERCAP) -> None:
+    """Write samples to a file until the standard input is closed."""
+    folders = packages(powercap)
+    energy, smi = _Energy(folders), _Smi()
+    with path.open("wb", buffering=0) as out, selectors.DefaultSelector() as ready:
+        out.write(b"timestamp,device,power [W],energy [uJ]\n")
+        ready.register(sys.stdin, selectors.EVENT_READ)
+        if smi.process and smi.process.stdout:
+            ready.register(smi.process.stdout, selectors.EVENT_READ)
+        due, is_over = time.monotonic(), False
+        while not is_over:
+            for key, _ in ready.select(max(due - time.monotonic(), 0)):
+                if key.fileobj is sys.stdin:
+                    is_over = True
+                elif text := os.read(key.fd, 1 << 16):
+                    out.writelines(smi.samples(text))
+                else:
+                    ready.unregister(key.fileobj)
+            if time.monotonic() >= due:
+                due = time.monotonic() + _INTERVAL_S
+                if folders:
+                    at_ns = time.time_ns()
+                    out.write(b"%d.%09d,cpu,,%d\n" % (*divmod(at_ns, 10**9), energy.sample()))
+        out.writelines(smi.end())
+
+
+if __name__ == "__main__":
+    write_samples(Path(sys.argv[1]))
