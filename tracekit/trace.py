@@ -332,7 +332,7 @@ class Trace:
         return pivot(self.sql, names, columns, values, where, step)
 
     def predict(
-        self, *changes: str, timeline: Path | None = None
+        self, *changes: str, timeline: Path | None = None, further: Sequence[Trace] = ()
     ) -> Prediction | ServingPrediction:
         """Return what the device window would be under changes that are made together.
 
@@ -342,6 +342,7 @@ class Trace:
         Args:
             *changes: such as ``"class=gemm x0.5"``, ``"host x0.5"`` or ``"batch limit=8"``.
             timeline: where to write the predicted run, as a Chrome trace.
+            further: runs of another batch or sequence, for changes like ``"batch=8"``.
 
         Raises:
             UsageError: a text is no change.
@@ -351,7 +352,8 @@ class Trace:
         from tracekit.prediction.predicting import predict
 
         self._become_whole()
-        return self._ask(lambda: predict(self._asked_connection, changes, timeline))
+        asked = [lambda statement, run=run: run.sql(statement).rows for run in further]
+        return self._ask(lambda: predict(self._asked_connection, changes, timeline, asked))
 
     def advise(self) -> Advised:
         """Return what to change, ranked by what a replay says that it would gain.

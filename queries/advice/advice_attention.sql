@@ -1,7 +1,6 @@
 -- Is attention computed in pieces?
--- Products, softmax and what lies between them write the scores to memory. Fused attention does not: the softmax goes. Masks,
--- scaling and dropout of the scores go too, and products get faster, but cannot be told from other work: all element-wise
--- work of the module and half of its products at most.
+-- Products, softmax and what lies between them write the scores to memory. Fused attention does not: what lies between
+-- goes, and backward there is one product more in four. Products may get faster, as scores stay in caches: twice at most.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -30,12 +29,10 @@ WITH softmax AS (
 products AS (
     SELECT
         coalesce(m.rollup_path, m.path) AS module,
-        any_value(a.op_name) FILTER (a.class = 'gemm') AS product,
-        count(*) FILTER (a.class = 'elementwise') AS elementwise_count
+        any_value(a.op_name) AS product
     FROM attributed_events AS a
     INNER JOIN module AS m USING (trace_id, module_id)
-    WHERE
-        a.op_name IN ('aten::bmm', 'aten::baddbmm', 'aten::matmul') OR a.class = 'elementwise'
+    WHERE a.class = 'gemm' AND a.op_name IN ('aten::bmm', 'aten::baddbmm', 'aten::matmul')
     GROUP BY ALL
 ),
 
@@ -44,16 +41,14 @@ chosen AS (
     SELECT *, format(' module={}*', replace(chosen_name(module), '/', '*/')) AS term
     FROM softmax
     INNER JOIN products USING (module)
-    WHERE product IS NOT NULL
 )
 
 SELECT
     format('{} softmax kernels or ops between batched products, {}', work_count, in_ms(work_ns))
         AS what,
     module AS place,
-    format('class=softmax{} remove', term) AS change,
-    format('class=softmax{0} remove; op={1}{0} x0.5', term, product)
-    || if(elementwise_count > 0, format('; class=elementwise{} remove', term), '') AS at_most,
+    format('attention fused{}', term) AS change,
+    format('attention fused{0}; op={1}{0} x0.5', term, product) AS at_most,
     work_ns AS cost_ns,
     'torch.nn.functional.scaled_dot_product_attention, or attn_implementation="sdpa" or '
     || '"flash_attention_2" (collect --opt with F)' AS remedy,

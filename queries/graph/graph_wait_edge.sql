@@ -20,7 +20,7 @@
 
 WITH call AS MATERIALIZED (
     SELECT
-        trace_id, span_id, start_ns, end_ns, name, correlation, wait,
+        trace_id, span_id, pid, start_ns, end_ns, name, correlation, wait,
         end_ns - start_ns AS dur_ns,
         quantile_disc(end_ns - start_ns, 0.1) OVER (PARTITION BY trace_id, name) AS least_ns,
         CASE
@@ -60,10 +60,11 @@ blocking_copy AS (
         )
 ),
 
+-- A file may be of several processes: each waits for its own.
 stream AS (
-    SELECT DISTINCT trace_id, device, stream
-    FROM graph_work
-    WHERE call_span IS NOT NULL
+    SELECT DISTINCT c.trace_id, c.pid, w.device, w.stream
+    FROM graph_work AS w
+    INNER JOIN call AS c ON w.call_span = c.span_id
 ),
 
 in_order AS (
@@ -109,7 +110,7 @@ stream_sync AS (
         c.trace_id, c.span_id, c.start_ns, c.end_ns, c.scope, s.device, s.stream,
         r.stream IS NOT NULL OR c.scope = 'device' AS is_told
     FROM call AS c
-    INNER JOIN stream AS s USING (trace_id)
+    INNER JOIN stream AS s USING (trace_id, pid)
     LEFT JOIN recorded_sync AS r USING (trace_id, correlation)
     WHERE c.scope IS NOT NULL AND coalesce(r.stream = s.stream, TRUE)
 ),

@@ -183,6 +183,8 @@ def _changed(base: str, change: str) -> Knobs:
             return {"host_waits": False}
         case "overlap":
             return {"overlaps": True}
+        case "recompute on module=layers.*":
+            return {"recomputes": True}
         case "ranks=median":
             return {"slow_rank": -1}
         case "launches remove" | "loading remove" | "python remove":
@@ -193,21 +195,24 @@ def _changed(base: str, change: str) -> Knobs:
     return _times(what, base, float(action.removeprefix("x")))
 
 
+_RECOMPUTE = "recompute on module=layers.*"
+
 _CHANGES: Mapping[str, tuple[str, ...]] = {
     "device bound": (
         "class=gemm x0.5", "class=gemm x2", "class=elementwise remove", "host x0.5", "host x3",
         "loading remove", "sync remove", "name=*CUDAFunctor_add* x3",
         "phase=optimizer kind=compute x0.5", "module=*.mlp class=gemm x0.5",
         "op=aten::_fused_adamw_ kind=compute x0.5", "class=memcpy_h2d remove",
-        "class=gemm x0.5; host x0.5",
+        "class=gemm x0.5; host x0.5", _RECOMPUTE,
     ),
     "host bound": (
         "class=gemm x0.5", "host x0.5", "host x2", "python remove", "python x0.5",
-        "launches remove", "launches x0.5", "kind=compute x3", "sync remove",
+        "launches remove", "launches x0.5", "kind=compute x3", "sync remove", _RECOMPUTE,
     ),
     "one heavy step": ("step=2 class=gemm x0.5", "class=gemm x0.5"),
-    "in between": ("class=gemm x0.5", "class=gemm x3", "host x0.5", "host x2", "python x0.5"),
-    "free running": ("class=gemm x0.5", "host x0.5", "host x4", "class=optimizer x4"),
+    "in between": ("class=gemm x0.5", "class=gemm x3", "host x0.5", "host x2", "python x0.5",
+                   _RECOMPUTE),
+    "free running": ("class=gemm x0.5", "host x0.5", "host x4", "class=optimizer x4", _RECOMPUTE),
     "item in each step": (
         "op=aten::item remove", "class=memcpy_d2h remove", "sync remove", "host x0.5",
         "class=gemm x2", "op=aten::item remove; sync remove",
@@ -230,7 +235,8 @@ _CHANGES: Mapping[str, tuple[str, ...]] = {
     "one worker ahead": ("loading remove", "class=gemm x2", "host x2"),
     "pageable batches": ("class=memcpy_h2d remove", "class=memcpy_h2d x0.5", "sync remove"),
     "Python rows": ("python x0.5", "class=gemm x0.5", "host x2"),
-    "four ranks": ("class=gemm x0.5", "bandwidth x0.25", "kind=comm x0.5", "host x0.5", "overlap"),
+    "four ranks": ("class=gemm x0.5", "bandwidth x0.25", "kind=comm x0.5", "host x0.5", "overlap",
+                   _RECOMPUTE),
     "four ranks, host bound": ("class=gemm x0.5", "host x0.5", "bandwidth x2", "launches remove"),
     "four ranks, slow links": (
         "bandwidth x2", "bandwidth x4", "latency x0.5", "class=gemm x0.5", "kind=comm x2",

@@ -69,6 +69,27 @@ def test_forks_and_joins_are_told_by_their_calls(
     assert found == dict.fromkeys(WAITS, "recorded" if has_rows else "inferred")
 
 
+def test_processes_of_one_file_wait_for_their_own_streams(tiny_trace: Callable[..., Path]) -> None:
+    """Files of nsys have several; both wait, and the other one's work ends later in between."""
+    events = [
+        event | ({"pid": rank + 1} if event["cat"] == "cuda_runtime" else {})
+        for rank in (0, 1)
+        for event in (
+            call(1, 2, rank + 1),
+            kernel("k", 10, 40 + 5 * rank, rank + 1, stream=7 + rank, device=rank),
+            call(3, 46, rank + 11, "cudaStreamSynchronize"),
+        )
+    ]
+    statement = """
+        SELECT s.device, t.pid FROM graph_edge AS e
+        INNER JOIN graph_span AS s ON e.source_node // 2 = s.span_id
+        INNER JOIN graph_span AS t ON e.target_node // 2 = t.span_id
+        WHERE e.kind = 'sync' ORDER BY ALL
+    """
+    with tracekit.open(tiny_trace(events), cache=False) as trace:
+        assert [*trace.sql(statement).rows] == [("0", 1), ("1", 2)]
+
+
 @pytest.mark.parametrize("name", ["side stream", "side stream, host bound", "four ranks"])
 def test_what_rows_told_comes_back_without_them(tmp_path: Path, name: str) -> None:
     machine = Machine(**BASES[name])

@@ -87,6 +87,11 @@ def test_predictions_hold(predictions: list[tuple[Scenario, Prediction]]) -> Non
         ("sync x0.5", "cannot be changed so"),
         ("bandwidth x0", "above 0"),
         ("overlap x2", "is nothing that can be changed"),
+        ("recompute x2", "cannot be changed so"),
+        ("optimizer on", "cannot be changed so"),
+        ("zero stage=5", "is no action"),
+        ("batch=0", "is no change"),
+        ("algorithm=butterfly", "is no change"),
     ],
 )
 def test_texts_that_say_no_change(text: str, said: str) -> None:

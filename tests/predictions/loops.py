@@ -43,6 +43,7 @@ class Options:
     accumulate: int = 1
     recompute: bool = False
     norm: bool = False
+    norm_in_pieces: bool = False
     dropout: bool = False
     activation: bool = True
     optimizer: str = "sgd"
@@ -106,11 +107,21 @@ class Attention(nn.Module):
         return mixed.transpose(0, 1).reshape(rows, width)
 
 
+class NormInPieces(nn.LayerNorm):
+    """A norm by single ops, as models write theirs."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        centred = x - x.mean(-1, keepdim=True)
+        deviation = torch.rsqrt(centred.pow(2).mean(-1, keepdim=True) + self.eps)
+        return centred * deviation * self.weight + self.bias
+
+
 class Block(nn.Module):
     def __init__(self, options: Options) -> None:
         super().__init__()
         self.attention = Attention(options) if options.attention else nn.Identity()
-        self.norm = nn.LayerNorm(options.width) if options.norm else nn.Identity()
+        norm = NormInPieces if options.norm_in_pieces else nn.LayerNorm
+        self.norm = norm(options.width) if options.norm else nn.Identity()
         self.up = nn.Linear(options.width, options.hidden)
         self.act = nn.GELU() if options.activation else nn.Identity()
         self.drop = nn.Dropout(0.1) if options.dropout else nn.Identity()

@@ -91,13 +91,22 @@ PAIRS: tuple[Pair, ...] = (
           *_gone("phase=recompute")),
     _pair("recomputation off, few ops", {"modules": True, "batch": 256, "layers": 2},
           {"recompute": True}, {}, *_gone("phase=recompute")),
+    _pair("recomputation on", {"modules": True}, {}, {"recompute": True},
+          "recompute on module=blocks.*"),
+    _pair("attention fused", {"modules": True, "width": 128, "hidden": 128, "batch": 512},
+          {"attention": "pieces"}, {"attention": "fused"}, "attention fused"),
+    _pair("norm fused", {"modules": True, "width": 1024, "layers": 3, "norm": True},
+          {"norm_in_pieces": True}, {}, "norm fused"),
     # The step.
+    _pair("accumulation 2 → 4", {}, {"accumulate": 2}, {"accumulate": 4}, "accumulate x2"),
     _pair("accumulation 4 → 2", {}, {"accumulate": 4}, {"accumulate": 2},
           *_halved("forward", "backward")),
     _pair("optimizer every second step", _ADAM, {}, {"step_every": 2}, *_halved("optimizer")),
     # Of 20 passes over memory, SGD has 3.
     _pair("AdamW → SGD, by bytes", {"batch": 16}, _ADAM, {}, "phase=optimizer x0.15",
           "host phase=optimizer x0.15"),
+    _pair("Adam by single ops → fused", {"batch": 16}, {"optimizer": "single"},
+          {"optimizer": "fused"}, "optimizer fused"),
     # Two ranks of gloo.
     _pair("stall of one rank removed", {"ddp": True}, {"stall_ms": 40}, {},
           "range=stall remove", ranks=2),
@@ -117,11 +126,12 @@ PAIRS: tuple[Pair, ...] = (
     _collected("collected: recomputation off", {"--opt": "R"}, {}, *_gone("phase=recompute")),
     _collected("collected: layers 4 → 2", {}, {"--layers": 2},
                *_gone("module=model.layers.[23]*")),
+    _collected("collected: recomputation on", {}, {"--opt": "R"},
+               "recompute on module=model.layers.*"),
+    _collected("collected: attention fused", {}, {"--opt": "F"}, "attention fused"),
     _collected("collected: batch 2 → 1", {}, {"--batch-size": 1}, "phase=forward x0.5",
                "phase=backward x0.5"),
     # What predict has no words for.
-    Pair("recomputation on", why_not="no change turns it on: its wrapper is not in the trace"),
-    Pair("fused optimizer", why_not="its kernel is not in the trace, so its time would be a guess"),
     Pair("compiled model", why_not="which ops are fused is not in the trace"),
     Pair("group size 2 → 4", why_not="no change of the group size; four ranks need four cores"),
 )  # fmt: skip

@@ -143,3 +143,175 @@ def test_bandwidth(
         events += reduction(number + 1, at, at + length, count)
         at += length
     assert predicted(tmp_path, events, "bandwidth x2") == pytest.approx(window, rel=0.02)
+
+
+NUMBER = {"Sequence number": 7}
+
+
+def forward(module: str, *events: Event) -> list[Event]:
+    """Return events in the ranges of a phase and of a module."""
+    first, *others = events
+    start, end = first["ts"], events[-1]["ts"] + events[-1]["dur"]
+    names = ("tk/phase/forward", f"tk/module/forward/{module}")
+    ranges = [span("user_annotation", name, start, end) for name in names]
+    return [*ranges, first | {"args": NUMBER}, *others]
+
+
+def backward(*events: Event) -> list[Event]:
+    """Return events in the node of autograd that belongs to the first op of the forward pass."""
+    start, end = events[0]["ts"], events[-1]["ts"] + events[-1]["dur"]
+    node = "autograd::engine::evaluate_function: MmBackward0"
+    return [
+        span("user_annotation", "tk/phase/backward", start, end),
+        span("cpu_op", node, start, end, **NUMBER, **{"Fwd thread id": 1}),
+        *events,
+    ]
+
+
+# A layer: products of 300 and 200 µs with 100 of a function between, 50 of Python, and a sum that
+# saves no tensor; its backward takes 1,000.
+LAYERED = steps(
+    *forward(
+        "layers.0#Layer",
+        op("aten::mm", 0, 300),
+        op("aten::gelu", 350, 450),
+        op("aten::mm", 450, 650),
+        op("aten::add", 650, 700),
+    ),
+    *backward(op("aten::mm", 700, 1700)),
+    length=1700,
+)
+
+# Scores, of which 100 µs are a product, a softmax of 300 and 80 for a mask; 60 behind the products.
+ATTENTION = steps(
+    *forward(
+        "attn#Attention",
+        op("aten::bmm", 0, 100),
+        op("aten::add", 100, 180),
+        op("aten::softmax", 180, 480),
+        op("aten::bmm", 480, 580),
+        op("aten::clone", 580, 640),
+    ),
+    *backward(
+        op("aten::bmm", 640, 740),
+        op("aten::_softmax_backward_data", 740, 940),
+        op("aten::bmm", 940, 1040),
+    ),
+    length=1040,
+)
+
+# A norm of four ops, the last of which takes 100 of 400 µs, and a product; backward 500.
+NORMED = steps(
+    *forward(
+        "norm#RMSNorm",
+        op("aten::pow", 0, 100),
+        op("aten::mean", 100, 200),
+        op("aten::rsqrt", 200, 300),
+        op("aten::mul", 300, 400),
+    ),
+    op("aten::mm", 400, 500),
+    *backward(op("aten::mul", 500, 800), op("aten::sum", 800, 1000)),
+    length=1000,
+)
+
+
+@pytest.mark.parametrize(
+    ("events", "change", "step"),
+    [
+        (LAYERED, "recompute on module=layers.*", 1700 + 300 + 50 + 100),
+        (LAYERED, "accumulate x3", 3 * 1700),
+        (ATTENTION, "attention fused", 200 + 60 + 1.25 * 200),
+        (NORMED, "norm fused", 100 + 100 + 150),
+    ],
+)
+def test_methods(tmp_path: Path, events: list[Event], change: str, step: float) -> None:
+    assert predicted(tmp_path, events, change) == pytest.approx(STEPS * step, abs=2)
+
+
+@pytest.mark.parametrize(
+    ("events", "change", "said"),
+    [
+        (RANGED, "recompute on module=layers.*", "there is no such work"),
+        (LAYERED, "recompute on module=layers.* phase=forward", "with a backward pass"),
+        (LAYERED, "attention fused", "no softmax between products"),
+        (LAYERED, "norm fused", "no norm of several"),
+        (LAYERED, "optimizer fused", "no optimizer by many small"),
+        (LAYERED, "offload off", "no copies of an offloaded"),
+        (RANGED, "accumulate x2", "no such pass"),
+        (LAYERED, "recompute off", "no such work"),
+    ],
+)
+def test_methods_that_a_trace_says_nothing_of(
+    tmp_path: Path, events: list[Event], change: str, said: str
+) -> None:
+    with pytest.raises(QueryError, match=said):
+        predicted(tmp_path, events, change)
+
+
+@pytest.mark.parametrize(
+    ("change", "step"),
+    [
+        # 100 µs and 50 for each of a batch; products of 200, which do not grow.
+        ("batch=8 of=2,4", 500 + 200),
+        ("batch=3 of=2,4", 250 + 200),
+        # From 200 to 700 µs: in the square of the length.
+        ("sequence=6 of=2,4", 200 + 500 / 12 * 32 + 200),
+    ],
+)
+def test_sizes_of_two_runs(tmp_path: Path, change: str, step: float) -> None:
+    is_square = change.startswith("sequence")
+    lengths = (200, 700 if is_square else 300)
+    runs = []
+    for number, length in enumerate(lengths):
+        runs.append(tmp_path / f"{number}.json")
+        events = steps(
+            *forward("layers.0#Layer", op("aten::gelu", 0, length)),
+            op("aten::mm", length, length + 200),
+            length=length + 200,
+        )
+        runs[-1].write_text(json.dumps({"traceEvents": events}), "utf-8")
+    with tracekit.open(runs[0], cache=False) as one, tracekit.open(runs[1], cache=False) as other:
+        found = one.predict(change, further=[other])
+        assert found.predicted_ns == pytest.approx(1000 * STEPS * step, rel=1e-6)
+        for asked, further, said in (
+            ("batch=8 of=2,4", [], "one run does not say"),
+            ("batch=9 of=2,4", [other], "say nothing of it"),
+            ("batch=2 of=4,4", [other], "have the size 4"),
+        ):
+            with pytest.raises(QueryError, match=said):
+                one.predict(asked, further=further)
+        for asked, said in (
+            ("batch=8 of=2,4,8", "2 runs, and 3 sizes"),
+            ("batch=8", "no manifest"),
+        ):
+            with pytest.raises(UsageError, match=said):
+                one.predict(asked, further=[other])
+
+
+@pytest.mark.parametrize(
+    ("change", "window"),
+    [
+        # Two ranks send 2 messages in a row and 1 of the size: 100 µs, and 0.1 for each element.
+        # Eight in a ring send 14, and 7/4; in a tree 6, and twice the size.
+        ("group size=8", 2 * 100 * 7 + (100 + 200) * 7 / 4),
+        ("algorithm=tree", 2 * 100 + (100 + 200) * 2),
+        ("algorithm=halving", 200 + 300),
+    ],
+)
+def test_other_groups_and_algorithms(tmp_path: Path, change: str, window: float) -> None:
+    events = [*reduction(1, 100, 300, 1000), *reduction(2, 300, 600, 2000)]
+    assert predicted(tmp_path, events, change) == pytest.approx(window, rel=0.02)
+
+
+def test_an_algorithm_without_latency(tmp_path: Path) -> None:
+    with pytest.raises(QueryError, match="cannot be told apart"):
+        predicted(tmp_path, reduction(1, 100, 300, 1000), "algorithm=tree")
+    with pytest.raises(QueryError, match="only stage 2"):
+        predicted(tmp_path, LAYERED, "zero stage=3")
+    with pytest.raises(QueryError, match="no gather of parameters"):
+        predicted(tmp_path, LAYERED, "zero stage=2")
+
+
+def test_recomputation_without_modules(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="which modules"):
+        predicted(tmp_path, LAYERED, "recompute on")

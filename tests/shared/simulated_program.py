@@ -98,6 +98,7 @@ class Machine:
     has_item_copy: bool = True  # without it, item() synchronises and copies nothing
     host_waits: bool = True  # without it, calls that wait for the device return at once
     has_side_stream: bool = False  # one product of each layer runs beside the others
+    recomputes: bool = False  # each layer runs forward again, but for its last op, before backward
     has_graph: bool = False  # forward pass and each layer of the backward pass are graph replays
 
     slow_rank: int = -1
@@ -236,6 +237,11 @@ class Training:
             for operand in ("input", "weight"):
                 ops += self.product(f"{name}/{operand}", factor, {})
             ops += self.elementwise(name)
+            if knobs.recomputes and product.is_mlp:
+                layer = self.forward(step, product.layer, [])
+                again = [op for span in layer for op in getattr(span, "inside", ())]
+                # The last op and the Python before it.
+                actions += again[:-2]
             if knobs.has_graph:
                 actions.append(self.replay(name, "GraphedBackward", ops))
             else:

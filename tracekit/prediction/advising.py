@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tracekit.analysis.result import Column, Result
 from tracekit.analysis.spec import Spec
@@ -159,10 +159,7 @@ def _predicted(one: Candidate, replay: Predictor, least_ns: float) -> Prediction
     """Return what its changes would gain; None where that is less than is said."""
     if replay.gain_ns(one.changes) < least_ns:
         return None
-    told = replay.predict(one.changes)
-    if told.reason is not None or not one.at_most:
-        return told
-    return replace(told, low_ns=min(told.low_ns, replay.predict(one.at_most).low_ns))
+    return replay.predict(one.changes, at_most=one.at_most)
 
 
 _Found = tuple[Candidate, Prediction]

@@ -5,6 +5,7 @@
     range=augment x0.5              what a thread does inside of a range that the program named
     call=cudaMalloc remove          calls of the runtime or driver
     host x0.5                       a keyword in place of terms; terms beside it choose of it
+    recompute on module=layers.*    a method, put on or taken off
     rate x2                         of a serving run: its load, and what its engine is set to
 
 A change is one text. Which keywords take which actions, :data:`KEYWORDS` says.
@@ -45,6 +46,8 @@ runtime or driver.
 SCALE, REMOVE, WORKERS = "scale", "remove", "workers"
 MEDIAN, HIDE, MOVE = "median", "hide", "move"
 LIMIT, TOKENS, APART = "limit", "tokens", "apart"
+ON, OFF, FUSED = "on", "off", "fused"
+SIZE, STAGE = "size", "stage"
 
 KEYWORDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -55,10 +58,19 @@ KEYWORDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "loading": (SCALE, REMOVE, WORKERS),
         "bandwidth": (SCALE,),
         "latency": (SCALE,),
+        "group": (SIZE,),
+        "algorithm": (MOVE,),
         "overlap": (HIDE,),
         "ranks": (MEDIAN,),
         "device": (MOVE,),
         "precision": (MOVE,),
+        "recompute": (ON, OFF),
+        "optimizer": (FUSED,),
+        "norm": (FUSED,),
+        "attention": (FUSED,),
+        "accumulate": (SCALE,),
+        "offload": (OFF,),
+        "zero": (STAGE,),
         "rate": (SCALE,),
         "batch": (LIMIT, TOKENS),
         "kv": (TOKENS,),
@@ -68,19 +80,31 @@ KEYWORDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """What else can be changed, and how.
 
 The time of the host, of its Python, of launch calls; waits for the device; data loading; bandwidth
-and latency of collectives; whether communication is hidden behind compute; ranks that are slower
-than the others; the device that all runs on; the type that products are computed in. Of
-:data:`SERVING`: requests per second; requests that run at most, and tokens of a step; tokens that
-the cache of keys and values holds; whether prompts are read by an engine of their own.
+and latency of collectives, ranks in their groups and their algorithm; whether communication is
+hidden behind compute; ranks that are slower than the others; the device that all runs on; the type
+that products are computed in. Methods: recomputation, one kernel in place of several, gradient
+accumulation, an offloaded optimizer, the stage of ZeRO. Of :data:`SERVING`: requests per second;
+requests that run at most, and tokens of a step; tokens that the cache of keys and values holds;
+whether prompts are read by an engine of their own.
 """
 
 SERVING = frozenset({"rate", "batch", "kv", "prefill"})
 """Keywords of changes that a simulation of the engine answers, and not the graph of the work."""
 
+LAST = ("recompute", "accumulate")
+"""Keywords of changes that are made behind the others: they count work as those leave it."""
+
 _FACTOR = re.compile(r"[x×*](?P<factor>\d+(?:\.\d*)?|\.\d+)")
 _TERM = re.compile(r"(?P<column>[a-z]+)=(?P<glob>\S+)")
-_COUNT = re.compile(r"(?P<what>workers=(?=\d{1,4}$)|limit=|tokens=)(?P<count>\d{1,9})")
-
+_COUNT = re.compile(
+    r"(?P<what>workers=(?=\d{1,4}$)|limit=|tokens=|size=(?=\d{1,6}$)|stage=(?=[0-3]$))"
+    r"(?P<count>\d{1,9})"
+)
+_SIZE = re.compile(
+    r"(?P<what>batch|sequence)=(?P<count>[1-9]\d{0,8})"
+    r"(?: of=(?P<sizes>[1-9]\d{0,8}(?:,[1-9]\d{0,8})+))?"
+)
+_ALGORITHM = re.compile(r"algorithm=(?P<name>ring|tree|halving)")
 _PRECISION = re.compile(r"precision=(?P<dtype>bf16|fp16|tf32)")
 _DEVICE = re.compile(r"device=(?P<name>\S.*)")
 _ACTION = re.compile(rf"remove|{_FACTOR.pattern}|{_COUNT.pattern}")
@@ -100,7 +124,8 @@ class Change:
         action: one of those above.
         factor: what times are multiplied by (of bandwidth, what it is); 0 for `remove`.
         count: workers, requests or tokens.
-        device: the name of another device, or the type of another precision.
+        device: the name of another device or algorithm, or the type of another precision.
+        sizes: of recorded runs; the action is then which size is another one.
     """
 
     text: str
@@ -110,6 +135,7 @@ class Change:
     factor: float = 1.0
     count: int = 0
     device: str = ""
+    sizes: tuple[int, ...] = ()
 
 
 def parse_change(text: str) -> Change:
@@ -123,6 +149,11 @@ def parse_change(text: str) -> Change:
         return Change(text, "overlap", (), HIDE)
     if words == ["ranks=median"]:
         return Change(text, "ranks", (), MEDIAN)
+    if sized := _SIZE.fullmatch(" ".join(words)):
+        sizes = tuple(map(int, re.findall(r"\d+", sized["sizes"] or "")))
+        return Change(text, "size", (), sized["what"], count=int(sized["count"]), sizes=sizes)
+    if named := _ALGORITHM.fullmatch(text.strip()):
+        return Change(text, "algorithm", (), MOVE, device=named["name"])
     if narrowed := _PRECISION.fullmatch(text.strip()):
         return Change(text, "precision", (), MOVE, device=narrowed["dtype"])
     if words == ["prefill", "apart"]:
@@ -131,6 +162,8 @@ def parse_change(text: str) -> Change:
         return Change(text, "device", (), MOVE, device=moved["name"])
     if len(words) < 2:
         raise UsageError(f"{text!r} is no change", hint=f"write what and how, {_HINT}")
+    if words[1] in (ON, OFF, FUSED):
+        words.append(words.pop(1))
     *chosen, how = words
     keyword = chosen.pop(0) if "=" not in chosen[0] else None
     if keyword is not None and (keyword not in KEYWORDS or KEYWORDS[keyword][0] in _ALONE):
@@ -145,7 +178,7 @@ def parse_change(text: str) -> Change:
         raise UsageError(f"{text!r}: {keyword or 'work'} cannot be changed so", hint=_HINT)
     if keyword in SERVING and terms:
         raise UsageError(f"{text!r}: {keyword} is of the whole run, and takes no terms")
-    if keyword in ("bandwidth", "latency", "rate") and factor <= 0:
+    if keyword in ("bandwidth", "latency", "rate", "accumulate") and factor <= 0:
         raise UsageError(f"{text!r}: the factor must be above 0")
     return Change(text, keyword, terms, action, factor, count)
 
@@ -162,6 +195,8 @@ def _term(text: str, word: str) -> tuple[str, str]:
 def _action(text: str, how: str) -> tuple[str, float, int]:
     if how == "remove":
         return REMOVE, 0.0, 0
+    if how in (ON, OFF, FUSED):
+        return how, 1.0, 0
     if match := _FACTOR.fullmatch(how):
         factor = float(match["factor"])
         if not math.isfinite(factor) or factor > 1e6:

@@ -6,6 +6,7 @@ replayed at the end is what these leave of its weight.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import duckdb
@@ -83,16 +84,8 @@ def create_edges(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(_CREATE)
 
 
-def apply_change(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    """Apply one change to the edges; return what it assumes.
-
-    Raises:
-        QueryError: the trace has nothing of what is changed, or does not tell what it needs.
-    """
-    return _APPLY[change.keyword](connection, change)
-
-
-def _where(change: Change, *parts: str) -> str:
+def where_of(change: Change, *parts: str) -> str:
+    """Return the condition of edges that all terms of a change choose, and these besides."""
     chosen = [f"{column}::VARCHAR GLOB {quote(glob)}" for column, glob in change.terms]
     return " AND ".join([*parts, *chosen])
 
@@ -102,7 +95,12 @@ def _count(connection: duckdb.DuckDBPyConnection, where: str) -> int:
     return int(found[0]) if found else 0
 
 
-def _need(connection: duckdb.DuckDBPyConnection, where: str, change: Change, what: str) -> None:
+def need(connection: duckdb.DuckDBPyConnection, where: str, change: Change, what: str) -> None:
+    """Refuse a change, with what there is in its place, where no edge is chosen.
+
+    Raises:
+        QueryError: no edge is.
+    """
     if _count(connection, where):
         return
     hint = None
@@ -117,7 +115,8 @@ def _need(connection: duckdb.DuckDBPyConnection, where: str, change: Change, wha
     raise QueryError(f"{change.text!r}: there is {what} in this trace", hint=hint)
 
 
-def _update(connection: duckdb.DuckDBPyConnection, assignment: str, where: str) -> None:
+def update(connection: duckdb.DuckDBPyConnection, assignment: str, where: str) -> None:
+    """Set columns of edges."""
     connection.execute(f"UPDATE {TABLE} SET {assignment} WHERE {where}")
 
 
@@ -125,24 +124,30 @@ def _change_work(connection: duckdb.DuckDBPyConnection, change: Change) -> list[
     columns = [column for column, _ in change.terms]
     if {"range", "call"} & {*columns} or (change.action == REMOVE and "op" in columns):
         return _change_inside(connection, change)
-    where = _where(change, "part = 'work'")
-    _need(connection, where, change, "no such work")
+    where = where_of(change, "part = 'work'")
+    need(connection, where, change, "no such work")
     if change.action == REMOVE:
-        _remove_work(connection, where)
+        remove_work(connection, where)
         return ["removed work leaves the time of its ops on the host, without the launch"]
-    _update(connection, f"factor = factor * {change.factor!r}", where)
+    update(connection, f"factor = factor * {change.factor!r}", where)
     return [] if change.factor == 1 else ["other work takes as long as it did"]
 
 
-def _remove_work(connection: duckdb.DuckDBPyConnection, where: str) -> None:
+def drop(connection: duckdb.DuckDBPyConnection, *names: str) -> None:
+    """Drop tables that a change has made of the edges, where they are."""
+    for name in names:
+        connection.execute(f"DROP TABLE IF EXISTS {TABLE}_{name}")
+
+
+def remove_work(connection: duckdb.DuckDBPyConnection, where: str) -> None:
     """Take away work, the calls that launched nothing else, and what waits for either."""
     connection.execute(
         f"CREATE OR REPLACE TABLE {TABLE}_gone AS "
         f"SELECT target_node // 2 AS span_id FROM {TABLE} WHERE {where}"
     )
     gone = f"(SELECT span_id FROM {TABLE}_gone)"
-    _update(connection, "factor = 0", f"part = 'work' AND target_node // 2 IN {gone}")
-    _update(connection, "factor = 0", f"part IN ('latency', 'gap') AND target_node // 2 IN {gone}")
+    update(connection, "factor = 0", f"part = 'work' AND target_node // 2 IN {gone}")
+    update(connection, "factor = 0", f"part IN ('latency', 'gap') AND target_node // 2 IN {gone}")
     # Ranks do not meet for a collective that is gone, and nobody waits for it.
     for kind, end in (("meeting", "source"), ("transfer", "target"), ("posted_wait", "source")):
         connection.execute(
@@ -154,12 +159,12 @@ def _remove_work(connection: duckdb.DuckDBPyConnection, where: str) -> None:
         f"GROUP BY 1 HAVING bool_and(target_node // 2 IN {gone})"
     )
     _remove_calls(connection)
-    connection.execute(f"DROP TABLE {TABLE}_gone")
+    drop(connection, "gone")
 
 
 def _remove_calls(connection: duckdb.DuckDBPyConnection) -> None:
     gone = f"(SELECT span_id FROM {TABLE}_gone)"
-    _update(connection, "factor = 0", f"part = 'call' AND target_node // 2 IN {gone}")
+    update(connection, "factor = 0", f"part = 'call' AND target_node // 2 IN {gone}")
     connection.execute(f"DELETE FROM {TABLE} WHERE part = 'wait' AND target_node // 2 IN {gone}")
 
 
@@ -177,7 +182,7 @@ def _change_inside(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
     others = [term for term in change.terms if term != (by, glob)]
     if any(column in _INSIDE for column, _ in others):
         raise UsageError(f"{change.text!r}: only one op, range or call can be chosen")
-    rest = _where(replace(change, terms=tuple(others)), "TRUE")
+    rest = where_of(replace(change, terms=tuple(others)), "TRUE")
     connection.execute(
         f"CREATE OR REPLACE TABLE {TABLE}_op AS "
         "SELECT (e.trace_id, e.pid, e.tid) AS part, e.ts_ns + c.shift_ns AS start_ns, "
@@ -222,37 +227,36 @@ def _change_inside(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
             f"AND l.source_node // 2 IN (SELECT span_id FROM {TABLE}_gone)"
         )
         for part in ("part = 'work'", "part IN ('latency', 'gap')"):
-            _update(connection, "factor = 0", f"{part} AND target_node // 2 IN ({launched})")
+            update(connection, "factor = 0", f"{part} AND target_node // 2 IN ({launched})")
     # On cpu the op is the work.
     scaled = "part = 'work' AND device = 'cpu'"
     if change.action != REMOVE:
         scaled = f"({scaled} OR part = 'call')"
-    _update(connection, f"factor = factor * {change.factor!r}", f"{scaled} AND {inside}")
-    for table in ("op", "part", "inside", "gone"):
-        connection.execute(f"DROP TABLE IF EXISTS {TABLE}_{table}")
+    update(connection, f"factor = factor * {change.factor!r}", f"{scaled} AND {inside}")
+    drop(connection, "op", "part", "inside", "gone")
     if change.action != REMOVE:
         return [f"what a {by} launched takes as long as it did, and what it runs on the host not"]
     return [f"what a removed {by} gave is not needed elsewhere"]
 
 
 def _change_host(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    where = _where(change, "part = 'host'")
-    _need(connection, where, change, "no such time of the host")
-    _update(
+    where = where_of(change, "part = 'host'")
+    need(connection, where, change, "no such time of the host")
+    update(
         connection,
         f"less_ns = less_ns + round((usual_ns - loading_ns) * {1 - change.factor!r})::BIGINT",
         where,
     )
-    _update(connection, f"factor = factor * {change.factor!r}", _where(change, "part = 'call'"))
+    update(connection, f"factor = factor * {change.factor!r}", where_of(change, "part = 'call'"))
     if connection.execute(f"FROM {TABLE} WHERE device = 'cpu' LIMIT 1").fetchall():
         return ["on a CPU, ops are work, and not the host's own time"]
     return []
 
 
 def _change_python(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    where = _where(change, "part = 'host'")
-    _need(connection, where, change, "no such time of the host")
-    _update(
+    where = where_of(change, "part = 'host'")
+    need(connection, where, change, "no such time of the host")
+    update(
         connection,
         "less_ns = less_ns + round(greatest(usual_ns - loading_ns - op_ns, 0) "
         f"* {1 - change.factor!r})::BIGINT",
@@ -263,22 +267,22 @@ def _change_python(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
 
 def _change_launches(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
     launching = f"target_node // 2 IN (SELECT source_node // 2 FROM {TABLE} WHERE kind = 'launch')"
-    where = _where(change, "part = 'call'", launching)
-    _need(connection, where, change, "no such launch")
-    _update(connection, f"factor = factor * {change.factor!r}", where)
+    where = where_of(change, "part = 'call'", launching)
+    need(connection, where, change, "no such launch")
+    update(connection, f"factor = factor * {change.factor!r}", where)
     return ["ops and Python around launches stay; a captured graph has none of them either"]
 
 
 def _remove_waits(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    where = _where(change, "kind IN ('copy', 'sync', 'implicit_sync')")
-    _need(connection, where, change, "no wait of the host for the device")
+    where = where_of(change, "kind IN ('copy', 'sync', 'implicit_sync')")
+    need(connection, where, change, "no wait of the host for the device")
     connection.execute(f"DELETE FROM {TABLE} WHERE {where}")
     return ["nothing that the host does needs what it waited for"]
 
 
 def _change_loading(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    where = _where(change, "loading_ns > 0")
-    _need(connection, where, change, "no data loading")
+    where = where_of(change, "loading_ns > 0")
+    need(connection, where, change, "no data loading")
     if change.action == WORKERS and _count(connection, "kind = 'batch'"):
         raise QueryError(
             f"{change.text!r}: workers load its data already, and what one takes is not recorded"
@@ -290,9 +294,9 @@ def _change_loading(connection: duckdb.DuckDBPyConnection, change: Change) -> li
         connection.execute(f"DELETE FROM {TABLE} WHERE kind = 'batch' AND {where}")
     kept = 0.0 if change.action == WORKERS else change.factor
     loaded = f"edge_id IN (SELECT edge_id FROM {TABLE}_loaded)"
-    _update(connection, f"factor = factor * {kept!r}", f"part = 'work' AND {loaded}")
-    _update(connection, f"less_ns = less_ns + round(loading_ns * {1 - kept!r})::BIGINT", where)
-    connection.execute(f"DROP TABLE {TABLE}_loaded")
+    update(connection, f"factor = factor * {kept!r}", f"part = 'work' AND {loaded}")
+    update(connection, f"less_ns = less_ns + round(loading_ns * {1 - kept!r})::BIGINT", where)
+    drop(connection, "loaded")
     if change.action != WORKERS:
         return []
     return [
@@ -314,14 +318,14 @@ def _find_loading(connection: duckdb.DuckDBPyConnection, change: Change) -> None
         f"CREATE OR REPLACE TABLE {TABLE}_loaded AS "
         "SELECT e.edge_id, e.trace_id, e.target_node, e.source_ns, e.target_ns, "
         "if(e.part = 'work', e.usual_ns, e.loading_ns) AS ns, l.start_ns AS called_ns "
-        f"FROM (FROM {TABLE} WHERE {_where(change, 'TRUE')}) AS e "
+        f"FROM (FROM {TABLE} WHERE {where_of(change, 'TRUE')}) AS e "
         "INNER JOIN graph_span AS s ON e.target_node // 2 = s.span_id "
         f"ASOF INNER JOIN interval_union('{TABLE}_loader') AS l "
         "ON (e.trace_id, s.pid, s.tid) = l.part AND e.target_ns > l.start_ns "
         "WHERE s.tid IS NOT NULL AND (e.loading_ns > 0 OR e.part = 'work' "
         "AND e.source_ns >= l.start_ns AND e.target_ns <= l.end_ns)"
     )
-    connection.execute(f"DROP TABLE {TABLE}_loader")
+    drop(connection, "loader")
 
 
 def _add_workers(connection: duckdb.DuckDBPyConnection, count: int) -> None:
@@ -357,14 +361,19 @@ def _add_workers(connection: duckdb.DuckDBPyConnection, count: int) -> None:
         ("-l.number_of_all", "l.target_node", "0", ""),
     ):
         connection.execute(insert.format(source=source, target=target, weight=weight, join=join))
-    connection.execute(f"DROP TABLE {TABLE}_batch")
+    drop(connection, "batch")
 
 
-def _fit_transfers(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    """Lay out what of each transfer is latency, by the run's own sizes."""
+def fit_transfers(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
+    """Lay out what of each transfer is latency, by the run's own sizes; return what that assumes.
+
+    Raises:
+        QueryError: no collective has a size, or its latency is asked for and cannot be told.
+    """
     connection.execute(
         f"CREATE OR REPLACE TABLE {TABLE}_transfer AS "
-        "SELECT e.edge_id, c.class, c.group_size, c.message_bytes, e.usual_ns "
+        "SELECT e.edge_id, c.class, c.group_size, c.message_bytes, e.usual_ns, "
+        "c.name ILIKE '%\\_tree%' ESCAPE '\\' AS is_tree "
         f"FROM {TABLE} AS e INNER JOIN graph_span AS s ON e.target_node // 2 = s.span_id "
         "INNER JOIN collective_events AS c "
         "ON s.trace_id = c.trace_id AND s.event_id = c.event_id AND s.piece = c.piece "
@@ -388,7 +397,7 @@ def _fit_transfers(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
     count, fitted = found or (0, 0)
     if not count:
         raise QueryError(f"{change.text!r}: no collective tells the size of its message")
-    if change.keyword == "latency" and not fitted:
+    if change.keyword in ("latency", "algorithm") and not fitted:
         raise QueryError(
             f"{change.text!r}: its latency cannot be told apart from its bandwidth",
             hint="it takes collectives of one kind with messages of several sizes",
@@ -404,21 +413,34 @@ def _fit_transfers(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
 
 
 def _change_links(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    assumptions = _fit_transfers(connection, change)
-    if change.keyword == "bandwidth":
-        factor = f"(l.latency_ns + (t.usual_ns - l.latency_ns) / {change.factor!r}) / t.usual_ns"
-    else:
-        factor = f"(t.usual_ns - l.latency_ns * {1 - change.factor!r}) / t.usual_ns"
-    connection.execute(
-        f"UPDATE {TABLE} AS e SET factor = e.factor * ({factor}) FROM {TABLE}_transfer AS t, "
-        "(SELECT t.edge_id, least(coalesce(f.latency_ns, 0), t.usual_ns) AS latency_ns "
-        f"FROM {TABLE}_transfer AS t LEFT JOIN {TABLE}_fit AS f USING (class, group_size)) AS l "
-        "WHERE e.edge_id = t.edge_id AND e.edge_id = l.edge_id "
-        f"AND e.edge_id IN (SELECT edge_id FROM {TABLE} WHERE {_where(change, 'TRUE')})"
+    assumptions = fit_transfers(connection, change)
+    is_bandwidth = change.keyword == "bandwidth"
+    of_latency, of_bytes = (1.0, 1 / change.factor) if is_bandwidth else (change.factor, 1.0)
+    scale_transfers(
+        connection, change, f"SELECT *, {of_latency!r}, {of_bytes!r} FROM {TABLE}_transfer"
     )
-    connection.execute(f"DROP TABLE {TABLE}_transfer")
-    connection.execute(f"DROP TABLE {TABLE}_fit")
     return assumptions
+
+
+def scale_transfers(connection: duckdb.DuckDBPyConnection, change: Change, ratios: str) -> None:
+    """Scale the latency of each transfer and the rest of it, and drop what was laid out of them.
+
+    Args:
+        connection: one for which :func:`fit_transfers` was called.
+        change: whose terms choose of them.
+        ratios: gives the rows of the table of transfers with the two ratios as last columns.
+    """
+    connection.execute(
+        f"UPDATE {TABLE} AS e SET factor = e.factor "
+        "* (r.latency_ns * r.of_latency + (r.usual_ns - r.latency_ns) * r.of_bytes) / r.usual_ns "
+        "FROM (SELECT t.edge_id, t.usual_ns, t.of_latency, t.of_bytes, "
+        "least(coalesce(f.latency_ns, 0), t.usual_ns) AS latency_ns FROM ("
+        f"{ratios}) AS t(edge_id, class, group_size, message_bytes, usual_ns, is_tree, of_latency, "
+        f"of_bytes) LEFT JOIN {TABLE}_fit AS f USING (class, group_size)) AS r "
+        "WHERE e.edge_id = r.edge_id "
+        f"AND e.edge_id IN (SELECT edge_id FROM {TABLE} WHERE {where_of(change, 'TRUE')})"
+    )
+    drop(connection, "transfer", "fit")
 
 
 def _hide_communication(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
@@ -429,7 +451,7 @@ def _hide_communication(connection: duckdb.DuckDBPyConnection, change: Change) -
         "AND coalesce(phase = 'backward', FALSE) AND source_node IN "
         f"({comm} AND phase = 'backward')"
     )
-    _need(connection, waits, change, "no compute that waits for communication of the backward")
+    need(connection, waits, change, "no compute that waits for communication of the backward")
     connection.execute(
         f"INSERT INTO {TABLE} BY NAME SELECT (SELECT max(edge_id) FROM {TABLE}) "
         "+ row_number() OVER () AS edge_id, w.trace_id, w.source_node, o.target_node, "
@@ -459,19 +481,9 @@ def _even_ranks(connection: duckdb.DuckDBPyConnection, change: Change) -> list[s
     return ["compute of each rank and phase takes the median of the ranks"]
 
 
-def _move(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    from tracekit.prediction.other_device import scale_to_device
+Apply = Callable[[duckdb.DuckDBPyConnection, Change], list[str]]
 
-    return scale_to_device(connection, TABLE, change.device)
-
-
-def _narrow(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    from tracekit.prediction.other_device import scale_to_type
-
-    return scale_to_type(connection, TABLE, change.device)
-
-
-_APPLY = {
+CHANGES: Mapping[str | None, Apply] = {
     None: _change_work,
     "host": _change_host,
     "python": _change_python,
@@ -482,6 +494,5 @@ _APPLY = {
     "latency": _change_links,
     "overlap": _hide_communication,
     "ranks": _even_ranks,
-    "device": _move,
-    "precision": _narrow,
 }
+"""By keyword what applies a change to the edges, and returns what that assumes."""

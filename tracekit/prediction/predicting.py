@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,14 +15,16 @@ from tracekit.analysis.run import run_analysis
 from tracekit.analysis.session_tables import DATABASE
 from tracekit.analysis.temporaries import provide_temporaries_in
 from tracekit.errors import QueryError, UsageError
-from tracekit.prediction.changes import SERVING, parse_change
-from tracekit.prediction.edges import EDGES, MOMENTS, TABLE, VARIANTS, apply_change, create_edges
+from tracekit.prediction.changes import LAST, SERVING, Change, parse_change
+from tracekit.prediction.edges import EDGES, MOMENTS, TABLE, VARIANTS, create_edges
+from tracekit.prediction.methods import apply_change, expand
 from tracekit.prediction.timeline import write_timeline
 
 if TYPE_CHECKING:
     import duckdb
 
     from tracekit.prediction.serving import ServingPrediction
+    from tracekit.prediction.sizes import Ask
 
 _TABLES = "FROM graph_edge, graph_weight, graph_end, graph_span, graph_clock, edge_fact"
 _MACROS = (
@@ -104,6 +106,7 @@ class Predictor:
 
     Args:
         connection: to a store of its traces.
+        further: answer statements on further runs, of another batch or sequence.
 
     Attributes:
         recorded_ns: the window from the first device event of all ranks to the end of the last, ns.
@@ -112,10 +115,11 @@ class Predictor:
         QueryError: no work of a device is recorded.
     """
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, further: Sequence[Ask] = ()) -> None:
         from tracekit.analysis.catalog import load_catalog
 
         self._connection = connection
+        self._further = further
         replay = run_analysis(connection, load_catalog().analysis("replay"), {})
         if not replay.rows:
             raise QueryError("no work of a device is recorded, so nothing can be replayed")
@@ -131,7 +135,7 @@ class Predictor:
             f"FROM {TABLE} WHERE moment > 0 AND moment_step IS NOT NULL) "
             "GROUP BY trace_id ORDER BY trace_id"
         ).fetchall()
-        self._known: dict[tuple[str, ...], tuple[list[str], list[_Replayed]]] = {}
+        self._known: dict[tuple[Change, ...], tuple[list[str], list[_Replayed]]] = {}
         self._before = self._replayed()
         self.recorded_ns = self._before[0].window_ns
 
@@ -147,20 +151,33 @@ class Predictor:
             UsageError: a text is no change.
             QueryError: the trace has nothing of what is changed, or does not tell what that needs.
         """
-        _, after = self._changed(changes)
+        _, after = self._changed(self._expanded(changes)[0])
         return self.recorded_ns - after[0].window_ns
 
-    def predict(self, changes: Sequence[str], timeline: Path | None = None) -> Prediction:
+    def predict(
+        self, changes: Sequence[str], timeline: Path | None = None, at_most: Sequence[str] = ()
+    ) -> Prediction:
         """Return what the window would be if all of these were changed.
 
         Args:
             changes: texts in the language of :mod:`tracekit.prediction.changes`.
             timeline: where to write the predicted run, as a Chrome trace.
+            at_most: changes that would gain most; the lower end of the interval is theirs.
 
         Raises:
             UsageError: a text is no change.
             QueryError: the trace has nothing of what is changed, or does not tell what that needs.
         """
+        usual, most, reasons = self._expanded(changes)
+        if at_most:
+            most = self._expanded(at_most)[1]
+        found = self._predicted(usual, timeline)
+        found = replace(found, changes=tuple(changes), assumptions=(*reasons, *found.assumptions))
+        if found.reason is not None or most == usual:
+            return found
+        return replace(found, low_ns=min(found.low_ns, self._predicted(most).low_ns))
+
+    def _predicted(self, changes: Sequence[Change], timeline: Path | None = None) -> Prediction:
         assumed, after = self._changed(changes)
         assumptions = [*assumed]
         if timeline is not None:
@@ -181,7 +198,7 @@ class Predictor:
                 f"which is more than the {gain_ns / 1e6:.3f} ms that would be gained"
             )
         return Prediction(
-            tuple(changes),
+            tuple(change.text for change in changes),
             recorded,
             after[0].window_ns if reason is None else None,
             round(low * recorded),
@@ -192,16 +209,28 @@ class Predictor:
             reason,
         )
 
-    def _changed(self, changes: Sequence[str]) -> tuple[list[str], list[_Replayed]]:
+    def _expanded(self, changes: Sequence[str]) -> tuple[list[Change], list[Change], list[str]]:
+        """Return what changes are made of, the same for what gains most, and the reasons.
+
+        What counts work again comes behind what scales it.
+        """
+        parsed = sorted(map(parse_change, changes), key=lambda one: one.keyword in LAST)
+        found = [expand(self._connection, change) for change in parsed]
+        usual, most, reasons = (
+            [*dict.fromkeys(one for part in parts for one in part)]
+            for parts in zip(*found, strict=True)
+        )
+        return usual, most, reasons
+
+    def _changed(self, changes: Sequence[Change]) -> tuple[list[str], list[_Replayed]]:
         """Replay the edges under changes; return what these assume, and each variant."""
         if (*changes,) in self._known:
             return self._known[*changes,]
-        parsed = [parse_change(text) for text in changes]
         connection = self._connection
         # Taking a transaction back takes less time than to lay out the edges anew.
         connection.execute("BEGIN")
         try:
-            assumed = [apply_change(connection, change) for change in parsed]
+            assumed = [apply_change(connection, change, self._further) for change in changes]
             replayed = self._replayed()
         finally:
             connection.execute("ROLLBACK")
@@ -209,9 +238,9 @@ class Predictor:
         self._known[*changes,] = assumptions, replayed
         return assumptions, replayed
 
-    def _write(self, changes: Sequence[str], timeline: Path) -> None:
-        for text in changes:
-            apply_change(self._connection, parse_change(text))
+    def _write(self, changes: Sequence[Change], timeline: Path) -> None:
+        for change in changes:
+            apply_change(self._connection, change, self._further)
         try:
             create_swept(self._connection, _AT, REPLAY, EDGES)
             write_timeline(self._connection, _AT, timeline)
@@ -230,7 +259,10 @@ class Predictor:
 
 
 def predict(
-    connection: duckdb.DuckDBPyConnection, changes: Sequence[str], timeline: Path | None = None
+    connection: duckdb.DuckDBPyConnection,
+    changes: Sequence[str],
+    timeline: Path | None = None,
+    further: Sequence[Ask] = (),
 ) -> Prediction | ServingPrediction:
     """Return what the window of a run, or the load of a serving run, would be under changes.
 
@@ -238,6 +270,7 @@ def predict(
         connection: to a store of its traces.
         changes: texts in the language of :mod:`tracekit.prediction.changes`.
         timeline: where to write the predicted run, as a Chrome trace.
+        further: answer statements on further runs, of another batch or sequence.
 
     Raises:
         UsageError: a text is no change, or changes of a load are mixed with others.
@@ -245,7 +278,7 @@ def predict(
     """
     parsed = [parse_change(text) for text in changes]
     if not any(change.keyword in SERVING for change in parsed):
-        return Predictor(connection).predict(changes, timeline)
+        return Predictor(connection, further).predict(changes, timeline)
     from tracekit.prediction.serving import predict_serving
 
     if timeline is not None or not all(change.keyword in SERVING for change in parsed):

@@ -1,0 +1,483 @@
+"""Methods of training as changes of the edges of a recorded run.
+
+What a method adds or leaves is made of the run's own work: forward work that runs again, the same
+bytes in one kernel, products without what lies between them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.run import run_analysis
+from tracekit.errors import QueryError, UsageError
+from tracekit.prediction.changes import OFF, REMOVE, Change, parse_change
+from tracekit.prediction.edges import (
+    CHANGES,
+    TABLE,
+    Apply,
+    drop,
+    fit_transfers,
+    need,
+    remove_work,
+    scale_transfers,
+    update,
+    where_of,
+)
+from tracekit.prediction.other_device import scale_to_device, scale_to_type
+from tracekit.prediction.sizes import Ask, resize
+
+if TYPE_CHECKING:
+    import duckdb
+
+# Ops that save no tensor, and those that save what they give: torch's non-reentrant checkpoint
+# stops where the last tensor is saved, before the op that saves what it is given.
+_SAVES_NOTHING = (
+    r"aten::(add_?|(_unsafe_)?view|_?reshape(_alias)?|linear|t|transpose|permute|as_strided|expand"
+    r"|slice|select|(un)?squeeze|detach|alias|to|empty\w*|result_type|resolve_\w+)"
+)
+_SAVES_OUTPUT = (
+    r"aten::(relu_?|tanh_?|sigmoid_?|exp_?|r?sqrt_?|native_dropout|\w*softmax|\w*norm"
+    r"|\w*attention\w*)"
+)
+
+# A module is the outermost that is chosen; a run is its forward work up to the next backward's end.
+_RERUN = """
+CREATE OR REPLACE TABLE {table}_rerun AS
+WITH root AS (
+    SELECT module, module[:list_filter(
+        range(1, length(module) + 1),
+        LAMBDA i: substr(module, i + 1, 1) IN ('.', '/', '') AND {chosen}
+    )[1]] AS root
+    FROM (SELECT DISTINCT module FROM {table} WHERE module IS NOT NULL)
+),
+member AS (
+    SELECT e.*, r.root, part IN ('host', 'call') AS is_host,
+        coalesce(regexp_full_match(op, '{saves_nothing}'), TRUE) AS saves_nothing,
+        greatest(round(usual_ns * factor)::BIGINT - less_ns, 0) - loading_ns AS ns,
+        lag(phase) OVER side = 'backward' AND phase = 'forward' AS is_next,
+        op IS DISTINCT FROM lag(op) OVER side AS is_other
+    FROM {table} AS e
+    INNER JOIN root AS r USING (module)
+    WHERE r.root IS NOT NULL AND phase IN ('forward', 'backward') AND {others} AND (
+        part = 'call' OR kind IN ('host', 'stream')
+        OR part = 'work' AND work_kind IS DISTINCT FROM 'comm'
+    )
+    WINDOW side AS (PARTITION BY e.trace_id, root, is_host ORDER BY target_ns, edge_id)
+),
+numbered AS (
+    SELECT *,
+        count(*) FILTER (is_next) OVER side AS number,
+        count(*) FILTER (is_other) OVER side AS op_number
+    FROM member
+    WINDOW side AS (PARTITION BY trace_id, root, is_host ORDER BY target_ns, edge_id)
+),
+ending AS (
+    SELECT trace_id, root, is_host, number,
+        max((op_number, regexp_full_match(op, '{saves_output}'))) AS last
+    FROM numbered
+    WHERE phase = 'forward' AND NOT saves_nothing
+    GROUP BY ALL
+)
+SELECT
+    n.trace_id, n.root, n.number,
+    coalesce(sum(ns) FILTER (is_host AND is_again), 0)::BIGINT AS host_ns,
+    coalesce(sum(ns) FILTER (NOT is_host AND is_again), 0)::BIGINT AS work_ns,
+    min_by(target_node, (target_ns, edge_id)) FILTER (kind = 'host' AND phase = 'backward')
+        AS host_node,
+    min_by(source_node, (source_ns, edge_id)) FILTER (part = 'work' AND phase = 'backward')
+        AS work_node,
+    bool_or(device = 'cpu') AS is_cpu
+FROM (
+    SELECT n.*, phase = 'forward' AND (
+        op_number < (e.last)[1] OR op_number = (e.last)[1] AND (e.last)[2]
+    ) AS is_again
+    FROM numbered AS n
+    INNER JOIN ending AS e USING (trace_id, root, is_host, number)
+) AS n
+GROUP BY n.trace_id, n.root, n.number
+HAVING host_node IS NOT NULL AND work_node IS NOT NULL AND work_ns > 0
+"""
+
+
+def recompute(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
+    """Run forward work of modules again before the first work of their backward pass.
+
+    Raises:
+        UsageError: no module is chosen.
+        QueryError: nothing of these is recorded, or they are recomputed already.
+    """
+    globs = [glob for column, glob in change.terms if column == "module"]
+    if len(globs) != 1:
+        raise UsageError(
+            f"{change.text!r}: which modules?", hint="recompute on module=model.layers.*"
+        )
+    need(connection, where_of(change, "part = 'work'"), change, "no such work")
+    recomputed = where_of(change, "part = 'work'", "phase = 'recompute'")
+    if connection.execute(f"FROM {TABLE} WHERE {recomputed} LIMIT 1").fetchall():
+        raise QueryError(f"{change.text!r}: these modules are recomputed already")
+    is_chosen = where_of(replace(change, terms=(("module[:i]", globs[0]),)), "TRUE")
+    others = tuple(term for term in change.terms if term[0] != "module")
+    connection.execute(
+        _RERUN.format(
+            table=TABLE,
+            chosen=is_chosen,
+            others=where_of(replace(change, terms=others), "TRUE"),
+            saves_nothing=_SAVES_NOTHING,
+            saves_output=_SAVES_OUTPUT,
+        )
+    )
+    found = connection.execute(
+        f"SELECT count(DISTINCT root), sum(host_ns), sum(work_ns) FROM {TABLE}_rerun"
+    ).fetchone()
+    if not found or not found[0]:
+        raise QueryError(
+            f"{change.text!r}: no forward work of these modules with a backward pass behind it"
+        )
+    # Work may start when its launch is there, and not before all that runs again.
+    connection.execute(
+        f"INSERT INTO {TABLE} BY NAME SELECT (SELECT max(edge_id) FROM {TABLE}) "
+        "+ row_number() OVER () AS edge_id, h.trace_id, h.source_node, r.work_node AS target_node, "
+        "'launch' AS kind, 'assumed' AS known_by, h.source_ns, l.target_ns, 0 AS loading_ns, "
+        "'wait' AS part, 1.0 AS factor, 0 AS less_ns, 0 AS is_end, "
+        + ", ".join(
+            f"h.{one}_ns - h.less_ns + l.{one}_ns + r.work_ns AS {one}_ns, 0 AS {one}_rest_ns"
+            for one in ("quick", "usual", "slow")
+        )
+        + f" FROM {TABLE}_rerun AS r INNER JOIN {TABLE} AS h ON r.host_node = h.target_node "
+        f"INNER JOIN {TABLE} AS l ON r.work_node = l.target_node AND l.kind = 'launch' "
+        "WHERE h.part = 'host' AND NOT r.is_cpu"
+    )
+    for node, parts, took in (
+        ("host_node", "e.part = 'host'", "r.host_ns + if(r.is_cpu, r.work_ns, 0)"),
+        ("work_node", "e.part = 'gap' AND e.kind <> 'event' AND NOT r.is_cpu", "r.work_ns"),
+    ):
+        connection.execute(
+            f"UPDATE {TABLE} AS e SET less_ns = e.less_ns - r.took_ns FROM ("
+            f"SELECT {node}, is_cpu, sum({took})::BIGINT AS took_ns "
+            f"FROM {TABLE}_rerun AS r GROUP BY ALL) AS r "
+            f"WHERE e.target_node = r.{node} AND {parts}"
+        )
+    drop(connection, "rerun")
+    count, host_ns, work_ns = found
+    return [
+        (
+            f"{count} modules run forward again before their backward: {work_ns / 1e6:.3f} ms of "
+            f"work and {host_ns / 1e6:.3f} ms of the host, communication not"
+        ),
+        (
+            "as by torch's non-reentrant checkpoint, which stops where the last tensor of a module "
+            "is saved: its last product is mostly left out"
+        ),
+        "what checkpointing itself takes on the host (hooks, random state) is not counted",
+    ]
+
+
+def fuse_norms(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
+    """Let norms in pieces take what one kernel has to move.
+
+    Raises:
+        QueryError: there are none.
+    """
+    # The last kernel of a norm in pieces reads its input once and writes its output, as a fused one
+    # does; backward there is one tensor more to read.
+    connection.execute(
+        f"CREATE OR REPLACE TABLE {TABLE}_norm AS "
+        "WITH work AS (SELECT e.*, m.module_id, lead((m.module_id, phase)) OVER stream "
+        "IS DISTINCT FROM (m.module_id, phase) AS is_last "
+        f"FROM {TABLE} AS e LEFT JOIN ("
+        "SELECT trace_id, path AS module, min(module_id) AS module_id FROM module "
+        "WHERE class ILIKE '%norm%' GROUP BY ALL) AS m USING (trace_id, module) "
+        "WHERE part = 'work' AND work_kind = 'compute' "
+        "WINDOW stream AS (PARTITION BY e.trace_id, device, stream ORDER BY target_ns, edge_id)), "
+        "phase AS (SELECT trace_id, module, phase, sum(usual_ns) AS ns, count(*) AS count, "
+        "sum(usual_ns) FILTER (is_last) AS last_ns, count(*) FILTER (is_last) AS call_count "
+        f"FROM work WHERE module_id IS NOT NULL AND {where_of(change, 'TRUE')} GROUP BY ALL), "
+        "norm AS (SELECT trace_id, module, sum(last_ns) / sum(call_count) AS last_ns "
+        "FROM phase WHERE phase = 'forward' GROUP BY ALL HAVING sum(count) > 2 * sum(call_count)) "
+        "SELECT p.*, least(n.last_ns * call_count * if(phase = 'backward', 1.5, 1) / p.ns, 1) "
+        "AS kept FROM phase AS p INNER JOIN norm AS n USING (trace_id, module) "
+        "WHERE p.ns > 0"
+    )
+    found = connection.execute(
+        f"SELECT count(DISTINCT module), sum(ns * (1 - kept)) FROM {TABLE}_norm"
+    ).fetchone()
+    if not found or not found[0]:
+        raise QueryError(f"{change.text!r}: there is no norm of several kernels or ops here")
+    for part, assignment in (
+        ("work", "factor = e.factor * n.kept"),
+        (
+            "host",
+            (
+                "less_ns = e.less_ns + round((e.usual_ns - e.loading_ns) "
+                "* (1 - n.call_count / n.count))::BIGINT"
+            ),
+        ),
+        ("call", "factor = e.factor * n.call_count / n.count"),
+    ):
+        connection.execute(
+            f"UPDATE {TABLE} AS e SET {assignment} FROM {TABLE}_norm AS n "
+            "WHERE (e.trace_id, e.module) = (n.trace_id, n.module) AND e.phase = n.phase "
+            f"AND e.part = '{part}'"
+        )
+    drop(connection, "norm")
+    count, less_ns = found
+    return [
+        (
+            f"a fused kernel of {count} norms takes what the last one in pieces does, which reads "
+            "one tensor and writes one, and backward half as much again: "
+            f"{less_ns / 1e6:.3f} ms less work"
+        ),
+        "of the host's time in a norm one op's is left",
+    ]
+
+
+def fuse_attention(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
+    """Take away what lies between the products of attention in pieces.
+
+    Raises:
+        QueryError: there is none.
+    """
+    connection.execute(
+        f"CREATE OR REPLACE TABLE {TABLE}_between AS "
+        "WITH work AS (SELECT *, module IS DISTINCT FROM lag(module) OVER stream "
+        "OR phase IS DISTINCT FROM lag(phase) OVER stream AS is_other "
+        f"FROM {TABLE} WHERE part = 'work' AND work_kind = 'compute' "
+        "WINDOW stream AS (PARTITION BY trace_id, device, stream ORDER BY target_ns, edge_id)), "
+        "numbered AS (SELECT *, count(*) FILTER (is_other) OVER (PARTITION BY trace_id, device, "
+        "stream ORDER BY target_ns, edge_id) AS number FROM work), "
+        "call AS (SELECT trace_id, device, stream, number, "
+        "min(target_ns) FILTER (class = 'gemm') AS first_ns, "
+        "max(target_ns) FILTER (class = 'gemm') AS last_ns FROM numbered "
+        f"WHERE module IS NOT NULL AND {where_of(change, 'TRUE')} "
+        "GROUP BY ALL HAVING bool_or(class = 'softmax')) "
+        "SELECT n.edge_id, n.usual_ns, n.target_node // 2 AS span_id, n.phase, "
+        "n.class = 'gemm' AS is_product "
+        "FROM numbered AS n INNER JOIN call AS c USING (trace_id, device, stream, number) "
+        "WHERE n.target_ns BETWEEN c.first_ns AND c.last_ns"
+    )
+    found = connection.execute(
+        f"SELECT count(*), sum(usual_ns) FROM {TABLE}_between WHERE NOT is_product"
+    ).fetchone()
+    if not found or not found[0]:
+        raise QueryError(
+            f"{change.text!r}: there is no softmax between products of one module here"
+        )
+    gone = f"FROM {TABLE}_between WHERE NOT is_product"
+    spans = (
+        f"SELECT span_id {gone} UNION SELECT source_node // 2 FROM {TABLE} "
+        f"WHERE kind = 'launch' AND target_node // 2 IN (SELECT span_id {gone})"
+    )
+    update(
+        connection,
+        "less_ns = less_ns + usual_ns - loading_ns",
+        f"part = 'host' AND target_node // 2 IN ({spans})",
+    )
+    products = "WHERE is_product AND phase = 'backward'"
+    update(
+        connection,
+        "factor = factor * 1.25",
+        f"edge_id IN (SELECT edge_id FROM {TABLE}_between {products})",
+    )
+    remove_work(connection, f"edge_id IN (SELECT edge_id {gone})")
+    drop(connection, "between")
+    return [
+        (
+            f"one kernel has the {found[0]} kernels or ops between the products of attention, "
+            f"{found[1] / 1e6:.3f} ms, in itself, with the host's time that leads to them"
+        ),
+        (
+            "products take what they took, as they read queries, keys and values and write outputs "
+            "already; backward a quarter more, for the scores are computed again"
+        ),
+    ]
+
+
+def accumulate(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
+    """Scale the number of micro-batches of a step of the optimizer.
+
+    Raises:
+        QueryError: there is no forward and backward pass.
+    """
+    passes = where_of(change, "phase IN ('forward', 'backward', 'recompute', 'data')")
+    need(connection, f"part = 'work' AND phase = 'backward' AND {passes}", change, "no such pass")
+    update(
+        connection,
+        f"factor = factor * {change.factor!r}",
+        f"part IN ('work', 'call') AND {passes} "
+        "AND coalesce(class NOT IN ('comm_allreduce', 'comm_reducescatter'), TRUE)",
+    )
+    update(
+        connection,
+        f"less_ns = usual_ns - round((usual_ns - less_ns) * {change.factor!r})::BIGINT",
+        f"part = 'host' AND {passes}",
+    )
+    return [
+        "each micro-batch takes what recorded ones take, data loading included",
+        "gradients are reduced once a step of the optimizer, as recorded, beside the backward pass",
+    ]
+
+
+# Messages in a row and share of the size that a rank sends, for n ranks: the ring; trees that are
+# pipelined (two of them, Sanders, Speck, Träff 2009); recursive halving and doubling (Thakur,
+# Rabenseifner, Gropp 2005).
+_ALGORITHMS: Mapping[str, Mapping[str, tuple[str, str]]] = {
+    "ring": {
+        "comm_allreduce": ("2 * (n - 1)", "2 * (n - 1) / n"),
+        "comm_allgather": ("n - 1", "(n - 1) / n"),
+        "comm_reducescatter": ("n - 1", "(n - 1) / n"),
+        "comm_alltoall": ("n - 1", "(n - 1) / n"),
+        "comm_broadcast": ("n - 1", "1"),
+    },
+    "tree": {
+        "comm_allreduce": ("2 * ceil(log2(n))", "2"),
+        "comm_broadcast": ("ceil(log2(n))", "1"),
+    },
+    "halving": {
+        "comm_allreduce": ("2 * ceil(log2(n))", "2 * (n - 1) / n"),
+        "comm_allgather": ("ceil(log2(n))", "(n - 1) / n"),
+        "comm_reducescatter": ("ceil(log2(n))", "(n - 1) / n"),
+    },
+}
+
+
+def change_collectives(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
+    """Let collectives have another algorithm, or groups another number of ranks.
+
+    Raises:
+        QueryError: no collective is such a one, or none tells its size.
+    """
+    assumptions = fit_transfers(connection, change)
+    forms = [
+        (name == "tree", klass, *form)
+        for name in ("ring", "tree")
+        for klass, form in _ALGORITHMS[name].items()
+    ]
+
+    def ratio(at: int) -> str:
+        """Return what a part has then of what it has now."""
+        branches = []
+        for is_tree, klass, *form in forms:
+            after = form[at]
+            if change.device:
+                after = _ALGORITHMS[change.device].get(klass, form)[at]
+            after = re.sub(r"\bn\b", str(change.count) if change.count else "group_size", after)
+            before = re.sub(r"\bn\b", "group_size", form[at])
+            branches.append(
+                f"WHEN class = '{klass}' AND is_tree = {is_tree} THEN ({after}) / ({before})"
+            )
+        return f"CASE {' '.join(branches)} ELSE 1 END"
+
+    ratios = f"SELECT *, {ratio(0)}, {ratio(1)} FROM {TABLE}_transfer WHERE group_size > 1"
+    found = connection.execute(f"SELECT count(*), bool_or(is_tree) FROM ({ratios})").fetchone()
+    if not found or not found[0]:
+        raise QueryError(f"{change.text!r}: no collective has a group of several ranks")
+    scale_transfers(connection, change, ratios)
+    assumptions.append(
+        f"{found[0]} collectives are rings now"
+        + (", or trees by their names" if found[1] else "")
+        + "; others than all-reduce, all-gather, reduce-scatter, all-to-all and broadcast stay"
+    )
+    if change.count:
+        assumptions += [
+            f"links among {change.count} ranks are as fast, and no rank is slower than those here",
+            "each rank computes what it does; messages are as large",
+        ]
+    return assumptions
+
+
+def change_zero(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
+    """Let parameters be whole on each rank: stage 2 of ZeRO where stage 3 was recorded.
+
+    Raises:
+        QueryError: another stage is asked for, or no gathers of parameters are recorded.
+    """
+    if change.count != 2:
+        raise QueryError(
+            f"{change.text!r}: only stage 2 can be told of a run of stage 3",
+            hint="which tensors another stage gathers or reduces, and when, is not in its trace",
+        )
+    gathers = where_of(change, "class = 'comm_allgather'")
+    for phase in ("forward", "backward"):
+        need(connection, f"{gathers} AND part = 'work' AND phase = '{phase}'", change,
+             f"no gather of parameters in the {phase} pass")  # fmt: skip
+    again = f"{gathers} AND phase IN ('backward', 'recompute')"
+    update(connection, "less_ns = less_ns + usual_ns - loading_ns", f"part = 'host' AND {again}")
+    remove_work(connection, f"part = 'work' AND {again}")
+    return [
+        (
+            "gathers of the backward pass go; those of the forward pass stay, as updated "
+            "parameters are gathered once"
+        ),
+        "other hooks of stage 3 on the host stay: the gain is a lower bound",
+    ]
+
+
+_RULES = {
+    "attention": ("advice_attention", "no softmax between products of one module"),
+    "optimizer": ("advice_optimizer", "no optimizer by many small kernels or ops"),
+    "offload": ("advice_offload", "no copies of an offloaded optimizer"),
+}
+"""The advice that has the changes of a method, and those for the upper end of its gain."""
+
+
+def expand(
+    connection: duckdb.DuckDBPyConnection, change: Change
+) -> tuple[list[Change], list[Change], list[str]]:
+    """Return the changes that make up one, the same for the most that is gained, and the reason.
+
+    Raises:
+        QueryError: the trace has nothing of what is changed.
+    """
+    if change.keyword == "recompute" and change.action == OFF:
+        gone = [replace(change, keyword=one, terms=(*change.terms, ("phase", "recompute")),
+                        action=REMOVE, factor=0.0) for one in (None, "host")]  # fmt: skip
+        return gone, gone, []
+    if change.keyword not in _RULES or change.terms:
+        return [change], [change], []
+    name, nothing = _RULES[change.keyword]
+    rows = run_analysis(connection, load_catalog().analysis(name), {}).to_dicts()
+    if not rows:
+        raise QueryError(f"{change.text!r}: there is {nothing} in this trace")
+    usual, most = (
+        [parse_change(text) for row in rows for text in (row[name] or row["change"]).split("; ")]
+        for name in ("change", "at_most")
+    )
+    return usual, most, [f"as {name} has it: {rows[0]['what']}"]
+
+
+_APPLY: Mapping[str | None, Apply] = {
+    **CHANGES,
+    "device": lambda connection, change: scale_to_device(connection, TABLE, change.device),
+    "precision": lambda connection, change: scale_to_type(connection, TABLE, change.device),
+    "recompute": recompute,
+    "norm": fuse_norms,
+    "attention": fuse_attention,
+    "accumulate": accumulate,
+    "group": change_collectives,
+    "algorithm": change_collectives,
+    "zero": change_zero,
+}
+
+
+def apply_change(
+    connection: duckdb.DuckDBPyConnection, change: Change, further: Sequence[Ask] = ()
+) -> list[str]:
+    """Apply one change to the edges; return what it assumes.
+
+    Args:
+        connection: to a store with the edges laid out.
+        change: what is changed.
+        further: answers statements on further runs.
+
+    Raises:
+        UsageError: it says too little.
+        QueryError: the trace has nothing of what is changed, or does not tell what it needs.
+    """
+    if change.keyword == "size":
+        runs = [lambda statement: connection.execute(statement).fetchall(), *further]
+        return resize(connection, change, runs)
+    return _APPLY[change.keyword](connection, change)
