@@ -186,6 +186,11 @@ def test_the_command(cli: Callable[..., Any], tmp_path: Path) -> None:
         assert old.sql(places).rows == new.sql(places).rows
     shown = cli("predict", folder, "--change", "class=gemm x0.5")
     assert "assumes: other work takes as long as it did" in shown.stdout
+    page = tmp_path / "page.html"
+    cli("predict", folder, "--change", "class=gemm x0.5", "--report", page)
+    text = page.read_text("utf-8")
+    assert f"{folder} → class=gemm x0.5" in text
+    assert "--timeline predicted &amp;&amp; tracekit compare" in text
     refused = cli("predict", folder, "--change", "class=nix x2")
     assert refused.exit_code == 5
     assert "class here: gemm" in refused.stderr

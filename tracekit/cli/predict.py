@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import click
@@ -26,13 +28,21 @@ INCONCLUSIVE = 7
     metavar="TEXT",
     help='What is changed and how: "class=gemm x0.5", "op=aten::item remove", "host x0.5", '
     '"loading workers=2"; of a serving run "rate x2", "batch limit=8", "batch tokens=512", '
-    '"kv tokens=65536", "prefill apart". Several are made together.',
+    '"kv tokens=65536", "prefill apart"; a method: "recompute on module=model.layers.*", '
+    '"optimizer fused". Several are made together.',
 )
 @click.option(
     "--timeline",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the predicted run as a Chrome trace: calls, and work of devices; into a folder that"
+    " is there, one of each rank.",
+)
+@click.option(
+    "--report",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write the predicted run as a Chrome trace: calls, and work of devices.",
+    help="Write as a page how the predicted run differs from TRACE, one run: what compare says.",
 )
 @format_option
 @reading_options("rules", "no_cache")
@@ -42,22 +52,35 @@ def command(
     traces: tuple[str, ...],
     changes: tuple[str, ...],
     timeline: Path | None,
+    report: Path | None,
     format_name: str,
     reading: Reading,
 ) -> None:
     """Replay a recorded run with changes, and say how far that can be trusted.
 
     Of a serving run's load or engine it is what requests would see; further runs only say how long
-    steps take. It exits with 7 where what the trace leaves unexplained is more than what would be
-    gained, or where the unchanged simulation of a load is not like the recorded one.
+    steps take. Another batch or sequence ("batch=8") takes further runs of other sizes. It exits
+    with 7 where what the trace leaves unexplained is more than what would be gained, or where the
+    unchanged simulation of a load is not like the recorded one.
     """
     from tracekit.cli._emit import emit
     from tracekit.cli._open import open_traces
-    from tracekit.prediction.changes import SERVING
+    from tracekit.prediction.changes import SERVING, parse_change
 
-    is_traced = any(change.strip().partition(" ")[0] not in SERVING for change in changes)
-    with open_traces(traces, reading, is_traced=is_traced) as trace:
-        prediction = trace.predict(*changes, timeline=timeline)
+    if report is not None:
+        from tracekit.report import check_output
+
+        check_output(report, force=False)
+    keywords = {parse_change(change).keyword for change in changes}
+    alone = 1 if "size" in keywords else len(traces)
+    with ExitStack() as opened:
+        if report is not None and timeline is None:
+            timeline = Path(opened.enter_context(TemporaryDirectory()))
+        trace, *further = (
+            opened.enter_context(open_traces(run, reading, is_traced=not keywords <= SERVING))
+            for run in (traces[:alone], *((run,) for run in traces[alone:]))
+        )
+        prediction = trace.predict(*changes, timeline=timeline, further=further)
         if format_name == "json":
             import json
 
@@ -66,6 +89,11 @@ def command(
             emit(prediction.as_result(), format_name)
             if format_name == "table":
                 _say(prediction)
+        if report is not None and timeline is not None:
+            from tracekit.cli.report import compared
+            from tracekit.report import write
+
+            write(compared(traces[0], (str(timeline),), reading, changes), report)
     if prediction.reason is not None:
         context.exit(INCONCLUSIVE)
 

@@ -57,7 +57,7 @@ def command(
 
     check_output(output, force=force)
     if base is not None:
-        html = _compared(base, traces, reading)
+        html = compared(base, traces, reading)
     else:
         with open_traces(traces, reading, expect_breakdown=True) as trace:
             runs = several_runs(trace, traces)
@@ -72,7 +72,7 @@ def command(
             else:
                 links = _each(runs, output, reading, force=force) if each else {}
                 html = overview_page(trace, traces, runs, links)
-        html = html or _compared(traces[0], traces[1:], reading)
+        html = html or compared(traces[0], traces[1:], reading)
     write(html, output)
     click.echo(f"{output}: {format_bytes(output.stat().st_size)}", err=True)
 
@@ -121,8 +121,16 @@ def _each(runs: Sequence[Run], output: Path, reading: Reading, *, force: bool) -
     return links
 
 
-def _compared(base: str, traces: tuple[str, ...], reading: Reading) -> str:
+def compared(
+    base: str, traces: tuple[str, ...], reading: Reading, changes: tuple[str, ...] = ()
+) -> str:
     """Return the report of a comparison.
+
+    Args:
+        base: the one side.
+        traces: the other.
+        reading: how they are read.
+        changes: what makes the other side of the base, where it is predicted.
 
     Raises:
         UsageError: there are several traces on the new side.
@@ -140,4 +148,4 @@ def _compared(base: str, traces: tuple[str, ...], reading: Reading) -> str:
     for side, named in (("base", base), ("new", new)):
         with open_traces([named], reading, expect_breakdown=True) as trace:
             sides[side] = modules_of(trace)
-    return comparison_page(results, sides, base, new)
+    return comparison_page(results, sides, base, new, changes)

@@ -161,7 +161,7 @@ class Predictor:
 
         Args:
             changes: texts in the language of :mod:`tracekit.prediction.changes`.
-            timeline: where to write the predicted run, as a Chrome trace.
+            timeline: where to write the predicted run, as a Chrome trace; of a folder, one a rank.
             at_most: changes that would gain most; the lower end of the interval is theirs.
 
         Raises:
@@ -269,7 +269,7 @@ def predict(
     Args:
         connection: to a store of its traces.
         changes: texts in the language of :mod:`tracekit.prediction.changes`.
-        timeline: where to write the predicted run, as a Chrome trace.
+        timeline: where to write the predicted run, as a Chrome trace; of a folder, one a rank.
         further: answer statements on further runs, of another batch or sequence.
 
     Raises:

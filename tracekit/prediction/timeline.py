@@ -7,6 +7,7 @@ is moved with them: between two nodes of its thread in proportion, so that it ne
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,30 +113,38 @@ def write_timeline(connection: duckdb.DuckDBPyConnection, at: str, path: Path) -
     Args:
         connection: one that has the graph.
         at: the table of the replay.
-        path: the file, which is written whole or not at all.
+        path: the file, which is written whole or not at all; or a folder, for a file of each rank.
 
     Raises:
         StoreError: it cannot be written.
     """
-    events = []
+    by_trace: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in connection.execute(_WORK.format(at=at)).fetchall():
         *named, work_kind, device, stream, correlation, start_ns, dur_ns, args = row
         category = "gpu_memcpy" if work_kind == "memcpy" else "kernel"
         more = {"device": int(device) if device.isdecimal() else device, "stream": stream}
         where = (category, device, stream, correlation)
-        events.append(_event(named, where, start_ns, dur_ns, args, more))
+        by_trace[row[1]].append(_event(named, where, start_ns, dur_ns, args, more))
     for row in connection.execute(_HOST.format(at=at, far=_FAR_NS)).fetchall():
         *named, category, pid, tid, correlation, start_ns, dur_ns, args = row
         where = (category, pid, tid, correlation)
-        events.append(_event(named, where, start_ns, dur_ns, args, {}))
+        by_trace[row[1]].append(_event(named, where, start_ns, dur_ns, args, {}))
+    events = [event for one in by_trace.values() for event in one]
     origin_ns = min((event["ts"] for event in events), default=0)
     for event in events:
         event["ts"] = (event["ts"] - origin_ns) / NS_PER_US
-    document: dict[str, object] = {}
-    recorded = connection.execute("SELECT metadata FROM trace").fetchall()
-    if len(recorded) == 1 and recorded[0][0]:
-        document = json.loads(recorded[0][0])
-        document.pop("baseTimeNanoseconds", None)
+    recorded = dict(connection.execute("SELECT trace_id, metadata FROM trace").fetchall())
+    if not path.is_dir():
+        _write(path, events, recorded.popitem()[1] if len(recorded) == 1 else None)
+        return
+    for trace_id, metadata in recorded.items():
+        if of_trace := by_trace[trace_id]:
+            _write(path / f"rank{of_trace[0]['args']['rank']}.json", of_trace, metadata)
+
+
+def _write(path: Path, events: Sequence[dict[str, Any]], metadata: str | None) -> None:
+    document: dict[str, object] = json.loads(metadata) if metadata else {}
+    document.pop("baseTimeNanoseconds", None)
     document |= {"traceEvents": events, "displayTimeUnit": "ms", "predicted": True}
     try:
         LocalLocation(path).write_bytes(json.dumps(document, ensure_ascii=True).encode())

@@ -24,10 +24,11 @@ _MOST_DEVICES, _MOST_DEVICE_EVENTS = 16, 300_000
 
 @dataclass(slots=True)
 class Answers:
-    """Results by analysis name, and why others are missing."""
+    """Results by analysis name, why others are missing, and the critical path in all its rows."""
 
     results: dict[str, Result]
     refused: dict[str, str] = field(default_factory=dict)
+    path: Result | None = None
 
     def has_rows(self, name: str) -> bool:
         """Return whether an analysis was asked and had something to say."""
@@ -52,6 +53,7 @@ def gather(trace: Trace) -> Answers:
             results[result.name] = result
     if "path_totals" in results:
         results[ADVICE] = trace.advise().as_result()
+    answers.path = results.get("critical_path")
     for name in PARAMS.keys() & results.keys():
         results[name] = trace.query(name, **PARAMS[name])
     return answers

@@ -143,8 +143,10 @@ _PARTS, _LEVEL = 1, 2
 _MAX_PLACES = 30
 
 
-def comparison_page(results: Mapping[str, Result], trees: Sides, base: str, new: str) -> str:
-    """Return the report of a comparison as HTML."""
+def comparison_page(
+    results: Mapping[str, Result], trees: Sides, base: str, new: str, changes: Sequence[str] = ()
+) -> str:
+    """Return the report of a comparison as HTML; with changes, of a run with its prediction."""
     cuts = {name: cut(result) for name, result in results.items()}
     drawn = [*difference_charts({name: one.shown for name, one in cuts.items()})]
     cut_sides = {
@@ -155,8 +157,14 @@ def comparison_page(results: Mapping[str, Result], trees: Sides, base: str, new:
         side: {name: one.shown for name, one in found.items()} for side, found in cut_sides.items()
     }
     by_tab = {view.tab: [*modules_charts(view, trees)] for view in VIEWS}
-    title = f"{printable(base)} → {printable(new)}"
+    title = f"{printable(base)} → {printable('; '.join(changes) or new)}"
     command = f"tracekit compare {quoted(base, new)}"
+    if changes:
+        asked = " ".join(f"--change {quoted(change)}" for change in changes)
+        command = (
+            f"mkdir predicted && tracekit predict {quoted(base)} {asked} --timeline predicted && "
+            f"tracekit compare {quoted(base)} predicted"
+        )
     shown = [
         Shown("difference", "", [*_pictures(drawn)], {chart.name: chart for chart in drawn}, cuts),
         _modules({tab: found for tab, found in by_tab.items() if found}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from tracekit.plot._encoding import of_number
 if TYPE_CHECKING:
     from tracekit.analysis.result import Result
 
-_COLUMNS = ("start", "dur", "kind", "name", "class", "phase", "module", "event")
+_COLUMNS = ("start", "dur", "kind", "name", "class", "phase", "module", "event", "path")
 
 _MAX_NAME = 400
 """How much of a name is drawn; templates can make one as long as a page."""
@@ -47,9 +48,10 @@ class _Names:
         return _MAX_NAME
 
 
-def packed_events(result: Result) -> str:
+def packed_events(result: Result, path: Result | None = None) -> str:
     """Return the rows of analysis timeline_events as base64 of gzipped JSON.
 
+    "path" is 1 for what the critical path of the rank with the longest window goes through.
     Starts are differences to the event before on the same stream; of tiles, the place in the
     columns, the count and the sum of durations stand apart. "cut" is how many characters of a
     long name there are; 0 where all are whole.
@@ -57,6 +59,7 @@ def packed_events(result: Result) -> str:
     names, classes, phases, kinds, modules = (_Names() for _ in range(5))
     tracks: dict[tuple[Any, ...], dict[str, Any]] = {}
     last: dict[tuple[Any, ...], int] = {}
+    on_path = _on_path(path)
     has_ranks = any(rank is not None for rank in result.column("rank"))
     word = of_number(result.column("device"))
     for row in result.rows:
@@ -89,6 +92,7 @@ def packed_events(result: Result) -> str:
         track["phase"].append(phases.number(phase or "(short events)"))
         track["module"].append(modules.number(module))
         track["event"].append(-1 if event_id is None else event_id)
+        track["path"].append(int((rank, event_id) in on_path))
     most = min(names.most(), modules.most())
     content = {
         "tracks": [*tracks.values()],
@@ -106,6 +110,22 @@ def packed_events(result: Result) -> str:
     }
     text = json.dumps(content, separators=(",", ":"))
     return base64.b64encode(gzip.compress(text.encode(), compresslevel=6, mtime=0)).decode()
+
+
+def _on_path(path: Result | None) -> set[tuple[int | None, int]]:
+    """Return the rank and number of the work on the longest critical path."""
+    if path is None or not path.rows:
+        return set()
+    rows = path.to_dicts()
+    length: Counter[int | None] = Counter()
+    for row in rows:
+        length[row["rank"]] += row["path_ns"]
+    ((longest, _),) = length.most_common(1)
+    return {
+        (row["of_rank"], row["event_id"])
+        for row in rows
+        if row["rank"] == longest and row["kind"] in ("work", "transfer")
+    }
 
 
 def left_out(result: Result) -> Mapping[str, int]:

@@ -62,7 +62,9 @@ def page(answers: Answers, traces: Sequence[str]) -> str:
         _head(answers, traces, shown),
         shown,
         after=_refused(answers),
-        events=packed_events(answers.results[TIMELINE_EVENTS]) if has_events else None,
+        events=packed_events(answers.results[TIMELINE_EVENTS], answers.path)
+        if has_events
+        else None,
         view_command=f"tracekit view {quoted(*traces)}" if has_viewer else None,
     )
 

@@ -33,6 +33,8 @@ class TimelineView {
     [this.from, this.to] = [this.first, this.last];
     this.top = 0;
     this.found = [];
+    this.path = this.lanes.flatMap((lane, at) => [...lane.path].flatMap((is, index) => (is ? [{ lane, at, index }] : [])));
+    this.path.sort((a, b) => a.lane.start[a.index] - b.lane.start[b.index]);
     this.build();
     this.colourBy('kind');
     addEventListener('themechange', () => this.colourBy(this.by));
@@ -52,6 +54,11 @@ class TimelineView {
     const tools = element('div', { class: 'tools' }, 'colours by ', by, this.search,
       button('‹', 'previous found', () => this.next(-1)), button('›', 'next found', () => this.next(1)), this.hits,
       button('+', 'zoom in', () => this.zoom(0.5)), button('−', 'zoom out', () => this.zoom(2)), button('whole', 'show the whole trace', () => this.show(this.first, this.last)));
+    if (this.path.length) {
+      this.withPath = element('input', { type: 'checkbox', checked: '' });
+      this.withPath.addEventListener('change', () => this.redraw());
+      tools.append(element('label', { title: 'what the end waited for, of the rank with the longest window; steps between lie on the host' }, this.withPath, ' critical path'));
+    }
     if (PAGE.view) {
       const open = element('button', { type: 'button', title: 'the command that opens what is in sight in Perfetto' }, 'copy command for Perfetto');
       open.addEventListener('click', () => copy(this.viewCommand(), open));
@@ -171,6 +178,7 @@ class TimelineView {
     }
     context.globalAlpha = 1;
     this.drawNames(context, wide);
+    if (this.withPath?.checked) this.drawPath(context, perNs);
     this.drawMarks(context, perNs);
     context.restore();
   }
@@ -220,6 +228,27 @@ class TimelineView {
       const text = fitted(this.nameOf(lane, index).slice(0, w / 2), w - 8);
       context.fillText(text, this.left + x + 4, this.rowTop(at) + 14);
     }
+  }
+
+  // A line along the top of the work on the critical path, and from each to the next.
+  drawPath(context, perNs) {
+    context.strokeStyle = this.ink;
+    context.lineWidth = 2;
+    context.beginPath();
+    let before = null;
+    for (const { lane, at, index } of this.path) {
+      const from = this.left + (lane.start[index] - this.from) * perNs;
+      const to = Math.max(this.left + (lane.end[index] - this.from) * perNs, from + 0.5);
+      const y = this.rowTop(at) - 1;
+      if (to >= this.left) {
+        if (before) context.moveTo(Math.max(before.to, this.left), before.y);
+        context[before ? 'lineTo' : 'moveTo'](Math.max(from, this.left), y);
+        context.lineTo(to, y);
+      }
+      before = { to, y };
+      if (from > this.width) break;
+    }
+    context.stroke();
   }
 
   drawMarks(context, perNs) {
@@ -292,6 +321,7 @@ class TimelineView {
       lines.push(say('class', this.data.classes[lane.class[index]]), say('phase', this.data.phases[lane.phase[index]]));
       const module = this.data.modules[lane.module[index]];
       if (module) lines.push(say('module', printable(module)));
+      if (lane.path[index]) lines.push(say('critical path', 'goes through it'));
       if (lane.event) lines.push(say('event', `${lane.event[index]} of trace ${lane.trace}`));
     }
     this.told.replaceChildren(...lines);
@@ -410,7 +440,7 @@ function lanesOf(track) {
       endSoFar: end.map((value) => (latest = Math.max(latest, value))),
       isTile: Uint8Array.from(pick(track.name), (name) => (name < 0 ? 1 : 0)),
     };
-    for (const column of ['kind', 'class', 'phase', 'name', 'module', 'event']) lane[column] = Int32Array.from(pick(track[column]));
+    for (const column of ['kind', 'class', 'phase', 'name', 'module', 'event', 'path']) lane[column] = Int32Array.from(pick(track[column]));
     const tiles = new Map(track.tiles.map(([i, count, busy]) => [i, [count, busy]]));
     lane.count = of.map((i) => tiles.get(i)?.[0] ?? 1);
     lane.busy = of.map((i) => tiles.get(i)?.[1] ?? 0);
