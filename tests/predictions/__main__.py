@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
@@ -91,7 +91,8 @@ def record(pair: Pair, folder: Path, rounds: int, steps: int) -> None:
         return
     description = folder / "pair.json"
     description.write_text(
-        json.dumps({"a": pair.a, "b": pair.b, "rounds": rounds, "steps": steps}), "utf-8"
+        json.dumps({"a": pair.a, "b": pair.b, "c": pair.c, "rounds": rounds, "steps": steps}),
+        "utf-8",
     )
     command = [sys.executable, str(HERE / "loops.py"), str(description), str(folder)]
     ranks = [{"RANK": str(rank), "WORLD_SIZE": str(pair.ranks)} for rank in range(pair.ranks)]
@@ -111,9 +112,13 @@ def measured(pair: Pair, rounds: int, steps: int) -> Row:
         record(pair, folder, min(rounds, 3) if pair.is_collected else rounds, steps)
         before, told, low, high, after = [], [], [], [], []
         for number in range(len(list(folder.glob("a*")))):
-            with tracekit.open(folder / f"a{number}", cache=False) as trace:
+            with ExitStack() as opened:
+                trace, *further = (
+                    opened.enter_context(tracekit.open(folder / f"{name}{number}", cache=False))
+                    for name in ("a", *("c" * bool(pair.c)))
+                )
                 try:
-                    found = trace.predict(*pair.changes)
+                    found = trace.predict(*pair.changes, further=further)
                 except (QueryError, UsageError) as error:
                     return replace(row, reason=str(error))
             if found.predicted_ns is None:

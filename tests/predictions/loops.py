@@ -2,8 +2,9 @@
 
     python loops.py PAIR.json FOLDER
 
-PAIR.json holds the options of both (:class:`Options`), how many windows of each, and steps of a
-window. Traces go to FOLDER/a0/rank0.json, FOLDER/b0/rank0.json and so on.
+PAIR.json holds the options of both (:class:`Options`), and of C, a further run of another size,
+where there is one; how many windows of each, and steps of a window. Traces go to
+FOLDER/a0/rank0.json, FOLDER/b0/rank0.json and so on.
 """
 
 from __future__ import annotations
@@ -253,7 +254,9 @@ def main() -> None:
         dist.init_process_group(
             "gloo", init_method=f"file://{folder}/store", rank=RANK, world_size=WORLD
         )
-    programs = {name: Program(Options(**pair[name])) for name in ("a", "b")}
+    programs = {
+        name: Program(Options(**pair[name])) for name in ("a", "b", *("c" * bool(pair["c"])))
+    }
     for number in range(pair["rounds"]):
         for name, program in programs.items():
             if WORLD > 1:

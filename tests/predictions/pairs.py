@@ -10,13 +10,15 @@ from typing import Any
 class Pair:
     """A loop, what is changed of it, and the changes that tell of it in the trace of the first.
 
-    Where `is_collected`, these are options of `tracekit collect`, else of `loops.Options`. Nothing
-    is run where `why_not` says why predict has no words for it.
+    Where `is_collected`, these are options of `tracekit collect`, else of `loops.Options`; those of
+    `c` are of a further run that the prediction may read. Nothing is run where `why_not` says why
+    predict has no words for it.
     """
 
     name: str
     a: dict[str, Any] = field(default_factory=dict)
     b: dict[str, Any] = field(default_factory=dict)
+    c: dict[str, Any] = field(default_factory=dict)
     changes: tuple[str, ...] = ()
     ranks: int = 1
     is_null: bool = False
@@ -25,12 +27,14 @@ class Pair:
 
 
 def _pair(name: str, shared: dict[str, Any], a: dict[str, Any], b: dict[str, Any], *changes: str,
-          ranks: int = 1, is_null: bool = False) -> Pair:  # fmt: skip
-    return Pair(name, shared | a, shared | b, changes, ranks, is_null)
+          ranks: int = 1, is_null: bool = False,
+          c: dict[str, Any] | None = None) -> Pair:  # fmt: skip
+    further = {} if c is None else shared | c
+    return Pair(name, shared | a, shared | b, further, changes, ranks, is_null)
 
 
 def _collected(name: str, a: dict[str, Any], b: dict[str, Any], *changes: str) -> Pair:
-    return Pair(name, _COLLECT | a, _COLLECT | b, changes, is_collected=True)
+    return Pair(name, _COLLECT | a, _COLLECT | b, changes=changes, is_collected=True)
 
 
 def _gone(*chosen: str) -> tuple[str, ...]:
@@ -87,6 +91,10 @@ PAIRS: tuple[Pair, ...] = (
           "phase=backward x0.5"),
     _pair("batch 64 → 128", {}, {"batch": 64}, {"batch": 128}, "phase=forward x2",
           "phase=backward x2"),
+    _pair("batch 64 and 96 → 128", _MODULES, {"batch": 64}, {"batch": 128},
+          "batch=128 of=64,96", c={"batch": 96}),
+    _pair("batch 128 and 32 → 64", _MODULES, {"batch": 128}, {"batch": 64},
+          "batch=64 of=128,32", c={"batch": 32}),
     _pair("recomputation off", {"modules": True}, {"recompute": True}, {},
           *_gone("phase=recompute")),
     _pair("recomputation off, few ops", {"modules": True, "batch": 256, "layers": 2},
@@ -133,5 +141,5 @@ PAIRS: tuple[Pair, ...] = (
                "phase=backward x0.5"),
     # What predict has no words for.
     Pair("compiled model", why_not="which ops are fused is not in the trace"),
-    Pair("group size 2 → 4", why_not="no change of the group size; four ranks need four cores"),
+    Pair("group size 2 → 4", why_not="four ranks need four cores: B would not be a run of A's"),
 )  # fmt: skip

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from traces_by_hand import kernel
+from traces_by_hand import call, kernel
 
 import tracekit
 from tracekit.report import events
@@ -54,3 +54,17 @@ def test_many_long_names_share_the_room(
     (track,) = content["tracks"]
     assert content["names"] == ["x" * 50] * 2
     assert sorted(track["name"]) == [0, 1]
+
+
+def test_what_is_on_the_critical_path_is_marked(tiny_trace: Callable[..., Path]) -> None:
+    """The second stream's kernel ends earlier than the first one's: nothing waits for it."""
+    work = [
+        *(call(10 * at, 10 * at + 2, at + 1) for at in range(3)),
+        kernel("a", 30, 80, 1),
+        kernel("aside", 35, 60, 2, stream=20),
+        kernel("b", 81, 120, 3),
+    ]
+    with tracekit.open(tiny_trace(work), cache=False) as trace:
+        text = events.packed_events(trace.query("timeline_events"), trace.query("critical_path"))
+    content = json.loads(gzip.decompress(base64.b64decode(text)))
+    assert [track["path"] for track in content["tracks"]] == [[1, 1], [0]]

@@ -239,7 +239,7 @@ class TimelineView {
     for (const { lane, at, index } of this.path) {
       const from = this.left + (lane.start[index] - this.from) * perNs;
       const to = Math.max(this.left + (lane.end[index] - this.from) * perNs, from + 0.5);
-      const y = this.rowTop(at) - 1;
+      const y = this.rowTop(at) + 1;
       if (to >= this.left) {
         if (before) context.moveTo(Math.max(before.to, this.left), before.y);
         context[before ? 'lineTo' : 'moveTo'](Math.max(from, this.left), y);
