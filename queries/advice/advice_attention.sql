@@ -29,7 +29,7 @@ WITH softmax AS (
 products AS (
     SELECT
         coalesce(m.rollup_path, m.path) AS module,
-        any_value(a.op_name) AS product
+        max_by(a.op_name, (a.dur_ns, a.event_id)) AS product
     FROM attributed_events AS a
     INNER JOIN module AS m USING (trace_id, module_id)
     WHERE a.class = 'gemm' AND a.op_name IN ('aten::bmm', 'aten::baddbmm', 'aten::matmul')
