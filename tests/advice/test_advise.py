@@ -120,9 +120,12 @@ class _Replay:
     def gain_ns(self, changes: Sequence[str]) -> int:
         return sum(self.gains[change][1] for change in changes)
 
-    def predict(self, changes: Sequence[str]) -> tracekit.prediction.predicting.Prediction:
+    def predict(
+        self, changes: Sequence[str], at_most: Sequence[str]
+    ) -> tracekit.prediction.predicting.Prediction:
         from tracekit.prediction.predicting import Prediction
 
+        assert not at_most
         low, gain, high = self.gains[changes[0]]
         ends = (1_000 - gain, 1_000 - high, 1_000 - low)
         return Prediction((*changes,), 1_000, *ends, 0.0, 0.0, ())

@@ -18,23 +18,23 @@ class Pair:
     name: str
     a: dict[str, Any] = field(default_factory=dict)
     b: dict[str, Any] = field(default_factory=dict)
-    c: dict[str, Any] = field(default_factory=dict)
     changes: tuple[str, ...] = ()
     ranks: int = 1
     is_null: bool = False
     is_collected: bool = False
     why_not: str | None = None
+    c: dict[str, Any] = field(default_factory=dict)
 
 
 def _pair(name: str, shared: dict[str, Any], a: dict[str, Any], b: dict[str, Any], *changes: str,
           ranks: int = 1, is_null: bool = False,
           c: dict[str, Any] | None = None) -> Pair:  # fmt: skip
     further = {} if c is None else shared | c
-    return Pair(name, shared | a, shared | b, further, changes, ranks, is_null)
+    return Pair(name, shared | a, shared | b, changes, ranks, is_null, c=further)
 
 
 def _collected(name: str, a: dict[str, Any], b: dict[str, Any], *changes: str) -> Pair:
-    return Pair(name, _COLLECT | a, _COLLECT | b, changes=changes, is_collected=True)
+    return Pair(name, _COLLECT | a, _COLLECT | b, changes, is_collected=True)
 
 
 def _gone(*chosen: str) -> tuple[str, ...]:
@@ -139,6 +139,8 @@ PAIRS: tuple[Pair, ...] = (
     _collected("collected: attention fused", {}, {"--opt": "F"}, "attention fused"),
     _collected("collected: batch 2 → 1", {}, {"--batch-size": 1}, "phase=forward x0.5",
                "phase=backward x0.5"),
+    _collected("collected: ZeRO 3 → 2", {"--opt": "Z3", "--nproc": 2},
+               {"--opt": "Z2", "--nproc": 2}, "zero stage=2"),
     # What predict has no words for.
     Pair("compiled model", why_not="which ops are fused is not in the trace"),
     Pair("group size 2 → 4", why_not="four ranks need four cores: B would not be a run of A's"),
