@@ -390,3 +390,5 @@ def test_what_a_breakdown_found_while_the_store_was_made_is_what_the_store_says(
 def test_a_trace_says_what_it_is_of(opened: Callable[[Path], tracekit.Trace]) -> None:
     run = Path(__file__).resolve().parents[1] / "sample_traces" / "pretrain_R+Z3"
     assert repr(opened(run)) == f"<Trace: traces of {str(run)!r}>"
+    sample = run.parents[1] / "docs" / "samples" / "made_up_step.json"
+    assert repr(opened(sample)) == f"<Trace: {str(sample)!r}>"

@@ -160,6 +160,7 @@ def open(
         tuple(map(str, sources.runs)),
         any(map(has_requests, sources.runs)),
         any(map(has_benchmarks, sources.runs)),
+        tuple(map(str, sources.traces)),
     )
     rules_path = None if rules is None else Path(rules)
     if rules_path is not None:

@@ -92,7 +92,9 @@ class Trace:
             more = ", …" if len(contents.runs) > 3 else ""
             traces = "traces" if contents.has_traces else "manifests"
             return f"<Trace: {traces} of {names}{more}>"
-        return f"<Trace: {self._store_path}>" if self._store_path else "<Trace: in memory>"
+        of = contents.files if contents else ()
+        named = ", ".join(map(repr, of[:3])) + (f" and {len(of) - 3:,} more" if len(of) > 3 else "")
+        return f"<Trace: {named or self._store_path or 'in memory'}>"
 
     @property
     def _connection(self) -> duckdb.DuckDBPyConnection:

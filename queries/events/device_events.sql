@@ -14,7 +14,7 @@
 --   stream        BIGINT                     stream of the device; the thread id on cpu
 --   category      VARCHAR                    category, as in the file
 --   name          VARCHAR                    kernel, copy or op
---   class         VARCHAR                    class, as in table kernel_class, or as the mark of the event tells
+--   class         VARCHAR                    class by its name, as in table kernel_class, or by its mark; of a collective its call may say more: view classified_events
 --   kind          VARCHAR                    compute, comm or memcpy
 --   ts_ns         BIGINT                     start, ns
 --   dur_ns        BIGINT                     duration, ns

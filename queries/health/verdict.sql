@@ -28,6 +28,7 @@
 --   note_count  BIGINT   for trust: metrics that note something and do not warn
 --   value       DOUBLE   for trust: what the metric says; of several ranks the least share, or the most
 --   unit        VARCHAR  of value: count, pct, ns or bytes
+-- Keep:     topic, subject, amount_ns, share_pct, count, of_count, meaning, value
 -- Invariant: amount_ns IS NULL OR amount_ns > 0
 -- Invariant: share_pct IS NULL OR topic = 'late_rank' OR (0 <= share_pct AND share_pct <= 100.0000001)
 

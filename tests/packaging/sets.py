@@ -35,7 +35,7 @@ import torch
 torch.manual_seed(0)
 {model}
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-for step in range(8):
+for step in range(20):
     loss = loss_of(model)
     loss.backward()
     optimizer.step()
@@ -63,7 +63,7 @@ def loss_of(model):
 
 @dataclass(frozen=True)
 class Set:
-    """What somebody has installed, and what runs on it."""
+    """What somebody has installed, and what runs on it; without a program, a sample is read."""
 
     python: str
     packages: tuple[str, ...]
@@ -72,6 +72,7 @@ class Set:
 
 SETS = {
     **{f"torch-{torch}": Set("3.11", (f"torch=={torch}+cpu", "numpy")) for torch in OLD_TORCH},
+    **{f"core-{python}": Set(python, (), "") for python in PYTHONS},
     **{f"python-{python}": Set(python, (TORCH, "numpy")) for python in PYTHONS},
     **{
         f"transformers-{version}": Set("3.11", (TORCH, f"transformers=={version}.*"), LLAMA)
@@ -112,31 +113,21 @@ def tried(one: Set, folder: Path) -> str:
         AssertionError: the program or its packages are not as without tracekit.
         CalledProcessError: a command failed.
     """
-    own = f"{sys.version_info.major}.{sys.version_info.minor}"
-    found = sys.executable if one.python == own else shutil.which(f"python{one.python}")
-    if found is None:
-        raise NotTriedError(f"there is no python{one.python}")
-    run(found, "-m", "venv", folder / "venv")
-    python = folder / "venv" / "bin" / "python"
-    index = ["--extra-index-url", TORCH_INDEX] if TORCH_INDEX else []
-    pip = (python, "-m", "pip", "--disable-pip-version-check", "--retries", "1")
-    try:
-        run(*pip, "install", "--quiet", "--no-compile", *index, *one.packages)
-    except subprocess.CalledProcessError as error:
-        lines = error.stderr.splitlines()
-        reason = next((line for line in lines if line.startswith("ERROR: ")), "pip failed")
-        raise NotTriedError(reason.removeprefix("ERROR: ")) from error
+    python = environment(one, folder / "venv")
     program = folder / "program.py"
     program.write_text(one.program, "utf-8")
     alone = run(python, program)
     packages = freeze(python)
-    run(*pip, "install", "--quiet", "--no-compile", REPO)
+    run(*pip_of(python), "install", "--quiet", "--no-compile", REPO)
     changed = [line for line in packages if line not in freeze(python)]
     assert not changed, f"installing tracekit changed {', '.join(changed)}"
     tracekit = python.with_name("tracekit")
-    recorded = run(tracekit, "collect", "--out", folder / "run", "--", python, program)
-    assert recorded == alone, f"the program printed {recorded!r}, without tracekit {alone!r}"
-    rows = json.loads(run(tracekit, "query", "timeline", folder / "run", "--format", "json"))
+    recorded = REPO / "sample_traces" / "pretrain_Naive"
+    if one.program:
+        recorded = folder / "run"
+        printed = run(tracekit, "collect", "--out", recorded, "--", python, program)
+        assert printed == alone, f"the program printed {printed!r}, without tracekit {alone!r}"
+    rows = json.loads(run(tracekit, "query", "timeline", recorded, "--format", "json"))
     assert rows, "there is no timeline"
     for row in rows:
         parts = ("compute_ns", "exposed_comm_ns", "exposed_memcpy_ns", "idle_ns")
@@ -144,7 +135,32 @@ def tried(one: Set, folder: Path) -> str:
         assert sum(row[part] for part in parts) == row["window_ns"], row
     version = run(python, "-c", "import platform; print(platform.python_version())").strip()
     named = [line for line in packages if re.match("(torch|transformers)==", line)]
-    return f"ok: Python {version}, {', '.join(named)}"
+    return ", ".join([f"ok: Python {version}", *named])
+
+
+def environment(one: Set, folder: Path) -> Path:
+    """Return the Python of a new environment with the packages of a set."""
+    own = f"{sys.version_info.major}.{sys.version_info.minor}"
+    found = sys.executable if one.python == own else shutil.which(f"python{one.python}")
+    python = folder / "bin" / "python"
+    try:
+        run(found or f"python{one.python}", "-m", "venv", folder)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise NotTriedError(f"there is no python{one.python} that works") from error
+    index = ["--extra-index-url", TORCH_INDEX] if TORCH_INDEX else []
+    try:
+        if one.packages:
+            run(*pip_of(python), "install", "--quiet", "--no-compile", *index, *one.packages)
+    except subprocess.CalledProcessError as error:
+        lines = error.stderr.splitlines()
+        reason = next((line for line in lines if line.startswith("ERROR: ")), "pip failed")
+        raise NotTriedError(reason.removeprefix("ERROR: ")) from error
+    return python
+
+
+def pip_of(python: Path) -> tuple[str | Path, ...]:
+    """Return how pip of an environment is called."""
+    return (python, "-m", "pip", "--disable-pip-version-check", "--retries", "1")
 
 
 def freeze(python: Path) -> list[str]:

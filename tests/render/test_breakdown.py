@@ -33,7 +33,7 @@ Kernel classes  wall time, share of the window
   layout          ▎                                                  0.5 %   1.000 ms   30 ×
   … 2 more classes (--full)
 
-Top kernels  sum of durations, wall time's share of the window, count, mean
+Top kernels  time, wall share, count, mean
   60.000 ms  30.0 %  8 ×  7.500 ms  void cutlass::device_kernel<GemmUniversal<cute::tuple<int, int,…
   60.000 ms  30.0 %  8 ×  7.500 ms  ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStora…
   20.000 ms  10.0 %  8 ×  2.500 ms  flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4>>(Flas…
@@ -77,7 +77,7 @@ Timeline   █ compute   ▓ exposed comm   ▒ exposed memcpy   ░ idle
 Kernel classes  wall time, share of the window
   gemm  ████████████                                      25.0 %  1,000.000 ms  200 ×
 
-Top kernels  sum of durations on its busiest device, wall time's share of the window, count, mean
+Top kernels  time on its busiest device, wall share, count, mean
   69.000 ms  25.0 %  10 ×  6.900 ms  rank 19  gemm_kernel
 
 Steps  40 on 20 ranks · mean 109.500 ms · min 100.000 ms · max 119.000 ms

@@ -76,7 +76,7 @@ def test_one_line_per_class_and_group(make_result: Make, totalled: Totalled) -> 
         }
     )
     texts = [line.plain for line in lines(data, 120, full=False)]
-    assert texts[0].startswith("Communication  count, kernel time, exposed share of the window")
+    assert texts[0].startswith("Communication  count, time, exposed of the window")
     figures = "4 ×  6.000 ms  20.0 %  66.7 %  8.00 MB  1.33 GB/s  2.00 GB/s"
     assert texts[1] == f"  allreduce (group 0)  {figures}"
     assert texts[2].split() == ("other 1 × 0.500 ms 5.0 % 0.0 % – – – " + REASON).split()

@@ -19,6 +19,7 @@ class Contents(NamedTuple):
     runs: tuple[str, ...]
     has_requests: bool
     has_benchmarks: bool
+    files: tuple[str, ...] = ()
 
 
 _REQUEST_MACROS = frozenset({"request_times", "request_latency"})

@@ -68,6 +68,11 @@ def command(
     if rule is not None and against is None and not is_tried:
         raise UsageError("--rule goes with --against or --try")
     with open_traces(traces, reading) as trace:
+        if not trace.query("timeline"):
+            raise QueryError(
+                "no work of a device is recorded, so there is nothing to advise on",
+                hint="tracekit breakdown says what is missing, and why",
+            )
         advised = trace.advise()
         if against is None and not is_tried:
             if format_name == "table":

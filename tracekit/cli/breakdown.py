@@ -48,6 +48,6 @@ def command(
             results[advice.name] = advice
         with closed_meanwhile(trace):
             emit(results, format_name, full=full, wide=wide)
-            if format_name == "table" and "timeline" in results:
+            if format_name == "table" and results.get("timeline"):
                 width = make_console(sys.stdout).width
                 click.echo("\n".join(told_shortly(advice, shlex.join(traces), width)))

@@ -105,7 +105,7 @@ def _head(answers: Answers, traces: Sequence[str], shown: Sequence[Shown]) -> It
         command = escape(command_of("verdict", traces))
         yield f'<p class="note">Source: <code>{command}</code></p>'
     yield from (figure(one.charts[_OVERVIEW]) for one in shown if _OVERVIEW in one.charts)
-    if ADVICE in answers.results:
+    if ADVICE in answers.results and answers.has_rows("timeline"):
         yield from _advice(answers.results[ADVICE], traces)
 
 

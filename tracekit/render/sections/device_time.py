@@ -318,7 +318,7 @@ def communication(screen: Screen) -> list[Text]:
     if screen.full:
         out = [screen.heading("Communication"), *screen.table("communication")]
     else:
-        note = "count, kernel time, exposed share of the window, hidden, bytes, bandwidth, bus"
+        note = "count, time, exposed of the window, hidden, bytes, bandwidth, bus"
         out = [screen.heading("Communication", note), *_collectives(screen)]
     if "cpu" in screen.data["communication"].column("device"):
         out.append(screen.line(f"  {_CPU_NOTE}", "dim"))
@@ -380,8 +380,8 @@ def kernels(screen: Screen) -> list[Text]:
             *([] if is_one_device else columns(shown, rank=rank_text)),
         ]
     )
-    sums = "sum of durations" if is_one_device else "sum of durations on its busiest device"
-    note = f"{sums}, wall time's share of the window, count, mean"
+    sums = "time" if is_one_device else "time on its busiest device"
+    note = f"{sums}, wall share, count, mean"
     room = screen.width - 4 - len(figures[0])
     names = shortened([printable(row["name"]) for row in shown], room)
     return [

@@ -92,12 +92,14 @@ function drawTable(place, name, data) {
   }
 
   function drawText(value, c, above) {
-    const text = withUnit(columns[c], value);
+    const whole = withUnit(columns[c], value);
+    // Of a file its name and its folder's.
+    const text = columns[c] === 'file' ? whole.split('/').slice(-2).join('/') : whole;
     const cell = element('td', isNumber[c] ? { class: 'number' } : {});
-    if (text.length > 40) cell.title = text;
+    if (text.length > 40 || text !== whole) cell.title = whole;
     // A sentence that the row above says as well has one line.
     if (text.length > 60 && SENTENCES.includes(columns[c]) && above?.[c] !== value) cell.className = 'long';
-    const common = shared[c].get(value) ?? 0;
+    const common = text === whole ? shared[c].get(value) ?? 0 : 0;
     if (text.length <= 40 || cell.className) cell.append(text);
     else if (common < MOST_SHARED) cell.append(element('span', { class: 'text' }, text));
     else {
