@@ -150,6 +150,7 @@ peers: $(DEV)/.installed
 # On the public traces: TRACEKIT_PUBLIC_TRACES names their folder.
 agents: $(DEV)/.installed
 	@$(DEV)/bin/python tests/mcp $(ARGS)
+
 # ARGS names some sets alone; TORCH_INDEX= TORCH=torch==VERSION takes torch from pip's own index.
 sets:
 	@$(PYTHON) tests/packaging/sets.py $(ARGS)

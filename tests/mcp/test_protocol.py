@@ -303,7 +303,7 @@ def test_what_is_printed_is_no_protocol(folder: Path, environment: dict[str, str
         process.wait(60)
         assert process.stdout is not None
         assert process.stderr is not None
-        (line,) = process.stdout.read().splitlines()
+        *_, line = process.stdout.read().splitlines()
         assert not json.loads(line)["is_error"]
         assert "every user can write this folder" in process.stderr.read()
 

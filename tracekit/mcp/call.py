@@ -1,8 +1,8 @@
 """One call of a tool, in a process of its own: `python -P -m tracekit.mcp.call`.
 
 Its stdin is a line of JSON with the folders, the tool and its arguments; it stays open, and the
-process ends when it closes, as its server has ended then. Its stdout is lines of JSON: how far the
-reading of a trace is, and the answer. Whatever else is printed goes to stderr.
+process ends when it closes, as its server has ended then. Its stdout is lines of JSON: every
+second what it is doing, and the answer. Whatever else is printed goes to stderr.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from pathlib import Path
 from traceback import print_exc
 
 from tracekit.ingest.progress import Progress
+from tracekit.units import MB
 
-_PROGRESS_S = 1.0
+TICK_S = 1.0
 
 
 def main() -> None:
@@ -27,18 +28,24 @@ def main() -> None:
     os.dup2(2, 1)
     request = json.loads(sys.stdin.buffer.readline())
     threading.Thread(target=_end_with_server, name="tracekit-server", daemon=True).start()
-    told_s = time.monotonic()
+    lock, answered, began_s = threading.Lock(), threading.Event(), time.monotonic()
+    doing = "working"
 
     def tell(**members: object) -> None:
-        out.write(json.dumps(members) + "\n")
-        out.flush()
+        with lock:
+            out.write(json.dumps(members) + "\n")
+            out.flush()
 
     def progress(state: Progress) -> None:
-        nonlocal told_s
-        if time.monotonic() - told_s > _PROGRESS_S:
-            told_s = time.monotonic()
-            tell(done=state.bytes_read, total=state.bytes_total)
+        nonlocal doing
+        doing = f"{state.bytes_read / MB:,.0f} of {state.bytes_total / MB:,.0f} MB read"
 
+    def tick() -> None:
+        # Also where nothing is read: clients give up on what says nothing.
+        while not answered.wait(TICK_S):
+            tell(seconds=time.monotonic() - began_s, doing=doing)
+
+    threading.Thread(target=tick, name="tracekit-progress", daemon=True).start()
     try:
         from tracekit.mcp.answers import Tools
         from tracekit.opening import tune_for_traces
@@ -51,6 +58,7 @@ def main() -> None:
         text, is_error = f"error: a bug of tracekit: {type(error).__name__}", True
         if isinstance(error, MemoryError):
             text = "error: memory ran out\nnext: ask for fewer or shorter columns, or aggregate"
+    answered.set()
     tell(text=text, is_error=is_error)
     # Nothing that is held is taken down piece by piece.
     sys.stderr.flush()

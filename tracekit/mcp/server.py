@@ -195,7 +195,7 @@ async def _answer(
                 for line in map(json.loads, lines):
                     if "text" in line:
                         return line["text"], line["is_error"]
-                    await session.report_progress(line["done"], line["total"], "bytes read")
+                    await session.report_progress(line["seconds"], None, line["doing"])
             code = await process.wait()
             return (
                 f"error: the call ended before its answer ({code}); memory may have run out\n"
