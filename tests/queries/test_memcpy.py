@@ -84,3 +84,24 @@ WITHOUT_COPIES = CASES.add([event("k", 0, 1, None, "kernel")])
 
 def test_no_copies_no_rows(asked: AskedByRank) -> None:
     assert asked.rows(WITHOUT_COPIES, "memcpy") == []
+
+
+def test_rates_over_time_are_of_all_copies_at_once(tiny_trace: Callable[..., Path]) -> None:
+    """Four parts of 10 µs: two copies at once in the second one, one of them on into the third."""
+    other = {"device": 0, "stream": 9}
+    events = [
+        event("my_kernel", 0, 40, category="kernel"),
+        event(H2D, 10, 20, 1000),
+        {**event(H2D, 15, 25), "tid": 9, "args": {**other, "bytes": 500}},
+        event(D2H, 39, 39, 7),
+        event(D2H, 21, 22),
+    ]
+    with tracekit.open(tiny_trace(events), cache=False) as trace:
+        rows = trace.query("memcpy_over_time", points=4).to_dicts()
+    keys = ("direction", "start_ns", "dur_ns", "copy_count", "busy_ns", "bytes", "bytes_per_s")
+    assert [tuple(row[key] for key in keys) for row in rows] == [
+        ("memcpy_d2h", 20_000, 10_000, 1, 1_000, None, None),
+        ("memcpy_d2h", 30_000, 10_000, 1, 1, 7, 7e5),
+        ("memcpy_h2d", 10_000, 10_000, 2, 15_000, 1250, 1.25e8),
+        ("memcpy_h2d", 20_000, 10_000, 1, 5_000, 250, 2.5e7),
+    ]

@@ -1,0 +1,73 @@
+-- How fast was memory copied and set, moment by moment?
+-- The window of each device is cut into as many equal parts as points says. A copy moves its bytes evenly over its
+-- duration, so that the bytes of all parts add up to those of analysis memcpy; rows are the parts in which something was
+-- copied in a direction. The rate is that of all copies at once, mean over the part, idle time included.
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: device_events, device_windows
+-- Params:
+--   points  BIGINT = 120  parts of the window of each device
+-- Columns:
+--   rank         INTEGER  global rank
+--   device       VARCHAR  number of the device
+--   direction    VARCHAR  class: memcpy_h2d, memcpy_d2h, memcpy_d2d, memset
+--   start_ns     BIGINT   start of the part, ns since the first event of the trace
+--   dur_ns       BIGINT   its length, ns
+--   copy_count   BIGINT   copies that ran in it
+--   busy_ns      BIGINT   sum of their durations in it, ns; overlap counts twice
+--   bytes        DOUBLE   bytes that they moved in it, bytes; NULL where the trace tells them of none
+--   bytes_per_s  DOUBLE   bytes over dur_ns, bytes/s
+-- Invariant: dur_ns > 0 AND copy_count >= 1 AND busy_ns >= 0 AND (bytes IS NULL OR bytes >= 0)
+-- Empty: nothing was copied or set by a device
+
+WITH copies AS (
+    SELECT
+        e.trace_id, e.device, e.class AS direction, e.event_id, e.bytes, w.window_ns,
+        e.ts_ns - w.start_ns AS from_ns,
+        greatest(e.end_ns - w.start_ns, from_ns + 1) AS to_ns,
+        -- The first and the last part that it lies in; what takes no time lies in the first alone.
+        least(from_ns * $points::HUGEINT // w.window_ns, $points - 1) AS first_part,
+        greatest(
+            least((e.end_ns - w.start_ns) * $points::HUGEINT // w.window_ns, $points - 1),
+            first_part
+        ) AS last_part
+    FROM device_events AS e
+    INNER JOIN device_windows AS w USING (trace_id, device)
+    WHERE (e.kind = 'memcpy' OR e.class = 'memset') AND w.window_ns > 0
+),
+
+placed AS (
+    SELECT *, unnest(range(first_part::BIGINT, last_part::BIGINT + 1)) AS part
+    FROM copies
+),
+
+-- Parts begin at whole ns.
+bounded AS (
+    SELECT
+        *,
+        ((part * window_ns::HUGEINT + $points - 1) // $points)::BIGINT AS part_ns,
+        (((part + 1) * window_ns::HUGEINT + $points - 1) // $points)::BIGINT AS until_ns,
+        CASE
+            WHEN first_part = last_part THEN to_ns - from_ns
+            ELSE greatest(least(until_ns, to_ns) - greatest(part_ns, from_ns), 0)
+        END AS inside_ns
+    FROM placed
+)
+
+SELECT
+    w.rank, b.device, b.direction,
+    b.part_ns + w.start_ns - t.first_ts_ns AS start_ns,
+    b.until_ns - b.part_ns AS dur_ns,
+    count(*) AS copy_count,
+    sum(b.inside_ns)::BIGINT AS busy_ns,
+    sum(b.bytes * b.inside_ns / (b.to_ns - b.from_ns) ORDER BY b.event_id) AS bytes,
+    1e9 * sum(b.bytes * b.inside_ns / (b.to_ns - b.from_ns) ORDER BY b.event_id)
+    / (b.until_ns - b.part_ns) AS bytes_per_s
+FROM bounded AS b
+INNER JOIN device_windows AS w USING (trace_id, device)
+INNER JOIN trace AS t USING (trace_id)
+WHERE b.until_ns > b.part_ns AND b.inside_ns > 0
+GROUP BY
+    t.trace_id, w.rank, b.device, b.direction, b.part_ns, b.until_ns, w.start_ns, t.first_ts_ns
+ORDER BY w.rank NULLS LAST, t.trace_id, b.device, b.direction, b.part_ns
