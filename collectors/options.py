@@ -252,6 +252,12 @@ OPTIONS: tuple[Option, ...] = (
         "tokens of a step of --engine transformers at most",
         default="128; the engine's own on a GPU",
     ),
+    _of_load(
+        "--max-batch-requests",
+        "requests that run at once in --engine transformers at most",
+        POSITIVE,
+        default="all that are in flight",
+    ),
     _of_window("--no-profile", "latency and throughput only", is_flag=True),
     _of_window(
         "--profile-after",

@@ -365,13 +365,25 @@ class Trace:
         """
         from tracekit.analysis.catalog import load_catalog
         from tracekit.prediction.advising import advise, is_rule
-        from tracekit.prediction.predicting import Predictor
+        from tracekit.prediction.predicting import Predictor, simulate
 
         self._become_whole()
-        ours = [one.name for one in load_catalog().analyses.titles() if one.subject == "advice"]
+        ((has_load, has_trace),) = self.sql("SELECT EXISTS (FROM request), EXISTS (FROM trace)")
+        ours = [
+            one.name
+            for one in load_catalog().analyses.titles()
+            if one.subject == "advice"
+            and (has_load if one.scope == "runs" else has_trace or not has_load)
+        ]
         own = [name for name, one in self.library.analyses.items() if is_rule(one.spec)]
         rules = [(name, functools.partial(self._query, name, {})) for name in (*ours, *own)]
-        advised = self._ask(lambda: advise(rules, lambda: Predictor(self._asked_connection)))
+        advised = self._ask(
+            lambda: advise(
+                rules,
+                lambda: Predictor(self._asked_connection),
+                functools.partial(simulate, self._asked_connection),
+            )
+        )
         if self._keep is not None and not own and self._answers:
             self._keep({**self._answers, ADVICE: advised.as_result()})
         return advised

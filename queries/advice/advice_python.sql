@@ -1,7 +1,8 @@
 -- Which Python calls or ranges let devices wait while they launch nothing?
 -- What is open on the thread at work at a quarter, the half and three quarters of an idle gap, as far as the host made it: the
 -- innermost Python function or range of the
--- program that holds no work and no launch at all. What data loaders do is left to advice_loading.
+-- program that holds no work and no launch at all. What data loaders do is left to advice_loading, and a worker that
+-- polls for the next batch of its engine to advice_serving_host.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -48,6 +49,7 @@ around AS MATERIALIZED (
     FROM interval_innermost('moments', 'named') AS i
     INNER JOIN moments AS m USING (id)
     INNER JOIN named AS n ON m.trace_id = n.trace_id AND i.span_id = n.id
+    WHERE NOT contains(n.name, 'sched_yield')
 ),
 
 candidate AS (

@@ -131,9 +131,13 @@ class _Replay:
         return Prediction((*changes,), 1_000, *ends, 0.0, 0.0, ())
 
 
+def _no_load(changes: Sequence[str]) -> Any:
+    raise AssertionError(changes)
+
+
 def _ranked(gains: dict[str, tuple[int, int, int]], *rows: tuple[Any, ...]) -> list[str]:
     result = Result("rule", tuple(Column(name, "VARCHAR") for name in "abcdefg"), [*rows])
-    found = advise([("rule", lambda: result)], lambda: _Replay(gains))  # type: ignore[arg-type, return-value]
+    found = advise([("rule", lambda: result)], lambda: _Replay(gains), _no_load)  # type: ignore[arg-type, return-value]
     return [one.candidate.what for one in found.advice]
 
 

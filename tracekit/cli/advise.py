@@ -152,6 +152,7 @@ def told(advised: Advised, traces: str, width: int) -> list[str]:
         traces: the arguments that opened them, for the commands in it.
         width: columns of the terminal; commands stay on one line all the same.
     """
+    from tracekit.prediction.advising import gain_text
     from tracekit.render._text import printable
     from tracekit.units import format_duration
 
@@ -161,32 +162,36 @@ def told(advised: Advised, traces: str, width: int) -> list[str]:
         return _wrapped(head, text, width)
 
     lines = []
-    for number, one in enumerate(advised.advice, start=1):
+    rows = advised.as_result().to_dicts()
+    for number, (one, row) in enumerate(zip(advised.advice, rows, strict=True), start=1):
         seen, told_of = one.candidate, one.prediction
-        low, high = one.range_pct
         step = ""
-        if advised.step_count:
-            step = f", {format_duration(one.gain_ns // advised.step_count)} a step"
+        if row["step_gain_ns"] is not None:
+            step = f", {format_duration(row['step_gain_ns'])} a step"
         changes = " ".join(f"--change {shlex.quote(change)}" for change in seen.changes)
         lines += [
-            line(
-                f"{number}. ",
-                f"{told_of.gain_pct:.1f} % ({low:.1f} to {high:.1f} %){step}: {seen.place}",
-            ),
+            line(f"{number}. ", f"{gain_text(row)}{step}: {seen.place}"),
             line("   seen      ", seen.what),
         ]
         if seen.evidence:
             lines.append(line("   see       ", seen.evidence.replace("TRACE", traces)))
         lines += [
             line("   change    ", seen.remedy),
+            *([line("   brings    ", one.brings)] if one.brings else []),
             line("   rests on  ", "; ".join(told_of.assumptions) or "the replay alone"),
-            line("   ask       ", f"tracekit predict {traces} {changes}"),
         ]
+        if one.load is None:  # of steps unlike all recorded, predict says nothing
+            lines.append(line("   ask       ", f"tracekit predict {traces} {changes}"))
     if not advised.advice:
         lines.append("nothing worth changing above 1 %")
-    elif len(advised.advice) > 1:
-        joint = advised.advice[-1].joint_gain_pct
-        lines.append(f"all {len(advised.advice)} together: {joint:.1f} %")
+    replayed, loads = ([one for one in advised.advice if (one.load is None) is is_replay]
+                       for is_replay in (True, False))  # fmt: skip
+    for what, several in (("", replayed), (" of the load", loads)):
+        if len(several) > 1:
+            lines.append(
+                f"all {len(several)}{what} together: {several[-1].joint_gain_pct:.1f} %"
+                + (f" of the {several[-1].figure}" if what else "")
+            )
     if advised.advice:
         lines.append(printable(f"to check: tracekit advise {traces} --against CHANGED"))
     for seen, why in advised.undecided[:SHOWN_UNDECIDED]:
@@ -204,6 +209,7 @@ def told_shortly(advice: Result | None, traces: str, width: int) -> list[str]:
         traces: the arguments that opened them.
         width: columns of the terminal.
     """
+    from tracekit.prediction.advising import gain_text
     from tracekit.render._text import printable
 
     command = printable(f"tracekit advise {traces}")
@@ -216,8 +222,8 @@ def told_shortly(advice: Result | None, traces: str, width: int) -> list[str]:
         return [f"Nothing worth changing above 1 % ({command})"]
     lines = [f"What to change ({command}):"]
     for number, row in enumerate(rows, start=1):
-        gain = "{gain_pct:.1f} % ({low_pct:.1f} to {high_pct:.1f} %)".format(**row)
-        lines.append(_wrapped(f"{number}. ", f"{gain}: {row['where']}: {row['what']}", width))
+        text = f"{gain_text(row)}: {row['where']}: {row['what']}"
+        lines.append(_wrapped(f"{number}. ", text, width))
     return lines
 
 

@@ -1,5 +1,7 @@
 """Ranks what could be changed about a run by what it would gain, each by a replay.
 
+What is asked of a load on a serving engine, a simulation of the engine answers.
+
 A rule is an analysis with the columns of :data:`COLUMNS`: those of `queries/advice/`, and the
 user's own. It says what was seen and what to ask of :mod:`tracekit.prediction.predicting`; which of
 them gains anything, the replay says.
@@ -8,13 +10,20 @@ them gains anything, the replay says.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import merge
+from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis.result import Column, Result
 from tracekit.analysis.spec import Spec
 from tracekit.errors import QueryError
+from tracekit.prediction.changes import SERVING
 from tracekit.prediction.predicting import Prediction, Predictor
+from tracekit.units import NS_PER_S, format_duration
+
+if TYPE_CHECKING:
+    from tracekit.prediction.serving import ServingPrediction
 
 COLUMNS = ("what", "place", "change", "at_most", "cost_ns", "remedy", "evidence")
 """The columns of a rule, whose last is the command that shows what was seen."""
@@ -27,6 +36,18 @@ LEAST_GAIN = 0.01
 
 MAX_CANDIDATES = 24
 """So many are replayed, those with the largest cost first."""
+
+WINDOW = "device window"
+"""The figure in which a replay's gain is."""
+
+FIGURES = {
+    "ttft_mean_ns": "mean TTFT",
+    "tpot_mean_ns": "mean TPOT",
+    "itl_p99_ns": "p99 ITL",
+    "output_tokens_per_s": "output tokens/s",
+}
+"""The figures of a load, in one of which the gain of a change of it is: by the name in
+:data:`tracekit.prediction.serving.MEASURES`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +70,42 @@ class Advice:
 
     Attributes:
         candidate: what was seen, and what to do.
-        prediction: of its changes alone.
-        joint_gain_pct: gain of it and of all before it together, of the recorded window.
+        prediction: of its changes alone; of a load, of :attr:`figure` in place of the window.
+        joint_gain_pct: gain of it and of all before it of the same figure together.
+        figure: what gets shorter: :data:`WINDOW`, or one of :data:`FIGURES` (of tokens/s the time
+            of one).
+        load: what all figures of a load would be; None of a replay.
     """
 
     candidate: Candidate
     prediction: Prediction
     joint_gain_pct: float
+    figure: str = WINDOW
+    load: ServingPrediction | None = None
+
+    @property
+    def brings(self) -> str | None:
+        """The figures of a load before and after, with their intervals; None of a replay."""
+        load = self.load
+        if load is None or load.predicted is None:
+            return None
+        texts = []
+        for name, figure in FIGURES.items():
+            before, after, low, high = (
+                format_duration(round(one[name])) if name.endswith("_ns") else f"{one[name]:,.0f}"
+                for one in (load.recorded, load.predicted, load.low, load.high)
+            )
+            texts.append(f"{figure} {before} → {after} ({low} to {high})")
+        return ", ".join(texts)
 
     @property
     def gain_ns(self) -> int:
-        """By how much the window gets shorter, ns."""
+        """By how much the figure gets shorter, ns."""
         return self.prediction.recorded_ns - (self.prediction.predicted_ns or 0)
 
     @property
     def range_pct(self) -> tuple[float, float]:
-        """The least and the most of that, of the recorded window."""
+        """The least and the most of that, of what was recorded."""
         told = self.prediction
         low, high = (100 * (1 - ns / told.recorded_ns) for ns in (told.high_ns, told.low_ns))
         return low, high
@@ -88,23 +129,30 @@ class Advised:
 
     def as_result(self) -> Result:
         """Return the advice as a table."""
-        texts = ("rule", "what", "where", "change", "remedy", "evidence", "rests_on")
+        texts = ("rule", "figure", "what", "where", "change", "remedy", "evidence", "rests_on")
         pcts = ("gain_pct", "low_pct", "high_pct", "joint_gain_pct")
         columns = (
             *(Column(name, "VARCHAR") for name in texts),
             *(Column(name, "BIGINT") for name in ("gain_ns", "step_gain_ns")),
             *(Column(name, "DOUBLE") for name in pcts),
+            Column("brings", "VARCHAR"),
         )
         return Result("advise", columns, [self._row(one) for one in self.advice])
 
     def _row(self, one: Advice) -> tuple[object, ...]:
         seen, told = one.candidate, one.prediction
         return (
-            *(seen.rule, seen.what, seen.place, SEPARATOR.join(seen.changes), seen.remedy),
-            *(seen.evidence, SEPARATOR.join(told.assumptions), one.gain_ns),
-            one.gain_ns // self.step_count if self.step_count else None,
-            *(told.gain_pct, *one.range_pct, one.joint_gain_pct),
+            *(seen.rule, one.figure, seen.what, seen.place, SEPARATOR.join(seen.changes)),
+            *(seen.remedy, seen.evidence, SEPARATOR.join(told.assumptions), one.gain_ns),
+            one.gain_ns // self.step_count if self.step_count and one.load is None else None,
+            *(told.gain_pct, *one.range_pct, one.joint_gain_pct, one.brings),
         )
+
+
+def gain_text(row: Mapping[str, Any]) -> str:
+    """Return the gain of a row of advice with its interval, and of what it is unless the window."""
+    text = "{gain_pct:.1f} % ({low_pct:.1f} to {high_pct:.1f} %)".format(**row)
+    return text if row["figure"] == WINDOW else f"{text} of the {row['figure']}"
 
 
 def is_rule(spec: Spec) -> bool:
@@ -112,14 +160,20 @@ def is_rule(spec: Spec) -> bool:
     return spec.column_names == COLUMNS
 
 
+Simulate = Callable[[Sequence[str]], "ServingPrediction"]
+
+
 def advise(
-    rules: Iterable[tuple[str, Callable[[], Result]]], predictor: Callable[[], Predictor]
+    rules: Iterable[tuple[str, Callable[[], Result]]],
+    predictor: Callable[[], Predictor],
+    simulate: Simulate,
 ) -> Advised:
     """Return what would gain most, best first.
 
     Args:
         rules: name of each, and what returns its rows.
         predictor: makes what replays the run; only where a rule has seen anything.
+        simulate: returns what a load would see under changes.
 
     Raises:
         QueryError: a rule has failed, or one of its changes is none.
@@ -130,9 +184,11 @@ def advise(
         for what, place, change, at_most, cost_ns, remedy, evidence in answer().rows
     ]
     undecided = [(one, "it is not recorded") for one in candidates if not one.changes]
-    candidates = [one for one in candidates if one.changes]
+    loads = [one for one in candidates if _is_of_load(one)]
+    candidates = [one for one in candidates if one.changes and not _is_of_load(one)]
+    of_load = _of_load(loads, simulate, undecided)
     if not candidates:
-        return Advised(0, 0, (), tuple(undecided))
+        return Advised(0, 0, of_load, tuple(undecided))
     replay = predictor()
     recorded_ns = replay.recorded_ns
     least_ns = LEAST_GAIN * recorded_ns
@@ -152,7 +208,70 @@ def advise(
         elif told.high_ns < recorded_ns:
             found.append((one, told))
     ranked = _ranked(found)
-    return Advised(recorded_ns, replay.step_count, _joined(ranked, replay), tuple(undecided))
+    # Each keeps its order, in which the simpler of two may come first.
+    replayed = _joined(ranked, replay)
+    every = merge(replayed, of_load, key=lambda one: -(one.prediction.gain_pct or 0.0))
+    return Advised(recorded_ns, replay.step_count, tuple(every), tuple(undecided))
+
+
+def _is_of_load(one: Candidate) -> bool:
+    return bool(one.changes) and one.changes[0].split()[0] in SERVING
+
+
+def _of_load(
+    candidates: Sequence[Candidate], simulate: Simulate, undecided: list[tuple[Candidate, str]]
+) -> tuple[Advice, ...]:
+    """Return what would gain in some figure of a load, more surely than it loses in any other."""
+    told: dict[_Found, tuple[str, ServingPrediction]] = {}
+    for one in candidates:
+        try:
+            load = simulate(one.changes)
+        except QueryError as error:
+            undecided.append((one, error.message))
+            continue
+        if load.reason is not None:
+            undecided.append((one, load.reason))
+            continue
+        # How many times as long each surely gets at most, and at least.
+        most, least = ({name: _times(load, name, i) for name in FIGURES} for i in (2, 1))
+        name = min(most, key=most.__getitem__)
+        if most[name] < 1 and max(least.values()) * most[name] < 1:
+            found = _in_figure(load, name)
+            if (found.gain_pct or 0.0) >= 100 * LEAST_GAIN:
+                told[one, found] = name, load
+    advice: list[Advice] = []
+    changes: dict[str, None] = {}
+    for one, found in _ranked([*told]):
+        name, load = told[one, found]
+        changes |= dict.fromkeys(one.changes)
+        joint = found
+        if advice:
+            try:
+                joint = _in_figure(simulate([*changes]), name)
+            except QueryError:
+                changes = dict.fromkeys(one.changes)
+        advice.append(Advice(one, found, joint.gain_pct or 0.0, FIGURES[name], load))
+    return tuple(advice)
+
+
+def _times(load: ServingPrediction, name: str, place: int) -> float:
+    """Return how many times as long a figure gets: 0 in the middle, 1 at least, 2 at most."""
+    found = _in_figure(load, name)
+    return (found.predicted_ns or 0, found.low_ns, found.high_ns)[place] / max(found.recorded_ns, 1)
+
+
+def _in_figure(load: ServingPrediction, name: str) -> Prediction:
+    """Return what a load would see as a prediction of a figure; of tokens/s, of the time of one."""
+    answers = load.recorded, load.replayed, load.predicted or load.replayed, load.low, load.high
+    recorded, replayed, predicted, low, high = (
+        round(one[name] if name.endswith("_ns") else NS_PER_S / max(one[name], 1e-9))
+        for one in answers
+    )
+    error_pct = 100 * (replayed / max(recorded, 1) - 1)
+    least, most = sorted((low, high))
+    return Prediction(
+        load.changes, recorded, predicted, least, most, error_pct, 0.0, load.assumptions
+    )
 
 
 def _predicted(one: Candidate, replay: Predictor, least_ns: float) -> Prediction | None:
@@ -168,7 +287,7 @@ _Found = tuple[Candidate, Prediction]
 def _ranked(found: Sequence[_Found]) -> list[_Found]:
     """Return the largest gain first; of two that cannot be told apart, the simpler change."""
     ranked: list[_Found] = []
-    for pair in sorted(found, key=lambda pair: pair[1].predicted_ns or 0):
+    for pair in sorted(found, key=lambda pair: -(pair[1].gain_pct or 0.0)):
         place = len(ranked)
         while place and _is_simpler(pair, ranked[place - 1]):
             place -= 1
@@ -178,7 +297,8 @@ def _ranked(found: Sequence[_Found]) -> list[_Found]:
 
 def _is_simpler(one: _Found, other: _Found) -> bool:
     return (
-        _size(one[0]) < _size(other[0])
+        one[1].recorded_ns == other[1].recorded_ns
+        and _size(one[0]) < _size(other[0])
         and one[1].low_ns <= (other[1].predicted_ns or 0)
         and (one[1].predicted_ns or 0) <= other[1].high_ns
     )

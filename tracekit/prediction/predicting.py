@@ -289,6 +289,18 @@ def predict(
     return predict_serving(connection, parsed)
 
 
+def simulate(connection: duckdb.DuckDBPyConnection, changes: Sequence[str]) -> ServingPrediction:
+    """Return what the load of a serving run would see under changes, if only between bounds.
+
+    Raises:
+        UsageError: a text is no change.
+        QueryError: the run does not tell what that needs.
+    """
+    from tracekit.prediction.serving import predict_serving
+
+    return predict_serving(connection, [*map(parse_change, changes)], is_bounded=True)
+
+
 def _drawn(before: _Replayed, after: _Replayed) -> list[float]:
     """Return by how much the steps of a rerun may get longer: a bootstrap over steps.
 

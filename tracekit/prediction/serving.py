@@ -7,6 +7,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from operator import sub
 from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis.result import Column, Result
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 MEASURES = (
     *(f"{what}_{which}_ns" for what in ("ttft", "tpot") for which in ("mean", "p50", "p99")),
+    "itl_p99_ns",
     "output_tokens_per_s",
 )
 """What is predicted, as analyses `latency` (since arrival) and `throughput` define it."""
@@ -136,7 +138,7 @@ class _Recorded:
 
 
 def predict_serving(
-    connection: duckdb.DuckDBPyConnection, changes: Sequence[Change]
+    connection: duckdb.DuckDBPyConnection, changes: Sequence[Change], *, is_bounded: bool = False
 ) -> ServingPrediction:
     """Return what the load of a serving run would see if all of these were changed.
 
@@ -144,6 +146,8 @@ def predict_serving(
         connection: to a store of its run folder. The first run is predicted; others of the same
             model and engine only say what steps take.
         changes: those of :data:`tracekit.prediction.changes.SERVING`.
+        is_bounded: of steps that are unlike all recorded the time lies between two bounds; else
+            there is no prediction with them.
 
     Raises:
         QueryError: the run does not tell what that needs, or the changes lead to steps that are
@@ -177,16 +181,30 @@ def predict_serving(
             return _measured(run.requests, run.engine, step_ns)
         return (_measured_apart if apart else _measured)(requests, engine, step_ns)
 
-    unknown_pct, how = times.unknown(simulated(times.usual(), is_changed=True)[1])
-    if unknown_pct > _UNKNOWN_PCT:
+    usual = times.bounded(times.usual(), 0.5) if is_bounded else times.usual()
+    unknown_pct, how = times.unknown(simulated(usual, is_changed=True)[1])
+    if unknown_pct > _UNKNOWN_PCT and not is_bounded:
         raise QueryError(
             f"{how}: {unknown_pct:.0f} % of the time would be in steps unlike all recorded",
             hint="record a run that has such steps, and name its folder behind this one",
         )
-    if unknown_pct:
+    if unknown_pct and is_bounded:
+        assumptions.append(
+            f"{unknown_pct:.0f} % of the time is in steps unlike all recorded: these take as long "
+            "as the nearest recorded ones at one end of the interval, at the other as much longer "
+            "or shorter as they do more or less"
+        )
+    elif unknown_pct:
         assumptions.append(f"steps unlike all recorded, {unknown_pct:.1f} % of the time: {how}")
+
+    def drawn(seed: int, *, is_changed: bool) -> Mapping[str, float]:
+        step_ns = times.drawn(seed)
+        if is_bounded and is_changed:
+            step_ns = times.bounded(step_ns, seed / (_DRAWS - 1))
+        return simulated(step_ns, is_changed=is_changed)[0]
+
     before, after = (
-        [simulated(times.drawn(seed), is_changed=is_changed)[0] for seed in range(_DRAWS)]
+        [drawn(seed, is_changed=is_changed) for seed in range(_DRAWS)]
         for is_changed in (False, True)
     )
     replayed, predicted = (
@@ -225,7 +243,10 @@ def _measured(
     requests: Sequence[Request], engine: Engine, step_ns: StepTime
 ) -> tuple[Mapping[str, float], _Steps]:
     served = Serving(requests, engine, step_ns)
-    return _measures(requests, served.sent_ns, served.first_ns, served.end_ns), served.steps
+    measures = _measures(
+        requests, served.sent_ns, served.first_ns, served.end_ns, _gaps(served.steps)
+    )
+    return measures, served.steps
 
 
 def _measured_apart(
@@ -244,11 +265,20 @@ def _measured_apart(
     for place, end in zip(order, decoded.end_ns, strict=True):
         ends[place] = end
     steps = [*read.steps, *decoded.steps]
-    return _measures(requests, read.sent_ns, read.first_ns, ends), steps
+    return _measures(requests, read.sent_ns, read.first_ns, ends, _gaps(decoded.steps)), steps
+
+
+def _gaps(steps: _Steps) -> list[tuple[int, int]]:
+    """Return the times between tokens, and of how many tokens: what runs gets one in each step."""
+    return [(took_ns, work.decode_count) for work, took_ns in steps if work.decode_count]
 
 
 def _measures(
-    requests: Sequence[Request], sent: Sequence[int], first: Sequence[int], end: Sequence[int]
+    requests: Sequence[Request],
+    sent: Sequence[int],
+    first: Sequence[int],
+    end: Sequence[int],
+    gaps: Sequence[tuple[int, int]],
 ) -> dict[str, float]:
     ttft = sorted(at - request.arrival_ns for at, request in zip(first, requests, strict=True))
     tpot = sorted(
@@ -263,6 +293,13 @@ def _measures(
         for pct in (50, 99):
             # By the nearest rank, as analysis latency has it.
             found[f"{what}_p{pct}_ns"] = values[-(-pct * count // 100) - 1] if values else 0
+    left = sum(count for _, count in gaps) // 100 + 1
+    found["itl_p99_ns"] = 0
+    for gap_ns, count in sorted(gaps, reverse=True):
+        left -= count
+        if left <= 0:
+            found["itl_p99_ns"] = gap_ns
+            break
     tokens = sum(request.output_token_count for request in requests)
     found["output_tokens_per_s"] = NS_PER_S * tokens / max(max(end) - min(sent), 1)
     return found
@@ -349,7 +386,8 @@ def _recorded(connection: duckdb.DuckDBPyConnection, row: Sequence[Any]) -> _Rec
         _FREE_PCT_OF_TRANSFORMERS if kind == "transformers" else 0.0, wake_ns,
     )  # fmt: skip
     sent, first, end = ([each[column] for each in found] for column in (1, 4, 5))
-    return _Recorded(name, wanted, engine, _measures(wanted, sent, first, end), steps)
+    gaps = [(gap_ns, 1) for each in found for gap_ns in map(sub, each[6][1:], each[6])]
+    return _Recorded(name, wanted, engine, _measures(wanted, sent, first, end, gaps), steps)
 
 
 def _steps(

@@ -8,6 +8,7 @@ steps of one number of decoded requests take beside that is added: kernels suit 
 
 from __future__ import annotations
 
+import math
 import random
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -93,6 +94,7 @@ class _Kind:
         self._longer_ns = [self.line.missed_ns(row) for row in self._rows]
         self.shortest_ns = min(int(row.dur_ns / row.terms[0]) for row in self._rows)
         self.read = cache(self._read)
+        self.nearest_batch = cache(self._nearest_batch)
 
     def drawn(self, chance: random.Random) -> tuple[_Line, Iterator[float]]:
         """Return the line of other steps of the kind, and by how much single ones are longer."""
@@ -117,6 +119,18 @@ class _Kind:
             if abs(work.decode_count - decode_count) <= near
         ]
         return [len(read), min(read, default=0), max(read, default=0)]
+
+    def nearest(self, work: Work) -> Work:
+        """Return the recorded step that is most like one, with its context as far as recorded."""
+        read, decodes = self.nearest_batch(work.prefill_token_count, work.decode_count)
+        low, high = self._contexts
+        return Work(read, decodes, min(max(work.context_token_count, low), high))
+
+    def _nearest_batch(self, read: int, decodes: int) -> tuple[int, int]:
+        return min(
+            (one[:2] for one in self._works),
+            key=lambda one: (abs(one[1] - decodes), abs(one[0] - read)),
+        )
 
     def strange(self, work: Work) -> str | None:
         """Return in what a step is unlike all recorded ones; None if it is like some."""
@@ -175,6 +189,32 @@ class StepTimes:
             return max(int(dur_ns + 0.5), self._kinds[reads].shortest_ns)
 
         return step_ns
+
+    def bounded(self, step_ns: StepTime, power: float) -> StepTime:
+        """Return what steps take, those unlike all recorded by the nearest recorded ones.
+
+        Args:
+            step_ns: what recorded ones take.
+            power: with 0 they take as long as these, with 1 as much longer or shorter as they do
+                more or less; of what reading a prompt takes, a part takes at most the root of its
+                share.
+        """
+
+        def bounded_ns(work: Work) -> int:
+            kind = self._kinds.get(work.prefill_token_count > 0)
+            near = kind.nearest(work) if kind else work
+            took_ns = step_ns(near)
+            if not work.prefill_token_count:
+                return int(took_ns * math.pow(work.decode_count / near.decode_count, power))
+            near_ns, decode_ns = (
+                bounded_ns(one._replace(prefill_token_count=0)) if one.decode_count else 0
+                for one in (near, work)
+            )
+            share = work.prefill_token_count / near.prefill_token_count
+            read_ns = max(took_ns - near_ns, 0) * math.pow(share, (1 + power) / 2)
+            return decode_ns + int(read_ns)
+
+        return lambda work: bounded_ns(work) if self._strange(work) else step_ns(work)
 
     def _strange(self, work: Work) -> str | None:
         reads = work.prefill_token_count > 0

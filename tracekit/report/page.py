@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from tracekit.analysis.breakdown import ADVICE
+from tracekit.prediction.advising import gain_text
 from tracekit.render._text import printable
 from tracekit.render.sections import SECTIONS as TERMINAL_SECTIONS
 from tracekit.report.answers import Answers
@@ -122,7 +123,7 @@ def _advice(advice: Result, traces: Sequence[str]) -> Iterator[str]:
     if advice.rows:
         yield "<ol>"
         for row in advice.to_dicts()[:_MOST_ADVICE]:
-            gain = "{gain_pct:.1f} % ({low_pct:.1f} to {high_pct:.1f} %)".format(**row)
+            gain = escape(gain_text(row))
             told = escape(printable(f"{row['where']}: {row['what']}. {_sentence(row['remedy'])}"))
             yield f"<li><b>{gain}</b> {told}</li>"
         yield "</ol>"

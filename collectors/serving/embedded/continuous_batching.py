@@ -78,7 +78,9 @@ def engine_size(plan: LoadPlan, values: Mapping[str, Any], model: Any) -> Engine
             f"{request_token_count} tokens",
             hint="raise --cache-blocks or --page-size, or lower --prompt-len or --max-new-tokens",
         )
-    return EngineSize(page, pages, batch, requests)
+    return EngineSize(
+        page, pages, batch, min(values.get("max_batch_requests") or requests, requests)
+    )
 
 
 def _page_count(request_token_count: int, requests: int, page: int, batch: int, model: Any) -> int:

@@ -1,0 +1,64 @@
+-- Which decoding steps run without a graph where others have one?
+-- An engine captures graphs for some sizes of a batch, and runs others op by op. Steps whose launches a graph replaces are
+-- those with a call that launches one.
+--
+-- Kind:     analysis
+-- Scope:    run
+-- Requires: advice_text, serving_step_ranges, serving_step_work, launch
+-- Columns:
+--   what      VARCHAR  what was seen
+--   place     VARCHAR  where
+--   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
+--   at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
+--   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
+--   remedy    VARCHAR  what to do
+--   evidence  VARCHAR  the command that shows it
+-- Invariant: cost_ns IS NULL OR cost_ns > 0
+
+WITH graphs AS (
+    SELECT l.trace_id, s.step
+    FROM launch AS l
+    ASOF INNER JOIN serving_step_ranges AS s ON l.trace_id = s.trace_id AND l.ts_ns >= s.ts_ns
+    WHERE l.name IN ('cudaGraphLaunch', 'cuGraphLaunch', 'hipGraphLaunch') AND l.ts_ns < s.end_ns
+    GROUP BY ALL
+),
+
+decoding AS (
+    SELECT
+        s.trace_id, s.request_count,
+        g.step IS NOT NULL AS has_graph,
+        sum(w.idle_ns) AS idle_ns
+    FROM serving_step_ranges AS s
+    INNER JOIN serving_step_work AS w USING (trace_id, step)
+    LEFT JOIN graphs AS g USING (trace_id, step)
+    WHERE s.phase = 'decode' AND w.kernel_count > 0
+    GROUP BY s.trace_id, s.step, s.request_count, has_graph
+),
+
+eager AS (
+    SELECT
+        count(*) AS step_count,
+        count(*) FILTER (NOT has_graph) AS eager_count,
+        min(request_count) FILTER (NOT has_graph) AS least_count,
+        max(request_count) FILTER (NOT has_graph) AS most_count,
+        sum(idle_ns) FILTER (NOT has_graph)::BIGINT AS idle_ns
+    FROM decoding
+)
+
+SELECT
+    format(
+        '{} of {} decoding steps run without a graph, with {} to {} requests; devices wait {} in '
+        || 'them',
+        eager_count, step_count, least_count, most_count, in_ms(idle_ns)
+    ) AS what,
+    'decoding steps without a graph' AS place,
+    'host phase=decode x0.1' AS change,
+    'host phase=decode remove' AS at_most,
+    idle_ns AS cost_ns,
+    format(
+        'capture graphs for up to {} requests (vLLM --compilation-config cudagraph_capture_sizes, '
+        || 'SGLang --cuda-graph-max-bs, LightLLM --graph_max_batch_size)', most_count
+    ) AS remedy,
+    'tracekit query serving_steps TRACE' AS evidence
+FROM eager
+WHERE eager_count < step_count AND idle_ns > 0

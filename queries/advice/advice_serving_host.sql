@@ -1,0 +1,132 @@
+-- What does a serving engine do on the host while devices wait?
+-- Scheduling, preparing inputs, sampling, taking in tokens and making text of them, by the functions of engines that do
+-- it (tracekit's own ranges tk/stage, vLLM, SGLang, LightLLM, transformers), as far as a gap of the device lies in them
+-- on the thread that was at work.
+--
+-- Kind:     analysis
+-- Scope:    run
+-- Requires: advice_text, idle_gap, event, event_category, interval_overlap, trace
+-- Columns:
+--   what      VARCHAR  what was seen
+--   place     VARCHAR  where
+--   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
+--   at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
+--   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
+--   remedy    VARCHAR  what to do
+--   evidence  VARCHAR  the command that shows it
+-- Invariant: cost_ns IS NULL OR cost_ns > 0
+
+WITH stage (stage, pattern, remedy) AS (
+    VALUES
+    (
+        'scheduling',
+        '^tk/stage/schedule$|vllm/v1/core/sched/\w+\.py\(\d+\): (schedule|update_from_output)$'
+        || '|sglang/srt/managers/scheduler\.py\(\d+\): (get_next_batch_to_run|recv_requests)$'
+        || '|lightllm/server/router/manager\.py\(\d+\): \w+$'
+        || '|continuous_batching/scheduler\.py\(\d+\): schedule_batch$',
+        'schedule while devices work (vLLM --async-scheduling, SGLang without '
+        || '--disable-overlap-schedule, transformers use_async_batching), or fewer requests a batch'
+    ),
+    (
+        'preparing inputs',
+        '^tk/stage/prepare$|vllm/v1/worker/\w+\.py\(\d+\): (_prepare_inputs|_update_states)$'
+        || '|sglang/srt/managers/schedule_batch\.py\(\d+\): prepare_for_(extend|decode)$',
+        'prepare the next step while devices work (vLLM --async-scheduling, SGLang without '
+        || '--disable-overlap-schedule, transformers use_async_batching)'
+    ),
+    (
+        'sampling',
+        'vllm/v1/sample/sampler\.py\(\d+\): forward$|sglang/srt/layers/sampler\.py\(\d+\): forward$'
+        || '|generation/logits_process\.py\(\d+\): __call__$'
+        || '|continuous_batching/\w+\.py\(\d+\): _sample$',
+        'no penalties, logprobs, grammars and logits processors in Python where requests do not '
+        || 'need them; sample on the device'
+    ),
+    (
+        'taking in tokens',
+        '^tk/stage/update$|sglang/srt/managers/\w+\.py\(\d+\): process_batch_result\w*$'
+        || '|vllm/v1/engine/output_processor\.py\(\d+\): process_outputs$',
+        'no stop strings and no callbacks on the engine''s thread; send tokens in larger chunks'
+    ),
+    (
+        'making text of tokens',
+        'vllm/v1/engine/detokenizer\.py\(\d+\): \w+$|detokenizer_manager\.py\(\d+\): \w+$'
+        || '|tokenization_utils\w*\.py\(\d+\): (batch_)?decode$',
+        'make text in a process of its own, with a fast tokenizer (SGLang --stream-interval; vLLM: '
+        || 'more API servers, --api-server-count), or once, at the end of an answer'
+    ),
+    (
+        'waiting for another process of the engine',
+        'vllm/distributed/device_communicators/shm_broadcast\.py\(\d+\): acquire_read$',
+        'what the engine''s own process does meanwhile, which schedules: '
+        || 'VLLM_ENABLE_V1_MULTIPROCESSING=0 has it in the same trace, py-spy its Python'
+    )
+),
+
+named AS (
+    SELECT DISTINCT e.name, s.stage, s.remedy
+    FROM (
+        SELECT DISTINCT name FROM event WHERE is_annotation(category) OR is_python_call(category)
+    ) AS e
+    INNER JOIN stage AS s ON regexp_matches(e.name, s.pattern)
+),
+
+calls AS MATERIALIZED (
+    SELECT
+        (e.trace_id, e.pid, e.tid) AS part,
+        e.event_id AS id, e.trace_id, e.name, n.stage, n.remedy,
+        e.ts_ns AS start_ns, e.ts_ns + e.dur_ns AS end_ns
+    FROM event AS e
+    INNER JOIN named AS n USING (name)
+    WHERE e.dur_ns > 0
+),
+
+gaps AS MATERIALIZED (
+    SELECT
+        (trace_id, pid, coalesce(busy_tid, tid)) AS part, start_ns, start_ns + host_ns AS end_ns
+    FROM idle_gap
+    WHERE host_ns > 0
+),
+
+waits AS (
+    SELECT
+        c.trace_id, c.stage, c.name, c.remedy,
+        sum(o.overlap_ns)::BIGINT AS wait_ns,
+        count(*) FILTER (o.overlap_ns > 0) AS call_count
+    FROM interval_overlap('calls', 'gaps') AS o
+    INNER JOIN calls AS c USING (id)
+    GROUP BY ALL
+),
+
+longest AS (
+    SELECT *
+    FROM waits
+    WHERE wait_ns > 0
+    QUALIFY row_number() OVER (PARTITION BY trace_id, stage ORDER BY wait_ns DESC, name) = 1
+),
+
+chosen AS (
+    SELECT
+        l.*, t.rank,
+        if(
+            l.stage LIKE 'waiting %', NULL,
+            'range=' || chosen_name(l.name)
+            || if(
+                t.rank IS NULL OR (SELECT count(*) FROM trace) = 1, '', format(' rank={}', t.rank)
+            )
+        ) AS range
+    FROM longest AS l
+    INNER JOIN trace AS t USING (trace_id)
+)
+
+SELECT
+    format('devices wait {} in {} calls of {}', in_ms(wait_ns), call_count, name) AS what,
+    at_rank(rank, stage) AS place,
+    range || ' x0.1' AS change,
+    range || ' x0' AS at_most,
+    wait_ns AS cost_ns,
+    remedy,
+    'tracekit query idle_gaps TRACE' AS evidence
+FROM chosen
+ORDER BY cost_ns DESC, place
+LIMIT 4

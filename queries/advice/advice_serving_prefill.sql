@@ -1,0 +1,108 @@
+-- Do steps that read prompts hold up requests that decode?
+-- A step lasts until the next one that decodes. It holds up the requests that decode in it, and where it only reads prompts
+-- those that decoded in the step before and do in the one after. Where it takes three times what steps take that only
+-- decode, a smaller part of a prompt in each is proposed, of about as long as such a step; where the parts are small and
+-- still make up a third of the time, an engine for prompts alone.
+--
+-- Kind:     analysis
+-- Scope:    run
+-- Requires: advice_text, serving_step_ranges, trace, run
+-- Columns:
+--   what      VARCHAR  what was seen
+--   place     VARCHAR  where
+--   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
+--   at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
+--   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
+--   remedy    VARCHAR  what to do
+--   evidence  VARCHAR  the command that shows it
+-- Invariant: cost_ns IS NULL OR cost_ns > 0
+
+WITH steps AS (
+    SELECT
+        trace_id, phase, prefill_token_count,
+        if(
+            lead(decode_request_count) OVER later > 0, lead(ts_ns) OVER later, end_ns
+        ) - ts_ns AS took_ns,
+        if(
+            decode_request_count > 0, decode_request_count,
+            least(
+                lag(decode_request_count, 1, 0) OVER later,
+                lead(decode_request_count, 1, 0) OVER later
+            )
+        ) AS held_count
+    FROM serving_step_ranges
+    WHERE prefill_token_count IS NOT NULL AND decode_request_count IS NOT NULL
+    WINDOW later AS (PARTITION BY trace_id ORDER BY ts_ns, step)
+),
+
+decoding AS (
+    SELECT trace_id, median(took_ns) AS decode_ns
+    FROM steps
+    WHERE phase = 'decode' AND held_count > 0
+    GROUP BY trace_id
+    HAVING count(*) >= 3
+),
+
+held AS (
+    SELECT
+        s.trace_id, d.decode_ns,
+        count(*) FILTER (s.prefill_token_count > 0) AS read_count,
+        median(s.took_ns) FILTER (s.prefill_token_count > 0) AS read_ns,
+        median(s.prefill_token_count) FILTER (s.prefill_token_count > 0) AS token_count,
+        max(s.held_count) AS held_count,
+        sum((s.took_ns - d.decode_ns) * s.held_count) FILTER (s.prefill_token_count > 0)
+            AS held_ns,
+        sum(s.took_ns * s.held_count) AS all_ns
+    FROM steps AS s
+    INNER JOIN decoding AS d USING (trace_id)
+    WHERE s.held_count > 0
+    GROUP BY ALL
+    HAVING read_count >= 2
+),
+
+longest AS (
+    SELECT h.*, r.load_concurrency
+    FROM held AS h
+    INNER JOIN trace AS t USING (trace_id)
+    LEFT JOIN run AS r USING (run_id)
+    QUALIFY row_number() OVER (ORDER BY h.held_ns DESC, h.trace_id) = 1
+),
+
+proposed AS (
+    SELECT
+        *,
+        read_ns >= 3 * decode_ns AS is_long,
+        greatest(
+            16, 2 * held_count, token_count / 8,
+            pow(2, round(log2(token_count * decode_ns / nullif(read_ns - decode_ns, 0))))
+        )::BIGINT AS chunk
+    FROM longest
+)
+
+SELECT
+    format(
+        '{} steps read prompts, {} tokens in {} in the median, while up to {} requests decode, '
+        || 'which alone takes {}', read_count, token_count::BIGINT, in_ms(read_ns), held_count,
+        in_ms(decode_ns)
+    ) AS what,
+    if(is_long, 'engine, tokens of a step', 'engine, prompts between decoding') AS place,
+    if(is_long, format('batch tokens={}', chunk), 'prefill apart') AS change,
+    NULL::VARCHAR AS at_most,
+    held_ns::BIGINT AS cost_ns,
+    if(
+        is_long,
+        format(
+            'read prompts in parts: at most {} tokens in a step (vLLM --max-num-batched-tokens, '
+            || 'SGLang --chunked-prefill-size with --enable-mixed-chunk, LightLLM '
+            || '--chunked_prefill_size, collect --max-batch-tokens)', chunk
+        ),
+        'another engine for prompts (vLLM --kv-transfer-config, SGLang --disaggregation-mode); it '
+        || 'takes further devices, which could as well share the requests'
+    ) AS remedy,
+    'tracekit query serving_steps TRACE' AS evidence
+FROM proposed
+WHERE
+    if(
+        is_long, held_ns > 0.05 * all_ns AND chunk <= token_count / 2,
+        held_ns > 0.33 * all_ns AND load_concurrency IS NULL
+    )

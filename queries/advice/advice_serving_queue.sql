@@ -1,0 +1,189 @@
+-- What do requests wait for before they run?
+-- For the client, which has fewer requests in flight than are due; for a place in the batch, while as many run as may; for
+-- the cache of keys and values, while it is so full that the engine takes no more (85 %, as transformers' scheduler has
+-- it). A request runs from its first token to its end. Loads that come all at once are held back by their client on
+-- purpose. Limits are those in the manifest, or on the command line that launched the server.
+--
+-- Kind:     analysis
+-- Scope:    runs
+-- Requires: advice_text, run, request
+-- Columns:
+--   what      VARCHAR  what was seen
+--   place     VARCHAR  where
+--   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
+--   at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
+--   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
+--   remedy    VARCHAR  what to do
+--   evidence  VARCHAR  the command that shows it
+-- Invariant: cost_ns IS NULL OR cost_ns > 0
+
+WITH engine AS MATERIALIZED (
+    SELECT
+        run_id, load_concurrency,
+        coalesce(load_arrival, 'burst') <> 'burst' AS is_open,
+        coalesce(
+            try_cast(extra ->> '$.engine.max_requests_per_batch' AS BIGINT),
+            try_cast(
+                regexp_extract(
+                    load_server ->> '$.launch',
+                    '--(?:max-num-seqs|max-running-requests|running_max_req_size)[ =](\d+)', 1
+                ) AS BIGINT
+            )
+        ) AS batch_limit,
+        try_cast(extra ->> '$.engine.num_blocks' AS BIGINT)
+        * coalesce(try_cast(extra ->> '$.engine.page_size' AS BIGINT), 1) AS cache_token_count
+    FROM run
+),
+
+measured AS MATERIALIZED (
+    SELECT
+        run_id, arrival_ns, sent_ns, end_ns, prompt_token_count, output_token_count, token_ns,
+        coalesce(first_token_ns, token_ns[1]) AS first_ns
+    FROM request
+    WHERE NOT is_warmup AND NOT is_profiled AND end_ns >= sent_ns
+),
+
+turns AS (
+    SELECT run_id, arrival_ns AS at_ns, 1 AS due, 0 AS waiting, 0 AS running, 0 AS tokens
+    FROM measured
+    UNION ALL
+    SELECT run_id, sent_ns, 0, 1, 0, 0
+    FROM measured
+    UNION ALL
+    SELECT run_id, first_ns, 0, -1, 1, coalesce(prompt_token_count, 0)
+    FROM measured
+    WHERE first_ns IS NOT NULL
+    UNION ALL
+    SELECT run_id, unnest(token_ns[2:]), 0, 0, 0, 1
+    FROM measured
+    WHERE first_ns IS NOT NULL
+    UNION ALL
+    SELECT
+        run_id, end_ns, -1, if(first_ns IS NULL, -1, 0), if(first_ns IS NULL, 0, -1),
+        if(first_ns IS NULL, 0, 1 - coalesce(prompt_token_count, 0) - greatest(len(token_ns), 1))
+    FROM measured
+),
+
+summed AS (
+    SELECT
+        run_id, at_ns,
+        sum(due) AS due, sum(waiting) AS waiting, sum(running) AS running, sum(tokens) AS tokens
+    FROM turns
+    GROUP BY ALL
+),
+
+moments AS (
+    SELECT
+        run_id,
+        lead(at_ns) OVER later - at_ns AS dur_ns,
+        sum(due) OVER later AS due_count,
+        sum(waiting) OVER later AS waiting_count,
+        sum(running) OVER later AS running_count,
+        sum(tokens) OVER later AS token_count
+    FROM summed
+    WINDOW later AS (PARTITION BY run_id ORDER BY at_ns)
+),
+
+filled AS (
+    SELECT
+        m.*,
+        coalesce(m.token_count >= 0.8 * e.cache_token_count, FALSE) AS is_full,
+        m.due_count - m.waiting_count - m.running_count AS held_count,
+        m.waiting_count + m.running_count AS sent_count
+    FROM moments AS m
+    INNER JOIN engine AS e USING (run_id)
+),
+
+waited AS (
+    SELECT
+        e.run_id, e.is_open, e.load_concurrency, e.batch_limit, e.cache_token_count,
+        max(f.due_count) AS due_count,
+        max(f.sent_count) AS sent_count,
+        max(f.running_count) AS running_count,
+        sum(f.dur_ns * f.held_count) AS client_ns,
+        sum(f.dur_ns * least(f.waiting_count, f.sent_count - e.batch_limit))
+        FILTER (f.sent_count > e.batch_limit AND NOT f.is_full) AS batch_ns,
+        sum(f.dur_ns * f.waiting_count)
+        FILTER (f.is_full AND f.running_count < e.batch_limit) AS cache_ns,
+        sum(f.dur_ns * f.due_count) AS all_ns
+    FROM engine AS e
+    INNER JOIN filled AS f USING (run_id)
+    GROUP BY ALL
+),
+
+room AS (
+    SELECT
+        e.run_id,
+        coalesce(
+            0.85 * any_value(e.cache_token_count)
+            / nullif(max(m.prompt_token_count + m.output_token_count), 0), 1e6
+        )::BIGINT AS request_count
+    FROM engine AS e
+    INNER JOIN measured AS m USING (run_id)
+    GROUP BY e.run_id
+),
+
+causes AS (
+    SELECT
+        w.all_ns,
+        unnest([
+            {
+                cause: 'client',
+                wait_ns: if(w.is_open AND w.load_concurrency IS NOT NULL, w.client_ns, 0),
+                more: least(2 * w.load_concurrency, w.due_count, r.request_count),
+                was: w.load_concurrency
+            },
+            {
+                cause: 'batch',
+                wait_ns: if(w.running_count >= w.batch_limit, w.batch_ns, 0),
+                more: least(2 * w.batch_limit, w.sent_count, r.request_count),
+                was: w.batch_limit
+            },
+            {
+                cause: 'cache',
+                wait_ns: w.cache_ns,
+                more: 2 * w.cache_token_count,
+                was: w.cache_token_count
+            }
+        ], recursive := TRUE)
+    FROM waited AS w
+    INNER JOIN room AS r USING (run_id)
+)
+
+SELECT
+    format(
+        'requests wait {} together, {:.0f} % of their time, {}', in_ms(wait_ns),
+        100.0 * wait_ns / all_ns,
+        CASE cause
+            WHEN 'client' THEN format('as the client has at most {} in flight', was)
+            WHEN 'batch' THEN format('as at most {} run at once', was)
+            ELSE format('as the cache of {} tokens is full', was)
+        END
+    ) AS what,
+    CASE cause
+        WHEN 'client' THEN 'client, before requests are sent'
+        WHEN 'batch' THEN 'engine, limit of running requests'
+        ELSE 'engine, cache of keys and values'
+    END AS place,
+    if(cause = 'cache', format('kv tokens={}', more), format('batch limit={}', more)) AS change,
+    NULL::VARCHAR AS at_most,
+    wait_ns::BIGINT AS cost_ns,
+    CASE cause
+        WHEN 'client' THEN format('{} requests in flight (collect --concurrency {})', more, more)
+        WHEN 'batch'
+            THEN format(
+                'let {} requests run at once (vLLM --max-num-seqs, SGLang --max-running-requests, '
+                || 'LightLLM --running_max_req_size, collect --max-batch-requests)', more
+            )
+        ELSE
+            'a larger cache, or one of 8 bits (vLLM --gpu-memory-utilization, --kv-cache-dtype '
+            || 'fp8; SGLang --mem-fraction-static, --kv-cache-dtype; LightLLM '
+            || '--max_total_token_num; collect --cache-blocks)'
+    END AS remedy,
+    if(
+        cause = 'client', 'tracekit query latency TRACE --since arrival',
+        'tracekit query requests TRACE'
+    ) AS evidence
+FROM causes
+WHERE wait_ns > 0.05 * all_ns AND more > was
+ORDER BY cost_ns DESC, cause
