@@ -76,11 +76,12 @@ def test_no_page_is_left_of_what_is_gone(pages: dict[str, str]) -> None:
 
 WITHOUT_EXAMPLE = {
     *("stragglers", "pipeline_bubbles", "expert_balance"),
-    *("all_to_all_pairs", "captured_kernels", "hung_collectives"),
+    *("all_to_all_pairs", "captured_kernels", "hung_collectives", "inspected_collectives"),
+    *("counters_by_op", "energy"),
     *(one.name for one in load_catalog().analyses.titles() if one.subject == "advice"),
 }
 """Analyses that are about what no bundled sample has: a run of four ranks and more, an accelerator,
-faults."""
+faults, counters."""
 
 
 def test_every_analysis_has_a_page_with_an_example_from_a_sample(pages: dict[str, str]) -> None:

@@ -32,21 +32,22 @@ MAX_ROWS, MAX_COUNTED = 1_000, 1_000_000
 _CELL_WIDTHS = (600, 300, 150, 80, 40)
 _ENOUGH_ROWS = 20
 _NOTE_TOKENS = 60
-_PIECES = re.compile(r"[A-Za-z]+|[0-9]+|[^\x00-\x7f]+|[^A-Za-z0-9\s]|\s", re.ASCII)
+_PIECES = re.compile(r"[A-Za-z]+|[0-9]+|[^\x00-\x7f]+|[^A-Za-z0-9\s]| +|\s", re.ASCII)
 
 
 def token_count(text: str) -> int:
     """Return how many tokens a text takes at most, whichever tokenizer a model has.
 
     A token for three letters begun, for each digit or sign, and for each byte beyond ASCII; none
-    for a single space: docs/how-to/agents.md holds it against five tokenizers.
+    for a single space, of several one for every four. docs/how-to/agents.md holds it against six
+    tokenizers.
     """
     return sum(map(_piece_tokens, _PIECES.findall(text)))
 
 
 def _piece_tokens(piece: str) -> int:
-    if piece == " ":
-        return 0
+    if piece[0] == " ":
+        return len(piece) // 4 + (len(piece) > 1)
     if not piece.isascii():
         return len(piece.encode(errors="backslashreplace"))
     return -(-len(piece) // 3) if piece.isalpha() else len(piece)
