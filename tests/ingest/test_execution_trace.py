@@ -109,7 +109,7 @@ def test_one_that_is_packed_is_known_and_part_of_the_cache(
 
 
 def test_what_the_trace_says_stays(tmp_path: Path, tiny_trace: Given) -> None:
-    own = {"External id": 5, "Input Dims": [[7, 3], [3, 4]]}
+    own: dict[str, Any] = {"External id": 5, "Input Dims": [[7, 3], [3, 4]]}
     trace = tiny_trace([span("cpu_op", "aten::mm", 1, 9, **own)])
     # A node of Triton's: its last argument has no strides.
     short = newer(6, "triton_", [[A, 5], [[2, 3], []], [FLOAT, "Int"], [[3, 1]]], [[]] * 4)
