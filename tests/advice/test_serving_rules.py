@@ -110,6 +110,17 @@ def test_a_load_that_is_served_at_once(make_run: MakeRun) -> None:
     assert _advised(make_run, _load(8, 200), limit=8) == Advised(0, 0, (), ())
 
 
+def test_a_load_is_checked_by_comparing(make_run: MakeRun, cli: Callable[..., CliResult]) -> None:
+    _advised(make_run, _load(2, 30), limit=2, arrival="slow")
+    folder = next(Path(make_run("other")).parent.glob("slow"))
+    told = cli("advise", folder).stdout
+    assert f"to check the load: tracekit compare {folder} CHANGED" in told
+    assert "tracekit predict" not in told
+    refused = cli("advise", folder, "--against", folder)
+    assert refused.exit_code == 2
+    assert "the mean TTFT of a load is no time of a step" in refused.stderr
+
+
 def test_requests_that_name_no_steps(make_run: MakeRun, cli: Callable[..., CliResult]) -> None:
     requests = [one | {"steps": None} for one in _load(2, 30)]
     server = {"launch": "vllm serve tiny --max-num-seqs 2 --port 1"}

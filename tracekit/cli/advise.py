@@ -68,7 +68,7 @@ def command(
     if rule is not None and against is None and not is_tried:
         raise UsageError("--rule goes with --against or --try")
     with open_traces(traces, reading) as trace:
-        if not trace.query("timeline"):
+        if not trace.sql("SELECT 1 FROM request LIMIT 1") and not trace.query("timeline"):
             raise QueryError(
                 "no work of a device is recorded, so there is nothing to advise on",
                 hint="tracekit breakdown says what is missing, and why",
@@ -84,6 +84,12 @@ def command(
                 emit(advised.as_result(), format_name)
             return
         advice = _chosen(advised, rule)
+        if advice.load is not None:
+            raise UsageError(
+                f"{advice.candidate.rule}: the {advice.figure} of a load is no time of a step, "
+                "which --against and --try measure",
+                hint=f"tracekit compare {shlex.join(traces)} CHANGED has latencies and tokens/s",
+            )
         changed = against or _tried(Path(traces[0]), advice.candidate.rule)
         verdict = held_against(advice, trace, changed, reading)
     _emit_verdict(verdict, format_name)
@@ -192,8 +198,10 @@ def told(advised: Advised, traces: str, width: int) -> list[str]:
                 f"all {len(several)}{what} together: {several[-1].joint_gain_pct:.1f} %"
                 + (f" of the {several[-1].figure}" if what else "")
             )
-    if advised.advice:
+    if replayed:
         lines.append(printable(f"to check: tracekit advise {traces} --against CHANGED"))
+    if loads:
+        lines.append(printable(f"to check the load: tracekit compare {traces} CHANGED"))
     for seen, why in advised.undecided[:SHOWN_UNDECIDED]:
         lines.append(line("not known: ", f"{seen.what}: {why}"))
         if not seen.changes:
