@@ -384,7 +384,9 @@ class Trace:
                 functools.partial(simulate, self._asked_connection),
             )
         )
-        if self._keep is not None and not own and self._answers:
+        # A rule may look at what was measured on this device, which may change.
+        of_traces = not own and self._ceiling_sources.are_empty()
+        if self._keep is not None and of_traces and self._answers:
             self._keep({**self._answers, ADVICE: advised.as_result()})
         return advised
 

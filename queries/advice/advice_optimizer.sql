@@ -2,7 +2,8 @@
 -- Adam by single ops reads and writes 20 tensors for each parameter, a fused kernel 7; SGD with momentum 8 and 5. Kernels
 -- that take less than 5 µs are bound by their launch: a tenth of their time is left. Of the host's time in Optimizer.step a
 -- tenth is assumed to be left, at the least a fiftieth. On a CPU, where ops are the work, temporaries cost page faults
--- besides: at the least two fifths of what the bytes leave are left.
+-- besides: at the least two fifths of what the bytes leave are left. Of optimizers that torch has no fused kernel for
+-- nothing is said.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -33,12 +34,23 @@ WITH work AS (
     WHERE row_name = '(optimizer)' AND kind = 'compute'
 ),
 
+-- Of all that torch has, these can be fused.
+named AS (
+    SELECT
+        count(*) > 0 AS has_range,
+        mode(name) FILTER (name IN ('Adam', 'AdamW', 'SGD', 'Adagrad')) AS optimizer
+    FROM (
+        SELECT regexp_extract(name, '^Optimizer\.step#(\w+)\.step', 1) AS name
+        FROM annotations
+        WHERE name LIKE 'Optimizer.step#%'
+    ) AS a
+),
+
 factor AS (
     SELECT
         *,
-        (0.1 * short_ns + if(is_adam, 0.35, 0.63) * (work_ns - short_ns)) / work_ns AS kept,
-        EXISTS (FROM annotations WHERE name LIKE 'Optimizer.step#%') AS has_range
-    FROM work
+        (0.1 * short_ns + if(is_adam, 0.35, 0.63) * (work_ns - short_ns)) / work_ns AS kept
+    FROM work, named
 ),
 
 changed AS (
@@ -62,8 +74,17 @@ SELECT
     format(form, kept, kept, 0.1) AS change,
     format(form, 0.4 * kept, kept, 0.02) AS at_most,
     NULL::BIGINT AS cost_ns,
-    'torch.optim.AdamW(..., fused=True), or TrainingArguments(optim="adamw_torch_fused")'
-        AS remedy,
+    CASE
+        WHEN coalesce(optimizer LIKE 'Adam%', is_adam)
+            THEN
+                'torch.optim.AdamW(..., fused=True), or '
+                || 'TrainingArguments(optim="adamw_torch_fused")'
+        ELSE format('torch.optim.{}(..., fused=True)', coalesce(optimizer, 'SGD'))
+    END AS remedy,
     'tracekit pivot TRACE --rows op --where "phase = ''optimizer''"' AS evidence
 FROM changed
-WHERE work_count > 20 AND fused_count * 2 < work_count AND (is_adam OR has_momentum)
+WHERE
+    work_count > 20
+    AND fused_count * 2 < work_count
+    AND (is_adam OR has_momentum)
+    AND (optimizer IS NOT NULL OR NOT has_range)

@@ -3,6 +3,7 @@
 -- innermost Python function or range of the
 -- program that holds no work and no launch at all. What data loaders do is left to advice_loading, and a worker that
 -- polls for the next batch of its engine to advice_serving_host.
+-- Ops as Python calls them, and torch's own way through modules, are nobody's to leave out.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -40,7 +41,9 @@ named AS MATERIALIZED (
         dur_ns > 0
         AND (is_python_call(category) OR is_annotation(category))
         AND NOT regexp_matches(
-            name, '^(ProfilerStep#|tk/|Optimizer\.|nn\.Module: |PyTorch Profiler)'
+            name,
+            '^(ProfilerStep#|tk/|Optimizer\.|nn\.Module: |PyTorch Profiler|torch/nn/|'
+            || '<built-in method \w+ of type object)'
         )
 ),
 
@@ -101,7 +104,14 @@ SELECT
     || ' remove' AS change,
     NULL::VARCHAR AS at_most,
     least(l.idle_ns, t.call_ns) AS cost_ns,
-    'do it less often, in another thread or process, or not at all' AS remedy,
+    CASE l.name
+        -- gc.collect, as the profiler names what is built in.
+        WHEN '<built-in function collect>'
+            THEN
+                'the program collects garbage itself: no gc.collect() in the loop, or every n '
+                || 'steps; gc.freeze() after the start makes each shorter'
+        ELSE 'do it less often, in another thread or process, or not at all'
+    END AS remedy,
     'tracekit query idle_gaps TRACE' AS evidence
 FROM largest AS l
 INNER JOIN times AS t USING (trace_id, name)

@@ -97,7 +97,7 @@ def real(fault: Fault, rounds: int, steps: int) -> Judged:
 
     # Its directory is a name that any test may have as a module.
     record = _predictions().record
-    pair = Pair(fault.name, fault.faulty, fault.healthy, ranks=fault.ranks)
+    pair = Pair(fault.name, fault.faulty, fault.healthy, ranks=fault.ranks, script=fault.script)
     with tempfile.TemporaryDirectory(prefix="tracekit-advice-") as name:
         folder = Path(name)
         if "workers" in fault.healthy and "workers" not in fault.faulty:
@@ -163,13 +163,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--real", action="store_true", help="only real loops")
     parsed = parser.parse_args(arguments)
     import made_parts
-    from seeded_faults import real_faults, real_healthy, simulated_faults, simulated_healthy
+    from seeded_faults import (
+        faults_of_others,
+        real_faults,
+        real_healthy,
+        simulated_faults,
+        simulated_healthy,
+    )
 
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     judged = []
     for is_real, faults in (
         (False, [*simulated_faults(parsed.seed), *simulated_healthy(parsed.seed)]),
-        (True, [*real_faults(parsed.seed), *real_healthy(parsed.seed)]),
+        (
+            True,
+            [*real_faults(parsed.seed), *faults_of_others(parsed.seed), *real_healthy(parsed.seed)],
+        ),
     ):
         for fault in faults:
             if parsed.only not in fault.name or (parsed.real and not is_real):

@@ -20,6 +20,7 @@ from tracekit.prediction.advising import COLUMNS
 Tiny = Callable[..., Path]
 
 H2D, D2H = "Memcpy HtoD (Pageable -> Device)", "Memcpy DtoH (Device -> Pinned)"
+H100 = [{"id": 0, "name": "NVIDIA H100 80GB HBM3", "numSms": 132}]
 _EVIDENCE = re.compile(r"'(tracekit (?:[^']|'')*)'")
 SERVED = next(one for one in SAMPLES if one.name == "serve_transformers")
 RULES = [one.name for one in load_catalog().analyses.titles() if one.subject == "advice"]
@@ -140,13 +141,18 @@ def test_launches_that_come_late(tiny_trace: Tiny) -> None:
     assert row["cost_ns"] == 3 * 35_000
 
 
-def test_a_single_tensor_optimizer(tiny_trace: Tiny) -> None:
-    events = [span("user_annotation", "Optimizer.step#AdamW.step", 0, 2_000)]
+@pytest.mark.parametrize("optimizer", ["AdamW", "Shampoo"])
+def test_a_single_tensor_optimizer(tiny_trace: Tiny, optimizer: str) -> None:
+    events = [span("user_annotation", f"Optimizer.step#{optimizer}.step", 0, 2_000)]
     for number in range(30):
         name = ("aten::mul_", "aten::lerp_", "aten::addcdiv_")[number % 3]
         events.append(span("cpu_op", name, 10 + 50 * number, 20 + 50 * number))
         events += work(12 + 50 * number, 14 + 50 * number, 24 + 50 * number, number + 1)
-    (row,) = said(tiny_trace(events), "optimizer")
+    rows = said(tiny_trace(events), "optimizer")
+    if optimizer == "Shampoo":
+        assert not rows
+        return
+    (row,) = rows
     assert row["change"] == "module=(optimizer) x0.350; range=Optimizer.step#* x0.100"
     assert row["place"] == "optimizer by single ops"
 
@@ -184,6 +190,125 @@ def test_products_of_doubles(tiny_trace: Tiny) -> None:
     ]
     # Of floats nothing is said where no peak of the device is known.
     assert changes(tiny_trace(events), "precision") == [("class=gemm op=aten::mm x0.5", 40_000)]
+
+
+def test_products_whose_sides_are_no_multiples_of_eight(tiny_trace: Tiny) -> None:
+    def product(number: int, n: int, end: int, kernel_name: str) -> list[Any]:
+        start = 100 * number
+        named = {
+            "Input type": ["c10::BFloat16", "c10::BFloat16"],
+            "Input Dims": [[64, 64], [64, n]],
+        }
+        return [
+            span("cpu_op", "aten::mm", start, start + 10, **named),
+            *work(start + 2, start + 10, start + 10 + end, number + 1, kernel_name),
+        ]
+
+    suited = [one for number in range(3) for one in product(number, 64, 16, "align8_gemm")]
+    path = tiny_trace([*suited, *product(3, 63, 80, "align1_gemm")], deviceProperties=H100)
+    # 64 columns in 16 µs: padded, the last would take that instead of 80.
+    (row,) = said(path, "shapes")
+    assert row["change"] == "class=gemm op=aten::mm name=align1_gemm x0.200"
+    assert row["cost_ns"] == 64_000
+    assert "such as 64 x 63 x 64 (M x N x K)" in row["what"]
+    # As fast as the others, it is left alone; and so where there are no others.
+    path = tiny_trace([*suited, *product(3, 63, 15, "align1_gemm")], deviceProperties=H100)
+    assert said(path, "shapes") == []
+    path = tiny_trace(product(3, 63, 80, "align1_gemm"), deviceProperties=H100)
+    assert said(path, "shapes") == []
+
+
+def test_transfers_far_below_what_was_measured(
+    tiny_trace: Tiny, make_bench: Callable[..., Path]
+) -> None:
+    point = {
+        "family": "collective",
+        "op": "all_reduce",
+        "backend": "nccl",
+        "group_size": 2,
+        "message_bytes": 1 << 20,
+        "median_ns": 10_000.0,
+        "device": "cuda:0",
+        "device_name": "NVIDIA H100 80GB HBM3",
+        "unit_count": 132,
+        "thread_count": 8,
+    }
+    arguments = {
+        "Collective name": "allreduce",
+        "In msg nelems": 1 << 19,
+        "Out msg nelems": 1 << 19,
+        "dtype": "BFloat16",
+        "Group size": 2,
+    }
+    name = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(x)"
+    bench = make_bench("b", [point])
+    for took, expected in ((40, [("class=comm_allreduce x0.250", 40_000)]), (15, [])):
+        events = [call(0, 5, 1), kernel(name, 10, 10 + took, 1, **arguments)]
+        path = tiny_trace(events, deviceProperties=H100)
+        with tracekit.open(path, cache=False, ceilings=bench) as trace:
+            rows = trace.query("advice_bandwidth").to_dicts()
+        assert [(row["change"], row["cost_ns"]) for row in rows] == expected
+
+
+def test_recomputation_and_the_memory_that_is_left(tiny_trace: Tiny) -> None:
+    again = span("user_annotation", "tk/phase/recompute", 0, 50)
+    again["name"] = "tk/module/recompute/mlp#MLP"
+    memory = {"ph": "i", "s": "t", "name": "[memory]", "cat": "cpu_instant_event", "pid": 1}
+    memory |= {"tid": 1, "ts": 30, "args": {"Addr": 1, "Bytes": 1024, "Device Type": 1}}
+    memory["args"] |= {"Device Id": 0, "Total Allocated": 1 << 30, "Total Reserved": 2 << 30}
+    whole = [H100[0] | {"totalGlobalMem": 80 << 30}]
+    events = [again, *work(5, 10, 40, 1), memory]
+    (row,) = said(tiny_trace(events, deviceProperties=whole), "recompute")
+    assert row["what"] == (
+        "0.030 ms of work is recomputation; the allocator keeps 2.0 of 80.0 GiB at most"
+    )
+    (row,) = said(tiny_trace(events[:-1], deviceProperties=whole), "recompute")
+    assert row["what"] == "0.030 ms of work is recomputation"
+    assert row["remedy"].endswith("profile_memory=True records what is left")
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("<built-in function collect>", "the program collects garbage itself"),
+        ("<built-in function sleep>", "do it less often"),
+        # An op as Python calls it, and torch's own way into a module.
+        ("<built-in method empty of type object at 0x7f>", None),
+        ("torch/nn/modules/module.py(1954): __getattr__", None),
+    ],
+)
+def test_what_a_python_call_is_about(tiny_trace: Tiny, name: str, remedy: str | None) -> None:
+    events = [
+        *work(0, 5, 20, 1),
+        span("python_function", "train.py(1): main", 0, 200),
+        span("python_function", name, 30, 130),
+        *work(140, 145, 160, 2),
+    ]
+    rows = said(tiny_trace(events), "python")
+    assert [row["remedy"].startswith(remedy or "-") for row in rows] == [True] * bool(remedy)
+
+
+def test_what_communication_can_be_hidden(tiny_trace: Tiny) -> None:
+    def reduced(device: bool, kernel: str = "ncclDevKernel_AllReduce_Sum") -> list[dict[str, Any]]:
+        phase = span("user_annotation", "tk/phase/backward", 0, 300)
+        if device:
+            events = [*work(0, 5, 100, 1), *work(50, 100, 200, 2, kernel)]
+        else:
+            events = [
+                span("cpu_op", "aten::mm", 5, 100),
+                span("cpu_op", "c10d::allreduce_", 100, 110),
+                span("user_annotation", "gloo:all_reduce", 120, 200, tid=9),
+            ]
+        return said(tiny_trace([phase, *events]), "exposed_comm")
+
+    (row,) = reduced(device=True)
+    assert (row["change"], row["cost_ns"]) == ("overlap", 100_000)
+    (row,) = reduced(device=True, kernel="ncclDevKernel_AllGather_RING_LL")
+    assert (row["change"], row["cost_ns"]) == (None, 100_000)
+    assert row["what"].endswith("and the backward pass needs what it brings")
+    rows = reduced(device=False)
+    assert [row["change"] for row in rows] == [None]
+    assert rows[0]["what"].endswith("on a CPU that has to move the bytes, too")
 
 
 def test_an_offloaded_optimizer(tiny_trace: Tiny) -> None:

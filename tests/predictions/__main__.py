@@ -94,7 +94,7 @@ def record(pair: Pair, folder: Path, rounds: int, steps: int) -> None:
         json.dumps({"a": pair.a, "b": pair.b, "c": pair.c, "rounds": rounds, "steps": steps}),
         "utf-8",
     )
-    command = [sys.executable, str(HERE / "loops.py"), str(description), str(folder)]
+    command = [sys.executable, str(HERE / pair.script), str(description), str(folder)]
     ranks = [{"RANK": str(rank), "WORLD_SIZE": str(pair.ranks)} for rank in range(pair.ranks)]
     run_all([(command, rank) for rank in ranks], folder / "log")
 

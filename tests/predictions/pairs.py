@@ -12,7 +12,7 @@ class Pair:
 
     Where `is_collected`, these are options of `tracekit collect`, else of `loops.Options`; those of
     `c` are of a further run that the prediction may read. Nothing is run where `why_not` says why
-    predict has no words for it.
+    predict has no words for it; `script` is the loop.
     """
 
     name: str
@@ -24,6 +24,7 @@ class Pair:
     is_collected: bool = False
     why_not: str | None = None
     c: dict[str, Any] = field(default_factory=dict)
+    script: str = "loops.py"
 
 
 def _pair(name: str, shared: dict[str, Any], a: dict[str, Any], b: dict[str, Any], *changes: str,

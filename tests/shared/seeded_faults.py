@@ -18,6 +18,7 @@ class Fault:
             `loops.Options`.
         healthy: what is set where it has been taken out.
         ranks: processes, of a real loop.
+        script: the loop, in `tests/predictions`; of trainers.py the options are its own.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Fault:
     faulty: dict[str, Any] = field(default_factory=dict)
     healthy: dict[str, Any] = field(default_factory=dict)
     ranks: int = 1
+    script: str = "loops.py"
 
 
 def simulated_faults(seed: int) -> list[Fault]:
@@ -137,6 +139,35 @@ def real_faults(seed: int) -> list[Fault]:
               pause_ms=round(draw.uniform(20, 50), 1)),
         fault("slow loader of one rank", "advice_loading", base(**two), 2,
               load_ms=round(draw.uniform(20, 50), 1), loaded_rank=1),
+    ]  # fmt: skip
+
+
+def faults_of_others(seed: int) -> list[Fault]:
+    """Return faults in training loops of transformers, PEFT with accelerate, and Lightning."""
+    draw = random.Random(seed)
+
+    def fault(name: str, rule: str, shared: dict[str, Any], wrong: dict[str, Any],
+              **right: Any) -> Fault:  # fmt: skip
+        shared["batch"] = draw.choice((4, 6, 8))
+        return Fault(name, rule, shared | wrong, shared | right, script="trainers.py")
+
+    def ms(low: float, high: float) -> float:
+        return round(draw.uniform(low, high), 1)
+
+    lightning = {"loop": "lightning", "layers": draw.choice((3, 4)), "width": 512}
+    return [
+        fault("Trainer: dataset that sleeps", "advice_loading", {"load_ms": ms(15, 30)}, {},
+              workers=2),
+        fault("Trainer: recomputation without need", "advice_recompute",
+              {"layers": draw.choice((3, 4))}, {"recompute": True}),
+        fault("Trainer: attention in pieces", "advice_attention",
+              {"length": draw.choice((384, 512)), "width": 128}, {"attention": "eager"}),
+        fault("Trainer: Adam by single ops", "advice_optimizer",
+              {"length": 16, "width": draw.choice((512, 640))}, {"optimizer": "adamw_torch"}),
+        fault("PEFT: garbage collected in each step", "advice_python", {"loop": "peft"},
+              {"collect": True}),
+        fault("Lightning: callback that waits", "advice_python", lightning,
+              {"pause_ms": ms(40, 80)}),
     ]  # fmt: skip
 
 

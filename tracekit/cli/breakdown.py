@@ -28,8 +28,8 @@ def command(
 ) -> None:
     """Summarise where the time of the trace went.
 
-    The parts of each device's window add up to it exactly; the last line says how far the trace can
-    be trusted.
+    The parts of each device's window add up to it exactly; its health says how far the trace can be
+    trusted, and the end what to change.
     """
     import shlex
     import sys

@@ -49,6 +49,8 @@ FIGURES = {
 """The figures of a load, in one of which the gain of a change of it is: by the name in
 :data:`tracekit.prediction.serving.MEASURES`."""
 
+_NOT_RECORDED = "what that would gain is not recorded"
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -183,7 +185,7 @@ def advise(
         for name, answer in rules
         for what, place, change, at_most, cost_ns, remedy, evidence in answer().rows
     ]
-    undecided = [(one, "it is not recorded") for one in candidates if not one.changes]
+    undecided = [(one, _NOT_RECORDED) for one in candidates if not one.changes]
     loads = [one for one in candidates if _is_of_load(one)]
     candidates = [one for one in candidates if one.changes and not _is_of_load(one)]
     of_load = _of_load(loads, simulate, undecided)
@@ -192,7 +194,12 @@ def advise(
     replay = predictor()
     recorded_ns = replay.recorded_ns
     least_ns = LEAST_GAIN * recorded_ns
-    candidates = [one for one in candidates if one.cost_ns is None or one.cost_ns >= least_ns]
+
+    def counts(one: Candidate) -> bool:
+        return one.cost_ns is None or one.cost_ns >= least_ns
+
+    candidates = [one for one in candidates if counts(one)]
+    undecided = [(one, why) for one, why in undecided if why != _NOT_RECORDED or counts(one)]
     candidates.sort(key=lambda one: -(one.cost_ns or recorded_ns))
     found: list[tuple[Candidate, Prediction]] = []
     for one in candidates[:MAX_CANDIDATES]:

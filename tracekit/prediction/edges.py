@@ -275,7 +275,7 @@ def _change_launches(connection: duckdb.DuckDBPyConnection, change: Change) -> l
 
 def _remove_waits(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
     where = where_of(change, "kind IN ('copy', 'sync', 'implicit_sync')")
-    need(connection, where, change, "no wait of the host for the device")
+    need(connection, where, change, "no wait of the host that work comes after")
     connection.execute(f"DELETE FROM {TABLE} WHERE {where}")
     return ["nothing that the host does needs what it waited for"]
 
@@ -444,7 +444,11 @@ def scale_transfers(connection: duckdb.DuckDBPyConnection, change: Change, ratio
 
 
 def _hide_communication(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    comm = f"SELECT target_node FROM {TABLE} WHERE part = 'work' AND work_kind = 'comm'"
+    # What is gathered or exchanged the backward pass needs itself.
+    comm = (
+        f"SELECT target_node FROM {TABLE} WHERE part = 'work' AND work_kind = 'comm' "
+        "AND class NOT IN ('comm_allgather', 'comm_alltoall', 'comm_p2p')"
+    )
     # Compute of the backward pass and of all else but the optimizer needs no gradients.
     waits = (
         "kind IN ('event', 'stream', 'posted_wait') AND coalesce(work_kind <> 'comm', TRUE) "

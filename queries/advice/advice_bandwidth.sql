@@ -1,0 +1,70 @@
+-- Does communication move its bytes far below the bandwidth that was measured on this device?
+-- Transfers of 1 MiB and more, below half of the bus bandwidth that `tracekit bench` reached for the same collective in a
+-- group of as many ranks. On the CPU and without a measurement nothing is said.
+--
+-- Kind:     analysis
+-- Scope:    run
+-- Requires: advice_text, collective_events, device_ceiling, ceilings
+-- Columns:
+--   what      VARCHAR  what was seen
+--   place     VARCHAR  where
+--   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
+--   at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
+--   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
+--   remedy    VARCHAR  what to do
+--   evidence  VARCHAR  the command that shows it
+-- Invariant: cost_ns IS NULL OR cost_ns > 0
+
+WITH reached AS (
+    SELECT
+        trace_id, device, class, group_size, collective_backend(name) AS backend,
+        count(*) AS transfer_count,
+        sum(dur_ns)::BIGINT AS comm_ns,
+        sum(message_bytes * bus_factor) * 1e9 / sum(dur_ns) AS bus_bytes_per_s
+    FROM collective_events
+    WHERE is_transfer AND message_bytes >= 1 << 20 AND bus_factor > 0 AND dur_ns > 0
+    GROUP BY ALL
+),
+
+measured AS (
+    SELECT
+        trace_id, device, backend, group_size,
+        'comm_' || replace(op, '_', '') AS class,
+        max(bus_bytes_per_s) AS bus_bytes_per_s
+    FROM ceilings('collective')
+    GROUP BY ALL
+),
+
+slow AS (
+    SELECT
+        r.class, sum(r.transfer_count) AS transfer_count, sum(r.comm_ns)::BIGINT AS comm_ns,
+        min(r.bus_bytes_per_s) AS bus_bytes_per_s,
+        max(m.bus_bytes_per_s) AS ceiling,
+        min(r.bus_bytes_per_s / m.bus_bytes_per_s) AS share
+    FROM reached AS r
+    INNER JOIN measured AS m
+        ON
+            r.trace_id = m.trace_id
+            AND is_listed(m.device, r.device)
+            AND r.backend = m.backend
+            AND r.group_size = m.group_size
+            AND r.class = m.class
+    WHERE r.bus_bytes_per_s < 0.5 * m.bus_bytes_per_s
+    GROUP BY r.class
+)
+
+SELECT
+    format(
+        '{} transfers {} reach {:.1f} GB/s, and {:.1f} GB/s were measured', transfer_count, class,
+        bus_bytes_per_s / 1e9, ceiling / 1e9
+    ) AS what,
+    class AS place,
+    format('class={} x{:.3f}', class, share) AS change,
+    NULL::VARCHAR AS at_most,
+    comm_ns AS cost_ns,
+    'late ranks count as transfer: see tracekit query waits; else the link: NCCL_DEBUG=INFO for '
+    || 'the transport, NCCL_IB_HCA, NCCL_P2P_DISABLE=0, topology, other jobs' AS remedy,
+    'tracekit query communication TRACE' AS evidence
+FROM slow
+ORDER BY comm_ns DESC, class
+LIMIT 2
