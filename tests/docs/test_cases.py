@@ -1,0 +1,71 @@
+"""The stories of docs/cases.md in small: a recording shows the cause, the change takes it away."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_result import CliResult
+
+CASES = Path(__file__).resolve().parents[2] / "docs" / "cases"
+TWO_RANKS = ("-m", "torch.distributed.run", "--nproc-per-node", "2")
+DDP = (*TWO_RANKS, "ddp.py", "--steps", "14")
+SMALL = (*DDP, "--layers", "12", "--width", "32")
+OWN = ("--warmup", "1", "--steps", "2", "--profile-steps", "3")
+TRAINING = ("--seq-len", "32", "--repeats", "1", "--opt")
+Cli = Callable[..., CliResult]
+
+
+def recorded(cli: Cli, out: Path, words: tuple[str, ...]) -> Path:
+    """Record a program of the page, with Python's arguments, or one of the collectors' own."""
+    before = () if words[0] == TRAINING[0] else ("--", sys.executable)
+    done = cli("collect", *OWN, "--out", out, *before, *words, cwd=CASES)
+    assert done.exit_code == 0, done.stderr
+    return out
+
+
+def seen(cli: Cli, run: Path, rule: str) -> list[dict[str, Any]]:
+    """Return what the analysis of a rule sees, whether its gain is more than noise or not."""
+    done = cli("query", f"advice_{rule}", run, "--format", "json")
+    assert done.exit_code == 0, done.stderr
+    rows: list[dict[str, Any]] = done.json()
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("rule", "what", "slow", "changed"),
+    [
+        ("accumulation", "reduced 12 times for 3 steps", (*DDP, "--micro-batches", "4"),
+         (*DDP, "--micro-batches", "4", "--no-sync")),
+        ("small_messages", "144 collectives comm_allreduce", (*SMALL, "--bucket-mb", "0.0001"),
+         SMALL),
+        ("recompute", "is recomputation", (*TRAINING, "R"), (*TRAINING, "Naive")),
+    ],
+)  # fmt: skip
+def test_the_change_takes_the_cause_away(
+    rule: str,
+    what: str,
+    slow: tuple[str, ...],
+    changed: tuple[str, ...],
+    cli: Cli,
+    tmp_path: Path,
+) -> None:
+    (row,) = seen(cli, recorded(cli, tmp_path / "slow", slow), rule)
+    assert what in row["what"]
+    assert seen(cli, recorded(cli, tmp_path / "changed", changed), rule) == []
+
+
+def test_workers_take_the_waits_for_data_away(cli: Cli, tmp_path: Path) -> None:
+    program = ("loader.py", "--steps", "20")
+    slow = recorded(cli, tmp_path / "slow", program)
+    first = cli("advise", slow, "--format", "json").json()[0]
+    assert first["rule"] == "advice_loading"
+    (row,) = seen(cli, slow, "loading")
+    assert row["what"].startswith("3 waits for data")
+    changed = recorded(cli, tmp_path / "changed", (*program, "--workers", "2"))
+    # Workers that get no processor in a busy moment make the program wait, too.
+    waits = seen(cli, changed, "loading")
+    assert all(one["cost_ns"] < row["cost_ns"] and "with workers" in one["place"] for one in waits)
