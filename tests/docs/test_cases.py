@@ -69,3 +69,19 @@ def test_workers_take_the_waits_for_data_away(cli: Cli, tmp_path: Path) -> None:
     # Workers that get no processor in a busy moment make the program wait, too.
     waits = seen(cli, changed, "loading")
     assert all(one["cost_ns"] < row["cost_ns"] and "with workers" in one["place"] for one in waits)
+
+
+def test_smaller_parts_of_prompts(cli: Cli, tmp_path: Path) -> None:
+    for tokens in (1024, 64):
+        run = tmp_path / str(tokens)
+        load = ("--prompt-len", "512", "--max-new-tokens", "32", "--requests", "6",
+                "--warmup-requests", "1", "--arrival", "constant:4", "--profile-after", "0.1s",
+                "--profile-for", "6", "--max-batch-tokens", str(tokens))  # fmt: skip
+        done = cli("collect", "--stage", "serve", *load, "--out", run)
+        assert done.exit_code == 0, done.stderr
+        steps = cli("query", "serving_steps", run, "--format", "json").json()
+        read = max(step["prefill_token_count"] for step in steps)
+        assert (read > 64) == (tokens > 64)
+        if tokens == 1024:
+            (row,) = seen(cli, run, "serving_prefill")
+            assert row["place"] == "engine, tokens of a step"
