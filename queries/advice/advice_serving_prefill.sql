@@ -6,7 +6,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: advice_text, serving_step_ranges, trace, run
+-- Requires: advice_text, serving_step_ranges, trace, run, interval_neighbours
 -- Columns:
 --   what      VARCHAR  what was seen
 --   place     VARCHAR  where
@@ -21,7 +21,7 @@ WITH steps AS (
     SELECT
         trace_id, phase, prefill_token_count,
         if(
-            lead(decode_request_count) OVER later > 0, lead(ts_ns) OVER later, end_ns
+            lead(decode_request_count) OVER later > 0, next_start_ns(trace_id, ts_ns, step), end_ns
         ) - ts_ns AS took_ns,
         if(
             decode_request_count > 0, decode_request_count,

@@ -6,7 +6,7 @@
 --
 -- Kind:     analysis
 -- Scope:    runs
--- Requires: advice_text, run, request
+-- Requires: advice_text, run, request, interval_neighbours
 -- Columns:
 --   what      VARCHAR  what was seen
 --   place     VARCHAR  where
@@ -75,7 +75,7 @@ summed AS (
 moments AS (
     SELECT
         run_id,
-        lead(at_ns) OVER later - at_ns AS dur_ns,
+        next_start_ns(run_id, at_ns, 0) - at_ns AS dur_ns,
         sum(due) OVER later AS due_count,
         sum(waiting) OVER later AS waiting_count,
         sum(running) OVER later AS running_count,

@@ -10,6 +10,7 @@
 -- Params:
 --   limit  BIGINT = 0  so many rows of each communicator, those that took longest; 0 for all
 -- Columns:
+--   rank              INTEGER  global rank of the log, where its name tells one
 --   file_name         VARCHAR  the log
 --   comm              VARCHAR  communicator, as NCCL hashes it
 --   comm_rank         BIGINT   rank in the communicator
@@ -45,7 +46,7 @@ WITH factors (collective, is_of_all, bus_factor, per_rank) AS (
 
 lines AS (
     SELECT
-        t.trace_id, t.file_name, e.args ->> 'comm' AS comm,
+        t.trace_id, t.rank, t.file_name, e.args ->> 'comm' AS comm,
         (e.args ->> 'comm_rank')::BIGINT AS comm_rank,
         (e.args ->> 'group_size')::BIGINT AS group_size,
         (e.args ->> 'node_count')::BIGINT AS node_count,
@@ -70,26 +71,21 @@ spanned AS (
 
 summed AS (
     SELECT
-        trace_id, file_name, comm, comm_rank, group_size, node_count, collective, message_bytes,
-        timing_source, spanned_count,
+        trace_id, rank, file_name, comm, comm_rank, group_size, node_count, collective,
+        message_bytes, timing_source, spanned_count,
         count(*) AS collective_count,
         sum(dur_ns)::BIGINT AS time_ns,
         min(dur_ns) AS min_time_ns,
         max(dur_ns) AS max_time_ns,
-        sum(stated * dur_ns ORDER BY event_id) / nullif(time_ns, 0) AS stated
+        sum(stated * dur_ns ORDER BY event_id) / nullif(sum(dur_ns), 0) AS stated
     FROM spanned
-    GROUP BY
-        trace_id, file_name, comm, comm_rank, group_size, node_count, collective, message_bytes,
-        timing_source, spanned_count
-    QUALIFY
-        $limit = 0 OR $limit >= row_number() OVER (
-            PARTITION BY trace_id, comm, comm_rank ORDER BY time_ns DESC, collective, message_bytes
-        )
+    GROUP BY ALL
 )
 
 SELECT
-    s.file_name, s.comm, s.comm_rank, s.group_size, s.node_count, s.collective, s.message_bytes,
-    s.timing_source, s.collective_count, s.spanned_count, s.time_ns, s.min_time_ns, s.max_time_ns,
+    s.rank, s.file_name, s.comm, s.comm_rank, s.group_size, s.node_count, s.collective,
+    s.message_bytes, s.timing_source, s.collective_count, s.spanned_count, s.time_ns, s.min_time_ns,
+    s.max_time_ns,
     1e9 * s.collective_count * s.message_bytes * if(f.is_of_all, s.group_size, 1)
     / nullif(if(f.collective IS NULL, NULL, s.time_ns), 0) AS algorithm_bytes_per_s,
     algorithm_bytes_per_s * f.bus_factor
@@ -97,5 +93,11 @@ SELECT
     s.stated AS stated_bus_bytes_per_s
 FROM summed AS s
 LEFT JOIN factors AS f USING (collective)
+QUALIFY
+    $limit = 0 OR $limit >= row_number() OVER (
+        PARTITION BY s.trace_id, s.comm, s.comm_rank
+        ORDER BY s.time_ns DESC, s.collective, s.message_bytes, s.timing_source
+    )
 ORDER BY
-    s.trace_id, s.comm, s.comm_rank, s.time_ns DESC, s.collective, s.message_bytes, s.timing_source
+    s.rank NULLS LAST, s.trace_id, s.comm, s.comm_rank, s.time_ns DESC, s.collective,
+    s.message_bytes, s.timing_source

@@ -177,6 +177,7 @@ APART = {
     "compiled": "no rows where nothing was compiled; the others are looked at below",
     "captured_kernels": "kernels of captured graphs alone",
     "memory_peak": "bytes, by the phase of an allocation",
+    "memcpy_over_time": "rates by the time of the trace",
     "memory_peaks": "bytes, and the phase that runs when most are in use",
 }
 

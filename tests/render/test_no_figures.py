@@ -17,6 +17,8 @@ IN_RENDER = {
     "_bars.py": {"stacked_bar", "share_bar", "cells_of", "_block"},
     "_grid.py": {"_total"},
     # Where on the screen a point lies, and the numbers that name its axes.
+    # How many tokens a text takes, how many rows there are, and what still fits.
+    "brief.py": {"token_count", "counted", "brief", "_fitting"},
     "_curves.py": {"curve_lines", "_draw", "rate_at", "rate_curve_lines"},
     # The sum of those rows for which there is no room, and how many these are.
     "sections/comparison.py": {"_shown", "_work"},

@@ -207,7 +207,8 @@ class Training:
             return ops
         side_ns = self.gemm_ns * factor * knobs.side_gemm_factor
         side = self.compute(f"{name}/side", GEMM, side_ns, SIDE)
-        beside = self.op(f"{name}/side", "aten::mm", self.launch(f"{name}/side", (side,)))
+        launch = self.launch(f"{name}/side", (side,))
+        beside = self.op(f"{name}/side", "aten::mm", launch, **numbered)
         return (
             *self.after(f"{name}/fork", COMPUTE, SIDE),
             *ops,

@@ -54,6 +54,9 @@ class _Line(msgspec.Struct):
     coll_perf: _Collective
 
 
+_line = msgspec.json.Decoder(_Line)
+
+
 class InspectorReader(EventTextReader):
     """A :class:`tracekit.ingest.trace_readers.TraceReader` of logs of NCCL's inspector.
 
@@ -86,7 +89,7 @@ class InspectorReader(EventTextReader):
     def _event(self, text: bytes) -> bytes:
         """Return a line as an event; of one that is not the inspector's no JSON: it is rejected."""
         try:
-            line = msgspec.json.decode(text, type=_Line)
+            line = _line.decode(text)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return b"!" + text
         header, told, run = line.header, line.metadata, line.coll_perf

@@ -21,7 +21,7 @@ from tracekit.errors import TraceError
 from tracekit.ingest.event_texts import EventTextReader, event_text
 from tracekit.ingest.memory_timeline import MemoryTimeline, recorded_span
 from tracekit.ingest.plain_pickle import read_plain
-from tracekit.ingest.rocprof_json import RocprofFile, RocprofTrace
+from tracekit.ingest.rocprof_json import RocprofFile, RocprofTrace, rocprof_file
 from tracekit.units import GB, NS_PER_US
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class PickleReader(EventTextReader):
         try:
             if self._form == "pickle":
                 return read_plain(text)
-            return msgspec.json.decode(text, type=RocprofFile if self._is_rocprof else Any)
+            return rocprof_file.decode(text) if self._is_rocprof else msgspec.json.decode(text)
         except MemoryError:
             raise
         except Exception as error:

@@ -108,6 +108,9 @@ class RocprofFile(msgspec.Struct, rename={"processes": "rocprofiler-sdk-tool"}):
     processes: list[_Process]
 
 
+rocprof_file = msgspec.json.Decoder(RocprofFile)
+
+
 class RocprofTrace:
     """The kind of file that :class:`tracekit.ingest.pickled_trace.PickleReader` asks for events.
 
