@@ -19,8 +19,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def ask(folder: Path, cache: Path) -> Ask:
+def ask(folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
     """Return a function that calls a tool in this process; `fails` says whether it has to."""
+    # A call bounds the memory of its own process; this one runs browsers after it.
+    monkeypatch.setattr("tracekit.mcp.answers._bound_memory", lambda: None)
 
     def call(tool: str, *, fails: bool = False, **arguments: object) -> str:
         text, is_error = Tools([folder.resolve()]).call(tool, arguments)
