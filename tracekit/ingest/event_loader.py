@@ -80,8 +80,15 @@ class EventLoader:
 
     def _insert_arrays(self, blocks: Iterator[EventRows], stream: MakeStream | None) -> None:
         if stream is None:
-            for block in blocks:
-                self._cursor.execute(_insert_sql(self._trace_id, _LISTS), block.array)
+            # One transaction, as below: what is stopped in the middle leaves nothing.
+            self._cursor.begin()
+            try:
+                for block in blocks:
+                    self._cursor.execute(_insert_sql(self._trace_id, _LISTS), block.array)
+            except BaseException:
+                self._cursor.rollback()
+                raise
+            self._cursor.commit()
             return
         arrays = (block.array for block in blocks)
         # DuckDB finds the stream by its name; what it holds of this is let go again.
