@@ -11,11 +11,11 @@ from traces_by_hand import call, kernel, span
 
 import tracekit
 from tracekit.errors import QueryError
-from tracekit.export import packets as packets_module
-from tracekit.export.long_numbers import quoted_if_long
+from tracekit.export import scene
 from tracekit.export.packets import _COUNTER, PacketWriter
 from tracekit.export.perfetto import export_perfetto
-from tracekit.export.runs import runs_of
+from tracekit.export.scene import quoted_if_long
+from tracekit.export.tracks import runs_of
 from tracekit.wire import number_field
 
 SLICES = """
@@ -70,7 +70,7 @@ def test_values_and_runs_that_nobody_takes(trace: tracekit.Trace) -> None:
     for (key,), rows in runs_of(trace, [asked], 1):
         if key != 1:
             writer.values(writer.counter(f"n{key}", 0, 1, ""), rows, 1)
-    writer.flush()
+    writer.close()
     assert b"".join(blocks).count(number_field(9, _COUNTER)) == 8
 
 
@@ -93,7 +93,7 @@ def test_an_export_that_cannot_be_written_leaves_nothing_behind(trace: tracekit.
         raise OSError("full")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packets_module, "BLOCK_BYTES", 1_500)
+        patch.setattr(scene, "BLOCK_BYTES", 1_500)
         with pytest.raises(OSError, match="full"):
             export_perfetto(trace, full)
     left = "SELECT count(*) FROM duckdb_tables() WHERE temporary AND table_name LIKE 'export%'"

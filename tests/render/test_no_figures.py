@@ -47,11 +47,10 @@ IN_REPORT = {
 IN_EXPORT = {
     # Numbers of tracks, and how many slices, events and bytes were written.
     "chrome.py": {"group", "track"},
-    "chrome_encoder.py": {"slices", "add"},
     "lanes.py": {"place"},
     "output.py": {"write"},
-    "packet_encoder.py": {"slices", "finish", "add"},
-    "packets.py": {"_descriptor"},
+    "packets.py": {"_descriptor", "finish"},
+    "scene.py": {"slices", "_add"},
     "tracks.py": {"_write_events"},
     # Times of a call in µs.
     "op_program.py": {"_case_of"},

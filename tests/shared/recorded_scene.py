@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import tracekit
-from tracekit.export.exporting import export
+from tracekit.export.exporting import Exported, export
 from tracekit.export.scene import Row, Slice
 from tracekit.export.selection import Selection
-from tracekit.export.written import Exported
 
 Place = tuple[str, ...]
 """The names of the groups around a track, and its own."""
@@ -53,7 +52,7 @@ class RecordedScene:
     def values(self, counter: Place, rows: Iterable[Row], skip: int) -> None:
         self.numbers[counter] = [tuple(row[skip:]) for row in rows]
 
-    def flush(self) -> None:
+    def close(self) -> None:
         """Nothing is gathered."""
 
     def arrows(self) -> list[tuple[Any, Any]]:

@@ -15,9 +15,9 @@ from tracekit.cli._options import Reading, reading_options, trace_argument
 from tracekit.errors import UsageError
 
 if TYPE_CHECKING:
+    from tracekit.export.exporting import Exported
     from tracekit.export.selection import Selection
     from tracekit.export.stacks import Stacks, Weight
-    from tracekit.export.written import Exported
 
     Export = Callable[..., Exported]
 

@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tracekit.export.scene import Writer
 from tracekit.export.selection import Scope, Selection, scope_of
 from tracekit.export.tracks import Tracks
-from tracekit.export.written import Exported
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What was written.
+
+    Attributes:
+        trace_count: traces.
+        event_count: events of the trace files.
+        slice_count: slices in all, those of the attribution too.
+        notes: what has to be known of it.
+    """
+
+    trace_count: int
+    event_count: int
+    slice_count: int
+    notes: list[str]
 
 
 def export(

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tracekit.export.exporting import export
+from tracekit.export.exporting import Exported, export
 from tracekit.export.packets import PacketWriter
 from tracekit.export.selection import Selection
-from tracekit.export.written import Exported
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from tracekit.export.packets import BLOCK_BYTES
+from tracekit.export.scene import BLOCK_BYTES
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator, Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from tracekit.export import scene_queries as queries
-from tracekit.export.runs import runs_of
 from tracekit.export.scene import Row, Writer
 from tracekit.export.staging import (
     Block,
@@ -39,6 +40,24 @@ _DEVICES_PLACE, _HOST_PLACE = 10, 1_000
 _QUEUES_PLACE = 1_000_000_000
 
 _Runs = Generator[tuple[Row, Iterable[Row]]]
+
+
+def runs_of(
+    trace: Trace, statements: Iterable[str], key_count: int
+) -> Generator[tuple[Row, Iterable[Row]]]:
+    """Ask statements one after the other; give the rows of each whose first columns are equal.
+
+    Args:
+        trace: the store; nothing else may be asked of it until the end.
+        statements: SQL that orders rows by the first columns.
+        key_count: how many columns these are.
+
+    Yields:
+        The first columns, and the whole rows, which have to be taken at once.
+    """
+    key = itemgetter(slice(key_count))
+    for statement in statements:
+        yield from groupby(trace.stream_sql(statement).rows, key)
 
 
 class Tracks:
@@ -85,7 +104,7 @@ class Tracks:
         self._write_counters()
         if self._scope.is_since_epoch:
             self._write_requests()
-        writer.flush()
+        writer.close()
 
     def _rows(self, template: str) -> Iterator[Row]:
         text = queries.statement(template, self._scope)

@@ -29,7 +29,7 @@ _PACKET = 1 << 3 | 2
 _BEGIN, _END, _INSTANT = 1, 2, 3
 
 _ARGS, _EXTRA = 2, 3
-"""Numbers of names of annotations, as tracekit.export.packet_encoder has them."""
+"""Numbers of names of annotations, as tracekit.export.packets has them."""
 
 _MAX_PACKET_BYTES = 64 << 20
 """Longer packets are none of ours: they would be held whole."""
