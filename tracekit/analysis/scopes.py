@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from tracekit.analysis.spec import Spec
 from tracekit.errors import QueryError, UsageError
-
-if TYPE_CHECKING:
-    from tracekit.analysis.spec import Spec
 
 
 class Contents(NamedTuple):

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import duckdb
 
+from tracekit.analysis.result import Result
+from tracekit.analysis.spec import Spec
 from tracekit.schema import SESSION_TABLES, Table
 from tracekit.sql_text import select_rows
-
-if TYPE_CHECKING:
-    from tracekit.analysis.result import Result
-    from tracekit.analysis.spec import Spec
 
 DEVICE_CEILING = "device_ceiling"
 """The table of measured ceilings, and what SQL files write under ``Requires`` when they read it."""

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import duckdb
 
@@ -19,12 +18,10 @@ from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.derive import prepare
 from tracekit.analysis.device_peaks import create_device_peaks
 from tracekit.analysis.device_rules import create_device_marks
+from tracekit.analysis.spec import Spec
 from tracekit.database import SCRATCH, create_tables, lock
 from tracekit.errors import StoreError
 from tracekit.schema import TABLES
-
-if TYPE_CHECKING:
-    from tracekit.analysis.spec import Spec
 
 PREPARED = "kernel_rule"
 """The table that every store of traces has."""

@@ -10,14 +10,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import duckdb
 
+from tracekit.analysis.spec import Spec
 from tracekit.database import cursor_of
-
-if TYPE_CHECKING:
-    from tracekit.analysis.spec import Spec
 
 
 class Sweep(NamedTuple):

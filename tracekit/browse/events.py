@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracekit.analysis.result import Result
 from tracekit.browse.page import (
@@ -19,10 +19,8 @@ from tracekit.browse.page import (
     literal_of,
     table_of,
 )
+from tracekit.browse.query_worker import Answers
 from tracekit.render._cells import text_columns
-
-if TYPE_CHECKING:
-    from tracekit.browse.query_worker import Answers
 
 _EVENTS = """SELECT
     e.dur_ns, e.ts_ns - t.first_ts_ns AS start_ns, e.phase, w.rank, e.device, e.stream, e.name,

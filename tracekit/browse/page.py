@@ -5,16 +5,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.result import Column, Result
+from tracekit.browse.query_worker import Answers
 from tracekit.render._cells import TextColumn, text_columns
 from tracekit.render._text import is_unsafe, printable
 from tracekit.sql_text import quote
-
-if TYPE_CHECKING:
-    from tracekit.browse.query_worker import Answers
 
 PAGE_ROWS = 200
 """So many rows are on the screen's table at a time."""

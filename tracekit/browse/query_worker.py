@@ -6,11 +6,10 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-if TYPE_CHECKING:
-    from tracekit.analysis.result import Result
-    from tracekit.trace import Trace
+from tracekit.analysis.result import Result
+from tracekit.trace import Trace
 
 T = TypeVar("T")
 

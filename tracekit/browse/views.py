@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracekit.browse.events import device_is, device_text, events_of, gaps_of, module_is
 from tracekit.browse.page import (
@@ -20,10 +20,8 @@ from tracekit.browse.page import (
     literal_of,
     table_of,
 )
+from tracekit.browse.query_worker import Answers
 from tracekit.render._bars import share_bar
-
-if TYPE_CHECKING:
-    from tracekit.browse.query_worker import Answers
 
 _PARTS = (
     ("compute", "compute_ns", "compute_pct"),

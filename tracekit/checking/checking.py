@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tracekit.checking.baseline import (
     DEFAULT_FOLDER,
@@ -23,12 +22,10 @@ from tracekit.checking.rules import Rule
 from tracekit.comparison.cells import Per, make_side, read
 from tracekit.comparison.setup import facts_of, health_of
 from tracekit.errors import UsageError
+from tracekit.ingest.progress import Progress
 from tracekit.storage import Location
 from tracekit.storage.url import is_url
-
-if TYPE_CHECKING:
-    from tracekit.ingest.progress import Progress
-    from tracekit.trace import Trace
+from tracekit.trace import Trace
 
 
 def check(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracekit.checking.names import COLUMN, GROUPED, HEALTH, MODULE, QUANTILE
 from tracekit.checking.rules import Operator
@@ -17,10 +17,8 @@ from tracekit.comparison.quantiles import Ordered, thinned
 from tracekit.comparison.serving import QUANTILES
 from tracekit.comparison.setup import Health
 from tracekit.errors import QueryError, UsageError
+from tracekit.trace import Trace
 from tracekit.units import Unit, unit_of
-
-if TYPE_CHECKING:
-    from tracekit.trace import Trace
 
 _COUNT = re.compile(r"count\((?P<condition>.*)\)", re.DOTALL)
 _PART = re.compile(r"(?P<part>compute|exposed_comm|exposed_memcpy|idle)_(?P<unit>ns|pct)")

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.errors import UsageError
-
-if TYPE_CHECKING:
-    from tracekit.trace import Trace
+from tracekit.trace import Trace
 
 Per = Literal["step", "window", "layer", "token", "request"]
 """What figures are divided by: steps (those of each device count apart), devices' windows, …"""

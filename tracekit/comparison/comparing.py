@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+from tracekit.analysis.result import Result
 from tracekit.comparison.cells import Per, Reading, Side, make_side, read, usual_per
 from tracekit.comparison.effects import clock_factor
 from tracekit.comparison.matching import Pair, match_sides
@@ -20,12 +21,9 @@ from tracekit.comparison.places import Alignment, align_modules
 from tracekit.comparison.serving import Served, Serving, compare_serving, served_by
 from tracekit.comparison.setup import Facts, Health, Unlike, facts_of, health_of, unlike
 from tracekit.comparison.tree import By, Node, make_tree, rearranged
+from tracekit.ingest.progress import Progress
 from tracekit.storage import Location
-
-if TYPE_CHECKING:
-    from tracekit.analysis.result import Result
-    from tracekit.ingest.progress import Progress
-    from tracekit.trace import Trace
+from tracekit.trace import Trace
 
 
 @dataclass(frozen=True)

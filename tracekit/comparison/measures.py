@@ -6,13 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, median
-from typing import TYPE_CHECKING
 
 from tracekit.comparison.cells import Side
 from tracekit.comparison.noise import ALPHA, Difference, compare_series, least_count, spread
-
-if TYPE_CHECKING:
-    from tracekit.trace import Trace
+from tracekit.trace import Trace
 
 _NORMAL = NormalDist()
 _MOST = 1_000

@@ -11,15 +11,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracekit.analysis.result import Column, Result
 from tracekit.comparison.noise import Difference, compare_series, share_pct
 from tracekit.comparison.quantiles import Interval, quantile_difference, rate_difference
 from tracekit.comparison.tree import apportion, rounded
-
-if TYPE_CHECKING:
-    from tracekit.trace import Trace
+from tracekit.trace import Trace
 
 METRICS = ("e2e", "ttft", "tpot")
 QUANTILES = (50, 90, 99)

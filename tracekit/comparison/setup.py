@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-if TYPE_CHECKING:
-    from tracekit.trace import Trace
+from tracekit.trace import Trace
 
 Weight = Literal["matters", "note"]
 """Whether figures change with it, or only may."""

@@ -9,29 +9,23 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tracekit import __version__
 from tracekit.analysis.breakdown import reductions_kept
+from tracekit.analysis.result import Result
 from tracekit.database import temporary_folder
 from tracekit.dataset.consolidation import SmallFiles, write_run_tables
-from tracekit.dataset.files import put_file
+from tracekit.dataset.files import File, put_file
 from tracekit.dataset.layout import FORMAT_VERSION, MANIFEST_NAME, WRITTEN_AS
 from tracekit.dataset.manifest import ListedFile, Manifest, Missing, TraceEntry, read_manifest
 from tracekit.dataset.shards import FOLDER as SHARDS
 from tracekit.dataset.shards import read_shards
-from tracekit.engine.work import make_batches
+from tracekit.engine.engines import Engine
+from tracekit.engine.work import BatchResult, Failure, JobSpec, Rank, make_batches
 from tracekit.errors import StoreError, TraceError
 from tracekit.schema import SCHEMA_VERSION
 from tracekit.sql_text import quote, select_rows
-
-if TYPE_CHECKING:
-    from tracekit.analysis.result import Result
-    from tracekit.dataset.files import File
-    from tracekit.dataset.manifest import Manifest
-    from tracekit.engine.engines import Engine
-    from tracekit.engine.work import BatchResult, Failure, JobSpec, Rank
-    from tracekit.storage import Location
+from tracekit.storage import Location
 
 
 @dataclass(slots=True)

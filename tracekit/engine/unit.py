@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 import duckdb
 
@@ -23,6 +22,7 @@ from tracekit.analysis.macros import provide_macros
 from tracekit.analysis.params import bind
 from tracekit.analysis.run import with_values
 from tracekit.analysis.session_tables import provide_tables
+from tracekit.analysis.spec import Spec
 from tracekit.analysis.temporaries import provide_temporaries
 from tracekit.database import SCRATCH, create_tables, temporary_folder
 from tracekit.dataset.files import File, put_file
@@ -36,9 +36,6 @@ from tracekit.ingest.runs import load_runs
 from tracekit.ingest.threads import THREAD, fill_threads
 from tracekit.sql_text import quote, rows
 from tracekit.storage import place_of
-
-if TYPE_CHECKING:
-    from tracekit.analysis.spec import Spec
 
 _OF_THE_PROCESS_BYTES = 144 << 20
 """What the process of a unit holds besides DuckDB's buffers: Python, libraries, blocks of text."""

@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 from tracekit.export.exporting import Exported, export
 from tracekit.export.lanes import Lanes
 from tracekit.export.scene import Row, Slice, Writer, quoted_if_long
 from tracekit.export.selection import Scope, Selection
-
-if TYPE_CHECKING:
-    from tracekit.trace import Trace
+from tracekit.trace import Trace
 
 LOST = (
     "Chrome's JSON has no groups within groups and no units of counters: "

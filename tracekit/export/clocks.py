@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tracekit.trace import Trace
+from tracekit.trace import Trace
 
 CLOCK_OFFSETS = "clock_offsets"
 """The analysis that tells by the ends of collectives how far the clocks of ranks are apart."""

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tracekit.export.scene import Writer
 from tracekit.export.selection import Scope, Selection, scope_of
 from tracekit.export.tracks import Tracks
-
-if TYPE_CHECKING:
-    from tracekit.trace import Trace
+from tracekit.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)

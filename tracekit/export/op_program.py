@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import re
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracekit.errors import QueryError
-
-if TYPE_CHECKING:
-    from tracekit.trace import Trace
+from tracekit.trace import Trace
 
 _OP = re.compile(r"(?!autograd|c10d|profiler)\w+::\w+")
 _TEXTS = ("shapes", "types", "strides", "numbers")

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from tracekit.export.exporting import Exported, export
 from tracekit.export.packets import PacketWriter
 from tracekit.export.selection import Selection
-
-if TYPE_CHECKING:
-    from tracekit.trace import Trace
+from tracekit.trace import Trace
 
 
 def export_perfetto(

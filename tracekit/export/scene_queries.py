@@ -7,11 +7,9 @@ is the relation of the traces that are exported.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tracekit.export.selection import Scope
-    from tracekit.export.staging import Block
+from tracekit.export.selection import Scope
+from tracekit.export.staging import Block
 
 _PLACE = re.compile(
     r"\b(?:CHOSEN|ARGS|EXTRA|IS_WHOLE|TRACE_IDS?|SHIFT_NS|FROM_NS|TO_NS|ENDS_FROM_NS|"

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from tracekit.errors import QueryError
 from tracekit.export.clocks import Clock, axis_of, clock_offsets
-
-if TYPE_CHECKING:
-    from tracekit.trace import Trace
+from tracekit.trace import Trace
 
 ALWAYS = 1 << 62
 """Later than any time of a trace, ns."""

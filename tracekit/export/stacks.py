@@ -15,12 +15,10 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from tracekit.export.scene import BLOCK_BYTES
-
-if TYPE_CHECKING:
-    from tracekit.trace import Trace
+from tracekit.trace import Trace
 
 Weight = Literal["host", "device"]
 """What the weight of a stack is: own time on the host, or busy time of devices that it launched."""

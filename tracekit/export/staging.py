@@ -11,16 +11,12 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import duckdb
 
 from tracekit.errors import QueryError
-from tracekit.export.selection import ALWAYS
-
-if TYPE_CHECKING:
-    from tracekit.export.selection import Part, Scope
-    from tracekit.trace import Trace
+from tracekit.export.selection import ALWAYS, Part, Scope
+from tracekit.trace import Trace
 
 BLOCK_BYTES = 16 << 20
 """So much text of events is asked for at a time, bytes."""

@@ -10,10 +10,11 @@ import contextlib
 from collections.abc import Generator, Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracekit.export import scene_queries as queries
 from tracekit.export.scene import Row, Writer
+from tracekit.export.selection import Scope
 from tracekit.export.staging import (
     Block,
     arrows_left_out,
@@ -22,10 +23,7 @@ from tracekit.export.staging import (
     staged,
     with_ends,
 )
-
-if TYPE_CHECKING:
-    from tracekit.export.selection import Scope
-    from tracekit.trace import Trace
+from tracekit.trace import Trace
 
 _ATTRIBUTION = (
     (1, "timeline", queries.TIMELINE),

@@ -7,23 +7,21 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tracekit
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.pivot import MEASURES, dimensions
 from tracekit.analysis.result import Column, Result
+from tracekit.analysis.spec import Spec
 from tracekit.errors import QueryError, TracekitError, UsageError
+from tracekit.ingest.progress import Progress
 from tracekit.mcp.folders import allowed, traces_in
 from tracekit.render._text import printable
 from tracekit.render.brief import MOST_TOKENS, USUAL_TOKENS, brief, counted, token_count
 from tracekit.schema import TABLES
+from tracekit.trace import Trace
 from tracekit.units import GB
-
-if TYPE_CHECKING:
-    from tracekit.analysis.spec import Spec
-    from tracekit.ingest.progress import Progress
-    from tracekit.trace import Trace
 
 _ONLY_WITH = {
     "bench": "FROM benchmark",

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tracekit.palette import Colour
 from tracekit.units import NS_PER_MS, NS_PER_S, NS_PER_US, scale_step, unit_of
-
-if TYPE_CHECKING:
-    from tracekit.palette import Colour
 
 Rows = list[dict[str, Any]]
 """The rows of an analysis, by column."""

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
+from tracekit.analysis.result import Result
 from tracekit.plot._chart import Chart
-
-if TYPE_CHECKING:
-    from tracekit.analysis.result import Result
-    from tracekit.plot._encoding import Drawing, Rows
+from tracekit.plot._encoding import Drawing, Rows
 
 
 class Draw(Protocol):

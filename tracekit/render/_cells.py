@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tracekit.analysis.result import Column, Result
 from tracekit.render._json_text import json_text
 from tracekit.render._text import cell_width, printable
 from tracekit.units import (
@@ -24,9 +25,6 @@ from tracekit.units import (
     stem_of,
     unit_of,
 )
-
-if TYPE_CHECKING:
-    from tracekit.analysis.result import Column, Result
 
 NOTHING = "–"
 

@@ -10,16 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from tracekit.analysis.breakdown import HEALTH, TOTALS
-from tracekit.analysis.result import Result
-from tracekit.render._cells import NOTHING, text_columns
+from tracekit.analysis.result import Result, RowStream
+from tracekit.render._cells import NOTHING, TextColumn, text_columns
 from tracekit.render._text import printable, shortened
-
-if TYPE_CHECKING:
-    from tracekit.analysis.result import RowStream
-    from tracekit.render._cells import TextColumn
 
 USUAL_TOKENS, MOST_TOKENS = 2_000, 8_000
 """What an answer may take, and with `full` or `wide`."""

@@ -18,13 +18,11 @@ import math
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
+from tracekit.analysis.result import Result
 from tracekit.render._json_text import json_text
 from tracekit.render._text import printable
-
-if TYPE_CHECKING:
-    from tracekit.analysis.result import Result
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t")
 

@@ -6,12 +6,10 @@ For programs that read text as text.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
+from tracekit.analysis.result import Result
 from tracekit.render import csv
-
-if TYPE_CHECKING:
-    from tracekit.analysis.result import Result
 
 
 def render(data: Result | Mapping[str, Result], stream: TextIO, **_: bool) -> None:

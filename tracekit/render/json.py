@@ -7,12 +7,10 @@ One row is one line of the file.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
+from tracekit.analysis.result import Result
 from tracekit.render._json_text import json_text
-
-if TYPE_CHECKING:
-    from tracekit.analysis.result import Result
 
 
 def render(data: Result | Mapping[str, Result], stream: TextIO, **_: bool) -> None:

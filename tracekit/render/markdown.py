@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from tracekit.analysis.result import Result
-from tracekit.render._cells import text_columns
-
-if TYPE_CHECKING:
-    from tracekit.render._cells import TextColumn
+from tracekit.render._cells import TextColumn, text_columns
 
 _BREAKDOWN_ROWS = 20
 # Letters of any script, digits, and punctuation that means nothing inside a line of Markdown; an

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from rich.text import Text
 
+from tracekit.analysis.result import Result
 from tracekit.render._console import make_console, print_lines
 from tracekit.render._grid import fits, grid_lines
 from tracekit.render.sections import DRAWINGS, IN_PLACE, SECTIONS
-
-if TYPE_CHECKING:
-    from tracekit.analysis.result import Result
 
 
 def render(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tracekit.errors import StoreError, UsageError
 from tracekit.report.answers import gather
@@ -13,9 +12,7 @@ from tracekit.report.document import GENERATOR
 from tracekit.report.overview_page import overview_page, several_runs
 from tracekit.report.page import page
 from tracekit.report.runs_page import runs_page
-
-if TYPE_CHECKING:
-    from tracekit.trace import Trace
+from tracekit.trace import Trace
 
 __all__ = [
     "check_output",

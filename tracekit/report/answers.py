@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from tracekit.analysis.breakdown import ADVICE, HEALTH, RUN_HEALTH
 from tracekit.analysis.catalog import load_catalog
@@ -13,10 +12,7 @@ from tracekit.analysis.run import run_analyses, run_reductions
 from tracekit.errors import QueryError, UsageError
 from tracekit.plot import PARAMS
 from tracekit.report.sections import SECTIONS
-
-if TYPE_CHECKING:
-    from tracekit.trace import Trace
-
+from tracekit.trace import Trace
 
 _MOST_DEVICES, _MOST_DEVICE_EVENTS = 16, 300_000
 """Of how many devices, with how many events each, a report works out who waited for whom."""

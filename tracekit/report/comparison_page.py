@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tracekit.analysis.result import Result
 from tracekit.palette import BLUE, INK, PHASE, SLATE, VERMILLION, Colour, classes
 from tracekit.plot import Chart, find_chart
 from tracekit.plot._encoding import bar_step, colours, fixed, names, quantity, told
@@ -27,11 +28,8 @@ from tracekit.report.parts import (
     tabs,
     verdict,
 )
+from tracekit.trace import Trace
 from tracekit.units import format_duration
-
-if TYPE_CHECKING:
-    from tracekit.analysis.result import Result
-    from tracekit.trace import Trace
 
 _DEFINITION = (
     "Figures are of one unit (a step, a window, a layer, a token or a request), new less base. "

@@ -11,16 +11,13 @@ from dataclasses import dataclass
 from functools import cache
 from html import escape
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
 import tracekit
 from tracekit import palette
 from tracekit.analysis.catalog import load_catalog
+from tracekit.plot import Chart
 from tracekit.render._json_text import json_text
 from tracekit.report.budget import Cut
-
-if TYPE_CHECKING:
-    from tracekit.plot import Chart
 
 GENERATOR = "tracekit report"
 

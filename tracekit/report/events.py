@@ -7,14 +7,12 @@ import gzip
 import json
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tracekit.analysis.result import Result
 from tracekit.palette import GREY, KIND, PHASE
 from tracekit.palette import classes as colours_of_classes
 from tracekit.plot._encoding import of_number
-
-if TYPE_CHECKING:
-    from tracekit.analysis.result import Result
 
 _COLUMNS = ("start", "dur", "kind", "name", "class", "phase", "module", "event", "path")
 

@@ -7,15 +7,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from tracekit.render._text import printable
 from tracekit.report.parts import Shown, copied, page_of, quoted, section_head
 from tracekit.report.runs_page import named, sections_of
-
-if TYPE_CHECKING:
-    from tracekit.trace import Trace
+from tracekit.trace import Trace
 
 _MOST_NAMED = 1_000
 

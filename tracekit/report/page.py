@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from importlib.util import find_spec
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from tracekit.analysis.breakdown import ADVICE
+from tracekit.analysis.result import Result
+from tracekit.plot import Chart
 from tracekit.prediction.advising import gain_text
 from tracekit.render._text import printable
 from tracekit.render.sections import SECTIONS as TERMINAL_SECTIONS
@@ -38,10 +39,6 @@ from tracekit.report.parts import (
 )
 from tracekit.report.sections import SECTIONS, TIMELINE_EVENTS, Section
 from tracekit.report.verdict import sentences
-
-if TYPE_CHECKING:
-    from tracekit.analysis.result import Result
-    from tracekit.plot import Chart
 
 
 def page(answers: Answers, traces: Sequence[str]) -> str:

@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracekit.analysis.result import Column, Result
 from tracekit.errors import TracekitError
 from tracekit.palette import SLATE, series
 from tracekit.plot import Chart
 from tracekit.plot._encoding import Drawing, bars, colours, fixed, joined, names
-
-if TYPE_CHECKING:
-    from tracekit.trace import Trace
+from tracekit.trace import Trace
 
 NAME = "decoder_roles"
 

@@ -9,16 +9,12 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from typing import TYPE_CHECKING
 
 from tracekit.analysis.catalog import load_catalog
-from tracekit.plot import PARAMS, find_chart
+from tracekit.plot import PARAMS, Chart, find_chart
 from tracekit.render._text import printable
+from tracekit.report.budget import Cut
 from tracekit.report.document import Content, document
-
-if TYPE_CHECKING:
-    from tracekit.plot import Chart
-    from tracekit.report.budget import Cut
 
 
 @dataclass(slots=True)

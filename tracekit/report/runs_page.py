@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from tracekit.analysis.result import Result
 from tracekit.errors import QueryError, UsageError
 from tracekit.paper.tables import find_table
-from tracekit.plot import PARAMS
+from tracekit.plot import PARAMS, Chart
 from tracekit.render._text import printable
 from tracekit.report.budget import Cut, cut
 from tracekit.report.paper_figures import Decoder, decoder_chart, decoder_of, missing, paper_charts
@@ -28,11 +28,7 @@ from tracekit.report.parts import (
     tables,
 )
 from tracekit.report.sections import RUN_SECTIONS, Section
-
-if TYPE_CHECKING:
-    from tracekit.analysis.result import Result
-    from tracekit.plot import Chart
-    from tracekit.trace import Trace
+from tracekit.trace import Trace
 
 PLATFORM = "A800"
 """The platform of the paper that is drawn, as most of its tables are of it."""

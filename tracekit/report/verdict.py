@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tracekit.analysis.result import Result
 from tracekit.render._text import printable
 from tracekit.render.sections.trace import health_value
 from tracekit.units import format_duration, format_pct
-
-if TYPE_CHECKING:
-    from tracekit.analysis.result import Result
 
 _LOSSES = {
     "exposed_comm": "exposed communication",

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.text import Text
 
+from tracekit.analysis.result import Result
 from tracekit.render._grid import grid_lines
 from tracekit.render._text import cell_width, fit, printable, shorten
 from tracekit.units import format_ms, format_pct, ms_decimals
-
-if TYPE_CHECKING:
-    from tracekit.analysis.result import Result
 
 NONE = "–"
 _GAP = "  "
