@@ -2,7 +2,7 @@
 
 Counted are the CPU seconds, of the tests and of the processes that they started and waited for: on
 a busy machine they say more than the clock. `--files-shown` says how many files are listed. What
-the servers of `warm_python` forked is told apart: nobody else can wait for that.
+the servers of `warm_python` forked for them is counted by those, as nobody else can wait for it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from typing import Any
 import pytest
 
 _COST = "cpu_s"
-_USED = ["user", "system"]
-"""What stands between the numbers in a server's line about a process."""
 
 
 def _cpu_s() -> float:
@@ -55,14 +53,19 @@ class CostOfFiles:
         """List the files that cost most."""
         if not self._shown_count:
             return
+        folder = config._tmp_path_factory.getbasetemp() / "shared" / "warm"  # type: ignore[attr-defined]
+        served = []
+        for log in sorted(folder.glob("*.log")):
+            used_s = []
+            for line in log.read_text("utf-8", "replace").splitlines():
+                cost, is_cost, file = line.partition(" CPU seconds of ")
+                if is_cost:
+                    used_s.append(float(cost))
+                    self._cost_s[file] += used_s[-1]
+            served.append(f"{sum(used_s):8.1f} s  {len(used_s)} processes of {log.stem}")
         total_s = sum(self._cost_s.values())
         terminalreporter.section(f"{total_s:,.0f} CPU seconds, most of them in")
         for file, cost_s in self._cost_s.most_common(self._shown_count):
             terminalreporter.write_line(f"{cost_s:8.1f} s  {file}")
-        folder = config._tmp_path_factory.getbasetemp() / "shared" / "warm"  # type: ignore[attr-defined]
-        for log in sorted(folder.glob("*.log")):
-            lines = [line.split() for line in log.read_text("utf-8", "replace").splitlines()]
-            used_s = [float(line[0]) + float(line[2]) for line in lines if line[1::2] == _USED]
-            terminalreporter.write_line(
-                f"{sum(used_s):8.1f} s  {len(used_s)} processes of {log.stem}"
-            )
+        for line in ("of these", *served):
+            terminalreporter.write_line(line)

@@ -6,7 +6,8 @@ A program that `warm_client.py` asks for finds what a Python of its own would ha
 arguments, environment, folder, open files, masks and dispositions of signals, `__main__`, a
 `sitecustomize` on its PYTHONPATH. It ends as Python ends: uncaught errors, threads, `atexit`, what
 `__main__` holds, exit codes; what was imported before the fork is left to the system, as to take
-that down would copy it first. Its stdout, the log, takes a line of the CPU seconds that each used.
+that down would copy it first. Its stdout, the log, takes a line of the CPU seconds that each used,
+and of the file of tests that started it.
 
 Where that `sitecustomize` is there to see torch being imported, torch is imported by the program as
 if for the first time: it leaves `sys.modules`, and comes back whole by a finder behind all others'.
@@ -164,9 +165,10 @@ def serve(path: str, owner: int, modules: list[str], warm: Warm) -> Job:
                     os.close(number)
                 ended = os.pidfd_open(pid)
                 # What a worker of the tests used is counted by itself.
-                is_told = job.executable != sys.executable
+                test = job.environment.get("PYTEST_CURRENT_TEST", "-").partition("::")[0]
+                test = test if job.executable != sys.executable else ""
                 for file in (ended, client):
-                    selector.register(file, selectors.EVENT_READ, (pid, ended, client, is_told))
+                    selector.register(file, selectors.EVENT_READ, (pid, ended, client, test))
                 client.sendall(HEADER.pack(pid))
             else:
                 _attend(selector, key)
@@ -178,7 +180,7 @@ def serve(path: str, owner: int, modules: list[str], warm: Warm) -> Job:
 
 def _attend(selector: selectors.DefaultSelector, key: selectors.SelectorKey) -> None:
     """Hand a signal on to a program, or its end to the one that asked for it."""
-    pid, ended, client, is_told = key.data
+    pid, ended, client, test = key.data
     if key.fileobj is client:
         if client.fileno() < 0:
             # The end of its program was seen at the same time, and came first.
@@ -198,8 +200,8 @@ def _attend(selector: selectors.DefaultSelector, key: selectors.SelectorKey) -> 
                 os.kill(pid, signal.SIGKILL)
         return
     _, status, used = os.wait4(pid, 0)
-    if is_told:
-        sys.stdout.write(f"{used.ru_utime:.2f} user {used.ru_stime:.2f} system\n")
+    if test:
+        sys.stdout.write(f"{used.ru_utime + used.ru_stime:.2f} CPU seconds of {test}\n")
         sys.stdout.flush()
     selector.unregister(ended)
     os.close(ended)
