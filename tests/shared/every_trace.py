@@ -27,12 +27,24 @@ SAMPLES = sorted(path.parent for path in (REPO / "sample_traces").rglob("run.jso
 """The bundled runs."""
 _ALSO_BUNDLED = {"cpu_llama_ckpt_module_ranges.json.gz", "cpu_llama_lora.json.gz"}
 """Public traces that are in `tests/traces`, to the byte."""
+_LIKE_ANOTHER = {
+    "cpu_llama_z3_rank0": "pretrain_R+Z3",
+    "cpu_llama_z3_rank1": "pretrain_R+Z3",
+    "hta_sampled_rank1_noflows": "hta_sampled_rank0_noflows",
+    "tl_h100_owlv2_large": "tl_h100_qwen",
+    "tl_mi300_qwen": "tl_h100_qwen",
+}
+"""Public traces of the same kind of program and recording as another one of `PATHS`, by name: what
+is exact of them is in tests/test_public_figures.py."""
+if FOLDER.is_dir():
+    _LIKE_ANOTHER["serve_transformers"] = "cpu_llama_serving_cb"
+BUNDLED = [*SAMPLES, *sorted((REPO / "tests" / "traces").rglob("*.json.gz"))]
 PATHS = [
-    *SAMPLES,
-    *sorted((REPO / "tests" / "traces").rglob("*.json.gz")),
-    *sorted(path for path in FOLDER.glob("*.json.gz") if path.name not in _ALSO_BUNDLED),
-    *RUNS,
+    path
+    for path in (*BUNDLED, *sorted(FOLDER.glob("*.json.gz")), *RUNS)
+    if path.name.removesuffix(".json.gz") not in _LIKE_ANOTHER and path.name not in _ALSO_BUNDLED
 ]
+"""One trace of each kind."""
 
 
 def _id(path: Path) -> str:
