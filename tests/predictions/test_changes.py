@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,18 +14,28 @@ from traces_by_hand import Event, span, work
 import tracekit
 from tracekit.errors import QueryError, UsageError
 
+Predicted = Callable[..., float]
 LOADER = "enumerate(DataLoader)#_{}DataLoaderIter.__next__"
 STEPS = 4
 
 
-def predicted(folder: Path, events: list[Event], *changes: str) -> float:
-    """Return the predicted window, µs."""
-    path = folder / "trace.json"
-    path.write_text(json.dumps({"traceEvents": events}), "utf-8")
-    with tracekit.open(path, cache=False) as trace:
-        found = trace.predict(*changes)
-    assert found.predicted_ns is not None
-    return found.predicted_ns / 1e3
+@pytest.fixture(scope="module")
+def predicted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., float]]:
+    """Return a function that gives the predicted window, µs, of events that are opened once."""
+    with ExitStack() as stack:
+
+        @cache
+        def opened(text: str) -> tracekit.Trace:
+            path = tmp_path_factory.mktemp("changes") / "trace.json"
+            path.write_text(text, "utf-8")
+            return stack.enter_context(tracekit.open(path, cache=False))
+
+        def predict(events: list[Event], *changes: str) -> float:
+            found = opened(json.dumps({"traceEvents": events})).predict(*changes)
+            assert found.predicted_ns is not None
+            return found.predicted_ns / 1e3
+
+        yield predict
 
 
 def op(name: str, start: float, end: float) -> Event:
@@ -64,15 +77,15 @@ RANGED = steps(
         ("op=aten::outer step=1 remove", 11_500),
     ],
 )
-def test_what_lies_in_ranges_and_ops(tmp_path: Path, change: str, window: float) -> None:
-    assert predicted(tmp_path, RANGED, change) == window
+def test_what_lies_in_ranges_and_ops(predicted: Predicted, change: str, window: float) -> None:
+    assert predicted(RANGED, change) == window
 
 
-def test_a_range_that_is_not_there(tmp_path: Path) -> None:
+def test_a_range_that_is_not_there(predicted: Predicted) -> None:
     with pytest.raises(QueryError, match="no such range"):
-        predicted(tmp_path, RANGED, "range=nothing remove")
+        predicted(RANGED, "range=nothing remove")
     with pytest.raises(UsageError, match="only one op, range"):
-        predicted(tmp_path, RANGED, "range=augment op=aten::mm remove")
+        predicted(RANGED, "range=augment op=aten::mm remove")
 
 
 # A loader with an op inside, as transforms have, 2,000 µs in all, and 1,000 µs of ops.
@@ -94,8 +107,8 @@ LOADED = steps(
         ("loading workers=2", 4 * 1000),
     ],
 )
-def test_ops_of_a_loader_are_loading(tmp_path: Path, change: str, window: float) -> None:
-    assert predicted(tmp_path, LOADED, change) == pytest.approx(window, abs=1)
+def test_ops_of_a_loader_are_loading(predicted: Predicted, change: str, window: float) -> None:
+    assert predicted(LOADED, change) == pytest.approx(window, abs=1)
 
 
 # A worker needs 2,000 µs; the program waits for it 1,000 in each step, then rebuilds the batch.
@@ -112,9 +125,9 @@ WAITED = steps(
     [("loading x0.5", 1900 + 50 + 3 * 1000), ("loading x2", 1900 + 50 + 3 * 4000)],
 )
 def test_a_batch_is_there_before_the_loader_rebuilds_it(
-    tmp_path: Path, change: str, window: float
+    predicted: Predicted, change: str, window: float
 ) -> None:
-    assert predicted(tmp_path, WAITED, change) == pytest.approx(window, rel=0.03)
+    assert predicted(WAITED, change) == pytest.approx(window, rel=0.03)
 
 
 def reduction(correlation: int, start: float, end: float, elements: int) -> list[Event]:
@@ -135,14 +148,14 @@ def reduction(correlation: int, start: float, end: float, elements: int) -> list
     ],
 )
 def test_bandwidth(
-    tmp_path: Path, elements: tuple[int, int], lengths_us: tuple[int, int], window: float
+    predicted: Predicted, elements: tuple[int, int], lengths_us: tuple[int, int], window: float
 ) -> None:
     events: list[Event] = []
     at = 100
     for number, (count, length) in enumerate(zip(elements, lengths_us, strict=True)):
         events += reduction(number + 1, at, at + length, count)
         at += length
-    assert predicted(tmp_path, events, "bandwidth x2") == pytest.approx(window, rel=0.02)
+    assert predicted(events, "bandwidth x2") == pytest.approx(window, rel=0.02)
 
 
 NUMBER = {"Sequence number": 7}
@@ -224,8 +237,8 @@ NORMED = steps(
         (NORMED, "norm fused", 100 + 100 + 150),
     ],
 )
-def test_methods(tmp_path: Path, events: list[Event], change: str, step: float) -> None:
-    assert predicted(tmp_path, events, change) == pytest.approx(STEPS * step, abs=2)
+def test_methods(predicted: Predicted, events: list[Event], change: str, step: float) -> None:
+    assert predicted(events, change) == pytest.approx(STEPS * step, abs=2)
 
 
 @pytest.mark.parametrize(
@@ -242,10 +255,10 @@ def test_methods(tmp_path: Path, events: list[Event], change: str, step: float) 
     ],
 )
 def test_methods_that_a_trace_says_nothing_of(
-    tmp_path: Path, events: list[Event], change: str, said: str
+    predicted: Predicted, events: list[Event], change: str, said: str
 ) -> None:
     with pytest.raises(QueryError, match=said):
-        predicted(tmp_path, events, change)
+        predicted(events, change)
 
 
 @pytest.mark.parametrize(
@@ -298,20 +311,20 @@ def test_sizes_of_two_runs(tmp_path: Path, change: str, step: float) -> None:
         ("algorithm=halving", 200 + 300),
     ],
 )
-def test_other_groups_and_algorithms(tmp_path: Path, change: str, window: float) -> None:
+def test_other_groups_and_algorithms(predicted: Predicted, change: str, window: float) -> None:
     events = [*reduction(1, 100, 300, 1000), *reduction(2, 300, 600, 2000)]
-    assert predicted(tmp_path, events, change) == pytest.approx(window, rel=0.02)
+    assert predicted(events, change) == pytest.approx(window, rel=0.02)
 
 
-def test_an_algorithm_without_latency(tmp_path: Path) -> None:
+def test_an_algorithm_without_latency(predicted: Predicted) -> None:
     with pytest.raises(QueryError, match="cannot be told apart"):
-        predicted(tmp_path, reduction(1, 100, 300, 1000), "algorithm=tree")
+        predicted(reduction(1, 100, 300, 1000), "algorithm=tree")
     with pytest.raises(QueryError, match="only stage 2"):
-        predicted(tmp_path, LAYERED, "zero stage=3")
+        predicted(LAYERED, "zero stage=3")
     with pytest.raises(QueryError, match="no gather of parameters"):
-        predicted(tmp_path, LAYERED, "zero stage=2")
+        predicted(LAYERED, "zero stage=2")
 
 
-def test_recomputation_without_modules(tmp_path: Path) -> None:
+def test_recomputation_without_modules(predicted: Predicted) -> None:
     with pytest.raises(UsageError, match="which modules"):
-        predicted(tmp_path, LAYERED, "recompute on")
+        predicted(LAYERED, "recompute on")
