@@ -365,7 +365,8 @@ class Trace:
         """
         from tracekit.analysis.catalog import load_catalog
         from tracekit.prediction.advising import advise, is_rule
-        from tracekit.prediction.predicting import Predictor, simulate
+        from tracekit.prediction.predicting import Predictor
+        from tracekit.prediction.serving import LoadPredictor
 
         self._become_whole()
         ((has_load, has_trace),) = self.sql("SELECT EXISTS (FROM request), EXISTS (FROM trace)")
@@ -381,7 +382,7 @@ class Trace:
             lambda: advise(
                 rules,
                 lambda: Predictor(self._asked_connection),
-                functools.partial(simulate, self._asked_connection),
+                lambda: LoadPredictor(self._asked_connection),
             )
         )
         # A rule may look at what was measured on this device, which may change.

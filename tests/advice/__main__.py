@@ -2,8 +2,9 @@
 
     python tests/advice [--only TEXT] [--rounds N] [--steps N] [--seed N] [--out FILE]
 
-A real loop records windows with the fault and without it in turns; the simulated machine runs once
-with it and once without. Advice sees only what has the fault.
+A real loop records windows with the fault and without it in turns, and so does a serving engine
+under load; the simulated machine runs once with it and once without. Advice sees only what has the
+fault.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / name) for name in ("predictions", "shared")]
@@ -27,9 +28,11 @@ sys.path[:0] = [str(HERE.parent / name) for name in ("predictions", "shared")]
 if TYPE_CHECKING:
     from seeded_faults import Fault
 
-    from tracekit.prediction.advising import Advised
+    from tracekit.prediction.advising import Advice, Advised
+    from tracekit.trace import Trace
 
 PAGE = HERE.parents[1] / "docs" / "explanation" / "predictions.md"
+WINDOW = "device window"
 _LOG = logging.getLogger("advice")
 
 
@@ -40,6 +43,7 @@ class Judged:
     name: str
     expected: str | None
     said: str | None
+    figure: str | None = None
     gain_pct: float | None = None
     low_pct: float | None = None
     high_pct: float | None = None
@@ -59,7 +63,7 @@ class Judged:
 
     def line(self) -> str:
         """Return it as a row of a Markdown table."""
-        cells = [self.name, self.expected or "–", self.said or "–"]
+        cells = [self.name, self.expected or "–", self.said or "–", self.figure or "–"]
         if self.gain_pct is None:
             cells += ["–", "–", "–"]
         else:
@@ -84,13 +88,13 @@ def simulated(fault: Fault) -> Judged:
         with tracekit.open(name, cache=False) as trace:
             advised = trace.advise()
     if fault.rule is None:
-        return _judged(fault, [advised], None)
+        return _judged(fault, [advised], {})
     ratio = simulate(Machine(**fault.healthy)).window_ns / machine.window_ns
-    return _judged(fault, [advised], 100 * (1 - ratio))
+    return _judged(fault, [advised], {WINDOW: 100 * (1 - ratio)})
 
 
 def real(fault: Fault, rounds: int, steps: int) -> Judged:
-    """Return what is said of a loop on this machine."""
+    """Return what is said of a loop, or of a load on an engine, on this machine."""
     from pairs import Pair
 
     import tracekit
@@ -100,23 +104,59 @@ def real(fault: Fault, rounds: int, steps: int) -> Judged:
     pair = Pair(fault.name, fault.faulty, fault.healthy, ranks=fault.ranks, script=fault.script)
     with tempfile.TemporaryDirectory(prefix="tracekit-advice-") as name:
         folder = Path(name)
-        if "workers" in fault.healthy and "workers" not in fault.faulty:
-            # As many as are proposed.
+        if fault.is_asked:
             record(pair, folder, 1, steps)
-            with tracekit.open(folder / "a0", cache=False) as trace:
-                changes = trace.advise().advice[0].candidate.changes
-            asked = re.fullmatch(r"loading workers=(\d+)", changes[0])
-            pair = replace(pair, b=pair.b | {"workers": int(asked[1]) if asked else 2})
+            pair = replace(pair, b=pair.b | _asked(folder / "a0"))
         record(pair, folder, rounds, steps)
         advised, before, after = [], [], []
         for number in range(rounds):
             with tracekit.open(folder / f"a{number}", cache=False) as trace:
                 advised.append(trace.advise())
-                before.append(trace.predict("host x1").recorded_ns)
+                before.append(_took(trace, advised[-1]))
             with tracekit.open(folder / f"b{number}", cache=False) as trace:
-                after.append(trace.predict("host x1").recorded_ns)
-    true_pct = 100 * (1 - statistics.median(after) / statistics.median(before))
-    return _judged(fault, advised, None if fault.rule is None else true_pct)
+                after.append(_took(trace, advised[-1]))
+    came = {
+        figure: 100 * (1 - _median(after, figure) / _median(before, figure))
+        for figure in {*before[0]}.intersection(*before, *after)
+        if fault.rule is not None
+    }
+    return _judged(fault, advised, came)
+
+
+def _asked(run: Path) -> dict[str, Any]:
+    """Return the options that the first advice asks for, as far as it names numbers."""
+    import tracekit
+    from tracekit import manifest
+    from tracekit.prediction.rerun import options_of
+
+    with tracekit.open(run, cache=False) as trace:
+        advice = trace.advise().advice
+    if not advice:
+        return {}
+    candidate = advice[0].candidate
+    if (run / manifest.FILE_NAME).is_file():
+        found = manifest.read(run)
+        return dict(options_of(found, candidate, found.command))
+    workers = re.fullmatch(r"loading workers=(\d+)", candidate.changes[0])
+    return {"workers": int(workers[1])} if workers else {}
+
+
+def _took(trace: Trace, advised: Advised) -> dict[str, float]:
+    """Return what a run took, by the figures of which the first advice may have its gain."""
+    import serving
+
+    from tracekit.prediction.advising import FIGURES
+
+    if not (advised.advice and advised.advice[0].load):
+        return {WINDOW: float(trace.predict("host x1").recorded_ns)}
+    return {
+        FIGURES[name]: value if name.endswith("_ns") else 1e9 / value
+        for name, value in serving.seen(trace).items()
+    }
+
+
+def _median(rounds: Sequence[Mapping[str, float]], figure: str) -> float:
+    return statistics.median(one[figure] for one in rounds)
 
 
 def _predictions():  # type: ignore[no-untyped-def]
@@ -131,25 +171,38 @@ def _predictions():  # type: ignore[no-untyped-def]
     return module
 
 
-def _judged(fault: Fault, advised: Sequence[Advised], true_pct: float | None) -> Judged:
-    """Return what most of several recordings say first."""
-    first = [one.advice[0].candidate.rule if one.advice else None for one in advised]
-    said = Counter(first).most_common(1)[0][0]
+def _judged(fault: Fault, advised: Sequence[Advised], came: Mapping[str, float]) -> Judged:
+    """Return what most of several recordings say first; `came` has the true gains by figure, %."""
+    first = [(_said(fault, one.advice[0]), one.advice[0].figure) if one.advice else (None, None)
+             for one in advised]  # fmt: skip
+    said, figure = Counter(first).most_common(1)[0][0]
     found = [
-        one.advice[0] for one in advised if one.advice and one.advice[0].candidate.rule == said
+        one.advice[0]
+        for one, name in zip(advised, first, strict=True)
+        if one.advice and name == (said, figure)
     ]
-    if not found:
-        return Judged(fault.name, fault.rule, said, true_pct=true_pct)
+    expected = fault.rule and ": ".join(filter(None, (fault.rule, fault.place)))
+    if figure is None:
+        return Judged(fault.name, expected, said, true_pct=came.get(WINDOW))
     median = statistics.median
     return Judged(
         fault.name,
-        fault.rule,
+        expected,
         said,
+        figure,
         median(one.prediction.gain_pct or 0.0 for one in found),
         median(one.range_pct[0] for one in found),
         median(one.range_pct[1] for one in found),
-        true_pct,
+        came.get(figure),
     )
+
+
+def _said(fault: Fault, advice: Advice) -> str:
+    """Return the rule of an advice, and its place where that is what tells the cause."""
+    rule, place = advice.candidate.rule, advice.candidate.place or ""
+    if fault.place and rule == fault.rule:
+        return f"{rule}: {fault.place if place.endswith(fault.place) else place}"
+    return rule
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -158,7 +211,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", default="", help="faults whose name holds this")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=6)
-    parser.add_argument("--seed", type=int, default=20261124)
+    parser.add_argument("--seed", type=int, default=20261126)
     parser.add_argument("--out", type=Path, default=PAGE)
     parser.add_argument("--real", action="store_true", help="only real loops")
     parsed = parser.parse_args(arguments)
@@ -167,6 +220,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         faults_of_others,
         real_faults,
         real_healthy,
+        serving_faults,
         simulated_faults,
         simulated_healthy,
     )
@@ -177,7 +231,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         (False, [*simulated_faults(parsed.seed), *simulated_healthy(parsed.seed)]),
         (
             True,
-            [*real_faults(parsed.seed), *faults_of_others(parsed.seed), *real_healthy(parsed.seed)],
+            [
+                one
+                for made in (real_faults, faults_of_others, serving_faults, real_healthy)
+                for one in made(parsed.seed)
+            ],
         ),
     ):
         for fault in faults:
@@ -207,8 +265,8 @@ def summary(judged: Sequence[Judged]) -> str:
 def table(judged: Sequence[Judged], seed: int) -> str:
     """Return the rows as Markdown."""
     head = (
-        "| program | cause | said first | gain, % | interval, % | came, % | cause first | held |\n"
-        "| --- | --- | --- | --- | --- | --- | --- | --- |\n"
+        "| program | cause | said first | of the | gain, % | interval, % | came, % | cause first "
+        "| held |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
     )
     rows = "".join(f"{one.line()}\n" for one in judged)
     return f"Seed {seed}. {summary(judged)}\n\n{head}{rows}"

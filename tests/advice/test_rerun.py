@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,11 +14,20 @@ from simulated_program import Machine
 
 from tracekit.comparison.noise import compare_series
 from tracekit.errors import UsageError
+from tracekit.manifest import Manifest
 from tracekit.prediction.advising import Advice, Candidate
 from tracekit.prediction.predicting import Prediction
 from tracekit.prediction.rerun import changed_command, judge
 
+SERVE = ["tracekit", "collect", "--stage", "serve", "--max-batch-requests", "4", "--concurrency=4"]
 COLLECT = ["tracekit", "collect", "--opt", "R+Z3", "--nproc", "2", "--out", "runs/a", "--force"]
+
+
+def _command(command: list[str], rule: str, *changes: str, **extra: object) -> list[str]:
+    """Return the command that takes an advice of a run that a command left."""
+    run = Manifest("a", "0", "now", "pretrain", "ddp", command=command, extra=dict(extra))
+    advice = Candidate(rule, "seen", None, changes, (), None, "", None)
+    return changed_command(run, advice, Path("b"))
 
 
 def _advice(low_pct: int, gain_pct: int, high_pct: int) -> Advice:
@@ -37,13 +47,13 @@ def _advice(low_pct: int, gain_pct: int, high_pct: int) -> Advice:
 def test_two_intervals_that_meet(after: float, outcome: str) -> None:
     base = [100.0, 101.0, 99.0, 100.5, 99.5, 100.0]
     new = [one * after / 100 for one in base]
-    verdict = judge(_advice(35, 40, 45), compare_series(base, new))
+    verdict = judge(_advice(35, 40, 45), compare_series(base, new).gain)
     assert verdict.outcome == outcome
     assert verdict.measured_gain_pct == pytest.approx(100 - after)
 
 
 def test_one_step_tells_nothing() -> None:
-    verdict = judge(_advice(35, 40, 45), compare_series([100.0], [60.0]))
+    verdict = judge(_advice(35, 40, 45), compare_series([100.0], [60.0]).gain)
     assert (verdict.outcome, verdict.measured_low_pct) == ("inconclusive", None)
 
 
@@ -52,20 +62,42 @@ def test_one_step_tells_nothing() -> None:
     [("advice_recompute", "Z3"), ("advice_attention", "R+Z3+F")],
 )
 def test_the_command_of_a_rerun(rule: str, opt: str) -> None:
-    words = changed_command(COLLECT, rule, Path("b"))
-    assert words == ["tracekit", "collect", "--opt", opt, "--nproc", "2", "--out", "b"]
+    words = _command(COLLECT, rule)
+    assert words == ["tracekit", "collect", "--nproc", "2", "--opt", opt, "--out", "b"]
 
 
 def test_a_method_that_was_the_only_one() -> None:
-    words = changed_command(["tracekit", "collect", "--opt", "R"], "advice_recompute", Path("b"))
+    words = _command(["tracekit", "collect", "--opt", "R"], "advice_recompute")
     assert words == ["tracekit", "collect", "--opt", "Naive", "--out", "b"]
 
 
 def test_what_cannot_be_recorded_again_is_refused() -> None:
     with pytest.raises(UsageError, match="no option for advice_sync"):
-        changed_command(COLLECT, "advice_sync", Path("b"))
+        _command(COLLECT, "advice_sync", "op=aten::item remove")
     with pytest.raises(UsageError, match="own programs"):
-        changed_command([*COLLECT, "--", "python", "x.py"], "advice_recompute", Path("b"))
+        _command([*COLLECT, "--", "python", "x.py"], "advice_recompute")
+    with pytest.raises(UsageError, match="no option for advice_serving_prefill"):
+        _command(SERVE, "advice_serving_prefill", "prefill apart")
+
+
+@pytest.mark.parametrize(
+    ("change", "options"),
+    [
+        ("batch limit=8", {"--max-batch-requests": "8", "--concurrency": "8"}),
+        ("batch tokens=64", {"--max-batch-tokens": "64"}),
+        ("kv tokens=1024", {"--cache-blocks": "64"}),
+    ],
+)
+def test_limits_of_an_engine_and_its_client(change: str, options: dict[str, str]) -> None:
+    words = _command(SERVE, "advice_serving_queue", change, engine={"page_size": 16})
+    assert words[:4] == SERVE[:4]
+    expected = {"--max-batch-requests": "4", "--concurrency": "4", "--out": "b"} | options
+    assert dict(zip(words[4::2], words[5::2], strict=True)) == expected
+
+
+def test_only_the_limit_that_is_set_is_changed() -> None:
+    words = _command(SERVE[:6], "advice_serving_queue", "batch limit=8")
+    assert words == [*SERVE[:4], "--max-batch-requests", "8", "--out", "b"]
 
 
 def test_a_fault_that_was_taken_out(cli: Callable[..., CliResult], tmp_path: Path) -> None:
@@ -76,7 +108,17 @@ def test_a_fault_that_was_taken_out(cli: Callable[..., CliResult], tmp_path: Pat
     done = cli("advise", tmp_path / "a", "--against", tmp_path / "b", "--format", "json")
     (row,) = done.json()
     assert row["rule"] == "advice_loading"
-    assert row["outcome"] == "holds", row
+    assert (row["figure"], row["outcome"]) == ("step", "holds"), row
+    # A run that is there is not recorded again.
+    (tmp_path / "b" / "run.json").write_text(
+        json.dumps({"run_id": "b", "tracekit_version": "0", "created_at": "now", "stage": "custom",
+                    "engine": "none", "traces": ["rank0.json.gz"]})
+    )  # fmt: skip
+    again = cli("collect", "--out", tmp_path / "b", "--against", tmp_path / "a")
+    assert (again.exit_code, again.stderr) == (0, "")
+    kept = json.loads((tmp_path / "b" / "logs" / "advice.json").read_text("utf-8"))
+    assert kept["outcome"] == "holds"
+    assert cli("collect", "--against", tmp_path / "none").exit_code == 2
     refused = cli("advise", tmp_path / "a", "--against", tmp_path / "b", "--rule", "advice_nix")
     assert refused.exit_code == 5
     assert "there is no advice of advice_nix" in refused.stderr

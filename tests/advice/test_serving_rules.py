@@ -110,15 +110,27 @@ def test_a_load_that_is_served_at_once(make_run: MakeRun) -> None:
     assert _advised(make_run, _load(8, 200), limit=8) == Advised(0, 0, (), ())
 
 
-def test_a_load_is_checked_by_comparing(make_run: MakeRun, cli: Callable[..., CliResult]) -> None:
-    _advised(make_run, _load(2, 30), limit=2, arrival="slow")
-    folder = next(Path(make_run("other")).parent.glob("slow"))
-    told = cli("advise", folder).stdout
-    assert f"to check the load: tracekit compare {folder} CHANGED" in told
+def test_what_came_of_a_load(make_run: MakeRun, cli: Callable[..., CliResult]) -> None:
+    loads = {"slow": (_load(2, 30), 2), "quick": (_load(4, 30), 4)}
+    for name, (requests, limit) in loads.items():
+        _advised(make_run, requests, limit=limit, arrival=name)
+    folder = make_run("other").parent
+    slow, quick = (folder / name for name in loads)
+    told = cli("advise", slow).stdout
+    assert f"to check: tracekit advise {slow} --against CHANGED" in told
     assert "tracekit predict" not in told
-    refused = cli("advise", folder, "--against", folder)
-    assert refused.exit_code == 2
-    assert "the mean TTFT of a load is no time of a step" in refused.stderr
+    (row,) = cli("advise", slow, "--against", quick, "--format", "json").json()
+    assert (row["figure"], row["change"]) == ("mean TTFT", "batch limit=4")
+    before, after = (
+        sum(one["first_token_ns"] - one["arrival_ns"] for one in requests)
+        for requests, _ in loads.values()
+    )
+    assert row["measured_gain_pct"] == pytest.approx(100 * (1 - after / before))
+    assert row["measured_low_pct"] <= row["measured_gain_pct"] <= row["measured_high_pct"]
+    assert row["outcome"] == "holds"
+    # The same again is no gain, and no noise either.
+    same = cli("advise", slow, "--against", slow, "--format", "json")
+    assert same.json()[0]["measured_gain_pct"] == pytest.approx(0)
 
 
 def test_requests_that_name_no_steps(make_run: MakeRun, cli: Callable[..., CliResult]) -> None:

@@ -32,7 +32,7 @@ from pairs import PAIRS, Pair
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parents[1] / "docs" / "explanation" / "predictions.md"
-CHILD_S = 120
+CHILD_S = 300
 ATTEMPTS, OTHERS_S = 4, 0.5
 # Memory that glibc gives back costs page faults, in one run or the other as chance has it.
 _ENVIRONMENT = {

@@ -170,6 +170,8 @@ def seen(trace: Any) -> dict[str, float]:
     for row in trace.query("latency", since="arrival").to_dicts():
         if row["metric"] in ("ttft", "tpot"):
             measures[f"{row['metric']}_mean_ns"] = row["mean_ns"]
+        if row["metric"] == "itl":
+            measures["itl_p99_ns"] = row["p99_ns"]
     (row,) = trace.query("throughput").to_dicts()
     return measures | {"output_tokens_per_s": row["output_tokens_per_s"]}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -18,7 +18,9 @@ class Fault:
             `loops.Options`.
         healthy: what is set where it has been taken out.
         ranks: processes, of a real loop.
-        script: the loop, in `tests/predictions`; of trainers.py the options are its own.
+        script: the loop, in `tests/predictions`; of all but loops.py the options are its own.
+        place: how the advice's place has to end, where several causes are of one rule.
+        is_asked: whether what the first advice asks for is set in `healthy`.
     """
 
     name: str
@@ -27,6 +29,8 @@ class Fault:
     healthy: dict[str, Any] = field(default_factory=dict)
     ranks: int = 1
     script: str = "loops.py"
+    place: str = ""
+    is_asked: bool = False
 
 
 def simulated_faults(seed: int) -> list[Fault]:
@@ -109,7 +113,8 @@ def real_faults(seed: int) -> list[Fault]:
     large = {"width": 768, "hidden": 3072, "batch": 8, "layers": 3}
     uneven = draw.choice((80, 96, 112))
     return [
-        swapped("loader that sleeps", "advice_loading", sleep, sleep | {"workers": 2}),
+        replace(swapped("loader that sleeps", "advice_loading", sleep, sleep | {"workers": 2}),
+                is_asked=True),
         swapped("one worker that is too slow", "advice_loading", slow | {"workers": 1},
                 {"workers": 1}),
         fault("sleep in the loop", "advice_python", base(), pause_ms=round(draw.uniform(5, 20), 1)),
@@ -149,7 +154,8 @@ def faults_of_others(seed: int) -> list[Fault]:
     def fault(name: str, rule: str, shared: dict[str, Any], wrong: dict[str, Any],
               **right: Any) -> Fault:  # fmt: skip
         shared["batch"] = draw.choice((4, 6, 8))
-        return Fault(name, rule, shared | wrong, shared | right, script="trainers.py")
+        return Fault(name, rule, shared | wrong, shared | right, script="trainers.py",
+                     is_asked="workers" in right)  # fmt: skip
 
     def ms(low: float, high: float) -> float:
         return round(draw.uniform(low, high), 1)
@@ -168,6 +174,47 @@ def faults_of_others(seed: int) -> list[Fault]:
               {"collect": True}),
         fault("Lightning: callback that waits", "advice_python", lightning,
               {"pause_ms": ms(40, 80)}),
+    ]  # fmt: skip
+
+
+def serving_faults(seed: int) -> list[Fault]:
+    """Return faults of loads on transformers' engine, of a small model."""
+    draw = random.Random(seed)
+
+    def load(**options: Any) -> dict[str, Any]:
+        return {f"--{name.replace('_', '-')}": value for name, value in options.items()}
+
+    def limited(name: str, rule: str, place: str, shared: dict[str, Any], option: str, wrong: int,
+                right: int) -> Fault:  # fmt: skip
+        return Fault(name, rule, shared | {option: wrong}, shared | {option: right},
+                     script="served.py", place=place)  # fmt: skip
+
+    def engine(name: str, place: str, shared: dict[str, Any], **wrong: Any) -> Fault:
+        return Fault(name, "advice_serving_host", shared | wrong, shared, script="served.py",
+                     place=place)  # fmt: skip
+
+    queue = "advice_serving_queue"
+    queued = load(requests=40, arrival=f"poisson:{draw.randint(28, 36)}", prompt_len=64,
+                  max_new_tokens=32, no_profile="")  # fmt: skip
+    full = load(requests=40, arrival=f"poisson:{draw.randint(50, 60)}", prompt_len=112,
+                max_new_tokens=16, no_profile="")  # fmt: skip
+    long = load(requests=24, arrival=f"poisson:{draw.randint(10, 14)}", prompt_len=256,
+                max_new_tokens=48, cache_blocks=128)  # fmt: skip
+    return [
+        limited("batch limit too small", queue, "limit of running requests", queued,
+                "--max-batch-requests", 2, 4),
+        limited("client with few requests in flight", queue, "before requests are sent", queued,
+                "--concurrency", 2, 4),
+        limited("cache too small", queue, "cache of keys and values", full,
+                "--cache-blocks", 16, 32),
+        replace(limited("prompts read at once", "advice_serving_prefill", "tokens of a step", long,
+                        "--max-batch-tokens", 512, 64), is_asked=True),
+        engine("scheduler that sleeps", "scheduling",
+               load(requests=8, prompt_len=32, max_new_tokens=draw.randint(32, 44)),
+               sleep_ms=round(draw.uniform(8, 14), 1)),
+        engine("text made in each step", "making text of tokens",
+               load(requests=8, prompt_len=256, max_new_tokens=draw.randint(24, 36),
+                    max_batch_tokens=512, with_stack=""), texts=draw.randint(4, 8)),
     ]  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from tracekit.errors import QueryError, UsageError, WorkloadError
 
 if TYPE_CHECKING:
     from tracekit.analysis.result import Result
-    from tracekit.prediction.advising import Advice, Advised
+    from tracekit.prediction.advising import Advice, Advised, Candidate
     from tracekit.prediction.rerun import Verdict
     from tracekit.trace import Trace
 
@@ -84,13 +84,7 @@ def command(
                 emit(advised.as_result(), format_name)
             return
         advice = _chosen(advised, rule)
-        if advice.load is not None:
-            raise UsageError(
-                f"{advice.candidate.rule}: the {advice.figure} of a load is no time of a step, "
-                "which --against and --try measure",
-                hint=f"tracekit compare {shlex.join(traces)} CHANGED has latencies and tokens/s",
-            )
-        changed = against or _tried(Path(traces[0]), advice.candidate.rule)
+        changed = against or _tried(Path(traces[0]), advice.candidate)
         verdict = held_against(advice, trace, changed, reading)
     _emit_verdict(verdict, format_name)
     if verdict.outcome == "inconclusive":
@@ -108,15 +102,15 @@ def _chosen(advised: Advised, rule: str | None) -> Advice:
     )
 
 
-def _tried(run: Path, rule: str) -> str:
+def _tried(run: Path, advice: Candidate) -> str:
     """Record a run again with an advice taken, unless that is there; return its folder."""
     import subprocess
 
     from tracekit.manifest import FILE_NAME, read
     from tracekit.prediction.rerun import changed_command
 
-    out = run.with_name(f"{run.name}-{rule}")
-    words = changed_command(read(run).command, rule, out)
+    out = run.with_name(f"{run.name}-{advice.rule}")
+    words = changed_command(read(run), advice, out)
     if not (out / FILE_NAME).is_file():
         click.echo(f"records {shlex.join(words)}", err=True)
         done = subprocess.run([sys.executable, "-m", *words], stdout=sys.stderr, check=False)
@@ -127,12 +121,21 @@ def _tried(run: Path, rule: str) -> str:
 
 def held_against(advice: Advice, trace: Trace, changed: str, reading: Reading) -> Verdict:
     """Return what was predicted beside what a rerun measured, and keep it in its run folder."""
+    import tracekit
     from tracekit.comparison.comparing import compare
+    from tracekit.comparison.serving import load_gain
     from tracekit.manifest import FILE_NAME
+    from tracekit.prediction.advising import FIGURES
     from tracekit.prediction.rerun import judge, keep
 
-    found = compare(trace, changed, cache=not reading.no_cache, rules=reading.rules)
-    verdict = judge(advice, found.measures[0].difference)
+    cache, rules = not reading.no_cache, reading.rules
+    if advice.load is None:
+        found = compare(trace, changed, cache=cache, rules=rules)
+        verdict = judge(advice, found.measures[0].difference.gain)
+    else:
+        figure = next(name for name, text in FIGURES.items() if text == advice.figure)
+        with tracekit.open(changed, traces=False, cache=cache) as other:
+            verdict = judge(advice, load_gain(trace, other, figure))
     if (Path(changed) / FILE_NAME).is_file():
         keep(verdict, Path(changed))
     return verdict
@@ -198,10 +201,8 @@ def told(advised: Advised, traces: str, width: int) -> list[str]:
                 f"all {len(several)}{what} together: {several[-1].joint_gain_pct:.1f} %"
                 + (f" of the {several[-1].figure}" if what else "")
             )
-    if replayed:
+    if advised.advice:
         lines.append(printable(f"to check: tracekit advise {traces} --against CHANGED"))
-    if loads:
-        lines.append(printable(f"to check the load: tracekit compare {traces} CHANGED"))
     for seen, why in advised.undecided[:SHOWN_UNDECIDED]:
         lines.append(line("not known: ", f"{seen.what}: {why}"))
         if not seen.changes:

@@ -27,8 +27,22 @@ Examples:
     epilog=_EXAMPLES,
 )
 @click.option("--breakdown", is_flag=True, help="Show the breakdown of the new run at once.")
+@click.option(
+    "--against",
+    metavar="RUN",
+    help="Hold what tracekit advise predicts of RUN against the new run, as advise --against does. "
+    "A run that --out names already is not recorded again.",
+)
+@click.option("--rule", metavar="NAME", help="Which advice of RUN that is.  [default: the first]")
 @click.pass_context
-def command(ctx: click.Context, /, breakdown: bool, **values: object) -> None:
+def command(
+    ctx: click.Context,
+    /,
+    breakdown: bool,
+    against: str | None,
+    rule: str | None,
+    **values: object,
+) -> None:
     """Run an LLM workload under the profiler and leave a run folder.
 
     The folder holds one trace per rank and run.json; its path is what goes to stdout. Throughput
@@ -41,7 +55,18 @@ def command(ctx: click.Context, /, breakdown: bool, **values: object) -> None:
     and what is said of the run folder goes to stderr.
     """
     from tracekit.collectors.collect import is_first_rank, run
+    from tracekit.errors import UsageError
+    from tracekit.manifest import FILE_NAME
 
+    if rule is not None and against is None:
+        raise UsageError("--rule goes with --against")
+    if against is not None:
+        if not Path(against).exists():
+            raise UsageError(f"--against {against}: there is no such run")
+        out = values.get("out")
+        if isinstance(out, Path) and (out / FILE_NAME).is_file() and not values.get("force"):
+            _hold(ctx, against, out, rule)
+            return
     program = ctx.meta["program"]
     try:
         ended = run(values, ctx.meta["command"], _echo, program, _serving_figures)
@@ -53,9 +78,19 @@ def command(ctx: click.Context, /, breakdown: bool, **values: object) -> None:
     if is_first_rank() and ended.folder is not None:
         if breakdown:
             _show_breakdown(ended.folder)
-        elif not program:  # the stdout of a program is its own
+        if against is not None and not ended.exit_code:
+            _hold(ctx, against, ended.folder, rule)
+        elif not breakdown and not program:  # the stdout of a program is its own
             click.echo(ended.folder)
     ctx.exit(ended.exit_code)
+
+
+def _hold(ctx: click.Context, base: str, changed: Path, rule: str | None) -> None:
+    from tracekit.cli import advise
+    from tracekit.collectors.collect import is_first_rank
+
+    if is_first_rank():
+        ctx.invoke(advise.command, traces=(base,), against=str(changed), rule=rule)
 
 
 def _echo(line: str) -> None:

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from statistics import NormalDist, median, variance
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from tracekit.comparison.bootstrap import drawn_places, interval_of_difference
 
@@ -51,6 +51,9 @@ EXACT_COUNT = 40
 """Up to so many measurements on both sides together, the rank test counts all cases."""
 
 Verdict = Literal["faster", "slower", "same", "inconclusive"]
+
+Gain: TypeAlias = "tuple[float, float | None, float | None, Verdict | None]"
+"""By how much a time gets shorter, the least and the most of that, all in percent; the verdict."""
 
 _PAIRS_OF_MIDDLES = 14
 _FEW_PAIRS = 100_000
@@ -103,6 +106,12 @@ class Difference:
     def high_pct(self) -> float | None:
         """The upper end of the interval in percent of the base's median."""
         return share_pct(self.high, self.base_median)
+
+    @property
+    def gain(self) -> Gain:
+        """By how much the new side takes less."""
+        least, most = (None if pct is None else -pct for pct in (self.high_pct, self.low_pct))
+        return -(self.difference_pct or 0.0), least, most, self.verdict
 
     @property
     def within_pct(self) -> float | None:

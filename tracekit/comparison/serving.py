@@ -14,9 +14,10 @@ from fractions import Fraction
 from typing import Any
 
 from tracekit.analysis.result import Column, Result
-from tracekit.comparison.noise import Difference, compare_series, share_pct
+from tracekit.comparison.noise import MARGIN_PCT, Difference, Gain, compare_series, share_pct
 from tracekit.comparison.quantiles import Interval, quantile_difference, rate_difference
 from tracekit.comparison.tree import apportion, rounded
+from tracekit.errors import UsageError
 from tracekit.trace import Trace
 
 METRICS = ("e2e", "ttft", "tpot")
@@ -176,6 +177,41 @@ def compare_serving(base: Served, new: Served, margin_pct: float) -> Serving | N
         if all(chosen):
             batches.append(_batches(phase, chosen[0], chosen[1], margin_pct))
     return Serving(latency, rates, batches) if latency or rates or batches else None
+
+
+def load_gain(base: Trace, new: Trace, figure: str, margin_pct: float = MARGIN_PCT) -> Gain:
+    """Return by how much a figure of a load takes less: of tokens/s, the time of one.
+
+    Args:
+        base: a serving run.
+        new: the other one.
+        figure: one of :data:`tracekit.prediction.advising.FIGURES`; TTFT is since the arrival.
+        margin_pct: a difference up to this share of the base is none, percent.
+
+    Raises:
+        UsageError: a run has no such figure.
+    """
+    metric, _, statistic = figure.partition("_")
+    statement = f"SELECT value_ns FROM request_latency('arrival') WHERE metric = '{metric}'"
+    values = [[value_ns for (value_ns,) in trace.sql(statement)] for trace in (base, new)]
+    if metric == "output":
+        pairs = [_amounts(Served({}, [*_answers(trace)], ()), figure) for trace in (base, new)]
+    else:
+        pairs = [[(1, value_ns) for value_ns in side] for side in values]
+    if not all(pairs):
+        raise UsageError(f"a run has no {figure} to compare")
+    if statistic == "p99_ns":
+        found = quantile_difference(values[0], values[1], 99, margin_pct=margin_pct)
+        times = [found.base + part for part in (found.difference, found.high or 0, found.low or 0)]
+        ratios = [one / found.base for one in times]
+    else:
+        found = rate_difference(pairs[0], pairs[1], margin_pct=margin_pct)
+        rates = [found.base + part for part in (found.difference, found.low or 0, found.high or 0)]
+        ratios = [found.base / one for one in rates]
+    gain, least, most = (100 * (1 - ratio) for ratio in ratios)
+    if found.low is None:
+        return gain, None, None, found.verdict
+    return gain, least, most, found.verdict
 
 
 def _amounts(side: Served, rate: str) -> list[tuple[int, int]]:

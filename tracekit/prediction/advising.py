@@ -12,18 +12,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from heapq import merge
 from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis.result import Column, Result
 from tracekit.analysis.spec import Spec
 from tracekit.errors import QueryError
-from tracekit.prediction.changes import SERVING
+from tracekit.prediction.changes import SERVING, parse_change
 from tracekit.prediction.predicting import Prediction, Predictor
 from tracekit.units import NS_PER_S, format_duration
 
 if TYPE_CHECKING:
-    from tracekit.prediction.serving import ServingPrediction
+    from tracekit.prediction.serving import LoadPredictor, ServingPrediction
 
 COLUMNS = ("what", "place", "change", "at_most", "cost_ns", "remedy", "evidence")
 """The columns of a rule, whose last is the command that shows what was seen."""
@@ -162,20 +163,17 @@ def is_rule(spec: Spec) -> bool:
     return spec.column_names == COLUMNS
 
 
-Simulate = Callable[[Sequence[str]], "ServingPrediction"]
-
-
 def advise(
     rules: Iterable[tuple[str, Callable[[], Result]]],
     predictor: Callable[[], Predictor],
-    simulate: Simulate,
+    load_predictor: Callable[[], LoadPredictor],
 ) -> Advised:
     """Return what would gain most, best first.
 
     Args:
         rules: name of each, and what returns its rows.
         predictor: makes what replays the run; only where a rule has seen anything.
-        simulate: returns what a load would see under changes.
+        load_predictor: makes what simulates its load, likewise.
 
     Raises:
         QueryError: a rule has failed, or one of its changes is none.
@@ -188,7 +186,7 @@ def advise(
     undecided = [(one, _NOT_RECORDED) for one in candidates if not one.changes]
     loads = [one for one in candidates if _is_of_load(one)]
     candidates = [one for one in candidates if one.changes and not _is_of_load(one)]
-    of_load = _of_load(loads, simulate, undecided)
+    of_load = _of_load(loads, load_predictor, undecided)
     if not candidates:
         return Advised(0, 0, of_load, tuple(undecided))
     replay = predictor()
@@ -226,9 +224,16 @@ def _is_of_load(one: Candidate) -> bool:
 
 
 def _of_load(
-    candidates: Sequence[Candidate], simulate: Simulate, undecided: list[tuple[Candidate, str]]
+    candidates: Sequence[Candidate],
+    load_predictor: Callable[[], LoadPredictor],
+    undecided: list[tuple[Candidate, str]],
 ) -> tuple[Advice, ...]:
     """Return what would gain in some figure of a load, more surely than it loses in any other."""
+    predictor = cache(load_predictor)
+
+    def simulate(changes: Sequence[str]) -> ServingPrediction:
+        return predictor().predict([*map(parse_change, changes)], is_bounded=True)
+
     told: dict[_Found, tuple[str, ServingPrediction]] = {}
     for one in candidates:
         try:

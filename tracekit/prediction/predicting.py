@@ -279,26 +279,14 @@ def predict(
     parsed = [parse_change(text) for text in changes]
     if not any(change.keyword in SERVING for change in parsed):
         return Predictor(connection, further).predict(changes, timeline)
-    from tracekit.prediction.serving import predict_serving
+    from tracekit.prediction.serving import LoadPredictor
 
     if timeline is not None or not all(change.keyword in SERVING for change in parsed):
         raise UsageError(
             "changes of a load or its engine are made alone, and give no timeline",
             hint=f"they begin with {', '.join(sorted(SERVING))}",
         )
-    return predict_serving(connection, parsed)
-
-
-def simulate(connection: duckdb.DuckDBPyConnection, changes: Sequence[str]) -> ServingPrediction:
-    """Return what the load of a serving run would see under changes, if only between bounds.
-
-    Raises:
-        UsageError: a text is no change.
-        QueryError: the run does not tell what that needs.
-    """
-    from tracekit.prediction.serving import predict_serving
-
-    return predict_serving(connection, [*map(parse_change, changes)], is_bounded=True)
+    return LoadPredictor(connection).predict(parsed)
 
 
 def _drawn(before: _Replayed, after: _Replayed) -> list[float]:

@@ -7,6 +7,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from operator import sub
 from typing import TYPE_CHECKING, Any
 
@@ -137,103 +138,117 @@ class _Recorded:
     steps: Sequence[Timed]
 
 
-def predict_serving(
-    connection: duckdb.DuckDBPyConnection, changes: Sequence[Change], *, is_bounded: bool = False
-) -> ServingPrediction:
-    """Return what the load of a serving run would see if all of these were changed.
+class LoadPredictor:
+    """Simulates one recorded load with changes, as often as asked.
 
     Args:
         connection: to a store of its run folder. The first run is predicted; others of the same
             model and engine only say what steps take.
-        changes: those of :data:`tracekit.prediction.changes.SERVING`.
-        is_bounded: of steps that are unlike all recorded the time lies between two bounds; else
-            there is no prediction with them.
 
     Raises:
-        QueryError: the run does not tell what that needs, or the changes lead to steps that are
-            unlike all that were recorded.
+        QueryError: the run does not tell what that needs.
     """
-    rows = connection.execute(_RUNS).fetchall()
-    if not rows:
-        raise QueryError("no serving run with requests is recorded, which such changes are of")
-    if any(row[-1] != rows[0][-1] for row in rows):
-        raise QueryError("the runs are not of one model, engine and host: predict each alone")
-    runs = [_recorded(connection, row) for row in rows]
-    run = runs[0]
-    steps, assumptions = list(run.steps), list(_ASSUMPTIONS)
-    for other in runs[1:]:
-        ratio = StepTimes(other.steps).ratio(run.steps)
-        if ratio is None:
-            raise QueryError(f"{other.name}: none of its steps are like those of {run.name}")
-        steps += [replace(step, dur_ns=round(step.dur_ns * ratio)) for step in other.steps]
-        assumptions.append(
-            f"steps of {other.name} count too, {ratio:.2f} times as long, as those alike are"
-        )
-    times = StepTimes(steps)
-    requests, engine, apart = run.requests, run.engine, False
-    for change in changes:
-        requests, engine = _changed(requests, engine, change)
-        apart = apart or change.action == APART
-        assumptions += _assumed(change, run.engine)
 
-    def simulated(step_ns: StepTime, *, is_changed: bool) -> tuple[Mapping[str, float], _Steps]:
-        if not is_changed:
-            return _measured(run.requests, run.engine, step_ns)
-        return (_measured_apart if apart else _measured)(requests, engine, step_ns)
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        rows = connection.execute(_RUNS).fetchall()
+        if not rows:
+            raise QueryError("no serving run with requests is recorded, which such changes are of")
+        if any(row[-1] != rows[0][-1] for row in rows):
+            raise QueryError("the runs are not of one model, engine and host: predict each alone")
+        runs = [_recorded(connection, row) for row in rows]
+        self._run = runs[0]
+        steps, self._assumptions = list(runs[0].steps), list(_ASSUMPTIONS)
+        for other in runs[1:]:
+            ratio = StepTimes(other.steps).ratio(runs[0].steps)
+            if ratio is None:
+                raise QueryError(f"{other.name}: none of its steps are like those of {rows[0][1]}")
+            steps += [replace(step, dur_ns=round(step.dur_ns * ratio)) for step in other.steps]
+            self._assumptions.append(
+                f"steps of {other.name} count too, {ratio:.2f} times as long, as those alike are"
+            )
+        self._times = StepTimes(steps)
 
-    usual = times.bounded(times.usual(), 0.5) if is_bounded else times.usual()
-    unknown_pct, how = times.unknown(simulated(usual, is_changed=True)[1])
-    if unknown_pct > _UNKNOWN_PCT and not is_bounded:
-        raise QueryError(
-            f"{how}: {unknown_pct:.0f} % of the time would be in steps unlike all recorded",
-            hint="record a run that has such steps, and name its folder behind this one",
-        )
-    if unknown_pct and is_bounded:
-        assumptions.append(
-            f"{unknown_pct:.0f} % of the time is in steps unlike all recorded: these take as long "
-            "as the nearest recorded ones at one end of the interval, at the other as much longer "
-            "or shorter as they do more or less"
-        )
-    elif unknown_pct:
-        assumptions.append(f"steps unlike all recorded, {unknown_pct:.1f} % of the time: {how}")
+    @cached_property
+    def _before(self) -> list[Mapping[str, float]]:
+        """What the unchanged simulation has, by draw."""
+        run = self._run
+        return [
+            _measured(run.requests, run.engine, self._times.drawn(seed))[0]
+            for seed in range(_DRAWS)
+        ]
 
-    def drawn(seed: int, *, is_changed: bool) -> Mapping[str, float]:
-        step_ns = times.drawn(seed)
-        if is_bounded and is_changed:
-            step_ns = times.bounded(step_ns, seed / (_DRAWS - 1))
-        return simulated(step_ns, is_changed=is_changed)[0]
+    def predict(self, changes: Sequence[Change], *, is_bounded: bool = False) -> ServingPrediction:
+        """Return what the load would see if all of these were changed.
 
-    before, after = (
-        [drawn(seed, is_changed=is_changed) for seed in range(_DRAWS)]
-        for is_changed in (False, True)
-    )
-    replayed, predicted = (
-        {name: statistics.median(draw[name] for draw in draws) for name in MEASURES}
-        for draws in (before, after)
-    )
-    low, high = {}, {}
-    for name in MEASURES:
-        low[name], high[name] = _interval(
-            run.seen[name], replayed[name], sorted(draw[name] for draw in after)
+        Args:
+            changes: those of :data:`tracekit.prediction.changes.SERVING`.
+            is_bounded: of steps that are unlike all recorded the time lies between two bounds; else
+                there is no prediction with them.
+
+        Raises:
+            QueryError: the run does not tell what that needs, or the changes lead to steps that are
+                unlike all that were recorded.
+        """
+        run, times = self._run, self._times
+        assumptions = [*self._assumptions]
+        requests, engine, measured = run.requests, run.engine, _measured
+        for change in changes:
+            requests, engine = _changed(requests, engine, change)
+            if change.action == APART:
+                measured = _measured_apart
+            assumptions += _assumed(change, run.engine)
+        usual = times.bounded(times.usual(), 0.5) if is_bounded else times.usual()
+        unknown_pct, how = times.unknown(measured(requests, engine, usual)[1])
+        if unknown_pct > _UNKNOWN_PCT and not is_bounded:
+            raise QueryError(
+                f"{how}: {unknown_pct:.0f} % of the time would be in steps unlike all recorded",
+                hint="record a run that has such steps, and name its folder behind this one",
+            )
+        if unknown_pct and is_bounded:
+            assumptions.append(
+                f"{unknown_pct:.0f} % of the time is in steps unlike all recorded: these take as "
+                "long as the nearest recorded ones at one end of the interval, at the other as "
+                "much longer or shorter as they do more or less"
+            )
+        elif unknown_pct:
+            assumptions.append(f"steps unlike all recorded, {unknown_pct:.1f} % of the time: {how}")
+
+        def drawn(seed: int) -> Mapping[str, float]:
+            step_ns = times.drawn(seed)
+            if is_bounded:
+                step_ns = times.bounded(step_ns, seed / (_DRAWS - 1))
+            return measured(requests, engine, step_ns)[0]
+
+        after = [drawn(seed) for seed in range(_DRAWS)]
+        replayed, predicted = (
+            {name: statistics.median(draw[name] for draw in draws) for name in MEASURES}
+            for draws in (self._before, after)
         )
-    missed = {
-        name: 100 * (replayed[name] / run.seen[name] - 1) for name in WORST_PCT if run.seen[name]
-    }
-    reason = "; ".join(
-        f"the unchanged simulation misses the recorded {name} by {pct:+.0f} %"
-        for name, pct in missed.items()
-        if abs(pct) > WORST_PCT[name]
-    )
-    return ServingPrediction(
-        tuple(change.text for change in changes),
-        run.seen,
-        replayed,
-        None if reason else predicted,
-        low,
-        high,
-        tuple(assumptions),
-        reason or None,
-    )
+        low, high = {}, {}
+        for name in MEASURES:
+            low[name], high[name] = _interval(
+                run.seen[name], replayed[name], sorted(draw[name] for draw in after)
+            )
+        missed = {
+            name: 100 * (replayed[name] / run.seen[name] - 1)
+            for name in WORST_PCT
+            if run.seen[name]
+        }
+        reason = "; ".join(
+            f"the unchanged simulation misses the recorded {name} by {pct:+.0f} %"
+            for name, pct in missed.items()
+            if abs(pct) > WORST_PCT[name]
+        )
+        return ServingPrediction(
+            tuple(change.text for change in changes),
+            run.seen,
+            replayed,
+            None if reason else predicted,
+            low,
+            high,
+            tuple(assumptions),
+            reason or None,
+        )
 
 
 _Steps = Sequence[tuple[Work, int]]
