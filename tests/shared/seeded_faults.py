@@ -198,8 +198,8 @@ def serving_faults(seed: int) -> list[Fault]:
                   max_new_tokens=32, no_profile="")  # fmt: skip
     full = load(requests=40, arrival=f"poisson:{draw.randint(50, 60)}", prompt_len=112,
                 max_new_tokens=16, no_profile="")  # fmt: skip
-    long = load(requests=24, arrival=f"poisson:{draw.randint(10, 14)}", prompt_len=256,
-                max_new_tokens=48, cache_blocks=128)  # fmt: skip
+    long = load(requests=24, arrival=f"poisson:{draw.randint(7, 10)}", prompt_len=512,
+                max_new_tokens=32, concurrency=6)  # fmt: skip
     return [
         limited("batch limit too small", queue, "limit of running requests", queued,
                 "--max-batch-requests", 2, 4),
