@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracekit.export.clocks import Clock, axis_of
+from tracekit.export.selection import Clock, axis_of
 
 
 def test_one_trace_keeps_its_time() -> None:

@@ -49,7 +49,7 @@ IN_EXPORT = {
     "chrome.py": {"group", "track"},
     "lanes.py": {"place"},
     "output.py": {"write"},
-    "packets.py": {"_descriptor", "finish"},
+    "perfetto.py": {"_descriptor", "finish"},
     "scene.py": {"slices", "_add"},
     "tracks.py": {"_write_events"},
     # Times of a call in µs.
@@ -57,7 +57,7 @@ IN_EXPORT = {
     # Where the axis of a profile ends: behind all its samples.
     "stacks.py": {"_speedscope"},
     # A shift of clocks in µs.
-    "clocks.py": {"axis_of"},
+    "selection.py": {"axis_of"},
 }
 
 ALLOWED = {

@@ -589,24 +589,11 @@ def find(place: TracedDevice, sources: Sources) -> list[Row]:
 
 
 def _row(place: TracedDevice, origin: str, ceiling: Ceiling) -> Row:
+    of = ceiling
     return (
-        place.trace_id,
-        place.device,
-        ceiling.device_name,
-        ceiling.thread_count,
-        ceiling.kind,
-        ceiling.dtype,
-        ceiling.op,
-        ceiling.memory,
-        ceiling.backend,
-        ceiling.group_size,
-        ceiling.flop_per_s,
-        ceiling.bytes_per_s,
-        ceiling.bus_bytes_per_s,
-        origin,
-        ceiling.point.measured_at,
-        ceiling.source,
-        None,
+        *(place.trace_id, place.device, of.device_name, of.thread_count, of.kind, of.dtype, of.op),
+        *(of.memory, of.backend, of.group_size, of.flop_per_s, of.bytes_per_s, of.bus_bytes_per_s),
+        *(origin, of.point.measured_at, of.source, None),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 Row = tuple[Any, ...]
@@ -55,6 +55,11 @@ def quoted_if_long(text: str | None) -> str | None:
     if text is None or not _LONG.search(text):
         return text
     return json.dumps(text, ensure_ascii=False)
+
+
+def filled(text: str, values: Mapping[str, object]) -> str:
+    """Return SQL with values in place of its words in capitals that are among their names."""
+    return re.sub(r"\b[A-Z_]+\b", lambda match: str(values.get(match[0], match[0])), text)
 
 
 class Writer(ABC):

@@ -6,15 +6,9 @@ is the relation of the traces that are exported.
 
 from __future__ import annotations
 
-import re
-
+from tracekit.export.scene import filled
 from tracekit.export.selection import Scope
 from tracekit.export.staging import Block
-
-_PLACE = re.compile(
-    r"\b(?:CHOSEN|ARGS|EXTRA|IS_WHOLE|TRACE_IDS?|SHIFT_NS|FROM_NS|TO_NS|ENDS_FROM_NS|"
-    r"FIRST_NS|LAST_NS)\b"
-)
 
 _DURING = "x.start_ns < chosen.to_ns AND x.end_ns >= chosen.from_ns"
 
@@ -290,23 +284,23 @@ def statement(template: str, scope: Scope, *, args: bool = True, is_whole: bool 
         "TRACE_IDS": scope.trace_ids,
         "FIRST_NS": f"({first_ns})",
         "LAST_NS": f"({last_ns})",
-        "ARGS": "e.args" if args else "NULL",
-        "EXTRA": "e.extra" if args else "NULL",
-        "IS_WHOLE": str(is_whole).upper(),
+        "IS_WHOLE": is_whole,
     }
-    return _PLACE.sub(lambda match: values[match[0]], template)
+    return filled(template, values | _columns(args))
 
 
 def block_statement(template: str, block: Block, *, args: bool = True) -> str:
     """Return the SQL of what begins in a block, EVENTS or GAPS, each track by its starts."""
     part = block.part
     values = {
-        "TRACE_ID": str(part.trace_id),
+        "TRACE_ID": part.trace_id,
         "SHIFT_NS": f"({part.shift_ns})",
         "FROM_NS": f"({block.from_ns})",
         "TO_NS": f"({block.to_ns})",
         "ENDS_FROM_NS": f"({part.from_ns})",
-        "ARGS": "e.args" if args else "NULL",
-        "EXTRA": "e.extra" if args else "NULL",
     }
-    return _PLACE.sub(lambda match: values[match[0]], template)
+    return filled(template, values | _columns(args))
+
+
+def _columns(args: bool) -> dict[str, object]:
+    return {name: f"e.{name.lower()}" if args else "NULL" for name in ("ARGS", "EXTRA")}

@@ -7,7 +7,6 @@ where a piece of it is written: what is inside is as in the whole.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 import duckdb
 
 from tracekit.errors import QueryError
+from tracekit.export.scene import filled
 from tracekit.export.selection import ALWAYS, Part, Scope
 from tracekit.trace import Trace
 
@@ -139,7 +139,7 @@ def staged(trace: Trace, scope: Scope) -> Iterator[None]:
     """Lay the temporary tables that the statements of scene_queries read, until the block ends."""
     values = {"CHOSEN": scope.relation(), "TRACE_IDS": scope.trace_ids}
     for end in ("from", "to", "one"):
-        is_inside = _filled(_IS_INSIDE.replace("END", end), values) if scope.is_piece else "TRUE"
+        is_inside = filled(_IS_INSIDE.replace("END", end), values) if scope.is_piece else "TRUE"
         values[f"INSIDE_{end.upper()}"] = is_inside
     made: list[str] = []
     ((count,),) = trace.sql("SELECT count(*) FROM device_events").rows
@@ -149,7 +149,7 @@ def staged(trace: Trace, scope: Scope) -> Iterator[None]:
             kind, text = statement.split(maxsplit=1)
             create = f"CREATE OR REPLACE TEMP {kind} {name} AS "
             try:
-                trace.sql(create + _filled(text, values))
+                trace.sql(create + filled(text, values))
             except QueryError as error:
                 is_out = isinstance(error.__cause__, duckdb.OutOfMemoryException)
                 if name != "export_path" or not is_out:
@@ -160,10 +160,6 @@ def staged(trace: Trace, scope: Scope) -> Iterator[None]:
     finally:
         for one in reversed(made):
             trace.sql(f"DROP {one}")
-
-
-def _filled(text: str, values: dict[str, str]) -> str:
-    return re.sub(r"\b[A-Z_]+\b", lambda match: values.get(match[0], match[0]), text)
 
 
 def has_path(trace: Trace) -> bool:
@@ -223,7 +219,7 @@ def _stretches(trace: Trace, part: Part, from_ns: int, to_ns: int) -> Iterator[t
         "TO_NS": f"({to_ns})",
         "ENDS_FROM_NS": f"({part.from_ns})",
     }
-    text = _filled(_BINS, values)
+    text = filled(_BINS, values)
     begin_ns, size_bytes = from_ns, 0
     for number, bin_bytes in trace.sql(text).rows:
         start_ns = from_ns + number * width_ns

@@ -1,6 +1,6 @@
 """Reads back what tracekit export perfetto wrote: the events of the trace, not what was derived.
 
-The format: protos/perfetto/trace of Perfetto, as far as :mod:`tracekit.export.packets` writes it;
+The format: protos/perfetto/trace of Perfetto, as far as :mod:`tracekit.export.perfetto` writes it;
 the numbers below are those of fields. An event is a slice or a mark on the track of a thread or of
 a stream, which says its process and thread; with its arguments it is written as the event of a
 Chrome trace that it was. Counters and arrows are not read: those of the file stand between those
@@ -29,7 +29,7 @@ _PACKET = 1 << 3 | 2
 _BEGIN, _END, _INSTANT = 1, 2, 3
 
 _ARGS, _EXTRA = 2, 3
-"""Numbers of names of annotations, as tracekit.export.packets has them."""
+"""Numbers of names of annotations, as tracekit.export.perfetto has them."""
 
 _MAX_PACKET_BYTES = 64 << 20
 """Longer packets are none of ours: they would be held whole."""

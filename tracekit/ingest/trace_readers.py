@@ -109,7 +109,7 @@ def _is_database(head: bytes) -> bool:
 
 
 def _is_our_perfetto_trace(head: bytes) -> bool:
-    # The first packet that tracekit.export.packets writes.
+    # The first packet that tracekit.export.perfetto writes.
     return head.startswith(b"\x0a\x04\x50\x01\x68\x03")
 
 

@@ -12,6 +12,7 @@ from tracekit.report.document import GENERATOR
 from tracekit.report.overview_page import overview_page, several_runs
 from tracekit.report.page import page
 from tracekit.report.runs_page import runs_page
+from tracekit.storage.temp_dirs import building_file
 from tracekit.trace import Trace
 
 __all__ = [
@@ -57,10 +58,9 @@ def write(html: str, output: Path) -> None:
     Raises:
         StoreError: it cannot be written.
     """
-    beside = output.with_name(f".{output.name}.part")
     try:
-        beside.write_text(html, encoding="utf-8")
-        beside.replace(output)
+        with building_file(output) as building:
+            building.write_text(html, encoding="utf-8")
+            building.replace(output)
     except OSError as error:
-        beside.unlink(missing_ok=True)
         raise StoreError(f"{output}: {error.strerror or error}") from error
