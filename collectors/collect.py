@@ -21,13 +21,8 @@ def run(
 ) -> Ended:
     """Run a workload under the profiler.
 
-    Args:
-        values: the options that were given.
-        command: the command line, for the manifest.
-        echo: takes lines for people: what is being done, and the summary.
-        program: a user's own training script with its arguments, to run in place of a stage.
-        serving_figures: returns the lines of the summary that analyses make of the run folder of a
-            load; without it they are left out.
+    `program` is a user's own training script with its arguments, to run in place of a stage;
+    `serving_figures` returns the lines of the summary that analyses make of a run folder of a load.
 
     Returns:
         The run folder, and the exit code: that of the program, 0 for a stage.

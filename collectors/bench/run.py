@@ -53,12 +53,6 @@ def run(what: str, values: Mapping[str, object], command: list[str], echo: Echo)
     With RANK and WORLD_SIZE in the environment this process is one of the ranks of the collectives,
     and rank 0 measures the rest; the others return None.
 
-    Args:
-        what: one of `settings.WHAT`.
-        values: the options that were given.
-        command: the command line, for the manifest.
-        echo: takes lines for people.
-
     Raises:
         UsageError: an argument is wrong.
         WorkloadError: torch is missing, or not one point could be measured, as the folder records.

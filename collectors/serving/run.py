@@ -69,12 +69,8 @@ def run(
 ) -> Path:
     """Put an engine under load and return the run folder.
 
-    Args:
-        values: the options that were given.
-        command: the command line, for the manifest.
-        echo: takes lines for people.
-        progress: takes the state of the load; a line on the terminal if None.
-        figures: returns lines of what analyses say of a run folder; none are shown if None.
+    `progress` takes the state of the load, which is a line on the terminal without it; `figures`
+    returns lines of what analyses say of a run folder.
 
     Raises:
         UsageError: an argument is wrong.

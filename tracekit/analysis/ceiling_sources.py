@@ -26,10 +26,6 @@ BENCHMARKS_NAME = "benchmarks.jsonl"
 class Sources:
     """Where ceilings are looked for.
 
-    Args:
-        given: what the user named: a run folder, its `benchmarks.jsonl`, a file of the cache.
-        folders: the run folders of the traces.
-
     Raises:
         UsageError: what was given cannot be read, or nothing was measured in it.
     """

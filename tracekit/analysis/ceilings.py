@@ -125,8 +125,7 @@ _manifest = msgspec.json.Decoder(_Run)
 def read_points(given: Place) -> Points:
     """Read what was measured.
 
-    Args:
-        given: a run folder, its `benchmarks.jsonl`, or a file of the cache.
+    It is in a run folder, in its `benchmarks.jsonl`, or in a file of the cache.
 
     Raises:
         UsageError: there is no such file, it cannot be read, or nothing in it is a measured point.

@@ -51,10 +51,8 @@ def check_file(
 ) -> list[Finding]:
     """Check one file.
 
-    Args:
-        path: the file.
-        library: the user's other files, which it may require.
-        connection: to the store of a trace to run it on; None to run it on none.
+    Without a connection to the store of a trace it is run on none. `library` are the user's other
+    files, which it may require.
 
     Returns:
         What was looked at, in the order in which it matters: the header, what it requires, the SQL,

@@ -177,9 +177,7 @@ def rows_kept(connection: duckdb.DuckDBPyConnection, specs: Iterable[Spec]) -> I
 
     Which collectives belong together takes longer to find out than what is asked of them.
 
-    Args:
-        connection: one of those to the store.
-        specs: the analyses that will be run; nothing is made that only one of them reads.
+    Nothing is made that only one of the analyses reads.
     """
     needed = [{macro.name for macro in macros_of([spec])} for spec in specs]
     macros = load_catalog().macros

@@ -97,11 +97,6 @@ def load_library(
     Of two files of one name, the one that was named comes before that of the configuration, and
     both before one in a run folder; the other is refused.
 
-    Args:
-        given: folders that were named.
-        runs: run folders, which may hold a folder ``queries``.
-        is_strict: raise what is wrong in the folders that were named, not only remember it.
-
     Raises:
         UsageError: a folder that was named does not exist.
         QueryError: a file in such a folder cannot be used.

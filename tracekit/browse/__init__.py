@@ -25,10 +25,6 @@ def check_installed() -> None:
 def browse(trace: Trace, traces: Sequence[str]) -> int:
     """Show a trace on the terminal until the user leaves.
 
-    Args:
-        trace: what is walked; nothing else asks it meanwhile.
-        traces: how that was named, for the commands that the screen tells.
-
     Returns:
         0; another number if the screen ended by a bug, whose traceback it has printed.
 

@@ -67,11 +67,7 @@ class _PatientBar:
     """A bar on stderr that draws nothing, and loads nothing, before its patience is over."""
 
     def __init__(self, columns: Callable[[], Sequence[ProgressColumn]] = tuple) -> None:
-        """Begin to wait.
-
-        Args:
-            columns: makes what stands between the bar and the remaining time.
-        """
+        """Begin to wait."""
         self._columns = columns
         self._begin = time.monotonic()
         self._lock = threading.Lock()
@@ -83,10 +79,7 @@ class _PatientBar:
     ) -> None:
         """Take the newest figures.
 
-        Args:
-            described: returns what stands before the bar, from the seconds since it was begun.
-            completed: how much is done.
-            total: of how much; None where it is not known.
+        `described` returns what stands before the bar, from the seconds since it was begun.
         """
         seconds = time.monotonic() - self._begin
         with self._lock:

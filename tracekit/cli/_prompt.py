@@ -239,13 +239,7 @@ def _schema(trace: Trace, name: str | None) -> Result:
 
 
 class SqlCompleter(Completer):
-    """Completes the word before the cursor.
-
-    Args:
-        relations: table or view name to the names of its columns.
-        keywords: SQL keywords.
-        commands: the prompt's own commands, each with its leading dot.
-    """
+    """Completes the word before the cursor."""
 
     def __init__(
         self,

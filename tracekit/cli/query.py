@@ -84,12 +84,7 @@ def _catalogued() -> Specs:
 
 
 def _library_of(queries: Sequence[Path], args: Sequence[str]) -> Library:
-    """Return the user's SQL files; the arguments are not parsed yet, an analysis has options.
-
-    Args:
-        queries: the folders that were named before the analysis.
-        args: what stands behind it: options, and traces whose run folders may hold files.
-    """
+    """Return the user's SQL files; the arguments are not parsed yet, an analysis has options."""
     from tracekit.analysis.query_folders import given_folders, load_library
 
     named: list[str | Path] = [*queries]

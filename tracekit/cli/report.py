@@ -126,12 +126,6 @@ def compared(
 ) -> str:
     """Return the report of a comparison.
 
-    Args:
-        base: the one side.
-        traces: the other.
-        reading: how they are read.
-        changes: what makes the other side of the base, where it is predicted.
-
     Raises:
         UsageError: there are several traces on the new side.
     """

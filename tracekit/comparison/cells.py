@@ -140,13 +140,7 @@ class Reading:
 
 
 def read(traces: Sequence[Trace], label: str, per: Per | None = None) -> Reading:
-    """Ask the runs of one side for all that a comparison needs of their time.
-
-    Args:
-        traces: the runs, open.
-        label: what the side is called.
-        per: what figures will be divided by, where that is known.
-    """
+    """Ask the runs of one side for all that a comparison needs of their time."""
     runs = []
     modules: dict[str, ModuleNode] = {}
     inside_ns = all_ns = 0

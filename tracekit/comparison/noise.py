@@ -381,12 +381,6 @@ def dependent_tail(
     That is the normal tail, with the variance of each mean as large as the correlation makes it.
     Ranks alone would not do: of steps that rise a little they know no more than the order, however
     far the two sides are apart.
-
-    Args:
-        base: measurements of one side, at least two.
-        new: those of the other.
-        size: the difference.
-        correlation: of neighbours, above 0.
     """
     count = len(base) + len(new) - 2
     squares = sum(variance(series) * (len(series) - 1) for series in (base, new)) / count

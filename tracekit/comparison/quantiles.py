@@ -139,11 +139,6 @@ def thinned(series: Iterable[int], quantiles: Iterable[int], most_count: int) ->
 
     Intervals and verdicts of percentiles are those of the whole series. Of one that was thinned the
     median is judged by its interval alone, without the rank test.
-
-    Args:
-        series: values in any order.
-        quantiles: the percentiles that will be asked for.
-        most_count: up to so many values all are kept.
     """
     whole = Ordered.of(series)
     return whole if whole.count <= most_count else whole.thinned(_looked_at(whole, quantiles))

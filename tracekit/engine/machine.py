@@ -44,12 +44,7 @@ def memory_bytes() -> int:
 
 
 def shares(worker_count: int | None = None, total_bytes: int | None = None) -> tuple[int, int]:
-    """Return how many workers there shall be, and what each may take, bytes.
-
-    Args:
-        worker_count: what was asked for; None for as many as there are processors.
-        total_bytes: what all together may take; None for a share of the machine's memory.
-    """
+    """Return how many workers there shall be, and what each may take, bytes."""
     count = worker_count or processor_count()
     if total_bytes is None:
         return count, max(

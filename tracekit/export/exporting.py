@@ -15,11 +15,7 @@ from tracekit.trace import Trace
 class Exported:
     """What was written.
 
-    Attributes:
-        trace_count: traces.
-        event_count: events of the trace files.
-        slice_count: slices in all, those of the attribution too.
-        notes: what has to be known of it.
+    The events are those of the trace files, the slices all, those of the attribution too.
     """
 
     trace_count: int
@@ -38,12 +34,7 @@ def export(
 ) -> Exported:
     """Write traces.
 
-    Args:
-        trace: the opened traces.
-        writer_of: returns what writes the format.
-        selection: what is written; all if None.
-        args: write the arguments of events.
-        lost: what the format cannot say.
+    `lost` is what the format cannot say.
 
     Raises:
         QueryError: nothing is chosen.

@@ -17,10 +17,8 @@ _TEXTS = ("shapes", "types", "strides", "numbers")
 def op_program(trace: Trace, op: str | None, limit: int) -> tuple[str, int]:
     """Return a program that calls ops of opened traces again, and how many calls there are.
 
-    Args:
-        trace: the opened traces.
-        op: only calls of this op; None for the ops that took longest.
-        limit: how many: each with arguments that differ in shapes, types or strides.
+    Of each op it has calls with arguments that differ in shapes, types or strides; without `op`,
+    of the ops that took longest.
 
     Raises:
         QueryError: no such op has its arguments recorded.

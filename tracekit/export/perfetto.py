@@ -72,12 +72,6 @@ def export_perfetto(
 ) -> Exported:
     """Write traces for Perfetto, exact in ns.
 
-    Args:
-        trace: the opened traces.
-        write: takes blocks of the file.
-        selection: what is written; all if None.
-        args: write the arguments of events.
-
     Raises:
         QueryError: nothing is chosen.
     """
@@ -111,11 +105,7 @@ class _Track:
 
 
 class PacketWriter(Writer):
-    """Writes the packets of one trace in blocks.
-
-    Args:
-        write: takes a block of whole packets.
-    """
+    """Writes the packets of one trace in blocks."""
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
         super().__init__(write)

@@ -63,11 +63,7 @@ def filled(text: str, values: Mapping[str, object]) -> str:
 
 
 class Writer(ABC):
-    """One format of output, gathered and handed on in blocks.
-
-    Args:
-        write: takes a block.
-    """
+    """One format of output, gathered and handed on in blocks."""
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
         self._write = write
@@ -91,10 +87,7 @@ class Writer(ABC):
     def slices(self, track: Any, rows: Iterable[Row], skip: int) -> int:
         """Write slices; those of a track come by start, of equal starts the longer first.
 
-        Args:
-            track: where they are.
-            rows: their columns are those of Slice, behind others.
-            skip: how many others there are.
+        Columns of rows are those of Slice, behind `skip` others.
 
         Returns:
             How many they were.

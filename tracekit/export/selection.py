@@ -54,13 +54,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The traces of an export on their axis.
-
-    Attributes:
-        parts: the traces.
-        is_since_epoch: the axis is ns since the epoch.
-        notes: what has to be said of it.
-    """
+    """The traces of an export on their axis."""
 
     parts: tuple[Part, ...]
     is_since_epoch: bool
@@ -114,10 +108,7 @@ class Clock:
 class Axis:
     """Where traces lie on a common axis.
 
-    Attributes:
-        shifts: what to add to the times of each trace, ns, by trace_id.
-        is_since_epoch: the axis is ns since the epoch.
-        notes: what has to be said of it.
+    `shifts` are what to add to the times of each trace, ns, by trace_id.
     """
 
     shifts: Mapping[int, int]

@@ -45,10 +45,7 @@ def runs_of(
 ) -> Generator[tuple[Row, Iterable[Row]]]:
     """Ask statements one after the other; give the rows of each whose first columns are equal.
 
-    Args:
-        trace: the store; nothing else may be asked of it until the end.
-        statements: SQL that orders rows by the first columns.
-        key_count: how many columns these are.
+    Nothing else may be asked of the store until the end.
 
     Yields:
         The first columns, and the whole rows, which have to be taken at once.

@@ -124,12 +124,7 @@ TOOLS = [
 
 
 def make_server(folders: Sequence[Path], timeout_s: float) -> Server:
-    """Return the server.
-
-    Args:
-        folders: what may be looked into.
-        timeout_s: what takes longer is stopped, seconds.
-    """
+    """Return the server."""
     limiter = anyio.CapacityLimiter(AT_ONCE)
 
     async def list_tools(_: ServerRequestContext, __: Any) -> types.ListToolsResult:

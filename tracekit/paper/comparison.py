@@ -152,12 +152,6 @@ def compare(
 ) -> Comparison:
     """Put runs beside a published table.
 
-    Args:
-        table: the published table.
-        runs: ours.
-        platform: only these rows of the paper.
-        is_strict: model, layers and batch size have to be those of the row.
-
     Raises:
         UsageError: the table has no such platform, or nothing of ours can stand beside it.
     """

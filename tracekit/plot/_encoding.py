@@ -244,16 +244,8 @@ def bars(
 ) -> Drawing | None:
     """Return a chart with a bar for each row; None without rows.
 
-    Args:
-        title: above it.
-        rows: what is drawn.
-        y: the encoding of what each bar is of.
-        x: the field of the length, the column whose values the axis holds, and what it says.
-        colour: the encoding of the colour.
-        tip: the columns that are shown of a bar that is pointed at.
-        transform: of the data.
-        omitted: what is said of rows that are left out.
-        **along: more of the encoding of the length.
+    `x` are the field of the length, the column whose values the axis holds, and what it says; `tip`
+    are the columns that are shown of a bar that is pointed at.
     """
     if not rows:
         return None
@@ -288,18 +280,8 @@ def nested_bars(
 ) -> Drawing | None:
     """Return a chart of narrow bars within wide, pale ones; None without any.
 
-    Args:
-        title: above it.
-        count: how many bars there are, one below the other.
-        y: the encoding of what each bar is of.
-        x: the fields of the pale and of the full length, the values of the axis, what it says.
-        look: the colours of both, and how opaque the pale one is.
-        tip: the columns that are shown of a bar that is pointed at.
-        transform: of the data.
-        omitted: what is said of rows that are left out.
-        has_unit: whether the length has one; else it is a plain number.
-        detail: the encoding of what else tells bars apart.
-        **along: more of the encoding of the lengths.
+    `x` are the fields of the pale and of the full length, the values of the axis, and what it says;
+    `look` the colours of both, and how opaque the pale one is; `tip` as in :func:`bars`.
     """
     if not count:
         return None
@@ -341,19 +323,7 @@ def lines(
     height: int = 240,
     omitted: str = "",
 ) -> Drawing:
-    """Return a chart of lines, or of the points that `mark` names, over two axes.
-
-    Args:
-        title: above it.
-        x: the encoding along the page.
-        y: the encoding up the page.
-        colour: the encoding of the colour.
-        tip: the columns that are shown of what is pointed at.
-        mark: how a line or a point looks.
-        transform: of the data.
-        height: in pixels.
-        omitted: what is said of rows that are left out.
-    """
+    """Return a chart of lines, or of the points that `mark` names, over two axes."""
     spec = {
         "height": height,
         **({"transform": list(transform)} if transform else {}),

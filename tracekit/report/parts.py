@@ -40,14 +40,8 @@ def page_of(
 ) -> str:
     """Return a page as HTML.
 
-    Args:
-        names: what the browser calls it, and what stands above it.
-        head: lines below that.
-        shown: its sections.
-        after: lines below these.
-        has_contents: with links to the sections.
-        events: packed, for the timeline.
-        view_command: opens the trace elsewhere.
+    `names` are what the browser calls it, and what stands above it; `events` are packed, for the
+    timeline; `view_command` opens the trace elsewhere.
     """
     title, heading = names
     links = (f'<a href="#{one.name}">{escape(one.title)}</a>' for one in shown)
@@ -99,9 +93,7 @@ def definition_of(analysis: str) -> str:
 def tabs(names: Mapping[str, tuple[str, str]], about: str = "") -> Iterator[str]:
     """Return tabs, of which the first is chosen.
 
-    Args:
-        names: what stands on a tab, and the id of what it shows, by the end of its own id.
-        about: what they choose.
+    They are by the ends of their ids: what stands on each, and the id of what it shows.
     """
     label = f' aria-label="{about}"' if about else ""
     yield f'<div class="tabs" role="tablist"{label}>'
@@ -153,11 +145,7 @@ def tables(
 ) -> Iterator[str]:
     """Return the places of the tables of analyses, each below what it answers.
 
-    Args:
-        names: of the analyses.
-        defined: that one whose meaning its section has said already.
-        cuts: their rows.
-        traces: how the traces or runs were named.
+    That of `defined` was said by its section already.
     """
     for name in names:
         spec = load_catalog().analysis(name)

@@ -30,11 +30,6 @@ def install(ddp_model: Any, method: str, **options: Any) -> Compression:
     Each method takes the options that it has a use for and ignores the others. Parameters of one
     dimension (norms, biases) are averaged exactly by every method.
 
-    Args:
-        ddp_model: a `DistributedDataParallel`, of any backend, not yet hooked.
-        method: one of `methods()`.
-        **options: as the `install` of each method takes them.
-
     Raises:
         UsageError: there is no such method, or an option is out of its range.
     """

@@ -142,13 +142,7 @@ def bar_lines(
 ) -> list[Text]:
     """Return a line for each row: its label, a bar, its figures.
 
-    Args:
-        labels: all of one width.
-        bars: returns the bars, of so many cells each.
-        figures: all of one width.
-        width: the most cells that a line may take.
-        least: the fewest cells of a bar, even if the line gets too long.
-        most: the most cells of a bar.
+    Labels and figures are all of one width; a bar has `least` cells even if a line gets too long.
     """
     room = max(width - cell_width(labels[0]) - len(figures[0]) - 6, least)
     return [
