@@ -13,7 +13,7 @@ import pytest
 
 from tracekit.analysis.header import Spec, parse_header
 from tracekit.analysis.result import Column
-from tracekit.analysis.run import run_analysis, run_sql
+from tracekit.analysis.run import run_analysis, run_sql, stream_sql
 from tracekit.errors import QueryError, StoreError, UsageError
 
 
@@ -123,8 +123,11 @@ def test_a_name_that_comes_twice_gets_a_number(connection: duckdb.DuckDBPyConnec
 
 
 def test_no_more_rows_than_asked_for(connection: duckdb.DuckDBPyConnection) -> None:
-    assert len(run_sql(connection, "SELECT * FROM range(10000000)", max_rows=3)) == 3
-    assert run_sql(connection, "SELECT now() FROM range(10000000)", max_rows=3).rows[2]
+    for asked in ("SELECT * FROM range(10000000)", "SELECT now() FROM range(10000000)"):
+        first, is_more = stream_sql(connection, asked).first(3)
+        assert len(first) == 3
+        assert is_more
+        connection.abort()
     assert run_sql(connection, "SELECT 1").rows == [(1,)]
 
 

@@ -212,9 +212,7 @@ def _run(
     return Result(spec.name, columns, rows)
 
 
-def run_sql(
-    connection: duckdb.DuckDBPyConnection, text: str, *, max_rows: int | None = None
-) -> Result:
+def run_sql(connection: duckdb.DuckDBPyConnection, text: str) -> Result:
     """Run a statement of the user's.
 
     Several statements are allowed as long as only the last one returns rows: no result is dropped
@@ -225,7 +223,7 @@ def run_sql(
         QueryError: DuckDB refuses the statement; the message is the first line of DuckDB's.
     """
     try:
-        columns, rows = interruptible(connection, lambda: _run_text(connection, text, max_rows))
+        columns, rows = interruptible(connection, lambda: _run_text(connection, text))
     except (duckdb.Error, UnicodeDecodeError) as error:
         raise sql_error(connection, error) from error
     return Result("sql", columns, rows)
@@ -283,6 +281,7 @@ def _open_text(
         connection.execute(last)
         columns = columns_of(connection)
         if any(_AS_TEXT.search(column.type) for column in columns):
+            # Python's types would damage some: read again, as text.
             connection.execute(_exact_relation(connection, last, columns).sql_query())
         return columns, connection.fetchmany
 
@@ -300,19 +299,10 @@ def _answer(connection: duckdb.DuckDBPyConnection, spec: Spec, statement: str) -
         return columns, connection.fetchall()
 
 
-def _run_text(connection: duckdb.DuckDBPyConnection, text: str, max_rows: int | None) -> _Answer:
+def _run_text(connection: duckdb.DuckDBPyConnection, text: str) -> _Answer:
     with _left_clean(connection):
-        provide_temporaries_in(connection, text)
-        provide_macros_in(connection, text)
-        *before, last = _statements(connection, text)
-        for statement in before:
-            connection.execute(statement)
-            connection.complete()
-        connection.execute(last)
-        columns = columns_of(connection)
-        if any(_AS_TEXT.search(column.type) for column in columns):
-            return columns, _exact_rows(connection, last, columns, max_rows)
-        return columns, _fetch(connection, max_rows)
+        columns, _ = _open_text(connection, text)
+        return columns, connection.fetchall()
 
 
 def _statements(connection: duckdb.DuckDBPyConnection, text: str) -> list[str]:
@@ -335,19 +325,6 @@ def _statements(connection: duckdb.DuckDBPyConnection, text: str) -> list[str]:
     return [statement.query for statement in statements]
 
 
-def _exact_rows(
-    connection: duckdb.DuckDBPyConnection,
-    statement: str,
-    columns: Sequence[Column],
-    max_rows: int | None,
-) -> list[tuple[Any, ...]]:
-    """Read the statement again with the columns that Python's types would damage as text."""
-    relation = _exact_relation(connection, statement, columns)
-    if max_rows is not None:
-        relation = relation.limit(max_rows)
-    return relation.fetchall()
-
-
 def _exact_relation(
     connection: duckdb.DuckDBPyConnection, statement: str, columns: Sequence[Column]
 ) -> duckdb.DuckDBPyRelation:
@@ -357,14 +334,6 @@ def _exact_relation(
         for position, column in enumerate(columns, start=1)
     )
     return connection.sql(statement).project(picked)
-
-
-def _fetch(connection: duckdb.DuckDBPyConnection, max_rows: int | None) -> list[tuple[Any, ...]]:
-    if max_rows is None:
-        return connection.fetchall()
-    rows = connection.fetchmany(max_rows)
-    connection.abort()
-    return rows
 
 
 def columns_of(connection: duckdb.DuckDBPyConnection) -> tuple[Column, ...]:

@@ -128,8 +128,8 @@ _SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[mg]i?b?)", re.IGNOREC
 _FACTORS = {"m": MB, "g": GB, "mi": 1 << 20, "gi": 1 << 30}
 
 
-class _Size(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
-    """A size of memory, as 800MB or 4GB, in bytes."""
+class Size(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
+    """A size of memory or of a file, as 800MB or 4GB, in bytes."""
 
     name = "size"
 
@@ -137,7 +137,7 @@ class _Size(click.ParamType):  # type: ignore[type-arg]  # generic since click 8
         """Return the bytes that a text means."""
         found = _SIZE.fullmatch(str(value).strip())
         if found is None:
-            self.fail(f"{value!r} is no size of memory: write 800MB or 4GB", param, ctx)
+            self.fail(f"{value!r} is no size: write 800MB or 4GB", param, ctx)
         return int(float(found["number"]) * _FACTORS[found["unit"].lower().rstrip("b")])
 
 
@@ -184,7 +184,7 @@ _ENGINE_OPTIONS = (
     click.option(
         "--memory",
         "memory_bytes",
-        type=_Size(),
+        type=Size(),
         metavar="SIZE",
         help="What all workers may take together, as 800MB.  [default: a share of the machine's]",
     ),

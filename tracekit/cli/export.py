@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tracekit.cli._options import Reading, reading_options, trace_argument
+from tracekit.cli._options import Reading, Size, reading_options, trace_argument
 from tracekit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,12 +25,10 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 _NUMBERS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 _TIME = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)(ns|us|µs|ms|s)")
-_SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,3})?)(MB|GB)")
 _MOST_NUMBERS = 1_000_000
 _MAX_STACKS_BYTES = 2_000_000_000
 
 _NS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
-_BYTES = {"MB": 1_000_000, "GB": 1_000_000_000}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +54,11 @@ def choice_options(command: Command) -> Command:
         from_time: str | None,
         to_time: str | None,
         no_args: bool,
-        max_size: str,
+        max_bytes: int,
         reading: Reading,
         **others: Any,
     ) -> Any:
         selection = _selection_of(ranks, steps, from_time, to_time)
-        max_bytes = _scaled("--max-size", max_size, _SIZE, _BYTES, "500MB or 4GB")
         choice = Choice(traces, selection, max_bytes, not no_args, reading)
         return command(choice=choice, **others)
 
@@ -69,6 +66,8 @@ def choice_options(command: Command) -> Command:
         reading_options("rules", "ceilings", "no_cache"),
         click.option(
             "--max-size",
+            "max_bytes",
+            type=Size(),
             default="2GB",
             show_default=True,
             metavar="SIZE",
@@ -253,8 +252,8 @@ def _selection_of(
     chosen = Selection(
         None if ranks is None else _numbers("--ranks", ranks),
         None if steps is None else _numbers("--steps", steps),
-        None if from_time is None else _scaled("--from", from_time, _TIME, _NS, "1.5s or 200us"),
-        None if to_time is None else _scaled("--to", to_time, _TIME, _NS, "1.5s or 200us"),
+        None if from_time is None else _ns("--from", from_time),
+        None if to_time is None else _ns("--to", to_time),
     )
     if chosen.from_ns is not None and chosen.to_ns is not None and chosen.to_ns <= chosen.from_ns:
         raise UsageError("--to is not after --from")
@@ -274,12 +273,10 @@ def _numbers(option: str, text: str) -> frozenset[int]:
     return frozenset(found)
 
 
-def _scaled(
-    option: str, text: str, form: re.Pattern[str], factors: dict[str, int], example: str
-) -> int:
+def _ns(option: str, text: str) -> int:
     from decimal import Decimal
 
-    match = form.fullmatch(text.strip())
+    match = _TIME.fullmatch(text.strip())
     if match is None:
-        raise UsageError(f"{option}: {text!r} cannot be read", hint=f"for example {example}")
-    return int(Decimal(match[1]) * factors[match[2]])
+        raise UsageError(f"{option}: {text!r} cannot be read", hint="for example 1.5s or 200us")
+    return int(Decimal(match[1]) * _NS[match[2]])

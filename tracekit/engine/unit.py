@@ -12,7 +12,6 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 
 import duckdb
 
@@ -70,12 +69,7 @@ class Worker:
             self._rules.write_text(self._job.rules_text, encoding="utf-8")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._resources.close()
 
     def do(self, batch: Batch) -> BatchResult:

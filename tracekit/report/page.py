@@ -83,20 +83,17 @@ def _title(answers: Answers, traces: Sequence[str]) -> str:
 
 
 def _head(answers: Answers, traces: Sequence[str], shown: Sequence[Shown]) -> Iterator[str]:
-    lines = [
-        line.plain
-        for name in ("run", "trace")
-        for line in TERMINAL_SECTIONS[name].lines(answers.results, 160)
-    ]
-    if lines:
-        yield f'<p class="what">{escape(chr(10).join(lines))}</p>'
-    served = [
-        line.plain
-        for name in ("throughput", "latency")
-        for line in TERMINAL_SECTIONS[name].lines(answers.results, 160)
-    ]
-    if served:
-        yield f"<pre>{escape(chr(10).join(served))}</pre>"
+    for names, start, end in (
+        (("run", "trace"), '<p class="what">', "</p>"),
+        (("throughput", "latency"), "<pre>", "</pre>"),
+    ):
+        lines = [
+            line.plain
+            for name in names
+            for line in TERMINAL_SECTIONS[name].lines(answers.results, 160)
+        ]
+        if lines:
+            yield f"{start}{escape(chr(10).join(lines))}{end}"
     said = sentences(answers.results.get("verdict"), answers.results.get("unrecorded"))
     if said:
         yield from verdict(said)
