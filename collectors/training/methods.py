@@ -7,12 +7,9 @@ QLoRA, LoRA-FA, prompt tuning) is trained alone. The 4-bit weights are NF4 with 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
-if TYPE_CHECKING:
-    from .spec import TrainingSpec
+from .spec import TrainingSpec
 
 LORA_RANK = 64
 LORA_ALPHA = 16

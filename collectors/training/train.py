@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -27,11 +27,9 @@ from ..profiler.step_clock import StepClock
 from ..ranges import attention_parts
 from ..run.environment import probe
 from . import methods
+from .engines._engine import Engine
 from .result import RankResult
-
-if TYPE_CHECKING:
-    from .engines._engine import Engine
-    from .spec import TrainingSpec
+from .spec import TrainingSpec
 
 Range = Callable[[Any], AbstractContextManager[Any]]
 _COMPUTE_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from ..spec import TrainingSpec
 from ._engine import Engine, adamw
-
-if TYPE_CHECKING:
-    from ..spec import TrainingSpec
 
 
 def parameter_dtype(spec: TrainingSpec) -> torch.dtype:

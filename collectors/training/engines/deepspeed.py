@@ -7,16 +7,14 @@ import logging
 import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ...machine.hardware import memory_bytes
 from ...model.models import parameter_count
+from ..spec import TrainingSpec
 from ._engine import WEIGHT_DECAY, Engine, trained
-
-if TYPE_CHECKING:
-    from ..spec import TrainingSpec
 
 WHOLE_MODEL_SHARE = 0.25
 """Above this share of a rank's memory a stage-3 model is sharded while it is made."""

@@ -8,7 +8,6 @@ sharded during the step. O keeps parameters, gradients and optimizer state on th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -19,10 +18,8 @@ from torch.distributed.fsdp import (
     fully_shard,
 )
 
+from ..spec import TrainingSpec
 from ._engine import Engine, adamw
-
-if TYPE_CHECKING:
-    from ..spec import TrainingSpec
 
 
 def parameter_dtype(spec: TrainingSpec) -> torch.dtype:

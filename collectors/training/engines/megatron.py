@@ -11,18 +11,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from tracekit.errors import UsageError
 
+from ..result import RankResult
+from ..spec import TrainingSpec
 from ._engine import Engine, adamw
-
-if TYPE_CHECKING:
-    from ..result import RankResult
-    from ..spec import TrainingSpec
 
 _LLAMA_LIKE = ("llama", "mistral")
 _DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
