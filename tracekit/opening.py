@@ -25,6 +25,7 @@ from tracekit.ingest.sources import (
     has_requests,
     named_paths,
     usual_text_bytes,
+    with_captures,
 )
 from tracekit.schema import SCHEMA_VERSION
 from tracekit.sql_text import quote, rows
@@ -62,6 +63,7 @@ def open(
     cache: bool = True,
     rules: str | Path | None = None,
     ceilings: str | Path | None = None,
+    capture: str | Place | Sequence[str | Place] = (),
     queries: str | Path | Sequence[str | Path] = (),
     progress: Callable[[Progress], None] | None = None,
     unsafe: bool = False,
@@ -86,6 +88,8 @@ def open(
         ceilings: what devices were measured to do at most: a run folder of ``tracekit bench``, or
             its ``benchmarks.jsonl``. Without it, what the run folder of the trace or the cache
             holds about its devices.
+        capture: traces of the captures of graphs that the trace replays: its kernels get op, shapes
+            and module from them.
         queries: folders of SQL files of the user's own, beside those of the configuration and of
             the run folder; without them, those that TRACEKIT_QUERIES names.
         progress: called now and then, on another thread, while a trace is read.
@@ -132,11 +136,7 @@ def open(
     if given_store is not None:
         from tracekit.database import open_store
 
-        if rules is not None:
-            raise StoreError(
-                f"{given_store}: a store has its classes already",
-                hint="give the rules when the store is made: tracekit ingest TRACE --rules FILE",
-            )
+        _refuse_late(f"{given_store}: a store", rules, capture)
         from tracekit.analysis.store_catalogue import check_catalogue
 
         with contextlib.ExitStack() as on_error:
@@ -147,14 +147,10 @@ def open(
             )
     dataset = given_dataset(paths)
     if dataset is not None:
-        if rules is not None:
-            raise StoreError(
-                f"{dataset.shown}: a dataset has its classes already",
-                hint="give the rules when it is made: tracekit ingest RANKS --rules FILE",
-            )
+        _refuse_late(f"{dataset.shown}: a dataset", rules, capture)
         return _open_dataset(dataset, given, folders, is_unsafe=unsafe)
     with named_paths():
-        sources = find_sources(paths, traces=traces)
+        sources = with_captures(find_sources(paths, traces=traces), capture)
     contents = Contents(
         bool(sources.traces),
         tuple(map(str, sources.runs)),
@@ -197,6 +193,19 @@ def open(
                 is_kept=is_kept, is_unsafe=unsafe, ceilings=given, query_folders=folders
             )
     return _open_cached(asked) if is_kept else _open_temporary(asked)
+
+
+def _refuse_late(
+    what: str, rules: str | Path | None, capture: str | Place | Sequence[str | Place]
+) -> None:
+    for option, given, has in (
+        ("rules", rules, "has its classes already"),
+        ("capture", capture, "has the ops of its kernels already"),
+    ):
+        if given:
+            raise StoreError(
+                f"{what} {has}", hint=f"when it is made: tracekit ingest TRACE --{option} FILE"
+            )
 
 
 def _open_dataset(
@@ -349,6 +358,7 @@ def ingest(
     *,
     force: bool = False,
     rules: Path | None = None,
+    capture: str | Place | Sequence[str | Place] = (),
     progress: Callable[[Progress], None] | None = None,
 ) -> Path:
     """Make a store from traces, which is one file; for many ranks there are datasets.
@@ -358,6 +368,7 @@ def ingest(
         output: the store to write.
         force: replace a file that lies there.
         rules: a rules file for the classifier, before the built-in rules.
+        capture: traces of the captures of graphs that the trace replays.
         progress: called now and then, on another thread, while a trace is read.
 
     Returns:
@@ -377,7 +388,7 @@ def ingest(
     with named_paths():
         if output.exists() and not force:
             raise StoreError(f"{output}: exists already", hint="--force replaces it")
-        sources = find_sources(paths)
+        sources = with_captures(find_sources(paths), capture)
     with (
         begin_reading(sources, progress) as reading,
         database.build_store(output, sources.files, replaces=force) as build,
@@ -499,6 +510,14 @@ def _fill_traces(
         from tracekit.ingest.counter_files import load_counters
 
         load_counters(connection, file, build.folder, None)
+    for number, file in enumerate(sources.captures):
+        from tracekit.ingest.capture import load_capture
+
+        with_room(
+            connection,
+            usual_text_bytes(file),
+            partial(load_capture, connection, file, number, len(sources.traces)),
+        )
     for file in sources.execution_traces:
         from tracekit.ingest.execution_trace import join_execution_trace
 

@@ -34,7 +34,7 @@ described AS (
         json_extract(e.args, format('$."Input Dims"[{}]', o.first_matrix)) AS left_dims,
         json_extract(e.args, format('$."Input Dims"[{}]', o.first_matrix + 1)) AS right_dims
     FROM ops AS o
-    INNER JOIN event AS e ON o.trace_id = e.trace_id AND o.op_id = e.event_id
+    INNER JOIN record AS e ON o.trace_id = e.trace_id AND o.op_id = e.event_id
     WHERE
         json_extract_string(e.args, format('$."Input type"[{}]', o.first_matrix))
         IN ('c10::Half', 'c10::BFloat16')

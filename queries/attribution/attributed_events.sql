@@ -24,7 +24,7 @@
 --   launch_id        BIGINT -> event.event_id   the launch; NULL where it is not in the trace
 --   launch_delay_ns  BIGINT                     from the end of the launch to the start on the device, ns; negative if it began before
 --   link             VARCHAR                    launch, before_window, missing_launch or cpu
---   op_id            BIGINT -> event.event_id   innermost op around the launch
+--   op_id            BIGINT -> record.event_id   innermost op around the launch
 --   op_name          VARCHAR                    its name
 --   module_id        INTEGER -> module          module, as in table module; NULL where none
 --   row_name         VARCHAR                    row of modules where there is no module; NULL where there is one

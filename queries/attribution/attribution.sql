@@ -7,7 +7,8 @@
 -- other and (unattributed). View attributed_events has it beside the columns of the device events.
 --
 -- Kind:     table
--- Requires: device_events, launch_link, surroundings, trace_traits, neighbours, repetition, attribution_rules
+-- Requires: device_events, launch_link, surroundings, replayed_event, replayed_ops, trace_traits, neighbours, repetition,
+--           attribution_rules
 -- Columns:
 --   trace_id         INTEGER -> trace          the trace
 --   event_id         BIGINT -> event           the device event
@@ -15,7 +16,7 @@
 --   launch_id        BIGINT -> event.event_id  the launch; NULL where it is not in the trace
 --   launch_delay_ns  BIGINT                    from the end of the launch to the start on the device, ns; negative if it began before
 --   link             VARCHAR                   launch, before_window, missing_launch or cpu
---   op_id            BIGINT -> event.event_id  innermost op around the launch
+--   op_id            BIGINT -> record.event_id  innermost op around the launch
 --   op_name          VARCHAR                   its name
 --   module_id        INTEGER -> module         module, as in table module; NULL where none
 --   row_name         VARCHAR                   row of modules where there is no module; NULL where there is one
@@ -26,6 +27,7 @@
 --   phase_rule       INTEGER                   the rule that decided, as in attribution_rules(); NULL where none did
 --   step             BIGINT -> step_ranges     number of the step whose range on the CPU holds the launch
 --   like_event_id    BIGINT -> event.event_id  the linked device event that one without a launch repeats; NULL where it fits none
+--   captured_id      BIGINT -> record.event_id  of work that a graph replays, the call at its capture that tells op and module
 --   is_inferred      BOOLEAN                   phase, module or row do not come from the launch's own surroundings
 -- Invariant: (module_id IS NULL) <> (row_name IS NULL)
 -- Invariant: (launch_id IS NULL) = (link IN ('before_window', 'missing_launch'))
@@ -35,17 +37,36 @@
 WITH launch_fact AS (
     SELECT
         k.*,
-        d.device, d.ts_ns, d.name, d.class, d.kind, s.op_id, s.node_id, s.is_recompute,
-        s.is_in_grad_mode, s.module_id, s.module_source, s.forward_module_id, s.hook_module_id,
-        s.range_id, s.forward_range_id,
+        d.device, d.ts_ns, d.name, d.class, d.kind,
+        c.call_id AS captured_id,
+        c.replay_phase,
+        c.call_id IS NOT NULL AND coalesce(
+            s.module_id, s.forward_module_id, s.hook_module_id, s.range_id, s.forward_range_id,
+            s.row_marker_id
+        ) IS NOT NULL AS is_placed_by_capture,
+        if(c.call_id IS NULL, s.op_id, c.op_id) AS op_id,
+        -- A replay that tells its phase is in that, whatever was captured.
+        if(c.replay_phase IS NULL, s.node_id, NULL) AS node_id,
+        s.is_recompute AND c.replay_phase IS NULL AS is_recompute,
+        s.is_in_grad_mode,
+        if(is_placed_by_capture, s.module_id, coalesce(c.replay_module_id, s.module_id))
+            AS module_id,
+        if(is_placed_by_capture, s.module_source, coalesce(c.replay_source, s.module_source))
+            AS module_source,
+        s.forward_module_id, s.hook_module_id,
+        if(is_placed_by_capture, s.range_id, coalesce(c.replay_range_id, s.range_id)) AS range_id,
+        s.forward_range_id,
         coalesce(s.is_unmarked, TRUE) AS is_unmarked,
-        s.marked_phase, s.marked_row, s.is_weak_row, t.is_training, t.has_modules, t.has_phases,
+        coalesce(c.replay_phase, s.marked_phase) AS marked_phase,
+        s.marked_row, s.is_weak_row, t.is_training, t.has_modules, t.has_phases,
         n.label_before, n.label_after, n.is_proven_forward, n.is_on_node_thread, n.is_model_block,
         coalesce(n.is_evaluation, FALSE) AS is_evaluation
     FROM launch_link AS k
     INNER JOIN device_events AS d USING (trace_id, event_id, piece)
     INNER JOIN trace_traits AS t USING (trace_id)
-    LEFT JOIN surroundings AS s ON k.trace_id = s.trace_id AND k.launch_id = s.event_id
+    LEFT JOIN replayed_event AS c USING (trace_id, event_id)
+    LEFT JOIN surroundings AS s
+        ON k.trace_id = s.trace_id AND coalesce(c.call_id, k.launch_id) = s.event_id
     LEFT JOIN neighbours AS n USING (trace_id, launch_id)
     WHERE k.launch_id IS NOT NULL
 ),
@@ -73,7 +94,11 @@ linked AS MATERIALIZED (
         trace_id, event_id, piece, device, ts_ns, name, launch_id, launch_delay_ns, link, step,
         op_id,
         NULL::BIGINT AS like_event_id,
-        by_phase_rule, by_module_rule
+        captured_id, is_placed_by_capture,
+        captured_id IS NOT NULL
+        AND replay_phase IS NULL
+        AND (by_phase_rule.rule <= 5 OR (by_phase_rule.rule = 7 AND is_placed_by_capture))
+            AS has_phase_of_capture, by_phase_rule, by_module_rule
     FROM with_module
 ),
 
@@ -119,15 +144,21 @@ decided_event AS (
 
 SELECT
     w.trace_id, w.event_id, w.piece, w.launch_id, w.launch_delay_ns, w.link, w.op_id,
-    o.name AS op_name, w.by_module_rule.module_id, CASE
+    coalesce(o.name, c.op_name) AS op_name, w.by_module_rule.module_id, CASE
         WHEN w.by_module_rule.module_id IS NULL
             THEN coalesce(w.by_module_rule.row_name, '(unattributed)')
-    END AS row_name, w.by_module_rule.reason AS module_reason, w.by_module_rule.rule AS module_rule,
+    END AS row_name, if(
+        w.is_placed_by_capture AND w.by_module_rule.rule <= 10, 'capture', w.by_module_rule.reason
+    ) AS module_reason, w.by_module_rule.rule AS module_rule,
     coalesce(w.by_phase_rule.phase, 'other') AS phase,
-    w.by_phase_rule.reason AS phase_reason, w.by_phase_rule.rule AS phase_rule, w.step,
-    w.like_event_id,
+    if(w.has_phase_of_capture, 'capture', w.by_phase_rule.reason) AS phase_reason,
+    w.by_phase_rule.rule AS phase_rule, w.step,
+    w.like_event_id, w.captured_id,
     w.by_phase_rule.reason IN ('whole trace', 'neighbours', 'repetition', 'name')
-    OR w.like_event_id IS NOT NULL AS is_inferred
+    OR w.like_event_id IS NOT NULL
+    OR w.captured_id IS NOT NULL AS is_inferred
 FROM decided_event AS w
 LEFT JOIN event AS o ON w.trace_id = o.trace_id AND w.op_id = o.event_id
+LEFT JOIN replayed_event AS c
+    ON w.captured_id IS NOT NULL AND w.trace_id = c.trace_id AND w.event_id = c.event_id
 ORDER BY w.trace_id, w.device, w.ts_ns, w.event_id, w.piece

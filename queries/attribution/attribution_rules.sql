@@ -30,6 +30,7 @@ CREATE OR REPLACE MACRO attribution_reasons() AS TABLE (
         ('phase', 'its row follows from its phase'),
         ('whole trace', 'nothing in the trace tells of anything but forward work'),
         ('neighbours', 'what was launched before it and after it tells its phase'),
+        ('capture', 'the capture of the graph that its launch replays says so'),
         ('repetition', 'it repeats a device event whose launch is in the trace'),
         ('name', 'others of its name ran in one phase only'),
         ('none', 'nothing tells')

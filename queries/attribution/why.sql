@@ -41,7 +41,8 @@ WITH chosen AS (
 evidence AS (
     SELECT
         c.*,
-        a.phase_rule, a.module_rule, l.name AS launch_name, s.is_recompute, s.marked_row,
+        a.captured_id, a.phase_rule, a.module_rule, l.name AS launch_name, s.is_recompute,
+        s.marked_row,
         s.is_weak_row, s.is_in_grad_mode, s.marked_phase,
         n.launch_id IS NOT NULL AS has_neighbours,
         CASE
@@ -95,7 +96,8 @@ evidence AS (
     INNER JOIN attribution AS a USING (trace_id, event_id, piece)
     INNER JOIN trace_traits AS t USING (trace_id)
     LEFT JOIN launch AS l ON c.trace_id = l.trace_id AND c.launch_id = l.launch_id
-    LEFT JOIN surroundings AS s ON c.trace_id = s.trace_id AND c.launch_id = s.event_id
+    LEFT JOIN surroundings AS s
+        ON c.trace_id = s.trace_id AND coalesce(a.captured_id, c.launch_id) = s.event_id
     LEFT JOIN neighbours AS n ON c.trace_id = n.trace_id AND c.launch_id = n.launch_id
     LEFT JOIN range_marker AS pm ON s.phase_marker_id = pm.marker_id
     LEFT JOIN range_marker AS rm ON s.row_marker_id = rm.marker_id
@@ -166,8 +168,9 @@ fact_row AS (
                     WHEN link = 'cpu' THEN 'by itself: an op of the CPU'
                     WHEN launch_id IS NOT NULL
                         THEN format(
-                            '{}, event {}, {:,} ns before it', launch_name, launch_id,
-                            launch_delay_ns
+                            '{}, event {}, {:,} ns before it{}', launch_name, launch_id,
+                            launch_delay_ns,
+                            coalesce(format('; captured as event {}', captured_id), '')
                         )
                     WHEN link = 'before_window' THEN 'by a call before the trace began'
                     ELSE 'by a call that the trace does not have'

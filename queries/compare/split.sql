@@ -63,7 +63,7 @@ stretch AS MATERIALIZED (
 
 op_shape AS (
     SELECT e.trace_id, e.event_id, e.name, e.args ->> '$."Input Dims"' AS shape
-    FROM event AS e
+    FROM record AS e
     WHERE is_op(e.category)
 ),
 

@@ -23,7 +23,7 @@ CREATE OR REPLACE MACRO launched_op_costs() AS TABLE (
         SELECT
             e.trace_id, e.event_id AS op_id, e.name, e.args, e.pid, e.tid, e.ts_ns,
             e.ts_ns + e.dur_ns AS end_ns
-        FROM event AS e
+        FROM record AS e
         WHERE (e.trace_id, e.event_id) IN (SELECT (trace_id, op_id) FROM attribution)
     )
 

@@ -56,7 +56,7 @@
 --   busy_at_ns         BIGINT                     middle of the host's part where the launch was late, ns
 --   busy_tid           BIGINT                     the thread that was looked at: the launching one, or the one that it waited for
 --   busy_op_id         BIGINT -> event.event_id   innermost op that was open then on that thread; NULL if none was
---   op_id              BIGINT -> event.event_id   that op, else the op that launched the next work; but for data_loading, and where
+--   op_id              BIGINT -> record.event_id   that op, else the op that launched the next work; but for data_loading, and where
 --                                                 its launch waited for a backward pass
 --   phase              VARCHAR                    phase of the next work, or backward, as above
 --   module_id          INTEGER -> module          module of the next work, or NULL, as above

@@ -53,7 +53,7 @@ CREATE OR REPLACE MACRO role_work(modules) AS TABLE (
     named AS (
         SELECT w.*, o.name AS role_op, o.ts_ns AS op_ts_ns
         FROM work AS w
-        LEFT JOIN event AS o ON w.trace_id = o.trace_id AND w.role_op_id = o.event_id
+        LEFT JOIN record AS o ON w.trace_id = o.trace_id AND w.role_op_id = o.event_id
     ),
 
     named_text AS (

@@ -64,7 +64,7 @@ call AS (
         e.args ->> '$."Concrete Inputs"' AS numbers,
         coalesce(m.path, outer_call.name) AS around
     FROM op_work AS w
-    INNER JOIN event AS e USING (trace_id, event_id)
+    INNER JOIN record AS e USING (trace_id, event_id)
     LEFT JOIN own_module AS m USING (trace_id, event_id)
     LEFT JOIN outer_op AS o ON w.place = o.id
     LEFT JOIN op_work AS outer_call ON o.span_id = outer_call.place

@@ -1,6 +1,7 @@
 -- What did each call of an op take on the host, and what did it put on devices?
 -- A call holds what is launched on its thread while it is open. What that is, is a range of the numbers of view host_spans,
 -- so its figures are differences of running sums.
+-- The ops of a graph's replays (view attribution, captured_id) took no time of the host, and have launched what is theirs.
 -- Own time of the host is what no op inside leaves of it, by macro interval_self: own times of a thread add up to the
 -- time in ops.
 --
@@ -8,7 +9,7 @@
 -- Requires: event_category, host_spans, attributed_events, interval_self
 -- Columns:
 --   trace_id             INTEGER -> trace            the trace
---   event_id             BIGINT -> event             the call
+--   event_id             BIGINT -> record            the call
 --   pid                  BIGINT                      process id
 --   tid                  BIGINT -> thread(pid, tid)  thread id
 --   name                 VARCHAR                     the op
@@ -117,4 +118,19 @@ ASOF LEFT JOIN begun AS b
     ON o.trace_id = b.trace_id AND o.pid = b.pid AND o.tid = b.tid AND o.end_ns > b.ts_ns
 LEFT JOIN own AS w ON o.place = w.place
 LEFT JOIN direct AS d ON o.trace_id = d.trace_id AND o.event_id = d.event_id
-ORDER BY o.place
+UNION ALL
+SELECT
+    e.trace_id, e.event_id, e.pid, e.tid, e.name,
+    (1::BIGINT << 40) + e.event_id AS place,
+    (1::BIGINT << 40) + e.event_id + 1 AS behind_place,
+    e.ts_ns,
+    0 AS host_ns,
+    0 AS self_host_ns,
+    d.direct_kernel_count AS kernel_count,
+    d.direct_kernel_ns AS kernel_ns,
+    d.direct_wall_ns AS wall_ns,
+    d.direct_kernel_count, d.direct_kernel_ns, d.direct_wall_ns
+FROM direct AS d
+INNER JOIN record AS e USING (trace_id, event_id)
+WHERE e.view_name IS NULL
+ORDER BY place

@@ -30,7 +30,12 @@ def parts() -> dict[str, Callable[[], str]]:
         "memory": memory.memory,
     }
     if clone := os.environ.get("TRACEKIT_TRACELENS"):
-        for make in (tracelens.operators, tracelens.categories, tracelens.costs):
+        for make in (
+            tracelens.operators,
+            tracelens.captures,
+            tracelens.categories,
+            tracelens.costs,
+        ):
             made[f"TraceLens, {make.__name__}"] = partial(make, Path(clone))
     if clone := os.environ.get("TRACEKIT_HTA"):
         made["HolisticTraceAnalysis"] = partial(hta.figures, Path(clone))

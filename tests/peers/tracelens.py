@@ -31,6 +31,12 @@ def reports(clone: Path) -> Iterator[tuple[Path, Path]]:
             yield found[0], report
 
 
+def captures_of(path: Path) -> list[Path]:
+    """Return the traces of the captures that a trace replays, as far as the clone has them."""
+    files = (path.parent / "capture_traces").glob("*.json.gz")
+    return [file for file in files if file.read_bytes()[:2] == b"\x1f\x8b"]
+
+
 def is_of_engine(report: Path) -> bool:
     """Return whether it has ops of another trace, that of the capture, and pseudo-ops."""
     return report.name == "perf_csvs"
@@ -100,10 +106,34 @@ def _our_ops(trace: tracekit.Trace, inputs: tuple[str, ...]) -> dict[tuple[str, 
     columns = ", ".join(("w.name", *(f"e.args ->> '$.\"{name}\"'" for name in inputs)))
     rows = trace.sql(
         "SELECT count(*), sum(w.direct_kernel_ns), sum(w.kernel_ns), "
-        f"{columns} FROM op_work AS w INNER JOIN event AS e USING (trace_id, event_id) "
+        f"{columns} FROM op_work AS w INNER JOIN record AS e USING (trace_id, event_id) "
         "WHERE w.direct_kernel_count > 0 GROUP BY ALL"
     ).rows
     return {(row[3], *(json.dumps(json.loads(text)) for text in row[4:])): row[:3] for row in rows}
+
+
+def captures(clone: Path) -> str:
+    """Return the table of ops that graphs replay, by the captures that the clone has."""
+    rows: list[tuple[object, ...]] = []
+    for path, report in reports(clone):
+        files = captures_of(path)
+        if not files:
+            continue
+        with closing(tracekit.open(path, capture=files, cache=False)) as trace:
+            ((replayed, known),) = trace.sql(
+                "SELECT count(*), count(captured_id) FROM attribution AS a "
+                "INNER JOIN launch USING (trace_id, launch_id) WHERE contains(name, 'GraphLaunch')"
+            ).rows
+            ours = _our_ops(trace, ())
+        theirs = _their_ops(report, ())
+        equal = sum(
+            key in ours
+            and ours[key][0] == count
+            and abs(ours[key][1] - direct_us * 1e3) <= 250 + 6 * count
+            for key, (count, direct_us, _) in theirs.items()
+        )
+        rows.append((title(path), replayed, known, len(theirs), equal))
+    return table(("trace", "replayed device events", "known", "ops", "equal"), rows)
 
 
 def categories(clone: Path) -> str:
@@ -137,7 +167,7 @@ WITH op AS (
     SELECT
         e.trace_id, e.event_id AS op_id, e.name, e.args, e.pid, e.tid, e.ts_ns,
         e.ts_ns + e.dur_ns AS end_ns
-    FROM event AS e
+    FROM record AS e
     SEMI JOIN op_work AS w USING (trace_id, event_id)
 ),
 
@@ -153,7 +183,7 @@ SELECT
     sum(i.bytes) FILTER (i.name <> 'aten::add_' OR o.name = i.name)::BIGINT AS bytes,
     any_value(i.reason) AS reason
 FROM costed AS o
-INNER JOIN event AS e ON o.trace_id = e.trace_id AND o.op_id = e.event_id
+INNER JOIN record AS e ON o.trace_id = e.trace_id AND o.op_id = e.event_id
 INNER JOIN costed AS i
     ON o.trace_id = i.trace_id AND i.place >= o.place AND i.place < o.behind_place
 WHERE i.direct_kernel_count > 0
@@ -166,7 +196,8 @@ def costs(clone: Path) -> str:
     """Return for each of their categories and ops how many costs are equal."""
     counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for path, report in reports(clone):
-        with closing(tracekit.open(path, cache=False)) as trace:
+        capture = captures_of(path)
+        with closing(tracekit.open(path, capture=capture, cache=False)) as trace:
             trace.query("ops", limit=1)
             ours = {}
             for name, args, *cost in trace.sql(COSTS).rows:

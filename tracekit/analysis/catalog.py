@@ -212,8 +212,9 @@ def tables_behind(analyses: Iterable[str]) -> frozenset[str]:
 
 
 _STEPS = (
-    *("context_walk.py", "derivative_nodes.py", "device_peaks.py", "device_rules.py", "rules.py"),
-    *("stretch_alignment.py", "sweeps.py", "walk_markers.py", "walked_modules.py"),
+    *("context_walk.py", "derivative_nodes.py", "device_peaks.py", "device_rules.py"),
+    *("replayed_ops.py", "rules.py", "stretch_alignment.py", "sweeps.py", "walk_markers.py"),
+    "walked_modules.py",
 )
 """The files of the steps that are no SQL. They are read, not imported: a store that is there needs
 none of them."""

@@ -23,6 +23,7 @@ import duckdb
 import msgspec
 
 from tracekit.analysis.derivative_nodes import DerivativeNodes
+from tracekit.analysis.rules import HOST_EVENTS
 from tracekit.analysis.sweeps import SWEPT, compiled_sweeps, swept
 from tracekit.analysis.walk_markers import (
     BACKWARD,
@@ -46,7 +47,7 @@ from tracekit.sql_text import quote
 WALK = "context_walk"
 """What SQL files write under ``Requires`` when they read the tables of the walk."""
 
-REQUIRES = ("range_marker", "launch", "event_category", "accelerator")
+REQUIRES = ("range_marker", "launch", "captured_call", "event_category", "accelerator")
 """What must be in the store before the walk."""
 
 TABLES = ("walked", "walked_module")
@@ -110,12 +111,13 @@ WITH span AS (
             END
             + CASE WHEN e.forward_thread > 0 THEN {_IS_NODE} ELSE 0 END
             + CASE WHEN $holds THEN {_HOLDS_BACKWARD} ELSE 0 END AS marker
-    FROM event AS e
+    FROM $event AS e
     INNER JOIN range_marker AS m ON e.category = m.category AND e.name = m.name
     UNION ALL
     SELECT trace_id, pid, tid, launch_id, ts_ns, end_ns, 3, NULL, 0
     FROM launch
     WHERE correlation IS NOT NULL
+    $captured
     UNION ALL
     SELECT trace_id, pid, tid, event_id, ts_ns, ts_ns, 3, NULL, 0
     FROM memory
@@ -124,6 +126,12 @@ WITH span AS (
 SELECT trace_id, pid, tid, event_id, ts_ns, end_ns, marker
 FROM span
 ORDER BY trace_id, pid, tid, ts_ns, end_ns DESC, layer, external_id, marker DESC, event_id
+"""
+
+_CAPTURED = """
+    UNION ALL
+    SELECT trace_id, pid, tid, event_id, ts_ns, end_ns, 3, NULL, 0
+    FROM captured_call
 """
 
 # Traces whose ops have sequence numbers: nodes have them too there.
@@ -167,7 +175,12 @@ def walk_contexts(connection: duckdb.DuckDBPyConnection, folder: Path | None = N
     if any(marker.is_bare_node for marker in markers):
         numbered = {trace_id for (trace_id,) in connection.execute(_NUMBERED).fetchall()}
     has_optimizer = any(tells(marker.told, "optimizer") for marker in markers)
-    spans = _SPANS.replace("$holds", _HOLDS if has_optimizer else "FALSE")
+    has_captures = connection.execute("SELECT 1 FROM captured_call LIMIT 1").fetchall()
+    spans = (
+        _SPANS.replace("$holds", _HOLDS if has_optimizer else "FALSE")
+        .replace("$event", HOST_EVENTS if has_captures else "event")
+        .replace("$captured", _CAPTURED if has_captures else "")
+    )
     with tempfile.TemporaryDirectory(prefix="walk", dir=folder) as work:
         modules, nodes = Path(work) / "modules.json", Path(work) / "nodes.json"
         with modules.open("wb") as module_file, nodes.open("wb") as node_file:

@@ -14,7 +14,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tracekit.analysis import context_walk, stretch_alignment
+from tracekit.analysis import context_walk, replayed_ops, stretch_alignment
 from tracekit.analysis.catalog import Catalog, load_catalog
 from tracekit.analysis.device_peaks import DEVICE_PEAK, create_device_peaks
 from tracekit.analysis.device_rules import (
@@ -180,6 +180,7 @@ def _create(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
 _IN_PYTHON: dict[str, Step] = {
     context_walk.WALK: context_walk.walk_contexts,
     stretch_alignment.ALIGNMENT: stretch_alignment.align_stretches,
+    replayed_ops.REPLAYED_OPS: replayed_ops.add_replayed_ops,
     RULED_WORK: rule_work,
     CLASS_FACT: create_class_facts,
     RULED_RANGE: rule_ranges,
@@ -191,6 +192,7 @@ _IN_PYTHON: dict[str, Step] = {
 _REQUIRED_IN_PYTHON = {
     context_walk.WALK: context_walk.REQUIRES,
     stretch_alignment.ALIGNMENT: stretch_alignment.REQUIRES,
+    replayed_ops.REPLAYED_OPS: replayed_ops.REQUIRES,
     RULED_WORK: ("device_work",),
     RULED_RANGE: (DEVICE_MARK,),
 }

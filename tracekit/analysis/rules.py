@@ -324,14 +324,17 @@ FROM device_work
 GROUP BY category, name
 """
 
-_RANGE_NAMES = """
+HOST_EVENTS = "(SELECT * FROM record WHERE view_name = 'event' OR view_name IS NULL)"
+"""The events of a trace, and those of the capture of its graphs that another file has."""
+
+_RANGE_NAMES = f"""
 SELECT DISTINCT
     category,
     name,
     CASE
         WHEN is_op(category) THEN 'op' WHEN is_annotation(category) THEN 'range' ELSE 'call'
     END AS applies_to
-FROM event
+FROM {HOST_EVENTS}
 WHERE is_op(category) OR is_annotation(category) OR is_python_call(category)
 """
 

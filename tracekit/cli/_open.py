@@ -55,6 +55,7 @@ def open_traces(
             traces=is_traced,
             cache=not reading.no_cache,
             rules=reading.rules,
+            capture=reading.capture,
             ceilings=reading.ceilings,
             queries=reading.queries,
             progress=progress,

@@ -87,16 +87,27 @@ ceilings_option = click.option(
 )
 
 
+capture_option = click.option(
+    "--capture",
+    metavar="FILE",
+    multiple=True,
+    help="The trace of the capture of graphs that TRACE replays: tells op, shapes and module of "
+    "their kernels; may be given several times.",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """How traces are read, as the options of a command say; each field is one of them.
 
-    `queries` are folders of the user's own SQL, `rules` further classification rules, `ceilings`
-    what was measured on the devices, `engine` how the traces of many ranks are read.
+    `queries` are folders of the user's own SQL, `rules` further classification rules, `capture`
+    traces of what graphs replay, `ceilings` what was measured on the devices, `engine` how the
+    traces of many ranks are read.
     """
 
     queries: tuple[Path, ...] = ()
     rules: Path | None = None
+    capture: tuple[str, ...] = ()
     ceilings: Path | None = None
     no_cache: bool = False
     engine: EngineChoice | None = None
@@ -198,6 +209,7 @@ _ENGINE_OPTIONS = (
 _READING_OPTIONS: dict[str, Callable[[Any], Any]] = {
     "queries": queries_option,
     "rules": rules_option,
+    "capture": capture_option,
     "ceilings": ceilings_option,
     "no_cache": no_cache_option,
     "engine": engine_options,

@@ -10,7 +10,7 @@ from tracekit.cli._options import Reading, format_option, reading_options, trace
 @click.command(name="health")
 @trace_argument
 @format_option
-@reading_options("rules", "no_cache", "engine")
+@reading_options("rules", "capture", "no_cache", "engine")
 def command(traces: tuple[str, ...], format_name: str, reading: Reading) -> None:
     """Show how much of the trace every figure rests on."""
     from tracekit.cli._emit import emit

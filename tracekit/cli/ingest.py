@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     help="What to write: a store, run.duckdb, or a dataset of many ranks, run.tracekit.",
 )
 @click.option("--force", is_flag=True, help="Replace the store if it exists.")
-@reading_options("rules", "engine")
+@reading_options("rules", "capture", "engine")
 def command(traces: tuple[str, ...], output: str, force: bool, reading: Reading) -> None:
     """Build a store, or a dataset, from trace files, folders or globs.
 
@@ -35,6 +35,8 @@ def command(traces: tuple[str, ...], output: str, force: bool, reading: Reading)
     same command once more reads only what is missing.
     """
     if output.rstrip("/").endswith(".tracekit"):
+        if reading.capture:
+            raise UsageError("--capture is for a store", hint="-o NAME.duckdb makes one")
         _ingest_dataset(traces, output.rstrip("/"), force, reading)
         return
     if reading.engine is not None:
@@ -84,7 +86,14 @@ def _ingest_store(traces: tuple[str, ...], output: Path, force: bool, reading: R
 
     tune_for_traces()
     with progress_bar() as progress:
-        store = ingest(traces, output, force=force, rules=reading.rules, progress=progress)
+        store = ingest(
+            traces,
+            output,
+            force=force,
+            rules=reading.rules,
+            capture=reading.capture,
+            progress=progress,
+        )
     # It was made here: what it holds need not be looked through, as that of a store one is given.
     with open_store(store) as connection:
         ingested = run_sql(

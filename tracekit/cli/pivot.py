@@ -34,7 +34,7 @@ from tracekit.cli._options import (
 @click.option("--step", type=int, metavar="NUMBER", help="Only this step.")
 @format_option
 @wide_option
-@reading_options("rules", "no_cache", "engine")
+@reading_options("rules", "capture", "no_cache", "engine")
 def command(
     traces: tuple[str, ...],
     rows: str,

@@ -47,6 +47,7 @@ LARGE_TABLES = (
     "repaired",
     "unpaired",
     "attribution",
+    "captured_call",
     "cpu_work",
     "device_events",
     "device_gaps",
@@ -58,6 +59,7 @@ LARGE_TABLES = (
     "module",
     "neighbours",
     "repetition",
+    "replayed_event",
     "surroundings",
     "thread_waits",
 )

@@ -200,10 +200,9 @@ class DistributedIngest:
                 f"{self.sources.counters[0]}: samples of counters beside many ranks are not read",
                 hint="let them lie in the run folder as power.csv",
             )
-        if self.sources.execution_traces:
+        if beside := [*self.sources.execution_traces, *self.sources.captures]:
             raise UsageError(
-                f"{self.sources.execution_traces[0]}: execution traces beside many ranks are not "
-                "read",
+                f"{beside[0]}: execution traces and captures beside many ranks are not read",
                 hint="-o NAME.duckdb makes a store, which takes them",
             )
         run_ids = self._run_ids()

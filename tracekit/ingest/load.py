@@ -56,19 +56,12 @@ def load_trace(
     Raises:
         TraceError: the file cannot be read, or holds no readable event.
     """
-    _load_events(connection, reading, trace_id)
+    unpaired_count, counts, window = load_events(connection, reading, trace_id)
     reader = reading.reader
     metadata = reader.metadata()
     # Profilers of services write their environment there; a store is passed on more readily than
     # the file that it was made from.
     mask_members(metadata)
-    counts, is_paired, window = _counted(connection, trace_id)
-    unpaired_count = 0
-    if not is_paired:
-        unpaired_count = pair_spans(connection, trace_id)
-        _, _, window = _counted(connection, trace_id)
-    if not any(counts.values()):
-        raise reader.unreadable()
     _insert_faults(connection, trace_id, reader.faults)
     rank = _insert_trace(connection, trace_id, reading, metadata, counts, window, unpaired_count)
     _insert_described(connection, trace_id, metadata)
@@ -91,7 +84,14 @@ def _counted(
     return counts, is_paired and not counts["span_end"], window
 
 
-def _load_events(connection: duckdb.DuckDBPyConnection, reading: Reading, trace_id: int) -> None:
+def load_events(
+    connection: duckdb.DuckDBPyConnection, reading: Reading, trace_id: int
+) -> tuple[int, dict[str, int], tuple[int | None, int | None]]:
+    """Read the events of one trace file; return unpaired ones, those of each kind, the window.
+
+    Raises:
+        TraceError: the file cannot be read, or holds no readable event.
+    """
     loader = EventLoader(connection, trace_id)
     try:
         for rows in reading.blocks():
@@ -99,6 +99,14 @@ def _load_events(connection: duckdb.DuckDBPyConnection, reading: Reading, trace_
         loader.wait()
     finally:
         loader.close()
+    counts, is_paired, window = _counted(connection, trace_id)
+    unpaired_count = 0
+    if not is_paired:
+        unpaired_count = pair_spans(connection, trace_id)
+        _, _, window = _counted(connection, trace_id)
+    if not any(counts.values()):
+        raise reading.reader.unreadable()
+    return unpaired_count, counts, window
 
 
 def _insert_faults(connection: duckdb.DuckDBPyConnection, trace_id: int, faults: Faults) -> None:

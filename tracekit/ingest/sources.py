@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tracekit.errors import TraceError
+from tracekit.errors import TraceError, UsageError
 from tracekit.ingest.trace_readers import FORMATS, is_execution_trace
 from tracekit.storage import Location, Place, has_query, lies_in, place_of
 
@@ -43,11 +43,12 @@ class Sources(NamedTuple):
     runs: Sequence[Place]
     counters: Sequence[Place] = ()
     execution_traces: Sequence[Place] = ()
+    captures: Sequence[Place] = ()
 
     @property
     def files(self) -> list[Place]:
         """Every file whose content decides what the store holds."""
-        files: list[Place] = [*self.traces, *self.counters, *self.execution_traces]
+        files: list[Place] = [*self.traces, *self.counters, *self.execution_traces, *self.captures]
         for run in self.runs:
             files.append(run / MANIFEST_NAME)
             files += [run / name for name in _OF_RUNS if lies_in(run, name)]
@@ -249,6 +250,25 @@ def find_sources(paths: Sequence[str | Place], *, traces: bool = True) -> Source
     if len(runs) > 1 and are_fragments_of_one(runs):
         return Sources([trace for run in runs for trace in _traces_in(run)], runs, *beside)
     return Sources(found if len(runs) <= 1 else [], runs, *beside)
+
+
+def with_captures(sources: Sources, captures: str | Place | Sequence[str | Place]) -> Sources:
+    """Return sources with traces of captures beside them.
+
+    Raises:
+        TraceError: a file does not exist.
+        UsageError: there is not exactly one trace that replays what was captured.
+    """
+    if isinstance(captures, str) or not isinstance(captures, Sequence):
+        captures = [captures]
+    if not captures:
+        return sources
+    if len(sources.traces) != 1:
+        raise UsageError(
+            f"{captures[0]}: the capture of one trace, and {len(sources.traces)} are given",
+            hint="open the trace of the rank that it was captured on alone",
+        )
+    return sources._replace(captures=find_traces(captures))
 
 
 def find_traces(paths: Sequence[str | Place]) -> list[Place]:

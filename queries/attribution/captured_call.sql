@@ -1,0 +1,59 @@
+-- Which calls were captured in a graph, and the work of which kernel did each put there?
+-- What a thread calls between the begin and the end of a capture is recorded and not run; replays of the graph run it. Of
+-- a file of the capture alone, calls that ran are here too: they tell which kernel an op puts on a device.
+--
+-- Kind:     table
+-- Requires: event_category, launch
+-- Columns:
+--   trace_id    INTEGER -> trace  the trace
+--   event_id    BIGINT -> record  the call
+--   pid         BIGINT            process id; negative for that of another file
+--   tid         BIGINT            thread id
+--   ts_ns       BIGINT            start, ns
+--   end_ns      BIGINT            end, ns
+--   capture_id  BIGINT -> record.event_id  call that began the capture; NULL for a call that ran
+--   kernel      VARCHAR           kernel, copy or set as it is called on devices; NULL where the file does not say it
+
+WITH call AS (
+    SELECT
+        trace_id, event_id, pid, tid, ts_ns,
+        ts_ns + dur_ns AS end_ns,
+        name,
+        view_name IS NULL AS is_of_other_file, CASE
+            WHEN regexp_matches(name, '(?i)memcpy') THEN 'copy'
+            WHEN regexp_matches(name, '(?i)memset') THEN 'set'
+            ELSE args ->> '$.kernel'
+        END AS kernel,
+        contains(name, 'StreamBeginCapture') AS is_begin,
+        contains(name, 'StreamEndCapture') AS is_end
+    FROM record
+    WHERE
+        (view_name = 'event' OR view_name IS NULL)
+        AND is_launch_call(category)
+        AND (
+            is_launch_of_work(category, name)
+            OR regexp_matches(name, 'Stream(Begin|End)Capture')
+        )
+        AND NOT regexp_matches(name, '(?i)hostfunc')
+),
+
+placed_call AS (
+    SELECT
+        *,
+        last_value(
+            CASE WHEN is_begin THEN event_id WHEN is_end THEN -1 END IGNORE NULLS
+        ) OVER (PARTITION BY trace_id, pid, tid ORDER BY ts_ns, event_id) AS capture_id
+    FROM call
+)
+
+SELECT
+    c.trace_id, c.event_id, c.pid, c.tid, c.ts_ns, c.end_ns,
+    nullif(c.capture_id, -1) AS capture_id,
+    c.kernel
+FROM placed_call AS c
+ANTI JOIN launch AS l ON c.trace_id = l.trace_id AND c.event_id = l.launch_id
+WHERE
+    NOT c.is_begin
+    AND NOT c.is_end
+    AND (coalesce(c.capture_id, -1) >= 0 OR (c.is_of_other_file AND c.kernel IS NOT NULL))
+ORDER BY c.trace_id, c.pid, c.tid, c.ts_ns, c.event_id

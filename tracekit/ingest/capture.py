@@ -1,0 +1,79 @@
+"""Loads what a host did while graphs were captured that another trace replays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracekit.errors import TraceError
+from tracekit.ingest.load import forget_trace, load_events
+from tracekit.ingest.reading import Reading
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from tracekit.storage import Place
+
+_APART = 1 << 40
+"""How far the numbers of its processes are from those of the trace."""
+
+
+def load_capture(
+    connection: duckdb.DuckDBPyConnection, path: Place, number: int, spare_id: int
+) -> None:
+    """Add ops, ranges, Python calls and launches of a file to the first trace, in no view.
+
+    What ran on devices in that file is not counted; a launch is told the name of its kernel.
+
+    Args:
+        connection: the store that is being filled.
+        path: the trace of the capture.
+        number: which one it is of several, from 0.
+        spare_id: a number that no trace has.
+
+    Raises:
+        TraceError: the file cannot be read, or no graph is captured in it.
+    """
+    forget_trace(connection, spare_id)
+    with Reading(path) as reading:
+        load_events(connection, reading, spare_id)
+    if not connection.execute(
+        f"SELECT 1 FROM event WHERE trace_id = {spare_id} AND is_launch_call(category) "
+        "AND contains(name, 'StreamBeginCapture') LIMIT 1"
+    ).fetchall():
+        raise TraceError(
+            f"{path}: no graph is captured in it",
+            hint="a capture begins with cudaStreamBeginCapture or hipStreamBeginCapture: profile "
+            "the start of the engine, with the activities of CPU and device",
+        )
+    connection.execute(
+        f"""
+        INSERT INTO record BY NAME
+        WITH worked AS (
+            SELECT correlation, any_value(name) AS kernel
+            FROM event
+            WHERE trace_id = {spare_id} AND is_device_work(category) AND correlation > 0
+            GROUP BY correlation
+            HAVING count(*) = 1
+        )
+        SELECT e.* REPLACE (
+            0 AS trace_id,
+            e.event_id + 1 + (SELECT max(event_id) FROM record WHERE trace_id = 0) AS event_id,
+            e.pid - {(number + 1) * _APART} AS pid,
+            NULL AS correlation,
+            if(
+                w.kernel IS NOT NULL AND is_launch_call(e.category),
+                json_merge_patch(e.args, json_object('kernel', w.kernel)),
+                e.args
+            ) AS args
+        )
+        FROM event AS e
+        LEFT JOIN worked AS w USING (correlation)
+        WHERE
+            e.trace_id = {spare_id}
+            AND (
+                is_op(e.category) OR is_annotation(e.category) OR is_python_call(e.category)
+                OR is_launch_call(e.category)
+            )
+        """
+    )
+    forget_trace(connection, spare_id)
