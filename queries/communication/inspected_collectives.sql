@@ -20,7 +20,7 @@
 --   message_bytes     BIGINT   size of the message of a rank, bytes
 --   timing_source     VARCHAR  kernel_gpu, kernel_cpu or collective_cpu: what the time is from; NULL where not told
 --   collective_count  BIGINT   collectives in the log
---   spanned_count     BIGINT   collectives of the communicator from its first to its last in the log, of all kinds
+--   spanned_count     BIGINT   collectives of the communicator from its first to its last in the log, of all kinds; sends and receives by numbers of their own apart
 --   time_ns           BIGINT   sum of their times, ns
 --   min_time_ns       BIGINT   shortest, ns
 --   max_time_ns       BIGINT   longest, ns
@@ -54,6 +54,7 @@ lines AS (
         (e.args ->> 'bytes')::BIGINT AS message_bytes,
         e.args ->> 'timing_source' AS timing_source,
         (e.args ->> 'seq')::BIGINT AS seq,
+        e.args ->> 'is_numbered_apart' AS is_numbered_apart,
         1e9 * (e.args ->> 'bus_gb_per_s')::DOUBLE AS stated,
         e.dur_ns, e.event_id
     FROM event AS e
@@ -66,7 +67,7 @@ spanned AS (
         *,
         max(seq) OVER comms - min(seq) OVER comms + 1 AS spanned_count
     FROM lines
-    WINDOW comms AS (PARTITION BY trace_id, comm, comm_rank)
+    WINDOW comms AS (PARTITION BY trace_id, comm, comm_rank, is_numbered_apart)
 ),
 
 summed AS (

@@ -125,6 +125,10 @@ def test_what_tools_write(
         ("# gpu    pwr\n# Idx      W\n    0     70\n", "do not say when they were taken"),
         ("2023/11/14 22:13:20.500, 2, 61.25\n", "columns without names"),
         ("a,b\nc,d\n", "no sample of a counter"),
+        (
+            "timestamp, power.draw [W]\n" + "2025/05/05 20:58:44.813, 90.5 W\n" * 8,
+            "no number of the device",
+        ),
         ("", "no sample of a counter"),
     ],
 )

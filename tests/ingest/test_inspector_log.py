@@ -41,6 +41,22 @@ def line(seq: int, collective: str, size: int, time_us: int, factor: float, **gi
     )
 
 
+def test_sends_have_numbers_of_their_own(tmp_path: Path) -> None:
+    """As RCCL's multi-node all-gathers write; and a whole time as a fraction, as some do."""
+    send = json.loads(line(3, "Send", 500, 20, 1))
+    send["p2p_perf"] = {
+        key.replace("coll", "p2p"): value for key, value in send.pop("coll_perf").items()
+    } | {"p2p_peer": 1}
+    whole = line(1409, "AllReduce", 800, 10, 2 * 7 / 8).replace(": 10,", ": 10.0,")
+    path = tmp_path / "node1-pid77.log"
+    path.write_text("\n".join([whole, json.dumps(send)]))
+    with tracekit.open(path, cache=False) as trace:
+        rows = trace.query("inspected_collectives").to_dicts()
+        rejected = trace.sql("SELECT count(*) FROM rejected").rows
+    found = [(row["collective"], row["spanned_count"], row["time_ns"]) for row in rows]
+    assert (found, rejected) == ([("Send", 1, 20_000), ("AllReduce", 1, 10_000)], [(0,)])
+
+
 def test_bandwidths_are_what_the_log_states(tmp_path: Path) -> None:
     """The sizes and times of an all-reduce and a reduce-scatter are those of NCCL's README."""
     kernels = [{"channel_id": 0, "kernel_start_ts": START_US - 7, "kernel_stop_ts": START_US}]

@@ -88,6 +88,7 @@ class _Table:
     ) -> Iterator[tuple[Any, ...]]:
         """Yield device, name, unit, ns since the epoch, clock and value of each sample."""
         offset = count = 0
+        latest = None
         for line in lines:
             start, offset = offset, offset + len(line)
             if offset > _MAX_BYTES:
@@ -107,6 +108,13 @@ class _Table:
                 reject(start, line)
                 continue
             at = _unix_ns(found)
+            # Lines of several devices that do not say which would count as those of one.
+            if samples[0][0] is None and at == latest and at[0] % NS_PER_S:
+                raise TraceError(
+                    f"{self._path}: several samples of one moment, and no number of the device",
+                    hint="nvidia-smi --query-gpu=timestamp,index,power.draw tells it",
+                )
+            latest = at
             count += len(samples)
             yield from ((device, name, unit, *at, value) for device, name, unit, value in samples)
         if not count:

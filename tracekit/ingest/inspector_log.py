@@ -1,4 +1,4 @@
-"""Reads logs of NCCL's inspector: one JSON object a line, for a collective of a communicator.
+"""Reads logs of NCCL's and RCCL's inspector: a JSON object a line, for what a communicator did.
 
 Source of the format: ext-profiler/inspector of NCCL (format v4.0). At each of its intervals the
 inspector writes the last collective that a communicator finished, so not every one. Lines become
@@ -41,7 +41,8 @@ class _Collective(msgspec.Struct):
     coll: str
     coll_sn: int
     coll_msg_size_bytes: int
-    coll_exec_time_us: int
+    # Some writers give whole numbers as 5663.0.
+    coll_exec_time_us: float
     coll_algobw_gbs: float
     coll_busbw_gbs: float
     coll_timing_source: str | None = None
@@ -51,7 +52,9 @@ class _Collective(msgspec.Struct):
 class _Line(msgspec.Struct):
     header: _Header
     metadata: _Metadata
-    coll_perf: _Collective
+    coll_perf: _Collective | None = None
+    # The same of a send or receive, numbered on its own: p2p, p2p_sn, …
+    p2p_perf: dict[str, Any] = {}
 
 
 _line = msgspec.json.Decoder(_Line)
@@ -90,9 +93,11 @@ class InspectorReader(EventTextReader):
         """Return a line as an event; of one that is not the inspector's no JSON: it is rejected."""
         try:
             line = _line.decode(text)
+            sent = {key.replace("p2p", "coll", 1): one for key, one in line.p2p_perf.items()}
+            run = line.coll_perf or msgspec.convert(sent, _Collective)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return b"!" + text
-        header, told, run = line.header, line.metadata, line.coll_perf
+        header, told = line.header, line.metadata
         version = told.inspector_output_format_version
         if version.partition(".")[0] != _MAJOR_VERSION:
             raise TraceError(
@@ -117,6 +122,7 @@ class InspectorReader(EventTextReader):
                     "group_size": header.n_ranks,
                     "node_count": header.nnodes,
                     "seq": run.coll_sn,
+                    "is_numbered_apart": line.coll_perf is None,
                     "bytes": run.coll_msg_size_bytes,
                     "algorithm_gb_per_s": run.coll_algobw_gbs,
                     "bus_gb_per_s": run.coll_busbw_gbs,
