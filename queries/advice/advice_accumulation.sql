@@ -1,18 +1,9 @@
 -- Are gradients reduced in every micro-batch?
 -- Of an optimizer's step with several backward passes, only the last has to reduce gradients.
 --
--- Kind:     analysis
+-- Kind:     advice
 -- Scope:    run
 -- Requires: advice_text, collective_events, annotations
--- Columns:
---   what      VARCHAR  what was seen
---   place     VARCHAR  where
---   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
---   at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
---   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
---   remedy    VARCHAR  what to do
---   evidence  VARCHAR  the command that shows it
--- Invariant: cost_ns IS NULL OR cost_ns > 0
 
 WITH optimizer_steps AS (
     SELECT trace_id, count(*) AS step_count

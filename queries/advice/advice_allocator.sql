@@ -1,18 +1,10 @@
 -- Does the program get or return memory of the device in its steps?
--- Calls such as cudaMalloc and cudaFree, which also wait for the device; those of the first marked step are left out.
+-- Calls such as cudaMalloc and cudaFree, which also wait for the device; those of the first marked step are left out. And
+-- where its events are recorded: is a tenth of the device's memory kept unused at the peak, with a fifth left at most?
 --
--- Kind:     analysis
+-- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, host_waits, event, step_ranges
--- Columns:
---   what      VARCHAR  what was seen
---   place     VARCHAR  where
---   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
---   at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
---   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
---   remedy    VARCHAR  what to do
---   evidence  VARCHAR  the command that shows it
--- Invariant: cost_ns IS NULL OR cost_ns > 0
+-- Requires: advice_text, host_waits, event, step_ranges, memory_event, device
 
 WITH first_step AS (
     SELECT trace_id, min(end_ns) AS end_ns
@@ -28,12 +20,27 @@ calls AS (
     LEFT JOIN first_step AS f ON w.trace_id = f.trace_id
     WHERE w.kind = 'allocator' AND (f.end_ns IS NULL OR w.ts_ns >= f.end_ns)
     GROUP BY e.name
+),
+
+peaks AS (
+    SELECT
+        max(m.reserved_bytes) AS reserved_bytes,
+        arg_max(m.reserved_bytes - m.allocated_bytes, (m.allocated_bytes, -m.place))
+            AS unused_bytes,
+        any_value(d.total_memory_bytes) AS memory_bytes
+    FROM memory_event AS m
+    INNER JOIN device AS d ON m.trace_id = d.trace_id AND m.device = d.device_id::VARCHAR
+    GROUP BY m.trace_id, m.device
 )
 
 SELECT
     format(
-        '{} calls of {}, {} together', sum(call_count), string_agg(name, ', ' ORDER BY name),
-        in_ms(sum(wait_ns))
+        '{} calls of {}, {} together{}', sum(call_count), string_agg(name, ', ' ORDER BY name),
+        in_ms(sum(wait_ns)),
+        if(
+            EXISTS (FROM step_ranges), '',
+            '; no steps are marked, so those of a first one may be among them'
+        )
     ) AS what,
     'the caching allocator' AS place,
     string_agg(format('call={} remove', chosen_name(name)), '; ' ORDER BY name) AS change,
@@ -44,3 +51,21 @@ SELECT
     'tracekit query idle_gaps TRACE --cause allocator' AS evidence
 FROM calls
 HAVING sum(wait_ns) > 0
+UNION ALL
+SELECT
+    format(
+        'of {:.1f} GiB memory the allocator keeps {:.1f}, and {:.1f} of these lie unused when most '
+        || 'are in use', memory_bytes / (1 << 30), reserved_bytes / (1 << 30),
+        unused_bytes / (1 << 30)
+    ) AS what,
+    'memory in fragments' AS place,
+    NULL AS change,
+    NULL AS at_most,
+    NULL AS cost_ns,
+    'a run to compare with, with PYTORCH_ALLOC_CONF=expandable_segments:True and the larger batch '
+    || 'that fits then' AS remedy,
+    'tracekit memory TRACE' AS evidence
+FROM peaks
+WHERE reserved_bytes >= 0.8 * memory_bytes AND unused_bytes >= 0.1 * memory_bytes
+ORDER BY cost_ns DESC NULLS LAST
+LIMIT 2

@@ -2,18 +2,9 @@
 -- Transfers of 1 MiB and more, below half of the bus bandwidth that `tracekit bench` reached for the same collective in a
 -- group of as many ranks. On the CPU and without a measurement nothing is said.
 --
--- Kind:     analysis
+-- Kind:     advice
 -- Scope:    run
 -- Requires: advice_text, collective_events, device_ceiling, ceilings
--- Columns:
---   what      VARCHAR  what was seen
---   place     VARCHAR  where
---   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
---   at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
---   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
---   remedy    VARCHAR  what to do
---   evidence  VARCHAR  the command that shows it
--- Invariant: cost_ns IS NULL OR cost_ns > 0
 
 WITH reached AS (
     SELECT

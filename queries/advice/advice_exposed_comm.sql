@@ -4,18 +4,9 @@
 -- and on a CPU what is hidden takes cores from compute, of which no trace says whether any are free: those are seen, and
 -- what they would gain is not known.
 --
--- Kind:     analysis
+-- Kind:     advice
 -- Scope:    run
 -- Requires: advice_text, collective_events
--- Columns:
---   what      VARCHAR  what was seen
---   place     VARCHAR  where
---   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
---   at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
---   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
---   remedy    VARCHAR  what to do
---   evidence  VARCHAR  the command that shows it
--- Invariant: cost_ns IS NULL OR cost_ns > 0
 
 WITH exposed AS (
     SELECT
@@ -49,7 +40,8 @@ remedies (class, remedy) AS (
 
 SELECT
     format(
-        '{} of {} in {} collectives is exposed{}', in_ms(sum(e.wall_ns)), e.class, count(*), CASE
+        '{} of {} in {} collectives{} is exposed{}', in_ms(sum(e.wall_ns)), e.class, count(*),
+        of_ranks(), CASE
             WHEN e.is_cpu THEN ', on a CPU that has to move the bytes, too'
             WHEN NOT e.is_gradient THEN ', and the backward pass needs what it brings'
             ELSE ''
@@ -58,7 +50,7 @@ SELECT
     'phase backward' AS place,
     if(e.is_cpu OR NOT e.is_gradient, NULL, 'overlap') AS change,
     NULL::VARCHAR AS at_most,
-    sum(e.wall_ns)::BIGINT AS cost_ns,
+    if(change IS NULL, mean_ns(sum(e.wall_ns)::BIGINT), sum(e.wall_ns)::BIGINT) AS cost_ns,
     if(e.is_cpu OR NOT e.is_gradient, 'a run to compare with, with ', '')
     || any_value(r.remedy) AS remedy,
     'tracekit query communication TRACE' AS evidence

@@ -2,18 +2,9 @@
 -- Idle time in which the host is at work, on accelerators. A captured graph leaves about a tenth of the host's time
 -- there, which is assumed. Phases with less than 1 % of the window are left out.
 --
--- Kind:     analysis
+-- Kind:     advice
 -- Scope:    run
 -- Requires: advice_text, idle_gap, attributed_events, device_windows
--- Columns:
---   what      VARCHAR  what was seen
---   place     VARCHAR  where
---   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
---   at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
---   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
---   remedy    VARCHAR  what to do
---   evidence  VARCHAR  the command that shows it
--- Invariant: cost_ns IS NULL OR cost_ns > 0
 
 WITH gaps AS (
     SELECT coalesce(a.phase, 'other') AS phase, sum(g.idle_ns)::BIGINT AS idle_ns
@@ -36,7 +27,7 @@ phases AS (
 )
 
 SELECT
-    'devices wait for the host to launch: '
+    'devices' || of_ranks() || ' wait for the host to launch: '
     || string_agg(
         format('{} in phase {}', in_ms(idle_ns), phase), ', ' ORDER BY idle_ns DESC, phase
     ) AS what,

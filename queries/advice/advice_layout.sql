@@ -1,27 +1,19 @@
 -- Are tensors converted between memory formats?
--- Kernels that only turn NCHW into NHWC or back.
+-- Kernels that only turn NCHW into NHWC or back: cuDNN's, and MIOpen's batched transposes.
 --
--- Kind:     analysis
+-- Kind:     advice
 -- Scope:    run
 -- Requires: advice_text, attributed_events
--- Columns:
---   what      VARCHAR  what was seen
---   place     VARCHAR  where
---   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
---   at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
---   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
---   remedy    VARCHAR  what to do
---   evidence  VARCHAR  the command that shows it
--- Invariant: cost_ns IS NULL OR cost_ns > 0
 
 WITH kernels AS (
     SELECT
-        regexp_extract(name, '(?i)(nchwtonhwc|nhwctonchw)') AS word,
+        regexp_extract(name, '(?i)(nchwtonhwc|nhwctonchw|^batched_transpose)') AS word,
         count(*) AS work_count,
         sum(dur_ns)::BIGINT AS work_ns
     FROM attributed_events
-    WHERE kind = 'compute' AND regexp_matches(name, '(?i)nchwtonhwc|nhwctonchw')
-    GROUP BY ALL
+    WHERE kind = 'compute'
+    GROUP BY word
+    HAVING word <> ''
 )
 
 SELECT
@@ -30,8 +22,8 @@ SELECT
     string_agg(format('name=*{}* remove', word), '; ' ORDER BY word) AS change,
     NULL::VARCHAR AS at_most,
     sum(work_ns)::BIGINT AS cost_ns,
-    'one format everywhere: model.to(memory_format=torch.channels_last), and the input too'
-        AS remedy,
+    'one format everywhere: model.to(memory_format=torch.channels_last), and the input too (on AMD '
+    || 'with PYTORCH_MIOPEN_SUGGEST_NHWC=1)' AS remedy,
     'tracekit query kernels TRACE' AS evidence
 FROM kernels
 HAVING sum(work_ns) > 0

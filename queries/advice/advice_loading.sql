@@ -2,18 +2,9 @@
 -- Loading in the training process, or workers that do not keep up. Without workers, as many are proposed as make a
 -- batch while a step runs, and one more, at most eight.
 --
--- Kind:     analysis
+-- Kind:     advice
 -- Scope:    run
 -- Requires: advice_text, host_waits, event, trace, interval_union
--- Columns:
---   what      VARCHAR  what was seen
---   place     VARCHAR  where
---   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
---   at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
---   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
---   remedy    VARCHAR  what to do
---   evidence  VARCHAR  the command that shows it
--- Invariant: cost_ns IS NULL OR cost_ns > 0
 
 -- The range of a loader and its Python function are one wait.
 WITH waits AS (

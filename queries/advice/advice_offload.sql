@@ -1,28 +1,45 @@
--- Do copies of an offloaded optimizer hold the step up?
--- Copies in the phase of the optimizer, to the device and back, while nothing else runs.
+-- Do copies of what is offloaded hold the step up?
+-- Optimizer states, gradients or activations that leave the device and come back, as far as nothing else runs: copies in
+-- the optimizer; and of 1 MiB and more from the device in the forward and backward pass, and back to it in the backward pass.
 --
--- Kind:     analysis
+-- Kind:     advice
 -- Scope:    run
 -- Requires: advice_text, attributed_events
--- Columns:
---   what      VARCHAR  what was seen
---   place     VARCHAR  where
---   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
---   at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
---   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
---   remedy    VARCHAR  what to do
---   evidence  VARCHAR  the command that shows it
--- Invariant: cost_ns IS NULL OR cost_ns > 0
+
+WITH copies AS (
+    SELECT
+        class, phase,
+        count(*) AS copy_count,
+        sum(wall_ns)::BIGINT AS wall_ns
+    FROM attributed_events
+    WHERE
+        class IN ('memcpy_h2d', 'memcpy_d2h')
+        AND (
+            phase = 'optimizer'
+            OR (
+                bytes >= 1 << 20
+                AND (
+                    phase IN ('backward', 'recompute')
+                    OR (phase = 'forward' AND class = 'memcpy_d2h')
+                )
+            )
+        )
+    GROUP BY ALL
+)
 
 SELECT
-    format('{} copies in the optimizer, {} of them exposed', count(*), in_ms(sum(wall_ns))) AS what,
-    'phase optimizer' AS place,
-    'class=memcpy_h2d phase=optimizer remove; class=memcpy_d2h phase=optimizer remove' AS change,
+    format(
+        '{} copies of what is offloaded, {} of them exposed', sum(copy_count),
+        in_ms(sum(wall_ns))
+    ) AS what,
+    'phase ' || string_agg(DISTINCT phase, ', ' ORDER BY phase) AS place,
+    string_agg(
+        format('class={} phase={} remove', class, phase), '; ' ORDER BY class DESC, phase
+    ) AS change,
     NULL::VARCHAR AS at_most,
     sum(wall_ns)::BIGINT AS cost_ns,
-    'keep the optimizer on the device where memory allows (collect --opt without O), or '
-    || 'ZeRO over more ranks' AS remedy,
+    'keep it on the device where memory allows (collect --opt without O), or ZeRO over more ranks; '
+    || 'activations: recompute them, or copy on a stream of their own' AS remedy,
     'tracekit query memcpy TRACE' AS evidence
-FROM attributed_events
-WHERE phase = 'optimizer' AND class IN ('memcpy_h2d', 'memcpy_d2h')
+FROM copies
 HAVING count(DISTINCT class) = 2 AND sum(wall_ns) > 0

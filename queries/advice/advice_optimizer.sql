@@ -5,18 +5,9 @@
 -- besides: at the least two fifths of what the bytes leave are left. Of optimizers that torch has no fused kernel for
 -- nothing is said.
 --
--- Kind:     analysis
+-- Kind:     advice
 -- Scope:    run
 -- Requires: advice_text, attributed_events, annotations
--- Columns:
---   what      VARCHAR  what was seen
---   place     VARCHAR  where
---   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
---   at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
---   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
---   remedy    VARCHAR  what to do
---   evidence  VARCHAR  the command that shows it
--- Invariant: cost_ns IS NULL OR cost_ns > 0
 
 WITH work AS (
     SELECT
@@ -34,11 +25,13 @@ WITH work AS (
     WHERE row_name = '(optimizer)' AND kind = 'compute'
 ),
 
--- Of all that torch has, these can be fused.
+-- Of all that torch has, these can be fused, the last on a CPU alone.
 named AS (
     SELECT
         count(*) > 0 AS has_range,
-        mode(name) FILTER (name IN ('Adam', 'AdamW', 'SGD', 'Adagrad')) AS optimizer
+        mode(name) FILTER (
+            name IN ('Adam', 'AdamW', 'SGD') OR (name = 'Adagrad' AND (SELECT is_cpu FROM work))
+        ) AS optimizer
     FROM (
         SELECT regexp_extract(name, '^Optimizer\.step#(\w+)\.step', 1) AS name
         FROM annotations
@@ -66,8 +59,8 @@ changed AS (
 
 SELECT
     format(
-        'the optimizer takes {} kernels or ops of {:,.1f} µs in the median, {} together',
-        work_count,
+        'the optimizer{} takes {} kernels or ops of {:,.1f} µs in the median, {} together',
+        of_ranks(), work_count,
         median_ns / 1e3, in_ms(work_ns)
     ) AS what,
     if(foreach_count > 0, 'optimizer by foreach kernels', 'optimizer by single ops') AS place,

@@ -5,19 +5,10 @@
 -- polls for the next batch of its engine to advice_serving_host.
 -- Ops as Python calls them, and torch's own way through modules, are nobody's to leave out.
 --
--- Kind:     analysis
+-- Kind:     advice
 -- Scope:    run
 -- Requires: advice_text, idle_gap, event_category, event, launch, host_waits, interval_innermost, interval_overlap,
 --           trace
--- Columns:
---   what      VARCHAR  what was seen
---   place     VARCHAR  where
---   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
---   at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
---   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
---   remedy    VARCHAR  what to do
---   evidence  VARCHAR  the command that shows it
--- Invariant: cost_ns IS NULL OR cost_ns > 0
 
 WITH share (part_of_gap) AS (VALUES (0.25), (0.5), (0.75)),
 

@@ -1,19 +1,12 @@
 -- What does recomputation cost?
 -- Activations are computed a second time in the backward pass to save memory. Whether the memory is there, the trace
--- says only where it has what the allocator holds.
+-- says where it has what the allocator does: what recomputation allocates and backward work still needs would be kept from
+-- the forward pass on, in each step all of it. A twentieth of the memory is left free; where the rest is too little, so many
+-- layers are proposed as it takes.
 --
--- Kind:     analysis
+-- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, attributed_events, memory, device
--- Columns:
---   what      VARCHAR  what was seen
---   place     VARCHAR  where
---   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
---   at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
---   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
---   remedy    VARCHAR  what to do
---   evidence  VARCHAR  the command that shows it
--- Invariant: cost_ns IS NULL OR cost_ns > 0
+-- Requires: advice_text, attributed_events, launch, memory_event, memory, device
 
 WITH work AS (
     SELECT sum(dur_ns)::BIGINT AS work_ns
@@ -30,27 +23,71 @@ whole AS (
     SELECT min(total_memory_bytes) AS memory_bytes
     FROM device
     WHERE total_memory_bytes > 0
+),
+
+passes AS (
+    SELECT a.trace_id, l.ts_ns
+    FROM attributed_events AS a
+    INNER JOIN launch AS l USING (trace_id, launch_id)
+    WHERE a.phase = 'backward' AND EXISTS (FROM memory_event WHERE phase = 'recompute')
+),
+
+again AS (
+    SELECT
+        sum(m.bytes) AS bytes,
+        coalesce(sum(m.bytes) FILTER (m.is_at_peak), 0) AS peak_bytes
+    FROM memory_event AS m
+    ASOF INNER JOIN passes AS p ON m.trace_id = p.trace_id AND m.ts_ns <= p.ts_ns
+    LEFT JOIN memory_event AS gone
+        ON m.trace_id = gone.trace_id AND m.device = gone.device AND m.end_place = gone.place
+    WHERE
+        m.phase = 'recompute'
+        AND m.bytes > 0
+        AND m.device <> 'cpu'
+        AND coalesce(gone.ts_ns > p.ts_ns, TRUE)
+    GROUP BY m.trace_id, m.device, m.step
+),
+
+needed AS (SELECT max(bytes) - max(peak_bytes) AS needed_bytes FROM again),
+
+room AS (
+    SELECT
+        *,
+        greatest(0.95 * memory_bytes - reserved_bytes, 0) AS free_bytes,
+        coalesce(
+            least(floor(100 * free_bytes / nullif(needed_bytes, 0)) / 100, 1), 1
+        ) AS share
+    FROM work, kept, whole, needed
 )
 
 SELECT
-    format('{} of work is recomputation', in_ms(work_ns))
+    format('{} of work{} is recomputation', in_ms(work_ns), of_ranks())
     || if(
-        kept.reserved_bytes > 0 AND whole.memory_bytes > 0,
+        reserved_bytes > 0 AND memory_bytes > 0,
         format(
-            '; the allocator keeps {:.1f} of {:.1f} GiB at most', kept.reserved_bytes / (1 << 30),
-            whole.memory_bytes / (1 << 30)
+            '; the allocator keeps {:.1f} of {:.1f} GiB at most', reserved_bytes / (1 << 30),
+            memory_bytes / (1 << 30)
+        ) || coalesce(
+            format(', and {:.1f} more would be kept without it', needed_bytes / (1 << 30)), ''
         ), ''
     ) AS what,
     'phase recompute' AS place,
-    'phase=recompute remove; host phase=recompute remove' AS change,
+    replace(
+        'phase=recompute {0}; host phase=recompute {0}', '{0}',
+        if(share = 1, 'remove', format('x{:.2f}', 1 - share))
+    ) AS change,
     NULL::VARCHAR AS at_most,
     work_ns AS cost_ns,
-    'no gradient checkpointing, or of fewer layers, where memory allows '
-    || '(model.gradient_checkpointing_disable(); collect --opt without R)'
+    'no gradient checkpointing'
     || if(
-        whole.memory_bytes > 0 AND kept.reserved_bytes IS NULL,
+        share = 1, ', or of fewer layers, where memory allows',
+        format(' of {:.0f} % of the layers, which the memory is there for', 100 * share)
+    )
+    || ' (model.gradient_checkpointing_disable(); collect --opt without R)'
+    || if(
+        memory_bytes > 0 AND reserved_bytes IS NULL,
         '; profile_memory=True records what is left', ''
     ) AS remedy,
     'tracekit query phases TRACE' AS evidence
-FROM work, kept, whole
-WHERE work_ns > 0
+FROM room
+WHERE work_ns > 0 AND share > 0

@@ -1,23 +1,17 @@
 -- What would have to be recorded to say more?
--- Stacks, where the host lets devices wait and no Python is in the trace; the other ranks, where some are missing.
+-- Stacks, where the host lets devices wait and no Python is in the trace; what streams wait for, where they stand still and
+-- nothing says why; the other ranks, where some are missing.
 --
--- Kind:     analysis
+-- Kind:     advice
 -- Scope:    run
 -- Requires: advice_text, idle_gap, trace, device_windows, event_category
--- Columns:
---   what      VARCHAR  what was seen
---   place     VARCHAR  where
---   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
---   at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
---   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
---   remedy    VARCHAR  what to do
---   evidence  VARCHAR  the command that shows it
--- Invariant: cost_ns IS NULL OR cost_ns > 0
 
 WITH idle AS (
     SELECT
         trace_id,
-        sum(idle_ns) FILTER (cause IN ('host_bound', 'unknown'))::BIGINT AS host_ns
+        coalesce(sum(idle_ns) FILTER (cause = 'host_bound'), 0)::BIGINT AS host_ns,
+        coalesce(sum(idle_ns) FILTER (cause IN ('unknown', 'dependency')), 0)::BIGINT
+            AS unknown_ns
     FROM idle_gap
     GROUP BY trace_id
 ),
@@ -31,25 +25,45 @@ device_window AS (
 p AS (SELECT trace_id FROM event WHERE is_python_call(category) GROUP BY ALL),
 
 unseen AS (
-    SELECT sum(i.host_ns)::BIGINT AS host_ns, sum(w.window_ns)::BIGINT AS window_ns
+    SELECT
+        coalesce(sum(i.host_ns) FILTER (p.trace_id IS NULL), 0)::BIGINT AS host_ns,
+        sum(i.unknown_ns)::BIGINT AS unknown_ns,
+        sum(w.window_ns)::BIGINT AS window_ns
     FROM idle AS i
     INNER JOIN device_window AS w USING (trace_id)
-    ANTI JOIN p
-        ON i.trace_id = p.trace_id
+    LEFT JOIN p USING (trace_id)
 ),
 
 ranks AS (SELECT max(world_size) AS world_size, count(DISTINCT rank) AS rank_count FROM trace)
 
 SELECT
-    format('devices wait {} for the host, and no Python is in the trace', in_ms(host_ns)) AS what,
+    format(
+        'devices{} wait {} for the host, and no Python is in the trace', of_ranks(), in_ms(host_ns)
+    ) AS what,
     'between launches' AS place,
     NULL::VARCHAR AS change,
     NULL::VARCHAR AS at_most,
-    host_ns AS cost_ns,
+    mean_ns(host_ns) AS cost_ns,
     'profile(..., with_stack=True), or collect --with-stack: then the lines are named' AS remedy,
     'tracekit query idle_causes TRACE' AS evidence
 FROM unseen
 WHERE host_ns > 0.05 * window_ns
+UNION ALL
+SELECT
+    format(
+        'devices{} stand still {} for a reason that is not in the trace', of_ranks(),
+        in_ms(unknown_ns)
+    ) AS what,
+    'before work that was launched in time' AS place,
+    NULL AS change,
+    NULL AS at_most,
+    mean_ns(unknown_ns) AS cost_ns,
+    'waits of streams: profile(experimental_config='
+    || '_ExperimentalConfig(enable_cuda_sync_events=True)); of graphs their nodes: nsys profile '
+    || '--cuda-graph-trace=node' AS remedy,
+    'tracekit query idle_gaps TRACE' AS evidence
+FROM unseen
+WHERE unknown_ns > 0.05 * window_ns
 UNION ALL
 SELECT
     format('{} of {} ranks are here', rank_count, world_size) AS what,

@@ -3,18 +3,9 @@
 -- it (tracekit's own ranges tk/stage, vLLM, SGLang, LightLLM, transformers), as far as a gap of the device lies in them
 -- on the thread that was at work.
 --
--- Kind:     analysis
+-- Kind:     advice
 -- Scope:    run
 -- Requires: advice_text, idle_gap, event, event_category, interval_overlap, trace
--- Columns:
---   what      VARCHAR  what was seen
---   place     VARCHAR  where
---   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
---   at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
---   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
---   remedy    VARCHAR  what to do
---   evidence  VARCHAR  the command that shows it
--- Invariant: cost_ns IS NULL OR cost_ns > 0
 
 WITH stage (stage, pattern, remedy) AS (
     VALUES
@@ -66,7 +57,16 @@ WITH stage (stage, pattern, remedy) AS (
 named AS (
     SELECT DISTINCT e.name, s.stage, s.remedy
     FROM (
-        SELECT DISTINCT name FROM event WHERE is_annotation(category) OR is_python_call(category)
+        SELECT DISTINCT name
+        FROM event
+        WHERE
+            (is_annotation(category) OR is_python_call(category))
+            -- One pattern for all names: those of the stages are compiled for each.
+            AND regexp_matches(
+                name,
+                '^tk/stage/|vllm/|sglang/|lightllm/|continuous_batching/|logits_process|detokenizer'
+                || '|tokenization_utils'
+            )
     ) AS e
     INNER JOIN stage AS s ON regexp_matches(e.name, s.pattern)
 ),

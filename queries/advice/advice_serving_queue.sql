@@ -4,18 +4,9 @@
 -- it). A request runs from its first token to its end. Loads that come all at once are held back by their client on
 -- purpose. Limits are those in the manifest, or on the command line that launched the server.
 --
--- Kind:     analysis
+-- Kind:     advice
 -- Scope:    runs
 -- Requires: advice_text, run, request, interval_neighbours
--- Columns:
---   what      VARCHAR  what was seen
---   place     VARCHAR  where
---   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
---   at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
---   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
---   remedy    VARCHAR  what to do
---   evidence  VARCHAR  the command that shows it
--- Invariant: cost_ns IS NULL OR cost_ns > 0
 
 WITH engine AS MATERIALIZED (
     SELECT

@@ -1,18 +1,9 @@
 -- Do the others wait for the compute of one rank?
 -- Compute of a rank above the median of all.
 --
--- Kind:     analysis
+-- Kind:     advice
 -- Scope:    run
 -- Requires: advice_text, attributed_events, trace
--- Columns:
---   what      VARCHAR  what was seen
---   place     VARCHAR  where
---   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
---   at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
---   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
---   remedy    VARCHAR  what to do
---   evidence  VARCHAR  the command that shows it
--- Invariant: cost_ns IS NULL OR cost_ns > 0
 
 WITH ranks AS (
     SELECT t.rank, sum(a.dur_ns)::BIGINT AS compute_ns

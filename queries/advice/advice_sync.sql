@@ -1,22 +1,15 @@
 -- Which calls make the host wait for the device?
 -- By the op that makes them, and by the call where none does; not those that wait for a copy to the device, which
--- advice_copies is about. The line is the innermost Python function, neither torch's own nor built in, of the longest
+-- advice_copies is about, and not those that nothing is launched behind. The line is the innermost Python function, neither torch's own nor built in, of the longest
 -- of them.
 --
--- Kind:     analysis
+-- Kind:     advice
 -- Scope:    run
 -- Requires: advice_text, host_waits, event_category, event, device_windows, launch, device_events, interval_innermost
--- Columns:
---   what      VARCHAR  what was seen
---   place     VARCHAR  where
---   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
---   at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
---   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
---   remedy    VARCHAR  what to do
---   evidence  VARCHAR  the command that shows it
--- Invariant: cost_ns IS NULL OR cost_ns > 0
 
-WITH waits AS MATERIALIZED (
+WITH last_launch AS (SELECT trace_id, max(ts_ns) AS ts_ns FROM launch GROUP BY trace_id),
+
+waits AS MATERIALIZED (
     SELECT
         w.trace_id, w.event_id, w.dur_ns, e.name AS call_name,
         row_number() OVER () AS id,
@@ -26,6 +19,7 @@ WITH waits AS MATERIALIZED (
     INNER JOIN event AS e USING (trace_id, event_id)
     LEFT JOIN launch AS l ON w.trace_id = l.trace_id AND w.event_id = l.launch_id
     LEFT JOIN device_events AS d ON l.trace_id = d.trace_id AND l.correlation = d.correlation
+    INNER JOIN last_launch AS n ON w.trace_id = n.trace_id AND w.ts_ns < n.ts_ns
     WHERE
         w.kind IN ('sync', 'copy')
         AND is_launch_call(e.category)
@@ -69,7 +63,7 @@ summed AS (
 
 SELECT
     format(
-        'the host waits {} times for the device in {}, {} together', wait_count,
+        'the host{} waits {} times for the device in {}, {} together', of_ranks(), wait_count,
         coalesce(op, call_name), in_ms(wait_ns)
     ) AS what,
     coalesce(line, op, call_name) AS place,

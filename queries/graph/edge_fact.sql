@@ -3,8 +3,8 @@
 -- host's time before that. Time of the host has beside it what of it is inside of ops.
 --
 -- Kind:     temporary
--- Requires: event_category, graph_span, graph_edge, graph_clock, attributed_events, module, trace, step_ranges, interval_overlap,
---           interval_innermost
+-- Requires: event_category, graph_span, graph_edge, graph_clock, attributed_events, collective_events, module, trace,
+--           step_ranges, interval_overlap, interval_innermost
 -- Columns:
 --   edge_id    BIGINT -> graph_edge  the edge
 --   part       VARCHAR               work, call, host, latency, gap, wait, start or mark: what its time is
@@ -19,6 +19,7 @@
 --   rank       INTEGER               global rank
 --   device     VARCHAR               device
 --   stream     BIGINT                stream
+--   pg_name    VARCHAR               of a collective: its process group
 --   op_ns      BIGINT                of the host's time, what is inside of ops, ns
 
 WITH attributed AS (
@@ -74,8 +75,15 @@ fact AS (
         coalesce(a.op, (b.fact)[3], o.op) AS op,
         coalesce(a.module, (b.fact)[4]) AS module,
         coalesce(a.phase, (b.fact)[5]) AS phase,
-        coalesce(a.step, (b.fact)[6], s.step) AS step
+        coalesce(a.step, (b.fact)[6], s.step) AS step,
+        c.pg_name
     FROM graph_span AS s
+    LEFT JOIN collective_events AS c
+        ON
+            s.trace_id = c.trace_id
+            AND s.event_id = c.event_id
+            AND s.piece = c.piece
+            AND s.kind = 'work'
     LEFT JOIN attributed AS a
         ON
             s.trace_id = a.trace_id
@@ -139,7 +147,7 @@ in_op AS (SELECT id, overlap_ns FROM interval_overlap('host_time', 'op'))
 SELECT
     p.edge_id, p.part, p.span_id, f.class, f.work_kind, f.op, f.module, f.name, f.phase,
     coalesce(f.step, if(r.end_ns > p.source_ns, r.step, NULL)) AS step,
-    t.rank, f.device, f.stream,
+    t.rank, f.device, f.stream, f.pg_name,
     coalesce(o.overlap_ns, 0) AS op_ns
 FROM part AS p
 INNER JOIN trace AS t USING (trace_id)

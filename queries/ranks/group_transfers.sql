@@ -19,7 +19,7 @@
 --   class                VARCHAR    class of the collective, as in table kernel_class
 --   message_bytes        BIGINT     size of the message, bytes; of an all-to-all the mean; NULL where not known
 --   group_size           INTEGER    ranks
---   first_rank           INTEGER    the first of them that was here
+--   ranks                INTEGER[]  which ones
 --   nodes                VARCHAR[]  machines that it spans; empty where not known
 --   match_count          BIGINT     matched collectives
 --   transfer_ns          BIGINT     sum of their transfers, ns
@@ -54,7 +54,7 @@ met AS (
         any_value(receiver_rank) AS receiver_rank,
         any_value(class) AS class,
         any_value(expected_count) AS group_size,
-        min(rank) AS first_rank,
+        list_sort(list(DISTINCT rank)) AS ranks,
         avg(message_bytes) AS message_bytes,
         any_value(bus_factor) AS bus_factor,
         any_value(transfer_ns) AS transfer_ns,
@@ -75,7 +75,7 @@ moved AS (
         if(class = 'comm_alltoall', NULL, message_bytes) AS size_key,
         avg(message_bytes) AS mean_bytes,
         any_value(group_size) AS group_size,
-        min(first_rank) AS first_rank,
+        any_value(ranks) AS ranks,
         any_value(nodes) AS nodes,
         count(*) AS match_count,
         sum(transfer_ns)::BIGINT AS transfer_ns,
@@ -112,17 +112,17 @@ compared AS (
             AND m.size_key IS NOT DISTINCT FROM p.size_key
             AND m.group_size = p.group_size
             AND len(m.nodes) IS NOT DISTINCT FROM p.node_count
-    LEFT JOIN dimension AS d ON m.pg_name = d.pg_name AND m.first_rank = d.rank
+    LEFT JOIN dimension AS d ON m.pg_name = d.pg_name AND m.ranks[1] = d.rank
 )
 
 SELECT
     dimension, pg_name, pg_desc, sender_rank, receiver_rank, class,
     mean_bytes::BIGINT AS message_bytes,
-    group_size, first_rank,
+    group_size, ranks,
     coalesce(nodes, []) AS nodes,
     match_count, transfer_ns, wait_ns, bus_bytes_per_s, peer_count, peer_bus_bytes_per_s,
     peer_transfer_ns,
     transfer_ns - peer_transfer_ns AS excess_ns,
     if(peer_count >= 3, transfer_ns - peer_transfer_ns >= margin_ns, NULL) AS is_outlier
 FROM compared
-ORDER BY dimension, class, mean_bytes, first_rank, sender_rank, receiver_rank, group_key
+ORDER BY dimension, class, mean_bytes, ranks, sender_rank, receiver_rank, group_key

@@ -108,7 +108,7 @@ moved AS (
             g.pg_name = o.pg_name
             AND g.dimension = o.dimension
             AND (
-                g.first_rank = o.first_rank
+                g.ranks[1] = o.first_rank
                 OR g.sender_rank IS NOT NULL
                 OR g.group_size < o.group_size
             )

@@ -170,7 +170,7 @@ found AS (
             format('{} group {}', coalesce(dimension, 'process'), coalesce(pg_name, '?')),
             format('rank {} to {}', sender_rank, receiver_rank)
         ),
-        if(sender_rank IS NULL, [first_rank], [sender_rank::INTEGER, receiver_rank::INTEGER]),
+        if(sender_rank IS NULL, ranks[:1], [sender_rank::INTEGER, receiver_rank::INTEGER]),
         if(len(nodes) = 1, nodes[1], NULL),
         excess_ns, peer_transfer_ns, NULL, peer_count, NULL, class, pg_name, NULL,
         0,

@@ -84,19 +84,16 @@ def test_the_command(tiny_trace: Tiny, cli: Callable[..., CliResult]) -> None:
     refused = cli("advise", path, "--rule", "advice_python")
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert refused.stderr == "error: --rule goes with --against or --try\n"
-    healthy = tiny_trace([*work(0, 5, 100, 1), *work(50, 100, 200, 2)])
+    healthy = tiny_trace([*work(0, 5, 100, 1), *work(50, 100, 200, 2)], "healthy.json")
     assert cli("advise", healthy).stdout == "nothing worth changing above 1 %\n"
+    codes = [cli("check", one, "--rule", "advice <= 5%").exit_code for one in (path, healthy)]
+    assert codes == [1, 0]
 
 
 def test_a_rule_of_the_users_own(tiny_trace: Tiny, tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     folder.mkdir()
-    columns = [
-        *("what VARCHAR", "place VARCHAR", "change VARCHAR", "at_most VARCHAR", "cost_ns BIGINT"),
-        *("remedy VARCHAR", "evidence VARCHAR"),
-    ]
-    header = ["-- Is there a kernel?", "--", "-- Kind: analysis", "-- Scope: run", "-- Columns:"]
-    header += [f"--   {column}  as in the rules that come with tracekit" for column in columns]
+    header = ["-- Is there a kernel?", "--", "-- Kind: advice", "-- Scope: run"]
     sql = (
         "SELECT 'kernels' AS what, 'device' AS place, 'kind=compute x0.5' AS change, "
         "NULL::VARCHAR AS at_most, sum(dur_ns)::BIGINT AS cost_ns, 'buy' AS remedy, "

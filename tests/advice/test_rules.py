@@ -71,6 +71,9 @@ def test_waits_by_op_and_by_call(tiny_trace: Tiny) -> None:
         call(14, 110, 3, "cudaStreamSynchronize"),
         *work(130, 135, 200, 4),
         call(140, 202, 5, "cudaDeviceSynchronize"),
+        *work(205, 210, 220, 6),
+        # Nothing comes after this one.
+        call(212, 230, 7, "cudaStreamSynchronize"),
     ]
     assert changes(tiny_trace(events), "sync") == [
         ("sync op=aten::_local_scalar_dense remove", 96_000),
@@ -175,11 +178,12 @@ def test_layouts_that_are_converted(tiny_trace: Tiny) -> None:
     events = [
         *work(0, 5, 15, 1, "void cudnn::ops::nchwToNhwcKernel<float>"),
         *work(10, 20, 25, 2, "void cudnn::ops::nhwcToNchwKernel<float>"),
-        *work(20, 30, 90, 3),
+        *work(20, 30, 90, 3, "k"),
+        *work(21, 90, 93, 4, "batched_transpose_16x32_half"),
+        *work(22, 93, 95, 5, "batched_transpose_32x16_half"),
     ]
-    assert changes(tiny_trace(events), "layout") == [
-        ("name=*nchwToNhwc* remove; name=*nhwcToNchw* remove", 15_000)
-    ]
+    changed = "name=*batched_transpose* remove; name=*nchwToNhwc* remove; name=*nhwcToNchw* remove"
+    assert changes(tiny_trace(events), "layout") == [(changed, 20_000)]
 
 
 def test_products_of_doubles(tiny_trace: Tiny) -> None:
@@ -269,6 +273,105 @@ def test_recomputation_and_the_memory_that_is_left(tiny_trace: Tiny) -> None:
     assert row["remedy"].endswith("profile_memory=True records what is left")
 
 
+def _memory(at: float, address: int, gib: int, used: int, kept: int) -> dict[str, Any]:
+    """Return an event of the allocator, in GiB."""
+    args = {"Addr": address, "Bytes": gib << 30, "Device Type": 1, "Device Id": 0}
+    args |= {"Total Allocated": used << 30, "Total Reserved": kept << 30}
+    event = {"ph": "i", "s": "t", "name": "[memory]", "cat": "cpu_instant_event", "pid": 1}
+    return event | {"tid": 1, "ts": at, "args": args}
+
+
+@pytest.mark.parametrize(
+    ("kept", "change"),
+    [
+        # Two layers make 4 GiB each again, of which one is there at the peak.
+        (40, "phase=recompute remove; host phase=recompute remove"),
+        (74, "phase=recompute x0.50; host phase=recompute x0.50"),
+        (76, None),
+    ],
+)
+def test_as_many_layers_as_the_memory_is_there_for(
+    tiny_trace: Tiny, kept: int, change: str | None
+) -> None:
+    events = []
+    for number, start in enumerate((0, 100)):
+        events += [
+            span("user_annotation", "tk/module/recompute/mlp#MLP", start, start + 30),
+            *work(start + 2, start + 5, start + 30, 2 * number + 1),
+            _memory(start + 3, 100 + number, 4, 34, kept),
+            # Gone before the pass is over, it is needed for neither.
+            _memory(start + 4, 200, 9, 33, kept),
+            _memory(start + 6, 200, -9, 34, kept),
+            span("user_annotation", "tk/phase/backward", start + 40, start + 90),
+            *work(start + 42, start + 45, start + 80, 2 * number + 2),
+            _memory(start + 60, 100 + number, -4, 30, kept),
+        ]
+    whole = [H100[0] | {"totalGlobalMem": 80 << 30}]
+    rows = said(tiny_trace(events, deviceProperties=whole), "recompute")
+    assert [row["change"] for row in rows] == [change] * bool(change)
+
+
+@pytest.mark.parametrize(("kept", "expected"), [(72, ["memory in fragments"]), (34, [])])
+def test_memory_that_lies_in_fragments(tiny_trace: Tiny, kept: int, expected: list[str]) -> None:
+    whole = [H100[0] | {"totalGlobalMem": 80 << 30}]
+    events = [*work(0, 5, 20, 1), _memory(1, 1, 30, 30, kept), _memory(2, 2, 2, 32, kept)]
+    rows = said(tiny_trace(events, deviceProperties=whole), "allocator")
+    assert [row["place"] for row in rows] == expected
+    if rows:
+        assert rows[0]["what"].startswith(
+            "of 80.0 GiB memory the allocator keeps 72.0, and 40.0 of these lie unused"
+        )
+
+
+@pytest.mark.parametrize(
+    ("after", "backward", "change"),
+    [
+        ("aten::batch_norm", False, "op=aten::add_ name=add_kernel x0.167"),
+        (
+            "aten::batch_norm", True,
+            "op=aten::add_ name=add_kernel x0.167; op=aten::sum name=sum_kernel x0.000",
+        ),
+        ("aten::relu", True, None),
+    ],
+)  # fmt: skip
+def test_a_bias_before_a_batch_norm(
+    tiny_trace: Tiny, after: str, backward: bool, change: str | None
+) -> None:
+    events = [
+        span("cpu_op", "aten::convolution", 0, 40),
+        span("cpu_op", "aten::cudnn_convolution", 2, 20),
+        *work(5, 10, 50, 1, "conv_kernel"),
+        span("cpu_op", "aten::add_", 22, 30),
+        *work(24, 50, 60, 2, "add_kernel"),
+        # The norm counts its batches.
+        span("cpu_op", "aten::add_", 41, 44),
+        *work(42, 60, 62, 3, "add_kernel"),
+        span("cpu_op", after, 45, 60),
+        *work(47, 62, 80, 4, "norm_kernel"),
+    ]
+    if backward:
+        events += [
+            span("cpu_op", "aten::convolution_backward", 100, 140),
+            span("cpu_op", "aten::sum", 120, 130),
+            *work(122, 150, 156, 5, "sum_kernel"),
+        ]
+    rows = said(tiny_trace(events), "bias")
+    assert [(row["change"], row["cost_ns"]) for row in rows] == [
+        (change, 10_000 + 6_000 * backward)
+    ] * bool(change)
+
+
+def test_long_kernels_of_few_blocks(tiny_trace: Tiny) -> None:
+    few = {"blocks per SM": 0.25}
+    events = [
+        *work(0, 5, 105, 1, "few", **few),
+        *work(10, 110, 210, 2, "nearly", **{"blocks per SM": 0.9}),
+        *work(20, 220, 225, 3, "short", **few),
+    ]
+    assert changes(tiny_trace(events), "occupancy") == [(None, 75_000)]
+    assert said(tiny_trace(events[2:]), "occupancy") == []
+
+
 @pytest.mark.parametrize(
     ("name", "remedy"),
     [
@@ -311,6 +414,23 @@ def test_what_communication_can_be_hidden(tiny_trace: Tiny) -> None:
     rows = reduced(device=False)
     assert [row["change"] for row in rows] == [None]
     assert rows[0]["what"].endswith("on a CPU that has to move the bytes, too")
+
+
+def test_offloaded_activations(tiny_trace: Tiny) -> None:
+    events = [
+        span("user_annotation", "tk/phase/forward", 0, 100),
+        call(0, 1, 1, "cudaMemcpyAsync"),
+        kernel("Memcpy DtoH (Device -> Pinned)", 5, 25, 1, bytes=1 << 21),
+        span("user_annotation", "tk/phase/backward", 100, 200),
+        call(130, 131, 2, "cudaMemcpyAsync"),
+        kernel("Memcpy HtoD (Pinned -> Device)", 135, 150, 2, bytes=1 << 21),
+    ]
+    assert changes(tiny_trace(events), "offload") == [
+        ("class=memcpy_h2d phase=backward remove; class=memcpy_d2h phase=forward remove", 35_000)
+    ]
+    # A batch that comes, and a loss that goes, are no such thing.
+    small = [one | {"args": one["args"] | {"bytes": 4}} for one in events]
+    assert said(tiny_trace(small), "offload") == []
 
 
 def test_an_offloaded_optimizer(tiny_trace: Tiny) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -236,6 +237,28 @@ def test_what_an_engine_does_on_the_host(tiny_trace: Tiny, name: str, place: str
     # 81 of 298 µs, and at most 90.
     assert first.prediction.gain_pct == pytest.approx(27.2, abs=0.1)
     assert first.range_pct[1] > 30.2
+
+
+def test_requests_that_are_sent_back(tiny_trace: Tiny) -> None:
+    name = "/x/vllm/v1/core/sched/scheduler.py(959): _preempt_request"
+    events = [*work(0, 2, 100, 1), span("python_function", name, 5, 6)]
+    (row,) = _rows(tiny_trace(events), "limits")
+    assert row["what"] == f"1 calls of {name}: requests lose what was computed of them"
+    assert _rows(tiny_trace(events[:-1]), "limits") == []
+
+
+def test_prompts_in_steps_that_are_full(make_run: MakeRun) -> None:
+    folder = make_run("served", _load(2, 30), stage="serve", engine="vllm", load=_LOAD,
+                      traces=["rank0.json"])  # fmt: skip
+    full, rest = ("context_1(512)_generation_0(0)", 100), ("context_1(99)_generation_0(0)", 50)
+    for steps, expected in (
+        ([full, full, full, rest, DECODE], ["batch tokens=1024"]),
+        # A prompt in each, and no more of it.
+        ([full, DECODE, full, DECODE, full, DECODE], []),
+    ):
+        events = json.dumps({"traceEvents": _steps(*steps)})
+        (folder / "rank0.json").write_text(events, "utf-8")
+        assert [row["change"] for row in _rows(folder, "limits")] == expected
 
 
 def test_a_worker_that_waits_for_its_engine(tiny_trace: Tiny) -> None:

@@ -166,7 +166,7 @@ def _kind_of(name: str, file: _File) -> Kind:
     match = _KIND.search(file.text)
     kinds: tuple[Kind, ...] = get_args(Kind)
     for kind in kinds:
-        if match is not None and match["kind"] == kind:
+        if match is not None and {"advice": "analysis"}.get(match["kind"], match["kind"]) == kind:
             return kind
     return parse_header(file.text, name, file.path, file.subject).kind
 

@@ -6,6 +6,7 @@ The header is the run of `--` lines at the top of the file:
     -- Optional further lines.
     --
     -- Kind:     analysis | view | table | macro | temporary (a table of the connection)
+                 | advice (an analysis whose columns and invariants are :data:`ADVICE`)
     -- Scope:    trace | run | runs                   (analyses)
     -- Access:   private                              (helps others; may change with any version)
     -- Requires: other, names
@@ -136,6 +137,19 @@ _FIELDS = (
 )
 _REPEATABLE = ("Invariant", "Empty", "Note")
 
+ADVICE = """
+Columns:
+  what      VARCHAR  what was seen
+  place     VARCHAR  where
+  change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
+  at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
+  cost_ns   BIGINT   how long that took, ns; NULL where it is not known
+  remedy    VARCHAR  what to do
+  evidence  VARCHAR  the command that shows it
+Invariant: cost_ns IS NULL OR cost_ns > 0
+"""  # noqa: E501
+"""What the header of a rule says besides what stands in it."""
+
 _FIELD = re.compile(r"(?P<name>[A-Za-z]+):[ \t]*(?P<value>.*)")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _REDUCED = re.compile(rf"(?P<name>{_NAME.pattern})(?P<params>(?:\s+{_NAME.pattern}=[^\s,=]+)*)")
@@ -205,6 +219,11 @@ class _Reader:
             self._wrong(1, f"the file name {self._name!r} is not a lower-case identifier")
         if first_paragraph:
             self._fields = self._read_fields(self._header[len(first_paragraph) :])
+            found = self._one("Kind")
+            if found is not None and found.text == "advice":
+                found.value = "analysis"
+                lines = [Line(found.number, text) for text in ADVICE.splitlines()]
+                self._fields += self._read_fields(lines)
         kind = self._kind() if first_paragraph else None
         params = self._params(kind)
         if kind == "analysis":

@@ -20,6 +20,7 @@ from tracekit.analysis.result import Column, Result
 from tracekit.analysis.spec import Spec
 from tracekit.errors import QueryError
 from tracekit.prediction.changes import SERVING, parse_change
+from tracekit.prediction.edges import NothingChosenError
 from tracekit.prediction.predicting import Prediction, Predictor
 from tracekit.units import NS_PER_S, format_duration
 
@@ -34,6 +35,9 @@ SEPARATOR = "; "
 
 LEAST_GAIN = 0.01
 """What gains less of the window is not said: an interval is as wide as that at least."""
+
+MOST_INFERRED_PCT = 50
+"""Where more of the critical path is inferred or assumed, no gain found is none known."""
 
 MAX_CANDIDATES = 24
 """So many are replayed, those with the largest cost first."""
@@ -198,11 +202,14 @@ def advise(
 
     candidates = [one for one in candidates if counts(one)]
     undecided = [(one, why) for one, why in undecided if why != _NOT_RECORDED or counts(one)]
+    undecided.sort(key=lambda pair: -math.inf if pair[0].cost_ns is None else -pair[0].cost_ns)
     candidates.sort(key=lambda one: -(one.cost_ns or recorded_ns))
     found: list[tuple[Candidate, Prediction]] = []
     for one in candidates[:MAX_CANDIDATES]:
         try:
             told = _predicted(one, replay, least_ns)
+        except NothingChosenError:  # nobody waits for what is changed
+            continue
         except QueryError as error:
             undecided.append((one, error.message))
             continue
@@ -212,6 +219,9 @@ def advise(
             undecided.append((one, told.reason))
         elif told.high_ns < recorded_ns:
             found.append((one, told))
+        elif told.inferred_pct >= MOST_INFERRED_PCT and (one.cost_ns or 0) >= 5 * least_ns:
+            why = f"{told.inferred_pct:.0f} % of the critical path are inferred or assumed"
+            undecided.append((one, f"what that would gain is not known: {why}"))
     ranked = _ranked(found)
     # Each keeps its order, in which the simpler of two may come first.
     replayed = _joined(ranked, replay)

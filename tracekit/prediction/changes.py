@@ -35,6 +35,7 @@ COLUMNS: Mapping[str, str] = MappingProxyType(
         "rank": "rank",
         "device": "device",
         "stream": "stream",
+        "group": "pg_name",
     }
 )
 """What work is chosen by, and the column of table ``edge_fact`` that holds it.

@@ -95,11 +95,15 @@ def _count(connection: duckdb.DuckDBPyConnection, where: str) -> int:
     return int(found[0]) if found else 0
 
 
+class NothingChosenError(QueryError):
+    """No edge is of what a change chooses."""
+
+
 def need(connection: duckdb.DuckDBPyConnection, where: str, change: Change, what: str) -> None:
     """Refuse a change, with what there is in its place, where no edge is chosen.
 
     Raises:
-        QueryError: no edge is.
+        NothingChosenError: no edge is.
     """
     if _count(connection, where):
         return
@@ -112,7 +116,7 @@ def need(connection: duckdb.DuckDBPyConnection, where: str, change: Change, what
         ).fetchall()
         name = next(name for name, other in COLUMNS.items() if other == column)
         hint = f"{name} here: {', '.join(value for (value,) in found) or 'none'}"
-    raise QueryError(f"{change.text!r}: there is {what} in this trace", hint=hint)
+    raise NothingChosenError(f"{change.text!r}: there is {what} in this trace", hint=hint)
 
 
 def update(connection: duckdb.DuckDBPyConnection, assignment: str, where: str) -> None:

@@ -1,0 +1,42 @@
+-- How long do stages of a pipeline wait for each other?
+-- What a schedule costs at least is (stages - 1) / (micro-batches + stages - 1) of a step. Twice as many micro-batches are
+-- half as large, and take more than half each: by how much, only another run tells.
+--
+-- Kind:     advice
+-- Scope:    run
+-- Requires: advice_text
+-- Reduces:  pipeline_bubbles
+
+WITH pipeline AS (
+    SELECT
+        max(stage_count) AS stage_count,
+        max(microbatch_count) AS microbatch_count,
+        any_value(schedule) AS schedule,
+        max(schedule_bubble_pct) AS schedule_pct,
+        sum(bubble_ns * rank_count) / sum(rank_count) AS bubble_ns,
+        100 * sum(bubble_ns * rank_count) / sum(window_ns * rank_count) AS bubble_pct
+    FROM pipeline_bubbles_rows
+)
+
+SELECT
+    format(
+        '{} stages wait {} for each other, {:.1f} % of their time{}', stage_count,
+        in_ms(bubble_ns), bubble_pct,
+        coalesce(
+            format(
+                '; {} with {:.0f} micro-batches costs {:.1f} % at least, with twice as many '
+                || '{:.1f} %',
+                coalesce(schedule, 'a schedule'), microbatch_count, schedule_pct,
+                100 * (stage_count - 1) / (2 * microbatch_count + stage_count - 1)
+            ), ''
+        )
+    ) AS what,
+    'pipeline' AS place,
+    NULL::VARCHAR AS change,
+    NULL::VARCHAR AS at_most,
+    bubble_ns::BIGINT AS cost_ns,
+    'a run to compare with, with more micro-batches in a step, stages in several parts '
+    || '(interleaved 1F1B), or layers moved from the stage that waits least' AS remedy,
+    'tracekit query pipeline_bubbles TRACE' AS evidence
+FROM pipeline
+WHERE bubble_ns >= 1

@@ -1,0 +1,56 @@
+-- Do some ranks move their messages far slower than others move the same?
+-- Groups for one purpose, of one size and class of message, that all of its ranks recorded: the rate of a group beside the
+-- median of three and more (query stragglers). What links its ranks is then as fast as that of the others.
+--
+-- Kind:     advice
+-- Scope:    run
+-- Requires: advice_text
+-- Reduces:  group_transfers
+
+WITH slow AS (FROM group_transfers_rows WHERE is_outlier),
+
+-- What all that a change chooses takes: transfers of a class in a group; of a pair, on each rank.
+chosen AS (
+    SELECT
+        class, pg_name, transfer_ns,
+        unnest(if(sender_rank IS NULL AND pg_name IS NOT NULL, [NULL], ranks)) AS rank,
+        if(is_outlier, excess_ns, 0) AS excess_ns
+    FROM group_transfers_rows
+),
+
+changed AS (
+    SELECT
+        concat_ws(
+            ' ', 'class=' || class, 'group=' || chosen_name(pg_name), 'rank=' || rank,
+            format('x{:.3f}', 1 - sum(excess_ns) / sum(transfer_ns))
+        ) AS change
+    FROM chosen
+    GROUP BY class, pg_name, rank
+    HAVING sum(excess_ns) > 0
+)
+
+SELECT
+    format(
+        'ranks {} take {} for {} {}, {} more than {} groups like it in the median{}',
+        array_to_string(ranks, ', '), in_ms(transfer_ns), match_count, class, in_ms(excess_ns),
+        peer_count,
+        coalesce(
+            format(
+                ': {:.1f} in place of {:.1f} GB/s', bus_bytes_per_s / 1e9,
+                peer_bus_bytes_per_s / 1e9
+            ), ''
+        )
+    ) AS what,
+    if(
+        len(nodes) = 1, format('link in {}', nodes[1]),
+        'link between ' || array_to_string(if(nodes = [], ranks::VARCHAR[], nodes), ', ')
+    ) AS place,
+    (SELECT string_agg(change, '; ' ORDER BY change) FROM changed) AS change,
+    NULL::VARCHAR AS at_most,
+    (sum(excess_ns) OVER ())::BIGINT AS cost_ns,
+    'look at its cable, its card and what else uses it: NCCL_DEBUG=INFO says which transport it '
+    || 'took, nvidia-smi topo -m and ibstat the links' AS remedy,
+    'tracekit query stragglers TRACE' AS evidence
+FROM slow
+ORDER BY excess_ns DESC, class, ranks
+LIMIT 1

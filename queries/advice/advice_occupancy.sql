@@ -1,0 +1,49 @@
+-- Which long kernels have at most half as many blocks as the device has multiprocessors?
+-- The others have no block of it, as long as nothing else runs. Kernels below 20 µs and communication are left out. What a
+-- kernel of more blocks would take is in no trace.
+--
+-- Kind:     advice
+-- Scope:    run
+-- Requires: advice_text, device_events, event
+
+WITH long_one AS (
+    SELECT trace_id, event_id, name, dur_ns
+    FROM device_events
+    WHERE category = 'kernel' AND kind = 'compute' AND dur_ns >= 20_000
+),
+
+sized AS (
+    SELECT
+        l.name, l.dur_ns,
+        TRY_CAST(e.args ->> '$."blocks per SM"' AS DOUBLE) AS block_share
+    FROM long_one AS l
+    INNER JOIN event AS e USING (trace_id, event_id)
+),
+
+kernels AS (
+    SELECT
+        name,
+        count(*) AS work_count,
+        avg(block_share) AS block_share,
+        sum(dur_ns) AS work_ns,
+        sum(dur_ns * (1 - block_share)) AS unused_ns
+    FROM sized
+    WHERE block_share > 0 AND block_share <= 0.5
+    GROUP BY name
+)
+
+SELECT
+    format(
+        '{} kernels{}, {}, have blocks for half of the multiprocessors at most: {}, for one, '
+        || '{:.2f} for each', sum(work_count)::BIGINT, of_ranks(), in_ms(sum(work_ns)),
+        arg_max(name, (unused_ns, name))[:80], arg_max(block_share, (unused_ns, name))
+    ) AS what,
+    'kernels of few blocks' AS place,
+    NULL::VARCHAR AS change,
+    NULL::VARCHAR AS at_most,
+    mean_ns(sum(unused_ns)::BIGINT) AS cost_ns,
+    'a run to compare with, of a larger batch, or with kernels that split the work further '
+    || '(split-K products, flash-decoding)' AS remedy,
+    'tracekit query kernels TRACE' AS evidence
+FROM kernels
+HAVING count(*) > 0

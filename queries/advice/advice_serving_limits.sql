@@ -1,0 +1,72 @@
+-- Does an engine send requests back, or read prompts in steps that are full?
+-- A request that loses its place in the cache (vLLM preempts, SGLang retracts, transformers offloads it) is read once more:
+-- by the engine's function, where Python is in the trace. Steps are full that take as many tokens as any, and are followed
+-- by one that reads on: half of those that read prompts, and three. What a larger limit brings, a load is needed for.
+--
+-- Kind:     advice
+-- Scope:    run
+-- Requires: advice_text, event, event_category, serving_step_ranges, request
+
+WITH sent_back AS (
+    SELECT arg_max(name, name) AS name, count(*) AS call_count
+    FROM event
+    WHERE
+        is_python_call(category)
+        AND regexp_matches(
+            name,
+            'vllm/.*scheduler\.py\(\d+\): _preempt(_request|_by_recompute|_by_swap)$'
+            || '|sglang/srt/managers/schedule_batch\.py\(\d+\): retract_decode$'
+            || '|continuous_batching/offloading_manager\.py\(\d+\): _offload_to_cpu$'
+        )
+),
+
+reading AS (
+    SELECT
+        trace_id, prefill_token_count,
+        prefill_token_count + coalesce(decode_token_count, 0) AS token_count,
+        lead(prefill_token_count) OVER (PARTITION BY trace_id ORDER BY ts_ns, step) > 0 AS reads_on
+    FROM serving_step_ranges
+    WHERE EXISTS (FROM request)
+),
+
+steps AS (
+    SELECT
+        most,
+        count(*) AS step_count,
+        count(*) FILTER (reads_on AND token_count >= 0.99 * most) AS full_count
+    FROM (SELECT *, max(token_count) OVER (PARTITION BY trace_id) AS most FROM reading) AS r
+    WHERE prefill_token_count > 0
+    GROUP BY trace_id, most
+)
+
+SELECT
+    format('{} calls of {}: requests lose what was computed of them', call_count, name) AS what,
+    'engine, cache of keys and values' AS place,
+    NULL::VARCHAR AS change,
+    NULL::VARCHAR AS at_most,
+    NULL::BIGINT AS cost_ns,
+    'a run to compare with, with a larger cache or fewer requests at once (vLLM '
+    || '--gpu-memory-utilization, --max-num-seqs; SGLang --mem-fraction-static, '
+    || '--schedule-conservativeness; collect --cache-blocks, --max-batch-requests)' AS remedy,
+    'tracekit query requests TRACE' AS evidence
+FROM sent_back
+WHERE call_count > 0
+UNION ALL
+SELECT
+    format(
+        '{} of {} steps with prompts take {} tokens, the most of all, and the next reads on',
+        full_count, step_count, most
+    ) AS what,
+    'engine, tokens of a step' AS place,
+    format('batch tokens={}', 2 * most) AS change,
+    NULL AS at_most,
+    NULL AS cost_ns,
+    format(
+        'let {} tokens be read in a step (vLLM --max-num-batched-tokens, SGLang '
+        || '--chunked-prefill-size, LightLLM --chunked_prefill_size, collect --max-batch-tokens)',
+        2 * most
+    ) AS remedy,
+    'tracekit query serving_steps TRACE' AS evidence
+FROM steps
+WHERE full_count >= 3 AND 2 * full_count >= step_count
+ORDER BY change NULLS FIRST, what
