@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,14 +16,20 @@ SMALL = (*DDP, "--layers", "12", "--width", "32")
 OWN = ("--warmup", "1", "--steps", "2", "--profile-steps", "3")
 TRAINING = ("--seq-len", "32", "--repeats", "1", "--opt")
 Cli = Callable[..., CliResult]
+Recorded = Callable[[str, tuple[str, ...]], Path]
 
 
-def recorded(cli: Cli, out: Path, words: tuple[str, ...]) -> Path:
-    """Record a program of the page, with Python's arguments, or one of the collectors' own."""
-    before = () if words[0] == TRAINING[0] else ("--", sys.executable)
-    done = cli("collect", *OWN, "--out", out, *before, *words, cwd=CASES)
-    assert done.exit_code == 0, done.stderr
-    return out
+@pytest.fixture
+def recorded(cli: Cli, tmp_path: Path, python: Callable[[str], str]) -> Recorded:
+    """Return a function that records a program of the page, with Python's arguments, or our own."""
+
+    def record(name: str, words: tuple[str, ...]) -> Path:
+        before = () if words[0] == TRAINING[0] else ("--", python("eager"))
+        done = cli("collect", *OWN, "--out", tmp_path / name, *before, *words, cwd=CASES)
+        assert done.exit_code == 0, done.stderr
+        return tmp_path / name
+
+    return record
 
 
 def seen(cli: Cli, run: Path, rule: str) -> list[dict[str, Any]]:
@@ -51,21 +56,21 @@ def test_the_change_takes_the_cause_away(
     slow: tuple[str, ...],
     changed: tuple[str, ...],
     cli: Cli,
-    tmp_path: Path,
+    recorded: Recorded,
 ) -> None:
-    (row,) = seen(cli, recorded(cli, tmp_path / "slow", slow), rule)
+    (row,) = seen(cli, recorded("slow", slow), rule)
     assert what in row["what"]
-    assert seen(cli, recorded(cli, tmp_path / "changed", changed), rule) == []
+    assert seen(cli, recorded("changed", changed), rule) == []
 
 
-def test_workers_take_the_waits_for_data_away(cli: Cli, tmp_path: Path) -> None:
+def test_workers_take_the_waits_for_data_away(cli: Cli, recorded: Recorded) -> None:
     program = ("loader.py", "--steps", "20")
-    slow = recorded(cli, tmp_path / "slow", program)
+    slow = recorded("slow", program)
     first = cli("advise", slow, "--format", "json").json()[0]
     assert first["rule"] == "advice_loading"
     (row,) = seen(cli, slow, "loading")
     assert row["what"].startswith("3 waits for data")
-    changed = recorded(cli, tmp_path / "changed", (*program, "--workers", "2"))
+    changed = recorded("changed", (*program, "--workers", "2"))
     # Workers that get no processor in a busy moment make the program wait, too.
     waits = seen(cli, changed, "loading")
     assert all(one["cost_ns"] < row["cost_ns"] and "with workers" in one["place"] for one in waits)

@@ -140,10 +140,16 @@ def test_every_tool_over_stdio(over_stdio: Callable[..., Client]) -> None:
     anyio.run(run)
 
 
-def test_every_tool_over_http(folder: Path, environment: dict[str, str]) -> None:
+def test_tools_over_http(folder: Path, environment: dict[str, str]) -> None:
+    """What a tool answers is not the transport's: of that, one answer and one error."""
+
     async def run(url: str) -> None:
         async with http_client(url) as client:
-            await every_tool(client)
+            assert len((await client.list_tools()).tools) == 6
+            found = await client.call_tool("ask", {"trace": "a.json", "analysis": "kernels"})
+            assert "name=sgemm" in text_of(found)
+            wrong = text_of(await client.call_tool("open", {"trace": "../x.json"}), fails=True)
+            assert wrong.startswith("error: ")
 
     with http_server(folder, environment) as url:
         anyio.run(run, url)
