@@ -40,6 +40,7 @@ from tracekit.database import (
     SMALL_SOURCE_BYTES,
     create_run_tables,
     cursor_of,
+    execute_own,
     set_first_limit,
     with_more_room,
 )
@@ -64,7 +65,7 @@ def prepare(connection: duckdb.DuckDBPyConnection, rules: Path | None = None) ->
     create_rule_tables(connection, rules)
     create_unrecorded_marks(connection)
     for spec in macros_of_stores_in_order():
-        connection.execute(spec.sql)
+        execute_own(connection, spec.sql)
 
 
 Step = Callable[["duckdb.DuckDBPyConnection"], None]
@@ -174,7 +175,7 @@ def _create(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
     elif not sweep_table(connection, spec):
         provide_macros(connection, spec)
         what = "TABLE" if spec.kind == "table" else "VIEW"
-        connection.execute(f"CREATE {what} {spec.name} AS\n{spec.sql}")
+        execute_own(connection, f"CREATE {what} {spec.name} AS\n{spec.sql}")
 
 
 _IN_PYTHON: dict[str, Step] = {

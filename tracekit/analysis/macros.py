@@ -19,6 +19,7 @@ from tracekit.analysis.interruptible import interruptible
 from tracekit.analysis.rules import ROLE_CALL, role_macros
 from tracekit.analysis.session_tables import DATABASE
 from tracekit.analysis.spec import Spec
+from tracekit.database import execute_own
 
 ONLY_IF = {
     "cpu_work": "SELECT 1 FROM accelerator WHERE accelerator = 'cpu' OR NOT is_recorded LIMIT 1",
@@ -170,7 +171,7 @@ def make_macros(
                 f"CREATE OR REPLACE TEMP MACRO {macro.name}() AS TABLE FROM {_rows(macro.name)}"
             )
         else:
-            connection.execute(_CREATE.sub("CREATE OR REPLACE TEMP MACRO", macro.sql))
+            execute_own(connection, _CREATE.sub("CREATE OR REPLACE TEMP MACRO", macro.sql))
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from tracekit.analysis.result import Column, Result, RowStream
 from tracekit.analysis.session_tables import provide_tables
 from tracekit.analysis.spec import Reduced, Spec
 from tracekit.analysis.temporaries import provide_temporaries, provide_temporaries_in
-from tracekit.database import cursor_of
+from tracekit.database import cursor_of, execute_own
 from tracekit.errors import QueryError, StoreError
 from tracekit.sql_text import literal
 
@@ -293,7 +293,7 @@ def _answer(connection: duckdb.DuckDBPyConnection, spec: Spec, statement: str) -
         provide_tables(connection, spec)
         provide_temporaries(connection, spec)
         provide_macros(connection, spec)
-        connection.execute(statement)
+        execute_own(connection, statement)
         columns = columns_of(connection)
         _check_declared(spec, columns)
         return columns, connection.fetchall()
