@@ -26,8 +26,8 @@ summed AS (
         if(grouping(task) = 1, '(all)', task) AS task,
         min(rowid) AS place,
         grouping(task) AS is_all,
-        fsum(step_wall_ns) AS step_wall_ns,
-        fsum(phase_pct) AS phase_pct
+        fsum(step_wall_ns ORDER BY rowid) AS step_wall_ns,
+        fsum(phase_pct ORDER BY rowid) AS phase_pct
     FROM serving_modules_rows
     GROUP BY GROUPING SETS ((phase, task_group, task), (phase, task_group))
 )

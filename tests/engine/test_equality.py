@@ -33,7 +33,7 @@ def mixed_ranks(folder: Path) -> Path:
 
     The first two ranks are a real run's.
     """
-    shutil.copytree(REPO / "sample_traces/pretrain_R+Z3", folder)
+    shutil.copytree(REPO / "sample_traces/pretrain_Naive", folder)
     for file in write_ranks(folder / "made", 2):
         rank = json.loads(file.read_text(encoding="utf-8"))
         rank["distributedInfo"] |= {"rank": rank["distributedInfo"]["rank"] + 2, "world_size": 8}
