@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -30,7 +30,10 @@ def program(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
         sys.modules.pop(name, None)
 
 
-def test_a_pair_is_recorded_predicted_and_rerun(program: ModuleType) -> None:
+def test_a_pair_is_recorded_predicted_and_rerun(
+    program: ModuleType, python: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", python("eager"))
     small = {"width": 32, "hidden": 32, "layers": 1, "batch": 2}
     pair = program.Pair("small", small | {"python": 50_000}, small, ("range=augment remove",))
     row = program.measured(pair, 1, 2)
