@@ -42,6 +42,7 @@ from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.ceiling_sources import BENCHMARKS_NAME, GIVEN, Sources, result_in
 from tracekit.analysis.device_peaks import peak_of
 from tracekit.analysis.macros import macros_of, make_macros
+from tracekit.analysis.result import columns_of_text
 from tracekit.analysis.run import run_sql
 from tracekit.database import ceilings_dir, is_writable_by_all
 from tracekit.errors import StoreError, UsageError
@@ -212,26 +213,14 @@ KINDS: tuple[Kind, ...] = ("product", "memory", "copy", "collective")
 """What a ceiling is of: products, a device's own memory, copies from and to it, collectives."""
 
 _TYPES = {
-    "point_id": "BIGINT",
-    "family": "VARCHAR",
-    "op": "VARCHAR",
-    "device": "VARCHAR",
-    "device_name": "VARCHAR",
-    "outcome": "VARCHAR",
-    "unit_count": "INTEGER",
-    "thread_count": "INTEGER",
-    "dtype": "VARCHAR",
-    "m": "BIGINT",
-    "n": "BIGINT",
-    "k": "BIGINT",
-    "batch": "BIGINT",
-    "memory": "VARCHAR",
-    "message_bytes": "BIGINT",
-    "group_size": "INTEGER",
-    "backend": "VARCHAR",
-    "median_ns": "DOUBLE",
-    "run_name": "VARCHAR",
-    "measured_at": "VARCHAR",
+    column.name: column.type
+    for column in columns_of_text(
+        "point_id BIGINT, family VARCHAR, op VARCHAR, device VARCHAR, device_name VARCHAR, "
+        "outcome VARCHAR, unit_count INTEGER, thread_count INTEGER, dtype VARCHAR, m BIGINT, "
+        "n BIGINT, k BIGINT, batch BIGINT, memory VARCHAR, message_bytes BIGINT, "
+        "group_size INTEGER, backend VARCHAR, median_ns DOUBLE, run_name VARCHAR, "
+        "measured_at VARCHAR"
+    )
 }
 
 

@@ -75,6 +75,11 @@ class Column:
     type: str
 
 
+def columns_of_text(text: str) -> tuple[Column, ...]:
+    """Return columns from text as in CREATE TABLE: `run VARCHAR, step_count BIGINT`."""
+    return tuple(Column(*one.split()) for one in text.split(","))
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Result:
     """A table: columns and rows of plain Python values, in the order of the query.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tracekit.analysis.result import Result
+from tracekit.analysis.result import Result, columns_of_text
 from tracekit.browse.page import (
     AnalysisView,
     Asked,
@@ -17,7 +17,6 @@ from tracekit.browse.page import (
     cut,
     holding,
     literal_of,
-    table_of,
 )
 from tracekit.browse.query_worker import Answers
 from tracekit.render._cells import text_columns
@@ -169,15 +168,11 @@ class Event:
         ]
         for key, value in asked["args"].rows:
             rows.append(("args", key, value, None, is_attributed, rank[0][0]))
-        columns = (
-            ("of", "VARCHAR"),
-            ("field", "VARCHAR"),
-            ("value", "VARCHAR"),
-            ("linked_id", "BIGINT"),
-            ("is_attributed", "BOOLEAN"),
-            ("rank", "INTEGER"),
+        columns = columns_of_text(
+            "of VARCHAR, field VARCHAR, value VARCHAR, linked_id BIGINT, is_attributed BOOLEAN, "
+            "rank INTEGER"
         )
-        result = holding(table_of("event", columns, rows), search)
+        result = holding(Result("event", columns, rows), search)
         return cut(result, ("field", "value", "of"), number)
 
     def told(self, traces: Sequence[str], search: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tracekit.analysis.catalog import load_catalog
-from tracekit.analysis.result import Column, Result
+from tracekit.analysis.result import Result
 from tracekit.browse.query_worker import Answers
 from tracekit.render._cells import TextColumn, text_columns
 from tracekit.render._text import is_unsafe, printable
@@ -194,8 +194,3 @@ def literal_of(text: str) -> str:
         return quote(text)
     parts = [f"chr({ord(one)})" if is_unsafe(one) else quote(one) for one in text]
     return "(" + " || ".join(parts) + ")"
-
-
-def table_of(name: str, columns: Sequence[tuple[str, str]], rows: list[tuple[Any, ...]]) -> Result:
-    """Return rows that several answers gave as one result."""
-    return Result(name, tuple(Column(*column) for column in columns), rows)

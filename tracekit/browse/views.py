@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tracekit.analysis.result import Result, columns_of_text
 from tracekit.browse.events import device_is, device_text, events_of, gaps_of, module_is
 from tracekit.browse.page import (
     AnalysisView,
@@ -18,7 +19,6 @@ from tracekit.browse.page import (
     cut,
     holding,
     literal_of,
-    table_of,
 )
 from tracekit.browse.query_worker import Answers
 from tracekit.render._bars import share_bar
@@ -29,16 +29,9 @@ _PARTS = (
     ("exposed copies", "exposed_memcpy_ns", "exposed_memcpy_pct"),
 )
 _KINDS = {"compute": "compute", "exposed communication": "comm", "exposed copies": "memcpy"}
-_OVERVIEW_COLUMNS = (
-    ("split", "VARCHAR"),
-    ("part", "VARCHAR"),
-    ("wall_ns", "BIGINT"),
-    ("idle_ns", "BIGINT"),
-    ("window_pct", "DOUBLE"),
-    ("rank", "INTEGER"),
-    ("device", "VARCHAR"),
-    ("what", "VARCHAR"),
-    ("bar", "VARCHAR"),
+_OVERVIEW_COLUMNS = columns_of_text(
+    "split VARCHAR, part VARCHAR, wall_ns BIGINT, idle_ns BIGINT, window_pct DOUBLE, "
+    "rank INTEGER, device VARCHAR, what VARCHAR, bar VARCHAR"
 )
 _SHOWN = ("what", "bar", "wall_ns", "idle_ns", "window_pct", "rank", "device")
 _BAR_CELLS = 10
@@ -92,7 +85,7 @@ class Overview:
             if self.of is None or place == self.of
             for row in rows
         ]
-        result = holding(table_of("overview", _OVERVIEW_COLUMNS, found), search)
+        result = holding(Result("overview", _OVERVIEW_COLUMNS, found), search)
         return cut(result, _SHOWN, number)
 
     def told(self, traces: Sequence[str], search: str) -> str:
@@ -141,15 +134,14 @@ class Modules:
             rows = holding(result, search).rows
         else:
             rows = [row for row in result.rows if row[parent] == self.parent]
-        columns = [(column.name, column.type) for column in result.columns]
-        columns += [("has_inner", "BOOLEAN"), ("module", "VARCHAR"), ("bar", "VARCHAR")]
+        more = columns_of_text("has_inner BOOLEAN, module VARCHAR, bar VARCHAR")
         share = names.index("wall_pct")
         table = [
             (*r, r[path] in inner, r[path] if search else self._short(r[path]), _bar(r[share]))
             for r in rows
         ]
         shown = ("bar", "wall_pct", "total_wall_ns", "self_wall_ns", "kernel_count", "module")
-        return cut(table_of("modules", columns, table), shown, number)
+        return cut(Result("modules", (*result.columns, *more), table), shown, number)
 
     def _short(self, path: str) -> str:
         """Return a path without what the title says."""

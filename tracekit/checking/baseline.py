@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from tracekit.analysis.result import Column, Result
+from tracekit.analysis.result import Result, columns_of_text
 from tracekit.comparison.cells import PARTS, Cell, ModuleNode, Per, Side
 from tracekit.comparison.quantiles import Ordered, is_enough
 from tracekit.comparison.serving import QUANTILES
@@ -297,10 +297,9 @@ def _latencies(rows: Sequence[tuple[str, int, list[int], list[int] | None]]) -> 
 
 def baseline_list(baselines: Sequence[Baseline]) -> Result:
     """Return one row for each baseline: what it is of, and how long a unit of it took."""
-    columns = (
-        *(Column(name, "VARCHAR") for name in ("name", "run", "created_at", "per")),
-        Column("sample_count", "BIGINT"),
-        Column("median_ns", "DOUBLE"),
+    columns = columns_of_text(
+        "name VARCHAR, run VARCHAR, created_at VARCHAR, per VARCHAR, sample_count BIGINT, "
+        "median_ns DOUBLE"
     )
     rows = [
         (
@@ -315,11 +314,9 @@ def baseline_list(baselines: Sequence[Baseline]) -> Result:
 
 def baseline_rows(baseline: Baseline) -> Result:
     """Return what is kept of a run: its time by place, the most first, ns per unit."""
-    columns = (
-        *(Column(name, "VARCHAR") for name in ("part", "class", "phase", "module_path", "op")),
-        Column("kernel_count", "DOUBLE"),
-        Column("kernel_ns", "DOUBLE"),
-        Column("wall_ns", "DOUBLE"),
+    columns = columns_of_text(
+        "part VARCHAR, class VARCHAR, phase VARCHAR, module_path VARCHAR, op VARCHAR, "
+        "kernel_count DOUBLE, kernel_ns DOUBLE, wall_ns DOUBLE"
     )
     side = baseline.side
     rows = [

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
 
-from tracekit.analysis.result import Column, Result
+from tracekit.analysis.result import Column, Result, columns_of_text
 from tracekit.checking.evaluate import Judgement, Outcome, amount_text
 from tracekit.errors import StoreError
 
@@ -32,11 +32,9 @@ class Report:
 
     def result(self) -> Result:
         """Return one row for each rule."""
-        columns = (
-            *(Column(name, "VARCHAR") for name in ("rule", "outcome")),
-            *(Column(name, "DOUBLE") for name in ("value", "base_value", "limit")),
-            *(Column("unit", "VARCHAR"), Column("change_pct", "DOUBLE")),
-            Column("reason", "VARCHAR"),
+        columns = columns_of_text(
+            "rule VARCHAR, outcome VARCHAR, value DOUBLE, base_value DOUBLE, limit DOUBLE, "
+            "unit VARCHAR, change_pct DOUBLE, reason VARCHAR"
         )
         rows = [
             (

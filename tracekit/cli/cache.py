@@ -17,7 +17,7 @@ def command() -> None:
 def list_command(format_name: str) -> None:
     """List the cached stores, the last used first, and the devices whose ceilings were measured."""
     from tracekit.analysis.ceilings import list_remembered
-    from tracekit.analysis.result import Column, Result
+    from tracekit.analysis.result import Result, columns_of_text
     from tracekit.cli._emit import emit
     from tracekit.database import list_cached
 
@@ -26,19 +26,11 @@ def list_command(format_name: str) -> None:
         for store in list_cached()
     ]
     rows += [
-        (
-            device.source_path,
-            device.size_bytes,
-            _date(device.modified_s),
-            f"ceilings of {device.device_name}",
-        )
-        for device in list_remembered()
+        (one.source_path, one.size_bytes, _date(one.modified_s), f"ceilings of {one.device_name}")
+        for one in list_remembered()
     ]
-    columns = (
-        Column("source_path", "VARCHAR"),
-        Column("size_bytes", "BIGINT"),
-        Column("modified", "VARCHAR"),
-        Column("holds", "VARCHAR"),
+    columns = columns_of_text(
+        "source_path VARCHAR, size_bytes BIGINT, modified VARCHAR, holds VARCHAR"
     )
     emit(Result("cache", columns, rows), format_name)
 

@@ -394,11 +394,10 @@ def _write_findings(file: Path, findings: Sequence[Finding]) -> None:
 
 
 def _findings_result(findings: Sequence[Finding]) -> Result:
-    from tracekit.analysis.result import Column, Result
+    from tracekit.analysis.result import Result, columns_of_text
 
-    columns = (
-        Column("line", "BIGINT"),
-        *(Column(name, "VARCHAR") for name in ("check", "result", "finding", "hint")),
+    columns = columns_of_text(
+        "line BIGINT, check VARCHAR, result VARCHAR, finding VARCHAR, hint VARCHAR"
     )
     rows = [
         (found.line, found.check, "ok" if found.is_right else "wrong", found.finding, found.hint)

@@ -41,29 +41,17 @@ def command(ctx: click.Context, /, format_name: str, **values: object) -> None:
 
 def cells_result(results: Mapping[str, Manifest]) -> Result:
     """Return what became of each cell as a table."""
-    from tracekit.analysis.result import Column, Result
+    from tracekit.analysis.result import Result, columns_of_text
     from tracekit.manifest import peak_bytes
 
-    columns = (
-        Column("cell", "VARCHAR"),
-        Column("outcome", "VARCHAR"),
-        Column("world_size", "BIGINT"),
-        Column("batch_size", "BIGINT"),
-        Column("tokens_per_s_mean", "DOUBLE"),
-        Column("tokens_per_s_std", "DOUBLE"),
-        Column("peak_bytes", "BIGINT"),
-        Column("reason", "VARCHAR"),
+    columns = columns_of_text(
+        "cell VARCHAR, outcome VARCHAR, world_size BIGINT, batch_size BIGINT, "
+        "tokens_per_s_mean DOUBLE, tokens_per_s_std DOUBLE, peak_bytes BIGINT, reason VARCHAR"
     )
     rows = [
         (
-            name,
-            run.outcome,
-            run.parallel.world_size,
-            run.batch_size,
-            run.tokens_per_s_mean,
-            run.tokens_per_s_std,
-            peak_bytes(run),
-            run.reason,
+            *(name, run.outcome, run.parallel.world_size, run.batch_size),
+            *(run.tokens_per_s_mean, run.tokens_per_s_std, peak_bytes(run), run.reason),
         )
         for name, run in results.items()
     ]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from tracekit.analysis.result import Column, Result
+from tracekit.analysis.result import Column, Result, columns_of_text
 from tracekit.comparison.noise import MARGIN_PCT, Difference, Gain, compare_series, share_pct
 from tracekit.comparison.quantiles import Interval, quantile_difference, rate_difference
 from tracekit.comparison.tree import apportion, rounded
@@ -326,20 +326,13 @@ def _intervals(
 
 
 def _batches_table(serving: Serving) -> Result:
-    columns = (
-        Column("phase", "VARCHAR"),
-        *(Column(f"{side}_step_count", "BIGINT") for side in ("base", "new")),
-        *(
-            Column(f"{side}_mean_{what}_count", "DOUBLE")
-            for what in ("prefill_token", "decode_request")
-            for side in ("base", "new")
-        ),
-        *(Column(name, "BIGINT") for name in ("base_ns", "new_ns", "delta_ns")),
-        *(Column(f"by_{name}_ns", "BIGINT") for name in ("batch", "own_batch", "cost")),
-        Column("matched_pct", "DOUBLE"),
-        Column("low_ns", "DOUBLE"),
-        Column("high_ns", "DOUBLE"),
-        Column("verdict", "VARCHAR"),
+    columns = columns_of_text(
+        "phase VARCHAR, base_step_count BIGINT, new_step_count BIGINT, "
+        "base_mean_prefill_token_count DOUBLE, new_mean_prefill_token_count DOUBLE, "
+        "base_mean_decode_request_count DOUBLE, new_mean_decode_request_count DOUBLE, "
+        "base_ns BIGINT, new_ns BIGINT, delta_ns BIGINT, by_batch_ns BIGINT, "
+        "by_own_batch_ns BIGINT, by_cost_ns BIGINT, matched_pct DOUBLE, low_ns DOUBLE, "
+        "high_ns DOUBLE, verdict VARCHAR"
     )
     return Result("comparison_batches", columns, [_row(one) for one in serving.batches])
 

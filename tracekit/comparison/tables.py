@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from tracekit.analysis.result import Column, Result
+from tracekit.analysis.result import Result, columns_of_text
 from tracekit.comparison.effects import EFFECTS
 from tracekit.comparison.noise import ALPHA, Difference, compare_series, share_pct
 from tracekit.comparison.serving import serving_tables
@@ -21,7 +21,7 @@ _JUDGED = 60
 """So many nodes of the tree, those that differ most, are judged."""
 
 _NAMES = 20
-_EFFECT_COLUMNS = [(name, "BIGINT") for name in EFFECTS]
+_EFFECT_COLUMNS = ", ".join(f"{name} BIGINT" for name in EFFECTS)
 
 
 def tables_of(comparison: Comparison, by: By) -> dict[str, Result]:
@@ -39,12 +39,12 @@ def tables_of(comparison: Comparison, by: By) -> dict[str, Result]:
     return tables if comparison.serving is None else tables | serving_tables(comparison.serving)
 
 
-def _result(name: str, columns: Sequence[tuple[str, str]], rows: list[tuple[Any, ...]]) -> Result:
-    return Result(name, tuple(Column(*column) for column in columns), rows)
+def _result(name: str, columns: str, rows: list[tuple[Any, ...]]) -> Result:
+    return Result(name, columns_of_text(columns), rows)
 
 
 def _setup(comparison: Comparison) -> Result:
-    columns = [(name, "VARCHAR") for name in ("subject", "name", "base", "new", "weight")]
+    columns = "subject VARCHAR, name VARCHAR, base VARCHAR, new VARCHAR, weight VARCHAR"
     rows = [(one.subject, one.name, one.base, one.new, one.weight) for one in comparison.setup]
     return _result("comparison_setup", columns, rows)
 
@@ -82,7 +82,7 @@ def _whole(comparison: Comparison) -> Result:
         ("matched_pct", "DOUBLE", comparison.matched_pct),
         ("clock_pct", "DOUBLE", clock),
     ]
-    columns = [(name, kind) for name, kind, _ in columns_and_values]
+    columns = ", ".join(f"{name} {kind}" for name, kind, _ in columns_and_values)
     return _result("comparison", columns, [tuple(value for *_, value in columns_and_values)])
 
 
@@ -118,12 +118,12 @@ _NOISE = {
 
 def _noise(comparison: Comparison) -> Result:
     row_of = attrgetter(*(where for _, where in _NOISE.values()))
-    columns = [(name, kind) for name, (kind, _) in _NOISE.items()]
+    columns = ", ".join(f"{name} {kind}" for name, (kind, _) in _NOISE.items())
     return _result("comparison_noise", columns, [row_of(one) for one in comparison.measures])
 
 
 def _effects(comparison: Comparison) -> Result:
-    columns = [("effect", "VARCHAR"), ("delta_ns", "BIGINT"), ("share_pct", "DOUBLE")]
+    columns = "effect VARCHAR, delta_ns BIGINT, share_pct DOUBLE"
     whole_ns, effects = comparison.root.delta_ns, comparison.root.effects
     rows = [
         (
@@ -137,15 +137,11 @@ def _effects(comparison: Comparison) -> Result:
 
 
 def _split(comparison: Comparison, tree: Node) -> Result:
-    columns = [
-        *(("node", "BIGINT"), ("parent", "BIGINT"), ("depth", "BIGINT")),
-        *(("level", "VARCHAR"), ("name", "VARCHAR")),
-        *(("base_ns", "BIGINT"), ("new_ns", "BIGINT"), ("delta_ns", "BIGINT")),
-        *(("share_pct", "DOUBLE"), ("verdict", "VARCHAR")),
-        *(("low_ns", "DOUBLE"), ("high_ns", "DOUBLE")),
-        *(("base_sum_ns", "BIGINT"), ("new_sum_ns", "BIGINT")),
-        *_EFFECT_COLUMNS,
-    ]
+    columns = (
+        "node BIGINT, parent BIGINT, depth BIGINT, level VARCHAR, name VARCHAR, base_ns BIGINT, "
+        "new_ns BIGINT, delta_ns BIGINT, share_pct DOUBLE, verdict VARCHAR, low_ns DOUBLE, "
+        f"high_ns DOUBLE, base_sum_ns BIGINT, new_sum_ns BIGINT, {_EFFECT_COLUMNS}"
+    )
     rows = []
     judged = _judged(comparison, tree)
     for number, parent, depth, node in _numbered(tree):
@@ -220,15 +216,13 @@ def _judge(comparison: Comparison, node: Node) -> Difference:
 
 
 def _work(comparison: Comparison, tree: Node) -> Result:
-    columns = [
-        *((name, "VARCHAR") for name in ("part", "phase", "module", "new_module", "class")),
-        *((name, "VARCHAR") for name in ("op", "shape", "new_shape", "match")),
-        *(("base_kernels", "VARCHAR[]"), ("new_kernels", "VARCHAR[]")),
-        *(("base_kernel_count", "DOUBLE"), ("new_kernel_count", "DOUBLE")),
-        *(("base_ns", "BIGINT"), ("new_ns", "BIGINT"), ("delta_ns", "BIGINT")),
-        *(("base_kernel_ns", "DOUBLE"), ("new_kernel_ns", "DOUBLE")),
-        *_EFFECT_COLUMNS,
-    ]
+    columns = (
+        "part VARCHAR, phase VARCHAR, module VARCHAR, new_module VARCHAR, class VARCHAR, "
+        "op VARCHAR, shape VARCHAR, new_shape VARCHAR, match VARCHAR, base_kernels VARCHAR[], "
+        "new_kernels VARCHAR[], base_kernel_count DOUBLE, new_kernel_count DOUBLE, "
+        "base_ns BIGINT, new_ns BIGINT, delta_ns BIGINT, base_kernel_ns DOUBLE, "
+        f"new_kernel_ns DOUBLE, {_EFFECT_COLUMNS}"
+    )
     leaves = sorted(
         (node for node in tree.walk() if node.level == "work"), key=lambda node: -abs(node.delta_ns)
     )
@@ -258,10 +252,9 @@ def _only(pair: Pair, side: int, name: str) -> str | None:
 
 
 def _modules(comparison: Comparison) -> Result:
-    columns = [("base", "VARCHAR"), ("new", "VARCHAR"), ("how", "VARCHAR")]
     rows = [
         (comparison.alignment.base_of[new], new, how)
         for new, how in comparison.alignment.renamed.items()
         if comparison.alignment.base_of[new] != new
     ]
-    return _result("comparison_modules", columns, rows)
+    return _result("comparison_modules", "base VARCHAR, new VARCHAR, how VARCHAR", rows)

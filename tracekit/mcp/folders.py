@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tracekit.analysis.result import Column, Result
+from tracekit.analysis.result import Result, columns_of_text
 from tracekit.errors import TraceError, UsageError
 from tracekit.ingest.sources import MAX_DEPTH, STORE_SUFFIX, find_sources, is_run, natural
 from tracekit.ingest.trace_readers import FORMATS
@@ -91,8 +91,7 @@ def traces_in(folders: Sequence[Path]) -> Result:
         for path, kind, n in rows[:_MAX_LISTED]
         if _is_inside(folders, path.resolve())
     ]
-    columns = (("trace", "VARCHAR"), ("kind", "VARCHAR"), ("bytes", "BIGINT"))
-    return Result("traces", tuple(Column(*one) for one in columns), shown)
+    return Result("traces", columns_of_text("trace VARCHAR, kind VARCHAR, bytes BIGINT"), shown)
 
 
 def _natural(name: str) -> tuple[object, ...]:

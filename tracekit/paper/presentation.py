@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tracekit.analysis.result import Column, Result
+from tracekit.analysis.result import Column, Result, columns_of_text
 from tracekit.paper.comparison import MARKS, Comparison, Line
 from tracekit.paper.measures import Whole
 from tracekit.paper.runs import OurRun, layer_count_of
 from tracekit.paper.tables import PaperTable, Row, load_tables
 from tracekit.units import format_pct
 
-_LABELS: tuple[tuple[str, str], ...] = (
-    ("hardware", "VARCHAR"),
-    ("model", "VARCHAR"),
-    ("layer_count", "BIGINT"),
-    ("method", "VARCHAR"),
-    ("batch_size", "BIGINT"),
-    ("sequence_length", "BIGINT"),
-    ("world_size", "BIGINT"),
-    ("engine", "VARCHAR"),
-    ("precision", "VARCHAR"),
-    ("load", "VARCHAR"),
-)
+_LABELS = [
+    (column.name, column.type)
+    for column in columns_of_text(
+        "hardware VARCHAR, model VARCHAR, layer_count BIGINT, method VARCHAR, batch_size BIGINT, "
+        "sequence_length BIGINT, world_size BIGINT, engine VARCHAR, precision VARCHAR, load VARCHAR"
+    )
+]
 _FEW_RUNS = 4
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tracekit.analysis.result import Column, Result
+from tracekit.analysis.result import Result, columns_of_text
 from tracekit.errors import TracekitError
 from tracekit.palette import SLATE, series
 from tracekit.plot import Chart
@@ -33,15 +33,9 @@ MAX_RUNS = 8
 
 RECOMPUTATION = "R"
 
-_COLUMNS = (
-    Column("run", "VARCHAR"),
-    Column("method", "VARCHAR"),
-    Column("batch_size", "BIGINT"),
-    Column("phase", "VARCHAR"),
-    Column("role", "VARCHAR"),
-    Column("kernel_ns", "BIGINT"),
-    Column("wall_ns", "BIGINT"),
-    Column("phase_pct", "DOUBLE"),
+_COLUMNS = columns_of_text(
+    "run VARCHAR, method VARCHAR, batch_size BIGINT, phase VARCHAR, role VARCHAR, "
+    "kernel_ns BIGINT, wall_ns BIGINT, phase_pct DOUBLE"
 )
 
 
