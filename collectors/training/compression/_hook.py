@@ -31,6 +31,10 @@ _ALIGNMENT_BYTES = 8
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 
 
+Received = Sequence[list[torch.Tensor]]
+"""What every rank sent, in the order of the ranks; for a summable codec, its mean alone."""
+
+
 class Codec(ABC):
     """How a method encodes the gradient matrix of a parameter, with the state of each parameter.
 
@@ -54,20 +58,8 @@ class Codec(ABC):
         """
 
     @abstractmethod
-    def decode(
-        self,
-        parameter: torch.Tensor,
-        gradient: torch.Tensor,
-        received: Sequence[list[torch.Tensor]],
-    ) -> None:
-        """Write the gradient that all ranks agree on over this rank's own.
-
-        Args:
-            parameter: the parameter.
-            gradient: is overwritten.
-            received: what every rank sent, in the order of the ranks; for a summable codec, its
-                mean alone.
-        """
+    def decode(self, parameter: torch.Tensor, gradient: torch.Tensor, received: Received) -> None:
+        """Write the gradient that all ranks agree on over this rank's own."""
 
 
 @dataclass(slots=True)

@@ -15,12 +15,11 @@ to the next gradient (error feedback), rounding of the sent factor included.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from ._hook import BucketHook, Codec, Compression, check_rank
+from ._hook import BucketHook, Codec, Compression, Received, check_rank
 
 _SEED = 20230718
 
@@ -72,12 +71,7 @@ class AlternatingLowRank(Codec):
         matrix.sub_(self._approximation(state, sent.to(matrix.dtype)))
         return [sent]
 
-    def decode(
-        self,
-        parameter: torch.Tensor,
-        gradient: torch.Tensor,
-        received: Sequence[list[torch.Tensor]],
-    ) -> None:
+    def decode(self, parameter: torch.Tensor, gradient: torch.Tensor, received: Received) -> None:
         """Write the mean approximation; the mean factor becomes the basis of the next step."""
         state = self._matrices[parameter]
         ((mean,),) = received

@@ -11,13 +11,12 @@ Bits cannot be summed on the way either, so that each rank gets those of all (al
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from ._hook import BucketHook, Codec, Compression
+from ._hook import BucketHook, Codec, Compression, Received
 
 _BITS = 8
 
@@ -47,12 +46,7 @@ class MajorityVote(Codec):
         votes[first::2] |= is_zero[first::2]
         return [pack_bits(votes), scale]
 
-    def decode(
-        self,
-        parameter: torch.Tensor,
-        gradient: torch.Tensor,
-        received: Sequence[list[torch.Tensor]],
-    ) -> None:
+    def decode(self, parameter: torch.Tensor, gradient: torch.Tensor, received: Received) -> None:
         """Write the majority's sign times the mean of the ranks' magnitudes."""
         del parameter
         votes = torch.zeros(gradient.numel(), dtype=torch.int16, device=gradient.device)

@@ -9,14 +9,13 @@ summed on the way: each rank gets all of them (all-gather) and averages.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from tracekit.errors import UsageError
 
-from ._hook import BucketHook, Codec, Compression
+from ._hook import BucketHook, Codec, Compression, Received
 
 
 class Sparsifier(Codec):
@@ -50,12 +49,7 @@ class Sparsifier(Codec):
         is_short = flat.numel() <= torch.iinfo(torch.int32).max
         return [indices.to(torch.int32) if is_short else indices, values]
 
-    def decode(
-        self,
-        parameter: torch.Tensor,
-        gradient: torch.Tensor,
-        received: Sequence[list[torch.Tensor]],
-    ) -> None:
+    def decode(self, parameter: torch.Tensor, gradient: torch.Tensor, received: Received) -> None:
         """Write the mean of the ranks' sparse gradients, added in the order of the ranks."""
         total = torch.zeros_like(self._residuals[parameter])
         for indices, values in received:
