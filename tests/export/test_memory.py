@@ -10,7 +10,7 @@ import pytest
 from traces_by_hand import call, kernel, span
 
 import tracekit
-from tracekit.export import packets, staging
+from tracekit.export import scene, staging
 from tracekit.export.perfetto import export_perfetto
 from tracekit.export.selection import Selection, scope_of
 
@@ -82,8 +82,8 @@ def slices_of(trace: bytes) -> list[tuple[int, int, int]]:
 def test_what_is_gathered_is_handed_on_in_blocks(tiny_trace: Callable[..., Path]) -> None:
     with tracekit.open(tiny_trace(of_steps(6_000)), cache=False) as trace:
         data, sizes = exported(trace)
-    assert len(data) > 3 * packets.BLOCK_BYTES
-    assert max(sizes) < packets.BLOCK_BYTES + 10_000
+    assert len(data) > 3 * scene.BLOCK_BYTES
+    assert max(sizes) < scene.BLOCK_BYTES + 10_000
 
 
 @pytest.mark.slow
@@ -102,7 +102,7 @@ def test_a_trace_that_is_larger_than_the_memory(
     assert done.event_count == 120_000
     # Gaps are slices too, one between each two kernels.
     assert done.slice_count > 120_000 + 40_000 - 1
-    assert sum(sizes) > 30 * packets.BLOCK_BYTES
+    assert sum(sizes) > 30 * scene.BLOCK_BYTES
 
 
 def test_a_store_that_was_not_kept_is_asked_with_the_same_memory(
