@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from every_trace import Answered, on_every_trace
+from every_trace import BUNDLED, Answered, on_every_trace
 from traces_by_hand import kernel, span, work
 
 from tracekit.export.stacks import Weight, read_stacks, write_collapsed, write_speedscope
@@ -81,7 +81,8 @@ def test_weights_add_up(answered: Answered, path: Path) -> None:
         write_collapsed(stacks, lines.append)
         found = b"".join(lines).decode().splitlines()
         assert sum(int(line.rpartition(" ")[2]) for line in found) == total_ns
-        blocks: list[bytes] = []
-        write_speedscope(stacks, blocks.append)
-        profiles = json.loads(b"".join(blocks))["profiles"]
-        assert sum(profile["endValue"] for profile in profiles) == total_ns
+        if path in BUNDLED:
+            blocks: list[bytes] = []
+            write_speedscope(stacks, blocks.append)
+            profiles = json.loads(b"".join(blocks))["profiles"]
+            assert sum(profile["endValue"] for profile in profiles) == total_ns
