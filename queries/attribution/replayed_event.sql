@@ -65,7 +65,7 @@ ordered_run AS (
 played AS (
     SELECT
         r.trace_id, r.launch_id,
-        list(o.kernel ORDER BY o.position) AS kernels,
+        list(hash(o.kernel) ORDER BY o.position) AS kernels,
         row_number() OVER (PARTITION BY r.trace_id ORDER BY any_value(r.ts_ns), r.launch_id)
             AS place
     FROM replay AS r
@@ -130,7 +130,7 @@ captured AS (
 capture AS (
     SELECT
         trace_id, capture_id, pid,
-        list(kernel ORDER BY position) AS kernels,
+        list(hash(kernel) ORDER BY position) AS kernels,
         row_number() OVER (PARTITION BY trace_id, pid ORDER BY min(ts_ns), capture_id) AS number
     FROM captured
     GROUP BY trace_id, capture_id, pid
@@ -185,7 +185,7 @@ paired AS (
         min(o.position) OVER (PARTITION BY o.trace_id, o.launch_id, c.op_id) AS op_position
     FROM ordered_run AS o
     INNER JOIN matched AS m USING (trace_id, launch_id)
-    INNER JOIN captured AS c USING (trace_id, capture_id, position)
+    INNER JOIN captured AS c USING (trace_id, capture_id, position, kernel)
 ),
 
 several_sizes AS (

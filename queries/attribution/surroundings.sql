@@ -11,9 +11,9 @@
 -- Columns:
 --   trace_id           INTEGER -> trace                   the trace
 --   event_id           BIGINT -> record                   the launch, op or allocator event
---   op_id              BIGINT -> event.event_id           innermost op; an op is its own
---   node_id            BIGINT -> event.event_id           the autograd node around it
---   forward_op_id      BIGINT -> event.event_id           the forward op of the node, by sequence number
+--   op_id              BIGINT -> record.event_id          innermost op; an op is its own
+--   node_id            BIGINT -> record.event_id          the autograd node around it
+--   forward_op_id      BIGINT -> record.event_id          the forward op of the node, by sequence number
 --   is_recompute       BOOLEAN                            forward work that runs again for the backward pass
 --   is_derivative      BOOLEAN                            work of a backward pass that has a derivative itself
 --   is_in_grad_mode    BOOLEAN                            an op with a sequence number is around it: grad mode was on

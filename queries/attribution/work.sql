@@ -47,7 +47,7 @@ WITH told AS (
     FROM idle_gap AS g
     INNER JOIN attribution AS a
         ON g.trace_id = a.trace_id AND g.next_event_id = a.event_id AND g.next_piece = a.piece
-    LEFT JOIN event AS o ON g.trace_id = o.trace_id AND g.op_id = o.event_id
+    LEFT JOIN record AS o ON g.trace_id = o.trace_id AND g.op_id = o.event_id
 )
 
 SELECT

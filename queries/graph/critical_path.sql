@@ -43,7 +43,7 @@ FROM path_piece AS p
 INNER JOIN graph_end AS n USING (trace_id)
 INNER JOIN trace AS t USING (trace_id)
 INNER JOIN trace AS f ON p.of_trace_id = f.trace_id
-LEFT JOIN event AS o ON p.of_trace_id = o.trace_id AND p.op_id = o.event_id
+LEFT JOIN record AS o ON p.of_trace_id = o.trace_id AND p.op_id = o.event_id
 QUALIFY
     $limit = 0
     OR row_number() OVER (PARTITION BY p.trace_id ORDER BY p.end_ns - p.start_ns DESC, p.position)

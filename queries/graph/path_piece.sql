@@ -13,7 +13,7 @@
 --   of_trace_id  INTEGER -> trace.trace_id   the trace that the piece lies in: another one where its rank is waited for
 --   event_id     BIGINT -> event             the work, the call or the op; NULL for Python and what has no event
 --   name         VARCHAR                     its name
---   op_id        BIGINT -> event.event_id    of work, the op that launched it
+--   op_id        BIGINT -> record.event_id   of work, the op that launched it
 --   phase        VARCHAR                     phase
 --   module_path  VARCHAR                     module, or a row of modules in parentheses
 --   class        VARCHAR                     class of work; NULL for all else

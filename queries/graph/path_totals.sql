@@ -36,6 +36,6 @@ FROM path_piece AS p
 INNER JOIN graph_end AS n USING (trace_id)
 INNER JOIN trace AS t USING (trace_id)
 INNER JOIN trace AS f ON p.of_trace_id = f.trace_id
-LEFT JOIN event AS o ON p.of_trace_id = o.trace_id AND p.op_id = o.event_id
+LEFT JOIN record AS o ON p.of_trace_id = o.trace_id AND p.op_id = o.event_id
 GROUP BY p.trace_id, t.rank, value
 ORDER BY t.rank NULLS LAST, p.trace_id, path_ns DESC, value
