@@ -2,11 +2,11 @@
 -- Activations are computed a second time in the backward pass to save memory. Whether the memory is there, the trace
 -- says where it has what the allocator does: what recomputation allocates and backward work still needs would be kept from
 -- the forward pass on, in each step all of it. A twentieth of the memory is left free; where the rest is too little, so many
--- layers are proposed as it takes.
+-- layers are proposed as it takes. Hooks of torch's checkpoint, where Python is recorded, may go as well.
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, attributed_events, launch, memory_event, memory, device
+-- Requires: advice_text, attributed_events, launch, memory_event, memory, device, event, event_category
 
 WITH work AS (
     SELECT sum(dur_ns)::BIGINT AS work_ns
@@ -58,6 +58,15 @@ room AS (
             least(floor(100 * free_bytes / nullif(needed_bytes, 0)) / 100, 1), 1
         ) AS share
     FROM work, kept, whole, needed
+),
+
+hooks AS (
+    SELECT string_agg(DISTINCT '; range=' || chosen_name(name) || ' remove', '') AS changes
+    FROM event
+    WHERE
+        is_python_call(category)
+        AND contains(name, 'torch/utils/checkpoint.py(')
+        AND regexp_matches(name, ': ((un)?pack_hook|_checkpoint_without_reentrant_generator)$')
 )
 
 SELECT
@@ -76,7 +85,8 @@ SELECT
         'phase=recompute {0}; host phase=recompute {0}', '{0}',
         if(share = 1, 'remove', format('x{:.2f}', 1 - share))
     ) AS change,
-    NULL::VARCHAR AS at_most,
+    if(share = 1, 'phase=recompute remove; host phase=recompute remove' || hooks.changes, NULL)
+        AS at_most,
     work_ns AS cost_ns,
     'no gradient checkpointing'
     || if(
@@ -89,5 +99,5 @@ SELECT
         '; profile_memory=True records what is left', ''
     ) AS remedy,
     'tracekit query phases TRACE' AS evidence
-FROM room
+FROM room, hooks
 WHERE work_ns > 0 AND share > 0

@@ -112,7 +112,7 @@ def real(fault: Fault, rounds: int, steps: int) -> Judged:
         for number in range(rounds):
             with tracekit.open(folder / f"a{number}", cache=False) as trace:
                 advised.append(trace.advise())
-                before.append(_took(trace, advised[-1]))
+                before.append(_took(trace, advised[-1], advised[-1].recorded_ns))
             with tracekit.open(folder / f"b{number}", cache=False) as trace:
                 after.append(_took(trace, advised[-1]))
     came = {
@@ -141,14 +141,14 @@ def _asked(run: Path) -> dict[str, Any]:
     return {"workers": int(workers[1])} if workers else {}
 
 
-def _took(trace: Trace, advised: Advised) -> dict[str, float]:
+def _took(trace: Trace, advised: Advised, window_ns: int = 0) -> dict[str, float]:
     """Return what a run took, by the figures of which the first advice may have its gain."""
     import serving
 
     from tracekit.prediction.advising import FIGURES
 
     if not (advised.advice and advised.advice[0].load):
-        return {WINDOW: float(trace.predict("host x1").recorded_ns)}
+        return {WINDOW: float(window_ns or trace.predict("host x1").recorded_ns)}
     return {
         FIGURES[name]: value if name.endswith("_ns") else 1e9 / value
         for name, value in serving.seen(trace).items()

@@ -36,7 +36,8 @@ def wrong(options: Mapping[str, Any]) -> Iterator[None]:
     )
 
     def slowly(self: Any, *budgets: int) -> Any:
-        time.sleep(options.get("sleep_ms", 0) / 1e3)
+        if options.get("sleep_ms"):
+            time.sleep(options["sleep_ms"] / 1e3)
         return schedule(self, *budgets)
 
     def with_texts(self: Any) -> None:
