@@ -271,6 +271,25 @@ def test_recomputation_and_the_memory_that_is_left(tiny_trace: Tiny) -> None:
     (row,) = said(tiny_trace(events[:-1], deviceProperties=whole), "recompute")
     assert row["what"] == "0.030 ms of work is recomputation"
     assert row["remedy"].endswith("profile_memory=True records what is left")
+    assert row["at_most"] is None
+    hook = span("python_function", "torch/utils/checkpoint.py(1165): unpack_hook", 0, 50)
+    (row,) = said(tiny_trace([*events[:-1], hook], deviceProperties=whole), "recompute")
+    assert row["at_most"] == (
+        f"{row['change']}; range=torch/utils/checkpoint.py(1165):?unpack_hook remove"
+    )
+
+
+def test_threads_of_communication_share_the_cores_of_a_cpu(tiny_trace: Tiny) -> None:
+    sizes = {"Input Dims": [[4]], "Input type": ["float"]}
+    events = [
+        *(span("user_annotation", f"ProfilerStep#{number}", at, at + 100)
+          for number, at in enumerate((0, 100))),
+        *(span("user_annotation", "gloo:all_reduce", at, at + 5, tid=9, **sizes)
+          for at in range(10, 200, 9)),
+    ]  # fmt: skip
+    (row,) = said(tiny_trace(events), "small_messages")
+    assert row["change"] == "class=comm_allreduce x0.1"
+    assert row["at_most"].startswith("class=comm_allreduce remove; kind=compute phase=")
 
 
 def _memory(at: float, address: int, gib: int, used: int, kept: int) -> dict[str, Any]:
