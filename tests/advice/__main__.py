@@ -147,12 +147,14 @@ def _took(trace: Trace, advised: Advised, window_ns: int = 0) -> dict[str, float
 
     from tracekit.prediction.advising import FIGURES
 
-    if not (advised.advice and advised.advice[0].load):
-        return {WINDOW: float(window_ns or trace.predict("host x1").recorded_ns)}
-    return {
-        FIGURES[name]: value if name.endswith("_ns") else 1e9 / value
-        for name, value in serving.seen(trace).items()
-    }
+    if advised.advice and advised.advice[0].load:
+        return {
+            FIGURES[name]: value if name.endswith("_ns") else 1e9 / value
+            for name, value in serving.seen(trace).items()
+        }
+    if not trace.sql("SELECT 1 FROM trace LIMIT 1"):
+        return {}
+    return {WINDOW: float(window_ns or trace.predict("host x1").recorded_ns)}
 
 
 def _median(rounds: Sequence[Mapping[str, float]], figure: str) -> float:
