@@ -376,12 +376,15 @@ class Trace:
             and (has_load if one.scope == "runs" else has_trace or not has_load)
         ]
         own = [name for name, one in self.library.analyses.items() if is_rule(one.spec)]
+        longest = "SELECT coalesce(max(window_ns), 0) FROM device_windows"
+        window_ns = self.sql(longest).rows[0][0] if has_trace else 0
         rules = [(name, functools.partial(self._query, name, {})) for name in (*ours, *own)]
         advised = self._ask(
             lambda: advise(
                 rules,
                 lambda: Predictor(self._asked_connection),
                 lambda: LoadPredictor(self._asked_connection),
+                window_ns,
             )
         )
         # A rule may look at what was measured on this device, which may change.

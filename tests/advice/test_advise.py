@@ -134,7 +134,7 @@ def _no_load() -> Any:
 
 def _ranked(gains: dict[str, tuple[int, int, int]], *rows: tuple[Any, ...]) -> list[str]:
     result = Result("rule", tuple(Column(name, "VARCHAR") for name in "abcdefg"), [*rows])
-    found = advise([("rule", lambda: result)], lambda: _Replay(gains), _no_load)  # type: ignore[arg-type, return-value]
+    found = advise([("rule", lambda: result)], lambda: _Replay(gains), _no_load, 1_000)  # type: ignore[arg-type, return-value]
     return [one.candidate.what for one in found.advice]
 
 

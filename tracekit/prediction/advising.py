@@ -171,6 +171,7 @@ def advise(
     rules: Iterable[tuple[str, Callable[[], Result]]],
     predictor: Callable[[], Predictor],
     load_predictor: Callable[[], LoadPredictor],
+    window_ns: int,
 ) -> Advised:
     """Return what would gain most, best first.
 
@@ -178,6 +179,7 @@ def advise(
         rules: name of each, and what returns its rows.
         predictor: makes what replays the run; only where a rule has seen anything.
         load_predictor: makes what simulates its load, likewise.
+        window_ns: the longest window of a device, of which what takes less is not looked at.
 
     Raises:
         QueryError: a rule has failed, or one of its changes is none.
@@ -191,18 +193,18 @@ def advise(
     loads = [one for one in candidates if _is_of_load(one)]
     candidates = [one for one in candidates if one.changes and not _is_of_load(one)]
     of_load = _of_load(loads, load_predictor, undecided)
+
+    def counts(one: Candidate) -> bool:
+        return one.cost_ns is None or one.cost_ns >= LEAST_GAIN * window_ns
+
+    candidates = [one for one in candidates if counts(one)]
+    undecided = [(one, why) for one, why in undecided if why != _NOT_RECORDED or counts(one)]
+    undecided.sort(key=lambda pair: -math.inf if pair[0].cost_ns is None else -pair[0].cost_ns)
     if not candidates:
         return Advised(0, 0, of_load, tuple(undecided))
     replay = predictor()
     recorded_ns = replay.recorded_ns
     least_ns = LEAST_GAIN * recorded_ns
-
-    def counts(one: Candidate) -> bool:
-        return one.cost_ns is None or one.cost_ns >= least_ns
-
-    candidates = [one for one in candidates if counts(one)]
-    undecided = [(one, why) for one, why in undecided if why != _NOT_RECORDED or counts(one)]
-    undecided.sort(key=lambda pair: -math.inf if pair[0].cost_ns is None else -pair[0].cost_ns)
     candidates.sort(key=lambda one: -(one.cost_ns or recorded_ns))
     found: list[tuple[Candidate, Prediction]] = []
     for one in candidates[:MAX_CANDIDATES]:
