@@ -12,6 +12,7 @@ import click
 from tracekit.cli._options import Reading
 from tracekit.cli._progress import progress_bar, ranks_bar
 from tracekit.errors import TraceError
+from tracekit.render._text import printable
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
@@ -79,8 +80,6 @@ def open_traces(
 
 def say_missing(missing: Sequence[tuple[str, str]]) -> None:
     """Name the traces that could not be read, of each its place and the reason, on stderr."""
-    from tracekit.render._text import printable
-
     count = len(missing)
     click.echo(f"missing: {count} trace{'' if count == 1 else 's'} could not be read", err=True)
     for place, reason in missing[:_MAX_NAMED]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from tracekit.cli._emit import emit
 from tracekit.cli._options import (
     baselines_option,
     format_option,
@@ -11,6 +12,7 @@ from tracekit.cli._options import (
     per_option,
     skip_option,
 )
+from tracekit.errors import UsageError
 
 
 @click.group(name="baseline")
@@ -45,7 +47,6 @@ def save(
     from tracekit.checking.baseline import save as write
     from tracekit.checking.checking import keep
     from tracekit.cli._progress import progress_bar
-    from tracekit.errors import UsageError
     from tracekit.storage import Location
 
     folder = baselines or DEFAULT_FOLDER
@@ -67,7 +68,6 @@ def save(
 def list_baselines(baselines: str | None, format_name: str) -> None:
     """List the baselines that are kept."""
     from tracekit.checking.baseline import DEFAULT_FOLDER, baseline_list, load, names
-    from tracekit.cli._emit import emit
 
     folder = baselines or DEFAULT_FOLDER
     emit(baseline_list([load(name, folder) for name in names(folder)]), format_name)
@@ -80,6 +80,5 @@ def list_baselines(baselines: str | None, format_name: str) -> None:
 def show(name: str, baselines: str | None, format_name: str) -> None:
     """Show what is kept of a run."""
     from tracekit.checking.baseline import DEFAULT_FOLDER, baseline_rows, load
-    from tracekit.cli._emit import emit
 
     emit(baseline_rows(load(name, baselines or DEFAULT_FOLDER)), format_name)

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import click
 
+from tracekit.cli._emit import emit
 from tracekit.cli._options import format_option
 from tracekit.collectors.bench.settings import OPTIONS, WHAT
 from tracekit.collectors.command_line import GroupedCommand
 from tracekit.errors import TracekitError, UsageError
+from tracekit.render._text import printable
 
 _WHOLE_SCALES = (None, "full")
 """Values of --sizes with which the highest rates of a device are among what is measured."""
@@ -86,7 +88,6 @@ def _remember(folder: Path) -> None:
 
 def _show(folder: Path, format_name: str) -> None:
     from tracekit.analysis.breakdown import BENCH_BREAKDOWN
-    from tracekit.cli._emit import emit
     from tracekit.cli._open import open_traces
 
     with open_traces([str(folder)]) as trace:
@@ -95,6 +96,4 @@ def _show(folder: Path, format_name: str) -> None:
 
 
 def _echo(line: str) -> None:
-    from tracekit.render._text import printable
-
     click.echo(printable(line), err=True)

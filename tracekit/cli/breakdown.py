@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from tracekit.cli._emit import emit
 from tracekit.cli._options import (
     Reading,
     format_option,
@@ -34,7 +35,6 @@ def command(
     import shlex
     import sys
 
-    from tracekit.cli._emit import emit
     from tracekit.cli._open import closed_meanwhile, open_traces
     from tracekit.cli.advise import told_shortly
     from tracekit.render._console import make_console

@@ -7,6 +7,7 @@ import sys
 import click
 
 from tracekit.cli._options import Reading, reading_options, trace_argument
+from tracekit.errors import UsageError
 
 
 @click.command(name="browse")
@@ -21,7 +22,6 @@ def command(traces: tuple[str, ...], reading: Reading) -> None:
     """
     from tracekit.browse import browse, check_installed
     from tracekit.cli._open import open_traces
-    from tracekit.errors import UsageError
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from tracekit.cli._emit import emit
 from tracekit.cli._options import format_option
 
 
@@ -18,7 +19,6 @@ def list_command(format_name: str) -> None:
     """List the cached stores, the last used first, and the devices whose ceilings were measured."""
     from tracekit.analysis.ceilings import list_remembered
     from tracekit.analysis.result import Result, columns_of_text
-    from tracekit.cli._emit import emit
     from tracekit.database import list_cached
 
     rows = [

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from tracekit.cli._emit import STREAMED, emit
 from tracekit.cli._options import (
     baselines_option,
     format_option,
@@ -14,6 +15,7 @@ from tracekit.cli._options import (
     per_option,
     skip_option,
 )
+from tracekit.errors import UsageError
 
 _FAILED = 1
 _INCONCLUSIVE = 7
@@ -90,9 +92,7 @@ def command(
     from tracekit.checking.baseline import DEFAULT_FOLDER
     from tracekit.checking.checking import check
     from tracekit.checking.rules import PROJECT_FILE, Rule, has_rules, load_rules, parse_rule
-    from tracekit.cli._emit import STREAMED, emit
     from tracekit.cli._progress import progress_bar
-    from tracekit.errors import UsageError
     from tracekit.opening import tune_for_traces
 
     rules: list[Rule] = []

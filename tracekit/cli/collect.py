@@ -6,8 +6,12 @@ from pathlib import Path
 
 import click
 
+from tracekit.cli._emit import emit
 from tracekit.collectors.command_line import GroupedCommand
 from tracekit.collectors.options import OPTIONS
+from tracekit.errors import TracekitError, UsageError
+from tracekit.render._text import printable
+from tracekit.units import format_duration
 
 # \b keeps click from filling the lines.
 _EXAMPLES = """\b
@@ -55,7 +59,6 @@ def command(
     and what is said of the run folder goes to stderr.
     """
     from tracekit.collectors.collect import is_first_rank, run
-    from tracekit.errors import UsageError
     from tracekit.manifest import FILE_NAME
 
     if rule is not None and against is None:
@@ -94,16 +97,12 @@ def _hold(ctx: click.Context, base: str, changed: Path, rule: str | None) -> Non
 
 
 def _echo(line: str) -> None:
-    from tracekit.render._text import printable
-
     click.echo("\n".join(map(printable, line.split("\n"))), err=True)
 
 
 def _serving_figures(folder: Path) -> list[str]:
     """Return what analyses say of a load, for its summary; the run is there if they cannot."""
     import tracekit
-    from tracekit.errors import TracekitError
-    from tracekit.units import format_duration
 
     try:
         with tracekit.open(folder, traces=False, cache=False) as trace:
@@ -127,7 +126,6 @@ def _serving_figures(folder: Path) -> list[str]:
 
 
 def _show_breakdown(folder: Path) -> None:
-    from tracekit.cli._emit import emit
     from tracekit.cli._open import open_traces
 
     with open_traces([str(folder)]) as trace:

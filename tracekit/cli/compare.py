@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from tracekit.cli._emit import emit
 from tracekit.cli._options import (
     Reading,
     format_option,
@@ -79,7 +80,6 @@ def command(
     by what it is, not by the names of kernels. Steps are samples: whether a difference is more than
     noise is a matter of statistics, and said; with one step on each side there is no verdict.
     """
-    from tracekit.cli._emit import emit
     from tracekit.cli._progress import progress_bar
     from tracekit.opening import tune_for_traces
 

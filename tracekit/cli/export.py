@@ -13,6 +13,8 @@ import click
 
 from tracekit.cli._options import Reading, Size, reading_options, trace_argument
 from tracekit.errors import UsageError
+from tracekit.render._text import printable
+from tracekit.units import format_bytes, format_duration
 
 if TYPE_CHECKING:
     from tracekit.export.exporting import Exported
@@ -197,8 +199,6 @@ def _write_stacks(
     from tracekit.cli._open import open_traces
     from tracekit.export.output import STDOUT, written_whole
     from tracekit.export.stacks import read_stacks
-    from tracekit.render._text import printable
-    from tracekit.units import format_bytes, format_duration
 
     with (
         written_whole(output, force=force, max_bytes=_MAX_STACKS_BYTES) as out,
@@ -229,9 +229,6 @@ def _write(export: Export, output: Path, choice: Choice, *, force: bool) -> None
 
 def say_what_was_written(where: str, done: Exported, size_bytes: int) -> None:
     """Say on stderr what was written, and what has to be known of it."""
-    from tracekit.render._text import printable
-    from tracekit.units import format_bytes
-
     ranks = "1 trace" if done.trace_count == 1 else f"{done.trace_count} traces"
     parts = (ranks, f"{done.event_count:,} events", f"{done.slice_count:,} slices")
     click.echo(printable(f"{where}: {', '.join(parts)}, {format_bytes(size_bytes)}"), err=True)

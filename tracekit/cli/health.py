@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from tracekit.cli._emit import emit
 from tracekit.cli._options import Reading, format_option, reading_options, trace_argument
 
 
@@ -13,7 +14,6 @@ from tracekit.cli._options import Reading, format_option, reading_options, trace
 @reading_options("rules", "capture", "no_cache", "engine")
 def command(traces: tuple[str, ...], format_name: str, reading: Reading) -> None:
     """Show how much of the trace every figure rests on."""
-    from tracekit.cli._emit import emit
     from tracekit.cli._open import open_traces
 
     with open_traces(traces, reading, accept_summary=True) as trace:

@@ -9,6 +9,7 @@ import click
 
 from tracekit.cli._options import Reading, reading_options, trace_argument
 from tracekit.errors import TraceError, UsageError
+from tracekit.render._text import printable
 from tracekit.units import MB
 
 if TYPE_CHECKING:
@@ -51,7 +52,6 @@ def _ingest_dataset(traces: tuple[str, ...], output: str, force: bool, reading: 
     from tracekit.cli._progress import ranks_bar
     from tracekit.engine.many_ranks import ingest_dataset
     from tracekit.opening import tune_for_traces
-    from tracekit.render._text import printable
     from tracekit.storage import Location
 
     tune_for_traces()
@@ -115,8 +115,6 @@ def _ingest_store(traces: tuple[str, ...], output: Path, force: bool, reading: R
 
 def _report(ingested: Result) -> list[str]:
     """Return one line per trace: what was read, and what was not."""
-    from tracekit.render._text import printable
-
     lines = []
     for row in ingested.to_dicts():
         rank = "unknown rank" if row["rank"] is None else f"rank {row['rank']}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from tracekit.cli._emit import emit
 from tracekit.cli._options import Reading, format_option, reading_options, trace_argument
 
 _ANALYSES = ("memory_peaks", "memory_holders")
@@ -20,7 +21,6 @@ def command(traces: tuple[str, ...], blocks: bool, format_name: str, reading: Re
     By category, phase, module, op and line: each adds up to the peak. TRACE was recorded with
     profile_memory=True, or is what torch.cuda.memory._dump_snapshot wrote.
     """
-    from tracekit.cli._emit import emit
     from tracekit.cli._open import open_traces
     from tracekit.cli.query import say_what_is_missing
 

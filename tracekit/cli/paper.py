@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tracekit.cli._emit import emit
 from tracekit.cli._options import Reading, format_option, reading_options
 from tracekit.errors import UsageError
 from tracekit.render._text import printable
+from tracekit.units import format_bytes
 
 if TYPE_CHECKING:
     from tracekit.analysis.result import Result
@@ -67,7 +69,6 @@ def command(
     some layers, the times that the whole would take are extrapolated. What is left over of either
     side follows with the reason. Cells that cannot be right carry over as printed, and say so.
     """
-    from tracekit.cli._emit import emit
     from tracekit.paper.bench_figures import BENCH_FIGURES
     from tracekit.paper.tables import find_table
 
@@ -108,7 +109,6 @@ def _pictures(output: Path, paths: tuple[str, ...], *, reading: Reading) -> None
     """
     from tracekit.cli._open import open_traces
     from tracekit.report import check_output, runs_page, write
-    from tracekit.units import format_bytes
 
     if not paths:
         raise UsageError("which runs?", hint="tracekit paper --pictures FILE.html RUNS")
@@ -133,7 +133,6 @@ def _beside(
     reading: Reading,
     format_name: str,
 ) -> None:
-    from tracekit.cli._emit import emit
     from tracekit.paper import presentation
     from tracekit.paper.comparison import NO_SUCH_ROW, compare
     from tracekit.paper.runs import find_our_runs
@@ -168,7 +167,6 @@ def _beside(
 
 def _emit_beside(comparison: Comparison, format_name: str) -> None:
     """Write the rows; what was extrapolated in a table of its own where the terminal is narrow."""
-    from tracekit.cli._emit import emit
     from tracekit.paper import presentation
     from tracekit.render.table import is_grid
 
@@ -191,7 +189,6 @@ def _bench_figure(
     format_name: str,
 ) -> None:
     """Show what the text says of a figure of microbenchmarks, and our points of its curves."""
-    from tracekit.cli._emit import emit
     from tracekit.cli._open import open_traces
     from tracekit.paper import bench_figures
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from tracekit.cli._emit import emit
 from tracekit.cli._options import (
     Reading,
     format_option,
@@ -51,7 +52,6 @@ def command(
     Rows and columns add up: the last row and the measure's own column are sums, of wall_ns the busy
     time of the devices, of span_ns their windows.
     """
-    from tracekit.cli._emit import emit
     from tracekit.cli._open import open_traces
     from tracekit.cli.query import say_what_is_missing
 

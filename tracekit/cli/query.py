@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tracekit.cli._emit import emit
 from tracekit.cli._options import (
     Reading,
     format_option,
@@ -191,8 +192,6 @@ def _about_files(
     format_name = format_name or given["format_name"]
     folders = (*given["queries"], *reading.queries)
     if given["list_them"]:
-        from tracekit.cli._emit import emit
-
         library = _library_of(folders, traces)
         if format_name == "brief":
             # With its questions the list would not fit.
@@ -234,7 +233,6 @@ def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:
         peak: tuple[str, ...] = (),
         **params: object,
     ) -> None:
-        from tracekit.cli._emit import emit
         from tracekit.cli._open import open_traces
 
         given = {name: value for name, value in params.items() if value is not None}
@@ -353,7 +351,6 @@ def _check(file: Path, traces: Sequence[str], reading: Reading, format_name: str
     """
     from tracekit.analysis.check_file import check_file
     from tracekit.analysis.query_folders import given_folders, load_library, read_own, read_text
-    from tracekit.cli._emit import emit
     from tracekit.cli._open import open_traces
 
     read_text(file)

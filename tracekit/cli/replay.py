@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from tracekit.cli._emit import emit
 from tracekit.cli._options import Reading, format_option, reading_options, trace_argument
 
 
@@ -16,7 +17,6 @@ def command(traces: tuple[str, ...], format_name: str, reading: Reading) -> None
 
     Nothing is copied from the recording but durations: the error says what predictions rest on.
     """
-    from tracekit.cli._emit import emit
     from tracekit.cli._open import open_traces
     from tracekit.cli.query import say_what_is_missing
 

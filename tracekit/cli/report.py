@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from tracekit.cli._options import Reading, reading_options, trace_argument
+from tracekit.errors import StoreError, TracekitError, UsageError
+from tracekit.render._text import printable
+from tracekit.units import format_bytes
 
 if TYPE_CHECKING:
     from tracekit.report.overview_page import Run
@@ -51,9 +54,7 @@ def command(
     how they differ; of a folder of runs, as of a sweep, it has their figures side by side.
     """
     from tracekit.cli._open import open_traces
-    from tracekit.render._text import printable
     from tracekit.report import check_output, overview_page, report, several_runs, write
-    from tracekit.units import format_bytes
 
     check_output(output, force=force)
     if base is not None:
@@ -88,8 +89,6 @@ def _each(runs: Sequence[Run], output: Path, reading: Reading, *, force: bool) -
         StoreError: a file cannot be written.
     """
     from tracekit.cli._open import open_traces
-    from tracekit.errors import StoreError, TracekitError
-    from tracekit.render._text import printable
     from tracekit.report import check_output, report, write
     from tracekit.report.overview_page import file_names
 
@@ -131,7 +130,6 @@ def compared(
     """
     from tracekit.cli._open import open_traces
     from tracekit.comparison.comparing import compare
-    from tracekit.errors import UsageError
     from tracekit.report import comparison_page, modules_of
 
     if len(traces) > 1:

@@ -8,6 +8,7 @@ import click
 
 from tracekit.cli._options import Reading, reading_options, trace_argument
 from tracekit.cli.export import output_option
+from tracekit.render._text import printable
 
 _MAX_BYTES = 100_000_000
 
@@ -41,7 +42,6 @@ def command(
     from tracekit.cli._open import open_traces
     from tracekit.export.op_program import op_program
     from tracekit.export.output import written_whole
-    from tracekit.render._text import printable
 
     with (
         written_whole(output, force=force, max_bytes=_MAX_BYTES) as out,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from tracekit.cli._emit import MAX_ROWS
+from tracekit.cli._emit import MAX_ROWS, emit_stream
 from tracekit.cli._options import Reading, format_option, reading_options, wide_option
 from tracekit.errors import UsageError
 
@@ -65,8 +65,6 @@ def command(
 
             run_prompt(trace, format_name, max_rows=limit or MAX_ROWS, timeout_s=timeout_s)
         else:
-            from tracekit.cli._emit import emit_stream
-
             stream = trace.stream_sql(statement, timeout_s=timeout_s)
             emit_stream(stream, format_name, limit, wide=wide)
 

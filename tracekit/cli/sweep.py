@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tracekit.cli._emit import emit
 from tracekit.cli._options import format_option
 from tracekit.collectors.command_line import GroupedCommand
 from tracekit.collectors.sweep.grid import OPTIONS
@@ -28,7 +29,6 @@ def command(ctx: click.Context, /, format_name: str, **values: object) -> None:
     finished and runs what failed or is missing. Out of memory is a result. Then
     `tracekit query methods RUNS` compares the runs.
     """
-    from tracekit.cli._emit import emit
     from tracekit.collectors.sweep.run import check, run_sweep
 
     if ctx.meta["program"]:
