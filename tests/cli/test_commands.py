@@ -74,7 +74,7 @@ def test_ingest_says_on_stderr_what_it_read(
         ),
         f"{store}: 2 traces, 1,244 events",
     ]
-    settings = {"force": True, "rules": Path("r.toml"), "progress": None}
+    settings = {"force": True, "rules": Path("r.toml"), "capture": (), "progress": None}
     assert calls == [(("a", "b"), store, settings)]
 
 
