@@ -244,7 +244,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             if parsed.only not in fault.name or (parsed.real and not is_real):
                 continue
             began = time.monotonic()
-            judged.append(real(fault, parsed.rounds, parsed.steps) if is_real else simulated(fault))
+            try:
+                one = real(fault, parsed.rounds, parsed.steps) if is_real else simulated(fault)
+            except RuntimeError as error:  # what was recorded ended so, or hung
+                one = Judged(fault.name, fault.rule, f"no answer: {error}"[-200:])
+            judged.append(one)
             _LOG.info("%s  (%.0f s)", judged[-1].line(), time.monotonic() - began)
     text = parsed.out.read_text("utf-8")
     made = table(judged, parsed.seed)

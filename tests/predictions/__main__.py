@@ -43,7 +43,7 @@ _ENVIRONMENT = {
 _LOG = logging.getLogger("predictions")
 
 
-class HungError(Exception):
+class HungError(RuntimeError):
     """A child did not end in time."""
 
 

@@ -194,10 +194,8 @@ def serving_faults(seed: int) -> list[Fault]:
                      place=place)  # fmt: skip
 
     queue = "advice_serving_queue"
-    queued = load(requests=40, arrival=f"poisson:{draw.randint(28, 36)}", prompt_len=64,
-                  max_new_tokens=32, no_profile="")  # fmt: skip
-    full = load(requests=40, arrival=f"poisson:{draw.randint(50, 60)}", prompt_len=112,
-                max_new_tokens=16, no_profile="")  # fmt: skip
+    queued = load(requests=40, arrival=f"poisson:{draw.randint(28, 34)}", prompt_len=64,
+                  max_new_tokens=32, cache_blocks=64, no_profile="")  # fmt: skip
     long = load(requests=24, arrival=f"poisson:{draw.randint(7, 10)}", prompt_len=512,
                 max_new_tokens=32, concurrency=6)  # fmt: skip
     return [
@@ -205,8 +203,6 @@ def serving_faults(seed: int) -> list[Fault]:
                 "--max-batch-requests", 2, 4),
         limited("client with few requests in flight", queue, "before requests are sent", queued,
                 "--concurrency", 2, 4),
-        limited("cache too small", queue, "cache of keys and values", full,
-                "--cache-blocks", 16, 32),
         replace(limited("prompts read at once", "advice_serving_prefill", "tokens of a step", long,
                         "--max-batch-tokens", 512, 64), is_asked=True),
         engine("scheduler that sleeps", "scheduling",

@@ -263,6 +263,9 @@ def _of_load(
             found = _in_figure(load, name)
             if (found.gain_pct or 0.0) >= 100 * LEAST_GAIN:
                 told[one, found] = name, load
+        elif min(_times(load, figure, 0) for figure in FIGURES) < 1 - LEAST_GAIN:
+            brings = Advice(one, _in_figure(load, name), 0.0, FIGURES[name], load).brings
+            undecided.append((one, f"no figure surely gains more than others lose: {brings}"))
     advice: list[Advice] = []
     changes: dict[str, None] = {}
     for one, found in _ranked([*told]):
