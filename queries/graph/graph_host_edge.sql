@@ -1,7 +1,7 @@
 -- Which host spans wait for which others?
 -- On a thread each for the one before it: the time between is the host's own, Python included, less what the thread waited
 -- for another one (table thread_waits) or for a collective that it had posted to a thread of the backend: if that ended in
--- between and the thread went on soon, within 0.1 ms or a tenth of the time. Where such a wait ended between two
+-- between and the thread went on soon, within 0.1 ms or a quarter of the time. Where such a wait ended between two
 -- spans, the later one also waits for the last span of the other thread, or for the collective. What workers load waits
 -- for the batch before it, as long as that took, and the thread that takes it for the batch. The first span of a thread begins behind the last one that ended before it on any other.
 --
@@ -109,7 +109,7 @@ task_wait AS (
     ASOF LEFT JOIN shown_wait AS s ON g.part = s.part AND t.end_ns >= s.start_ns
     WHERE
         t.end_ns > g.start_ns
-        AND g.end_ns - t.end_ns <= greatest(100000, (g.end_ns - g.start_ns) // 10)
+        AND g.end_ns - t.end_ns <= greatest(100000, (g.end_ns - g.start_ns) // 4)
 ),
 
 any_wait AS (

@@ -1,7 +1,8 @@
 -- Which work waits for other ranks, and for the thread that handed a collective over?
 -- A collective whose ranks are matched (macro collective_matches) begins to transfer when the last of them is there, and
 -- then takes as long as it took the last: its ranks' starts lead to a meeting, and that to their ends. What a thread of
--- the backend runs waits for the call that posted it, and for what that thread ran before.
+-- the backend runs waits for the call that posted it, and for what that thread ran before. A call of more than 0.1 ms
+-- does work of its own first: what began behind it waits for its end, and what began in it for so much of it.
 --
 -- Kind:     temporary
 -- Access:   private
@@ -45,19 +46,26 @@ SELECT
     if(matched_by = 'seq', 'recorded', 'inferred') AS known_by,
     meeting_ns AS source_ns,
     end_ns AS target_ns,
-    transfer_ns AS weight_ns
+    least(transfer_ns, end_ns - meeting_ns) AS weight_ns
 FROM met
 UNION ALL BY NAME
 SELECT
     trace_id,
-    post_id * 2 AS source_node,
+    post_id * 2 + is_behind::BIGINT AS source_node,
     span_id * 2 AS target_node,
     'posted' AS kind,
     'inferred' AS known_by,
-    post_ns AS source_ns,
+    if(is_behind, post_end_ns, post_ns) AS source_ns,
     start_ns AS target_ns,
-    least(usual_ns, start_ns - post_ns) AS weight_ns
-FROM graph_task
+    if(is_long AND NOT is_behind, start_ns - source_ns, least(usual_ns, start_ns - source_ns))
+        AS weight_ns
+FROM (
+    SELECT
+        *,
+        post_end_ns - post_ns > greatest(100000, 3 * usual_ns) AS is_long,
+        is_long AND start_ns >= post_end_ns AS is_behind
+    FROM graph_task
+) AS t
 UNION ALL BY NAME
 SELECT
     trace_id,

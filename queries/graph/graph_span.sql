@@ -4,7 +4,9 @@
 -- those of the file and its base time, less what the clock of a rank is ahead. Where workers load data, a mark
 -- on no thread stands for each batch that was waited for: it is there when the loader first does something with it, at
 -- the latest at its end. A span that begins before the
--- one before it on its thread ends begins where that one ends.
+-- one before it on its thread ends begins where that one ends. The record of a collective on a thread of its backend may
+-- end only when that thread has a core again: where the thread that waits for it went on before, by up to a quarter of
+-- its longest pause meanwhile, the collective ends there.
 --
 -- Kind:     temporary
 -- Access:   private
@@ -100,14 +102,47 @@ on_thread AS (
     SELECT *, 'mark' AS kind, 0 AS piece, ts_ns AS end_ns FROM marked
 ),
 
+poster AS (
+    SELECT DISTINCT trace_id, pid, tid
+    FROM host_span
+    WHERE device = 'cpu' AND work_kind = 'comm' AND starts_with(name, 'c10d::')
+),
+
+pause AS (
+    SELECT trace_id, pid, tid, lag(end_ns) OVER thread AS start_ns, ts_ns AS end_ns
+    FROM host_span
+    SEMI JOIN poster USING (trace_id, pid, tid)
+    WINDOW thread AS (PARTITION BY trace_id, pid, tid ORDER BY ts_ns, end_ns)
+    QUALIFY start_ns < ts_ns
+),
+
+went_on AS (
+    SELECT
+        s.trace_id, s.event_id, s.piece,
+        arg_max(p.end_ns, p.end_ns - p.start_ns) AS went_on_ns,
+        max(p.end_ns - p.start_ns) AS pause_ns
+    FROM host_span AS s
+    ANTI JOIN poster AS o USING (trace_id, pid, tid)
+    INNER JOIN pause AS p
+        ON
+            s.trace_id = p.trace_id
+            AND s.pid = p.pid
+            AND s.ts_ns < p.end_ns
+            AND s.end_ns > p.start_ns
+    WHERE s.device = 'cpu' AND s.work_kind = 'comm'
+    GROUP BY s.trace_id, s.event_id, s.piece, s.end_ns
+    HAVING went_on_ns < s.end_ns AND 4 * (s.end_ns - went_on_ns) <= pause_ns
+),
+
 cut AS (
     SELECT
-        * EXCLUDE (ts_ns, end_ns),
+        * EXCLUDE (ts_ns, end_ns, went_on_ns, pause_ns),
         greatest(ts_ns, coalesce(latest_end_before_ns(
             (trace_id, pid, tid), ts_ns, end_ns, (end_ns, event_id, piece)
         ), ts_ns)) AS start_ns,
-        greatest(start_ns, end_ns) AS end_ns
+        greatest(start_ns, coalesce(if(kind = 'work', went_on_ns, NULL), end_ns)) AS end_ns
     FROM on_thread
+    LEFT JOIN went_on USING (trace_id, event_id, piece)
 ),
 
 -- From workers: what was waited for longer than handing it over takes.

@@ -14,6 +14,7 @@
 --   before_end_ns  BIGINT            end of that one, ns
 --   post_id        BIGINT            the span of the call that posted it
 --   post_ns        BIGINT            its start, ns
+--   post_end_ns    BIGINT            its end, ns
 --   pid            BIGINT            process id of both
 --   post_tid       BIGINT            thread of the call
 --   usual_ns       BIGINT            usual from the call to the start: the tenth percentile, ns
@@ -59,7 +60,8 @@ post AS (
 
 posted AS (
     SELECT
-        t.*, p.span_id AS post_id, p.start_ns AS post_ns, p.tid AS post_tid,
+        t.*, p.span_id AS post_id, p.start_ns AS post_ns, p.end_ns AS post_end_ns,
+        p.tid AS post_tid,
         bool_and(p.start_ns <= t.start_ns) OVER process AS is_in_order,
         count(*) OVER process AS task_count,
         quantile_disc(t.start_ns - p.start_ns, 0.1) OVER process AS usual_ns
@@ -76,7 +78,7 @@ post_count AS (
 
 SELECT
     p.trace_id, p.span_id, p.start_ns, p.end_ns, p.before_id, p.before_end_ns, p.post_id, p.post_ns,
-    p.pid, p.post_tid, p.usual_ns
+    p.post_end_ns, p.pid, p.post_tid, p.usual_ns
 FROM posted AS p
 INNER JOIN post_count AS c USING (trace_id, pid)
 WHERE p.is_in_order AND p.task_count = c.post_count
