@@ -81,6 +81,28 @@ def test_what_lies_in_ranges_and_ops(predicted: Predicted, change: str, window: 
     assert predicted(RANGED, change) == window
 
 
+@pytest.mark.parametrize(
+    ("changes", "window"),
+    [
+        # 1,000 µs of each step are the host's, the 500 of the op in the range are work.
+        (("host x0.5", "host x0.5"), 4 * (2000 + 250)),
+        (("python x0.5", "host x0.5"), 4 * (2000 + 250)),
+        (("host remove", "python x0.5"), 4 * 2000),
+        (("range=augment x0.5", "range=augment x0.5"), 4 * (1500 + 125 + 250)),
+        (("range=augment x0.5", "host x0.5"), 4 * (1500 + 250 + 250)),
+        (("host x0.5", "range=augment remove"), 4 * 1500),
+        (("range=augment remove", "range=augment x0.5"), 4 * 1500),
+        (("range=augment x0.5", "op=aten::outer remove"), 4 * (1500 + 500)),
+        (("op=aten::m* x0.5", "op=aten::mm x0.5"), 4 * (375 + 1500)),
+        (("op=aten::mm remove", "op=aten::mm x0.5"), 4 * 1500),
+    ],
+)
+def test_changes_of_the_same_work_multiply(
+    predicted: Predicted, changes: tuple[str, ...], window: float
+) -> None:
+    assert predicted(RANGED, *changes) == pytest.approx(window, abs=2)
+
+
 def test_a_range_that_is_not_there(predicted: Predicted) -> None:
     with pytest.raises(QueryError, match="no such range"):
         predicted(RANGED, "range=nothing remove")
@@ -156,6 +178,50 @@ def test_bandwidth(
         events += reduction(number + 1, at, at + length, count)
         at += length
     assert predicted(events, "bandwidth x2") == pytest.approx(window, rel=0.02)
+    twice = predicted(events, "bandwidth x2", "bandwidth x2")
+    assert twice == pytest.approx(predicted(events, "bandwidth x4"), abs=1)
+
+
+def reducing(at: float, computed: float, posted: float, reduced: float, end: float) -> list[Event]:
+    """Return a step that computes, hands a reduction to a thread of gloo, and waits for it."""
+    events = [
+        op("aten::mm", 0, computed),
+        op("c10d::allreduce_", computed, computed + 10),
+        span("user_annotation", "gloo:all_reduce", posted, reduced, 9),
+        op("aten::add", end - 100, end),
+    ]
+    return [event | {"ts": event["ts"] + at} for event in events]
+
+
+def test_a_thread_that_goes_on_before_the_record_of_its_reduction_ends(tmp_path: Path) -> None:
+    """Each rank waits for the other once; its thread of gloo has a core 60 µs after it went on."""
+    waiting, late = (100, 115, 560, 600), (400, 415, 500, 605)
+    for rank, (first, second) in enumerate([(waiting, late), (late, waiting)]):
+        said = {"distributedInfo": {"rank": rank, "world_size": 2, "backend": "gloo"}}
+        events = [*reducing(0, *first), *reducing(610, *second)]
+        path = tmp_path / f"rank{rank}.json"
+        path.write_text(json.dumps({**said, "traceEvents": events}), "utf-8")
+    # Of the first step 200 µs are gone, of the second rank 1 waits longer.
+    with tracekit.open(tmp_path, cache=False) as trace:
+        found = trace.predict("op=aten::mm rank=1 x0.5")
+    assert found.recorded_ns == 1_215_000
+    assert found.predicted_ns == pytest.approx(1_015_000, abs=1000)
+
+
+def test_a_call_that_works_before_it_hands_a_reduction_over(tmp_path: Path) -> None:
+    """Three calls of 10 µs, and one that reorders its tensor for 1,000 µs first."""
+    path = tmp_path / "rank0.json"
+    events = [event for number in range(3) for event in reducing(300 * number, 50, 65, 150, 260)]
+    events += [
+        op("c10d::_reduce_scatter_base_", 900, 1900),
+        span("user_annotation", "gloo:all_reduce", 1905, 2000, 9),
+        op("aten::add", 2010, 2100),
+    ]
+    path.write_text(json.dumps({"traceEvents": events}), "utf-8")
+    with tracekit.open(path, cache=False) as trace:
+        assert trace.query("replay").to_dicts()[0]["unexplained_ns"] == 0
+        found = trace.predict("op=c10d::_reduce_scatter_base_ x0.1")
+    assert found.predicted_ns == pytest.approx(1_200_000, abs=20_000)
 
 
 NUMBER = {"Sequence number": 7}

@@ -18,12 +18,17 @@ from tracekit.prediction.changes import OFF, REMOVE, Change, parse_change
 from tracekit.prediction.edges import (
     CHANGES,
     TABLE,
+    WEIGHTS,
     Apply,
+    add_edges,
     drop,
     fit_transfers,
+    left_ns,
     need,
+    own_ns,
     remove_work,
     scale_transfers,
+    scaled,
     update,
     where_of,
 )
@@ -57,7 +62,7 @@ WITH root AS (
 member AS (
     SELECT e.*, r.root, part IN ('host', 'call') AS is_host,
         coalesce(regexp_full_match(op, '{saves_nothing}'), TRUE) AS saves_nothing,
-        greatest(round(usual_ns * factor)::BIGINT - less_ns, 0) - loading_ns AS ns,
+        {own_ns} AS ns,
         lag(phase) OVER side = 'backward' AND phase = 'forward' AS is_next,
         op IS DISTINCT FROM lag(op) OVER side AS is_other
     FROM {table} AS e
@@ -128,6 +133,7 @@ def recompute(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str
             others=where_of(replace(change, terms=others), "TRUE"),
             saves_nothing=_SAVES_NOTHING,
             saves_output=_SAVES_OUTPUT,
+            own_ns=own_ns(),
         )
     )
     found = connection.execute(
@@ -138,25 +144,24 @@ def recompute(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str
             f"{change.text!r}: no forward work of these modules with a backward pass behind it"
         )
     # Work may start when its launch is there, and not before all that runs again.
-    connection.execute(
-        f"INSERT INTO {TABLE} BY NAME SELECT (SELECT max(edge_id) FROM {TABLE}) "
-        "+ row_number() OVER () AS edge_id, h.trace_id, h.source_node, r.work_node AS target_node, "
-        "'launch' AS kind, 'assumed' AS known_by, h.source_ns, l.target_ns, 0 AS loading_ns, "
-        "'wait' AS part, 1.0 AS factor, 0 AS less_ns, 0 AS is_end, "
-        + ", ".join(
-            f"h.{one}_ns - h.less_ns + l.{one}_ns + r.work_ns AS {one}_ns, 0 AS {one}_rest_ns"
-            for one in ("quick", "usual", "slow")
-        )
-        + f" FROM {TABLE}_rerun AS r INNER JOIN {TABLE} AS h ON r.host_node = h.target_node "
+    add_edges(
+        connection,
+        "SELECT h.trace_id, h.source_node, r.work_node AS target_node, 'launch' AS kind, "
+        "'wait' AS part, h.source_ns, l.target_ns, "
+        + ", ".join(f"h.{one}_ns + l.{one}_ns + r.work_ns AS {one}_ns" for one in WEIGHTS)
+        + f" FROM {TABLE}_rerun AS r "
+        "INNER JOIN (SELECT trace_id, source_node, target_node, source_ns, "
+        + ", ".join(f"{left_ns(one)} AS {one}_ns" for one in WEIGHTS)
+        + f" FROM {TABLE} WHERE part = 'host') AS h ON r.host_node = h.target_node "
         f"INNER JOIN {TABLE} AS l ON r.work_node = l.target_node AND l.kind = 'launch' "
-        "WHERE h.part = 'host' AND NOT r.is_cpu"
+        "WHERE NOT r.is_cpu",
     )
     for node, parts, took in (
         ("host_node", "e.part = 'host'", "r.host_ns + if(r.is_cpu, r.work_ns, 0)"),
         ("work_node", "e.part = 'gap' AND e.kind <> 'event' AND NOT r.is_cpu", "r.work_ns"),
     ):
         connection.execute(
-            f"UPDATE {TABLE} AS e SET less_ns = e.less_ns - r.took_ns FROM ("
+            f"UPDATE {TABLE} AS e SET more_ns = e.more_ns + r.took_ns FROM ("
             f"SELECT {node}, is_cpu, sum({took})::BIGINT AS took_ns "
             f"FROM {TABLE}_rerun AS r GROUP BY ALL) AS r "
             f"WHERE e.target_node = r.{node} AND {parts}"
@@ -199,29 +204,22 @@ def fuse_norms(connection: duckdb.DuckDBPyConnection, change: Change) -> list[st
         "norm AS (SELECT trace_id, module, sum(last_ns) / sum(call_count) AS last_ns "
         "FROM phase WHERE phase = 'forward' GROUP BY ALL HAVING sum(count) > 2 * sum(call_count)) "
         "SELECT p.*, least(n.last_ns * call_count * if(phase = 'backward', 1.5, 1) / p.ns, 1) "
-        "AS kept FROM phase AS p INNER JOIN norm AS n USING (trace_id, module) "
+        "AS kept_share FROM phase AS p INNER JOIN norm AS n USING (trace_id, module) "
         "WHERE p.ns > 0"
     )
     found = connection.execute(
-        f"SELECT count(DISTINCT module), sum(ns * (1 - kept)) FROM {TABLE}_norm"
+        f"SELECT count(DISTINCT module), sum(ns * (1 - kept_share)) FROM {TABLE}_norm"
     ).fetchone()
     if not found or not found[0]:
         raise QueryError(f"{change.text!r}: there is no norm of several kernels or ops here")
-    for part, assignment in (
-        ("work", "factor = e.factor * n.kept"),
-        (
-            "host",
-            (
-                "less_ns = e.less_ns + round((e.usual_ns - e.loading_ns) "
-                "* (1 - n.call_count / n.count))::BIGINT"
-            ),
-        ),
-        ("call", "factor = e.factor * n.call_count / n.count"),
+    for parts, assignment in (
+        ("'work'", scaled("n.kept_share")),
+        ("'host', 'call'", scaled("n.call_count / n.count")),
     ):
         connection.execute(
             f"UPDATE {TABLE} AS e SET {assignment} FROM {TABLE}_norm AS n "
             "WHERE (e.trace_id, e.module) = (n.trace_id, n.module) AND e.phase = n.phase "
-            f"AND e.part = '{part}'"
+            f"AND e.part IN ({parts})"
         )
     drop(connection, "norm")
     count, less_ns = found
@@ -271,15 +269,11 @@ def fuse_attention(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
         f"SELECT span_id {gone} UNION SELECT source_node // 2 FROM {TABLE} "
         f"WHERE kind = 'launch' AND target_node // 2 IN (SELECT span_id {gone})"
     )
-    update(
-        connection,
-        "less_ns = less_ns + usual_ns - loading_ns",
-        f"part = 'host' AND target_node // 2 IN ({spans})",
-    )
+    update(connection, scaled(0), f"part = 'host' AND target_node // 2 IN ({spans})")
     products = "WHERE is_product AND phase = 'backward'"
     update(
         connection,
-        "factor = factor * 1.25",
+        scaled(1.25),
         f"edge_id IN (SELECT edge_id FROM {TABLE}_between {products})",
     )
     remove_work(connection, f"edge_id IN (SELECT edge_id {gone})")
@@ -304,16 +298,13 @@ def accumulate(connection: duckdb.DuckDBPyConnection, change: Change) -> list[st
     """
     passes = where_of(change, "phase IN ('forward', 'backward', 'recompute', 'data')")
     need(connection, f"part = 'work' AND phase = 'backward' AND {passes}", change, "no such pass")
+    again = f"{scaled(change.factor)}, loading_factor = loading_factor * {change.factor!r}"
     update(
         connection,
-        f"factor = factor * {change.factor!r}",
-        f"part IN ('work', 'call') AND {passes} "
-        "AND coalesce(class NOT IN ('comm_allreduce', 'comm_reducescatter'), TRUE)",
-    )
-    update(
-        connection,
-        f"less_ns = usual_ns - round((usual_ns - less_ns) * {change.factor!r})::BIGINT",
-        f"part = 'host' AND {passes}",
+        f"{again}, more_ns = more_ns * {change.factor!r}",
+        f"(part IN ('host', 'work', 'call') OR more_ns <> 0) AND {passes} "
+        "AND coalesce(part = 'host' OR class NOT IN ('comm_allreduce', 'comm_reducescatter'), "
+        "TRUE)",
     )
     return [
         "each micro-batch takes what recorded ones take, data loading included",
@@ -405,7 +396,7 @@ def change_zero(connection: duckdb.DuckDBPyConnection, change: Change) -> list[s
         need(connection, f"{gathers} AND part = 'work' AND phase = '{phase}'", change,
              f"no gather of parameters in the {phase} pass")  # fmt: skip
     again = f"{gathers} AND phase IN ('backward', 'recompute')"
-    update(connection, "less_ns = less_ns + usual_ns - loading_ns", f"part = 'host' AND {again}")
+    update(connection, scaled(0), f"part = 'host' AND {again}")
     remove_work(connection, f"part = 'work' AND {again}")
     return [
         (
@@ -443,7 +434,12 @@ def expand(
     if not rows:
         raise QueryError(f"{change.text!r}: there is {nothing} in this trace")
     usual, most = (
-        [parse_change(text) for row in rows for text in (row[name] or row["change"]).split("; ")]
+        [
+            parse_change(text)
+            for text in dict.fromkeys(
+                text for row in rows for text in (row[name] or row["change"]).split("; ")
+            )
+        ]
         for name in ("change", "at_most")
     )
     return usual, most, [f"as {name} has it: {rows[0]['what']}"]

@@ -217,8 +217,7 @@ class Predictor:
         parsed = sorted(map(parse_change, changes), key=lambda one: one.keyword in LAST)
         found = [expand(self._connection, change) for change in parsed]
         usual, most, reasons = (
-            [*dict.fromkeys(one for part in parts for one in part)]
-            for parts in zip(*found, strict=True)
+            [one for part in parts for one in part] for parts in zip(*found, strict=True)
         )
         return usual, most, reasons
 
