@@ -209,8 +209,8 @@ def serving_faults(seed: int) -> list[Fault]:
                load(requests=8, prompt_len=32, max_new_tokens=draw.randint(32, 44)),
                sleep_ms=round(draw.uniform(8, 14), 1)),
         engine("text made in each step", "making text of tokens",
-               load(requests=8, prompt_len=256, max_new_tokens=draw.randint(16, 24),
-                    max_batch_tokens=512, with_stack=""), texts=draw.randint(3, 4)),
+               load(requests=8, prompt_len=32, max_new_tokens=draw.randint(32, 40), with_stack=""),
+               texts=draw.randint(14, 18)),
     ]  # fmt: skip
 
 
