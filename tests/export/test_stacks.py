@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from every_trace import BUNDLED, Answered, on_every_trace
+from every_trace import BUNDLED, Answered, on_some_traces
 from traces_by_hand import kernel, span, work
 
 from tracekit.export.stacks import Weight, read_stacks, write_collapsed, write_speedscope
@@ -65,7 +65,7 @@ def test_speedscope(
     }
 
 
-@on_every_trace
+@on_some_traces
 def test_weights_add_up(answered: Answered, path: Path) -> None:
     ask = answered(path)
     busy_ns = sum(row["busy_ns"] for row in ask("timeline").to_dicts())

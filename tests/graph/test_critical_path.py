@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from every_trace import PATHS, on_every_trace
+from every_trace import PATHS, on_every_trace, on_some_traces
 from hta_limits import HAND_MADE, HandMade
 
 import tracekit
@@ -60,7 +60,7 @@ def test_the_path_of_each_rank_is_its_window(opened: Opened, path: Path) -> None
         assert sum(trace.query("path_totals", by=by).column("path_ns")) == sum(windows.values()), by
 
 
-@on_every_trace
+@on_some_traces
 def test_what_is_replayed_without_a_group_ends_earlier_or_as_it_did(
     opened: Opened, path: Path
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from cases_as_ranks import AskedByRank, Cases
-from every_trace import Answered, on_every_trace
+from every_trace import Answered, on_some_traces
 from traces_by_hand import Event, span
 
 import tracekit
@@ -328,7 +328,7 @@ def test_an_optimizer_has_operations_but_no_bytes(asked: AskedByRank) -> None:
     assert row["attainable_pct"] is None
 
 
-@on_every_trace
+@on_some_traces
 def test_all_compute_has_a_row(answered: Answered, path: Path) -> None:
     ask = answered(path)
     (total,) = ask.trace.sql(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from every_trace import PATHS, REPO, SAMPLES, Answered, on_every_trace
+from every_trace import PATHS, REPO, SAMPLES, Answered, on_every_trace, on_some_traces
 
 import tracekit
 from tracekit.analysis.breakdown import HEALTH
@@ -53,7 +53,7 @@ def rows_of(answer: Result) -> str:
     return f"({select_rows(types, answer.rows)})"
 
 
-@on_every_trace
+@on_some_traces
 def test_invariants_of_analyses(answered: Answered, path: Path) -> None:
     answers = answered(path)
     trace = answers.trace
@@ -79,7 +79,7 @@ def test_invariants_of_analyses(answered: Answered, path: Path) -> None:
     assert broken == []
 
 
-@on_every_trace
+@on_some_traces
 def test_invariants_of_tables_and_views(opened: Opened, path: Path) -> None:
     trace = opened(path)
     catalog = load_catalog()
@@ -98,7 +98,7 @@ def test_tables_and_views_have_the_columns_of_their_headers(opened: Opened) -> N
         assert [tuple(row[:2]) for row in found] == declared, spec.name
 
 
-@on_every_trace
+@on_some_traces
 def test_why_says_what_the_table_says(opened: Opened, path: Path) -> None:
     """Of the device events that took longest."""
     trace = opened(path)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cases_as_ranks import AskedByRank, Cases
-from every_trace import Answered, on_every_trace
+from every_trace import Answered, on_some_traces
 from traces_by_hand import span, work
 
 CASES = Cases()
@@ -47,7 +47,7 @@ def test_sequences_of_a_length(asked: AskedByRank) -> None:
     assert rows(asked, length=2, op="layer") == [("layer", ["a", "b"], 2, 7_000, None)]
 
 
-@on_every_trace
+@on_some_traces
 def test_sequences_of_one_are_all_that_ran(answered: Answered, path: Path) -> None:
     ask = answered(path)
     sequences = ask("kernel_sequences", length=1, min_length=1, limit=0).to_dicts()

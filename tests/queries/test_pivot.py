@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from cli_result import CliResult
-from every_trace import REPO, SAMPLES, Answered, on_every_trace
+from every_trace import REPO, SAMPLES, Answered, on_every_trace, on_some_traces
 from traces_by_hand import call, kernel, span
 
 import tracekit
@@ -166,7 +166,7 @@ def test_the_smallest_cells_are_one(trace: tracekit.Trace) -> None:
     assert cells(2) == [*largest, ("(smaller)", None, "(smaller)", 5_000, 5_000, 4096)]
 
 
-@on_every_trace
+@on_some_traces
 def test_the_cells_add_up_to_the_windows(path: Path, answered: Answered) -> None:
     answers = answered(path)
     windows = sum(answers("timeline").column("window_ns"))

@@ -55,11 +55,29 @@ _GROUP = "trace "
 BEGIN = "tests/queries/test_agreement.py"
 """The file whose place in the order tests of one trace have."""
 
-on_every_trace = pytest.mark.parametrize(
-    "path",
-    [pytest.param(path, marks=pytest.mark.xdist_group(_GROUP + _id(path))) for path in PATHS],
-    ids=[_id(path) for path in PATHS],
+
+def _on(paths: list[Path]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize(
+        "path",
+        [pytest.param(path, marks=pytest.mark.xdist_group(_GROUP + _id(path))) for path in paths],
+        ids=[_id(path) for path in paths],
+    )
+
+
+_ASKED_EVERYTHING = {
+    *("finetune_QL", "pretrain_R+Z3", "serve_vllm", "cpu_llama_ckpt", "llama2-7b_1_layer"),
+    *("deepseek_train_h800", "hta_a100_cudagraph", "hta_ddp_nccl_metadata", "param_dlrm_8ranks"),
+    "tl_mi300_vllm_piecewise",
+}
+on_every_trace = _on(PATHS)
+on_some_traces = _on(
+    [
+        path
+        for path in PATHS
+        if {path.name.removesuffix(".json.gz"), path.parent.name} & _ASKED_EVERYTHING
+    ]
 )
+"""Those that stand for a program or a way to record: to ask them everything takes seconds each."""
 
 
 def group_of(item: pytest.Item) -> str:
