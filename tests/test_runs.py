@@ -143,6 +143,8 @@ def test_a_run_without_a_trace(make_run: MakeRun) -> None:
         assert trace.health().column("rank") == [None] * len(trace.health())
         with pytest.raises(QueryError) as raised:
             trace.query("timeline")
+        with pytest.raises(QueryError, match="no trace was recorded, so nothing can be replayed"):
+            trace.predict("host x0.5")
     assert raised.value.message == f"timeline is about traces, and {folder} has none"
 
 

@@ -112,7 +112,7 @@ class Predictor:
         recorded_ns: the window from the first device event of all ranks to the end of the last, ns.
 
     Raises:
-        QueryError: no work of a device is recorded.
+        QueryError: no trace, or no work of a device is recorded.
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, further: Sequence[Ask] = ()) -> None:
@@ -120,6 +120,11 @@ class Predictor:
 
         self._connection = connection
         self._further = further
+        if connection.execute("SELECT count(*) FROM trace").fetchone() == (0,):
+            raise QueryError(
+                "no trace was recorded, so nothing can be replayed",
+                hint="changes of a load, such as 'rate x2', rest on its requests alone",
+            )
         replay = run_analysis(connection, load_catalog().analysis("replay"), {})
         if not replay.rows:
             raise QueryError("no work of a device is recorded, so nothing can be replayed")
