@@ -132,10 +132,13 @@ def _no_load() -> Any:
     raise AssertionError
 
 
-def _ranked(gains: dict[str, tuple[int, int, int]], *rows: tuple[Any, ...]) -> list[str]:
+def _answered(gains: dict[str, tuple[int, int, int]], *rows: tuple[Any, ...]) -> Advised:
     result = Result("rule", tuple(Column(name, "VARCHAR") for name in "abcdefg"), [*rows])
-    found = advise([("rule", lambda: result)], lambda: _Replay(gains), _no_load, 1_000)  # type: ignore[arg-type, return-value]
-    return [one.candidate.what for one in found.advice]
+    return advise([("rule", lambda: result)], lambda: _Replay(gains), _no_load, 1_000)  # type: ignore[arg-type, return-value]
+
+
+def _ranked(gains: dict[str, tuple[int, int, int]], *rows: tuple[Any, ...]) -> list[str]:
+    return [one.candidate.what for one in _answered(gains, *rows).advice]
 
 
 def _row(what: str, change: str, cost_ns: int = 500) -> tuple[Any, ...]:
@@ -154,3 +157,11 @@ def test_what_gains_less_than_its_noise_is_not_said() -> None:
     gains = {"noise": (-5, 20, 40), "little": (8, 9, 10), "cheap": (80, 90, 100)}
     rows = (_row("noise", "noise"), _row("little", "little"), _row("cheap", "cheap", cost_ns=9))
     assert _ranked(gains, *rows) == []
+
+
+def test_what_may_gain_much_or_nothing_is_not_passed_over() -> None:
+    found = _answered({"sleep": (-50, 184, 370)}, _row("a sleep", "sleep"))
+    assert found.advice == ()
+    ((seen, why),) = found.undecided
+    assert seen.what == "a sleep"
+    assert why.startswith("it would gain 18.4 % (-5.0 to 37.0 %), so perhaps nothing")

@@ -140,7 +140,7 @@ def test_requests_that_name_no_steps(make_run: MakeRun, cli: Callable[..., CliRe
     load = _LOAD | {"arrival": "constant:30", "server": server}
     folder = make_run("served", requests, stage="serve", engine="vllm", load=load)
     told = cli("advise", folder).stdout
-    assert told.startswith("nothing worth changing above 1 %\nnot known: requests wait ")
+    assert told.startswith("nothing surely gains more than 1 %\nnot known: requests wait ")
     assert "as at most 2 run at once: served: its requests do not name the steps" in " ".join(
         told.split()
     )

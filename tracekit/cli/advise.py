@@ -161,7 +161,7 @@ def told(advised: Advised, traces: str, width: int) -> list[str]:
         traces: the arguments that opened them, for the commands in it.
         width: columns of the terminal; commands stay on one line all the same.
     """
-    from tracekit.prediction.advising import gain_text
+    from tracekit.prediction.advising import NOTHING, NOTHING_KNOWN, gain_text
     from tracekit.render._text import printable
     from tracekit.units import format_duration
 
@@ -192,7 +192,7 @@ def told(advised: Advised, traces: str, width: int) -> list[str]:
         if one.load is None:  # of steps unlike all recorded, predict says nothing
             lines.append(line("   ask       ", f"tracekit predict {traces} {changes}"))
     if not advised.advice:
-        lines.append("nothing worth changing above 1 %")
+        lines.append(NOTHING_KNOWN if advised.undecided else NOTHING)
     replayed, loads = ([one for one in advised.advice if (one.load is None) is is_replay]
                        for is_replay in (True, False))  # fmt: skip
     for what, several in (("", replayed), (" of the load", loads)):
@@ -218,7 +218,7 @@ def told_shortly(advice: Result | None, traces: str, width: int) -> list[str]:
         traces: the arguments that opened them.
         width: columns of the terminal.
     """
-    from tracekit.prediction.advising import gain_text
+    from tracekit.prediction.advising import NOTHING_KNOWN, gain_text
     from tracekit.render._text import printable
 
     command = printable(f"tracekit advise {traces}")
@@ -228,7 +228,7 @@ def told_shortly(advice: Result | None, traces: str, width: int) -> list[str]:
         return [f"What to change: {command}"]
     rows = advice.to_dicts()[:MOST]
     if not rows:
-        return [f"Nothing worth changing above 1 % ({command})"]
+        return [f"{NOTHING_KNOWN.capitalize()} ({command})"]
     lines = [f"What to change ({command}):"]
     for number, row in enumerate(rows, start=1):
         text = f"{gain_text(row)}: {row['where']}: {row['what']}"

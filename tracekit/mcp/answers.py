@@ -207,6 +207,8 @@ class Tools:
                 if predicted.reason is not None:
                     lines.append(f"no prediction: {printable(predicted.reason)}")
                 return brief(predicted.as_result(), before=lines, budget=max_tokens)
+            from tracekit.prediction.advising import NOTHING, NOTHING_KNOWN
+
             advised = opened.advise()
         undecided = _table(
             "not known",
@@ -215,7 +217,7 @@ class Tools:
         )
         step = "next: advise(trace, changes=[the parts of change, apart by '; ']) predicts others"
         if not advised.advice:
-            step = "nothing worth changing above 1 % of the window"
+            step = NOTHING_KNOWN if advised.undecided else NOTHING
         tables = {"advise": advised.as_result(), "not known": undecided}
         return brief(tables, before=[step], budget=max_tokens)
 

@@ -39,6 +39,12 @@ LEAST_GAIN = 0.01
 MOST_INFERRED_PCT = 50
 """Where more of the critical path is inferred or assumed, no gain found is none known."""
 
+NOTHING, NOTHING_KNOWN = "nothing worth changing above 1 %", "nothing surely gains more than 1 %"
+"""What is said without advice, and where that is because gains are not known."""
+
+LEAST_UNSURE_PCT = 5.0
+"""What may gain so much of the window, or nothing, is not passed over in silence."""
+
 MAX_CANDIDATES = 24
 """So many are replayed, those with the largest cost first."""
 
@@ -221,6 +227,10 @@ def advise(
             undecided.append((one, told.reason))
         elif told.high_ns < recorded_ns:
             found.append((one, told))
+        elif (told.gain_pct or 0.0) >= LEAST_UNSURE_PCT:
+            low, high = Advice(one, told, 0.0).range_pct
+            why = f"it would gain {told.gain_pct:.1f} % ({low:.1f} to {high:.1f} %)"
+            undecided.append((one, f"{why}, so perhaps nothing: record more steps"))
         elif told.inferred_pct >= MOST_INFERRED_PCT and (one.cost_ns or 0) >= 5 * least_ns:
             why = f"{told.inferred_pct:.0f} % of the critical path are inferred or assumed"
             undecided.append((one, f"what that would gain is not known: {why}"))

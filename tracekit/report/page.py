@@ -122,7 +122,7 @@ def _advice(advice: Result, traces: Sequence[str]) -> Iterator[str]:
             yield f"<li><b>{gain}</b> {told}</li>"
         yield "</ol>"
     else:
-        yield "<p>Nothing worth changing above 1 %.</p>"
+        yield "<p>Nothing surely gains more than 1 %.</p>"
     yield f'<p class="note">Source: <code>tracekit advise {escape(quoted(*traces))}</code></p>'
     yield "</section>"
 
