@@ -56,9 +56,8 @@ class Compiled:
 
 
 COMPILED = {
-    "model": Compiled("compiled", ("model", "aot_eager"), python="cold"),
     "in place": Compiled("compiled", ("place", "eager")),
-    "each layer": Compiled("compiled", ("layers", "eager")),
+    "each layer": Compiled("compiled", ("layers", "aot_eager"), python="cold"),
     "inductor": Compiled("compiled", ("model", "inductor")),
     "ddp": Compiled("ddp", ("compiled", "eager"), ranks=2, tokens=64),
     "trainer": Compiled(

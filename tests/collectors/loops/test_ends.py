@@ -33,7 +33,6 @@ ENDS = {
     "host memory": End(WITHIN, "no-memory", 1, "oom", "memory"),
     "os._exit": End(WITHIN, "exit", 3, "failed", "3"),
     "sys.exit": End(WITHIN, "sys-exit", 4, "failed", "4"),
-    "killed": End(WITHIN, "SIGKILL", 137, "failed", "SIGKILL"),
     "crashes": End(WITHIN, "SIGSEGV", 139, "failed", "SIGSEGV"),
 }
 

@@ -231,16 +231,12 @@ CALLS = {
     "rollouts in evaluation mode": Calls("rollouts", ("eval",), {"forward": 2, "generation": 16}),
     "an average": Calls("averaged", (), {"forward": 2, "evaluation": 1}, "no step's time"),
     "a teacher": Calls("distillation", (), {"forward": 2, "evaluation": 2}),
-    "a teacher of another class": Calls(
-        "distillation", ("another",), {"forward": 2, "evaluation": 2}
-    ),
     "a model and optimizer before": Calls(
         "loops_in_turn", ("finder",), {"forward": 2}, "ended after 5 steps"
     ),
     "an optimizer before": Calls(
         "loops_in_turn", ("same",), {"forward": 2}, "loop 2 of this process is recorded"
     ),
-    "a sweep": Calls("loops_in_turn", ("sweep",), {"forward": 2}, "loop 4 of this process"),
     "folds": Calls("loops_in_turn", ("folds",), {"forward": 2}, "loop 4 of this process"),
 }
 

@@ -45,14 +45,12 @@ class Sent:
 
 SENT = [
     Sent("SIGTERM", "0", EARLY, 0),
-    Sent("SIGTERM", "143", LATE, 143),
     Sent("SIGTERM", "default", LATE, 143),
     Sent("SIGINT", "7", EARLY, 7),
     Sent("SIGINT", "default", LATE, 130),
     Sent("SIGHUP", "5", LATE, 5),
     Sent("SIGUSR1", "go-on", LATE, 0),
-    Sent("SIGUSR2", "go-on", EARLY, 0),
-    Sent("SIGUSR1", "default", EARLY, 138),
+    Sent("SIGUSR2", "default", EARLY, 140),
 ]
 
 

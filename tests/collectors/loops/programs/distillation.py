@@ -1,14 +1,10 @@
-"""A student learns from a teacher of its own class, or of `another`; it runs without gradients."""
-
-import sys
+"""A student learns from a teacher of its own class, which runs without gradients."""
 
 import tiny
 import torch
 from torch.nn import functional
 
 teacher = tiny.decoder(2 * tiny.WIDTH).eval()
-if "another" in sys.argv:
-    teacher.__class__ = type("Teacher", (tiny.Decoder,), {})
 student = tiny.decoder()
 optimizer = torch.optim.AdamW(student.parameters(), lr=1e-3)
 for number, ids in enumerate(tiny.batches()):

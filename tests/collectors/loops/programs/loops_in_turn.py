@@ -46,12 +46,6 @@ elif kind == "folds":
         model = tiny.decoder()
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
         train(model, optimizer, 5)
-elif kind == "sweep":  # all of them stay
-    kept = []
-    for _ in range(3):
-        model = tiny.decoder()
-        kept.append((model, torch.optim.AdamW(model.parameters(), lr=1e-3)))
-        train(*kept[-1], 5)
 elif kind in ("trial", "even", "short"):  # long enough to be recorded, or none is
     model = tiny.decoder(2 * tiny.WIDTH)
     count = {"trial": 9, "even": tiny.STEPS, "short": 6}[kind]

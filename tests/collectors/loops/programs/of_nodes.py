@@ -8,7 +8,7 @@ import torch
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
-names = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+names = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")
 rank = next(os.environ[name] for name in names if name in os.environ)
 os.environ["LOOP_RANK"] = rank
 distributed.init_process_group(
