@@ -79,8 +79,8 @@ def test_workers_take_the_waits_for_data_away(cli: Cli, recorded: Recorded) -> N
 def test_smaller_parts_of_prompts(cli: Cli, tmp_path: Path) -> None:
     for tokens in (1024, 64):
         run = tmp_path / str(tokens)
-        load = ("--prompt-len", "512", "--max-new-tokens", "32", "--requests", "6",
-                "--warmup-requests", "1", "--arrival", "constant:4", "--profile-after", "0.1s",
+        load = ("--prompt-len", "512", "--max-new-tokens", "16", "--requests", "3",
+                "--warmup-requests", "1", "--arrival", "constant:8", "--profile-after", "0.1s",
                 "--profile-for", "6", "--max-batch-tokens", str(tokens))  # fmt: skip
         done = cli("collect", "--stage", "serve", *load, "--out", run)
         assert done.exit_code == 0, done.stderr

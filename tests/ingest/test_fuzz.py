@@ -189,7 +189,7 @@ BLOCKS = [1 << 20, 700]
 
 @pytest.mark.parametrize("text", TEXTS, ids=["lines", "one line", "indented", "kineto"])
 def test_damage_inside_of_events(split: Callable[..., Any], text: Text) -> None:
-    @settings(check, max_examples=120 * EFFORT)
+    @settings(check, max_examples=60 * EFFORT)
     @given(st.integers(0, len(text.spans) - 1), st.lists(DAMAGE, min_size=1, max_size=3))
     def run(victim: int, damages: list[Damage]) -> None:
         start, end = text.spans[victim]
@@ -219,7 +219,7 @@ def test_damage_inside_of_events(split: Callable[..., Any], text: Text) -> None:
 def test_damage_anywhere(split: Callable[..., Any], text: Text) -> None:
     events_start, events_end = text.spans[0][0], text.spans[-1][1]
 
-    @settings(check, max_examples=120 * EFFORT)
+    @settings(check, max_examples=60 * EFFORT)
     @given(DAMAGE)
     def run(damage: Damage) -> None:
         new, start, end = damaged(text.data, events_start, events_end, damage)
@@ -243,7 +243,7 @@ def test_damage_around_the_events(split: Callable[..., Any]) -> None:
     array = text.data.index(b'"traceEvents"')
     last = text.spans[-1][1]
 
-    @settings(check, max_examples=150 * EFFORT)
+    @settings(check, max_examples=80 * EFFORT)
     @given(DAMAGE, st.booleans())
     def run(damage: Damage, in_front: bool) -> None:
         low, high = (1, array) if in_front else (last + 2, len(text.data))
@@ -263,7 +263,7 @@ def test_any_bytes_at_all(split: Callable[..., Any]) -> None:
     )
     pieces = st.sampled_from([*written.split(), b" ", b"\n", b"\0", b"\xff"])
 
-    @settings(check, max_examples=400 * EFFORT)
+    @settings(check, max_examples=200 * EFFORT)
     @given(st.lists(pieces, max_size=40).map(b"".join), st.sampled_from([1, 30, 1 << 20]))
     def run(data: bytes, block_bytes: int) -> None:
         account(split(data, block_bytes=block_bytes), data)
@@ -275,7 +275,7 @@ def test_a_gzip_stream_with_damage(split_file: Callable[..., Any], tmp_path: Pat
     packed = gzip.compress(TEXTS[3].data, mtime=0)
     path = tmp_path / "trace.json.gz"
 
-    @settings(check, max_examples=150 * EFFORT)
+    @settings(check, max_examples=80 * EFFORT)
     @given(DAMAGE)
     def run(damage: Damage) -> None:
         new, start, _ = damaged(packed, 12, len(packed), damage)

@@ -216,7 +216,7 @@ def ask_all(path: Path) -> tuple[int, int]:
     return depth, module_depth
 
 
-@pytest.mark.parametrize("names", [("modules",), ("ranges",), ("python calls", "ops")], ids=str)
+@pytest.mark.parametrize("names", [("modules",), ("ranges", "python calls", "ops")], ids=str)
 def test_growth_with_the_depth(tmp_path: Path, names: tuple[str, ...]) -> None:
     """In memory, too: small traces are read with little of it, and 3,000 in each other fit."""
     kinds = [NESTED[name] for name in names]
@@ -226,7 +226,8 @@ def test_growth_with_the_depth(tmp_path: Path, names: tuple[str, ...]) -> None:
         path.write_text(nested(count, lambda number: kinds[number % len(kinds)]))
         found: list[tuple[int, int]] = []
         taken_s.append(seconds(lambda path=path, found=found: found.append(ask_all(path))))
-        assert found == [(count, count - 1 if len(kinds) == 1 else 0)]
+        # Modules and ranges are parts of the model, calls and ops are not.
+        assert found == [(count, len(range(0, count, len(kinds))) - 1)]
     assert taken_s[1] <= ALLOWED * max(taken_s[0], LEAST_S)
 
 

@@ -114,15 +114,9 @@ async def every_tool(client: Client) -> None:
     for name, wrong in (
         ("open", {"trace": "../secret.json"}),
         ("open", {"trace": 5}),
-        ("open", {"max_tokens": 8_001}),
-        ("ask", given),
         ("ask", {**given, "analysis": "kernels", "nonsense": 1}),
-        ("sql", {**given, "statement": "CREATE TABLE x AS SELECT 1"}),
-        ("sql", {**given, "statement": "FROM read_text('/etc/passwd')"}),
         ("sql", {**given, "statement": "SELECT repeat('x', 400000000) FROM range(9999)"}),
-        ("compare", {"base": "a.json", "new": "a.json", "by": "x"}),
         ("advise", {**given, "changes": "class=gemm x0.5"}),
-        ("explain", {"topic": "nonsense"}),
         ("nonsense", {}),
     ):
         text = text_of(await client.call_tool(name, wrong), fails=True)
@@ -214,7 +208,7 @@ def endless(client: Client) -> Awaitable[Any]:
 
 def test_a_long_call_is_stopped_and_blocks_nothing(over_stdio: Callable[..., Client]) -> None:
     async def run() -> None:
-        async with over_stdio("--timeout", "8", mode="legacy") as client:
+        async with over_stdio("--timeout", "5", mode="legacy") as client:
             answers = []
 
             async def ask() -> None:
@@ -228,7 +222,7 @@ def test_a_long_call_is_stopped_and_blocks_nothing(over_stdio: Callable[..., Cli
                 listed = await client.call_tool("open", {})
                 assert "a.json" in text_of(listed)
                 assert not answers
-            assert answers[0].startswith("error: it took longer than 8 s and was stopped\nnext: ")
+            assert answers[0].startswith("error: it took longer than 5 s and was stopped\nnext: ")
             await until(running(False))
 
     anyio.run(run)

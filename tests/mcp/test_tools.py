@@ -203,7 +203,7 @@ def test_nothing_outside_of_the_folders_is_named(ask: Ask, trace: str, tmp_path:
             text = ask("open", trace=name, fails=True)
             assert "secret" not in text.replace(repr(name), "")
         ask("sql", trace=name, statement="SELECT 1", fails=True)
-        ask("compare", base=trace, new=name, fails=True)
+    ask("compare", base=trace, new=str(secret), fails=True)
     listed = ask("open")
     assert "link" not in listed
     assert "a.json" in ask("open", trace=str(folder / trace))
@@ -228,7 +228,7 @@ def test_a_trace_cannot_speak_for_the_tool(ask: Ask, folder: Path) -> None:
         assert not {"\x1b", "\x07", "\u202e", "\U000e0049", "\U000e0101", "\r"} & set(text)
 
 
-@pytest.mark.parametrize("budget", [500, 2_000, 8_000])
+@pytest.mark.parametrize("budget", [500, 8_000])
 def test_the_budget_is_kept(ask: Ask, trace: str, budget: int) -> None:
     for tool, arguments in (
         ("open", {}),

@@ -19,15 +19,18 @@ from tracekit.units import unit_of
 REPO = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.slow
 
-RUNS = ("pretrain_R+Z3", "serve_vllm")
+TRAINING = "pretrain_R+Z3"
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\u2028<b>&amp;\u202etxt.exe"
 
 
-@pytest.fixture(scope="module", params=RUNS)
+@pytest.fixture(scope="module", params=[TRAINING])
 def shown(request: pytest.FixtureRequest, opened: Any, in_browser: Any) -> Any:
     trace = opened(REPO / "sample_traces" / request.param)
     return trace, in_browser(trace, request.param)
+
+
+of_training_and_serving = pytest.mark.parametrize("shown", [TRAINING, "serve_vllm"], indirect=True)
 
 
 def rows_in(page: Any, name: str) -> list[dict[str, Any]]:
@@ -35,6 +38,7 @@ def rows_in(page: Any, name: str) -> list[dict[str, Any]]:
     return [dict(zip(data[name]["columns"], row, strict=True)) for row in data[name]["rows"]]
 
 
+@of_training_and_serving
 def test_every_section_is_drawn_without_a_word(shown: Any) -> None:
     _, report = shown
     page = report.page
@@ -55,6 +59,7 @@ def test_every_section_is_drawn_without_a_word(shown: Any) -> None:
         )
 
 
+@of_training_and_serving
 def test_axes_have_names_and_charts_texts_for_readers(shown: Any) -> None:
     _, report = shown
     for svg in report.page.locator("figure[data-chart] .plot > svg").all():
@@ -67,6 +72,7 @@ def test_axes_have_names_and_charts_texts_for_readers(shown: Any) -> None:
     assert report.page.title()
 
 
+@of_training_and_serving
 def test_figures_are_those_of_the_analyses(shown: Any) -> None:
     trace, report = shown
     for name in ("timeline", "phase_totals", "kernel_class_totals", "kernels", "module_totals"):

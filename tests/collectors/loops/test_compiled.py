@@ -57,7 +57,7 @@ class Compiled:
 
 COMPILED = {
     "in place": Compiled("compiled", ("place", "eager")),
-    "each layer": Compiled("compiled", ("layers", "aot_eager"), python="cold"),
+    "each layer": Compiled("compiled", ("layers", "eager"), python="cold"),
     "inductor": Compiled("compiled", ("model", "inductor")),
     "ddp": Compiled("ddp", ("compiled", "eager"), ranks=2, tokens=64),
     "trainer": Compiled(
