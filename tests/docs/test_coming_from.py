@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from traces_by_hand import call
 
 from tracekit.cli._main import group
 
@@ -24,6 +26,10 @@ COMMANDS = sorted(
         for command in re.findall(r"`tracekit ([^`]+)`", line)
     }
 )
+CAPTURE = [
+    call(at, at + 1, name=f"hip{name}")
+    for at, name in enumerate(("StreamBeginCapture", "LaunchKernel", "StreamEndCapture"))
+]
 INTERACTIVE = ("browse", "view")
 SHAPED = ("reproduce", "serving_steps", "serving_window")
 """What asks for more than the smallest sample has."""
@@ -52,6 +58,10 @@ def test_every_command_runs(command: str, stores: dict[str, str], tmp_path: Path
     named = {"FILE": str(tmp_path / "out"), "TRACE": store, "RANKS": store}
     if {"BASE", "NEW"} & {*words}:
         named |= {"BASE": store, "NEW": shutil.copy(store, tmp_path)}
+    if "CAPTURE" in words:  # which is read together with the trace
+        capture = tmp_path / "capture.json"
+        capture.write_text(json.dumps({"traceEvents": CAPTURE}), "utf-8")
+        named |= {"TRACE": str(SMALL), "CAPTURE": str(capture)}
     words = [named.get(word, word) for word in words]
     if words[0] in INTERACTIVE or len(words) == 1:
         words = [words[0], "--help"]
