@@ -97,8 +97,8 @@ def _chosen(advised: Advised, rule: str | None) -> Advice:
             return one
     given = ", ".join(dict.fromkeys(one.candidate.rule for one in advised.advice))
     raise QueryError(
-        f"there is no advice of {rule}" if rule else "there is no advice",
-        hint=f"there is: {given}" if given else None,
+        f"there is no advice of {rule}" if rule else "there is no advice to hold a rerun against",
+        hint=f"there is: {given}" if given else "tracekit compare RUN CHANGED has what differs",
     )
 
 

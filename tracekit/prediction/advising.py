@@ -227,13 +227,13 @@ def advise(
             undecided.append((one, told.reason))
         elif told.high_ns < recorded_ns:
             found.append((one, told))
-        elif (told.gain_pct or 0.0) >= LEAST_UNSURE_PCT:
-            low, high = Advice(one, told, 0.0).range_pct
-            why = f"it would gain {told.gain_pct:.1f} % ({low:.1f} to {high:.1f} %)"
-            undecided.append((one, f"{why}, so perhaps nothing: record more steps"))
         elif told.inferred_pct >= MOST_INFERRED_PCT and (one.cost_ns or 0) >= 5 * least_ns:
             why = f"{told.inferred_pct:.0f} % of the critical path are inferred or assumed"
             undecided.append((one, f"what that would gain is not known: {why}"))
+        elif (told.gain_pct or 0.0) >= LEAST_UNSURE_PCT:
+            low, high = Advice(one, told, 0.0).range_pct
+            gain = f"{told.gain_pct:.1f} % ({low:.1f} to {high:.1f} %)"
+            undecided.append((one, f"the predicted gain of {gain} may be none"))
     ranked = _ranked(found)
     # Each keeps its order, in which the simpler of two may come first.
     replayed = _joined(ranked, replay)
