@@ -66,7 +66,7 @@ FROM unseen
 WHERE unknown_ns > 0.05 * window_ns
 UNION ALL
 SELECT
-    format('{} of {} ranks are here', rank_count, world_size) AS what,
+    format('waits for other ranks ({} of {} are here)', rank_count, world_size) AS what,
     'other ranks' AS place,
     NULL AS change,
     NULL::VARCHAR AS at_most,
