@@ -26,7 +26,10 @@ _OPTIONS = {"--requests": 64, "--warmup-requests": 8, "--concurrency": 8, "--cac
 
 @dataclass(frozen=True)
 class ServingPair:
-    """Options of A and of B, and the change that tells of it; `more` only says what steps take."""
+    """Options of A and of B, and the change that tells of it; `more` only says what steps take.
+
+    A rate is a share of the requests that the machine serves where all of them come at once.
+    """
 
     name: str
     a: Mapping[str, Any]
@@ -35,28 +38,30 @@ class ServingPair:
     more: Mapping[str, Any] | None = None
 
 
-def _rate(per_s: int, **more: Any) -> dict[str, Any]:
+def _rate(share: float, **more: Any) -> dict[str, Any]:
     options = {f"--{name.replace('_', '-')}": value for name, value in more.items()}
-    return {"--arrival": f"poisson:{per_s}"} | options
+    return {"rate": share} | options
 
 
 PAIRS = (
-    ServingPair("nothing changed", _rate(20), _rate(20), "rate x1"),
-    ServingPair("20 → 10 requests/s", _rate(20), _rate(10), "rate x0.5"),
-    ServingPair("40 → 20 requests/s", _rate(40), _rate(20), "rate x0.5"),
-    ServingPair("40 → 10 requests/s", _rate(40), _rate(10), "rate x0.25"),
-    ServingPair("10 → 20 requests/s", _rate(10), _rate(20), "rate x2", _rate(40)),
-    ServingPair("20 → 40 requests/s", _rate(20), _rate(40), "rate x2", _rate(60)),
-    ServingPair("10 → 40 requests/s", _rate(10), _rate(40), "rate x4", _rate(60)),
-    ServingPair("limit 8 → 4", _rate(40), _rate(40, concurrency=4), "batch limit=4"),
-    ServingPair("limit 4 → 8", _rate(40, concurrency=4), _rate(40), "batch limit=8", _rate(60)),
-    ServingPair("limit 8 → 4, all at once", {}, {"--concurrency": 4}, "batch limit=4", _rate(40)),
-    ServingPair("limit 4 → 8, all at once", {"--concurrency": 4}, {}, "batch limit=8", _rate(60)),
+    ServingPair("nothing changed", _rate(1 / 3), _rate(1 / 3), "rate x1"),
+    ServingPair("1/3 → 1/6 of what it can", _rate(1 / 3), _rate(1 / 6), "rate x0.5"),
+    ServingPair("2/3 → 1/3", _rate(2 / 3), _rate(1 / 3), "rate x0.5"),
+    ServingPair("2/3 → 1/6", _rate(2 / 3), _rate(1 / 6), "rate x0.25"),
+    ServingPair("1/6 → 1/3", _rate(1 / 6), _rate(1 / 3), "rate x2", _rate(2 / 3)),
+    ServingPair("1/3 → 2/3", _rate(1 / 3), _rate(2 / 3), "rate x2", _rate(1)),
+    ServingPair("1/6 → 2/3", _rate(1 / 6), _rate(2 / 3), "rate x4", _rate(1)),
+    ServingPair("limit 8 → 4", _rate(2 / 3), _rate(2 / 3, concurrency=4), "batch limit=4"),
+    ServingPair("limit 4 → 8", _rate(2 / 3, concurrency=4), _rate(2 / 3), "batch limit=8",
+                _rate(1)),
+    ServingPair("limit 8 → 4, all at once", {}, {"--concurrency": 4}, "batch limit=4",
+                _rate(2 / 3)),
+    ServingPair("limit 4 → 8, all at once", {"--concurrency": 4}, {}, "batch limit=8", _rate(1)),
     ServingPair("limit 4 → 8, from A alone", {"--concurrency": 4}, {}, "batch limit=8"),
     ServingPair("step of 256 → 128 tokens", {"--max-batch-tokens": 256}, {}, "batch tokens=128",
-                _rate(60)),
+                _rate(1)),
     ServingPair("cache of 2,048 → 896 tokens", {}, {"--cache-blocks": 56}, "kv tokens=896",
-                _rate(40)),
+                _rate(2 / 3)),
 )  # fmt: skip
 
 
@@ -124,11 +129,25 @@ def recorded(
     """
     wanted = {str(load): load for pair in pairs for load in (pair.a, pair.b, pair.more or pair.a)}
     folders: dict[str, list[Path]] = {name: [] for name in wanted}
+    if any("rate" in load for load in wanted.values()):
+        run(folder / "capacity", _OPTIONS)
+        capacity_per_s = _requests_per_s(folder / "capacity")
     for number in range(rounds):
         for place, (name, options) in enumerate(wanted.items()):
             folders[name].append(folder / f"load{place}-{number}")
-            run(folders[name][-1], _OPTIONS | options)
+            given = dict(options)
+            if (share := given.pop("rate", None)) is not None:
+                given["--arrival"] = f"poisson:{share * capacity_per_s:.3g}"
+            run(folders[name][-1], _OPTIONS | given)
     return folders
+
+
+def _requests_per_s(folder: Path) -> float:
+    import tracekit
+
+    with tracekit.open(folder, traces=False, cache=False) as trace:
+        (row,) = trace.query("throughput").to_dicts()
+    return float(row["requests_per_s"])
 
 
 def measured(pair: ServingPair, folders: Mapping[str, Sequence[Path]]) -> ServingRow:

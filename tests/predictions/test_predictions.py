@@ -52,20 +52,24 @@ def test_a_load_is_recorded_predicted_and_rerun(program: ModuleType, tmp_path: P
     made = []
 
     def run(folder: Path, options: Mapping[str, Any]) -> None:
-        made.append((folder.name, options["--concurrency"]))
+        made.append((folder.name, options["--concurrency"], options.get("--arrival")))
         folder.mkdir()
         for name in ("run.json", "requests.jsonl"):
             shutil.copy(HERE.parents[1] / "sample_traces" / "serve_transformers" / name, folder)
 
     serving = program.serving
     four = {"--concurrency": 4}
+    half = {"rate": 0.5}
     pairs = [
         serving.ServingPair("same", {}, {}, "batch limit=32"),
         serving.ServingPair("refused", {}, four, "batch limit=4", four),
+        serving.ServingPair("half of 35.6 requests/s", half, half, "rate x1"),
     ]
     folders = serving.recorded(pairs, tmp_path, 2, run)
-    assert made == [("load0-0", 8), ("load1-0", 4), ("load0-1", 8), ("load1-1", 4)]
-    same, refused = (serving.measured(pair, folders) for pair in pairs)
+    once = [(8, None), (4, None), (8, "poisson:17.8")]
+    rounds = [(f"load{place}-{n}", *load) for n in range(2) for place, load in enumerate(once)]
+    assert made == [("capacity", 8, None), *rounds]
+    same, refused = (serving.measured(pair, folders) for pair in pairs[:2])
     assert [abs(same.error_pct(measure)) < 3 for measure in serving.MEASURES] == [True] * 3
     assert same.noise_pct("tpot_mean_ns") == 0
     assert refused.refusal.startswith("2 of 2 refused: steps that")
