@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -36,6 +36,11 @@ def _pair(name: str, shared: dict[str, Any], a: dict[str, Any], b: dict[str, Any
 
 def _collected(name: str, a: dict[str, Any], b: dict[str, Any], *changes: str) -> Pair:
     return Pair(name, _COLLECT | a, _COLLECT | b, changes, is_collected=True)
+
+
+def _trained(name: str, shared: dict[str, Any], a: dict[str, Any], b: dict[str, Any],
+             *changes: str, c: dict[str, Any] | None = None) -> Pair:  # fmt: skip
+    return replace(_pair(name, shared, a, b, *changes, c=c), script="trainers.py")
 
 
 def _gone(*chosen: str) -> tuple[str, ...]:
@@ -131,6 +136,24 @@ PAIRS: tuple[Pair, ...] = (
           "bandwidth x2", ranks=2),
     _pair("reduction removed", {"layers": 2}, {"reduce": 2_000_000}, {}, "class=comm* remove",
           ranks=2),
+    # Of loops of others: transformers' Trainer, PEFT with accelerate, Lightning.
+    _trained("Trainer: dataset, 5 ms a text → none", {}, {"load_ms": 5}, {}, "loading remove"),
+    _trained("Trainer: recomputation off", {"layers": 4}, {"recompute": True}, {},
+             *_gone("phase=recompute")),
+    _trained("Trainer: attention fused", {"length": 256}, {"attention": "eager"}, {},
+             "attention fused"),
+    _trained("Trainer: Adam by single ops → fused", {"length": 16, "width": 512},
+             {"optimizer": "adamw_torch"}, {}, "optimizer fused"),
+    _trained("Trainer: 4 and 6 → 8 texts", {}, {}, {"batch": 8}, "batch=8 of=4,6",
+             c={"batch": 6}),
+    _trained("PEFT: dataset, 10 ms a text → 1 worker", {"loop": "peft"}, {"load_ms": 10},
+             {"load_ms": 10, "workers": 1}, "loading workers=1"),
+    _trained("PEFT: layers 4 → 2", {"loop": "peft"}, {"layers": 4}, {},
+             *_gone("module=*LlamaDecoderLayer_[23]*")),
+    _trained("PEFT: 128 and 192 → 256 tokens", {"loop": "peft"}, {}, {"length": 256},
+             "sequence=256 of=128,192", c={"length": 192}),
+    _trained("Lightning: dataset, 10 → 5 ms a text", {"loop": "lightning"}, {"load_ms": 10},
+             {"load_ms": 5}, "loading x0.5"),
     # Of our collectors: a small Llama, runs of A and B in turns.
     _collected("collected: recomputation off", {"--opt": "R"}, {}, *_gone("phase=recompute")),
     _collected("collected: layers 4 → 2", {}, {"--layers": 2},

@@ -211,7 +211,7 @@ def main() -> None:
     torch.set_num_threads(1)
     logging.disable(logging.WARNING)
     for number in range(pair["rounds"]):
-        for name in ("a", "b"):
+        for name in ("a", "b", *("c" * bool(pair["c"]))):
             options = Options(**pair[name])
             torch.manual_seed(0)
             window = Window(options, pair["steps"], folder / f"{name}{number}" / "rank0.json")
