@@ -214,6 +214,31 @@ def test_the_command(cli: Callable[..., Any], tmp_path: Path) -> None:
     assert cli("predict", folder).exit_code == 2
 
 
+def test_what_runs_again_is_drawn(traces: Callable[[str], tracekit.Trace], tmp_path: Path) -> None:
+    """Calls with ops around them on the thread of the backward pass, their kernels behind them."""
+    path = tmp_path / "predicted.json"
+    recorded = traces("host bound")
+    found = recorded.predict("recompute on module=layers.*", "accumulate x2", timeline=path)
+    sums = "SELECT phase, count(*), sum(dur_ns) FROM attributed_events GROUP BY ALL"
+    before = {phase: row for phase, *row in recorded.sql(sums)}
+    with tracekit.open(path, cache=False) as trace:
+        (row,) = trace.query("timeline")
+        assert found.predicted_ns in row
+        after = {phase: row for phase, *row in trace.sql(sums)}
+        # All but the last sum of each layer, and what every micro-batch runs is there twice.
+        count, ns = before["forward"]
+        assert after["forward"] == [2 * count, 2 * ns]
+        assert after["recompute"][0] == 2 * count * 5 // 6
+        assert after["optimizer"] == before["optimizer"]
+        early = (
+            "FROM attributed_events AS a INNER JOIN launch AS l USING (trace_id, launch_id) "
+            "WHERE a.ts_ns < l.ts_ns"
+        )
+        assert trace.sql(early).rows == []
+        metrics = {row["metric"]: row["severity"] for row in trace.query("health").to_dicts()}
+        assert metrics["same_stream_overlaps"] == metrics["unlinked_device_events"] == "ok"
+
+
 def test_a_timeline_that_cannot_be_written(
     traces: Callable[[str], tracekit.Trace], tmp_path: Path
 ) -> None:

@@ -308,6 +308,68 @@ def test_methods(predicted: Predicted, events: list[Event], change: str, step: f
 
 
 @pytest.mark.parametrize(
+    ("events", "change", "added"),
+    [
+        # Product and function with the 50 µs of Python between, in front of the backward pass.
+        (
+            LAYERED,
+            "recompute on module=layers.*",
+            [
+                ("aten::mm", 700, 300),
+                ("tk/module/recompute/layers.0#Layer", 700, 450),
+                ("aten::gelu", 1050, 100),
+            ],
+        ),
+        # Each op takes twice as long for itself and a copy behind it.
+        (
+            LAYERED,
+            "accumulate x2",
+            [
+                ("aten::mm", 300, 300),
+                ("aten::gelu", 800, 100),
+                ("aten::mm", 1100, 200),
+                ("aten::add", 1350, 50),
+                ("aten::mm", 2400, 1000),
+            ],
+        ),
+        # Workers began before the window, which the first batch opens.
+        (
+            LOADED,
+            "loading workers=2",
+            [
+                ("batch of worker 1", -2000, 2000),
+                ("batch of worker 2", -1000, 2000),
+            ],
+        ),
+    ],
+)
+def test_what_is_added_is_drawn(
+    tmp_path: Path, events: list[Event], change: str, added: list[tuple[str, float, float]]
+) -> None:
+    recorded, timeline = tmp_path / "recorded.json", tmp_path / "predicted.json"
+    recorded.write_text(json.dumps({"traceEvents": events}), "utf-8")
+    with tracekit.open(recorded, cache=False) as trace:
+        found = trace.predict(change, timeline=timeline)
+    drawn = json.loads(timeline.read_text("utf-8"))["traceEvents"]
+    start = min(event["ts"] for event in drawn if event["cat"] == "cpu_op")
+    told = sorted(
+        (event["ts"] - start, event["name"], event["dur"])
+        for event in drawn
+        if event["args"].get("predicted")
+    )
+    assert [(name, ts, dur) for ts, name, dur in told[: len(added)]] == added
+    with tracekit.open(timeline, cache=False) as trace:
+        (row,) = trace.query("timeline").to_dicts()
+        assert row["window_ns"] == found.predicted_ns
+        if change.startswith("recompute"):
+            (again,) = trace.sql(
+                "SELECT sum(a.dur_ns), any_value(m.path) FROM attributed_events AS a "
+                "LEFT JOIN module AS m USING (trace_id, module_id) WHERE phase = 'recompute'"
+            )
+            assert again == (4 * 400_000, "layers.0")
+
+
+@pytest.mark.parametrize(
     ("events", "change", "said"),
     [
         (RANGED, "recompute on module=layers.*", "there is no such work"),

@@ -2,7 +2,8 @@
 
 Every edge has factors for what it takes, so that changes of the same work multiply: one for what of
 it is Python or the latency of a transfer, one for data loading, one for all else. Ranges leave a
-share of it, and methods add to it. What is replayed is what these leave of its weight.
+share of it. What is replayed is what these leave of its weight. Work that a method adds is edges of
+its own, whose nodes are listed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,15 @@ from tracekit.sql_text import quote
 
 TABLE = f"{DATABASE}.main.changed_edge"
 """The table of the edges of a prediction."""
+
+ADDED = f"{TABLE}_added"
+"""Of work that a method adds: the end, the span that it is a copy of, and one whose lane it is on.
+
+Batches of workers are copies of nothing; they have a worker, and what they take.
+"""
+
+ENTERED = f"{TABLE}_entered"
+"""Where that comes on a thread: the span behind it, the recorded moment, first and last node."""
 
 WEIGHTS = ("quick", "usual", "slow")
 """By which percentile of what is usual latencies and gaps are weighed: columns of graph_weight."""
@@ -40,7 +50,7 @@ SELECT
     1.0::DOUBLE AS loading_factor,
     1.0::DOUBLE AS kept,
     0::BIGINT AS ranged_ns,
-    0::BIGINT AS more_ns,
+    1.0::DOUBLE AS copies,
     m.moment * (e.target_node % 2) AS moment,
     m.step AS moment_step
 FROM graph_edge AS e
@@ -70,8 +80,8 @@ def own_ns(weight: str = "usual") -> str:
 
 
 def left_ns(weight: str) -> str:
-    """Return the expression for what changes leave of an edge and add to it, ns."""
-    return f"round({own_ns(weight)} + loading_ns * loading_factor * kept)::BIGINT + more_ns"
+    """Return the expression for what changes leave of an edge, ns."""
+    return f"round({own_ns(weight)} + loading_ns * loading_factor * kept)::BIGINT"
 
 
 def _weight(weight: str, is_carried: bool) -> str:
@@ -98,6 +108,14 @@ def create_edges(connection: duckdb.DuckDBPyConnection) -> None:
     """Lay out the edges of the recorded run."""
     connection.execute(_CREATE)
     drop(connection, "ranged")
+    connection.execute(
+        f"CREATE OR REPLACE TABLE {ADDED} (end_node BIGINT, span_id BIGINT, near_id BIGINT, "
+        "root VARCHAR, worker BIGINT, ns BIGINT)"
+    )
+    connection.execute(
+        f"CREATE OR REPLACE TABLE {ENTERED} "
+        "(near_id BIGINT, recorded_ns BIGINT, first_node BIGINT, last_node BIGINT)"
+    )
 
 
 def where_of(change: Change, *parts: str) -> str:
@@ -151,7 +169,7 @@ def add_edges(connection: duckdb.DuckDBPyConnection, rows: str) -> None:
         f"INSERT INTO {TABLE} BY NAME SELECT (SELECT max(edge_id) FROM {TABLE}) "
         "+ row_number() OVER () AS edge_id, 'assumed' AS known_by, 0 AS is_end, 0 AS loading_ns, "
         "0 AS other_ns, 1.0 AS factor, 1.0 AS other_factor, 1.0 AS loading_factor, 1.0 AS kept, "
-        "0 AS ranged_ns, 0 AS more_ns, 0 AS quick_rest_ns, 0 AS usual_rest_ns, 0 AS slow_rest_ns, "
+        "0 AS ranged_ns, 1.0 AS copies, 0 AS quick_rest_ns, 0 AS usual_rest_ns, 0 AS slow_rest_ns, "
         f"e.* FROM ({rows}) AS e"
     )
 
@@ -400,6 +418,10 @@ def _add_workers(connection: duckdb.DuckDBPyConnection, count: int) -> None:
         ("-l.number_of_all", "l.target_node", "0", ""),
     ):
         add_edges(connection, rows.format(source=source, target=target, weight=weight, join=join))
+    connection.execute(
+        f"INSERT INTO {ADDED} BY NAME SELECT -number_of_all AS end_node, "
+        f"target_node // 2 AS near_id, (number - 1) % {count} + 1 AS worker, ns FROM {TABLE}_batch"
+    )
     update(
         connection,
         f"slow_ns = slow_ns + {_HANDOVER_NS}",

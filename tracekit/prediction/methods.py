@@ -16,14 +16,15 @@ from tracekit.analysis.run import run_analysis
 from tracekit.errors import QueryError, UsageError
 from tracekit.prediction.changes import OFF, REMOVE, Change, parse_change
 from tracekit.prediction.edges import (
+    ADDED,
     CHANGES,
+    ENTERED,
     TABLE,
     WEIGHTS,
     Apply,
     add_edges,
     drop,
     fit_transfers,
-    left_ns,
     need,
     own_ns,
     remove_work,
@@ -50,8 +51,9 @@ _SAVES_OUTPUT = (
 )
 
 # A module is the outermost that is chosen; a run is its forward work up to the next backward's end.
-_RERUN = """
-CREATE OR REPLACE TABLE {table}_rerun AS
+# What of it runs again is a chain in front of its backward pass: on the thread, and on the stream.
+_AGAIN = """
+CREATE OR REPLACE TABLE {table}_again AS
 WITH root AS (
     SELECT module, module[:list_filter(
         range(1, length(module) + 1),
@@ -86,25 +88,118 @@ ending AS (
     FROM numbered
     WHERE phase = 'forward' AND NOT saves_nothing
     GROUP BY ALL
-)
-SELECT
-    n.trace_id, n.root, n.number,
-    coalesce(sum(ns) FILTER (is_host AND is_again), 0)::BIGINT AS host_ns,
-    coalesce(sum(ns) FILTER (NOT is_host AND is_again), 0)::BIGINT AS work_ns,
-    min_by(target_node, (target_ns, edge_id)) FILTER (kind = 'host' AND phase = 'backward')
-        AS host_node,
-    min_by(source_node, (source_ns, edge_id)) FILTER (part = 'work' AND phase = 'backward')
-        AS work_node,
-    bool_or(device = 'cpu') AS is_cpu
-FROM (
-    SELECT n.*, phase = 'forward' AND (
-        op_number < (e.last)[1] OR op_number = (e.last)[1] AND (e.last)[2]
-    ) AS is_again
+),
+run AS (
+    SELECT n.trace_id, n.root, n.number,
+        min_by(target_node, (target_ns, edge_id)) FILTER (kind = 'host' AND phase = 'backward')
+            AS host_node,
+        min_by(source_node, (source_ns, edge_id)) FILTER (part = 'work' AND phase = 'backward')
+            AS work_node,
+        bool_or(device = 'cpu') AS is_cpu
     FROM numbered AS n
     INNER JOIN ending AS e USING (trace_id, root, is_host, number)
-) AS n
-GROUP BY n.trace_id, n.root, n.number
-HAVING host_node IS NOT NULL AND work_node IS NOT NULL AND work_ns > 0
+    GROUP BY n.trace_id, n.root, n.number
+    HAVING host_node IS NOT NULL AND work_node IS NOT NULL
+),
+again AS (
+    SELECT
+        n.edge_id, n.trace_id, n.root, n.target_node, n.target_ns, n.is_host, n.ns, r.host_node,
+        if(n.is_host OR r.is_cpu, 'host', 'stream') AS lane,
+        if(lane = 'host', r.host_node, r.work_node) AS before_node,
+        (SELECT max(greatest(source_node, target_node)) // 2 * 2 FROM {table})
+        + dense_rank() OVER (ORDER BY n.target_node // 2) * 2 + n.target_node % 2 AS node
+    FROM numbered AS n
+    INNER JOIN ending AS e USING (trace_id, root, is_host, number)
+    INNER JOIN run AS r USING (trace_id, root, number)
+    WHERE n.phase = 'forward' AND (
+        op_number < (e.last)[1] OR op_number = (e.last)[1] AND (e.last)[2]
+    )
+    QUALIFY sum(if(is_host, 0, n.ns)) OVER (PARTITION BY n.trace_id, n.root, n.number) > 0
+)
+SELECT *, lag(node) OVER (PARTITION BY before_node ORDER BY target_ns, edge_id) AS earlier_node
+FROM again
+"""
+
+# A chain comes in front of the outermost op or range that begins behind what the node waits for and
+# holds the node: what was the thread's own time up to there stays in front of the chain.
+_CHAINS = """
+CREATE OR REPLACE TABLE {table}_chain AS
+WITH chain AS (
+    SELECT lane, before_node, arg_max(node, (target_ns, edge_id)) AS last_node
+    FROM {table}_again
+    GROUP BY lane, before_node
+),
+way AS (
+    SELECT c.*, e.edge_id, e.source_ns, e.target_ns
+    FROM chain AS c
+    INNER JOIN {table} AS e
+        ON c.before_node = e.target_node AND c.lane = CASE
+            WHEN e.part = 'host' THEN 'host'
+            WHEN e.kind IN ('stream', 'concurrent') THEN 'stream'
+        END
+),
+latest AS (
+    SELECT lane, before_node, last_node, max(source_ns) AS source_ns,
+        arg_max(edge_id, (source_ns, -edge_id)) AS latest_id, any_value(target_ns) AS target_ns
+    FROM way
+    GROUP BY ALL
+),
+place AS (
+    SELECT
+        l.*, min(coalesce(v.ts_ns + k.shift_ns, l.target_ns)) AS recorded_ns
+    FROM latest AS l
+    INNER JOIN graph_span AS s ON l.before_node // 2 = s.span_id
+    INNER JOIN graph_clock AS k ON s.trace_id = k.trace_id
+    LEFT JOIN event AS v
+        ON s.trace_id = v.trace_id AND s.pid = v.pid AND s.tid = v.tid
+            AND v.ts_ns + k.shift_ns >= l.source_ns AND v.ts_ns + k.shift_ns < l.target_ns
+            AND v.ts_ns + v.dur_ns + k.shift_ns > l.target_ns
+            AND (is_op(v.category) OR is_annotation(v.category) OR is_python_call(v.category))
+    GROUP BY ALL
+),
+numbered AS (
+    SELECT *,
+        (SELECT max(node) // 2 FROM {table}_again) * 2 + row_number() OVER () * 2 AS first_node
+    FROM place
+)
+SELECT
+    n.before_node, n.first_node, n.last_node, n.latest_id, n.recorded_ns, i.edge_id,
+    if(n.lane = 'host' AND i.target_ns > i.source_ns,
+        (n.recorded_ns - i.source_ns) / (i.target_ns - i.source_ns), 0) AS share
+FROM numbered AS n
+INNER JOIN way AS i USING (before_node)
+"""
+
+_COPIES = """
+INSERT INTO {table} BY NAME
+WITH chain AS (FROM {table}_chain WHERE edge_id = latest_id),
+copied AS (
+    SELECT a.edge_id, coalesce(a.earlier_node, c.first_node) AS source_node, a.node, 1 AS share,
+        NULL AS begin_ns
+    FROM {table}_again AS a
+    INNER JOIN chain AS c USING (before_node)
+    UNION ALL
+    SELECT l.edge_id, s.node + l.source_node % 2 - s.node % 2, t.node, 1, NULL
+    FROM {table} AS l
+    INNER JOIN {table}_again AS s ON l.source_node // 2 = s.target_node // 2
+    INNER JOIN {table}_again AS t ON l.target_node = t.target_node
+    WHERE l.kind = 'launch' AND s.target_node % 2 = 1
+    UNION ALL
+    SELECT edge_id, last_node, before_node, 1 - share, recorded_ns
+    FROM chain
+)
+SELECT e.* REPLACE (
+    (SELECT max(edge_id) FROM {table}) + row_number() OVER () AS edge_id,
+    c.source_node AS source_node,
+    c.node AS target_node,
+    coalesce(c.begin_ns, e.source_ns) AS source_ns,
+    'assumed' AS known_by,
+    if(e.phase = 'forward', 'recompute', e.phase) AS phase,
+    e.kept * c.share AS kept,
+    0 AS is_end, 0 AS quick_rest_ns, 0 AS usual_rest_ns, 0 AS slow_rest_ns
+)
+FROM copied AS c
+INNER JOIN {table} AS e USING (edge_id)
 """
 
 
@@ -127,7 +222,7 @@ def recompute(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str
     is_chosen = where_of(replace(change, terms=(("module[:i]", globs[0]),)), "TRUE")
     others = tuple(term for term in change.terms if term[0] != "module")
     connection.execute(
-        _RERUN.format(
+        _AGAIN.format(
             table=TABLE,
             chosen=is_chosen,
             others=where_of(replace(change, terms=others), "TRUE"),
@@ -137,36 +232,14 @@ def recompute(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str
         )
     )
     found = connection.execute(
-        f"SELECT count(DISTINCT root), sum(host_ns), sum(work_ns) FROM {TABLE}_rerun"
+        "SELECT count(DISTINCT root), coalesce(sum(ns) FILTER (is_host), 0), "
+        f"sum(ns) FILTER (NOT is_host) FROM {TABLE}_again"
     ).fetchone()
     if not found or not found[0]:
         raise QueryError(
             f"{change.text!r}: no forward work of these modules with a backward pass behind it"
         )
-    # Work may start when its launch is there, and not before all that runs again.
-    add_edges(
-        connection,
-        "SELECT h.trace_id, h.source_node, r.work_node AS target_node, 'launch' AS kind, "
-        "'wait' AS part, h.source_ns, l.target_ns, "
-        + ", ".join(f"h.{one}_ns + l.{one}_ns + r.work_ns AS {one}_ns" for one in WEIGHTS)
-        + f" FROM {TABLE}_rerun AS r "
-        "INNER JOIN (SELECT trace_id, source_node, target_node, source_ns, "
-        + ", ".join(f"{left_ns(one)} AS {one}_ns" for one in WEIGHTS)
-        + f" FROM {TABLE} WHERE part = 'host') AS h ON r.host_node = h.target_node "
-        f"INNER JOIN {TABLE} AS l ON r.work_node = l.target_node AND l.kind = 'launch' "
-        "WHERE NOT r.is_cpu",
-    )
-    for node, parts, took in (
-        ("host_node", "e.part = 'host'", "r.host_ns + if(r.is_cpu, r.work_ns, 0)"),
-        ("work_node", "e.part = 'gap' AND e.kind <> 'event' AND NOT r.is_cpu", "r.work_ns"),
-    ):
-        connection.execute(
-            f"UPDATE {TABLE} AS e SET more_ns = e.more_ns + r.took_ns FROM ("
-            f"SELECT {node}, is_cpu, sum({took})::BIGINT AS took_ns "
-            f"FROM {TABLE}_rerun AS r GROUP BY ALL) AS r "
-            f"WHERE e.target_node = r.{node} AND {parts}"
-        )
-    drop(connection, "rerun")
+    _add_again(connection)
     count, host_ns, work_ns = found
     return [
         (
@@ -179,6 +252,38 @@ def recompute(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str
         ),
         "what checkpointing itself takes on the host (hooks, random state) is not counted",
     ]
+
+
+def _add_again(connection: duckdb.DuckDBPyConnection) -> None:
+    """Put the chains of what runs again in front of their nodes."""
+    # The first work of a stream may begin with the host.
+    add_edges(
+        connection,
+        "SELECT DISTINCT ON (a.before_node) h.trace_id, h.source_node, "
+        "a.before_node AS target_node, 'stream' AS kind, 'gap' AS part, h.source_ns, w.target_ns, "
+        + ", ".join(f"0 AS {one}_ns" for one in WEIGHTS)
+        + f" FROM {TABLE}_again AS a "
+        f"INNER JOIN {TABLE} AS h ON a.host_node = h.target_node AND h.kind = 'host' "
+        f"INNER JOIN {TABLE} AS w ON a.before_node = w.target_node "
+        f"ANTI JOIN {TABLE} AS e ON a.before_node = e.target_node "
+        "AND e.kind IN ('stream', 'concurrent') "
+        "WHERE a.lane = 'stream'",
+    )
+    for statement in (_CHAINS, _COPIES):
+        connection.execute(statement.format(table=TABLE))
+    connection.execute(
+        f"UPDATE {TABLE} AS e SET target_node = c.first_node, kept = e.kept * c.share, "
+        f"moment = NULL FROM {TABLE}_chain AS c WHERE e.edge_id = c.edge_id"
+    )
+    connection.execute(
+        f"INSERT INTO {ADDED} BY NAME SELECT node AS end_node, target_node // 2 AS span_id, "
+        f"before_node // 2 AS near_id, root FROM {TABLE}_again WHERE node % 2 = 1"
+    )
+    connection.execute(
+        f"INSERT INTO {ENTERED} BY NAME SELECT before_node // 2 AS near_id, recorded_ns, "
+        f"first_node, last_node FROM {TABLE}_chain WHERE edge_id = latest_id"
+    )
+    drop(connection, "again", "chain")
 
 
 def fuse_norms(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
@@ -298,11 +403,14 @@ def accumulate(connection: duckdb.DuckDBPyConnection, change: Change) -> list[st
     """
     passes = where_of(change, "phase IN ('forward', 'backward', 'recompute', 'data')")
     need(connection, f"part = 'work' AND phase = 'backward' AND {passes}", change, "no such pass")
-    again = f"{scaled(change.factor)}, loading_factor = loading_factor * {change.factor!r}"
+    again = ", ".join(
+        f"{one} = {one} * {change.factor!r}"
+        for one in ("factor", "other_factor", "loading_factor", "copies")
+    )
     update(
         connection,
-        f"{again}, more_ns = more_ns * {change.factor!r}",
-        f"(part IN ('host', 'work', 'call') OR more_ns <> 0) AND {passes} "
+        again,
+        f"part IN ('host', 'work', 'call') AND {passes} "
         "AND coalesce(part = 'host' OR class NOT IN ('comm_allreduce', 'comm_reducescatter'), "
         "TRUE)",
     )

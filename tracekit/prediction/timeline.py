@@ -1,18 +1,22 @@
 """Writes a predicted run as a Chrome trace: work of devices, and what the host did, at new times.
 
 Calls and work stand where the replay puts them. What else ran on a thread (ops, ranges, Python)
-is moved with them: between two nodes of its thread in proportion, so that it nests as it did.
+is moved with them: between two nodes of its thread in proportion, so that it nests as it did. What
+a method adds has the name of what it is a copy of, and an argument that says it was predicted.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import StoreError
+from tracekit.prediction.edges import ADDED, ENTERED, TABLE, left_ns
 from tracekit.storage.local import LocalLocation
 from tracekit.units import NS_PER_US
 
@@ -21,29 +25,45 @@ if TYPE_CHECKING:
 
 _FAR_NS = 1 << 50
 
+_ON_DEVICE = ("kernel", "gpu_memcpy")
+
+_PREDICTED = '{"predicted": true}'
+
 _WORK = """
 SELECT
     t.rank, t.trace_id, s.name, s.work_kind, s.device, s.stream,
-    coalesce(s.correlation, l.correlation), begun.at_ns, ended.at_ns - begun.at_ns, e.args
+    coalesce(s.correlation, l.correlation), begun.at_ns, ended.at_ns - begun.at_ns, e.args, w.copies
 FROM graph_span AS s
 INNER JOIN {at} AS begun ON s.span_id * 2 = begun.node
 INNER JOIN {at} AS ended ON s.span_id * 2 + 1 = ended.node
 INNER JOIN trace AS t USING (trace_id)
 INNER JOIN event AS e ON s.trace_id = e.trace_id AND s.event_id = e.event_id
+LEFT JOIN {edge} AS w ON ended.node = w.target_node AND w.kind = 'work'
 LEFT JOIN launch AS l ON s.trace_id = l.trace_id AND s.launch_id = l.launch_id
 WHERE s.kind = 'work' AND s.tid IS NULL AND (ended.at_ns > begun.at_ns OR e.dur_ns = 0)
 ORDER BY s.trace_id, begun.at_ns, s.span_id
 """
 
-# Of two nodes at one moment the later one in the replay counts: what follows them is behind it.
+# Of nodes at one moment, what ends there is in front of the first in the replay, and what begins
+# there behind the last.
 _HOST = """
 WITH node AS (
-    SELECT s.trace_id, s.pid, s.tid, moment.recorded_ns, max(r.at_ns) AS at_ns
-    FROM graph_span AS s,
-        (VALUES (0), (1)) AS side(odd),
-        LATERAL (SELECT if(side.odd = 0, s.start_ns, s.end_ns) AS recorded_ns) AS moment
-    INNER JOIN {at} AS r ON s.span_id * 2 + side.odd = r.node
-    WHERE s.tid IS NOT NULL
+    SELECT trace_id, pid, tid, recorded_ns, min(first.at_ns) AS end_ns, max(last.at_ns) AS at_ns
+    FROM (
+        SELECT trace_id, pid, tid, start_ns AS recorded_ns, span_id * 2 AS first_node,
+            first_node AS last_node
+        FROM graph_span
+        UNION ALL
+        SELECT trace_id, pid, tid, end_ns, span_id * 2 + 1, span_id * 2 + 1
+        FROM graph_span
+        UNION ALL
+        SELECT s.trace_id, s.pid, s.tid, e.recorded_ns, e.first_node, e.last_node
+        FROM {entered} AS e
+        INNER JOIN graph_span AS s ON e.near_id = s.span_id
+    )
+    INNER JOIN {at} AS first ON first_node = first.node
+    INNER JOIN {at} AS last ON last_node = last.node
+    WHERE tid IS NOT NULL
     GROUP BY ALL
 ),
 
@@ -51,7 +71,8 @@ WITH node AS (
 point AS (
     FROM node
     UNION ALL
-    SELECT trace_id, pid, tid, min(recorded_ns) - {far}, arg_min(at_ns, recorded_ns) - {far}
+    SELECT
+        trace_id, pid, tid, min(recorded_ns) - {far}, NULL, arg_min(end_ns, recorded_ns) - {far}
     FROM node
     GROUP BY ALL
 ),
@@ -60,7 +81,7 @@ piece AS (
     SELECT
         *,
         lead(recorded_ns) OVER thread AS next_recorded_ns,
-        lead(at_ns) OVER thread AS next_at_ns
+        lead(end_ns) OVER thread AS next_at_ns
     FROM point
     WINDOW thread AS (PARTITION BY trace_id, pid, tid ORDER BY recorded_ns)
 ),
@@ -69,9 +90,14 @@ host AS (
     SELECT
         e.trace_id, e.event_id, e.pid, e.tid, e.name, e.category, e.args, e.correlation,
         e.ts_ns + c.shift_ns AS start_ns,
-        e.ts_ns + e.dur_ns + c.shift_ns AS end_ns
+        e.ts_ns + e.dur_ns + c.shift_ns AS end_ns,
+        w.copies
     FROM event AS e
     INNER JOIN graph_clock AS c USING (trace_id)
+    LEFT JOIN graph_span AS s
+        ON e.trace_id = s.trace_id AND e.event_id = s.event_id AND s.work_kind = 'compute'
+            AND e.ts_ns + c.shift_ns = s.start_ns AND s.end_ns = s.start_ns + e.dur_ns
+    LEFT JOIN {edge} AS w ON s.span_id * 2 + 1 = w.target_node AND w.kind = 'work'
     WHERE
         is_op(e.category) OR is_annotation(e.category)
         OR is_python_call(e.category) OR is_launch_call(e.category)
@@ -93,25 +119,69 @@ begun AS (
 SELECT
     t.rank, b.trace_id, b.name, b.category, b.pid, b.tid, b.correlation,
     b.at_ns,
-    round(
+    greatest(round(
         p.at_ns + (b.end_ns - p.recorded_ns)
         * coalesce((p.next_at_ns - p.at_ns) / (p.next_recorded_ns - p.recorded_ns), 1)
-    )::BIGINT - b.at_ns,
-    b.args
+    )::BIGINT - b.at_ns, 0),
+    b.args, b.copies
 FROM begun AS b
 INNER JOIN trace AS t USING (trace_id)
 ASOF INNER JOIN piece AS p
     ON b.trace_id = p.trace_id AND b.pid = p.pid AND b.tid = p.tid
-        AND b.end_ns >= p.recorded_ns
+        AND b.end_ns > p.recorded_ns
 ORDER BY b.trace_id, b.at_ns, b.event_id
 """
+
+# Copies of calls with the op around them and what ties them to their work, of work, and of ops on
+# cpu; batches of workers.
+_ADDED = """
+SELECT
+    t.rank, t.trace_id, coalesce(s.name, 'batch of worker ' || a.worker),
+    CASE
+        WHEN a.worker IS NOT NULL THEN 'user_annotation'
+        WHEN near.tid IS NOT NULL THEN e.category
+        WHEN s.work_kind = 'memcpy' THEN 'gpu_memcpy'
+        ELSE 'kernel'
+    END,
+    coalesce(near.pid::VARCHAR, near.device),
+    coalesce({worker_tid} + a.worker, near.tid, near.stream),
+    if(
+        s.kind = 'call' OR near.tid IS NULL,
+        coalesce(s.launch_id, s.event_id)
+        + (SELECT least(max(correlation), 1::BIGINT << 40) FROM event),
+        NULL
+    ),
+    ended.at_ns - coalesce(a.ns, {left}), coalesce(a.ns, {left}), e.args, w.copies,
+    if(s.kind = 'call', w.op, NULL),
+    if(
+        near.tid IS NOT NULL,
+        'tk/module/recompute/' || a.root || coalesce('#' || m.class, ''),
+        NULL
+    ),
+    a.near_id
+FROM {added} AS a
+INNER JOIN {at} AS ended ON a.end_node = ended.node
+INNER JOIN graph_span AS near ON a.near_id = near.span_id
+INNER JOIN trace AS t ON near.trace_id = t.trace_id
+LEFT JOIN graph_span AS s ON a.span_id = s.span_id
+LEFT JOIN event AS e ON s.trace_id = e.trace_id AND s.event_id = e.event_id
+LEFT JOIN {edge} AS w ON a.end_node = w.target_node AND w.kind IN ('call', 'work')
+LEFT JOIN (SELECT trace_id, path, min(class) AS class FROM module GROUP BY ALL) AS m
+    ON t.trace_id = m.trace_id AND a.root = m.path
+ORDER BY ended.at_ns, a.end_node
+"""
+
+_WORKER_TID = 2_000_000_000
+
+_ITS_OWN = ("External id", "Sequence number", "Fwd thread id", "Python id", "Python parent id")
+"""Arguments that tie an event to others, which a copy of it does not have."""
 
 
 def write_timeline(connection: duckdb.DuckDBPyConnection, at: str, path: Path) -> None:
     """Write what ran, at the times of a replay.
 
     Args:
-        connection: one that has the graph.
+        connection: one that has the graph, and the edges that were replayed.
         at: the table of the replay.
         path: the file, which is written whole or not at all; or a folder, for a file of each rank.
 
@@ -119,20 +189,36 @@ def write_timeline(connection: duckdb.DuckDBPyConnection, at: str, path: Path) -
         StoreError: it cannot be written.
     """
     by_trace: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    for row in connection.execute(_WORK.format(at=at)).fetchall():
-        *named, work_kind, device, stream, correlation, start_ns, dur_ns, args = row
+    names = {
+        "at": at, "far": _FAR_NS, "edge": TABLE, "added": ADDED, "entered": ENTERED,
+        "left": left_ns("usual"), "worker_tid": _WORKER_TID,
+    }  # fmt: skip
+    for row in connection.execute(_WORK.format(**names)).fetchall():
+        *named, work_kind, device, stream, correlation, start_ns, dur_ns, args, copies = row
         category = "gpu_memcpy" if work_kind == "memcpy" else "kernel"
-        more = {"device": int(device) if device.isdecimal() else device, "stream": stream}
         where = (category, device, stream, correlation)
-        by_trace[row[1]].append(_event(named, where, start_ns, dur_ns, args, more))
-    for row in connection.execute(_HOST.format(at=at, far=_FAR_NS)).fetchall():
-        *named, category, pid, tid, correlation, start_ns, dur_ns, args = row
+        by_trace[row[1]] += _repeated(_event(named, where, start_ns, dur_ns, args), copies)
+    for row in connection.execute(_HOST.format(**names)).fetchall():
+        *named, category, pid, tid, correlation, start_ns, dur_ns, args, copies = row
         where = (category, pid, tid, correlation)
-        by_trace[row[1]].append(_event(named, where, start_ns, dur_ns, args, {}))
+        by_trace[row[1]] += _repeated(_event(named, where, start_ns, dur_ns, args), copies)
+    modules: dict[tuple[Any, ...], tuple[int, int]] = {}
+    for row in connection.execute(_ADDED.format(**names)).fetchall():
+        *found, module, near_id = row
+        by_trace[row[1]] += _added(found)
+        if module is not None:
+            start_ns, dur_ns = found[7:9]
+            key = (*row[:2], module, *row[4:6], near_id)
+            begun_ns, _ = modules.get(key, (start_ns, 0))
+            modules[key] = begun_ns, start_ns + dur_ns - begun_ns
+    for (*named, pid, tid, _), (start_ns, dur_ns) in modules.items():
+        where = ("user_annotation", pid, tid, None)
+        by_trace[named[1]].append(_event(named, where, start_ns, dur_ns, _PREDICTED))
     events = [event for one in by_trace.values() for event in one]
     origin_ns = min((event["ts"] for event in events), default=0)
     for event in events:
         event["ts"] = (event["ts"] - origin_ns) / NS_PER_US
+        event["dur"] /= NS_PER_US
     recorded = dict(connection.execute("SELECT trace_id, metadata FROM trace").fetchall())
     if not path.is_dir():
         _write(path, events, recorded.popitem()[1] if len(recorded) == 1 else None)
@@ -140,6 +226,26 @@ def write_timeline(connection: duckdb.DuckDBPyConnection, at: str, path: Path) -
     for trace_id, metadata in recorded.items():
         if of_trace := by_trace[trace_id]:
             _write(path / f"rank{of_trace[0]['args']['rank']}.json", of_trace, metadata)
+
+
+def _repeated(event: dict[str, Any], copies: float | None) -> Iterator[dict[str, Any]]:
+    """Yield an event as often as its work is done, the last time in part; its time stays."""
+    count = max(copies or 1.0, 1.0)
+    ends = [round(event["dur"] * min(i / count, 1)) for i in range(math.ceil(count - 1e-9) + 1)]
+    for number, (begin, end) in enumerate(pairwise(ends)):
+        args = event["args"] | ({"predicted": True} if number else {})
+        yield event | {"ts": event["ts"] + begin, "dur": end - begin, "args": args}
+
+
+def _added(row: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    """Yield what a method adds: an op around a call, the call, work, or a batch of a worker."""
+    *named, category, pid, tid, correlation, start_ns, dur_ns, args, copies, op = row
+    if op is not None:
+        yield _event([*named[:2], op], ("cpu_op", pid, tid, None), start_ns, dur_ns, _PREDICTED)
+    event = _event(named, (category, pid, tid, correlation), start_ns, dur_ns, args)
+    event["args"] = {key: event["args"][key] for key in event["args"] if key not in _ITS_OWN}
+    event["args"]["predicted"] = True
+    yield from _repeated(event, copies)
 
 
 def _write(path: Path, events: Sequence[dict[str, Any]], metadata: str | None) -> None:
@@ -158,15 +264,16 @@ def _event(
     start_ns: int,
     dur_ns: int,
     args: str | None,
-    more: dict[str, object],
 ) -> dict[str, Any]:
-    """Return an event, its start still in ns."""
+    """Return an event, its times still in ns."""
     rank, trace_id, name = named
     category, pid, tid, correlation = where
     found = json.loads(args) if args else {}
-    told = {**(found if isinstance(found, dict) else {}), **more}
+    told = {**found} if isinstance(found, dict) else {}
+    if category in _ON_DEVICE:
+        told |= {"device": int(pid) if pid.isdecimal() else pid, "stream": tid}
     told["rank"] = trace_id if rank is None else rank
     if correlation is not None:
         told["correlation"] = correlation
     event = {"ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid}
-    return {**event, "ts": start_ns, "dur": dur_ns / NS_PER_US, "args": told}
+    return {**event, "ts": start_ns, "dur": dur_ns, "args": told}
