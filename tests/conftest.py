@@ -13,14 +13,14 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import patient_hypothesis
 import pytest
 from alone import alone
-from cli_result import CliResult
+from cli_result import CliResult, run_here
 from cost_of_files import CostOfFiles
 from every_trace import Answered, Answers
 from longest_first import place
@@ -62,6 +62,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for name in _FOR_ONE_WORKER.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.xdist_group(name))
     items.sort(key=place)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Collect without passing over thousands of tests again and again: none of them is garbage."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_finish() -> None:
@@ -200,41 +210,49 @@ def python(shared_folder: Path) -> Callable[[str], str]:
     return lambda kind: sys.executable if kind == "cold" else str(warm_python(shared_folder, kind))
 
 
+# What starts processes of its own, holds a terminal, or lasts.
+_OF_PROCESSES = {"bench", "browse", "collect", "mcp", "sweep", "view"}
+
+
 @pytest.fixture
 def cli(tmp_path: Path, shared_folder: Path) -> Callable[..., CliResult]:
-    """Return a function that runs the installed `tracekit` command, with a cache of the test's own.
+    """Return a function that runs a command of `tracekit`, with a cache of the test's own.
 
-    It runs in a process that has imported what tracekit needs; `is_cold` starts one as people do.
+    It runs in this process, which has imported what tracekit needs. What starts processes, and what
+    finds modules elsewhere, has one of its own, forked where that is done; `is_here` says that it
+    comes to no such thing.
 
-    Its arguments are those of the command; `stdin`, `env` (added to the environment), `cwd` and
-    `timeout_s` go by keyword.
+    Its arguments are those of the command; `stdin`, `env` (added to the environment) and `cwd` go
+    by keyword.
     """
     command = Path(sys.executable).with_name("tracekit")
     if not command.exists():
         pytest.fail(f"{command} is missing: install the package (pip install -e '.[dev]')")
-
-    before = {True: [], False: [str(warm_python(shared_folder, "tracekit"))]}
 
     def run(
         *args: str | Path,
         stdin: str | None = None,
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
-        timeout_s: float = 120,
-        is_cold: bool = False,
+        is_here: bool = False,
     ) -> CliResult:
+        words = [*map(str, args)]
         # Who runs the tests side by side sets a width.
         own = ("TRACEKIT_", "COLUMNS")
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(own)}
+        environment = {**inherited, "TRACEKIT_CACHE_DIR": str(tmp_path / "cache"), **(env or {})}
+        needs_process = _OF_PROCESSES.intersection(words[:1]) or "PYTHONPATH" in (env or {})
+        if is_here or not needs_process:
+            return run_here(words, environment, cwd or tmp_path, stdin or "")
         done = subprocess.run(
-            [*before[is_cold], str(command), *map(str, args)],
+            [str(warm_python(shared_folder, "tracekit")), str(command), *words],
             input=stdin,
             stdin=subprocess.DEVNULL if stdin is None else None,
             capture_output=True,
             encoding="utf-8",
-            env={**inherited, "TRACEKIT_CACHE_DIR": str(tmp_path / "cache"), **(env or {})},
+            env=environment,
             cwd=cwd or tmp_path,
-            timeout=timeout_s,
+            timeout=120,
             check=False,
         )
         return CliResult(done.stdout, done.stderr, done.returncode)
