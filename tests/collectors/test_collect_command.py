@@ -37,19 +37,12 @@ _WITH_RANKS_OF = (
 
 @pytest.fixture
 def running(
-    tmp_path: Path,
-    small_model: Path,
-    python: Callable[[str], str],
-    request: pytest.FixtureRequest,
+    tmp_path: Path, small_model: Path, python: Callable[[str], str]
 ) -> Iterator[subprocess.Popen[str]]:
-    """Return a collect command whose two ranks are at work, and would be for hours.
-
-    They are cold if the test says so by its parameter.
-    """
-    kind = getattr(request, "param", "libraries")
+    """Return a collect command whose two ranks are at work, and would be for hours."""
     process = subprocess.Popen(
         [
-            *(sys.executable, "-c", _WITH_RANKS_OF, python(kind)),
+            *(sys.executable, "-c", _WITH_RANKS_OF, python("libraries")),
             *(str(Path(sys.executable).with_name("tracekit")), "collect"),
             *("--nproc", "2", "--model", str(small_model), "--out", str(tmp_path / "run")),
             *_ENDLESS,
@@ -136,11 +129,14 @@ def test_a_run_is_collected_and_broken_down(cli: Cli, tmp_path: Path, small_mode
     )
 
 
-def test_one_rank_and_no_tracekit_command(tmp_path: Path, small_model: Path) -> None:
+def test_one_rank_and_no_tracekit_command(
+    tmp_path: Path, small_model: Path, python: Callable[[str], str]
+) -> None:
     out = tmp_path / "run"
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "tracekit.collectors", "--stage", "finetune", "--opt", "l"),
+            *(python("libraries"), "-m", "tracekit.collectors"),
+            *("--stage", "finetune", "--opt", "l"),
             *("--model", str(small_model), "--out", str(out), *_SMALL, "--with-stack"),
         ],
         capture_output=True,
@@ -153,7 +149,7 @@ def test_one_rank_and_no_tracekit_command(tmp_path: Path, small_model: Path) -> 
 
 
 def test_a_wrong_combination_is_refused_at_once(cli: Cli, tmp_path: Path) -> None:
-    done = cli("collect", "--opt", "Z1+Z2", "--out", tmp_path / "run")
+    done = cli("collect", "--opt", "Z1+Z2", "--out", tmp_path / "run", is_here=True)
     assert done.exit_code == 2
     assert done.stderr == "error: --opt Z1+Z2: Z1 and Z2 exclude each other\n"
     assert left_in(tmp_path) == []
@@ -175,7 +171,7 @@ def test_both_command_lines_refuse_a_wrong_usage_alike(
     assert main(words) == 2
     said = capsys.readouterr().err
     assert said.startswith("error: ")
-    done = cli("collect", *words)
+    done = cli("collect", *words, is_here=True)
     assert (done.exit_code, done.stdout) == (2, "")
     problem, hint = said.splitlines()
     assert done.stderr.startswith(f"{problem}\nhint: tracekit")
@@ -215,7 +211,7 @@ def test_both_command_lines_refuse_a_wrong_usage_alike(
 def test_wrong_values_are_refused(
     arguments: tuple[str, ...], message: str, cli: Cli, tmp_path: Path
 ) -> None:
-    done = cli("collect", *arguments)
+    done = cli("collect", *arguments, is_here=True)
     assert done.exit_code == 2
     assert done.stderr.splitlines()[0] == f"error: {message}"
     assert left_in(tmp_path) == []
@@ -284,7 +280,7 @@ def test_a_rank_that_dies_ends_the_others_and_is_named(
     assert (run.outcome, run.reason) == ("failed", "rank 1 of 2 died: signal SIGKILL")
     assert run.tokens_per_s_mean is None
     assert left_in(out / "logs") == ["rank0.log", "rank1.log"]
-    done = cli("collect", "--opt", "Z1+Z2", "--out", out)
+    done = cli("collect", "--opt", "Z1+Z2", "--out", out, is_here=True)
     assert "exclude each other" in done.stderr
 
 
@@ -300,17 +296,6 @@ def test_an_interrupt_leaves_neither_files_nor_processes(
     assert running.returncode == 130
     assert ends_within(ranks, 1)
     assert left_in(tmp_path) == []
-
-
-@needs_proc
-@pytest.mark.parametrize("running", ["cold"], indirect=True)
-def test_ranks_do_not_outlive_a_launcher_that_is_killed(
-    running: subprocess.Popen[str],
-) -> None:
-    ranks = ranks_of(running.pid)
-    assert len(ranks) == 2
-    running.kill()
-    assert ends_within(ranks, 5)
 
 
 def test_out_of_memory_is_a_result(cli: Cli, tmp_path: Path) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from tracekit.collectors.process import sessions
 from tracekit.collectors.process.distributed import Place, place_in
 from tracekit.collectors.process.launch import Failure, run_ranks
 from tracekit.errors import UsageError
@@ -65,6 +68,34 @@ def test_a_rank_that_ignores_sigterm_is_killed(
     assert time.monotonic() - begin < 10
     assert failure is not None
     assert (failure.rank, failure.exit_description) == (1, "exit code 3")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks for processes in /proc")
+def test_ranks_do_not_outlive_a_launcher_that_is_killed(tmp_path: Path) -> None:
+    arguments = script(
+        tmp_path,
+        "from tracekit.collectors.process.launch import run_as_rank\n"
+        "def work(place):\n"
+        "    with open(f'{sys.argv[1]}/pid{place.rank}', 'w') as file:\n"
+        "        print(os.getpid(), file=file)\n"
+        "    time.sleep(60)\n"
+        "run_as_rank(work)\n",
+    )
+    launch = (
+        "import pathlib, sys; from tracekit.collectors.process.launch import run_ranks;"
+        "run_ranks(sys.argv[1:], 2, pathlib.Path(sys.argv[2]))"
+    )
+    files = [tmp_path / f"pid{rank}" for rank in range(2)]
+    with subprocess.Popen([sys.executable, "-c", launch, *arguments]) as launcher:
+        while not all(file.exists() and file.read_text().endswith("\n") for file in files):
+            assert launcher.poll() is None
+            time.sleep(0.01)
+        launcher.kill()
+    ranks = [Path(f"/proc/{int(file.read_text())}/stat") for file in files]
+    deadline = time.monotonic() + 30
+    while any((stat := sessions.read_stat(rank)) and stat[1][0] not in "ZX" for rank in ranks):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_a_rank_that_does_not_name_its_error_is_quoted(tmp_path: Path) -> None:
