@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from every_trace import SAMPLES
+from opened_once import opened_once
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "docs"))
 
@@ -47,12 +48,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory, keep_stores: Callable[..., 
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _warm_command(shared_folder: Path) -> Iterator[None]:
-    """Let commands that start processes find a tracekit whose ranks have torch already."""
+def _warm_commands(shared_folder: Path) -> Iterator[None]:
+    """Let commands share traces, and those that start processes find a torch that is imported."""
     from warm_python import warm_python
 
     warm = warm_python(shared_folder, "tracekit").parent
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, opened_once():
         patch.setattr(page_sessions, "SEARCHED_FIRST", [str(warm)])
         yield
 

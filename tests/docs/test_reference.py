@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from every_trace import SAMPLES
+from opened_once import opened_once
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docs"))
 
@@ -20,9 +19,7 @@ from generate.pages import generated
 from generate.places import REFERENCE, REPO
 from generate.sessions import WIDTH, run, sessions
 
-import tracekit
 from tracekit.analysis.catalog import load_catalog
-from tracekit.cli import _open
 
 HINT = "run: make docs-update"
 
@@ -32,29 +29,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory, keep_stores: Callable[..., 
     folder = tmp_path_factory.mktemp("reference")
     keep_stores(folder / "cache", *SAMPLES)
     return folder
-
-
-@contextmanager
-def opened_once() -> Iterator[None]:
-    """Let commands that open the same traces in the same way share them.
-
-    Some hundred of them show the same few samples.
-    """
-    open_traces = _open.open_traces
-    shared: dict[str, tracekit.Trace] = {}
-    with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
-
-        @contextmanager
-        def open_once(
-            traces: Sequence[str], *given: Any, **options: Any
-        ) -> Iterator[tracekit.Trace]:
-            key = repr((traces, given, options))
-            if key not in shared:
-                shared[key] = stack.enter_context(open_traces(traces, *given, **options))
-            yield shared[key]
-
-        patch.setattr(_open, "open_traces", open_once)
-        yield
 
 
 @pytest.fixture(scope="module")
