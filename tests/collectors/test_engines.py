@@ -155,7 +155,6 @@ def test_a_trace_alone_tells_what_it_is(training_runs: Path) -> None:
     [
         "pretrain Naive",
         "pretrain R",
-        "pretrain R+Q",
         "pretrain R+Z3",
         "finetune QL",
         "finetune PT",

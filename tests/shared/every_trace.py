@@ -31,8 +31,10 @@ _LIKE_ANOTHER = {
     "cpu_llama_z3_rank0": "pretrain_R+Z3",
     "cpu_llama_z3_rank1": "pretrain_R+Z3",
     "hta_sampled_rank1_noflows": "hta_sampled_rank0_noflows",
+    "kineto_v100_resnet_2021": "hta_resnet_v100_ns",
     "tl_h100_owlv2_large": "tl_h100_qwen",
     "tl_mi300_qwen": "tl_h100_qwen",
+    "tl_mi300_sglang_prefill": "tl_b200_vllm_eager",
 }
 """Public traces of the same kind of program and recording as another one of `PATHS`, by name: what
 is exact of them is in tests/test_public_figures.py."""
@@ -65,9 +67,8 @@ def _on(paths: list[Path]) -> pytest.MarkDecorator:
 
 
 _ASKED_EVERYTHING = {
-    *("finetune_QL", "pretrain_R+Z3", "serve_vllm", "cpu_llama_ckpt", "llama2-7b_1_layer"),
-    *("deepseek_train_h800", "hta_a100_cudagraph", "hta_ddp_nccl_metadata", "param_dlrm_8ranks"),
-    "tl_mi300_vllm_piecewise",
+    *("pretrain_R+Z3", "serve_vllm", "cpu_llama_ckpt", "llama2-7b_1_layer"),
+    *("deepseek_train_h800", "param_dlrm_8ranks", "tl_mi300_vllm_piecewise"),
 }
 on_every_trace = _on(PATHS)
 on_some_traces = _on(

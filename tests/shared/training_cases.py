@@ -23,10 +23,10 @@ SMALL_LLAMA = {
 }
 
 _PRETRAIN = (
-    *("Naive", "R", "F", "Q", "R+Q", "Z1", "Z2", "Z3", "Z2+O", "R+Z3", "Q+Z3"),
+    *("Naive", "R", "F", "Q", "Z1", "Z2", "Z3", "Z2+O", "R+Z3", "Q+Z3"),
     *("GC:powersgd", "GC:topk"),
 )
-_FINETUNE = ("L", "QL", "LFA", "PT", "L+F+R", "QL+R", "L+R+Z3", "QL+Z2", "QL+Z3+O", "PT+Z3")
+_FINETUNE = ("L", "QL", "LFA", "PT", "QL+R", "L+R+Z3", "QL+Z3+O", "PT+Z3")
 # By name: stage, opt, and what differs from the defaults.
 CASES: dict[str, dict[str, Any]] = {
     **{f"pretrain {opt}": {"opt": opt} for opt in _PRETRAIN},
