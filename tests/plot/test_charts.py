@@ -64,7 +64,11 @@ def test_every_chart_is_one_of_some_sample(charts_of: Charts) -> None:
 def test_charts_are_what_altair_takes_and_vl_convert_draws(kind: str, charts_of: Charts) -> None:
     pytest.importorskip("altair", reason="altair is not installed")
     pytest.importorskip("vl_convert", reason="vl-convert is not installed")
+    kinds = [*TRACES]
+    drawn = {name for one in kinds[: kinds.index(kind)] for name in charts_of(TRACES[one])}
     for name, chart in charts_of(TRACES[kind]).items():
+        if name in drawn:  # it is the same picture of other rows
+            continue
         chart.to_altair()
         svg = chart.to_svg()
         assert svg.startswith("<svg"), name
