@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from typing import TextIO
@@ -47,7 +48,7 @@ def write_notice(text: str) -> None:
     """Write a line to stderr that begins with `tracekit: ` and touches no open bar of tqdm.
 
     tqdm's own `write` clears its bars, writes, and draws them anew. It is used only where the
-    program has imported tqdm.
+    program has imported tqdm. Nobody hears of it where stderr is closed.
     """
     line = f"tracekit: {text}"
     bars = getattr(sys.modules.get("tqdm"), "tqdm", None)
@@ -58,4 +59,5 @@ def write_notice(text: str) -> None:
             pass
         else:
             return
-    sys.stderr.write(f"{line}\n")
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(f"{line}\n")

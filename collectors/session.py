@@ -25,6 +25,7 @@ import os
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Self, TypeVar, overload
@@ -34,6 +35,7 @@ from torch import nn
 from tracekit.errors import TracekitError, UsageError
 from tracekit.manifest import Manifest, Outcome, Stage
 
+from .calls import module_calls, training_hooks
 from .calls.dynamo_bypass import IS_POSSIBLE
 from .calls.module_paths import class_name, unwrapped
 from .loop.folder import LoopFolder
@@ -53,6 +55,8 @@ from .run.manifest import read_reports
 from .run.stale_dirs import host_mark
 
 _T = TypeVar("_T")
+
+_entered: weakref.WeakSet[Collection] = weakref.WeakSet()
 
 _WAIT_S = 10.0
 """How long the first rank of a node waits at the end of the block for the others of its node."""
@@ -155,7 +159,7 @@ class Collection(Observer):
     ) -> None:
         self.target = target
         self._plan = plan
-        self._model = model
+        self._model: Any = model
         self._optimizer = optimizer
         # What is called for training, while that is looked for.
         self._called: dict[nn.Module, None] | None = None
@@ -195,6 +199,7 @@ class Collection(Observer):
             )
             return self
         leave_to_program()
+        _entered.add(self)
         self._profilers = LoopProfilers()
         self._profilers.attach()
         if self.looks_first:
@@ -231,6 +236,8 @@ class Collection(Observer):
             self._leave(error)
         except Exception as problem:  # noqa: BLE001 - the loop must not fail for us
             write_notice(f"the run folder was not written: {type(problem).__name__}: {problem}")
+        # The program may need the memory of a model that it is done with.
+        self._model = self._optimizer = None
 
     @overload
     def __call__(self) -> contextlib.AbstractContextManager[None]: ...
@@ -323,6 +330,12 @@ class Collection(Observer):
             recorder.report.note_error(error)
             self._make_folder()
 
+    def leave_to_parent(self) -> None:
+        """Do nothing from now on, in the child of a fork: what is recorded is its parent's."""
+        if self.recorder is not None:
+            self.recorder.leave()
+        self.recorder = self._called = None
+
     def _recorder_at_end(self) -> LoopRecorder | None:
         """Return what has recorded; of a loop whose first step is not over, what has seen none."""
         if self._called is not None and self._folder is not None:
@@ -404,3 +417,14 @@ class Collection(Observer):
         if self.recorder is not None and self._folder is not None:
             with contextlib.suppress(OSError):  # another rank may have made the run folder already
                 self.recorder.report.write(self._folder.work)
+
+
+def _forked() -> None:
+    if _entered:
+        module_calls.forget_all()
+        training_hooks.forget_all()
+        for collection in _entered:
+            collection.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_forked)

@@ -63,9 +63,9 @@ def _wrapper_child(model: nn.Module) -> str | None:
     # DeepSpeed's engine may hold more than the model; a checkpoint wrapper is nobody's engine.
     if "module" in children and hasattr(model, "backward") and hasattr(model, "step"):
         return "module"
-    base = getattr(model, "get_base_model", None)  # PEFT, whose base model lies at two depths
-    if callable(base):
-        found = base()
+    # PEFT's base model lies at two depths. Others may do anything in a method of that name.
+    if any(kind.__module__.startswith("peft.") for kind in type(model).__mro__):
+        found = model.get_base_model() if hasattr(model, "get_base_model") else None
         return next(
             (name for name, inner in model.named_modules() if name and inner is found), None
         )

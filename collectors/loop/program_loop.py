@@ -19,6 +19,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
@@ -63,7 +64,8 @@ class _Loop(Observer):
         self._folder = folder
         self._report_unusable = unusable
         self._plan = plan
-        self._called: dict[nn.Module, None] = {}
+        # Weak: where no optimizer of torch steps, a program may call one model after the other.
+        self._called: WeakKeyDictionary[nn.Module, None] = WeakKeyDictionary()
         self._watch = LoopWatch(self)
         self._profilers = LoopProfilers()
         self._beginning = threading.Lock()
@@ -100,7 +102,7 @@ class _Loop(Observer):
         """Record another loop instead, unless the one before it was recorded to the end."""
         recorder = self.recorder
         if recorder is None:
-            self._called = dict.fromkeys(called)
+            self._called = WeakKeyDictionary(dict.fromkeys(called))
         elif not recorder.is_done and not recorder.report.is_recorded:
             recorder.give_up()
             if self._kept is not None and self._kept.report.is_recorded:
@@ -109,7 +111,7 @@ class _Loop(Observer):
                 return
             self._before_count, self._loop_count = recorder.report.step_count, self._loop_count + 1
             self._kept, self.recorder = self._best, None
-            self._called = dict.fromkeys(called)
+            self._called = WeakKeyDictionary(dict.fromkeys(called))
             self._profilers.attach()
 
     def optimizer_stepped(self, parameter: Any) -> None:
@@ -354,7 +356,7 @@ class _LaterLoops(training_hooks.Listener):
         self._own = dict.fromkeys(own, 0)
         self._step_count = step_count
         self._record = record
-        self._counts: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._counts: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
         self.loop_count = self.longest = 0
 
     def after_optimizer_step(self, optimizer: Any) -> None:

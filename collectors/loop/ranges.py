@@ -21,7 +21,6 @@ from torch.optim.optimizer import Optimizer
 
 from ..calls import training_hooks
 from ..calls.dynamo_bypass import has_compiled, set_eval_frame, unseen
-from ..calls.module_paths import class_name, unwrapped
 from ..ranges import ModuleRanges, Phase, Range, is_backward, phase, step
 from ..ranges.attention_parts import AttentionRanges
 from .recording_thread import RecordingThread
@@ -44,11 +43,10 @@ class LoopRanges(training_hooks.Listener):
         self._model: nn.Module | None = models[0]
         self._optimizer = optimizer
         self._thread = thread
-        self._trees = [ModuleRanges(models[0])]
-        self._names = {class_name(unwrapped(models[0]))}
+        self._modules = ModuleRanges(models[0])
         for model in models[1:]:
-            self._add(model)
-        self._parts: list[AttentionRanges] = []
+            self._modules.add(model)
+        self._parts = [AttentionRanges(model) for model in models]
         self._step: Range | None = None
         self._open = _Open()
         self._undo: list[Callable[[], None]] = []
@@ -64,12 +62,10 @@ class LoopRanges(training_hooks.Listener):
     def attach(self) -> None:
         """Open the ranges from now on."""
         # Dynamo guards on the attention that a model chooses and on the functions of its file.
-        if not self._parts and not has_compiled():
-            self._parts = [AttentionRanges(tree.model) for tree in self._trees]
-        for parts in self._parts:
-            parts.attach()
-        for tree in self._trees:
-            tree.attach()
+        if not has_compiled():
+            for parts in self._parts:
+                parts.attach()
+        self._modules.attach()
         if self._undo:
             return
         training_hooks.listen(self)
@@ -83,8 +79,7 @@ class LoopRanges(training_hooks.Listener):
     def detach(self) -> None:
         """Take everything away again."""
         self._detach_phases()
-        for tree in self._trees:
-            tree.detach()
+        self._modules.detach()
         for parts in self._parts:
             parts.detach()
 
@@ -95,7 +90,6 @@ class LoopRanges(training_hooks.Listener):
 
     def forget(self) -> None:
         """Let go of the models and the optimizer; no range comes after it."""
-        self._trees.clear()
         self._parts.clear()
         self._detach_phases()
         self._model = self._optimizer = None
@@ -129,26 +123,16 @@ class LoopRanges(training_hooks.Listener):
             self._step = None
 
     def root_begins(self, module: nn.Module, phase: Phase) -> None:
-        """Open the phase of a call from outside of all modules; a new module gets a tree."""
+        """Open the phase of a call from outside of all modules; new ones get ranges."""
         if self.is_attached:
-            if not any(module in known for known in self._trees):
-                self._add(module)
-                self._trees[-1].attach()
+            if module not in self._modules:
+                self._modules.add(module)
             self._begin_phase(phase)
 
     def root_ended(self, phase: Phase) -> None:
         """Close it."""
         if self.is_attached:
             self._end_phase(phase)
-
-    def _add(self, module: nn.Module) -> None:
-        base = name = class_name(unwrapped(module))
-        number = 1
-        while name in self._names:
-            number += 1
-            name = f"{base}_{number}"
-        self._names.add(name)
-        self._trees.append(ModuleRanges(module, name=name))
 
     def _detach_phases(self) -> None:
         while self._undo:

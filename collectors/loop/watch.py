@@ -17,6 +17,7 @@ import weakref
 from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 CallKind = Literal["training", "gradless", "generation", "evaluation", "teacher", "other"]
 StepBounds = Literal["found", "told", "optimizer"]
+_Flags = WeakKeyDictionary[nn.Module, bool]
 
 
 class Observer:
@@ -87,11 +89,11 @@ class LoopWatch(training_hooks.Listener):
         self.steps = StepFinder()
         self._calls = _Calls()
         # The roots that are trained, and whether they are in training mode for that.
-        self.trained: dict[nn.Module, bool] = {}
+        self.trained: _Flags = WeakKeyDictionary()
         # Whether a root is a trained one, holds one or lies in one, as far as it was asked.
-        self._kin: dict[nn.Module, bool] = {}
+        self._kin: _Flags = WeakKeyDictionary()
         # Whether one is a copy of a trained one, as far as it was asked.
-        self._copies: dict[nn.Module, bool] = {}
+        self._copies: _Flags = WeakKeyDictionary()
         # How often optimizers stepped after calls for training, and what was called without.
         self._round = 0
         self._is_round_open = False
@@ -101,13 +103,13 @@ class LoopWatch(training_hooks.Listener):
         self._optimizers: dict[Any, list[weakref.ref[nn.Module]]] = {}
         self._step_counts: Counter[Any] = Counter()
         self._replaced: set[Any] = set()
-        self._called: dict[nn.Module, None] = {}
+        self._called: WeakKeyDictionary[nn.Module, None] = WeakKeyDictionary()
         self._has_seen_optimizer = False
         self._last_optimizer: int | None = None
         # Whether the thread of the loop is known by one step alone, which may have been to warm up.
         self.may_move = False
-        # Of a parameter of each root, or of the one that backward passes lead to.
-        self._versions: dict[nn.Module | None, int] = {}
+        # Of a parameter of each root, or (by this) of the one that backward passes lead to.
+        self._versions: WeakKeyDictionary[object, int] = WeakKeyDictionary()
         self._leaf: torch.Tensor | None = None
         self._sees_compiled_calls = False
         self._wants_inner = False
@@ -124,12 +126,6 @@ class LoopWatch(training_hooks.Listener):
         if self._leaf is not None:
             self._leaf = None
             unlisten_to_compiled()
-        # The program may need the memory of a model that it is done with.
-        self.trained.clear()
-        self._versions.clear()
-        self._kin.clear()
-        self._copies.clear()
-        self._called_at.clear()
 
     @property
     def wants_inner(self) -> bool:
@@ -191,14 +187,14 @@ class LoopWatch(training_hooks.Listener):
         if self._leaf is None:
             self._leaf = _leaf_of(tensors)
             self._sees_compiled_calls = listen_to_compiled(self._before_compiled_call)
-            self._compare(None, self._leaf)
+            self._compare(self, self._leaf)
         elif not self._sees_compiled_calls:
-            self._compare(None, self._leaf)
+            self._compare(self, self._leaf)
 
     def _before_compiled_call(self) -> None:
         """See that a step was over before the call that begins the next."""
         try:
-            self._compare(None, self._leaf)
+            self._compare(self, self._leaf)
         except Exception as error:  # noqa: BLE001 - the program must not fail for us
             self.broken(error)
 
@@ -256,7 +252,7 @@ class LoopWatch(training_hooks.Listener):
         called = list(self._called)
         if gone and not left:
             self.steps = StepFinder()
-            self.trained = {module: module.training for module in called}
+            self.trained = WeakKeyDictionary({module: module.training for module in called})
             self._kin.clear()
             self._copies.clear()
             self._called_at.clear()
@@ -265,9 +261,8 @@ class LoopWatch(training_hooks.Listener):
 
     def _is_left(self, optimizer: Any, models: list[weakref.ref[nn.Module]]) -> bool:
         """Tell whether an optimizer stepped some times, and nothing of its loop is called now."""
-        models_now = self._called.keys()
-        is_called = any(model() in models_now for model in models)
-        return bool(models_now) and not is_called and self._step_counts[optimizer] > 1
+        is_called = any(model() in self._called for model in models)
+        return bool(self._called) and not is_called and self._step_counts[optimizer] > 1
 
     @property
     def _is_other_loop(self) -> bool:
@@ -280,12 +275,12 @@ class LoopWatch(training_hooks.Listener):
             trained = next((p for p in module.parameters() if p.requires_grad), None)
             self._compare(module, trained)
 
-    def _compare(self, module: nn.Module | None, parameter: torch.Tensor | None) -> None:
+    def _compare(self, owner: object, parameter: torch.Tensor | None) -> None:
         """Take it for a step of an optimizer that a parameter has changed since the last time."""
         if parameter is None:
             return
-        before = self._versions.get(module)
-        self._versions[module] = parameter._version
+        before = self._versions.get(owner)
+        self._versions[owner] = parameter._version
         if before is not None and parameter._version != before:
             self.steps.optimizer_stepped("compiled")
             self._observer.optimizer_stepped(parameter)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
@@ -27,6 +28,10 @@ from .open_ranges import (
     this_thread,
 )
 
+_CHECKPOINT = "_gradient_checkpointing_func"
+_ref = weakref.ref
+_Table = dict["weakref.ref[nn.Module]", "_Named"]
+
 
 class ModuleRanges:
     """Ranges around every module of a model, while they are attached.
@@ -43,17 +48,16 @@ class ModuleRanges:
 
     Inside of a region of `torch.compile` modules have no ranges, and the region is not touched.
 
-    `name` is put before all paths: for a second model beside the first, such as a teacher.
+    No model is held: a program may make one in each step, be it a loss, and be done with it.
     """
 
     wants_inner = True
 
-    def __init__(self, model: nn.Module, *, backward: bool = True, name: str | None = None) -> None:
-        self.model = model
-        self._name = name
+    def __init__(self, model: nn.Module, *, backward: bool = True) -> None:
         self._backward = backward
-        self._table: dict[nn.Module, _Named] = {}
-        self.error: Exception | None = None
+        # The models, with what their paths begin with; of the first that is nothing.
+        self._models = weakref.WeakKeyDictionary({model: ""})
+        self._table: _Table = {}
 
     def __enter__(self) -> Self:
         self.attach()
@@ -63,7 +67,7 @@ class ModuleRanges:
         self.detach()
 
     def __contains__(self, module: nn.Module) -> bool:
-        return module in self._table
+        return _ref(module) in self._table
 
     @property
     def is_attached(self) -> bool:
@@ -74,34 +78,49 @@ class ModuleRanges:
         """Give the calls of every module ranges from now on; does nothing if they have them."""
         if self._table:
             return
-        paths = module_paths(self.model)
-        inner = unwrapped(self.model)
+        for model, name in self._models.items():
+            self._name_modules(model, name)
+        module_calls.listen(self)
+
+    def add(self, model: nn.Module) -> None:
+        """Give a second model ranges too, such as a teacher: its paths begin with its class."""
+        taken = {name or class_name(unwrapped(one)) for one, name in self._models.items()}
+        base = name = class_name(unwrapped(model))
+        number = 1
+        while name in taken:
+            number += 1
+            name = f"{base}_{number}"
+        self._models[model] = name
+        if self._table:
+            self._name_modules(model, name)
+
+    def _name_modules(self, model: nn.Module, name: str) -> None:
+        paths = module_paths(model)
+        inner = unwrapped(model)
         root = paths[inner]
         for module, path in paths.items():
             kind = class_name(inner if path == root else module)
-            if self._name is not None:
-                path = self._name if path == root else f"{self._name}.{path}"
-            named = _Named(path, kind, self._table, backward=self._backward)
-            self._table[module] = named
+            if name:
+                path = name if path == root else f"{name}.{path}"
             # Dynamo guards on the attributes of a module that it has compiled.
-            if hasattr(module, "gradient_checkpointing") and not has_compiled():
-                named.checkpointing = module
-        module_calls.listen(self)
+            has_checkpoint = hasattr(module, "gradient_checkpointing") and not has_compiled()
+            named = _Named(path, kind, self._table, has_checkpoint, backward=self._backward)
+            self._table.setdefault(_ref(module), named)
 
     def detach(self) -> None:
         """Give no more ranges, and put everything back; does nothing if there are none."""
         module_calls.unlisten(self)
-        for named in self._table.values():
-            named.detach()
+        for module, named in self._table.items():
+            named.detach(module())
         self._table.clear()
         close_stale()
 
     def before(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> _Named | None:
-        named = self._table.get(module)
+        named = self._table.get(_ref(module))
         if named is not None:
-            named.begin(args, kwargs)
+            named.begin(module, args, kwargs)
         return named
 
     def after(self, module: nn.Module, token: object, output: object) -> None:
@@ -110,8 +129,7 @@ class ModuleRanges:
             token.end(output)
 
     def broken(self, error: Exception) -> None:
-        """Keep what went wrong; there are no ranges from then on."""
-        self.error = error
+        """There are no ranges from then on."""
 
 
 class _Named:
@@ -121,24 +139,24 @@ class _Named:
         "_backward_name",
         "_everyone",
         "_forward_name",
+        "_has_checkpoint",
         "_path",
         "_recompute_name",
-        "checkpointing",
     )
 
     def __init__(
-        self, path: str, kind: str, everyone: Mapping[nn.Module, _Named], *, backward: bool
+        self, path: str, kind: str, everyone: _Table, has_checkpoint: bool, *, backward: bool
     ) -> None:
         self._path = path
         self._forward_name = f"tk/module/forward/{path}#{kind}"
         self._recompute_name = f"tk/module/recompute/{path}#{kind}"
         self._backward_name = f"tk/module/backward/{path}#{kind}" if backward else None
         self._everyone = everyone
-        self.checkpointing: Any = None
+        self._has_checkpoint = has_checkpoint
 
-    def begin(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        if self.checkpointing is not None:
-            self._wrap_checkpoint()
+    def begin(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        if self._has_checkpoint:
+            self._wrap_checkpoint(module)
         depth = self.open_call()
         if self._backward_name is not None and torch.is_grad_enabled():
             first = _first_with_grad(args)
@@ -169,28 +187,23 @@ class _Named:
         # Modules around each other often have one output: inner ones end first, and open last.
         _turn_of(last).begun.insert(0, one)
 
-    def _wrap_checkpoint(self) -> None:
-        function = self.checkpointing.__dict__.get("_gradient_checkpointing_func")
+    def _wrap_checkpoint(self, module: Any) -> None:
+        function = module.__dict__.get(_CHECKPOINT)
         if function is not None and not isinstance(function, _Checkpoint):
-            self.checkpointing._gradient_checkpointing_func = _Checkpoint(
-                function, self, self._everyone
-            )
+            module._gradient_checkpointing_func = _Checkpoint(function, self, self._everyone)
 
-    def detach(self) -> None:
-        """Give the module the checkpoint function back that it had."""
-        if self.checkpointing is None:
-            return
-        function = self.checkpointing.__dict__.get("_gradient_checkpointing_func")
-        if isinstance(function, _Checkpoint):
-            self.checkpointing._gradient_checkpointing_func = function.function
+    def detach(self, module: Any) -> None:
+        """Give the module, if it is still there, the checkpoint function back that it had."""
+        if self._has_checkpoint and module is not None:
+            function = module.__dict__.get(_CHECKPOINT)
+            if isinstance(function, _Checkpoint):
+                module._gradient_checkpointing_func = function.function
 
 
 class _Checkpoint:
     """A model's checkpoint function, which opens the layer's range where it recomputes it."""
 
-    def __init__(
-        self, function: Callable[..., Any], owner: _Named, everyone: Mapping[nn.Module, _Named]
-    ) -> None:
+    def __init__(self, function: Callable[..., Any], owner: _Named, everyone: _Table) -> None:
         self.function = function
         self._owner = owner
         self._everyone = everyone
@@ -229,9 +242,9 @@ class _Checkpoint:
         module = getattr(run, "__self__", run)
         if isinstance(module, nn.Module):
             is_call = module is run or "call" in getattr(run, "__name__", "")
-            return None if is_call else self._everyone.get(module, self._owner)
+            return None if is_call else self._everyone.get(_ref(module), self._owner)
         if bound and isinstance(bound[0], nn.Module):
-            return self._everyone.get(bound[0], self._owner)
+            return self._everyone.get(_ref(bound[0]), self._owner)
         return self._owner
 
 
@@ -242,6 +255,7 @@ class _Turn:
     """
 
     __slots__ = ("begun", "ended", "is_kept")
+    __torch_unserializable__ = True  # or torch.save of the tensor would warn of it
 
     def __init__(self, *, is_kept: bool) -> None:
         self.begun: list[Pass] = []
@@ -259,10 +273,12 @@ class _Turn:
                 _open_backward(self.begun)
             for one in self.ended:
                 _close_backward(one)
+        except Exception:  # noqa: BLE001 - the program must not fail for us
+            pass
+        finally:
             # A leaf outlives the graph: it must not gather what every step goes into it.
             if self.is_kept:
                 self.ended.clear()
-        finally:
             set_eval_frame(prior)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import pickle
 import sys
 from collections import Counter
@@ -96,6 +97,20 @@ def test_rope_functions_are_put_back() -> None:
         with attention_parts.RopeRanges(model):
             assert file.apply_rotary_pos_emb is wrapped, "wrapped twice"
     assert file.apply_rotary_pos_emb is before
+
+
+def test_what_a_program_puts_around_ours_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = build("llama", "eager")
+    file = sys.modules[type(model).__module__]
+    with attention_parts.AttentionRanges(model):
+
+        @functools.wraps(ours := file.apply_rotary_pos_emb)
+        def theirs(*args: Any, **kwargs: Any) -> Any:
+            return ours(*args, **kwargs)
+
+        monkeypatch.setattr(file, "apply_rotary_pos_emb", theirs)
+    assert file.apply_rotary_pos_emb is theirs
+    monkeypatch.setattr(file, "apply_rotary_pos_emb", ours.__wrapped__)
 
 
 def test_copies_of_a_model_hold_nothing_of_ours(tmp_path: Path) -> None:

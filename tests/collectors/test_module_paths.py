@@ -69,6 +69,14 @@ def test_paths_of_lora_models() -> None:
     assert all(".self_attn.q_proj." in path for path in paths - plain)
 
 
+def test_methods_of_the_names_that_peft_has_are_not_called() -> None:
+    class Mine(Block):
+        def get_base_model(self, name: str) -> None:
+            raise AssertionError(name)
+
+    assert set(module_paths(Mine()).values()) == {"Mine", "inner"}
+
+
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
 def test_paths_of_models_with_prompt_tuning() -> None:
     peft = pytest.importorskip("peft")

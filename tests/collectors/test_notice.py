@@ -31,3 +31,11 @@ def test_what_stands_in_place_of_tqdm_is_no_harm(
     monkeypatch.setitem(sys.modules, "tqdm", type("Fake", (), {"tqdm": object()})())
     write_notice("recorded")
     assert capsys.readouterr().err == "tracekit: recorded\n"
+
+
+def test_nobody_hears_where_stderr_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = io.StringIO()
+    closed.close()
+    for stream in (closed, None):
+        monkeypatch.setattr(sys, "stderr", stream)
+        write_notice("recorded")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gzip
+import io
 import json
 import pickle
 import warnings
@@ -36,7 +37,7 @@ from tracekit.collectors import ranges  # noqa: E402
 from tracekit.collectors.calls import module_calls  # noqa: E402
 from tracekit.collectors.calls.module_paths import class_name, module_paths  # noqa: E402
 from tracekit.collectors.profiler.profile import Profile  # noqa: E402
-from tracekit.collectors.ranges import attention_parts  # noqa: E402
+from tracekit.collectors.ranges import attention_parts, modules  # noqa: E402
 
 MODES = ("plain", "non-reentrant", "reentrant")
 # Of the ops, counted: checkpoints detach and accumulate outside of all modules.
@@ -156,6 +157,26 @@ def test_detaching_leaves_nothing(mode: str) -> None:
     assert ranges.open_count() == 0
 
 
+def test_a_tensor_with_a_backward_range_is_saved_without_a_word() -> None:
+    model = nn.Sequential(Block(), Block())
+    given = torch.ones(2, 4, requires_grad=True)
+    with ranges.ModuleRanges(model), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        torch.save([model(given), given], io.BytesIO())
+
+
+def test_an_error_of_ours_is_none_of_the_backward_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("on purpose")
+
+    monkeypatch.setattr(modules, "_open_backward", fail)
+    model = nn.Sequential(Block(), Block())
+    with ranges.ModuleRanges(model):
+        model(torch.ones(2, 4, requires_grad=True)).sum().backward()
+    assert model[0].inner.weight.grad is not None
+    assert ranges.open_count() == 0
+
+
 def test_checkpointing_that_is_enabled_later_is_seen(tmp_path: Path) -> None:
     model = tiny_llama()
     with ranges.ModuleRanges(model, backward=False):
@@ -262,13 +283,19 @@ def test_a_module_that_is_called_twice_and_one_with_two_names(tmp_path: Path) ->
 
 
 def test_a_second_model_has_a_name_of_its_own(tmp_path: Path) -> None:
-    teacher = nn.Sequential(Block())
-    with ranges.ModuleRanges(teacher, name="teacher"):
-        spans = recorded(tmp_path, lambda: teacher(torch.ones(2, 4)))
+    model, teacher, shared = nn.Sequential(Block()), nn.Sequential(Block()), nn.ReLU()
+    with ranges.ModuleRanges(model, backward=False) as trees:
+        trees.add(teacher)
+        trees.add(nn.Sequential(shared, model[0]))  # which is gone at once
+        spans = recorded(tmp_path, lambda: model(shared(teacher(torch.ones(2, 4)))))
     assert names(spans) == [
-        "tk/module/forward/teacher#Sequential",
-        "tk/module/forward/teacher.0#Block",
-        "tk/module/forward/teacher.0.inner#Linear",
+        "tk/module/forward/Sequential_2#Sequential",
+        "tk/module/forward/Sequential_2.0#Block",
+        "tk/module/forward/Sequential_2.0.inner#Linear",
+        "tk/module/forward/Sequential_3.0#ReLU",
+        "tk/module/forward/Sequential#Sequential",
+        "tk/module/forward/0#Block",
+        "tk/module/forward/0.inner#Linear",
     ]
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
+import os
 import subprocess
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,12 +28,14 @@ from torch.optim.optimizer import (  # noqa: E402
 )
 
 from tracekit.collectors import ranges  # noqa: E402
+from tracekit.collectors.calls import module_calls  # noqa: E402
 from tracekit.collectors.session import Collection, collect  # noqa: E402
 from tracekit.comparison.measures import plain_steps  # noqa: E402
 
 STEPS = {"warmup": 1, "steps": 2, "profile_steps": 2}
 NEEDED = 1 + 2 + 2 + 1 + 2
 BACKWARD = torch.autograd.backward
+CALL = nn.Module.__call__
 
 
 class Model(nn.Module):
@@ -136,6 +141,52 @@ def test_steps_one_by_one(loop: Loop, tmp_path: Path) -> None:
     assert run.stage == "pretrain"
     assert run.model is not None
     assert run.model.name == "mine"
+
+
+def test_a_loss_that_is_made_in_each_step(loop: Loop, tmp_path: Path) -> None:
+    gone, listener_counts = [], set()
+    with collect(model=loop.model, out=tmp_path / "run", **STEPS) as step:
+        for batch in step(loop.batches):
+            criterion = nn.CrossEntropyLoss()
+            criterion(loop.model(batch).flatten(0, 1), batch.flatten()).backward()
+            loop.optimizer.step()
+            loop.optimizer.zero_grad()
+            gone.append(weakref.ref(criterion))
+            del criterion
+            if not step.is_done:
+                listener_counts.add(len(module_calls._listeners))
+                assert not [one for one in gone if one() is not None]
+    assert max(listener_counts) == 2, "of the loop, and of ranges"
+    names = span_names(tmp_path / "run")
+    losses = {name for name in names if name.startswith("tk/") and "Loss" in name}
+    passes = ("forward", "backward")
+    assert losses == {f"tk/module/{one}/CrossEntropyLoss#CrossEntropyLoss" for one in passes}
+
+
+def test_the_model_can_go_after_the_block(tmp_path: Path) -> None:
+    model = Model()
+    with collect(model=model, out=tmp_path / "run", **STEPS) as step:
+        while not step.is_done:
+            with step():
+                model(torch.ones(2, 8, dtype=torch.long)).sum().backward()
+    gone = weakref.ref(model)
+    del model
+    gc.collect()
+    assert gone() is None
+    assert step.folder == tmp_path / "run"
+
+
+@pytest.mark.parametrize("number", [0, NEEDED - 1])
+def test_a_fork_is_left_alone(loop: Loop, tmp_path: Path, number: int) -> None:
+    with collect(model=loop.model, out=tmp_path / "run", **STEPS) as step:
+        for at, batch in enumerate(step(loop.batches)):
+            if at == number:
+                child = os.fork()
+                if not child:  # a worker of a data loader
+                    os._exit(0 if nn.Module.__call__ is CALL and step.is_done else 1)
+                assert os.waitpid(child, 0)[1] == 0
+            loop.train(batch)
+    assert manifest.read(tmp_path / "run").outcome == "ok"
 
 
 def test_an_error_in_the_loop_is_recorded(loop: Loop, tmp_path: Path) -> None:

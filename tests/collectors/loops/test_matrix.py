@@ -173,6 +173,13 @@ def test_a_model_whose_parts_are_called_is_counted_as_a_whole(loops: Any) -> Non
     assert "gone [True, True]" in both.bare.stdout, "as the program is compared with itself"
 
 
+def test_models_of_a_loop_without_an_optimizer_are_not_held(loops: Any) -> None:
+    both = loops.both("by_hand")
+    assert "held 0\n" in both.bare.stdout
+    assert both.wrapped.stdout == both.bare.stdout
+    assert "no training step was seen" in both.wrapped.stderr
+
+
 def test_steps_of_a_critic_before_the_first_of_the_generator_do_not_count(loops: Any) -> None:
     both = loops.both("critics")
     assert both.wrapped.stdout == both.bare.stdout
