@@ -126,7 +126,8 @@ class _Wrapped:
         is_one_of_many = self._place is not None and self._place.world_size > 1
         rank = f"rank {self._place.rank}: " if self._place is not None and is_one_of_many else ""
         texts = [mask_text(f"tracekit: {rank}{line}").replace("\n", " ") for line in lines]
-        self._to_people(begin + "\n".join(texts))
+        with contextlib.suppress(OSError):  # nobody reads it, and the program's end is its own
+            self._to_people(begin + "\n".join(texts))
 
     def _prepare(self) -> dict[str, str]:
         """Write what the program's Python processes look for, and return their variables.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import platform
 import sys
@@ -37,6 +38,7 @@ def memory_bytes() -> int | None:
         return None
 
 
+@functools.cache
 def processor_name() -> str | None:
     """Return the processor's name as the system states it."""
     try:
@@ -49,6 +51,7 @@ def processor_name() -> str | None:
     return platform.machine() or None
 
 
+@functools.cache
 def platform_name() -> str:
     """Return what `platform.platform` does, on Linux without the process that it starts for it."""
     if sys.platform != "linux":

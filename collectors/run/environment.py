@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import platform
 import socket
@@ -87,6 +88,7 @@ def of_ranks(environments: Iterable[Mapping[str, Any]]) -> Environment:
     return found
 
 
+@functools.cache
 def package_versions() -> dict[str, str]:
     """Return the versions of the packages that a run depends on, of those that are installed."""
     versions = {}

@@ -75,6 +75,16 @@ def run(folder: Path, *words: str, **environment: str) -> subprocess.CompletedPr
     )
 
 
+def test_the_end_is_the_programs_where_nobody_reads(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    ending = [sys.executable, "-c", "raise SystemExit(3)"]
+    command = [*COLLECT, "--out", "run", "--", *ending]
+    done = subprocess.run(command, cwd=tmp_path, stderr=write, timeout=240, check=False)
+    os.close(write)
+    assert done.returncode == 3
+
+
 def wrapped(folder: Path, *program: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return run(folder, *COLLECT, "--out", "run", "--", *program, **environment)
 
