@@ -8,12 +8,9 @@ from collections.abc import Sequence
 from tracekit.cli._main import main as run_command
 from tracekit.cli.collect import command
 
-from .process.parent import TO_SWEEP
-
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code, as `tracekit collect` does."""
-    TO_SWEEP.hold()
     words = list(sys.argv[1:] if args is None else args)
     end = words.index("--") if "--" in words else len(words)
     # DeepSpeed's launcher adds this to every program; LOCAL_RANK says the same.

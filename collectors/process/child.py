@@ -1,7 +1,8 @@
 """A process that we start for ourselves: the one way in which ranks, servers and cells are run.
 
-It is in a session of its own, and is ended with everything that it has started there. A program of
-the user's is not run like that: see `program`.
+It is in a session of its own, and is ended with everything that it has started there: by us, or by
+a guard beside it should this process be gone, however it ended. A program of the user's is not run
+like that: see `program`.
 """
 
 from __future__ import annotations
@@ -31,8 +32,6 @@ class Child:
         errors: takes its stderr.
         added: added to our environment; what is None is taken away.
         inherited: descriptors that it has open as well.
-        is_guarded: whether a guard ends the session should this process be gone, however it ended.
-            What we start of our own sees to that itself: see `parent`.
     """
 
     def __init__(
@@ -43,7 +42,6 @@ class Child:
         errors: int | IO[bytes] = subprocess.STDOUT,
         added: Mapping[str, str | None] | None = None,
         inherited: Sequence[int] = (),
-        is_guarded: bool = False,
     ) -> None:
         variables: dict[str, str | None] = {**os.environ, **(added or {})}
         self._process = subprocess.Popen(
@@ -56,12 +54,17 @@ class Child:
             start_new_session=True,
         )
         self._guard: subprocess.Popen[bytes] | None = None
-        if is_guarded:
-            try:
-                self._guard = _start_guard(self._process.pid)
-            except OSError:
-                end([self], sessions.TERM_S)
-                raise
+        try:
+            self._guard = subprocess.Popen(
+                [sys.executable, "-I", "-S", sessions.__file__, str(self._process.pid)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except BaseException:  # also at an interrupt: nobody else knows of it
+            end([self], sessions.TERM_S)
+            raise
 
     @property
     def pid(self) -> int:
@@ -88,9 +91,7 @@ class Child:
     def release_guard(self) -> None:
         """Let the guard end, which first ends what is left of the session."""
         if self._guard is not None:
-            if self._guard.stdin is not None:
-                self._guard.stdin.close()
-            self._guard.wait()
+            self._guard.communicate()
 
 
 def end(children: Sequence[Child], term_s: float) -> None:
@@ -120,13 +121,3 @@ def end(children: Sequence[Child], term_s: float) -> None:
         reap()
         for child in children:
             child.release_guard()
-
-
-def _start_guard(session: int) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-I", "-S", sessions.__file__, str(session)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )

@@ -17,7 +17,6 @@ from ..machine.hardware import core_count
 from .child import OWN_PYTHON, Child, end
 from .distributed import Place, place_in
 from .ending import describe_exit_code, last_error
-from .parent import TO_LAUNCHER
 from .signals import signals_as_interrupt
 
 _POLL_S = 0.05
@@ -93,7 +92,6 @@ def run_ranks(
 
 def run_as_rank(work: Callable[[Place], int]) -> NoReturn:
     """Do the work of a rank that `run_ranks` started, and end the process with its exit code."""
-    TO_LAUNCHER.hold()
     place = place_in(os.environ)
     if place is None:
         raise WorkloadError("a worker needs RANK and WORLD_SIZE")
@@ -127,7 +125,6 @@ def _start(
         "LOCAL_WORLD_SIZE": str(rank_count),
         "PYTHONUNBUFFERED": "1",
         "KINETO_LOG_LEVEL": os.environ.get("KINETO_LOG_LEVEL", "6"),
-        **TO_LAUNCHER.variables(),
     }
     with log_path(logs, rank).open("wb") as log:
         return Child([*OWN_PYTHON, *arguments], log, added=variables)

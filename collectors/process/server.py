@@ -56,7 +56,7 @@ class ServerProcess(Child):
             dir=log.parent
         )
         try:
-            super().__init__(words, self._output, added=variables, is_guarded=True)
+            super().__init__(words, self._output, added=variables)
         except (OSError, ValueError) as error:
             self._output.close()
             reason = getattr(error, "strerror", None) or error

@@ -1,6 +1,6 @@
 """One run of a sweep as a process of its own, so that no crash can reach the others.
 
-A lock on each cell keeps it from running twice at once, or from outliving its sweep unseen.
+A lock on each cell keeps it from running twice at once.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import fcntl
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,8 +20,7 @@ from tracekit.errors import StoreError, TraceError, UsageError
 
 from ..process.child import OWN_PYTHON, Child, end
 from ..process.ending import signal_name
-from ..process.parent import TO_SWEEP
-from ..process.sessions import end_sessions, is_alive
+from ..process.sessions import is_alive
 from ..run.folder import LOGS, RunFolder
 from ..run.stale_dirs import remove_stale
 from ..training.result import make_manifest
@@ -30,26 +30,25 @@ COLLECT = ("-m", "tracekit.collectors")
 LOG = "collect.log"
 _GRACE_S = 15.0
 _REASON_LENGTH = 300
-_TERM_S = 20.0
-_KILL_S = 5.0
+# For as long a cell may take to end after its sweep.
+_LEFT_S = 25.0
+_POLL_S = 0.05
 
 
 class CellLock:
     """The lock on one cell, as a context manager.
 
-    The file `.NAME.lock` beside the run folder is locked by the sweep and by the cell that it
-    starts, which inherits the lock. If the sweep is killed the cell still holds it, and the file
-    says who that is: the next sweep ends it before it starts the cell anew. On Linux there is
-    hardly ever one to end, because a cell ends with its sweep by itself.
+    The file `.NAME.lock` beside the run folder is locked by the sweep, whose process id it holds,
+    and by the cell that it starts, which inherits the lock. Of a sweep that was killed the cell
+    ends by itself, and is waited for.
 
     Raises:
-        UsageError: another sweep runs the cell, or what runs it cannot be ended.
+        UsageError: another sweep runs the cell, or what a killed one left does not end.
     """
 
-    def __init__(self, folder: Path, echo: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path) -> None:
         self._path = folder.resolve().parent / f".{folder.name}.lock"
         self._folder = folder
-        self._echo = echo
         self._descriptor = -1
 
     @property
@@ -59,19 +58,14 @@ class CellLock:
 
     def __enter__(self) -> CellLock:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        while True:
-            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
-            try:
-                if not self._try():
-                    self._end_orphan()
-            except BaseException:
-                os.close(self._descriptor)
-                raise
-            if self._is_current():
-                break
-            # Whoever held it has removed the file.
-            os.close(self._descriptor)
-        self.held_by(0)
+        deadline = time.monotonic() + _LEFT_S
+        while (holder := self._take()) is not None:
+            if (holder and is_alive(holder)) or time.monotonic() > deadline:
+                raise UsageError(
+                    f"{self._folder} is being made by another sweep, process {holder}",
+                    hint="wait for it, or choose another --out",
+                )
+            time.sleep(_POLL_S)
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -79,38 +73,23 @@ class CellLock:
             self._path.unlink()
         os.close(self._descriptor)
 
-    def held_by(self, process_id: int) -> None:
-        """Write down who holds the lock: this process, and the cell's."""
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"{os.getpid()} {process_id}".encode(), 0)
-
-    def _try(self) -> bool:
+    def _take(self) -> int | None:
+        """Take the lock, or return the process id of the sweep that has it, 0 if not known."""
+        descriptor, holder = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600), 0
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Whoever held it may have removed the file.
+            if os.path.samestat(os.fstat(descriptor), self._path.stat()):
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+                self._descriptor = descriptor
+                return None
         except BlockingIOError:
-            return False
-        return True
-
-    def _is_current(self) -> bool:
-        try:
-            return os.path.samestat(os.fstat(self._descriptor), self._path.stat())
-        except OSError:
-            return False
-
-    def _end_orphan(self) -> None:
-        """End the cell of a sweep that is gone, and take the lock."""
-        words = os.pread(self._descriptor, 100, 0).split()
-        sweep, cell = (int(word) for word in words) if len(words) == 2 else (0, 0)
-        if cell == 0 or (sweep > 0 and is_alive(sweep)):
-            who = f"process {sweep}" if sweep else "another process"
-            raise UsageError(
-                f"{self._folder} is being made by another sweep, {who}",
-                hint="wait for it, or choose another --out",
-            )
-        self._echo(f"  ending process {cell}, which a sweep that was killed left running")
-        end_sessions([cell], _TERM_S, _KILL_S)
-        if not self._try():
-            raise UsageError(f"{self._folder}: process {cell} makes it and cannot be ended")
+            holder = int(os.pread(descriptor, 100, 0) or 0)
+        except FileNotFoundError:
+            pass
+        os.close(descriptor)
+        return holder
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,25 +141,14 @@ def run_cell(
 
 
 def _run(command: Sequence[str], folder: Path, lock: CellLock) -> _Ended:
-    """Run a command to its end; an interrupt ends it and all that it started.
-
-    On Linux so does the end of this process, however it ends; elsewhere the next sweep finds it by
-    its lock.
-    """
+    """Run a command to its end; an interrupt ends it and all that it started."""
     with tempfile.TemporaryFile() as output:
-        child = Child(
-            command,
-            subprocess.DEVNULL,
-            errors=output,
-            added=TO_SWEEP.variables(),
-            inherited=lock.inherited,
-        )
+        child = Child(command, subprocess.DEVNULL, errors=output, inherited=lock.inherited)
         try:
-            lock.held_by(child.pid)
             child.wait()
         finally:
             try:
-                # It ends its ranks; those of one that is killed die with it.
+                # It ends its ranks; their guards do where it is killed.
                 end([child], _GRACE_S if child.exit_code is None else 0)
             finally:
                 remove_stale(folder)

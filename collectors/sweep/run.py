@@ -76,7 +76,7 @@ class Sweep:
                     continue
                 echo(label)
                 begin = time.monotonic()
-                with CellLock(folder, echo) as lock:
+                with CellLock(folder) as lock:
                     # One that its sweep had left running may have come to its end meanwhile.
                     run = self._finished(cell) or self._collect(cell, folder, lock, echo)
                 wall_s = time.monotonic() - begin

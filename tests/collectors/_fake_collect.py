@@ -2,8 +2,7 @@
 
 FAKE_COLLECT is a JSON object: `largest_batch` by opt (larger ones are out of memory; a probe and
 the measured run may differ), and lists of opts: `failed` (a run folder says so), `refused` (an
-error before there is a folder), `crashed`, `hanging`, `full_disk`. With `orphaned` a run outlives
-the sweep, as where there is no parent-death signal. Every call is a line in `log`.
+error before there is a folder), `crashed`, `hanging`, `full_disk`. Every call is a line in `log`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from pathlib import Path
 from tracekit import manifest
 from tracekit.collectors.command_line import parsed
 from tracekit.collectors.options import OPTIONS, validated
-from tracekit.collectors.process.parent import TO_SWEEP
 from tracekit.collectors.run.folder import RunFolder
 from tracekit.collectors.training.result import make_manifest
 from tracekit.collectors.training.spec import make_spec
@@ -28,8 +26,6 @@ from tracekit.errors import StoreError, WorkloadError
 
 def main(arguments: list[str]) -> int:
     behavior = json.loads(os.environ["FAKE_COLLECT"])
-    if not behavior.get("orphaned"):
-        TO_SWEEP.hold()
     values = validated(parsed(OPTIONS, arguments))
     spec = make_spec(values, ["python", "-m", "tracekit.collectors", *arguments])
     out = Path(values["out"])

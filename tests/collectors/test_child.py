@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -104,7 +103,7 @@ def test_a_guard_ends_what_this_process_cannot(tmp_path: Path) -> None:
         "import os, signal, subprocess, sys\n"
         "from tracekit.collectors.process.child import Child\n"
         "child = Child([sys.executable, '-c', 'import time; time.sleep(60)'],"
-        " subprocess.DEVNULL, is_guarded=True)\n"
+        " subprocess.DEVNULL)\n"
         "print(child.pid, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
@@ -122,11 +121,13 @@ def test_without_proc_the_group_is_ended(tmp_path: Path, monkeypatch: pytest.Mon
     parent, pids = family(tmp_path)
     monkeypatch.setattr(sessions, "_PROC", tmp_path / "none")
     assert sessions.session_members([parent.pid]) == [-parent.pid]
-    end([parent], 30)
+    sessions.end_sessions([parent.pid], 30, 5, lambda: parent.exit_code)
     # The third has a group of its own.
     assert running(pids) == pids[2:]
-    os.kill(pids[2], signal.SIGKILL)
     assert sessions.session_members([parent.pid]) == []
+    end([parent], 0)
+    # Its guard looks into the real one.
+    assert running(pids) == []
 
 
 def test_a_name_with_brackets_is_read(tmp_path: Path) -> None:

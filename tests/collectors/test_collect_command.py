@@ -68,9 +68,10 @@ def ranks_of(launcher: int) -> list[int]:
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
+            parent = (folder / "stat").read_text("ascii", "replace").rpartition(")")[2].split()[1]
             variables = (folder / "environ").read_bytes().split(b"\0")
-            if f"TRACEKIT_LAUNCHER_PID={launcher}".encode() in variables:
-                rank = next(text for text in variables if text.startswith(b"RANK="))
+            rank = next((text for text in variables if text.startswith(b"RANK=")), None)
+            if int(parent) == launcher and rank is not None:
                 found[int(rank[5:])] = int(folder.name)
     return [found[rank] for rank in sorted(found)]
 

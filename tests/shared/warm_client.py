@@ -35,8 +35,6 @@ def main(path: str, start: list[str], executable: str, words: list[str]) -> None
         executable: the program's `sys.executable`.
         words: what follows `python` on a command line.
     """
-    if "TRACEKIT_LAUNCHER_PID" in os.environ:
-        _end_with_the_parent()
     files = [int(name) for name in os.listdir("/proc/self/fd")]
     files = [number for number in files if _is_open(number)]
     server = _connected(path, start)
@@ -132,9 +130,3 @@ def _is_open(number: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def _end_with_the_parent() -> None:
-    import ctypes
-
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
