@@ -21,6 +21,7 @@ from torch import nn
 from ..machine import accelerator
 from ..process.distributed import Place
 from ..profiler.loop_profilers import LoopProfilers, keep_copy
+from ..profiler.step_clock import StepClock
 from ..ranges import Phase
 from ..run.manifest import sentence
 from .description import autocast_type, describe
@@ -107,7 +108,7 @@ class LoopRecorder:
             return
         self._times.end_evaluation()
         self._ranges.end_step()
-        self._times.tick()
+        self._times.clock.tick()
         self._traces.step()
         self.report.step_count += 1
         if self._is_under_theirs or self._theirs.is_active:
@@ -116,11 +117,11 @@ class LoopRecorder:
         else:
             self._times.tokens.keep_step()
             self._planned += 1
+        is_over = self._planned == self.plan.step_count and not self._windows.is_waiting
         if self._windows.is_open:
-            if self._windows.step_ended():
-                self._end_window()
-        elif self._planned == self.plan.step_count and not self._windows.is_waiting:
-            self._end_first()
+            is_over = self._windows.step_ended()
+        if is_over:
+            self._end_window()
 
     def join_steps(self) -> None:
         """Count the last two steps as one: they were halves of an iteration."""
@@ -168,10 +169,10 @@ class LoopRecorder:
                 is_anew = self._watch.bounds == "optimizer" and not self._has_trained
                 self._ranges.resume_step(self.report.step_count, is_anew=is_anew)
                 if is_anew:
-                    self._times.forget_step()
+                    self._times.clock.forget_parts()
             self._has_trained = True
             self._times.end_evaluation()
-            self._times.resume()
+            self._times.clock.resume()
             if kind == "training":
                 self._note_training(module, args, kwargs)
             elif kind == "gradless" and self._planned >= self.plan.warmup_count:
@@ -210,12 +211,9 @@ class LoopRecorder:
             "ours"
         )
         self._ranges.close_step()
-        if self._windows.is_open:
+        self._write_trace()
+        if not self._lacks_trace():
             self._end_window()
-        elif self._traces.is_open:
-            self._write_first()
-            if not self._lacks_trace():
-                self._end_first()
         if is_between:
             self.begin_step()
 
@@ -236,7 +234,7 @@ class LoopRecorder:
             "the loop has a profiler of its own: the trace is what that wrote; ours did not run"
         )
         if self._planned >= self.plan.step_count:
-            self._end_first()
+            self._end_window()
         self._publish()
 
     def failed(self, error: Exception) -> None:
@@ -266,10 +264,7 @@ class LoopRecorder:
         self._ranges.close_step()
         try:
             self._keep_timed()
-            if self._windows.is_open:
-                self._end_window()
-            elif self._traces.is_open:
-                self._write_first()
+            self._write_trace()
         finally:
             self.abandon()
 
@@ -368,7 +363,7 @@ class LoopRecorder:
         self.report.ranges_step_ns = mean_ns(self._times.end())
         self.report.note_accumulation(self._ranges.accumulated)
         if not self.report.is_traced:
-            self._end_first()
+            self._end_window()
         elif self._theirs.was_seen:
             self._detach()
         else:
@@ -378,28 +373,24 @@ class LoopRecorder:
         if self._traces.is_open:
             self._times.begin()
 
-    def _end_first(self) -> None:
-        """End the first window; what comes after it is another window or nothing."""
+    def _end_window(self) -> None:
+        """End a window; what comes after it is another window or nothing."""
         if self._theirs.was_seen and not self._traces.is_open and self._lacks_trace():
             # The loop's own may come at any time until the program ends.
             return
-        if self._traces.is_open:
-            self._write_first()
-        self._times.forget()
+        self._write_trace()
+        self._times.clock = StepClock()
         self.report.is_recorded = True
-        self._wait_for_window()
-
-    def _wait_for_window(self) -> None:
-        """Take everything away, for good if no other window may come."""
         self._detach()
         if self._windows.wait(self.report.step_count):
             self._publish()
         else:
             self.abandon()
 
-    def _write_first(self) -> None:
-        kept = self._traces.kept_count
-        self._traces.end_first(mean_ns(self._times.end()) if kept else None)
+    def _write_trace(self) -> None:
+        if self._traces.is_open:
+            step_ns = self._times.end() if self._traces.kept_count else []
+            self._traces.end(mean_ns(step_ns))
 
     def _begin_window_if_due(self) -> None:
         count = self._windows.begin_if_due(self.report.step_count)
@@ -409,10 +400,6 @@ class LoopRecorder:
         folder.mkdir(exist_ok=True)
         self._attach()
         self._traces.begin(count, folder)
-
-    def _end_window(self) -> None:
-        self._traces.end_window()
-        self._wait_for_window()
 
     def _keep_timed(self) -> None:
         """Report the timed steps, as many as there were, of a loop that ends among them."""

@@ -14,7 +14,8 @@ from .tokens import TokenCounter
 class LoopTimes:
     """The clocks of a loop: of the part that is timed, and of steps under the loop's own profiler.
 
-    What is called for evaluation between two steps is in no step's time.
+    `clock` is that of the part. What is called for evaluation between two steps is in no step's
+    time.
     """
 
     def __init__(self, report: LoopReport) -> None:
@@ -23,7 +24,7 @@ class LoopTimes:
         self.had_evaluation = False
         self._report = report
         self._evaluation_begin_ns: int | None = None
-        self._clock: StepClock | None = None
+        self.clock = StepClock()
         self._their_clock: StepClock | None = None
 
     @property
@@ -34,20 +35,16 @@ class LoopTimes:
     def begin(self) -> None:
         """Time the steps of another part of the plan from now on."""
         accelerator.synchronize(self.device)
-        self._clock = StepClock(self.device)
+        self.clock = StepClock(self.device)
 
     def end(self) -> list[int]:
         """Return the times of the part's steps, ns, and time no more."""
-        clock, self._clock = self._clock, None
-        return clock.stop() if clock is not None else []
-
-    def forget(self) -> None:
-        """Time no more, without waiting for the device to tell what was timed."""
-        self._clock = None
+        clock, self.clock = self.clock, StepClock()
+        return clock.stop()
 
     def restart(self) -> None:
         """Forget what was timed so far; the parts of the plan begin anew."""
-        self._clock = None
+        self.clock = StepClock()
         self.tokens.end()
         report = self._report
         report.step_ns, report.token_count, report.ranges_step_ns = [], 0, None
@@ -55,38 +52,21 @@ class LoopTimes:
 
     def begin_step(self, *, is_under_theirs: bool) -> None:
         """Begin a step, under the loop's own profiler or not."""
-        self.resume()
+        self.clock.resume()
         if is_under_theirs and self._their_clock is None:
             self._their_clock = StepClock(self.device)
 
-    def tick(self) -> None:
-        """Mark the end of a step."""
-        if self._clock is not None:
-            self._clock.tick()
-
     def drop_step(self) -> None:
         """Let the step that has ended count for nothing but the loop's own profiler."""
-        if self._clock is not None:
-            self._clock.drop()
+        self.clock.drop()
         if self._their_clock is not None:
             self._their_clock.tick()
         self.tokens.drop_step()
 
-    def resume(self) -> None:
-        """Let the clock go on, if it is stopped."""
-        if self._clock is not None:
-            self._clock.resume()
-
-    def forget_step(self) -> None:
-        """Let the step begin anew: what there is of it was not of it."""
-        if self._clock is not None:
-            self._clock.forget_parts()
-
     def begin_evaluation(self) -> None:
         """Stop the clock: what follows is in no step."""
         self._evaluation_begin_ns = time.perf_counter_ns()
-        if self._clock is not None:
-            self._clock.pause()
+        self.clock.pause()
 
     def end_evaluation(self) -> None:
         """Let what follows be in a step again, if an evaluation goes on."""
@@ -97,8 +77,7 @@ class LoopTimes:
     def keep_measured(self) -> None:
         """Report what the timed steps told, as many as there were."""
         report = self._report
-        if self._clock is not None:
-            report.step_ns = self.end()
+        report.step_ns = self.end()
         self.tokens.end()
         report.token_count = self.tokens.total
         report.batch_size = self.tokens.batch_size

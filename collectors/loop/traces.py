@@ -60,45 +60,33 @@ class LoopTraces:
         if self._profile is not None:
             self._profile.step()
 
-    def end(self) -> Path | None:
-        """End the profile and write its trace, while the loop waits; note for how long that was.
+    def end(self, step_ns: int | None) -> None:
+        """End the profile and report its trace, if one whole step is in it; the loop waits.
 
-        Returns the trace; None where there is no profile, or not one whole step in it.
+        It is the run's trace, with the mean time of its steps, or after that one of a later window.
         """
         profile, self._profile = self._profile, None
+        kept, report = self.kept_count, self._report
         if profile is None:
-            return None
-        if not self.kept_count:
+            return
+        if not kept:
             profile.abandon()
-            return None
+            return
         begin_ns = time.perf_counter_ns()
         profile.end()
         path = profile.save()
         stall_ns = time.perf_counter_ns() - begin_ns
-        self._report.export_stall_ns = max(self._report.export_stall_ns or 0, stall_ns)
-        return path
-
-    def end_first(self, step_ns: int | None) -> None:
-        """End the profile of the first window, and report its trace if there is one."""
-        kept = self.kept_count
-        path = self.end()
-        if path is None:
+        report.export_stall_ns = max(report.export_stall_ns or 0, stall_ns)
+        if report.is_recorded:
+            trace = f"{path.parent.name}/{path.name}"
+            report.windows.append(
+                {"first_step": self.first_step, "step_count": kept, "trace": trace}
+            )
             return
-        report = self._report
         report.profiled_step_ns, report.profiled_count = step_ns, kept
         report.trace, report.is_recorded = path.name, True
         if kept < self._plan.profiled_count:
             report.note(f"{kept} of {self._plan.profiled_count} steps were profiled")
-
-    def end_window(self) -> None:
-        """End the profile of a later window, and report its trace if there is one."""
-        kept = self.kept_count
-        path = self.end()
-        if path is not None:
-            trace = f"{path.parent.name}/{path.name}"
-            self._report.windows.append(
-                {"first_step": self.first_step, "step_count": kept, "trace": trace}
-            )
 
     def abandon(self) -> None:
         """End the profile without a trace, if there is one."""

@@ -16,10 +16,10 @@ class StepClock:
     """Takes the time of each step up to the end of its device work: on a GPU by events.
 
     Steps follow each other: the end of one (`tick`) is the beginning of the next. What lies
-    between `pause` and `resume` belongs to none.
+    between `pause` and `resume` belongs to none. Without a device it takes no time of any.
     """
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device | None = None) -> None:
         self._device = device
         self._steps: list[list[tuple[Any, Any]]] = []
         self._parts: list[tuple[Any, Any]] = []
@@ -33,6 +33,8 @@ class StepClock:
 
     def tick(self) -> None:
         """Mark the end of a step; the next begins here, or where the clock is resumed."""
+        if self._device is None:
+            return
         mark = None
         if self._begin is not None:
             mark = self._mark()
@@ -49,7 +51,7 @@ class StepClock:
 
     def resume(self) -> None:
         """Let the clock go on, if it is stopped."""
-        if self._begin is None:
+        if self._begin is None and self._device is not None:
             self._begin = self._mark()
 
     def forget_parts(self) -> None:
@@ -63,11 +65,12 @@ class StepClock:
 
     def stop(self) -> list[int]:
         """Wait for the device and return the time of each step, ns."""
-        accelerator.synchronize(self._device)
+        if self._device is not None:
+            accelerator.synchronize(self._device)
         return [sum(_between_ns(*part) for part in parts) for parts in self._steps]
 
     def _mark(self) -> Any:
-        return accelerator.event(self._device) or time.perf_counter_ns()
+        return (self._device and accelerator.event(self._device)) or time.perf_counter_ns()
 
 
 def _between_ns(begin: Any, end: Any) -> int:
