@@ -28,7 +28,7 @@ _LONGEST_HEAD_BYTES = 1 << 16
 _MOST_HEADERS = 256
 _MOST_INTERIM_ANSWERS = 16
 KEPT_TEXT_BYTES = 4096
-_TEXT_LENGTH = 200
+TEXT_LENGTH = 200
 
 
 class BrokenConnectionError(Exception):
@@ -79,8 +79,8 @@ class HttpClient:
         *,
         limit_s: float,
         limit_bytes: int = KEPT_TEXT_BYTES,
-    ) -> tuple[Kept, str | None]:
-        """Make a call in a bounded time; return its answer, and what went wrong, in one line.
+    ) -> Kept:
+        """Make a call in a bounded time and return its answer, or what went wrong as its problem.
 
         Of the answer no more is kept than just above a limit.
         """
@@ -90,14 +90,14 @@ class HttpClient:
                 connection = await self.connect()
                 await connection.exchange(self.request(method, path, data), kept)
         except TimeoutError:
-            return kept, f"no whole answer within {limit_s:.3g} s"
+            kept.problem = f"no whole answer within {limit_s:.3g} s"
         except BrokenConnectionError as error:
-            return kept, plain(str(error), _TEXT_LENGTH)
+            kept.problem = plain(str(error), TEXT_LENGTH)
         except NotHttpError as error:
-            return kept, f"no HTTP: {plain(str(error), _TEXT_LENGTH)}"
+            kept.problem = f"no HTTP: {plain(str(error), TEXT_LENGTH)}"
         except (OSError, UnicodeError) as error:
-            return kept, plain(connection_problem(error), _TEXT_LENGTH)
-        return kept, None
+            kept.problem = plain(connection_problem(error), TEXT_LENGTH)
+        return kept
 
     async def connect(self) -> Connection:
         """Open a connection whose packets are stamped by `time.perf_counter_ns`."""
@@ -126,10 +126,11 @@ def _tls_context() -> ssl.SSLContext:
 
 
 class Kept:
-    """A receiver that keeps an answer, until there is enough of it."""
+    """A receiver that keeps an answer until there is enough of it; `problem`: why it is none."""
 
     def __init__(self, enough_bytes: int) -> None:
         self._enough_bytes = enough_bytes
+        self.problem: str | None = None
         self.status = 0
         self.headers: Mapping[str, str] = {}
         self.data = bytearray()

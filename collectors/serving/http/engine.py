@@ -16,7 +16,7 @@ import urllib.parse
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import psutil
 
@@ -27,7 +27,7 @@ from ...process.server import LOG_NAME, ServerProcess
 from ..engine import Echo, EngineFacts
 from ..plan import LoadPlan, LoadProgress, LoadResult, Progress, Prompt
 from .answer import SseReader
-from .client import HttpClient
+from .client import TEXT_LENGTH, HttpClient, Kept
 from .dialect import Dialect, an_answer, plain
 from .generator import LoadGenerator
 from .trace_pickup import TraceFolder
@@ -46,7 +46,6 @@ _ANSWER_BYTES = 2 << 20
 # For a file system that shows late what another machine has written.
 _WRITTEN_TIMEOUT_S = 15.0
 _POLL_S = 0.2
-_TEXT_LENGTH = 200
 # Files that are open besides the connections.
 _OTHER_FILES = 128
 
@@ -54,14 +53,6 @@ _OPEN_NOTE = (
     "the server listens on all interfaces, so that other machines can use it: a --host 127.0.0.1 "
     "in --launch keeps them out (TGI: --hostname)"
 )
-
-
-class _Reply(NamedTuple):
-    """What became of a call: status, body and what it says in a line; no status without one."""
-
-    status: int | None
-    text: str
-    body: bytes = b""
 
 
 class HttpEngine:
@@ -100,7 +91,7 @@ class HttpEngine:
         takes_ids = self._dialect.takes_token_ids
         if takes_ids is None:
             # Only a request of one token tells.
-            takes_ids = self._generate(Prompt(4, token_ids=[5, 6, 7, 8])).status == 200
+            takes_ids = self._generate(Prompt(4, token_ids=[5, 6, 7, 8])) is not None
         launch = None if self._launch is None else mask_text(self._launch)
         self._facts = replace(
             facts,
@@ -225,12 +216,16 @@ class HttpEngine:
 
     def _problem(self, limit_s: float) -> str | None:
         """Return what keeps the server from being healthy, or None."""
-        reply = self._ask("GET", self._dialect.health_path, b"", limit_s)
-        if reply.status is None:
-            return reply.text
-        if self._dialect.is_up(reply.status):
+        answer = self._ask("GET", self._dialect.health_path, b"", limit_s)
+        if answer.problem is not None:
+            return answer.problem
+        if self._dialect.is_up(answer.status):
             return None
-        return f"it answers {reply.status} {reply.text}".rstrip()
+        text = plain(answer.text(), TEXT_LENGTH)
+        if 300 <= answer.status < 400:
+            elsewhere = plain(mask_text(answer.headers.get("location", "")), TEXT_LENGTH)
+            text = f"(a redirect to {elsewhere or 'nowhere'}, which is not followed)"
+        return f"it answers {answer.status} {text}".rstrip()
 
     def _plan_profile(self, plan: LoadPlan, folder: Path) -> tuple[Path, str | None]:
         """Return where traces will be, and why there will be no profile, if so."""
@@ -275,18 +270,13 @@ class HttpEngine:
 
     # What is asked before the load, in what is left of the time for that.
 
-    def _generate(self, prompt: Prompt) -> _Reply:
-        left_s = self._setup_end_s - time.monotonic()
-        data = self._dialect.encoded(prompt, 1)
-        return self._ask("POST", self._dialect.generate_path, data, left_s)
+    def _generate(self, prompt: Prompt) -> bytes | None:
+        return self._asked("POST", self._dialect.generate_path, self._dialect.encoded(prompt, 1))
 
     def _count_tokens(self, text: str) -> int | None:
-        reply = self._generate(Prompt(0, text=text))
-        if reply.status != 200:
-            return None
         reader = SseReader()
         try:
-            for payload in reader.feed(reply.body) + reader.rest():
+            for payload in reader.feed(self._generate(Prompt(0, text=text)) or b"") + reader.rest():
                 event = self._dialect.read_event(payload)
                 if event.prompt_token_count:
                     return event.prompt_token_count
@@ -295,28 +285,25 @@ class HttpEngine:
         return None
 
     def _get_json(self, path: str) -> Any:
-        reply = self._ask("GET", path, b"", self._setup_end_s - time.monotonic())
-        if reply.status != 200:
-            return None
+        body = self._asked("GET", path)
         try:
-            return an_answer(reply.body)
+            return None if body is None else an_answer(body)
         except ValueError:
             return None
 
-    def _ask(self, method: str, path: str, data: bytes, limit_s: float) -> _Reply:
+    def _asked(self, method: str, path: str, data: bytes = b"") -> bytes | None:
+        """Return what the server answers to a question, if it does."""
+        answer = self._ask(method, path, data, self._setup_end_s - time.monotonic())
+        return bytes(answer.data) if answer.problem is None and answer.status == 200 else None
+
+    def _ask(self, method: str, path: str, data: bytes, limit_s: float) -> Kept:
         limit_s = max(0.0, min(limit_s, _ASK_TIMEOUT_S))
-        answer, problem = asyncio.run(
+        answer = asyncio.run(
             self._client.ask(method, path, data, limit_s=limit_s, limit_bytes=_ANSWER_BYTES)
         )
-        if problem is None and len(answer.data) > _ANSWER_BYTES:
-            problem = f"no HTTP: the answer has more than {_ANSWER_BYTES:,} bytes"
-        if problem is not None:
-            return _Reply(None, problem)
-        text = plain(answer.text(), _TEXT_LENGTH)
-        if 300 <= answer.status < 400:
-            elsewhere = plain(mask_text(answer.headers.get("location", "")), _TEXT_LENGTH)
-            text = f"(a redirect to {elsewhere or 'nowhere'}, which is not followed)"
-        return _Reply(answer.status, text, bytes(answer.data))
+        if answer.problem is None and len(answer.data) > _ANSWER_BYTES:
+            answer.problem = f"no HTTP: the answer has more than {_ANSWER_BYTES:,} bytes"
+        return answer
 
 
 def _key_headers(credentials: str | None) -> dict[str, str]:

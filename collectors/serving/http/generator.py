@@ -192,9 +192,9 @@ class LoadGenerator:
     async def _call(self, call: Call, timeout_s: float) -> str | None:
         """Make a call and return what went wrong, or None."""
         data = b"" if call.body is None else json.dumps(call.body).encode()
-        answer, problem = await self._client.ask(call.method, call.path, data, limit_s=timeout_s)
-        if problem is not None:
-            return f"{call.path} failed: {problem}"
+        answer = await self._client.ask(call.method, call.path, data, limit_s=timeout_s)
+        if answer.problem is not None:
+            return f"{call.path} failed: {answer.problem}"
         if 200 <= answer.status < 300:
             return None
         return self._dialect.refusal(answer.status, plain(answer.text(), _REASON_LENGTH))
