@@ -245,7 +245,7 @@ class ContinuousBatching:
             yield
         except BaseException:
             self._close()
-            self.recorder.engine_fails()
+            self.recorder.stop()
             raise
 
     def _close(self) -> None:

@@ -18,6 +18,7 @@ from ..plan import LoadPlan, LoadResult, Mark, Progress
 from ..records import RequestRecord
 from ..runner import LoadRunner, Pass, records_of
 from .continuous_batching import ContinuousBatching
+from .steps import StepRecorder
 
 if TYPE_CHECKING:
     from .step_profile import StepProfile
@@ -46,7 +47,6 @@ class EmbeddedLoad:
     ) -> None:
         self._model = model
         self._engine = engine
-        self._recorder = engine.recorder
         self._plan = plan
         self._folder = folder
         self._trace_options = trace_options
@@ -73,9 +73,10 @@ class EmbeddedLoad:
     def _measure(self, part: Pass, result: LoadResult) -> None:
         """Send requests, and note the engine's steps and its memory if they count."""
         memory.reset_peak(self._model.device)
-        self._send(part)
+        recorder = StepRecorder()
+        self._send(part, recorder)
         if part.stage == "load":
-            result.extra["steps"] = self._recorder.counts
+            result.extra["steps"] = recorder.counts
             result.peak_memory = [RankMemory(rank=0, **memory.peak(self._model.device))]
 
     def _trace(self, part: Pass, result: LoadResult) -> None:
@@ -85,7 +86,7 @@ class EmbeddedLoad:
         from .step_profile import StepProfile
 
         plan = self._plan.profile
-        step_count = self._recorder.counts["step_count"]
+        step_count = self._engine.recorder.counts["step_count"]
         is_whole = plan.after is None and plan.length is None and step_count <= _DEFAULT_STEP_COUNT
         steady_count = 0 if is_whole else max(1, len(part.records) * _STEADY_PCT // 100)
         after = plan.after or Mark(request_count=steady_count)
@@ -121,21 +122,21 @@ class EmbeddedLoad:
         result.profiled_step_count = profile.step_count
         result.profile_note = _note(profile, after, is_whole=is_whole)
 
-    def _send(self, part: Pass, profile: StepProfile | None = None) -> None:
-        """Send every request when it is due, until all have ended, or the profile has enough.
+    def _send(self, part: Pass, recorder: StepRecorder) -> None:
+        """Send every request when it is due, until all have ended, or a profile has enough.
 
         `WorkloadError`: the engine's thread has ended, or hangs. What had come is recorded.
         """
         self._pass = part
-        self._recorder.begin_pass(profile)
+        self._engine.recorder = recorder
         part.begin()
         waiting = deque(range(len(part.records)))
         try:
             while waiting or self._in_flight:
                 self._send_due(waiting)
-                if profile is not None and profile.is_enough(None):
+                if recorder.is_enough(None):
                     waiting.clear()
-                    if all(map(profile.is_enough, self._in_flight.values())):
+                    if all(map(recorder.is_enough, self._in_flight.values())):
                         break
                 self._finish_all(self._wait_s(waiting))
                 self._drop_overdue()
@@ -162,7 +163,7 @@ class EmbeddedLoad:
             record.attempt_count = 1
             self._in_flight[name] = record
             self._pass.sent()
-            self._recorder.expect(name, record)
+            self._engine.recorder.expect(name, record)
             record.sent_ns = time.perf_counter_ns()
             token_ids = self._pass.prompts[index].token_ids or ()
             self._engine.submit(name, token_ids, self._plan.max_new_token_count)
@@ -185,8 +186,8 @@ class EmbeddedLoad:
         if record is None:  # given up before
             return
         token_count = len(output.generated_tokens)
-        record.output_token_count = self._recorder.wait_for_tokens(record, token_count)
-        self._recorder.forget(output.request_id)
+        record.output_token_count = self._engine.recorder.wait_for_tokens(record, token_count)
+        self._engine.recorder.forget(output.request_id)
         record.first_token_ns = record.token_ns[0] if record.token_ns else None
         record.end_ns = record.token_ns[-1] if record.token_ns else time.perf_counter_ns()
         wanted_count = self._plan.max_new_token_count
@@ -213,7 +214,7 @@ class EmbeddedLoad:
         """Give up requests that take too long, and the engine if it makes no step at all."""
         now_ns = time.perf_counter_ns()
         limit_ns = self._plan.timeout_ns
-        if self._in_flight and now_ns - self._recorder.last_step_ns > limit_ns:
+        if self._in_flight and now_ns - self._engine.recorder.last_step_ns > limit_ns:
             raise WorkloadError(
                 f"the engine has made no step for {limit_ns / NS_PER_S:g} s, with "
                 f"{len(self._in_flight)} requests under way"
@@ -231,7 +232,7 @@ class EmbeddedLoad:
     def _drop(self, name: str) -> RequestRecord:
         """Let the engine work no more on a request; its record says `cancelled` so far."""
         record = self._in_flight.pop(name)
-        self._recorder.forget(name)
+        self._engine.recorder.forget(name)
         self._engine.cancel(name)
         record.output_token_count = len(record.token_ns)
         record.first_token_ns = record.token_ns[0] if record.token_ns else None

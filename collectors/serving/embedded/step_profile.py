@@ -21,12 +21,12 @@ from ...ranges import ModuleRanges, Range, phase, step
 from ...ranges.attention_parts import RopeRanges
 from ..plan import Mark
 from ..records import RequestRecord
-from .steps import Batch
+from .steps import Batch, StepRecorder
 
 _GIVE_UP_TIMEOUT_S = 2.0
 
 
-class StepProfile:
+class StepProfile(StepRecorder):
     """A profile of some steps: from one point of the load, for as long as another.
 
     `progress` returns how many requests of the load are finished, and the ns since its start. After
@@ -42,6 +42,7 @@ class StepProfile:
         progress: Callable[[], tuple[int, int]],
         max_step_count: int | None = None,
     ) -> None:
+        super().__init__()
         self._profile = profile
         self._after = after
         self._length = length
@@ -120,7 +121,7 @@ class StepProfile:
             and self._length.is_reached(finished_count - count, elapsed_ns - begin_ns)
         )
 
-    def open_step(self, number: int) -> None:
+    def step_begins(self, number: int) -> None:
         """Open the range of a step."""
         if self._is_on:
             if self.first_step is None:
@@ -128,8 +129,9 @@ class StepProfile:
             self.last_step = number
             self._ranges.enter_context(step(number))
 
-    def open_batch(self, batch: Batch) -> None:
+    def batch_chosen(self, batch: Batch) -> None:
         """Open the ranges of a step's phase and composition."""
+        super().batch_chosen(batch)
         if self._is_on:
             self._ranges.enter_context(phase(batch.phase))
             self._ranges.enter_context(Range(batch.range_name))
@@ -138,12 +140,13 @@ class StepProfile:
         """Return the range of a stage of a step."""
         return Range(f"tk/stage/{name}") if self._is_on else contextlib.nullcontext()
 
-    def close_step(self) -> None:
+    def step_ends(self) -> None:
         """Close all ranges of a step."""
         self._ranges.close()
+        super().step_ends()
 
     def stop(self) -> None:
-        """Stop the profiler if it is on, and take the hooks away."""
+        """Stop the profiler, which only this thread can, and take the hooks away."""
         if self._is_on:
             self.end_ns = time.perf_counter_ns()
             try:

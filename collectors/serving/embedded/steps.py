@@ -7,12 +7,9 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from ..records import RequestRecord
-
-if TYPE_CHECKING:
-    from .step_profile import StepProfile
 
 _SETTLE_TIMEOUT_S = 5.0
 # What the steps of a pass add up to; for the manifest, and to check the records against.
@@ -80,7 +77,7 @@ def add_step(steps: list[list[int]], number: int) -> None:
 
 
 class StepRecorder:
-    """Gives every request its tokens' times and its steps, and every step its ranges.
+    """Gives every request of a pass its tokens' times and its steps; a profile does more.
 
     The engine's thread writes here, the load's thread reads. Times are absolute readings of
     `time.perf_counter_ns` until the run is over, because the start of the measured load is not
@@ -91,9 +88,8 @@ class StepRecorder:
     def __init__(self) -> None:
         self._records: dict[str, RequestRecord] = {}
         self._lock = threading.Condition()
-        self._profile: StepProfile | None = None
         self.counts = dict.fromkeys(_COUNTS, 0)
-        self.last_step_ns = 0
+        self.last_step_ns = time.perf_counter_ns()
 
     def expect(self, name: str, record: RequestRecord) -> None:
         """Write down what becomes of a request; `name` is how the engine knows it."""
@@ -114,26 +110,21 @@ class StepRecorder:
             self._lock.wait_for(lambda: len(record.token_ns) >= token_count, _SETTLE_TIMEOUT_S)
             return len(record.token_ns)
 
-    def begin_pass(self, profile: StepProfile | None = None) -> None:
-        """Begin a pass of requests: counts from 0, and perhaps a profile in a window of it."""
-        self.counts = dict.fromkeys(_COUNTS, 0)
-        self.last_step_ns = time.perf_counter_ns()
-        self._profile = profile
+    def is_enough(self, record: RequestRecord | None) -> bool:
+        """Tell whether the pass may end before all is served, and without a request under way."""
+        del record
+        return False
 
     # What the engine calls, on its own thread, in this order.
 
     def between_steps(self) -> None:
-        """Start or stop the profiler if it is time; also called while there is nothing to do."""
-        if self._profile is not None:
-            self._profile.between_steps()
+        """Hear that no step is under way; also called while there is nothing to do."""
 
     def step_begins(self, number: int) -> None:
-        """Open the range of a step, of which the engine begins to choose the work."""
-        if self._profile is not None:
-            self._profile.open_step(number)
+        """Hear that the engine begins to choose the work of a step."""
 
     def batch_chosen(self, batch: Batch) -> None:
-        """Note which requests the step serves, and open the ranges of its phase and batch."""
+        """Note which requests the step serves."""
         self.counts["step_count"] += 1
         self.counts[f"{batch.phase}_step_count"] += 1
         with self._lock:
@@ -145,14 +136,11 @@ class StepRecorder:
                     if record.steps is None:
                         record.steps = []
                     add_step(record.steps, batch.number)
-        if self._profile is not None:
-            self._profile.open_batch(batch)
 
     def stage(self, name: str) -> contextlib.AbstractContextManager[object]:
-        """Return the range of a stage of the step, or nothing outside of the profile."""
-        if self._profile is None:
-            return contextlib.nullcontext()
-        return self._profile.stage(name)
+        """Return what a stage of the step is to be inside of."""
+        del name
+        return contextlib.nullcontext()
 
     def tokens_came(self, request_ids: Sequence[str]) -> None:
         """Give each of the requests the time of a token: it is known on the host."""
@@ -165,12 +153,8 @@ class StepRecorder:
             self._lock.notify_all()
 
     def step_ends(self) -> None:
-        """Close the ranges of the step."""
-        if self._profile is not None:
-            self._profile.close_step()
+        """Note when the step has ended."""
         self.last_step_ns = time.perf_counter_ns()
 
-    def engine_fails(self) -> None:
-        """Stop the profiler, which only this thread can; may be called more than once."""
-        if self._profile is not None:
-            self._profile.stop()
+    def stop(self) -> None:
+        """Hear that the engine ends by an error; may be called more than once."""

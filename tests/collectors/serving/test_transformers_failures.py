@@ -89,15 +89,15 @@ def test_an_error_in_the_engine_ends_the_load(
 def test_an_error_while_profiling_leaves_the_figures(
     engine: engine_module.TransformersEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    open_batch = StepProfile.open_batch
+    batch_chosen = StepProfile.batch_chosen
     steps = iter(range(100))
 
     def broken(self: StepProfile, batch: Batch) -> None:
         if next(steps) == 3:
             raise RuntimeError("the device fell off the bus")
-        open_batch(self, batch)
+        batch_chosen(self, batch)
 
-    monkeypatch.setattr(StepProfile, "open_batch", broken)
+    monkeypatch.setattr(StepProfile, "batch_chosen", broken)
     result = engine.run(plan_of(4), tmp_path, ignore)
     records = measured(result)
     assert [record.outcome for record in records] == ["ok"] * 4
