@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
+
+from tracekit.manifest import Parallel
 
 from ..calls.module_paths import class_name, unwrapped
 from ..model import models
@@ -32,7 +33,7 @@ def describe(model: nn.Module, name: str | None, report: LoopReport) -> None:
     if report.precision is None:
         report.precision = precision_of(model, inner)
     layout = layout_of(model, report.world_size)
-    report.layout = None if layout is None else dataclasses.asdict(layout)
+    report.layout = {} if layout is None else dataclasses.asdict(layout)
     report.attention_backend = getattr(config, "_attn_implementation", None)
     report.environment = dataclasses.asdict(probe())
 
@@ -97,17 +98,7 @@ def _accelerate_precision() -> str | None:
     return _ACCELERATE.get(str(shared.get("_mixed_precision")))
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """The sizes by which ranks share the work, and who said so; they multiply to the world size."""
-
-    data_size: int
-    tensor_size: int
-    pipeline_size: int
-    source: str
-
-
-def layout_of(model: nn.Module, world_size: int) -> Layout | None:
+def layout_of(model: nn.Module, world_size: int) -> Parallel | None:
     """Return how ranks share the work of a model, or None where that cannot be known.
 
     Tokens count once for each data-parallel rank: the ranks of a tensor-parallel group are all
@@ -115,27 +106,27 @@ def layout_of(model: nn.Module, world_size: int) -> Layout | None:
     device meshes that FSDP2 and DTensor put parameters on, FSDP1's and DDP's process groups.
     """
     if world_size == 1:
-        return Layout(1, 1, 1, "one rank")
+        return Parallel()
     for ask in (_megatron, _deepspeed, _meshes, _groups):
         found = ask(model, world_size)
         if found is not None:
-            return found if found.data_size >= 1 else None
+            return found if found.data_size else None
     return None
 
 
-def _megatron(*_: object) -> Layout | None:
+def _megatron(_model: nn.Module, world_size: int) -> Parallel | None:
     state = sys.modules.get("megatron.core.parallel_state")
     if state is None or not state.model_parallel_is_initialized():
         return None
-    return Layout(
+    return Parallel(
+        world_size,
         state.get_data_parallel_world_size(),
         state.get_tensor_model_parallel_world_size(),
         state.get_pipeline_model_parallel_world_size(),
-        "Megatron's groups",
     )
 
 
-def _deepspeed(model: nn.Module, world_size: int) -> Layout | None:
+def _deepspeed(model: nn.Module, world_size: int) -> Parallel | None:
     data_size = getattr(model, "dp_world_size", None)
     if not isinstance(data_size, int) or not hasattr(model, "backward"):
         return None
@@ -143,10 +134,10 @@ def _deepspeed(model: nn.Module, world_size: int) -> Layout | None:
         return None  # whether a rank is given a whole sequence is up to its loader
     tensor_size = getattr(model, "mp_world_size", None) or 1
     pipeline_size = max(1, world_size // (data_size * tensor_size))
-    return Layout(data_size, tensor_size, pipeline_size, "DeepSpeed's engine")
+    return Parallel(world_size, data_size, tensor_size, pipeline_size)
 
 
-def _meshes(model: nn.Module, world_size: int) -> Layout | None:
+def _meshes(model: nn.Module, world_size: int) -> Parallel | None:
     """Ask the meshes of parameters: a dimension of FSDP or of replicas shares data, others not."""
     meshes = (getattr(parameter, "device_mesh", None) for parameter in model.parameters())
     mesh: Any = next((found for found in meshes if found is not None), None)
@@ -156,15 +147,15 @@ def _meshes(model: nn.Module, world_size: int) -> Layout | None:
     if data_size is None:
         # Tensor parallelism alone: all ranks of the mesh are given the same.
         data_size = 1 if mesh.size() == world_size else 0
-        return Layout(data_size, world_size, 1, "the device mesh of the parameters")
-    return Layout(data_size, max(1, world_size // data_size), 1, "the device mesh of FSDP")
+        return Parallel(world_size, data_size, world_size)
+    return Parallel(world_size, data_size, max(1, world_size // data_size))
 
 
-def _groups(model: nn.Module, world_size: int) -> Layout | None:
+def _groups(model: nn.Module, world_size: int) -> Parallel | None:
     # Of a smaller group nobody says what the other ranks do.
     if _group_size(model) != world_size:
         return None
-    return Layout(world_size, 1, 1, "the process group of DDP or FSDP")
+    return Parallel(world_size, world_size)
 
 
 def _fsdp_size(model: nn.Module) -> int | None:

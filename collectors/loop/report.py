@@ -43,7 +43,7 @@ class LoopReport(RankReport):
 
     It is of loop `loop_number` of the process, where the one before it had `before_count` steps;
     its traces lie in `folder` of the working folder. `later_count` loops came after it, the longest
-    of `longest_later` steps.
+    of `longest_later` steps. `layout` has members of `manifest.Parallel`, if they are known.
     """
 
     world_size: int
@@ -68,7 +68,7 @@ class LoopReport(RankReport):
     profiled_count: int = 0
     export_stall_ns: int | None = None
     engine: str = "torch"
-    layout: dict[str, Any] | None = None
+    layout: dict[str, Any] = field(default_factory=dict)
     folder: str = ""
     # Of those after the first: first_step, step_count and trace.
     windows: list[dict[str, Any]] = field(default_factory=list)
@@ -154,7 +154,8 @@ def make_manifest(
     There are no reports if the program ended before its loop was seen.
     """
     first = reports[0] if reports else LoopReport(0, world_size=1)
-    layout = first.layout or {}
+    unknown = dict.fromkeys(("data_size", "tensor_size", "pipeline_size"))
+    layout = {"world_size": first.world_size, **(first.layout or unknown)}
     run = manifest_of(
         plan.stage,
         first.engine,
@@ -167,13 +168,7 @@ def make_manifest(
         sequence_length=first.sequence_length,
         gradient_accumulation=first.gradient_accumulation,
         precision=first.precision,
-        parallel=manifest.Parallel(
-            world_size=first.world_size,
-            data_size=layout.get("data_size"),
-            tensor_size=layout.get("tensor_size"),
-            pipeline_size=layout.get("pipeline_size"),
-            node_count=node_count(reports),
-        ),
+        parallel=manifest.Parallel(**{**layout, "node_count": node_count(reports)}),
         steps=manifest.Steps(
             warmup_count=plan.warmup_count,
             measured_count=len(first.step_ns),
