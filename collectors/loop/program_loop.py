@@ -175,7 +175,10 @@ class _Loop(Observer):
     def _count_lone_step(self, parameter: Any) -> None:
         """See a loop whose model is called where nothing sees it, as in a compiled function."""
         self._lone_step_count += 1
-        if self._lone_step_count < 2 or parameter is None:
+        count = self._lone_step_count
+        # It looks at every object, and of a tensor that is in no model it finds none: so only after
+        # 2, 4, 8, … steps.
+        if count < 2 or count & (count - 1) or parameter is None:
             return
         model = owner_of(parameter)
         if model is None:
