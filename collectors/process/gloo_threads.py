@@ -27,27 +27,20 @@ _TASKS = Path("/proc/self/task")
 
 def wait_until_idle(limit_s: float = LIMIT_S) -> None:
     """Wait until no thread of gloo's is at work, or the time is over; on Linux alone."""
-    if "torch.distributed" not in sys.modules or not has_threads(_TASKS):
+    if "torch.distributed" not in sys.modules or not states(_TASKS):
         return
     deadline = time.monotonic() + limit_s
     calm_count = 0
     while calm_count < _CALM_COUNT and time.monotonic() < deadline:
         time.sleep(_POLL_S)
-        calm_count = 0 if is_at_work(_TASKS) else calm_count + 1
+        calm_count = 0 if "R" in states(_TASKS) else calm_count + 1
 
 
-def has_threads(tasks: Path) -> bool:
-    """Tell whether a process has threads of gloo's; `tasks` is its `/proc/<pid>/task`."""
-    return bool(_states(tasks))
+def states(tasks: Path) -> list[str]:
+    """Return the state of each of gloo's threads, as in proc(5).
 
-
-def is_at_work(tasks: Path) -> bool:
-    """Tell whether one of them runs or wants to."""
-    return "R" in _states(tasks)
-
-
-def _states(tasks: Path) -> list[str]:
-    """Return the state of each of gloo's threads, as in proc(5)."""
+    `tasks` is the `/proc/<pid>/task` of a process; `R` is a thread that runs or wants to.
+    """
     found = []
     try:
         for task in tasks.iterdir():

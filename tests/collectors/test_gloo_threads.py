@@ -19,14 +19,13 @@ def task(tasks: Path, number: int, name: str, state: str) -> None:
 def test_which_threads_are_at_work(tmp_path: Path) -> None:
     task(tmp_path, 1, "python", "R")
     task(tmp_path, 2, "odd) R (name", "R")
-    assert not gloo_threads.has_threads(tmp_path)
+    assert gloo_threads.states(tmp_path) == []
     task(tmp_path, 3, "pt_gloo_runloop", "S")
     (tmp_path / "4").mkdir()  # has just ended
-    assert gloo_threads.has_threads(tmp_path)
-    assert not gloo_threads.is_at_work(tmp_path)
+    assert gloo_threads.states(tmp_path) == ["S"]
     task(tmp_path, 5, "pt_gloo_runloop", "R")
-    assert gloo_threads.is_at_work(tmp_path)
-    assert not gloo_threads.has_threads(tmp_path / "none")
+    assert sorted(gloo_threads.states(tmp_path)) == ["R", "S"]
+    assert gloo_threads.states(tmp_path / "none") == []
 
 
 def test_it_waits_for_them_and_not_for_ever(

@@ -121,9 +121,7 @@ def _config(
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": pin}
         if opt.zero_stage == 3:
             zero["offload_param"] = {"device": "cpu", "pin_memory": pin}
-    zero |= _bucket_sizes(model)
-    if opt.zero_stage == 3:
-        zero |= _stage3_sizes(model)
+    zero |= _sizes(model, opt.zero_stage)
     uses_native = device.type == "cuda" and _can_build(opt.is_offloaded, notes)
     return {
         "train_micro_batch_size_per_gpu": spec.batch_size,
@@ -146,27 +144,21 @@ def _config(
     }
 
 
-def _bucket_sizes(model: torch.nn.Module) -> dict[str, int]:
-    """Return the sizes of buckets where DeepSpeed's own, 1 GB each, are larger than the model.
+def _sizes(model: torch.nn.Module, zero_stage: int) -> dict[str, int]:
+    """Return the sizes of buckets and stage 3's thresholds where DeepSpeed's are too large.
 
-    It allocates them whole: a small model would need more memory with ZeRO than without.
+    They are in elements. DeepSpeed allocates a bucket, 1 GB by itself, as a whole: a small model
+    would need more memory with ZeRO than without. With a reuse distance of 0 what the forward pass
+    gathered is let go, as it has to be in a model that needs stage 3.
     """
     count, _ = parameter_count(model)
     if count >= _SMALL_MODEL:
         return {}
-    return {"reduce_bucket_size": max(1, count), "allgather_bucket_size": max(1, count)}
-
-
-def _stage3_sizes(model: torch.nn.Module) -> dict[str, int]:
-    """Return stage 3's thresholds where DeepSpeed's own are larger than the model.
-
-    They are in elements. With a reuse distance of 0 what the forward pass gathered is let go, as it
-    has to be in a model that needs stage 3.
-    """
-    count, _ = parameter_count(model)
-    if count >= _SMALL_MODEL:
-        return {}
+    buckets = {"reduce_bucket_size": max(1, count), "allgather_bucket_size": max(1, count)}
+    if zero_stage != 3:
+        return buckets
     return {
+        **buckets,
         "stage3_max_live_parameters": max(1, count // 14),
         "stage3_max_reuse_distance": 0,
         "stage3_param_persistence_threshold": 1000,
