@@ -38,7 +38,7 @@ def test_the_trace_opens_in_the_ui_without_network(
     browser_path = shutil.which("chromium")
     if browser_path is None:
         pytest.skip("Chromium is not installed")
-    trace = opened(REPO / "sample_traces" / "pretrain_R+Z3")
+    trace = opened(REPO / "sample_traces" / "pretrain_Naive")
     path = exported(trace, tmp_path / "x.pftrace")
     expected: dict[str, int] = {}
     for row in trace.query("timeline").to_dicts():
