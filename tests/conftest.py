@@ -22,7 +22,7 @@ import pytest
 from alone import alone
 from cli_result import CliResult, run_here
 from cost_of_files import CostOfFiles
-from every_trace import Answered, Answers
+from every_trace import SAMPLES, Answered, Answers
 from longest_first import place
 from warm_python import warm_python
 
@@ -173,8 +173,8 @@ def keep_stores(opened: Callable[[Path], tracekit.Trace]) -> Callable[..., None]
     """
 
     def keep(cache: Path, *paths: Path) -> None:
-        cache.mkdir(parents=True, exist_ok=True)
         for path in paths:
+            cache.mkdir(parents=True, exist_ok=True)
             store = opened(path).store_path
             assert store is not None
             shutil.copyfile(store, cache / store.name)
@@ -215,8 +215,12 @@ _OF_PROCESSES = {"bench", "browse", "collect", "mcp", "sweep", "view"}
 
 
 @pytest.fixture
-def cli(tmp_path: Path, shared_folder: Path) -> Callable[..., CliResult]:
+def cli(
+    tmp_path: Path, shared_folder: Path, keep_stores: Callable[..., None]
+) -> Callable[..., CliResult]:
     """Return a function that runs a command of `tracekit`, with a cache of the test's own.
+
+    The cache holds those bundled runs that commands have named.
 
     It runs in this process, which has imported what tracekit needs. What starts processes, and what
     finds modules elsewhere, has one of its own, forked where that is done; `is_here` says that it
@@ -228,6 +232,7 @@ def cli(tmp_path: Path, shared_folder: Path) -> Callable[..., CliResult]:
     command = Path(sys.executable).with_name("tracekit")
     if not command.exists():
         pytest.fail(f"{command} is missing: install the package (pip install -e '.[dev]')")
+    samples = {str(path): path for path in SAMPLES}
 
     def run(
         *args: str | Path,
@@ -237,6 +242,7 @@ def cli(tmp_path: Path, shared_folder: Path) -> Callable[..., CliResult]:
         is_here: bool = False,
     ) -> CliResult:
         words = [*map(str, args)]
+        keep_stores(tmp_path / "cache", *(samples.pop(word) for word in words if word in samples))
         # Who runs the tests side by side sets a width.
         own = ("TRACEKIT_", "COLUMNS")
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(own)}

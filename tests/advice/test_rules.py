@@ -48,11 +48,8 @@ def test_a_kernel_alone_is_nothing_to_change(tiny_trace: Tiny) -> None:
                 assert trace.query(rule).to_dicts() == [], rule
 
 
-def test_what_shows_the_evidence_is_a_command(
-    cli: Callable[..., CliResult], keep_stores: Callable[..., None], tmp_path: Path
-) -> None:
+def test_what_shows_the_evidence_is_a_command(cli: Callable[..., CliResult]) -> None:
     """Of every rule, whatever its SQL says of it: a command that is not there helps nobody."""
-    keep_stores(tmp_path / "cache", SERVED)
     commands = set()
     for rule in RULES:
         text = load_catalog().analysis(rule).sql

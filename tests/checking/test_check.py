@@ -212,10 +212,7 @@ def test_exit_codes(
     assert tracekit_in_process("check", SAMPLE, *options, *more).exit_code == exit_code
 
 
-def test_the_command_as_a_ci_runs_it(
-    cli: Callable[..., Any], keep_stores: Callable[..., None], tmp_path: Path
-) -> None:
-    keep_stores(tmp_path / "cache", SAMPLE)
+def test_the_command_as_a_ci_runs_it(cli: Callable[..., Any], tmp_path: Path) -> None:
     saved = cli("baseline", "save", "main", SAMPLE)
     assert (saved.exit_code, saved.stderr) == (0, "")
     assert saved.stdout.startswith(".tracekit/baselines/main.baseline.json: 2 samples, ")

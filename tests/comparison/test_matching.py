@@ -183,9 +183,8 @@ def test_a_unit_that_nobody_tells_is_refused(opened: Any) -> None:
         tracekit.compare(run, run, skip=9)
 
 
-def test_the_command_in_all_forms(cli: Any, keep_stores: Any, tmp_path: Path) -> None:
+def test_the_command_in_all_forms(cli: Any) -> None:
     sides = [REPO / "sample_traces" / name for name in ("pretrain_Naive", "pretrain_R+Z3")]
-    keep_stores(tmp_path / "cache", *sides)
     shown = cli("compare", *sides)
     assert (shown.exit_code, shown.stderr) == (0, "")
     lines = shown.stdout.splitlines()

@@ -197,17 +197,17 @@ def test_recorded_figures_are_those_of_the_analyses() -> None:
     assert found.recorded["output_tokens_per_s"] == pytest.approx(rate)
 
 
-def test_the_schedule_is_that_of_the_trace() -> None:
+def test_the_schedule_is_that_of_the_trace(opened: Callable[[Path], tracekit.Trace]) -> None:
     """Ranges in the trace of the profiled load tell it; the prediction has it from requests."""
-    with tracekit.open(SAMPLE, cache=False) as trace:
-        columns = ("prefill_token_count", "decode_request_count")
-        traced = [
-            tuple(row[name] for name in columns)
-            for row in trace.query("serving_steps").to_dicts()
-            if row["step"] is not None
-        ]
-        connection = trace._asked_connection
-        recorded = serving._recorded(connection, connection.execute(serving._RUNS).fetchone())
+    trace = opened(SAMPLE)
+    columns = ("prefill_token_count", "decode_request_count")
+    traced = [
+        tuple(row[name] for name in columns)
+        for row in trace.query("serving_steps").to_dicts()
+        if row["step"] is not None
+    ]
+    connection = trace._asked_connection
+    recorded = serving._recorded(connection, connection.execute(serving._RUNS).fetchone())
     simulated = Serving(recorded.requests, recorded.engine, StepTimes(recorded.steps).usual())
     assert len(traced) == 50
     assert [step.works[0][:2] for step in recorded.steps] == traced

@@ -122,10 +122,7 @@ def test_the_waterfall_ends_at_the_difference(compared: Any, in_browser: Any) ->
         assert data[name]["rows"] == json.loads(json.dumps(rows)), name
 
 
-def test_the_command_takes_two_sides(
-    cli: Callable[..., Any], keep_stores: Callable[..., None], tmp_path: Path
-) -> None:
-    keep_stores(tmp_path / "cache", BASE, NEW)
+def test_the_command_takes_two_sides(cli: Callable[..., Any], tmp_path: Path) -> None:
     out = tmp_path / "difference.html"
     done = cli("report", NEW, "--base", BASE, "-o", out)
     assert (done.exit_code, done.stdout) == (0, ""), done.stderr
