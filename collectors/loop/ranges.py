@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -34,13 +35,13 @@ class LoopRanges(training_hooks.Listener):
 
     The first of `models` is the one that is trained, which may be an engine: its paths stand alone,
     those of the others begin with the name of their class. `optimizer` is one that is no
-    `torch.optim.Optimizer`.
+    `torch.optim.Optimizer`. No model is held while nothing is attached.
     """
 
     def __init__(
         self, models: Sequence[nn.Module], optimizer: Any, thread: RecordingThread
     ) -> None:
-        self._model: nn.Module | None = models[0]
+        self._model = weakref.ref(models[0])
         self._optimizer = optimizer
         self._thread = thread
         self._modules = ModuleRanges(models[0])
@@ -70,9 +71,10 @@ class LoopRanges(training_hooks.Listener):
             return
         training_hooks.listen(self)
         self._undo.append(lambda: training_hooks.unlisten(self))
-        if hasattr(self._model, "backward") and hasattr(self._model, "step"):
-            self._wrap(self._model, "backward", "backward")
-            self._wrap(self._model, "step", "optimizer")
+        model = self._model()
+        if hasattr(model, "backward") and hasattr(model, "step"):
+            self._wrap(model, "backward", "backward")
+            self._wrap(model, "step", "optimizer")
         if self._optimizer is not None and not isinstance(self._optimizer, Optimizer):
             self._wrap(self._optimizer, "step", "optimizer")
 
@@ -89,10 +91,8 @@ class LoopRanges(training_hooks.Listener):
         self._detach_phases()
 
     def forget(self) -> None:
-        """Let go of the models and the optimizer; no range comes after it."""
-        self._parts.clear()
-        self._detach_phases()
-        self._model = self._optimizer = None
+        """Let go of the optimizer; no range comes after it."""
+        self._optimizer = None
 
     def begin_step(self, number: int) -> None:
         """Open the range of a step, if ranges are attached."""

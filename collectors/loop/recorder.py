@@ -12,6 +12,7 @@ the trace that the loop writes takes the place of ours.
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,8 @@ class LoopRecorder:
         self._place, self._folder = place, folder
         self._watch = watch
         self._publish = publish
-        self._trained: tuple[nn.Module, ...] = (models[0], *parts)
+        # Weak: where windows are waited for, a program may be done with its model before.
+        self._trained = [weakref.ref(one) for one in (models[0], *parts)]
         self._ranges = LoopRanges(models, optimizer, watch.thread)
         self._times = LoopTimes(self.report)
         self._theirs = profilers
@@ -293,9 +295,7 @@ class LoopRecorder:
         self._traces.abandon()
         self._theirs.detach()
         self._detach()
-        # The program may need the memory of a model that it is done with.
         self._ranges.forget()
-        self._trained = ()
         self._times.keep_theirs()
         if self._theirs.was_seen and self._lacks_trace():
             self.report.note(OWN_PROFILER_NOTE)
@@ -308,8 +308,9 @@ class LoopRecorder:
         self._ranges.leave()
 
     def _describe(self) -> None:
-        if self._trained:
-            describe(self._trained[0], self.plan.name, self.report)
+        model = self._trained[0]()
+        if model is not None:
+            describe(model, self.plan.name, self.report)
 
     def _begin_part(self) -> bool:
         """Begin what this step is the first of, if anything; tell whether there is more to do."""
@@ -322,7 +323,7 @@ class LoopRecorder:
         return not self.is_done
 
     def _note_training(self, module: nn.Module, args: Any, kwargs: Any) -> None:
-        if not any(module is one for one in self._trained):
+        if not any(module is one() for one in self._trained):
             return
         self._times.tokens.count(module, args, kwargs)
         if self._is_first_call:

@@ -40,7 +40,8 @@ class RopeRanges:
     """
 
     def __init__(self, model: nn.Module) -> None:
-        self._model = model
+        # No model is held: a program may be done with it first.
+        self._kinds = {type(module) for module in model.modules()}
         self._originals: list[tuple[ModuleType, str, Callable[..., Any]]] = []
 
     def __enter__(self) -> Self:
@@ -52,7 +53,7 @@ class RopeRanges:
 
     def attach(self) -> None:
         """Open the ranges from now on; does nothing where they are open."""
-        for file in _files({type(module) for module in self._model.modules()}):
+        for file in _files(self._kinds):
             for name, value in list(vars(file).items()):
                 if _ROPE.match(name):
                     self._wrap(file, name, value, functools.partial(part, "rope"))
@@ -88,7 +89,7 @@ class AttentionRanges(RopeRanges):
     def attach(self) -> None:
         """Open the ranges from now on."""
         super().attach()
-        for file in _files({base for one in self._model.modules() for base in type(one).__mro__}):
+        for file in _files({base for kind in self._kinds for base in kind.__mro__}):
             self._wrap(file, _OWN, vars(file).get(_OWN), _Parts)
 
 
