@@ -43,6 +43,12 @@ def link(text: str, target: str, page: str) -> str:
     return f"[{text}]({relative}{'#' + anchor if anchor else ''})"
 
 
+def slug(heading: str) -> str:
+    """Return the anchor of a heading, as GitHub and the manual's site make it."""
+    kept = "".join(c for c in heading.lower() if c.isalnum() or c in " -_")
+    return kept.strip().replace(" ", "-")
+
+
 def console(command: str, output: str) -> str:
     """Return a block that shows a command and what it prints."""
     return f"```console\n$ {command}\n{output}```\n"

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from .analyses import analysis_pages
 from .command_line import command_line_page
-from .figures import figures_page
 from .manifest import manifest_page
 from .picture import picture
 from .python_api import python_page
@@ -23,7 +22,6 @@ def generated(folder: Path) -> dict[str, str]:
         **table_pages(),
         **manifest_page(),
         **python_page(),
-        **figures_page(),
         **command_line_page(folder),
         **analysis_pages(folder),
         **picture(folder),

@@ -12,8 +12,7 @@ from tracekit.schema import SESSION_TABLES, TABLES, Table
 
 from .analyses import columns, rests_on
 from .event_members import TITLE, event_members
-from .figures import slug
-from .markdown import link, prose, table
+from .markdown import link, prose, slug, table
 from .places import in_repo
 from .subjects import by_subject
 

@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docs"))
 
-from generate.figures import slug
+from generate.markdown import slug
 from generate.places import DOCS, REPO
 
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,6 @@ from opened_once import opened_once
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docs"))
 
-from generate import figures
 from generate.analyses import FOLDER
 from generate.notebooks import executed, notebooks
 from generate.pages import generated
@@ -78,26 +78,12 @@ def test_the_picture_holds_no_address_but_its_namespace(pages: dict[str, str]) -
     assert len(svg) < 50_000
 
 
-@pytest.mark.parametrize(
-    ("was", "now", "said"),
-    [
-        ('"timeline.idle_ns"', '"timeline.idle_s"', "timeline has no column idle_s"),
-        ('"gemm_share.gemm_pct"', '"gemm_shares.gemm_pct"', "no analysis gemm_shares"),
-        ('"idle_gap"', '"idle_gapp"', "no table, view or macro idle_gapp"),
-        ('definition = "Skew"', 'definition = "Skews"', "no section 'Skews'"),
-        ('"tracekit/manifest.py"', '"tracekit/manifest.txt"', "no file tracekit/manifest.txt"),
-    ],
-)
-def test_a_figure_that_is_gone_is_not_listed(
-    was: str, now: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = figures.LIST.read_text("utf-8")
-    assert was in text
-    changed = tmp_path / "figures.toml"
-    changed.write_text(text.replace(was, now), "utf-8")
-    monkeypatch.setattr(figures, "LIST", changed)
-    with pytest.raises(figures.StaleFigureError, match=said):
-        figures.figures_page()
+def test_the_list_of_figures_names_columns_that_there_are() -> None:
+    text = (REPO / "docs" / "find-a-figure.md").read_text("utf-8")
+    named = re.findall(r"\[`(\w+)`\]\([^)]*\), column `(\w+)`", text)
+    analyses = load_catalog().analyses
+    assert len(named) > 40
+    assert [one for one in named if one[1] not in analyses[one[0]].column_names] == []
 
 
 @pytest.mark.parametrize("notebook", notebooks(), ids=lambda path: path.stem)
