@@ -11,12 +11,15 @@ from tracekit.analysis.pattern_words import may_match, ways_to_match
 from tracekit.analysis.rules import load_kernel_rules, load_range_rules, load_role_rules
 from tracekit.sql_text import quote
 
-MISLEADING = Path(__file__).parent.parent / "queries" / "misleading_kernel_names.txt"
+QUERIES = Path(__file__).parent.parent / "queries"
 RULES = [*load_kernel_rules(), *load_range_rules(), *load_role_rules()]
 PATTERNS = sorted({rule["pattern"] for rule in RULES})
 NAMES = [
-    *sorted({rule["example"] for rule in RULES if rule.get("example")}),
-    *MISLEADING.read_text("utf-8").splitlines(),
+    *(
+        line.rpartition(" | ")[2]
+        for file in ("example_kernel_names.txt", "misleading_kernel_names.txt")
+        for line in (QUERIES / file).read_text("utf-8").splitlines()
+    ),
     *(
         "tk/phase/data",
         "tk/step/3",

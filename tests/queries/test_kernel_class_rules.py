@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import gzip
 import os
-import re
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
@@ -125,10 +124,8 @@ def test_rules_hold_what_they_must() -> None:
         where = (position, rule)
         assert rule["class"] in kinds(), where
         assert rule["applies_to"] in ("device", "cpu"), where
-        assert all(rule[key].strip() for key in ("pattern", "source", "example")), where
-        assert not set(rule) - {
-            *("class", "applies_to", "pattern", "category", "source", "example", "trace")
-        }, where
+        assert all(rule[key].strip() for key in ("pattern", "source")), where
+        assert not set(rule) - {"class", "applies_to", "pattern", "category", "source"}, where
         assert not (rule["applies_to"] == "cpu" and rule["class"].startswith("memcpy_")), where
 
 
@@ -147,22 +144,29 @@ def test_no_pattern_matches_an_empty_or_unknown_name() -> None:
         assert set(winners(applies_to, names).values()) == {None}
 
 
-def test_every_rule_wins_its_own_example() -> None:
-    for applies_to in ("device", "cpu"):
-        expected: dict[Named, int] = {}
-        for position, rule in enumerate(rules()):
-            if rule["applies_to"] == applies_to:
-                expected[(example_category(rule), rule["example"])] = position
-        assert winners(applies_to, expected) == expected
-        assert len(expected) == sum(rule["applies_to"] == applies_to for rule in rules())
+# Names that each rule wins: class, category, the public trace that it is in or -, and the name.
+EXAMPLES = Path(__file__).with_name("example_kernel_names.txt")
 
 
-def example_category(rule: dict[str, str]) -> str:
-    """A category of today that the rule's `category`, if any, accepts."""
-    if "category" not in rule:
-        return "kernel" if rule["applies_to"] == "device" else "cpu_op"
-    accepted = [name for name in sorted(DEVICE_CATEGORIES) if re.search(rule["category"], name)]
-    return max(accepted)
+def examples() -> list[list[str]]:
+    return [line.split(" | ") for line in EXAMPLES.read_text("utf-8").splitlines()]
+
+
+def subject_of(category: str) -> str:
+    return "cpu" if category in OPERATOR_CATEGORIES else "device"
+
+
+def test_every_rule_wins_an_example() -> None:
+    won = set()
+    for subject in ("device", "cpu"):
+        expected = {
+            (category, name): class_name
+            for class_name, category, _, name in examples()
+            if subject_of(category) == subject
+        }
+        assert classes(subject, expected) == expected
+        won |= {*winners(subject, expected).values()}
+    assert won == {*range(len(rules()))}
 
 
 def test_old_and_new_categories_are_copies_and_sets_alike() -> None:
@@ -233,14 +237,12 @@ def read(file: str) -> dict[str, set[Named]]:
 
 def test_examples_occur_in_the_traces_they_name() -> None:
     """How much of each trace is classified is in tests/test_public_figures.py."""
-    for rule in rules():
-        if "trace" not in rule:
-            continue
-        named = read(rule["trace"])[rule["applies_to"]]
-        categories = [category for category, name in named if name == rule["example"]]
-        assert categories, rule
-        if "category" in rule:
-            assert any(re.search(rule["category"], category) for category in categories), rule
+    for _, category, trace, name in examples():
+        if trace != "-":
+            named = read(f"{trace}.json.gz")[subject_of(category)]
+            found = {one for one, other in named if other == name}
+            assert found, (trace, name)
+            assert category in found or category in ("kernel", "cpu_op"), (trace, name)
 
 
 def test_communication_of_the_cpu_is_communication() -> None:
