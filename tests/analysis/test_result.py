@@ -66,6 +66,13 @@ def test_pandas_keeps_types_and_digits(result: Result) -> None:
     assert [str(dtype) for dtype in without_nulls.dtypes] == ["int32", "int64", "object"]
 
 
+def test_pandas_has_missing_doubles_as_its_own(result: Result) -> None:
+    pytest.importorskip("pandas")
+    columns = (Column("share_pct", "DOUBLE"),)
+    for rows in ([(1.5,)], [(1.5,), (None,)]):
+        assert str(Result("x", columns, rows).to_pandas()["share_pct"].dtype) == "float64"
+
+
 def test_arrow_keeps_types_and_digits(result: Result) -> None:
     pytest.importorskip("pyarrow")
     table = result.to_arrow()

@@ -14,57 +14,27 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-_POLARS_TYPES = {
-    "BIGINT": "Int64",
-    "BOOLEAN": "Boolean",
-    "DATE": "Date",
-    "DOUBLE": "Float64",
-    "FLOAT": "Float32",
-    "HUGEINT": "Int128",
-    "INTEGER": "Int32",
-    "JSON": "String",
-    "SMALLINT": "Int16",
-    "TIMESTAMP": "Datetime",
-    "TINYINT": "Int8",
-    "UBIGINT": "UInt64",
-    "UINTEGER": "UInt32",
-    "USMALLINT": "UInt16",
-    "UTINYINT": "UInt8",
-    "VARCHAR": "String",
+# What polars, pyarrow and pandas call the types; "" where the library finds out itself. The last is
+# for columns with NULLs: pandas turns int64 with a None into doubles, which lose nanoseconds.
+_TYPES = {
+    "BIGINT": ("Int64", "int64", "int64", "Int64"),
+    "BOOLEAN": ("Boolean", "bool_", "bool", "boolean"),
+    "DATE": ("Date", "date32", "", ""),
+    "DOUBLE": ("Float64", "float64", "float64", "float64"),
+    "FLOAT": ("Float32", "float32", "float32", "float32"),
+    "HUGEINT": ("Int128", "", "", ""),
+    "INTEGER": ("Int32", "int32", "int32", "Int32"),
+    "JSON": ("String", "string", "", ""),
+    "SMALLINT": ("Int16", "int16", "int16", "Int16"),
+    "TIMESTAMP": ("Datetime", "", "", ""),
+    "TINYINT": ("Int8", "int8", "int8", "Int8"),
+    "UBIGINT": ("UInt64", "uint64", "uint64", "UInt64"),
+    "UINTEGER": ("UInt32", "uint32", "uint32", "UInt32"),
+    "USMALLINT": ("UInt16", "uint16", "uint16", "UInt16"),
+    "UTINYINT": ("UInt8", "uint8", "uint8", "UInt8"),
+    "VARCHAR": ("String", "string", "", ""),
 }
-
-_ARROW_TYPES = {
-    "BIGINT": "int64",
-    "BOOLEAN": "bool_",
-    "DATE": "date32",
-    "DOUBLE": "float64",
-    "FLOAT": "float32",
-    "INTEGER": "int32",
-    "JSON": "string",
-    "SMALLINT": "int16",
-    "TINYINT": "int8",
-    "UBIGINT": "uint64",
-    "UINTEGER": "uint32",
-    "USMALLINT": "uint16",
-    "UTINYINT": "uint8",
-    "VARCHAR": "string",
-}
-
-# With and without NULLs: pandas turns an int64 column with a None into doubles, which lose
-# nanoseconds.
-_PANDAS_TYPES = {
-    "BIGINT": ("int64", "Int64"),
-    "BOOLEAN": ("bool", "boolean"),
-    "DOUBLE": ("float64", "float64"),
-    "FLOAT": ("float32", "float32"),
-    "INTEGER": ("int32", "Int32"),
-    "SMALLINT": ("int16", "Int16"),
-    "TINYINT": ("int8", "Int8"),
-    "UBIGINT": ("uint64", "UInt64"),
-    "UINTEGER": ("uint32", "UInt32"),
-    "USMALLINT": ("uint16", "UInt16"),
-    "UTINYINT": ("uint8", "UInt8"),
-}
+_NO_TYPES = ("", "", "", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +101,8 @@ class Result:
             import polars as pl
         except ImportError:
             _refuse("polars")
-        schema = {
-            column.name: getattr(pl, _POLARS_TYPES[column.type])
-            if column.type in _POLARS_TYPES
-            else None
-            for column in self.columns
-        }
+        types = [(column.name, _TYPES.get(column.type, _NO_TYPES)[0]) for column in self.columns]
+        schema = {name: getattr(pl, kind) if kind else None for name, kind in types}
         return pl.DataFrame(self.rows, schema=schema, orient="row", infer_schema_length=None)
 
     def to_pandas(self) -> pd.DataFrame:
@@ -152,8 +118,8 @@ class Result:
         frame = {}
         for index, column in enumerate(self.columns):
             values = [row[index] for row in self.rows]
-            plain, nullable = _PANDAS_TYPES.get(column.type, ("object", "object"))
-            dtype: Any = nullable if None in values else plain
+            *_, plain, nullable = _TYPES.get(column.type, _NO_TYPES)
+            dtype: Any = (nullable if None in values else plain) or "object"
             frame[column.name] = pd.Series(values, dtype=dtype)
         return pd.DataFrame(frame, columns=list(self.column_names))
 
@@ -169,9 +135,9 @@ class Result:
             _refuse("pyarrow")
         arrays = []
         for index, column in enumerate(self.columns):
-            make = getattr(pa, _ARROW_TYPES[column.type]) if column.type in _ARROW_TYPES else None
+            kind = _TYPES.get(column.type, _NO_TYPES)[1]
             values = [row[index] for row in self.rows]
-            arrays.append(pa.array(values, type=make() if make else None))
+            arrays.append(pa.array(values, type=getattr(pa, kind)() if kind else None))
         return pa.Table.from_arrays(arrays, names=list(self.column_names))
 
     def _repr_html_(self) -> str:
