@@ -11,23 +11,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tracekit.analysis.params import default_of
+from tracekit.analysis.result import Result, picked
 from tracekit.errors import QueryError
 from tracekit.sql_text import select_rows
 
 if TYPE_CHECKING:
     import duckdb
 
-    from tracekit.analysis.result import Result
     from tracekit.analysis.spec import Reduced, Spec
 
 _COMMENT = re.compile(r"--[^\n]*")
 _WORD = re.compile(r"\w+")
 
-Inputs = Mapping["Reduced", "Result"]
+Inputs = Mapping["Reduced", Result]
 """The results that are reduced, by how headers name them."""
 
 
@@ -39,18 +38,12 @@ def columns_read(specs: Iterable[Spec], inputs: Inputs) -> dict[Reduced, Result]
         for reduced in spec.reduces:
             if reduced in words:
                 words[reduced] |= named
-    return {one: _only(result, words[one]) for one, result in inputs.items()}
-
-
-def _only(result: Result, names: set[str]) -> Result:
-    kept = [place for place, column in enumerate(result.columns) if column.name in names]
-    # A reduction may count rows and read none of their columns.
-    kept = kept or [0]
-    return replace(
-        result,
-        columns=tuple(result.columns[place] for place in kept),
-        rows=[tuple(row[place] for place in kept) for row in result.rows],
-    )
+    kept: dict[Reduced, Result] = {}
+    for one, result in inputs.items():
+        names = [name for name in result.column_names if name in words[one]]
+        # A reduction may count rows and read none of their columns.
+        kept[one] = picked(result, names or result.column_names[:1])
+    return kept
 
 
 @contextmanager
@@ -68,11 +61,8 @@ def lay_rows(connection: duckdb.DuckDBPyConnection, inputs: Inputs) -> None:
     """Make results the tables that reductions read, for as long as the connection is open."""
     for reduced, result in inputs.items():
         types = {column.name: column.type for column in result.columns}
-        if result.rows:
-            content = f"AS {select_rows(types, result.rows)}"
-        else:
-            content = "(" + ", ".join(f"{name} {kind}" for name, kind in types.items()) + ")"
-        connection.execute(f"CREATE OR REPLACE TEMP TABLE {reduced.table} {content}")
+        rows = select_rows(types, result.rows)
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE {reduced.table} AS {rows}")
 
 
 def reduces_nothing(spec: Spec, inputs: Inputs) -> bool:

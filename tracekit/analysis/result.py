@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -160,6 +160,16 @@ class Result:
 
     def __repr__(self) -> str:
         return f"<Result {self.name}: {len(self.rows)} rows of {', '.join(self.column_names)}>"
+
+
+def picked(result: Result, names: Iterable[str]) -> Result:
+    """Return a result with some of its columns, in the order of the names."""
+    places = [result.column_names.index(name) for name in names]
+    return replace(
+        result,
+        columns=tuple(result.columns[place] for place in places),
+        rows=[tuple(row[place] for place in places) for row in result.rows],
+    )
 
 
 @dataclass(frozen=True, slots=True)

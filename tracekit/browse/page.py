@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tracekit.analysis.catalog import load_catalog
-from tracekit.analysis.result import Result
+from tracekit.analysis.result import Result, picked
 from tracekit.browse.query_worker import Answers
 from tracekit.render._cells import TextColumn, text_columns
 from tracekit.render._text import is_unsafe, printable
@@ -56,11 +56,7 @@ Deeper = Callable[[Row], View | None]
 
 def shown(result: Result, names: Sequence[str]) -> list[TextColumn]:
     """Return some columns of a result as a terminal shows them."""
-    places = [result.column_names.index(name) for name in names]
-    rows = [tuple(row[place] for place in places) for row in result.rows]
-    return text_columns(
-        Result(result.name, tuple(result.columns[place] for place in places), rows), units=True
-    )
+    return text_columns(picked(result, names), units=True)
 
 
 def cut(result: Result, names: Sequence[str], number: int) -> Page:

@@ -72,8 +72,4 @@ def ask_both(
 def _lay(connection: duckdb.DuckDBPyConnection, comparison: Comparison) -> None:
     for name, result in comparison.results().items():
         types = {f'"{column.name}"': column.type for column in result.columns}
-        if result.rows:
-            content = f"AS {select_rows(types, result.rows)}"
-        else:
-            content = "(" + ", ".join(f"{column} {kind}" for column, kind in types.items()) + ")"
-        connection.execute(f"CREATE TABLE {name} {content}")
+        connection.execute(f"CREATE TABLE {name} AS {select_rows(types, result.rows)}")

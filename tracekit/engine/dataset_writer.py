@@ -298,8 +298,7 @@ def write_run_rows(
         connection.execute("SET threads = 1")
         for result in found:
             types = {column.name: column.type for column in result.columns}
-            empty = ", ".join(f"NULL::{kind} AS {name}" for name, kind in types.items())
-            sql = select_rows(types, result.rows) if result.rows else f"SELECT {empty} LIMIT 0"
+            sql = select_rows(types, result.rows)
             connection.execute(f"COPY ({sql}) TO {quote(str(target))} ({WRITTEN_AS})")
             yield result.name, target, len(result.rows)
             with contextlib.suppress(OSError):

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rich.text import Text
 
-from tracekit.analysis.result import Result
+from tracekit.analysis.result import Result, picked
 from tracekit.render._cells import NOTHING, TextColumn, text_columns
 from tracekit.render._text import cell_width, fit, printable, shorten
 
@@ -223,16 +223,14 @@ def _without_ceiling_texts(result: Result) -> Result:
     """Return a result without texts about ceilings, and without ceilings that no row has."""
     if not _CEILING_TEXTS.keys() & set(result.column_names) or not result.rows:
         return result
-    kept = [
-        index
-        for index, name in enumerate(result.column_names)
-        if not name.startswith(_CEILING)
-        or (name not in _CEILING_TEXTS and any(row[index] is not None for row in result.rows))
-    ]
-    return Result(
-        result.name,
-        tuple(result.columns[index] for index in kept),
-        [tuple(row[index] for index in kept) for row in result.rows],
+    return picked(
+        result,
+        [
+            name
+            for index, name in enumerate(result.column_names)
+            if not name.startswith(_CEILING)
+            or (name not in _CEILING_TEXTS and any(row[index] is not None for row in result.rows))
+        ],
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from tracekit.analysis.result import Result
+from tracekit.analysis.result import Result, picked
 from tracekit.errors import TracekitError
 from tracekit.render._cells import text_columns
 from tracekit.render._grid import grid_lines
@@ -81,7 +81,8 @@ def trace_html(opened: Trace) -> str:
     data = {name: found for name in names if (found := _found(opened, name))}
     runs = data.get("run")
     if runs is not None and len(runs) > 1 and "trace" not in data:
-        return result_html(_picked(runs, _RUN_COLUMNS))
+        kept = [name for name in _RUN_COLUMNS if name in runs.column_names]
+        return result_html(picked(runs, kept))
     shown = ("run", "trace", "timeline", "health")
     lines = [line for name in shown for line in SECTIONS[name].lines(data, _WIDTH)]
     text = "\n".join(line.plain.rstrip() for line in lines)
@@ -94,13 +95,3 @@ def _found(opened: Trace, name: str) -> Result | None:
         return opened.query(name) or None
     except TracekitError:
         return None
-
-
-def _picked(result: Result, names: tuple[str, ...]) -> Result:
-    """Return those columns of a result that it has, in the order of the names."""
-    kept = [result.column_names.index(name) for name in names if name in result.column_names]
-    return Result(
-        result.name,
-        tuple(result.columns[index] for index in kept),
-        [tuple(row[index] for index in kept) for row in result.rows],
-    )
