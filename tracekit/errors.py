@@ -6,7 +6,25 @@ script as the exception type means in Python.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar
+
+
+def did_you_mean(
+    name: str, known: Iterable[str], *, count: int = 3, cutoff: float = 0.6
+) -> str | None:
+    """Return a hint that names what is nearly called so, None if nothing is.
+
+    Args:
+        name: what there is not.
+        known: what there is.
+        count: how many to name, at most.
+        cutoff: how alike they have to be, 0 to 1.
+    """
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, known, n=count, cutoff=cutoff)
+    return f"did you mean {' or '.join(close)}?" if close else None
 
 
 class TracekitError(Exception):

@@ -9,7 +9,6 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple, get_args
@@ -17,7 +16,7 @@ from typing import NamedTuple, get_args
 from tracekit.analysis.header import parse_header
 from tracekit.analysis.result import Column, Result
 from tracekit.analysis.spec import Kind, Spec
-from tracekit.errors import QueryError
+from tracekit.errors import QueryError, did_you_mean
 
 QUERIES = Path(__file__).parents[1] / "queries"
 """The folder of the SQL files."""
@@ -125,9 +124,7 @@ class Catalog:
         """
         if name in self.analyses:
             return self.analyses[name]
-        close = get_close_matches(name, self.analyses, n=3)
-        known = f"there are: {', '.join(self.analyses)}"
-        hint = f"did you mean {' or '.join(close)}?" if close else known
+        hint = did_you_mean(name, self.analyses) or f"there are: {', '.join(self.analyses)}"
         raise QueryError(f"there is no analysis named {name!r}", hint=hint)
 
 

@@ -33,12 +33,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import NamedTuple, TypeVar, get_args
 
 from tracekit.analysis.params import PARAM_TYPES, default_of
 from tracekit.analysis.spec import ColumnSpec, Key, Kind, Param, Reduced, Scope, Spec
-from tracekit.errors import QueryError, UsageError
+from tracekit.errors import QueryError, UsageError, did_you_mean
 
 _HEADER = re.compile(r"(?:--[^\n]*(?:\n|\Z))*")
 
@@ -281,11 +280,11 @@ class _Reader:
     def _check_field(self, found: HeaderField, before: Sequence[HeaderField]) -> None:
         name = found.name
         if name not in _FIELDS:
-            close = get_close_matches(name.capitalize(), _FIELDS, n=1)
+            close = did_you_mean(name.capitalize(), _FIELDS, count=1)
             self._wrong(
                 found.number,
                 f"unknown header field {name!r}",
-                f"did you mean {close[0]}?" if close else "fields: " + ", ".join(_FIELDS),
+                close or "fields: " + ", ".join(_FIELDS),
             )
         elif name not in _REPEATABLE and any(known.name == name for known in before):
             self._wrong(found.number, f"the header field {name} is given twice")

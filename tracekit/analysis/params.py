@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import SupportsFloat, SupportsIndex, cast
 
 from tracekit.analysis.spec import Param, Spec
-from tracekit.errors import QueryError, UsageError
+from tracekit.errors import QueryError, UsageError, did_you_mean
 
 ParamValue = int | float | str | bool | None
 
@@ -142,7 +141,6 @@ def bind(spec: Spec, given: Mapping[str, object]) -> dict[str, ParamValue]:
 
 
 def _known(name: str, declared: list[str]) -> str:
-    close = get_close_matches(name, declared, n=3)
-    if close:
-        return "did you mean " + " or ".join(close) + "?"
-    return "its parameters: " + ", ".join(declared) if declared else "it takes no parameters"
+    if not declared:
+        return "it takes no parameters"
+    return did_you_mean(name, declared) or "its parameters: " + ", ".join(declared)

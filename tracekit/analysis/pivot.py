@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.result import Column, Result
-from tracekit.errors import UsageError
+from tracekit.errors import UsageError, did_you_mean
 from tracekit.units import unit_of
 
 MEASURES = ("wall_ns", "idle_ns", "span_ns", "kernel_ns", "kernel_count", "bytes")
@@ -81,8 +80,7 @@ def pivot(
 
 def _check(name: str, known: Sequence[str], what: str) -> None:
     if name not in known:
-        close = get_close_matches(name, known, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
+        hint = did_you_mean(name, known, count=1) or f"there are {', '.join(known)}"
         raise UsageError(f"there is no {what} {name!r} in a pivot", hint=hint)
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
 
 import duckdb
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.database import DamagedStoreError
-from tracekit.errors import QueryError, StoreError
+from tracekit.errors import QueryError, StoreError, did_you_mean
 
 _MISSING_TABLE = re.compile(r"Table with name (?P<name>\S+) does not exist")
 _LINE = re.compile(r"^LINE (?P<line>\d+): (?P<text>.*)\n(?P<caret> *)\^", re.MULTILINE)
@@ -107,6 +106,5 @@ def _tables_like(connection: duckdb.DuckDBPyConnection, name: str) -> str:
             "UNION SELECT view_name FROM duckdb_views() WHERE NOT internal"
         ).fetchall()
     ]
-    close = get_close_matches(name, sorted(known), n=3)
-    listed = "SHOW TABLES lists the tables and views"
-    return f"did you mean {' or '.join(close)}? {listed}" if close else listed
+    hints = (did_you_mean(name, sorted(known)), "SHOW TABLES lists the tables and views")
+    return " ".join(filter(None, hints))

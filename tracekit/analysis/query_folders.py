@@ -10,14 +10,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.header import parse_header
 from tracekit.analysis.spec import Spec
-from tracekit.errors import QueryError, UsageError
+from tracekit.errors import QueryError, UsageError, did_you_mean
 from tracekit.schema import SESSION_TABLES, TABLES
 from tracekit.units import MB
 
@@ -82,11 +81,8 @@ class Library:
             if refused.name == name:
                 raise refused.error()
         known = sorted({*load_catalog().analyses, *self.analyses})
-        close = get_close_matches(name, known, n=3)
-        raise QueryError(
-            f"there is no analysis named {name!r}",
-            hint=f"did you mean {' or '.join(close)}?" if close else f"there are: {_listed(known)}",
-        )
+        hint = did_you_mean(name, known) or f"there are: {_listed(known)}"
+        raise QueryError(f"there is no analysis named {name!r}", hint=hint)
 
 
 def load_library(

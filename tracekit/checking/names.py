@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.rules import PHASES, load_kernel_rules
 from tracekit.comparison.cells import AFTER_LAST_WORK, PARTS
-from tracekit.errors import UsageError
+from tracekit.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from tracekit.checking.measured import Measured
@@ -72,8 +71,7 @@ def refuse_unknown(subject: str, sides: Sequence[Measured]) -> None:
 def _refuse(subject: str, kind: str, name: str, known: Collection[str]) -> None:
     if name in known:
         return
-    close = get_close_matches(name, known, n=3)
-    hint = f"did you mean {' or '.join(close)}?" if close else ", ".join(sorted(known))
+    hint = did_you_mean(name, known) or ", ".join(sorted(known))
     raise UsageError(f"unknown rule target {subject!r}: no {kind} is called {name!r}", hint=hint)
 
 
@@ -111,6 +109,5 @@ def _refuse_glob(subject: str, glob: str, sides: Sequence[Measured]) -> None:
     if not is_told or any(side.modules_like(glob) for side in sides):
         return
     paths = {path for side in sides for path in side.module_paths()}
-    close = get_close_matches(glob, paths, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(close)}?" if close else "tracekit query modules lists them"
+    hint = did_you_mean(glob, paths, cutoff=0.5) or "tracekit query modules lists them"
     raise UsageError(f"unknown rule target {subject!r}: {glob!r} matches no module", hint=hint)

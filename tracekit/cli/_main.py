@@ -15,7 +15,7 @@ import click
 
 import tracekit
 from tracekit.cli._log_lines import LogLines
-from tracekit.errors import StoreError, TracekitError, UsageError
+from tracekit.errors import StoreError, TracekitError, UsageError, did_you_mean
 from tracekit.render._text import printable
 
 INTERRUPTED = 130
@@ -50,13 +50,9 @@ class _Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         names = self.list_commands(ctx)
         if args[0] not in names and not ctx.resilient_parsing:
-            from difflib import get_close_matches
-
-            close = get_close_matches(args[0], names, n=1)
-            if Path(args[0]).exists():
-                hint = f"for example: tracekit breakdown {args[0]}"
-            else:
-                hint = f"did you mean {close[0]}?" if close else "commands: " + ", ".join(names)
+            hint = f"for example: tracekit breakdown {args[0]}"
+            if not Path(args[0]).exists():
+                hint = did_you_mean(args[0], names, count=1) or "commands: " + ", ".join(names)
             raise UsageError(f"there is no command {args[0]!r}", hint=hint)
         return super().resolve_command(ctx, args)
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tracekit.errors import TraceError, UsageError
+from tracekit.errors import TraceError, UsageError, did_you_mean
 from tracekit.ingest.trace_readers import FORMATS, is_execution_trace
 from tracekit.storage import Location, Place, has_query, lies_in, place_of
 
@@ -190,14 +190,11 @@ def natural(path: Place) -> tuple[object, ...]:
 
 def close_names(path: Place) -> str | None:
     """Return a hint with names beside a path that are nearly its own."""
-    from difflib import get_close_matches
-
     try:
         names = [other.name for other in Location.of(path.parent).entries()]
     except OSError:
         return None
-    close = get_close_matches(path.name, names, n=3)
-    return "did you mean " + " or ".join(close) + "?" if close else None
+    return did_you_mean(path.name, names)
 
 
 _MAX_NAME = 100

@@ -14,7 +14,7 @@ from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.pivot import MEASURES, dimensions
 from tracekit.analysis.result import Column, Result
 from tracekit.analysis.spec import Spec
-from tracekit.errors import QueryError, TracekitError, UsageError
+from tracekit.errors import QueryError, TracekitError, UsageError, did_you_mean
 from tracekit.ingest.progress import Progress
 from tracekit.mcp.folders import allowed, traces_in
 from tracekit.render._text import printable
@@ -284,12 +284,9 @@ def _explained(topic: str, budget: int) -> str:
     ]
     if places:
         return brief(_table(f"column {topic}", ("of", "meaning"), places), budget=budget)
-    from difflib import get_close_matches
-
-    close = get_close_matches(topic, everything, n=3)
     raise QueryError(
         f"there is no analysis, subject, table or column {topic!r}",
-        hint=f"did you mean {' or '.join(close)}?" if close else None,
+        hint=did_you_mean(topic, everything),
     )
 
 

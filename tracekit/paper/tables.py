@@ -21,13 +21,12 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from tracekit.analysis.result import Column, Result
-from tracekit.errors import UsageError
+from tracekit.errors import UsageError, did_you_mean
 
 Cell = str | int | float | None
 Row = dict[str, Cell]
@@ -131,8 +130,7 @@ def find_table(name: str) -> PaperTable:
         return tables[name]
     if name in FIGURE_ANALYSES:
         raise UsageError(f"the paper's text states no numbers on {name}", hint=hint_at_ours(name))
-    close = get_close_matches(name, tables, n=3)
-    hint = f"did you mean {' or '.join(close)}?" if close else "tracekit paper --list shows them"
+    hint = did_you_mean(name, tables) or "tracekit paper --list shows them"
     raise UsageError(f"the paper has no {name!r}", hint=hint)
 
 

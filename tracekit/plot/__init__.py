@@ -8,11 +8,10 @@ elsewhere.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING
 
-from tracekit.errors import QueryError
+from tracekit.errors import QueryError, did_you_mean
 from tracekit.plot._chart import Chart
 from tracekit.plot._registry import CHARTS, ChartKind
 
@@ -43,8 +42,7 @@ def find_chart(name: str) -> ChartKind:
         QueryError: there is no such chart; the hint names close matches.
     """
     if name not in chart_names():
-        close = get_close_matches(name, chart_names(), n=1)
-        hint = f"did you mean {close[0]}?" if close else "charts: " + ", ".join(chart_names())
+        hint = did_you_mean(name, chart_names(), count=1) or "charts: " + ", ".join(chart_names())
         raise QueryError(f"there is no chart named {name!r}", hint=hint)
     return CHARTS[name]
 
