@@ -67,7 +67,8 @@ def make_tree(pairs: Sequence[Pair], units: tuple[int, int], clock: Fraction | N
     nearest ns, and every node's whole ns are shared among its children by the method of largest
     remainders, so no figure is 1 ns or more away from its exact value.
     """
-    root = _grown("total", "total", pairs, (("part", lambda pair: pair.part), *_COMPUTE["phase"]))
+    leaves = [_leaf(pair) for pair in pairs]
+    root = _grown("total", "total", leaves, (("part", lambda pair: pair.part), *_COMPUTE["phase"]))
     root.base_ns = rounded(Fraction(root.base_sum_ns, units[0]))
     root.new_ns = rounded(Fraction(root.new_sum_ns, units[1]))
     nodes = [*root.walk()]
@@ -85,37 +86,35 @@ def make_tree(pairs: Sequence[Pair], units: tuple[int, int], clock: Fraction | N
 def rearranged(root: Node, by: By) -> Node:
     """Return a tree of the same leaves in another order of levels; figures of leaves stay."""
     leaves = [node for node in root.walk() if not node.children]
-    top = Node("total", "total", root.pairs)
+    top = Node("total", "total", root.pairs, [], root.base_sum_ns, root.new_sum_ns)
     for part in PARTS:
         inside = [leaf for leaf in leaves if leaf.pairs[0].part == part]
         if inside:
             levels = _COMPUTE[by] if part == "compute" else _OTHERS
-            top.children.append(_regrown("part", part, inside, levels))
+            top.children.append(_grown("part", part, inside, levels))
     _sum_up(top)
     return top
 
 
-def _grown(level: str, name: str, pairs: Sequence[Pair], levels: Sequence[_Level]) -> Node:
-    node = Node(level, name, pairs)
-    for pair in pairs:
-        node.base_sum_ns += sum(cell.wall_ns for cell in pair.base)
-        node.new_sum_ns += sum(cell.wall_ns for cell in pair.new)
+def _leaf(pair: Pair) -> Node:
+    """Return one row of work; it is called by its op, else by its kernel."""
+    names = {cell.op or cell.name or "" for cell in pair.base or pair.new}
+    name = ", ".join(sorted(names)[:3]) + (", …" if len(names) > 3 else "")
+    base_ns, new_ns = (sum(cell.wall_ns for cell in side) for side in (pair.base, pair.new))
+    return Node("work", name, [pair], base_sum_ns=base_ns, new_sum_ns=new_ns)
+
+
+def _grown(level: str, name: str, leaves: Sequence[Node], levels: Sequence[_Level]) -> Node:
+    node = Node(level, name, [leaf.pairs[0] for leaf in leaves], list(leaves))
     if levels:
         (next_level, key), *rest = levels
-        grouped: dict[str, list[Pair]] = {}
-        for pair in pairs:
-            grouped.setdefault(key(pair), []).append(pair)
+        grouped: dict[str, list[Node]] = {}
+        for leaf in leaves:
+            grouped.setdefault(key(leaf.pairs[0]), []).append(leaf)
         node.children = [_grown(next_level, one, inside, rest) for one, inside in grouped.items()]
-    elif len(pairs) > 1 or level != "work":
-        node.children = [_grown("work", _work_name(pair), [pair], ()) for pair in pairs]
+    node.base_sum_ns = sum(leaf.base_sum_ns for leaf in leaves)
+    node.new_sum_ns = sum(leaf.new_sum_ns for leaf in leaves)
     return node
-
-
-def _work_name(pair: Pair) -> str:
-    """Return what one row of work is called: its op, else its kernel."""
-    cells = pair.base or pair.new
-    names = {cell.op or cell.name or "" for cell in cells}
-    return ", ".join(sorted(names)[:3]) + (", …" if len(names) > 3 else "")
 
 
 def _share_out(node: Node, units: tuple[int, int]) -> None:
@@ -137,24 +136,11 @@ def _sum_effects(node: Node) -> None:
     node.effects = {name: sum(child.effects[name] for child in node.children) for name in EFFECTS}
 
 
-def _regrown(level: str, name: str, leaves: Sequence[Node], levels: Sequence[_Level]) -> Node:
-    node = Node(level, name, [leaf.pairs[0] for leaf in leaves])
-    if not levels:
-        node.children = list(leaves)
-    else:
-        (next_level, key), *rest = levels
-        grouped: dict[str, list[Node]] = {}
-        for leaf in leaves:
-            grouped.setdefault(key(leaf.pairs[0]), []).append(leaf)
-        node.children = [_regrown(next_level, one, inside, rest) for one, inside in grouped.items()]
-    return node
-
-
 def _sum_up(node: Node) -> None:
     for child in node.children:
         if child.level != "work":
             _sum_up(child)
-    for name in ("base_sum_ns", "new_sum_ns", "base_ns", "new_ns"):
+    for name in ("base_ns", "new_ns"):
         setattr(node, name, sum(getattr(child, name) for child in node.children))
     _sum_effects(node)
     node.children.sort(key=lambda child: -abs(child.delta_ns))
