@@ -64,9 +64,6 @@ def _run(future: Future[T], work: Callable[[], T]) -> None:
         del future
 
 
-_POLL_S = 0.05
-
-
 class Deadline:
     """Stops what runs on a connection when its time is over.
 

@@ -1,6 +1,6 @@
 """Makes derived tables by one pass over sorted rows, in C where it is compiled.
 
-What takes SQL windows, joins and long plans is short as a sweep: a tenth of the time. The statement
+What takes SQL windows, joins and long plans is short as a sweep, and takes less time. The statement
 of such a table is what its rows are: its first part, ``swept``, is what the sweep takes too, and
 without a C compiler, or where a sweep gives up for want of memory, the whole of it is run.
 """

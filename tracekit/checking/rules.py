@@ -25,27 +25,16 @@ HOLDS: Mapping[Operator, Callable[[float, float], bool]] = {
 }
 """What each operator asks of a value and its bound."""
 
-_KINDS: Mapping[str, tuple[Unit, ...]] = {
-    **dict.fromkeys(("ns", "us", "µs", "ms", "s"), ("ns",)),
-    **dict.fromkeys(("B", "kB", "MB", "GB", "TB"), ("bytes", "bytes_per_s")),
-    "%": ("pct",),
+_TIMES = {"ns": 1, "us": NS_PER_US, "µs": NS_PER_US, "ms": NS_PER_MS, "s": NS_PER_S}
+_SIZES = {"B": 1, "kB": KB, "MB": MB, "GB": GB, "TB": TB}
+_UNITS: Mapping[str, tuple[int, tuple[Unit, ...]]] = {
+    **{unit: (factor, ("ns",)) for unit, factor in _TIMES.items()},
+    **{unit: (factor, ("bytes", "bytes_per_s")) for unit, factor in _SIZES.items()},
+    "%": (1, ("pct",)),
+    "": (1, ()),
 }
-"""Of which units a subject must be for a bound that is written in each unit."""
+"""How many of its subject's a unit of a bound is, and of which units the subject must be for it."""
 
-_UNITS: Mapping[str, int] = {
-    "ns": 1,
-    "us": NS_PER_US,
-    "µs": NS_PER_US,
-    "ms": NS_PER_MS,
-    "s": NS_PER_S,
-    "B": 1,
-    "kB": KB,
-    "MB": MB,
-    "GB": GB,
-    "TB": TB,
-    "%": 1,
-    "": 1,
-}
 _RULE = re.compile(
     r"(?P<subject>.*[^<>=\s])\s*(?P<operator><=|>=|==|=|<|>)\s*"
     r"(?P<sign>[+-]?)\s*(?P<number>\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*(?P<unit>%|[A-Za-zµ]*)",
@@ -89,7 +78,7 @@ class Rule:
         Raises:
             UsageError: a time is held against bytes, or the like.
         """
-        if not self.unit or unit in _KINDS[self.unit]:
+        if not self.unit or unit in _UNITS[self.unit][1]:
             return self.bound
         if self.unit == "%" and is_share:
             return self.bound / 100
@@ -126,7 +115,7 @@ def parse_rule(text: str, name: str | None = None) -> Rule:
         raise UsageError(
             f"{text!r}: there is no unit {unit!r}", hint="units: " + ", ".join(filter(None, _UNITS))
         )
-    number = float(found["number"].replace("_", "")) * _UNITS[unit]
+    number = float(found["number"].replace("_", "")) * _UNITS[unit][0]
     is_relative = bool(found["sign"]) and unit == "%"
     if found["sign"] == "-":
         number = -number
