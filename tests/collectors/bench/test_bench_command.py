@@ -58,14 +58,15 @@ def lines_of(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "benchmarks.jsonl").read_text().splitlines()]
 
 
-def children_of(pid: int) -> Iterator[int]:
-    """Yield the processes that a process started itself (Linux)."""
+def ranks_of(pid: int) -> Iterator[int]:
+    """Yield the ranks that a process started (Linux), without the guards beside them."""
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             words = stat.read_text().rpartition(")")[2].split()
+            variables = stat.with_name("environ").read_bytes().split(b"\0")
         except OSError:
             continue
-        if int(words[1]) == pid:
+        if int(words[1]) == pid and any(text.startswith(b"RANK=") for text in variables):
             yield int(stat.parent.name)
 
 
@@ -149,7 +150,7 @@ def test_an_interrupt_keeps_what_is_done(
         text=True,
     ) as process:
         wait_for(lambda: measured(tmp_path) >= 2)
-        (worker,) = children_of(process.pid)
+        (worker,) = ranks_of(process.pid)
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 130
@@ -174,7 +175,7 @@ def test_an_interrupt_before_the_first_point_leaves_nothing(
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        wait_for(lambda: list(children_of(process.pid)))
+        wait_for(lambda: list(ranks_of(process.pid)))
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 130
@@ -191,7 +192,7 @@ def test_a_process_that_dies_costs_the_point_that_it_was_at(
         command(*arguments), cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
     ) as process:
         wait_for(lambda: measured(tmp_path) >= 2)
-        (worker,) = children_of(process.pid)
+        (worker,) = ranks_of(process.pid)
         os.kill(worker, signal.SIGKILL)
         _, said = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 0, said
