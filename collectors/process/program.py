@@ -6,8 +6,7 @@ process group (Ctrl-C, `kill -TERM -GROUP`, a launcher ending its ranks). It dec
 how long it takes; it is never killed, and what it leaves running is left.
 
 To know which signals went to the group, a child of ours waits in it with all of them blocked: what
-is pending there was sent to all. Where the system cannot wait for signals (macOS) every signal that
-we get goes on.
+is pending there was sent to all.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ _POLL_S = 0.1
 _SPREAD_S = 0.01
 """How long a signal to a group may take to reach all of it."""
 
-_SI_KERNEL = 0x80
 _NAMES = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGWINCH")
 FORWARDED = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))
+_WAITED_FOR = {*FORWARDED, signal.SIGCHLD}
 # What the terminal sends goes to everybody; these are sent by it alone or harm nobody twice.
 _GROUP_ONLY = {"SIGCONT", "SIGWINCH"}
 
@@ -52,57 +51,35 @@ def run_program(
     Raises:
         UsageError: it cannot be started.
     """
-    if not hasattr(signal, "sigtimedwait"):
-        return _run_with_handlers(program, environment, look, taken)
-    waited_for = (*FORWARDED, signal.SIGCHLD)
-    before = {*signal.pthread_sigmask(signal.SIG_BLOCK, waited_for)}
+    before = {*signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED_FOR)}
     witness = _Witness()
     try:
         process = _start(program, environment, before)
         while process.poll() is None:
-            found = signal.sigtimedwait(waited_for, _POLL_S)
-            if found is None or found.si_signo == signal.SIGCHLD:
+            number = _next_signal(_POLL_S)
+            if number is None or number == signal.SIGCHLD:
                 look()
-            elif not taken(found.si_signo) and not witness.has_seen(found):
-                _send(process, found.si_signo)
+            elif not taken(number) and not witness.has_seen(number):
+                _send(process, number)
         code = process.wait()
     finally:
         witness.end()
         # What came for the program after its end would end us now.
-        while signal.sigtimedwait(FORWARDED, 0) is not None:
+        while _next_signal(0) is not None:
             pass
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return shell_code(code)
 
 
-def _run_with_handlers(
-    program: Sequence[str],
-    environment: Mapping[str, str],
-    look: Callable[[], None],
-    taken: Callable[[int], bool],
-) -> int:
-    process: subprocess.Popen[bytes] | None = None
-
-    def forward(number: int, _: object) -> None:
-        if process is not None and not taken(number):
-            _send(process, number)
-
-    before = {}
-    mask = {*signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)}
-    try:
-        process = _start(program, environment, mask)
-        for number in FORWARDED:
-            before[number] = signal.signal(number, forward)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        while process.poll() is None:
-            look()
-            time.sleep(_POLL_S)
-        code = process.wait()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-    return shell_code(code)
+def _next_signal(limit_s: float) -> int | None:
+    """Take a signal that waits for us, or that comes in time, and return its number."""
+    if hasattr(signal, "sigtimedwait"):
+        found = signal.sigtimedwait(_WAITED_FOR, limit_s)
+        return None if found is None else found.si_signo
+    if not signal.sigpending() & _WAITED_FOR:
+        time.sleep(limit_s)
+    pending = signal.sigpending() & _WAITED_FOR
+    return signal.sigwait(pending) if pending else None
 
 
 def _send(process: subprocess.Popen[bytes], number: int) -> None:
@@ -137,20 +114,22 @@ class _Witness:
                 _close_others({asked, answered})
                 # It ends with us, however we end: then the other end of the pipe is closed.
                 while number := os.read(asked, 1):
-                    has_it = signal.sigtimedwait(number, 0) is not None
-                    os.write(answered, bytes([has_it]))
+                    pending = signal.sigpending() & {*number}
+                    if pending:
+                        signal.sigwait(pending)
+                    os.write(answered, bytes([bool(pending)]))
             finally:
                 os._exit(0)
         os.close(asked)
         os.close(answered)
 
-    def has_seen(self, found: signal.struct_siginfo) -> bool:
+    def has_seen(self, number: int) -> bool:
         """Tell whether a signal was sent to the whole group."""
-        if found.si_code == _SI_KERNEL or signal.Signals(found.si_signo).name in _GROUP_ONLY:
+        if signal.Signals(number).name in _GROUP_ONLY:
             return True
         time.sleep(_SPREAD_S)
         try:
-            os.write(self._ask, bytes([found.si_signo]))
+            os.write(self._ask, bytes([number]))
             return os.read(self._answer, 1) == b"\x01"
         except OSError:  # somebody has killed it
             return False
@@ -164,7 +143,7 @@ class _Witness:
 
 def _close_others(kept: set[int]) -> None:
     """Close all files but some: a pipe that stays open here never ends for its reader."""
-    for path in list(Path("/proc/self/fd").iterdir()):
+    for path in list(Path("/dev/fd").iterdir()):
         if int(path.name) not in kept:
             with contextlib.suppress(OSError):
                 os.close(int(path.name))

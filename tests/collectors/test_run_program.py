@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 RUNNER = """
-import os, sys
+import os, signal, sys
+if os.environ.get("NO_WAIT"):
+    del signal.sigtimedwait
 from tracekit.collectors.process.program import run_program
 sys.exit(run_program(sys.argv[1:], os.environ, lambda: None, lambda number: False))
 """
@@ -47,9 +49,10 @@ def read_line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
+@pytest.mark.parametrize("is_on_linux", [True, False], ids=["", "without sigtimedwait"])
 @pytest.mark.parametrize("to_group", [False, True], ids=["to us", "to the group"])
-def test_a_signal_reaches_the_program_once(to_group: bool) -> None:
-    process = start(PROGRAM)
+def test_a_signal_reaches_the_program_once(to_group: bool, is_on_linux: bool) -> None:
+    process = start(PROGRAM, env={**os.environ, "NO_WAIT": "" if is_on_linux else "1"})
     assert read_line(process) == f"ready {process.pid}", "it is in our group"
     names = ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGTERM")
     for number in (signal.Signals[name] for name in names):
