@@ -51,7 +51,7 @@ def test_no_page_is_left_of_what_is_gone(pages: dict[str, str]) -> None:
 WITHOUT_EXAMPLE = {
     *("stragglers", "pipeline_bubbles", "expert_balance"),
     *("all_to_all_pairs", "captured_kernels", "hung_collectives", "inspected_collectives"),
-    *("counters_by_op", "energy"),
+    *("counters_by_op", "energy", "contention"),
     *(one.name for one in load_catalog().analyses.titles() if one.subject == "advice"),
 }
 """Analyses that are about what no bundled sample has: a run of four ranks and more, an accelerator,

@@ -247,6 +247,8 @@ class Rank:
         done = Signal()
         for number, work in enumerate(launch.work):
             place = {"device": self.rank, "context": 1, "stream": work.stream}
+            if work.category == "kernel":
+                place |= {"grid": [132, 1, 1], "block": [256, 1, 1]}
             link = {key: row.args[key] for key in ("External id", "correlation")}
             event = self._row(work.category, work.name, work.stream, {**place, **link, **work.args})
             if launch.graph is not None:

@@ -51,6 +51,7 @@ SELECT
     1.0::DOUBLE AS kept,
     0::BIGINT AS ranged_ns,
     1.0::DOUBLE AS copies,
+    0::BIGINT AS contended_ns,
     m.moment * (e.target_node % 2) AS moment,
     m.step AS moment_step
 FROM graph_edge AS e
@@ -87,7 +88,8 @@ def left_ns(weight: str) -> str:
 def _weight(weight: str, is_carried: bool) -> str:
     # What is no work has nothing of the rest scaled: it is what the graph does not explain.
     rest = f"if(part = 'work', round({weight}_rest_ns * factor * kept)::BIGINT, {weight}_rest_ns)"
-    return f"{left_ns(weight)} + {rest}" if is_carried else left_ns(weight)
+    left = f"{left_ns(weight)} + contended_ns"
+    return f"{left} + {rest}" if is_carried else left
 
 
 EDGES = (
@@ -169,7 +171,8 @@ def add_edges(connection: duckdb.DuckDBPyConnection, rows: str) -> None:
         f"INSERT INTO {TABLE} BY NAME SELECT (SELECT max(edge_id) FROM {TABLE}) "
         "+ row_number() OVER () AS edge_id, 'assumed' AS known_by, 0 AS is_end, 0 AS loading_ns, "
         "0 AS other_ns, 1.0 AS factor, 1.0 AS other_factor, 1.0 AS loading_factor, 1.0 AS kept, "
-        "0 AS ranged_ns, 1.0 AS copies, 0 AS quick_rest_ns, 0 AS usual_rest_ns, 0 AS slow_rest_ns, "
+        "0 AS ranged_ns, 1.0 AS copies, 0 AS contended_ns, "
+        "0 AS quick_rest_ns, 0 AS usual_rest_ns, 0 AS slow_rest_ns, "
         f"e.* FROM ({rows}) AS e"
     )
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +19,7 @@ from tracekit.analysis.session_tables import DATABASE
 from tracekit.analysis.temporaries import provide_temporaries_in
 from tracekit.errors import QueryError, UsageError
 from tracekit.prediction.changes import LAST, SERVING, Change, parse_change
+from tracekit.prediction.contention import Contention
 from tracekit.prediction.edges import EDGES, MOMENTS, TABLE, VARIANTS, create_edges
 from tracekit.prediction.methods import apply_change, expand
 from tracekit.prediction.timeline import write_timeline
@@ -106,7 +110,7 @@ class Predictor:
 
     Args:
         connection: to a store of its traces.
-        further: answer statements on further runs, of another batch or sequence.
+        further: answer statements on further runs, of another batch or sequence, or of bench.
 
     Attributes:
         recorded_ns: the window from the first device event of all ranks to the end of the last, ns.
@@ -191,9 +195,12 @@ class Predictor:
         gain_ns = recorded - after[0].window_ns
         before = self._before
         ratios = [
-            new.window_ns / max(old.window_ns, 1) for old, new in zip(before, after, strict=True)
+            new.window_ns / max(old.window_ns, 1)
+            for old, new in zip_longest(before, after, fillvalue=before[0])
         ]
         low, high = _widened(ratios, _drawn(before[0], after[0]))
+        if self._contention.said is not None:
+            assumptions.append(self._contention.said)
         if self._inferred_pct >= 0.05:
             assumptions.append("what is inferred or assumed of the order of the work holds")
         reason = None
@@ -227,29 +234,51 @@ class Predictor:
         return usual, most, reasons
 
     def _changed(self, changes: Sequence[Change]) -> tuple[list[str], list[_Replayed]]:
-        """Replay the edges under changes; return what these assume, and each variant."""
+        """Replay the edges under changes; return what these assume, and each variant.
+
+        Behind the variants comes the one that differs from the first in contention.
+        """
         if (*changes,) in self._known:
             return self._known[*changes,]
-        connection = self._connection
-        # Taking a transaction back takes less time than to lay out the edges anew.
-        connection.execute("BEGIN")
-        try:
-            assumed = [apply_change(connection, change, self._further) for change in changes]
+        with self._applied(changes, is_seen=self._contention.said is not None) as assumed:
             replayed = self._replayed()
-        finally:
-            connection.execute("ROLLBACK")
+            if self._contention.said is not None:
+                self._contention.change()
+                contended = self._replayed()
+                if self._contention.is_sure:
+                    replayed, contended = contended, replayed
+                replayed.append(contended[0])
         assumptions = list(dict.fromkeys(text for texts in assumed for text in texts))
         self._known[*changes,] = assumptions, replayed
         return assumptions, replayed
 
-    def _write(self, changes: Sequence[Change], timeline: Path) -> None:
-        for change in changes:
-            apply_change(self._connection, change, self._further)
+    @cached_property
+    def _contention(self) -> Contention:
+        return Contention(self._connection, _AT)
+
+    @contextmanager
+    def _applied(self, changes: Sequence[Change], *, is_seen: bool) -> Iterator[list[list[str]]]:
+        """Have the edges under changes, for other connections to see or not; say what they assume.
+
+        Taking a transaction back takes less time than to lay out the edges anew.
+        """
+        connection = self._connection
+        if not is_seen:
+            connection.execute("BEGIN")
         try:
+            yield [apply_change(connection, change, self._further) for change in changes]
+        finally:
+            if is_seen:
+                create_edges(connection)
+            else:
+                connection.execute("ROLLBACK")
+
+    def _write(self, changes: Sequence[Change], timeline: Path) -> None:
+        with self._applied(changes, is_seen=True):
+            if self._contention.is_sure:
+                self._contention.change()
             create_swept(self._connection, _AT, REPLAY, EDGES)
             write_timeline(self._connection, _AT, timeline)
-        finally:
-            create_edges(self._connection)
 
     def _replayed(self) -> list[_Replayed]:
         first, *ends = read_moments(self._connection, MOMENTS)
@@ -274,7 +303,7 @@ def predict(
         connection: to a store of its traces.
         changes: texts in the language of :mod:`tracekit.prediction.changes`.
         timeline: where to write the predicted run, as a Chrome trace; of a folder, one a rank.
-        further: answer statements on further runs, of another batch or sequence.
+        further: answer statements on further runs, of another batch or sequence, or of bench.
 
     Raises:
         UsageError: a text is no change, or changes of a load are mixed with others.

@@ -1,0 +1,118 @@
+-- How much longer do kernels take while communication, or another kernel, runs beside them?
+-- Kernels of one name, grid, block, phase and shapes of arguments that ran alone at times, and at times beside other work
+-- of their device: what the latter took beyond the median of the former, over how long the other work ran meanwhile. At
+-- 25 % a kernel takes 250 µs more for each ms that something runs beside it. Not compared is what had communication and
+-- another kernel beside it, and kinds of kernels that are not always the same work: without a grid, fewer than three
+-- alone, or the middle half of these more than a tenth of their median apart.
+--
+-- Kind:     analysis
+-- Scope:    trace
+-- Requires: attributed_events, device_windows, event, interval_overlap, interval_shared
+-- Columns:
+--   rank          INTEGER  global rank
+--   device        VARCHAR  number of the device
+--   beside        VARCHAR  what ran beside: comm or compute
+--   slope_pct     DOUBLE   extra_ns of overlap_ns; below 0 where kernels were quicker beside others
+--   extra_ns      DOUBLE   what the compared kernels took beyond the median of those alone, ns
+--   overlap_ns    BIGINT   how long other work ran beside them, ns
+--   kind_count    BIGINT   kinds of kernels that are compared
+--   kernel_count  BIGINT   kernels beside others that are compared
+--   alone_count   BIGINT   kernels alone that they are compared with
+--   compared_pct  DOUBLE   overlap_ns of the time of all kernels with such work beside them, 0 to 100
+-- Invariant: kind_count <= kernel_count AND kind_count <= alone_count AND overlap_ns > 0
+
+WITH work AS (
+    SELECT
+        e.trace_id, e.device, e.kind, e.dur_ns,
+        (e.trace_id, e.device) AS part,
+        row_number() OVER () AS id,
+        e.ts_ns AS start_ns,
+        e.ts_ns + e.dur_ns AS end_ns,
+        k.args ->> '$.grid' AS grid,
+        (e.name, e.phase, grid, k.args ->> '$.block', o.args ->> '$."Input Dims"') AS kernel
+    FROM attributed_events AS e
+    INNER JOIN event AS k USING (trace_id, event_id)
+    LEFT JOIN event AS o ON e.trace_id = o.trace_id AND e.op_id = o.event_id
+    WHERE e.device <> 'cpu' AND e.kind <> 'memcpy'
+),
+
+compute AS (
+    SELECT *
+    FROM work
+    WHERE kind = 'compute'
+),
+
+comm AS (
+    SELECT *
+    FROM work
+    WHERE kind = 'comm'
+),
+
+shared AS (
+    SELECT *
+    FROM interval_shared('compute')
+),
+
+covered AS (
+    SELECT
+        c.trace_id, c.device, c.kernel, c.grid, c.dur_ns,
+        m.overlap_ns AS comm_ns,
+        s.overlap_ns AS compute_ns
+    FROM compute AS c
+    INNER JOIN interval_overlap('compute', 'comm') AS m USING (id)
+    INNER JOIN interval_overlap('compute', 'shared') AS s USING (id)
+),
+
+alone AS (
+    SELECT trace_id, device, kernel, median(dur_ns) AS dur_ns, count(*) AS alone_count
+    FROM covered
+    WHERE comm_ns = 0 AND compute_ns = 0 AND grid IS NOT NULL
+    GROUP BY ALL
+    HAVING
+        count(*) >= 3
+        AND quantile_cont(dur_ns, 0.75) - quantile_cont(dur_ns, 0.25) <= 0.1 * median(dur_ns)
+),
+
+beside AS (
+    SELECT *, 'comm' AS beside, comm_ns AS overlap_ns, compute_ns = 0 AS is_all
+    FROM covered
+    WHERE comm_ns > 0
+    UNION ALL BY NAME
+    SELECT *, 'compute' AS beside, compute_ns AS overlap_ns, comm_ns = 0 AS is_all
+    FROM covered
+    WHERE compute_ns > 0
+),
+
+compared AS (
+    SELECT
+        b.trace_id, b.device, b.beside, b.kernel,
+        sum(b.dur_ns - a.dur_ns) AS extra_ns,
+        sum(b.overlap_ns) AS overlap_ns,
+        count(*) AS kernel_count,
+        any_value(a.alone_count) AS alone_count
+    FROM beside AS b
+    INNER JOIN alone AS a USING (trace_id, device, kernel)
+    WHERE b.is_all
+    GROUP BY ALL
+),
+
+all_beside AS (
+    SELECT trace_id, device, beside, sum(overlap_ns) AS all_ns
+    FROM beside
+    GROUP BY ALL
+)
+
+SELECT
+    w.rank, w.device, c.beside,
+    100.0 * sum(c.extra_ns) / sum(c.overlap_ns) AS slope_pct,
+    sum(c.extra_ns) AS extra_ns,
+    sum(c.overlap_ns)::BIGINT AS overlap_ns,
+    count(*) AS kind_count,
+    sum(c.kernel_count)::BIGINT AS kernel_count,
+    sum(c.alone_count)::BIGINT AS alone_count,
+    100.0 * sum(c.overlap_ns) / any_value(a.all_ns) AS compared_pct
+FROM compared AS c
+INNER JOIN all_beside AS a USING (trace_id, device, beside)
+INNER JOIN device_windows AS w USING (trace_id, device)
+GROUP BY w.rank, w.trace_id, w.device, c.beside
+ORDER BY w.rank NULLS LAST, w.trace_id, w.device, c.beside

@@ -1,0 +1,124 @@
+"""Kernels that take longer beside other work of their device: what a change of that comes to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.graph_sweeps import REPLAY, create_swept
+from tracekit.analysis.macros import provide_macros_in
+from tracekit.analysis.run import run_analysis
+from tracekit.prediction.edges import EDGES, TABLE, left_ns
+from tracekit.sql_text import quote
+
+if TYPE_CHECKING:
+    import duckdb
+
+LEAST_COUNT = 10
+"""So many kernels beside others, and so many alone, tell a slope."""
+
+LEAST_COMPARED_PCT = 50.0
+"""A slope that rests on less of the time that work runs side by side is for the interval alone."""
+
+_ROUNDS = 2
+"""Kernels that get longer have more beside them: a third round changes less than 0.1 %."""
+
+_SLOPE, _BEFORE, _AFTER = (f"{TABLE}_{name}" for name in ("slope", "beside_before", "beside"))
+
+# Work is as long in a replay as between its two nodes, waiting for ranks in it.
+_BESIDE = f"""
+CREATE OR REPLACE TABLE {{place}} AS
+WITH work AS (
+    SELECT e.edge_id AS id, (e.trace_id, e.device) AS part, e.work_kind,
+        begun.at_ns AS start_ns, ended.at_ns AS end_ns
+    FROM {TABLE} AS e
+    INNER JOIN {{at}} AS begun ON e.source_node = begun.node
+    INNER JOIN {{at}} AS ended ON e.target_node = ended.node
+    WHERE e.kind = 'work' AND e.device <> 'cpu'
+),
+compute AS (FROM work WHERE work_kind = 'compute'),
+comm AS (FROM work WHERE work_kind = 'comm'),
+shared AS (FROM interval_shared('compute'))
+SELECT id AS edge_id, m.overlap_ns AS comm_ns, s.overlap_ns AS compute_ns
+FROM interval_overlap('compute', 'comm') AS m
+INNER JOIN interval_overlap('compute', 'shared') AS s USING (id)
+"""
+
+
+class Contention:
+    """How much longer kernels of a recorded run take beside other work of their device.
+
+    Args:
+        connection: to a store with the edges laid out, as they were recorded.
+        at: a table for the times of nodes.
+
+    Attributes:
+        said: the slopes, and what they rest on; None where the trace tells none.
+        is_sure: they rest on enough of it for the prediction, and not for its interval alone.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, at: str) -> None:
+        self._connection, self._at = connection, at
+        self.said: str | None = None
+        self.is_sure = False
+        several = connection.execute(
+            f"SELECT 1 FROM {TABLE} WHERE kind = 'work' AND device <> 'cpu' "
+            "GROUP BY trace_id, device HAVING count(DISTINCT stream) > 1 LIMIT 1"
+        ).fetchall()
+        if not several:
+            return
+        rows = run_analysis(connection, load_catalog().analysis("contention"), {}).to_dicts()
+        rows = [
+            row
+            for row in rows
+            if row["slope_pct"] > 0 and min(row["kernel_count"], row["alone_count"]) >= LEAST_COUNT
+        ]
+        if not rows:
+            return
+        values = ", ".join(
+            f"({'NULL' if row['rank'] is None else row['rank']}::INTEGER, {quote(row['device'])}, "
+            f"{quote(row['beside'])}, {min(row['slope_pct'] / 100, 1)!r}::DOUBLE)"
+            for row in rows
+        )
+        connection.execute(
+            f"CREATE OR REPLACE TABLE {_SLOPE} AS SELECT t.trace_id, s.device, "
+            "coalesce(any_value(slope) FILTER (beside = 'comm'), 0) AS comm, "
+            "coalesce(any_value(slope) FILTER (beside = 'compute'), 0) AS compute "
+            f"FROM (VALUES {values}) AS s(rank, device, beside, slope) "
+            "INNER JOIN trace AS t ON t.rank IS NOT DISTINCT FROM s.rank GROUP BY ALL"
+        )
+        provide_macros_in(connection, "interval_overlap() interval_shared()")
+        self._measure(_BEFORE)
+        said, least_pct = [], 100.0
+        for beside, what in (("comm", "communication"), ("compute", "another kernel")):
+            if found := [row for row in rows if row["beside"] == beside]:
+                extra_ns, overlap_ns, count = (
+                    sum(row[name] for row in found)
+                    for name in ("extra_ns", "overlap_ns", "kernel_count")
+                )
+                all_ns = sum(100 * row["overlap_ns"] / row["compared_pct"] for row in found)
+                least_pct = min(least_pct, 100 * overlap_ns / all_ns)
+                said.append(
+                    f"{100 * extra_ns / overlap_ns:.1f} % of the time that {what} runs beside them "
+                    f"({count} kernels tell, {100 * overlap_ns / all_ns:.1f} % of that time)"
+                )
+        self.is_sure = least_pct >= LEAST_COMPARED_PCT
+        where = "" if self.is_sure else ": in the interval alone"
+        self.said = f"kernels take longer by {', and by '.join(said)}{where}"
+
+    def change(self) -> None:
+        """Let kernels take longer or shorter by what runs beside them under a change."""
+        kept = f"{left_ns('usual')} / greatest(e.usual_ns, 1)"
+        for _ in range(_ROUNDS):
+            self._measure(_AFTER)
+            self._connection.execute(
+                f"UPDATE {TABLE} AS e SET contended_ns = round("
+                f"s.comm * (a.comm_ns - coalesce(b.comm_ns, 0) * {kept}) "
+                f"+ s.compute * (a.compute_ns - coalesce(b.compute_ns, 0) * {kept}))::BIGINT "
+                f"FROM {_AFTER} AS a LEFT JOIN {_BEFORE} AS b USING (edge_id), {_SLOPE} AS s "
+                "WHERE e.edge_id = a.edge_id AND (e.trace_id, e.device) = (s.trace_id, s.device)"
+            )
+
+    def _measure(self, place: str) -> None:
+        create_swept(self._connection, self._at, REPLAY, EDGES)
+        self._connection.execute(_BESIDE.format(place=place, at=self._at))
