@@ -343,7 +343,8 @@ class Trace:
         Args:
             *changes: such as ``"class=gemm x0.5"``, ``"host x0.5"`` or ``"batch limit=8"``.
             timeline: where to write the predicted run, as a Chrome trace; of a folder, one a rank.
-            further: runs of another batch or sequence, for changes like ``"batch=8"``.
+            further: runs of another batch or sequence, for changes like ``"batch=8"``; of bench,
+                for those of links.
 
         Raises:
             UsageError: a text is no change.

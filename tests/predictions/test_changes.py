@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from traces_by_hand import Event, span, work
@@ -15,6 +16,7 @@ import tracekit
 from tracekit.errors import QueryError, UsageError
 
 Predicted = Callable[..., float]
+Cli = Callable[..., Any]
 LOADER = "enumerate(DataLoader)#_{}DataLoaderIter.__next__"
 STEPS = 4
 
@@ -444,11 +446,64 @@ def test_other_groups_and_algorithms(predicted: Predicted, change: str, window: 
     assert predicted(events, change) == pytest.approx(window, rel=0.02)
 
 
+@pytest.fixture
+def measured(make_run: Callable[..., Path]) -> Path:
+    """Return a run of bench: 50 µs and 0.1 ns a byte for two ranks, 200 and 0.3 for eight."""
+    known = {"family": "collective", "op": "all_reduce", "outcome": "ok", "backend": "nccl"}
+    known |= {"device": "cuda:0", "device_name": "X"}
+    sizes = [
+        {"group_size": ranks, "message_bytes": size, "median_ns": 1000 * latency + size * ns}
+        for ranks, latency, ns in ((2, 50, 0.1), (8, 200, 0.3))
+        for size in (1000, 2000, 1_000_000)
+    ]
+    points = [{"bench_id": number, **known, **size} for number, size in enumerate(sizes)]
+    return make_run("bench", benchmarks=points, stage="bench")
+
+
+@pytest.mark.parametrize(
+    ("change", "window", "said"),
+    [
+        # Of 200 µs 50 are latency, though all messages have one size.
+        ("bandwidth x2", 50 + 75, "of 1 of 1 with the latency measured in bench"),
+        ("latency x3", 150 + 150, "of 1 of 1 with the latency measured in bench"),
+        ("group size=8", 200 + 3 * 150, "as measured among 8 ranks: comm_allreduce"),
+        # In a ring of four ranks 6 messages come in a row, not 2, and 3/2 of the size, not 1.
+        ("group size=4", 150 + 1.5 * 150, "links among 4 ranks"),
+    ],
+)
+def test_links_as_bench_measured_them(
+    tmp_path: Path, measured: Path, change: str, window: float, said: str
+) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": reduction(1, 100, 300, 1000)}), "utf-8")
+    with (
+        tracekit.open(path, cache=False) as trace,
+        tracekit.open(measured, traces=False, cache=False) as bench,
+    ):
+        found = trace.predict(change, further=[bench])
+    assert found.predicted_ns == pytest.approx(1000 * window, rel=0.02)
+    assert any(said in text for text in found.assumptions)
+
+
+def test_bench_is_of_the_same_device(tmp_path: Path, cli: Cli, measured: Path) -> None:
+    path = tmp_path / "trace.json"
+    for name, code in (("X", 0), ("Y", 5)):
+        trace = {"deviceProperties": [{"id": 0, "name": name}]}
+        path.write_text(json.dumps(trace | {"traceEvents": reduction(1, 100, 300, 1000)}), "utf-8")
+        done = cli("predict", path, "--change", "latency x2", "--ceilings", measured)
+        assert done.exit_code == code
+    assert "collectives were measured on X, and this trace is of another device" in done.stderr
+
+
 def test_an_algorithm_without_latency(predicted: Predicted) -> None:
     with pytest.raises(QueryError, match="cannot be told apart"):
         predicted(reduction(1, 100, 300, 1000), "algorithm=tree")
     with pytest.raises(QueryError, match="only stage 2"):
+        predicted(LAYERED, "zero stage=1")
+    with pytest.raises(QueryError, match="hooks of stage 3 take on the host"):
         predicted(LAYERED, "zero stage=3")
+    with pytest.raises(QueryError, match="how long it takes there is in no trace"):
+        predicted(LAYERED, "offload on")
     with pytest.raises(QueryError, match="no gather of parameters"):
         predicted(LAYERED, "zero stage=2")
 

@@ -45,7 +45,7 @@ INCONCLUSIVE = 7
     help="Write as a page how the predicted run differs from TRACE, one run: what compare says.",
 )
 @format_option
-@reading_options("rules", "no_cache")
+@reading_options("rules", "ceilings", "no_cache")
 @click.pass_context
 def command(
     context: click.Context,
@@ -80,6 +80,10 @@ def command(
             opened.enter_context(open_traces(run, reading, is_traced=not keywords <= SERVING))
             for run in (traces[:alone], *((run,) for run in traces[alone:]))
         )
+        if reading.ceilings is not None:
+            folder = reading.ceilings if reading.ceilings.is_dir() else reading.ceilings.parent
+            measured = open_traces((str(folder),), is_traced=False)
+            further.append(opened.enter_context(measured))
         prediction = trace.predict(*changes, timeline=timeline, further=further)
         if format_name == "json":
             import json

@@ -70,7 +70,7 @@ KEYWORDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "norm": (FUSED,),
         "attention": (FUSED,),
         "accumulate": (SCALE,),
-        "offload": (OFF,),
+        "offload": (ON, OFF),
         "zero": (STAGE,),
         "rate": (SCALE,),
         "batch": (LIMIT, TOKENS),

@@ -8,11 +8,13 @@ its own, whose nodes are listed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import duckdb
 
+from tracekit.analysis.macros import provide_macros_in
 from tracekit.analysis.session_tables import DATABASE
 from tracekit.errors import QueryError, UsageError
 from tracekit.prediction.changes import COLUMNS, REMOVE, WORKERS, Change
@@ -433,8 +435,67 @@ def _add_workers(connection: duckdb.DuckDBPyConnection, count: int) -> None:
     drop(connection, "batch")
 
 
+MEASURED = f"{TABLE}_measured"
+"""What bench measured of collectives, by class and size of the group."""
+
+_POINTS = (
+    "SELECT b.op, b.group_size, b.message_bytes, b.median_ns, b.device_name, r.folder_name, "
+    "b.device = 'cpu' FROM benchmark AS b INNER JOIN run AS r USING (run_id) "
+    "WHERE b.family = 'collective' AND b.outcome = 'ok' AND b.group_size > 1 AND b.median_ns > 0"
+)
+
+
+def lay_measured(
+    connection: duckdb.DuckDBPyConnection,
+    change: Change,
+    runs: Sequence[Callable[[str], Sequence[Sequence[Any]]]],
+) -> None:
+    """Lay out the latency of collectives and their time for a byte, as bench measured them.
+
+    Args:
+        connection: to a store with the edges laid out.
+        change: what is asked.
+        runs: answer statements on this run and on further ones.
+
+    Raises:
+        QueryError: what was measured is of other devices alone.
+    """
+    points = [row for ask in runs for row in ask(_POINTS)]
+    names = connection.execute("SELECT lower(name) FROM device WHERE name IS NOT NULL").fetchall()
+    is_cpu = _count(connection, "device = 'cpu'") > 0
+    here = [
+        row[:6]
+        for row in points
+        if row[6] == is_cpu and (is_cpu or not names or ((row[4] or "").lower(),) in names)
+    ]
+    if points and not here:
+        raise QueryError(
+            f"{change.text!r}: collectives were measured on {points[0][4]}, and this trace is of "
+            "another device"
+        )
+    provide_macros_in(connection, "collective_class()")
+    # The latency is where a line through the two smallest sizes begins.
+    connection.execute(
+        f"CREATE OR REPLACE TABLE {MEASURED} AS WITH point AS ("
+        "SELECT collective_class(op) AS class, group_size, message_bytes, median(ns) AS ns, "
+        "any_value(run) AS run FROM (SELECT unnest(?::VARCHAR[]) AS op, "
+        "unnest(?::BIGINT[]) AS group_size, unnest(?::BIGINT[]) AS message_bytes, "
+        "unnest(?::DOUBLE[]) AS ns, unnest(?::VARCHAR[]) AS device, unnest(?::VARCHAR[]) AS run) "
+        "GROUP BY ALL), sized AS (SELECT *, row_number() OVER (PARTITION BY class, group_size "
+        "ORDER BY message_bytes) AS place FROM point) "
+        "SELECT class, group_size, greatest(least(regr_intercept(ns, message_bytes) "
+        "FILTER (place <= 2), min(ns)), 0) AS latency_ns, "
+        "greatest(max_by(ns, message_bytes) - latency_ns, 0) / max(message_bytes) AS ns_per_byte, "
+        "any_value(run) AS run FROM sized GROUP BY class, group_size HAVING count(*) > 1",
+        [[row[i] for row in here] for i in range(6)],
+    )
+
+
 def fit_transfers(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    """Tell the latency of each transfer apart, by the run's own sizes; return what that assumes.
+    """Tell the latency of each transfer apart, as measured, else by the run's own sizes.
+
+    Returns:
+        What that assumes.
 
     Raises:
         QueryError: no collective has a size, or its latency is asked for and cannot be told.
@@ -453,8 +514,10 @@ def fit_transfers(connection: duckdb.DuckDBPyConnection, change: Change) -> list
         "FROM size GROUP BY class, group_size "
         "HAVING count(*) > 1 AND max(message_bytes) >= 2 * min(message_bytes) "
         "AND regr_slope(ns, message_bytes) > 0) "
-        "SELECT t.*, f.latency_ns - greatest(f.latency_ns - t.usual_ns, 0) AS latency_ns "
-        "FROM transfer AS t LEFT JOIN fit AS f USING (class, group_size)"
+        "SELECT t.*, coalesce(m.latency_ns, f.latency_ns) AS whole_ns, "
+        "whole_ns - greatest(whole_ns - t.usual_ns, 0) AS latency_ns "
+        "FROM transfer AS t LEFT JOIN fit AS f USING (class, group_size) "
+        f"LEFT JOIN {MEASURED} AS m USING (class, group_size)"
     )
     connection.execute(
         f"UPDATE {TABLE} AS e SET other_ns = round(t.latency_ns) FROM {TABLE}_transfer AS t "
@@ -462,17 +525,22 @@ def fit_transfers(connection: duckdb.DuckDBPyConnection, change: Change) -> list
     )
     unmatched = _count(connection, "kind = 'work' AND work_kind = 'comm' AND usual_ns > 0")
     found = connection.execute(
-        f"SELECT count(*), count(latency_ns) FROM {TABLE}_transfer"
+        "SELECT count(*), count(t.latency_ns), count(m.run), string_agg(DISTINCT m.run, ', ') "
+        f"FROM {TABLE}_transfer AS t LEFT JOIN {MEASURED} AS m USING (class, group_size)"
     ).fetchone()
-    count, fitted = found or (0, 0)
+    count, fitted, measured, measured_in = found or (0, 0, 0, None)
     if not count:
         raise QueryError(f"{change.text!r}: no collective tells the size of its message")
     if change.keyword in ("latency", "algorithm") and not fitted:
         raise QueryError(
             f"{change.text!r}: its latency cannot be told apart from its bandwidth",
-            hint="it takes collectives of one kind with messages of several sizes",
+            hint="it takes collectives of one kind with messages of several sizes, or what "
+            "tracekit bench collectives measured (--ceilings)",
         )
-    assumptions = ["time of a collective is latency and bytes over bandwidth, by the run's sizes"]
+    by = "by the run's sizes"
+    if measured:
+        by = f"of {measured} of {count} with the latency measured in {measured_in}"
+    assumptions = [f"time of a collective is latency and bytes over bandwidth, {by}"]
     if fitted < count:
         assumptions.append(
             f"{count - fitted} of {count} collectives have one size, and are bandwidth alone"
@@ -504,7 +572,7 @@ def scale_transfers(connection: duckdb.DuckDBPyConnection, change: Change, ratio
         f"UPDATE {TABLE} AS e SET factor = factor * r.of_bytes, "
         "other_factor = other_factor * r.of_latency "
         f"FROM ({ratios}) AS r(edge_id, class, group_size, message_bytes, usual_ns, is_tree, "
-        "latency_ns, of_latency, of_bytes) WHERE e.edge_id = r.edge_id "
+        "whole_ns, latency_ns, of_latency, of_bytes) WHERE e.edge_id = r.edge_id "
         f"AND e.edge_id IN (SELECT edge_id FROM {TABLE} WHERE {where_of(change, 'TRUE')})"
     )
     drop(connection, "transfer")

@@ -14,17 +14,19 @@ from typing import TYPE_CHECKING
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.run import run_analysis
 from tracekit.errors import QueryError, UsageError
-from tracekit.prediction.changes import OFF, REMOVE, Change, parse_change
+from tracekit.prediction.changes import OFF, ON, REMOVE, Change, parse_change
 from tracekit.prediction.edges import (
     ADDED,
     CHANGES,
     ENTERED,
+    MEASURED,
     TABLE,
     WEIGHTS,
     Apply,
     add_edges,
     drop,
     fit_transfers,
+    lay_measured,
     need,
     own_ns,
     remove_work,
@@ -468,12 +470,24 @@ def change_collectives(connection: duckdb.DuckDBPyConnection, change: Change) ->
             branches.append(
                 f"WHEN class = '{klass}' AND is_tree = {is_tree} THEN ({after}) / ({before})"
             )
-        return f"CASE {' '.join(branches)} ELSE 1 END"
+        formed = f"CASE {' '.join(branches)} ELSE 1 END"
+        column = ("latency_ns", "ns_per_byte")[at]
+        return (
+            f"coalesce((SELECT other.{column} / nullif(own.{column}, 0) FROM {MEASURED} AS own "
+            f"INNER JOIN {MEASURED} AS other USING (class) WHERE own.class = t.class "
+            f"AND own.group_size = t.group_size AND other.group_size = {change.count}), {formed})"
+        )
 
-    ratios = f"SELECT *, {ratio(0)}, {ratio(1)} FROM {TABLE}_transfer WHERE group_size > 1"
+    ratios = f"SELECT *, {ratio(0)}, {ratio(1)} FROM {TABLE}_transfer AS t WHERE group_size > 1"
     found = connection.execute(f"SELECT count(*), bool_or(is_tree) FROM ({ratios})").fetchone()
     if not found or not found[0]:
         raise QueryError(f"{change.text!r}: no collective has a group of several ranks")
+    of_both = connection.execute(
+        f"SELECT string_agg(DISTINCT class, ', ' ORDER BY class) FROM {MEASURED} "
+        f"WHERE group_size = ? AND class IN (SELECT class FROM {TABLE}_transfer "
+        f"SEMI JOIN {MEASURED} USING (class, group_size))",
+        [change.count],
+    ).fetchone()
     scale_transfers(connection, change, ratios)
     assumptions.append(
         f"{found[0]} collectives are rings now"
@@ -481,6 +495,8 @@ def change_collectives(connection: duckdb.DuckDBPyConnection, change: Change) ->
         + "; others than all-reduce, all-gather, reduce-scatter, all-to-all and broadcast stay"
     )
     if change.count:
+        if of_both and of_both[0]:
+            assumptions.append(f"as measured among {change.count} ranks: {of_both[0]}")
         assumptions += [
             f"links among {change.count} ranks are as fast, and no rank is slower than those here",
             "each rank computes what it does; messages are as large",
@@ -494,6 +510,12 @@ def change_zero(connection: duckdb.DuckDBPyConnection, change: Change) -> list[s
     Raises:
         QueryError: another stage is asked for, or no gathers of parameters are recorded.
     """
+    if change.count == 3:
+        raise QueryError(
+            f"{change.text!r}: what waits for the gathers of each module, and what the hooks of "
+            "stage 3 take on the host, is in no trace of another stage",
+            hint="record a run of stage 3; of one, stage 2 can be told",
+        )
     if change.count != 2:
         raise QueryError(
             f"{change.text!r}: only stage 2 can be told of a run of stage 3",
@@ -535,6 +557,12 @@ def expand(
         gone = [replace(change, keyword=one, terms=(*change.terms, ("phase", "recompute")),
                         action=REMOVE, factor=0.0) for one in (None, "host")]  # fmt: skip
         return gone, gone, []
+    if change.keyword == "offload" and change.action == ON:
+        raise QueryError(
+            f"{change.text!r}: the optimizer would run on the CPU, and how long it takes there "
+            "is in no trace of a run without offload",
+            hint="record one with it: collect --opt with O",
+        )
     if change.keyword not in _RULES or change.terms:
         return [change], [change], []
     name, nothing = _RULES[change.keyword]
@@ -567,6 +595,9 @@ _APPLY: Mapping[str | None, Apply] = {
 }
 
 
+_OF_LINKS = ("bandwidth", "latency", "group", "algorithm")
+
+
 def apply_change(
     connection: duckdb.DuckDBPyConnection, change: Change, further: Sequence[Ask] = ()
 ) -> list[str]:
@@ -581,7 +612,10 @@ def apply_change(
         UsageError: it says too little.
         QueryError: the trace has nothing of what is changed, or does not tell what it needs.
     """
+    runs = [lambda statement: connection.execute(statement).fetchall(), *further]
     if change.keyword == "size":
-        runs = [lambda statement: connection.execute(statement).fetchall(), *further]
-        return resize(connection, change, runs)
+        # Runs of bench have no traces.
+        return resize(connection, change, [ask for ask in runs if ask("FROM trace LIMIT 1")])
+    if change.keyword in _OF_LINKS:
+        lay_measured(connection, change, runs)
     return _APPLY[change.keyword](connection, change)
