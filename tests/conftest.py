@@ -75,9 +75,13 @@ def pytest_collection() -> Generator[None, Any, Any]:
 
 
 def pytest_collection_finish() -> None:
-    """Let the garbage collector pass over what is there now: thousands of tests and libraries."""
+    """Let the garbage collector pass over what is there now: thousands of tests and libraries.
+
+    It looks as seldom as where traces are read, which is what most tests do.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(200_000, 50, 50)
 
 
 def pytest_unconfigure() -> None:

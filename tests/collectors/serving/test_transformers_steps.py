@@ -28,6 +28,7 @@ NEW_TOKEN_COUNT = 10
 @pytest.fixture(scope="module")
 def model() -> Any:
     config = models.model_config("tiny")
+    config.num_hidden_layers = 2
     return models.build(config, seed=0, dtype=torch.float32, attention="sdpa").eval()
 
 
