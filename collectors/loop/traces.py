@@ -7,8 +7,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tracekit import __version__
-
 from ..process.distributed import Place
 from ..profiler.profile import Profile
 from .plan import PROFILER_WARMUP_COUNT, LoopPlan
@@ -110,7 +108,6 @@ class LoopTraces:
 
     def _metadata(self) -> dict[str, Any]:
         return {
-            "version": __version__,
             "stage": self._plan.stage,
             "engine": self._report.engine,
             "model": self._report.model.get("name"),

@@ -16,6 +16,7 @@ import torch
 from torch import profiler
 from torch.torch_version import TorchVersion
 
+from tracekit import __version__
 from tracekit.errors import WorkloadError
 
 from ..machine.accelerator import profiler_activities
@@ -47,9 +48,10 @@ class Profile:
 
     Args:
         path: the trace; `.gz` compresses it. It appears only when it is whole.
-        metadata: what the run is, so that a trace alone tells it: `version`, `stage`, `opt`,
-            `model`, `engine`, `rank`, `world_size`, `seed`, `batch_size`, `sequence_length`, …
-            They are written as members `tracekit_<name>` beside `traceEvents`; None is left out.
+        metadata: what the run is, so that a trace alone tells it: `stage`, `opt`, `model`,
+            `engine`, `rank`, `world_size`, `seed`, `batch_size`, `sequence_length`, … They are
+            written as members `tracekit_<name>` beside `traceEvents`, and so is our `version`;
+            None is left out.
         warmup: steps that the profiler sees but does not keep.
         active: steps that are kept.
         record_shapes: whether to keep the shapes of operators' arguments.
@@ -185,7 +187,7 @@ class Profile:
         self._profiler = profiler.profile(
             activities=profiler_activities(), **self._options, **schedule
         )
-        for name, value in self.metadata.items():
+        for name, value in {"version": __version__, **self.metadata}.items():
             if value is not None:
                 self._profiler.preset_metadata_json(f"tracekit_{name}", json.dumps(value))
 

@@ -69,11 +69,6 @@ class ModuleRanges:
     def __contains__(self, module: nn.Module) -> bool:
         return _ref(module) in self._table
 
-    @property
-    def is_attached(self) -> bool:
-        """Whether calls of the modules have ranges."""
-        return bool(self._table)
-
     def attach(self) -> None:
         """Give the calls of every module ranges from now on; does nothing if they have them."""
         if self._table:

@@ -16,8 +16,6 @@ from typing import Any
 
 import torch
 
-from tracekit import __version__
-
 from .. import ranges
 from ..machine import accelerator, memory
 from ..model import flash_attention, models
@@ -223,7 +221,6 @@ def _profile(
 
 def _metadata(spec: TrainingSpec, place: Place) -> dict[str, Any]:
     return {
-        "version": __version__,
         "stage": spec.stage,
         "engine": spec.engine,
         "opt": spec.opt_text,

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracekit import __version__
 from tracekit.errors import WorkloadError
 from tracekit.manifest import RankMemory
 from tracekit.units import NS_PER_S
@@ -241,7 +240,6 @@ class EmbeddedLoad:
 
     def _metadata(self) -> dict[str, Any]:
         return {
-            "version": __version__,
             "stage": "serve",
             "engine": "transformers",
             "model": type(self._model).__name__,
