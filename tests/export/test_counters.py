@@ -118,11 +118,12 @@ def test_nothing_is_drawn_as_zero_because_the_trace_does_not_tell_it(
 def test_requests_lead_to_the_steps_that_served_them(
     tmp_path: Path, opened: Callable[[Path], tracekit.Trace]
 ) -> None:
-    """Of a recorded run: a request's parts tile it, and its arrows end at its steps."""
+    """Of a part of a recorded run: a request's parts tile it, and its arrows end at its steps."""
     engine_folder()
     out = tmp_path / "x.pftrace"
     trace = opened(REPO / "sample_traces" / "serve_transformers")
-    exported(trace, out)
+    ((length_ns,),) = trace.sql("SELECT max(ts_ns + dur_ns) - min(ts_ns) FROM event").rows
+    exported(trace, out, to_ns=length_ns // 4)
     stored = trace.sql(
         "SELECT request_id, start_unix_ns, end_unix_ns - start_unix_ns "
         "FROM request_intervals() ORDER BY 1"
@@ -148,14 +149,19 @@ def test_requests_lead_to_the_steps_that_served_them(
             "WHERE t.name = 'requests' AND s.depth = 0 GROUP BY s.id"
         )
         assert all(dur == parts for dur, parts in tiled)
+        step = "extract_arg(b.arg_set_id, 'debug.tracekit.step')"
+        steps = engine.rows(
+            f"SELECT {step} AS step FROM slice AS b JOIN track AS t ON b.track_id = t.id "
+            "WHERE t.name = 'serving steps'"
+        )
         arrows = engine.rows(
-            f"SELECT {request} AS request, "
-            "extract_arg(b.arg_set_id, 'debug.tracekit.step') AS step "
+            f"SELECT {request} AS request, {step} AS step "
             "FROM flow AS f JOIN slice AS s ON f.slice_out = s.id "
             "JOIN slice AS b ON f.slice_in = b.id JOIN track AS t ON b.track_id = t.id "
             "WHERE t.name = 'serving steps' ORDER BY 1, 2"
         )
-        assert arrows == served
+        assert len(steps) > 10
+        assert arrows == [pair for pair in served if pair[1:] in steps]
 
 
 def test_queues_stand_in_the_order_of_their_streams(
