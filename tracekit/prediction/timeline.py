@@ -191,7 +191,7 @@ def write_timeline(connection: duckdb.DuckDBPyConnection, at: str, path: Path) -
     by_trace: dict[int, list[dict[str, Any]]] = defaultdict(list)
     names = {
         "at": at, "far": _FAR_NS, "edge": TABLE, "added": ADDED, "entered": ENTERED,
-        "left": left_ns("usual"), "worker_tid": _WORKER_TID,
+        "left": f"{left_ns('usual')} + contended_ns", "worker_tid": _WORKER_TID,
     }  # fmt: skip
     for row in connection.execute(_WORK.format(**names)).fetchall():
         *named, work_kind, device, stream, correlation, start_ns, dur_ns, args, copies = row
