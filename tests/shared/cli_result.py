@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +48,7 @@ def run_here(
     # Where nobody has set logging up, warnings go to stderr; pytest has.
     logger = logging.getLogger("tracekit")
     with (
+        contextlib.ExitStack() as behind,
         patch.object(logger, "handlers", [logging.lastResort]),
         patch.dict(os.environ, environment, clear=True),
         patch("sys.stdin", given),
@@ -54,6 +56,8 @@ def run_here(
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
     ):
+        # Reading a trace sets it for the process.
+        behind.callback(sys.setswitchinterval, sys.getswitchinterval())
         exit_code = main(words)
         out.flush()
         err.flush()
