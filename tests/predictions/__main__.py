@@ -34,11 +34,13 @@ HERE = Path(__file__).resolve().parent
 PAGE = HERE.parents[1] / "docs" / "explanation" / "predictions.md"
 CHILD_S = 300
 ATTEMPTS, OTHERS_S = 4, 0.5
-# Memory that glibc gives back costs page faults, in one run or the other as chance has it.
+# Memory that glibc gives back or does not find again (of large aligned tensors) costs page faults,
+# in one run or the other as chance has it: 2 ms for 4 MB. Torch's large tensors get large pages.
 _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "MALLOC_TRIM_THRESHOLD_": str(1 << 34),
     "MALLOC_MMAP_THRESHOLD_": str(1 << 25),
+    "THP_MEM_ALLOC_ENABLE": "1",
 }
 _LOG = logging.getLogger("predictions")
 

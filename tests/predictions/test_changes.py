@@ -263,6 +263,20 @@ LAYERED = steps(
     length=1700,
 )
 
+# Its backward has two products, 20 µs apart; before the first, 300 µs of forward work run again,
+# with 50 before it and 90 behind it.
+RECOMPUTED = steps(
+    *forward("layers.0#Layer", op("aten::mm", 0, 300)),
+    *backward(
+        op("aten::neg", 300, 310),
+        span("user_annotation", "tk/module/recompute/layers.0#Layer", 340, 680),
+        op("aten::mm", 360, 660),
+        op("aten::mm", 750, 1250),
+        op("aten::mm", 1270, 1700),
+    ),
+    length=1700,
+)
+
 # Scores, of which 100 µs are a product, a softmax of 300 and 80 for a mask; 60 behind the products.
 ATTENTION = steps(
     *forward(
@@ -300,6 +314,8 @@ NORMED = steps(
     ("events", "change", "step"),
     [
         (LAYERED, "recompute on module=layers.*", 1700 + 300 + 50 + 100),
+        (RECOMPUTED, "recompute off", 300 + 10 + 20 + 500 + 20 + 430),
+        (RECOMPUTED, "recompute off module=layers.0", 300 + 10 + 20 + 500 + 20 + 430),
         (LAYERED, "accumulate x3", 3 * 1700),
         (ATTENTION, "attention fused", 200 + 60 + 1.25 * 200),
         (NORMED, "norm fused", 100 + 100 + 150),
@@ -506,6 +522,15 @@ def test_an_algorithm_without_latency(predicted: Predicted) -> None:
         predicted(LAYERED, "offload on")
     with pytest.raises(QueryError, match="no gather of parameters"):
         predicted(LAYERED, "zero stage=2")
+
+
+def test_the_interval_has_the_time_of_checkpointing_itself(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": LAYERED}), "utf-8")
+    with tracekit.open(path, cache=False) as trace:
+        found = trace.predict("recompute on module=layers.*")
+    assert found.predicted_ns is not None
+    assert found.high_ns >= found.predicted_ns + STEPS * 1_000_000
 
 
 def test_recomputation_without_modules(predicted: Predicted) -> None:
