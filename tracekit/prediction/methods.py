@@ -261,16 +261,18 @@ def _stop_recomputing(connection: duckdb.DuckDBPyConnection, change: Change) -> 
     # The way into a module's forward pass has about as much, which is not seen apart.
     connection.execute(
         f"UPDATE {TABLE} AS e SET quick_ns = round(quick_ns * greatest(1 - b.ns / h.ns, 0)) "
-        f"FROM (SELECT trace_id, sum(usual_ns - left_ns) AS ns FROM {TABLE}_back GROUP BY ALL) AS b "
-        f"INNER JOIN (SELECT trace_id, sum(usual_ns) AS ns FROM {TABLE} WHERE part = 'host' AND "
-        "phase = 'forward' GROUP BY ALL HAVING sum(usual_ns) > 0) AS h USING (trace_id) "
+        f"FROM (SELECT trace_id, sum(usual_ns - left_ns) AS ns FROM {TABLE}_back GROUP BY ALL) "
+        f"AS b INNER JOIN (SELECT trace_id, sum(usual_ns) AS ns FROM {TABLE} WHERE part = 'host' "
+        "AND phase = 'forward' GROUP BY ALL HAVING sum(usual_ns) > 0) AS h USING (trace_id) "
         "WHERE e.trace_id = b.trace_id AND e.part = 'host' AND e.phase = 'forward'"
     )
     found = connection.execute(f"SELECT sum(usual_ns - left_ns) / 1e6 FROM {TABLE}_back").fetchone()
     drop(connection, "back")
     return [
-        "what runs again goes with the host's time that leads to it, and of the way back to the "
-        f"backward pass {(found and found[0]) or 0:.3f} ms, which is more than such gaps take",
+        (
+            "what runs again goes with the host's time that leads to it, and of the way back to "
+            f"the backward pass {(found and found[0]) or 0:.3f} ms, more than such gaps take"
+        ),
         "checkpointing's own time in the forward pass stays; the interval has as much again for it",
     ]
 
