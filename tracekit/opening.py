@@ -6,7 +6,7 @@ import contextlib
 import gc
 import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     import duckdb
 
     from tracekit.analysis.ceiling_sources import Sources as CeilingSources
+    from tracekit.analysis.derive import Derivation
     from tracekit.analysis.result import Result
+    from tracekit.analysis.spec import Spec
     from tracekit.database import Build
     from tracekit.engine.choice import EngineChoice
     from tracekit.engine.dataset_writer import RunProgress
@@ -252,10 +254,23 @@ def _open_temporary(asked: _Asked) -> Trace:
 
         resources = on_error.enter_context(contextlib.ExitStack())
         build = resources.enter_context(database.build_temporary())
-        answers = fill(build, asked.sources, asked.rules, asked.progress, reading, asked.wanted)
-        database.set_limit_of_questions(build.connection)
-        if not asked.is_unsafe:
-            database.lock(build.connection)
+        derivation = _filled(build, asked.sources, asked.rules, asked.progress, reading)
+
+        def derive(needed: Iterable[str] | None) -> None:
+            if derivation is None:
+                database.set_limit_of_questions(build.connection)
+            else:
+                with database.explained(build.folder):
+                    derivation.make(needed)
+            # SQL of the user's is run when all is there: what makes it reads files, sets limits.
+            if needed is None and not asked.is_unsafe:
+                database.lock(build.connection)
+
+        answers: Mapping[str, Result] = {}
+        if derivation is None:
+            derive(None)
+        else:
+            answers = derivation.make((), _asked_now(asked.wanted))
         on_error.pop_all()
     return Trace(
         build.connection,
@@ -265,7 +280,21 @@ def _open_temporary(asked: _Asked) -> Trace:
         answers,
         ceilings=asked.ceilings,
         query_folders=asked.query_folders,
+        derive=None if derivation is None else derive,
     )
+
+
+def _asked_now(names: Sequence[str]) -> list[Spec]:
+    """Return the analyses that can be asked before a store is open.
+
+    What others look at besides the store is there once it is.
+    """
+    from tracekit.analysis.catalog import load_catalog
+    from tracekit.analysis.session_tables import DEVICE_CEILING
+
+    return [
+        spec for spec in map(load_catalog().analysis, names) if DEVICE_CEILING not in spec.requires
+    ]
 
 
 def _open_cached(asked: _Asked) -> Trace:
@@ -457,16 +486,28 @@ def fill(
 
     The reading that has begun is that of the first trace.
     """
+    derivation = _filled(build, sources, rules, progress, begun)
+    return {} if derivation is None else derivation.make(wanted=_asked_now(wanted))
+
+
+def _filled(
+    build: Build,
+    sources: Sources,
+    rules: Path | None,
+    progress: Callable[[Progress], None] | None,
+    begun: Reading | None,
+) -> Derivation | None:
+    """Fill a store; return what is to be derived of its traces, where there are some."""
     from tracekit.analysis.catalog import queries_digest
 
-    answers: dict[str, Result] = {}
+    derivation = None
     if sources.traces:
-        answers = _fill_traces(build, sources, rules, progress, begun, wanted)
+        derivation = _fill_traces(build, sources, rules, progress, begun)
     else:
         _fill_runs(build, sources, progress)
     info = (SCHEMA_VERSION, __version__, queries_digest(rules))
     build.connection.execute(f"INSERT INTO store_info VALUES {rows([info])}")
-    return answers
+    return derivation
 
 
 def _fill_traces(
@@ -475,8 +516,7 @@ def _fill_traces(
     rules: Path | None,
     progress: Callable[[Progress], None] | None,
     begun: Reading | None,
-    wanted: Sequence[str],
-) -> dict[str, Result]:
+) -> Derivation:
     from tracekit.database import SMALL_SOURCE_BYTES, cursor_of, with_room
     from tracekit.ingest.load import forget_trace, load_trace
     from tracekit.ingest.reading import Reading
@@ -523,17 +563,10 @@ def _fill_traces(
 
         join_execution_trace(connection, file)
 
-    from tracekit.analysis.catalog import load_catalog
-    from tracekit.analysis.derive import derive
-    from tracekit.analysis.session_tables import DEVICE_CEILING
+    from tracekit.analysis.derive import Derivation
     from tracekit.ingest.threads import THREAD, fill_threads
 
-    catalog = load_catalog()
-    # What else they look at besides the store is there once it is open.
-    specs = [
-        spec for name in wanted if DEVICE_CEILING not in (spec := catalog.analysis(name)).requires
-    ]
-    return derive(connection, text_bytes, specs, also={THREAD: fill_threads})
+    return Derivation(connection, text_bytes, {THREAD: fill_threads})
 
 
 def _prepare(connection: duckdb.DuckDBPyConnection, rules: Path | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -61,6 +61,7 @@ class Trace:
         left_out: Sequence[str] = (),
         open_whole: Callable[[], Trace] | None = None,
         keep: Callable[[Mapping[str, Result]], None] | None = None,
+        derive: Callable[[Iterable[str] | None], None] | None = None,
     ) -> None:
         self._renew = renew
         self._left_out = frozenset(left_out)
@@ -72,6 +73,7 @@ class Trace:
         self._library: Library | None = None
         self._given_connection = connection
         self._keep = keep
+        self._derive = derive
         self._is_closed = False
         self._store_path = store_path
         self._resources = resources
@@ -123,6 +125,8 @@ class Trace:
         if not self._has_ceilings:
             from tracekit.analysis.ceiling_sources import lay
 
+            if not self._ceiling_sources.are_empty():
+                self._have((), "accelerator")
             lay(self._connection, self._ceiling_sources)
             self._has_ceilings = True
         return self._connection
@@ -234,6 +238,7 @@ class Trace:
         if not params and spec.name in known:
             return known[spec.name]
         try:
+            self._have([spec])
             return run_analysis(self._asked_connection, spec, params, known)
         except duckdb.CatalogException:
             # What a breakdown does without is not there.
@@ -241,13 +246,24 @@ class Trace:
                 raise
         return run_analysis(self._asked_connection, spec, params, self._known())
 
+    def _have(self, specs: Iterable[Spec], *tables: str) -> None:
+        """Have tables, and what analyses require, where that is made when it is asked for."""
+        if self._derive is not None and not self._is_closed:
+            from tracekit.analysis.catalog import tables_behind
+
+            self._derive([*tables, *tables_behind(specs)])
+
     def _become_whole(self) -> bool:
-        """Have the events too, where only what a breakdown needs is here; return whether it was.
+        """Have all that a store has, where a part of it is here; return whether it was only that.
 
         Raises:
             TraceError: not one trace can be read any more.
             StoreError: what they become cannot be written, or this is closed.
         """
+        if self._derive is not None and not self._is_closed:
+            self._derive(None)
+            self._derive = None
+            return True
         if self._open_whole is None or self._is_closed:
             return False
         open_whole, self._open_whole = self._open_whole, None
@@ -446,7 +462,8 @@ class Trace:
             from tracekit.analysis.catalog import tables_behind
 
             # Something was measured on devices since this was opened.
-            if self._left_out & tables_behind(name for name in names if name not in known):
+            asked = (catalog.analysis(name) for name in names if name not in known)
+            if self._left_out & tables_behind(asked):
                 self._become_whole()
                 known = self._known()
         of_ranks = RANKS_BREAKDOWN if self._trace_count(known) > 1 else ()
@@ -462,6 +479,7 @@ class Trace:
         answers = {name: known[name] for name in wanted if name in known}
         unknown = [catalog.analysis(name) for name in wanted if name not in answers]
         if unknown:
+            self._have(unknown)
             connection = self._asked_connection
             with rows_kept(connection, unknown if of_ranks else ()):
                 answers |= {one.name: one for one in run_analyses(connection, specs)}

@@ -3,7 +3,7 @@
 -- role_work('module') is a relation.
 --
 -- Kind:     macro
--- Requires: attributed_events, attribution, surroundings, module_roles, interval_neighbours
+-- Requires: module, attributed_events, attribution, surroundings, module_roles, interval_neighbours
 -- Params:
 --   modules  VARCHAR  name of the relation of modules: table module
 -- Columns:

@@ -3,7 +3,7 @@
 --
 -- Kind:     macro
 -- Access:   private
--- Requires: attributed_events, module_roles, launch, interval_neighbours
+-- Requires: module, attributed_events, module_roles, launch, interval_neighbours
 -- Params:
 --   modules  VARCHAR  name of the relation of modules: table module
 -- Columns:

@@ -4,7 +4,7 @@
 --
 -- Kind:     macro
 -- Access:   private
--- Requires: attributed_events, surroundings, module_roles, interval_neighbours
+-- Requires: module, attributed_events, surroundings, module_roles, interval_neighbours
 -- Params:
 --   modules  VARCHAR  name of the relation of modules: table module
 -- Columns:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tracekit.analysis import catalog, derive
-from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.catalog import load_catalog, tables_behind
 from tracekit.analysis.device_peaks import DEVICE_PEAK
 from tracekit.analysis.header import parse_header
 from tracekit.analysis.session_tables import DEVICE_CEILING
@@ -99,6 +99,9 @@ def test_what_is_read_is_required(spec: Spec) -> None:
     own = {spec.name, *re.findall(r"\b(\w+) AS (?:(?:NOT )?MATERIALIZED )?\(", sql)}
     read = set(re.findall(r"\b(?:FROM|JOIN)\s+(\w+)", sql))
     assert (read & made) - own <= set(spec.requires)
+    if spec.scope != "runs":
+        named = set(re.findall(r"\w\('(\w+)'", sql))
+        assert (named & made) - own <= tables_behind([spec])
 
 
 def test_a_list_shows_what_the_headers_say() -> None:

@@ -42,7 +42,7 @@ def main() -> None:
     timed("start: render", partial(__import__, "tracekit.render.table"))
     from tracekit.analysis.breakdown import BREAKDOWN, TOTALS
     from tracekit.analysis.catalog import load_catalog
-    from tracekit.analysis.derive import derive, prepare
+    from tracekit.analysis.derive import Derivation, prepare
     from tracekit.analysis.run import run_analysis
     from tracekit.database import build_temporary
     from tracekit.ingest.load import load_trace
@@ -68,7 +68,7 @@ def main() -> None:
                 load_trace(connection, reading, 0)
 
         timed("read", read)
-        derive(connection, _LARGE_BYTES, [], also={THREAD: fill_threads}, room=room)
+        Derivation(connection, _LARGE_BYTES, {THREAD: fill_threads}, room).make()
         results = {}
         for name in BREAKDOWN:
             ask = partial(run_analysis, connection, catalog.analyses[name], {}, results)

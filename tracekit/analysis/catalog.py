@@ -182,8 +182,8 @@ def _sql_files(root: Path) -> list[tuple[str, str, Path]]:
     return sorted(found, key=lambda item: item[:2])
 
 
-def tables_behind(analyses: Iterable[str]) -> frozenset[str]:
-    """Return the names of the tables that analyses require, as the headers of SQL files say it.
+def tables_behind(specs: Iterable[Spec]) -> frozenset[str]:
+    """Return the names of the tables that SQL files require, as their headers say it.
 
     What a table was made of is not among them, and neither are the tables of the file itself, which
     headers do not name.
@@ -203,8 +203,9 @@ def tables_behind(analyses: Iterable[str]) -> frozenset[str]:
                 if between is not None:
                     look(between.requires)
 
-    for name in analyses:
-        look(catalog.analysis(name).requires)
+    for spec in specs:
+        look(spec.requires)
+        found |= tables_behind(catalog.analysis(one.analysis) for one in spec.reduces)
     return frozenset(found)
 
 

@@ -57,12 +57,10 @@ def not_for_breakdown(
     from tracekit.dataset.layout import LARGE_TABLES
 
     sources = ceilings or CeilingSources(folders=[*map(place_of, contents.runs)])
-    measured: list[str] = []
+    needed: frozenset[str] = frozenset()
     if not sources.are_empty():
-        analyses = load_catalog().analyses
-        names = (*BREAKDOWN, *SERVED_BREAKDOWN)
-        measured += [name for name in names if DEVICE_CEILING in analyses[name].requires]
-    needed = tables_behind(measured)
+        asked = map(load_catalog().analysis, (*BREAKDOWN, *SERVED_BREAKDOWN))
+        needed = tables_behind(spec for spec in asked if DEVICE_CEILING in spec.requires)
     return tuple(name for name in LARGE_TABLES if name not in needed)
 
 

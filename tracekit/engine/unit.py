@@ -16,7 +16,7 @@ from pathlib import Path
 import duckdb
 
 from tracekit.analysis.catalog import load_catalog
-from tracekit.analysis.derive import derive, prepare
+from tracekit.analysis.derive import Derivation, prepare
 from tracekit.analysis.macros import provide_macros
 from tracekit.analysis.params import bind
 from tracekit.analysis.run import with_values
@@ -155,7 +155,7 @@ class Worker:
         """Derive and ask; return what is wanted of the traces that are loaded."""
         self._load_runs(connection, ranks)
         text_bytes = sum(rank.text_bytes for rank in ranks)
-        derive(connection, text_bytes, also={THREAD: fill_threads}, room=_do_it)
+        Derivation(connection, text_bytes, {THREAD: fill_threads}, _do_it).make()
         small = {f"tables/{name}": self._small(connection, name) for name in SMALL_TABLES}
         for name in self._job.analyses:
             spec = load_catalog().analysis(name)

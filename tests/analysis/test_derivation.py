@@ -1,0 +1,121 @@
+"""What is derived of a trace whose store is not kept: as much as was asked for, and the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from traces_by_hand import span, work
+
+import tracekit
+from tracekit.analysis import derive
+from tracekit.analysis.breakdown import BREAKDOWN, TOTALS
+from tracekit.analysis.catalog import load_catalog
+from tracekit.errors import QueryError, TracekitError
+
+EVENTS = [
+    span("python_function", "nn.Module: Linear_0", 0, 60),
+    span("cpu_op", "aten::mm", 2, 20),
+    *work(5, 10, 30, 1, "gemm"),
+    *work(25, 35, 45, 2, "ncclDevKernel_AllReduce_Sum_f32_RING_LL"),
+    *work(50, 70, 80, 3, "elementwise_kernel"),
+    *work(55, 85, 90, 4, "Memcpy HtoD (Pageable -> Device)"),
+]
+NAMES = (*BREAKDOWN, *TOTALS.values(), "roles", "waited_for", "queue_length", "stragglers")
+CATALOGUE = """
+SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()
+UNION ALL SELECT view_name FROM duckdb_views() WHERE database_name = current_database()
+UNION ALL SELECT function_name FROM duckdb_functions() WHERE database_name = current_database()
+ORDER BY ALL
+"""
+
+
+@pytest.fixture
+def path(tiny_trace: Callable[..., Path]) -> Path:
+    return tiny_trace(EVENTS)
+
+
+def asked(trace: tracekit.Trace, name: str) -> object:
+    try:
+        found = trace.query(name)
+    except TracekitError as error:
+        return str(error)
+    return found.columns, found.rows
+
+
+def made(trace: tracekit.Trace) -> set[str]:
+    """Return the derived tables and views that are there."""
+    catalog = load_catalog()
+    found = trace._connection.execute("SHOW TABLES")
+    return {name for (name,) in found.fetchall()} & {*catalog.tables, *catalog.views}
+
+
+def test_analyses_say_the_same_of_a_store_that_is_not_kept(path: Path, cache: Path) -> None:
+    with tracekit.open(path) as kept, tracekit.open(path, cache=False) as trace:
+        for name in reversed(NAMES):
+            assert asked(trace, name) == asked(kept, name), name
+        # None of them had to have all.
+        assert trace._derive is not None
+        whole = kept.sql(CATALOGUE).rows
+        assert trace.sql(CATALOGUE).rows == whole
+        assert trace._derive is None
+        for name in ("idle_gap", "attributed_events", "record"):
+            text = f"SELECT * FROM {name} ORDER BY ALL"
+            assert trace.sql(text).rows == kept.sql(text).rows
+
+
+def test_what_nobody_asks_for_is_not_made(path: Path) -> None:
+    with tracekit.open(path, cache=False) as trace:
+        assert not made(trace)
+        assert trace.query("kernels").rows
+        assert {"attribution", "launch_link"} <= made(trace)
+        assert made(trace).isdisjoint({"idle_gap", "memory_event", "stack_frames"})
+        assert len(trace.breakdown()["idle_causes"])
+        assert "idle_gap" in made(trace)
+
+
+def test_sql_of_the_users_reaches_no_files(path: Path, tmp_path: Path) -> None:
+    with tracekit.open(path, cache=False) as trace:
+        trace.query("trace")
+        with pytest.raises(QueryError):
+            trace.sql(f"COPY (SELECT 1) TO '{tmp_path / 'rows.csv'}'")
+        with pytest.raises(duckdb.Error):
+            trace.connection.execute("SET memory_limit = '1GB'")
+
+
+def test_a_step_that_failed_is_tried_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    create = derive._create
+
+    def fails(connection: duckdb.DuckDBPyConnection, spec: Any) -> None:
+        if spec.name == "attribution":
+            raise duckdb.InterruptException("no more")
+        create(connection, spec)
+
+    with tracekit.open(path, cache=False) as trace, tracekit.open(path, cache=False) as other:
+        with monkeypatch.context() as patch:
+            patch.setattr(derive, "_create", fails)
+            with pytest.raises(duckdb.InterruptException):
+                trace.query("idle_gaps")
+        assert "device_events" in made(trace)
+        assert trace.query("idle_gaps").rows == other.query("idle_gaps").rows != []
+
+
+def test_each_step_is_done_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    create = derive._create
+
+    def counted(connection: duckdb.DuckDBPyConnection, spec: Any) -> None:
+        done.append(spec.name)
+        create(connection, spec)
+
+    monkeypatch.setattr(derive, "_create", counted)
+    with tracekit.open(path, cache=False) as trace:
+        assert trace._derive is not None
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(trace._derive, [["idle_gap"], ["attribution"], ["overlap"], ["work"]]))
+        _ = trace.connection
+    assert len(done) == len(set(done)) == len({*load_catalog().tables, *load_catalog().views})
