@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,6 +42,11 @@ class Row:
         return 100 * (self.after_ms / self.before_ms - 1)
 
     @property
+    def has_factor(self) -> bool:
+        """Whether the user says how much more or less work there is of a phase or of modules."""
+        return re.search(r"\b(phase|module)=\S+ x[\d.]", self.change) is not None
+
+    @property
     def is_held(self) -> bool:
         """Whether the interval holds what came."""
         return self.low_ms <= self.after_ms <= self.high_ms
@@ -73,26 +79,43 @@ def _code(change: str) -> str:
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """Return what the rows amount to, without a mean."""
-    told = [row for row in rows if row.reason is None]
-    if not told:
+    """Return what the rows amount to, all and by whether the user gives a factor; no mean."""
+    if all(row.reason is not None for row in rows):
         return "Nothing was predicted.\n"
+    parts = [
+        ("all", rows),
+        ("worked out from the trace", [row for row in rows if not row.has_factor]),
+        ("work scaled by the user's factor", [row for row in rows if row.has_factor]),
+    ]
+    columns = [_amounts(some) for _, some in parts]
+    lines = [f"| {name} | {' | '.join(one[name] for one in columns)} |" for name in columns[0]]
+    head = f"| | {' | '.join(name for name, _ in parts)} |\n| --- | --- | --- | --- |\n"
+    return head + "\n".join(lines) + "\n"
+
+
+def _amounts(rows: Sequence[Row]) -> dict[str, str]:
+    told = [row for row in rows if row.reason is None]
     errors = sorted(abs(row.error_pct) for row in told)
     real = [row for row in told if not row.is_noise and not row.is_null]
-    worst = max(told, key=lambda row: abs(row.error_pct))
+    worst = max(told, key=lambda row: abs(row.error_pct), default=None)
     within = [sum(error <= limit for error in errors) for limit in (3.3, 5, 10)]
     count = len(told)
-    return f"""| | |
-| --- | --- |
-| pairs with a prediction | {count} of {len(rows)} |
-| median of the errors, without their sign | {statistics.median(errors):.1f} % |
-| within 3.3 %, 5 %, 10 % | {within[0]}, {within[1]}, {within[2]} of {count} |
-| worst | {worst.error_pct:+.1f} % ({worst.name}) |
-| too long, too short | {sum(r.error_pct > 0 for r in told)}, {sum(r.error_pct < 0 for r in told)} |
-| the interval holds what came | {sum(row.is_held for row in told)} of {count} |
-| the sign is right, of changes beyond the noise | {sum(r.has_sign for r in real)} of {len(real)} |
-| median noise of A against A | {statistics.median(row.noise_pct for row in told):.1f} % |
-"""
+    longer = sum(row.error_pct > 0 for row in told)
+    noise_pct = statistics.median(row.noise_pct for row in told) if told else 0
+    return {
+        "pairs with a prediction": f"{count} of {len(rows)}",
+        "median of the errors, without their sign": (
+            f"{statistics.median(errors):.1f} %" if errors else "–"
+        ),
+        "within 3.3 %, 5 %, 10 %": f"{within[0]}, {within[1]}, {within[2]} of {count}",
+        "worst": f"{worst.error_pct:+.1f} % ({worst.name})" if worst else "–",
+        "too long, too short": f"{longer}, {sum(row.error_pct < 0 for row in told)}",
+        "the interval holds what came": f"{sum(row.is_held for row in told)} of {count}",
+        "the sign is right, of changes beyond the noise": (
+            f"{sum(row.has_sign for row in real)} of {len(real)}"
+        ),
+        "median noise of A against A": f"{noise_pct:.1f} %" if told else "–",
+    }
 
 
 def filled(text: str, rows: Sequence[Row], rounds: int, steps: int) -> str:

@@ -48,6 +48,22 @@ def test_a_pair_is_recorded_predicted_and_rerun(
     assert program.measured(refused, 1, 2).reason is not None
 
 
+def test_pairs_add_up_with_and_without_factors_of_the_user(program: ModuleType) -> None:
+    rows = [
+        program.Row("right", "range=augment x0.5", 10, 8, 7, 9, 8, 1),
+        program.Row("long", "host phase=forward x2; phase=forward x2", 10, 24, 23, 25, 20, 1),
+        program.Row("refused", reason="nothing tells"),
+    ]
+    page = importlib.import_module("page")
+    lines = page.summary(rows).splitlines()
+    assert lines[2] == "| pairs with a prediction | 2 of 3 | 1 of 2 | 1 of 1 |"
+    assert lines[3] == "| median of the errors, without their sign | 10.0 % | 0.0 % | 20.0 % |"
+    assert lines[5] == "| worst | +20.0 % (long) | +0.0 % (right) | +20.0 % (long) |"
+    assert lines[7] == "| the interval holds what came | 1 of 2 | 1 of 1 | 0 of 1 |"
+    assert page.summary(rows[:1]).splitlines()[3].endswith("| 0.0 % | 0.0 % | – |")
+    assert page.summary(rows[2:]) == "Nothing was predicted.\n"
+
+
 def test_a_load_is_recorded_predicted_and_rerun(program: ModuleType, tmp_path: Path) -> None:
     made = []
 
