@@ -210,6 +210,46 @@ def test_a_thread_that_goes_on_before_the_record_of_its_reduction_ends(tmp_path:
     assert found.predicted_ns == pytest.approx(1_015_000, abs=1000)
 
 
+@pytest.mark.parametrize(
+    ("late", "change", "window"),
+    [
+        # What a rank was late by from a step before the window goes with the stall, or doubles.
+        (400, "range=stall remove", 4 * 270),
+        (400, "range=stall x2", 800 + 4 * 1070),
+        # It began with the other one, or later for another reason: that stays.
+        (0, "range=stall remove", 4 * 270),
+        (100, "range=stall remove", 100 + 4 * 270),
+    ],
+)
+def test_a_rank_begins_as_late_as_its_steps_end(
+    tmp_path: Path, late: float, change: str, window: float
+) -> None:
+    """Rank 1 stalls for 400 µs behind each reduction; the other waits for it in the next."""
+    for rank in range(2):
+        events = []
+        for number in range(STEPS):
+            begin = 670 * number + late
+            end = begin + 165
+            if rank == 0:
+                begin = begin - 400 if number else 0
+            events += [
+                span("user_annotation", f"ProfilerStep#{number}", begin, end + 105 + 400 * rank),
+                op("aten::mm", begin, begin + 100),
+                op("c10d::allreduce_", begin + 100, begin + 110),
+                span("user_annotation", "gloo:all_reduce", begin + 115, end, 9),
+                op("aten::add", end + 5 + 400 * rank, end + 105 + 400 * rank),
+            ]
+            if rank == 1:
+                events.append(span("user_annotation", "stall", end + 5, end + 405))
+        said = {"distributedInfo": {"rank": rank, "world_size": 2, "backend": "gloo"}}
+        path = tmp_path / f"rank{rank}.json"
+        path.write_text(json.dumps({**said, "traceEvents": events}), "utf-8")
+    with tracekit.open(tmp_path, cache=False) as trace:
+        found = trace.predict(change)
+    assert found.recorded_ns == (late + STEPS * 670) * 1000
+    assert found.predicted_ns == pytest.approx(window * 1000, abs=1000)
+
+
 def test_a_call_that_works_before_it_hands_a_reduction_over(tmp_path: Path) -> None:
     """Three calls of 10 µs, and one that reorders its tensor for 1,000 µs first."""
     path = tmp_path / "rank0.json"
