@@ -24,10 +24,12 @@ devices AS (
 ),
 
 done AS (
-    SELECT rank, device, 'comm' AS kind, class, step_kernel_ns, step_pct
+    SELECT rank, device, 'comm' AS kind, class, step_kernel_ns, step_pct, rowid AS place
     FROM communication_rows
     UNION ALL
-    SELECT rank, device, 'memcpy' AS kind, direction AS class, step_kernel_ns, step_pct
+    SELECT
+        rank, device, 'memcpy' AS kind, direction AS class, step_kernel_ns, step_pct,
+        rowid AS place
     FROM memcpy_steps_rows
     WHERE direction <> '(all)'
 ),
@@ -37,8 +39,8 @@ summed AS (
         d.kind,
         if(grouping(d.class) = 1, '(all)', d.class) AS class,
         grouping(d.class) AS is_all,
-        fsum(d.step_kernel_ns) AS step_kernel_ns,
-        fsum(d.step_pct) AS step_pct
+        fsum(d.step_kernel_ns ORDER BY d.place) AS step_kernel_ns,
+        fsum(d.step_pct ORDER BY d.place) AS step_pct
     FROM done AS d
     INNER JOIN counted AS c ON d.rank IS NOT DISTINCT FROM c.rank AND d.device = c.device
     GROUP BY GROUPING SETS ((d.kind, d.class), (d.kind))

@@ -54,16 +54,22 @@ devices AS (
 
 SELECT
     t.source, t.phase, t.work_group, t.work,
-    if(count(*) = count(t.whole_step_ns), fsum(t.whole_step_ns) / any_value(d.device_count), NULL)
-        AS whole_step_ns,
+    if(
+        count(*) = count(t.whole_step_ns),
+        fsum(t.whole_step_ns ORDER BY t.row_place) / any_value(d.device_count), NULL
+    ) AS whole_step_ns,
     if(
         count(*) = count(t.whole_max_step_ns),
-        fsum(t.whole_max_step_ns) / any_value(d.device_count), NULL
+        fsum(t.whole_max_step_ns ORDER BY t.row_place) / any_value(d.device_count), NULL
     ) AS whole_max_step_ns,
-    if(count(*) = count(t.whole_pct), fsum(t.whole_pct) / any_value(d.device_count), NULL)
-        AS whole_pct,
-    if(count(*) = count(t.whole_max_pct), fsum(t.whole_max_pct) / any_value(d.device_count), NULL)
-        AS whole_max_pct,
+    if(
+        count(*) = count(t.whole_pct),
+        fsum(t.whole_pct ORDER BY t.row_place) / any_value(d.device_count), NULL
+    ) AS whole_pct,
+    if(
+        count(*) = count(t.whole_max_pct),
+        fsum(t.whole_max_pct ORDER BY t.row_place) / any_value(d.device_count), NULL
+    ) AS whole_max_pct,
     arg_min(t.reason, t.row_place) FILTER (t.reason IS NOT NULL) AS reason,
     min(t.layer_count) FILTER (t.reason IS NULL) AS least_layer_count,
     max(t.layer_count) FILTER (t.reason IS NULL) AS most_layer_count,

@@ -29,8 +29,8 @@ summed AS (
     SELECT
         phase, section,
         min(place) AS place,
-        fsum(step_span_ns) AS step_span_ns,
-        fsum(span_pct) AS span_pct
+        fsum(step_span_ns ORDER BY place) AS step_span_ns,
+        fsum(span_pct ORDER BY place) AS span_pct
     FROM named
     GROUP BY phase, section
 )

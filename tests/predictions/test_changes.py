@@ -365,6 +365,44 @@ def test_methods(predicted: Predicted, events: list[Event], change: str, step: f
     assert predicted(events, change) == pytest.approx(STEPS * step, abs=2)
 
 
+def test_hooks_of_zero_stage_3_go_with_the_gathers(predicted: Predicted) -> None:
+    """DeepSpeed's hooks: 120 µs of a step before a product, and 200 before its backward pass."""
+
+    def numbered(name: str, start: float, end: float, number: int) -> Event:
+        return span("cpu_op", name, start, end, **{"Sequence number": number})
+
+    def gather(start: float, end: float) -> list[Event]:
+        return [
+            op("c10d::_allgather_base_", start, start + 10),
+            span("user_annotation", "gloo:all_gather", start + 15, end, 9),
+        ]
+
+    node = "autograd::engine::evaluate_function: {}Backward"
+    found = predicted(
+        steps(
+            span("user_annotation", "tk/phase/forward", 0, 400),
+            numbered("aten::gelu", 0, 100, 1),
+            op("aten::empty", 120, 130),
+            *gather(140, 200),
+            op("aten::narrow", 210, 220),
+            numbered("PostBackwardFunctionModule", 220, 230, 2),
+            numbered("aten::mm", 250, 350, 3),
+            numbered("aten::gelu", 360, 400, 4),
+            span("user_annotation", "tk/phase/backward", 400, 800),
+            span("cpu_op", node.format("PreBackwardFunctionForModule"), 400, 600),
+            *gather(420, 500),
+            op("aten::narrow", 520, 530),
+            span("cpu_op", node.format("Mm"), 600, 800, **NUMBER, **{"Fwd thread id": 1}),
+            op("aten::mm", 600, 800),
+            length=800,
+        ),
+        "zero stage=2",
+    )
+    # Between two numbered ops are 10 µs; the gather of the forward pass stays, with 10 before it.
+    step = 100 + 10 + (10 + 15 + 45 + 10) + 100 + 10 + 40 + 200
+    assert found == pytest.approx(STEPS * step, abs=2)
+
+
 @pytest.mark.parametrize(
     ("events", "change", "added"),
     [

@@ -252,6 +252,24 @@ def _change_inside(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
     )
     if not connection.execute(f"FROM {TABLE}_op LIMIT 1").fetchall():
         raise QueryError(f"{change.text!r}: there is no such {by} in this trace")
+    change_spans(connection, change, by, rest)
+    if change.action != REMOVE:
+        return [f"what a {by} launched takes as long as it did, and what it runs on the host not"]
+    return [f"what a removed {by} gave is not needed elsewhere"]
+
+
+def change_spans(connection: duckdb.DuckDBPyConnection, change: Change, by: str, rest: str) -> None:
+    """Change what threads do inside of spans that are laid out: the table of edges with `_op`.
+
+    Args:
+        connection: one with that table, which is dropped.
+        change: scales or removes.
+        by: what the spans are, in a word.
+        rest: the condition of edges that may be changed.
+
+    Raises:
+        QueryError: nothing lies in them.
+    """
     connection.execute(f"CREATE TABLE IF NOT EXISTS {TABLE}_ranged AS FROM {TABLE}_op LIMIT 0")
     connection.execute(f"INSERT INTO {TABLE}_ranged FROM {TABLE}_op")
     # Time of the host inside of these, and calls and work of CPUs that lie in them.
@@ -302,9 +320,6 @@ def _change_inside(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
         chosen = f"({chosen} OR part = 'call')"
     update(connection, scaled(change.factor), f"{chosen} AND {inside}")
     drop(connection, "op", "part", "inside", "gone")
-    if change.action != REMOVE:
-        return [f"what a {by} launched takes as long as it did, and what it runs on the host not"]
-    return [f"what a removed {by} gave is not needed elsewhere"]
 
 
 def _change_host(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
