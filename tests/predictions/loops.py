@@ -240,10 +240,22 @@ def record(program: Program, steps: int, path: Path) -> None:
         record_shapes=shapes,
         with_stack=program.options.stack,
     ) as profiler:
+        begin_together(path)
         for number in range(steps):
             with record_function(f"ProfilerStep#{number}"):
                 program.step()
     profiler.export_chrome_trace(str(path))
+
+
+def begin_together(path: Path) -> None:
+    """Wait for the other ranks: their profilers do not take equally long to start.
+
+    A loop without collectives has no other meeting, and what waits by one has that in its window.
+    """
+    window, folder = path.parent.name, path.parents[1]
+    (folder / f"ready-{window}-{RANK}").touch()
+    while len(list(folder.glob(f"ready-{window}-*"))) < WORLD:
+        pass
 
 
 def main() -> None:
