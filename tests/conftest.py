@@ -217,6 +217,9 @@ def python(shared_folder: Path) -> Callable[[str], str]:
 # What starts processes of its own, holds a terminal, or lasts.
 _OF_PROCESSES = {"bench", "browse", "collect", "mcp", "sweep", "view"}
 
+_READ_ONCE = ("PYTHONPATH", "AWS_")
+"""What a process looks at once: Python, and the clients of stores, which are kept by their URL."""
+
 
 @pytest.fixture
 def cli(
@@ -251,7 +254,9 @@ def cli(
         own = ("TRACEKIT_", "COLUMNS")
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(own)}
         environment = {**inherited, "TRACEKIT_CACHE_DIR": str(tmp_path / "cache"), **(env or {})}
-        needs_process = _OF_PROCESSES.intersection(words[:1]) or "PYTHONPATH" in (env or {})
+        needs_process = _OF_PROCESSES.intersection(words[:1]) or any(
+            name.startswith(_READ_ONCE) for name in env or {}
+        )
         if is_here or not needs_process:
             return run_here(words, environment, cwd or tmp_path, stdin or "")
         done = subprocess.run(

@@ -131,7 +131,7 @@ def test_a_killed_ingest_leaves_nothing_that_looks_like_a_store(
 
         moment, source, out = sys.argv[1:]
         if moment == "deriving":
-            tracekit.analysis.derive.derive = die
+            tracekit.analysis.derive.Derivation.make = die
         if moment == "at the end":
             Path.replace = Path.hardlink_to = die
         if moment == "reading":

@@ -274,5 +274,5 @@ def test_what_the_walk_raises_comes_out(
 
     monkeypatch.setattr(context_walk, "_inside", fail)
     path = tiny_trace([span("python_function", "nn.Module: Linear_0", 1, 5)])
-    with pytest.raises(KeyboardInterrupt):
-        tracekit.open(path, cache=False)
+    with tracekit.open(path, cache=False) as trace, pytest.raises(KeyboardInterrupt):
+        trace.sql("FROM attribution")

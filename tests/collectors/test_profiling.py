@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tracekit import __version__
 from tracekit.errors import WorkloadError
 
 torch = pytest.importorskip("torch")
@@ -56,6 +57,7 @@ def test_schedule_and_metadata(name: str, tmp_path: Path) -> None:
         "tracekit_opt": "R+Z3",
         "tracekit_rank": 3,
         "tracekit_world_size": 8,
+        "tracekit_version": __version__,
     }
     assert trace["record_shapes"] == 1
     # Not the folder that it was first written to.

@@ -156,9 +156,11 @@ def test_roles_of_small_models(tmp_path: Path) -> None:
                 run(model)
 
         def with_ranges() -> None:
-            for number, model in enumerate(models):
-                with ranges.ModuleRanges(model, name=f"m{number}"):
-                    run(model)
+            named = ranges.ModuleRanges(models[0])
+            for model in models[1:]:
+                named.add(model)
+            with named:
+                plain()
 
         classes = tmp_path / "classes.json.gz"
         names = paths_of_calls(profiled(classes, True, plain), order)
