@@ -204,7 +204,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parsed.out.write_text(filled(text, rows, parsed.rounds, parsed.steps), "utf-8")
     loads = [pair for pair in serving.PAIRS if parsed.only in f"serving: {pair.name}"]
     with tempfile.TemporaryDirectory(prefix="tracekit-pairs-") as name:
-        folders = serving.recorded(loads, parsed.keep or Path(name), parsed.rounds, serve)
+        folder = parsed.keep or Path(name)
+        folder.mkdir(parents=True, exist_ok=True)
+        folders = serving.recorded(loads, folder, parsed.rounds, serve)
         served = [serving.measured(pair, folders) for pair in loads]
     for load in served:
         _LOG.info("%s", load.line())
