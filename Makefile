@@ -2,7 +2,7 @@
 #   make demo     install the core and print the breakdown of a bundled sample trace
 #   make collect  install torch and its kin too, train a tiny model for a few steps under the
 #                 profiler and print the breakdown of that (ARGS: options of tracekit collect)
-#   make test     install what developers need besides and run every check, the tests last
+#   make test     install what developers need besides and run every check beside the tests
 #   make fuzz     look for input that makes tracekit fail, for some MINUTES, with the core alone;
 #                 finds go to tests/corpus
 #   make docs     build the manual into build/docs; a dead link or anchor stops it
