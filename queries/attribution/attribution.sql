@@ -8,7 +8,7 @@
 --
 -- Kind:     table
 -- Requires: device_events, launch_link, surroundings, replayed_event, replayed_ops, trace_traits, neighbours, repetition,
---           attribution_rules
+--           kernel_order, attribution_rules
 -- Columns:
 --   trace_id         INTEGER -> trace          the trace
 --   event_id         BIGINT -> event           the device event
@@ -60,7 +60,10 @@ WITH launch_fact AS (
         coalesce(c.replay_phase, s.marked_phase) AS marked_phase,
         s.marked_row, s.is_weak_row, t.is_training, t.has_modules, t.has_phases,
         n.label_before, n.label_after, n.is_proven_forward, n.is_on_node_thread, n.is_model_block,
-        coalesce(n.is_evaluation, FALSE) AS is_evaluation
+        coalesce(n.is_evaluation, FALSE) AS is_evaluation,
+        o.phase AS kernel_phase,
+        coalesce(o.is_named, FALSE) AS is_named_kernel,
+        o.event_id IS NOT NULL AS is_ordered_kernel
     FROM launch_link AS k
     INNER JOIN device_events AS d USING (trace_id, event_id, piece)
     INNER JOIN trace_traits AS t USING (trace_id)
@@ -68,6 +71,7 @@ WITH launch_fact AS (
     LEFT JOIN surroundings AS s
         ON k.trace_id = s.trace_id AND coalesce(c.call_id, k.launch_id) = s.event_id
     LEFT JOIN neighbours AS n USING (trace_id, launch_id)
+    LEFT JOIN kernel_order AS o USING (trace_id, event_id, piece)
     WHERE k.launch_id IS NOT NULL
 ),
 
@@ -126,19 +130,26 @@ unlinked_fact AS (
         NULL::BIGINT AS op_id,
         r.like_event_id, l.by_phase_rule.phase AS like_phase,
         l.by_module_rule.module_id AS like_module_id, l.by_module_rule.row_name AS like_row,
-        n.name_phase, n.name_row
+        n.name_phase, n.name_row,
+        o.phase AS kernel_phase,
+        coalesce(o.is_named, FALSE) AS is_named_kernel
     FROM launch_link AS k
     INNER JOIN device_events AS d USING (trace_id, event_id, piece)
     LEFT JOIN repetition AS r USING (trace_id, event_id)
     LEFT JOIN linked AS l ON r.trace_id = l.trace_id AND r.like_event_id = l.event_id
     LEFT JOIN name_fact AS n ON d.trace_id = n.trace_id AND d.name = n.name
+    LEFT JOIN kernel_order AS o USING (trace_id, event_id, piece)
     WHERE k.launch_id IS NULL
 ),
 
 decided_event AS (
     SELECT * FROM linked
     UNION ALL BY NAME
-    SELECT * EXCLUDE (like_phase, like_module_id, like_row, name_phase, name_row)
+    SELECT
+        * EXCLUDE (
+            like_phase, like_module_id, like_row, name_phase, name_row, kernel_phase,
+            is_named_kernel
+        )
     FROM decided_without_launch('unlinked_fact')
 )
 
@@ -154,7 +165,9 @@ SELECT
     if(w.has_phase_of_capture, 'capture', w.by_phase_rule.reason) AS phase_reason,
     w.by_phase_rule.rule AS phase_rule, w.step,
     w.like_event_id, w.captured_id,
-    w.by_phase_rule.reason IN ('whole trace', 'neighbours', 'repetition', 'name')
+    w.by_phase_rule.reason IN (
+        'whole trace', 'order of kernels', 'neighbours', 'repetition', 'name'
+    )
     OR w.like_event_id IS NOT NULL
     OR w.captured_id IS NOT NULL AS is_inferred
 FROM decided_event AS w

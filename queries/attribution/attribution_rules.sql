@@ -32,7 +32,8 @@ CREATE OR REPLACE MACRO attribution_reasons() AS TABLE (
         ('neighbours', 'what was launched before it and after it tells its phase'),
         ('capture', 'the capture of the graph that its launch replays says so'),
         ('repetition', 'it repeats a device event whose launch is in the trace'),
-        ('name', 'others of its name ran in one phase only'),
+        ('name', 'its name says so, or others of its name ran in one phase only'),
+        ('order of kernels', 'it runs between kernels whose names say so'),
         ('none', 'nothing tells')
     ) AS listed (reason, meaning)
 );
@@ -49,22 +50,24 @@ CREATE OR REPLACE MACRO attribution_rules() AS TABLE (
         ('phase', 6, 'around work of a model outside of grad mode, where ops in it have numbers?'),
         ('phase', 7, 'inside of a module?'),
         ('phase', 8, 'inside of an op with a sequence number, in a forward pass?'),
-        ('phase', 9, 'compute, where the trace tells of nothing but forward work?'),
-        ('phase', 10, 'before a backward pass, and not behind one?'),
-        ('phase', 11, 'between zero_grad and a forward pass?'),
-        ('phase', 12, 'behind zero_grad, before something else?'),
-        ('phase', 13, 'behind a forward pass, or in grad mode and not on gradients?'),
-        ('phase', 14, 'between two backward passes, and not beside them?'),
-        ('phase', 15, 'behind a recomputation?'),
-        ('phase', 16, 'before the first forward pass?'),
-        ('phase', 17, 'between loading of data and a forward pass, with work of a model?'),
-        ('phase', 18, 'between two calls that generate, or that evaluate?'),
-        ('phase', 19, 'with work of a model, or before the first zero_grad?'),
-        ('phase', 20, 'behind a backward pass?'),
-        ('phase', 21, 'next to loading of data?'),
-        ('phase', 22, 'next to a phase?'),
-        ('phase', 23, 'without a launch: does it repeat a device event whose phase is known?'),
-        ('phase', 24, 'without a launch: did all of its name run in one phase?'),
+        ('phase', 9, 'in a trace of kernels alone, named after a phase of training?'),
+        ('phase', 10, 'in a trace of kernels alone, between others that are?'),
+        ('phase', 11, 'compute, where the trace tells of nothing but forward work?'),
+        ('phase', 12, 'before a backward pass, and not behind one?'),
+        ('phase', 13, 'between zero_grad and a forward pass?'),
+        ('phase', 14, 'behind zero_grad, before something else?'),
+        ('phase', 15, 'behind a forward pass, or in grad mode and not on gradients?'),
+        ('phase', 16, 'between two backward passes, and not beside them?'),
+        ('phase', 17, 'behind a recomputation?'),
+        ('phase', 18, 'before the first forward pass?'),
+        ('phase', 19, 'between loading of data and a forward pass, with work of a model?'),
+        ('phase', 20, 'between two calls that generate, or that evaluate?'),
+        ('phase', 21, 'with work of a model, or before the first zero_grad?'),
+        ('phase', 22, 'behind a backward pass?'),
+        ('phase', 23, 'next to loading of data?'),
+        ('phase', 24, 'next to a phase?'),
+        ('phase', 25, 'without a launch: does it repeat a device event whose phase is known?'),
+        ('phase', 26, 'without a launch: did all of its name run in one phase?'),
         ('module', 1, 'inside of what is named after a row?'),
         ('module', 2, 'inside of a module, and not of a backward pass?'),
         ('module', 3, 'is a module around the forward op of its node?'),
@@ -112,44 +115,48 @@ CREATE OR REPLACE MACRO decided_phase(facts) AS TABLE (
             WHEN own IS NOT NULL THEN own
             -- Ops have numbers wherever grad mode is on. That of an op that a node led back to proves a forward pass.
             WHEN is_proven_forward THEN {rule: 8, reason: 'sequence number', phase: 'forward'}
+            WHEN is_named_kernel THEN {rule: 9, reason: 'name', phase: kernel_phase}
+            WHEN kernel_phase IS NOT NULL
+                THEN {rule: 10, reason: 'order of kernels', phase: kernel_phase}
             WHEN
                 launch_id IS NOT NULL
+                AND NOT is_ordered_kernel
                 AND kind = 'compute'
                 AND NOT is_training
                 AND NOT has_modules
                 AND NOT has_phases
                 AND is_unmarked
-                THEN {rule: 9, reason: 'whole trace', phase: 'forward'}
+                THEN {rule: 11, reason: 'whole trace', phase: 'forward'}
             WHEN
                 label_after IN ('backward', 'recompute', 'derivative')
                 AND coalesce(label_before, 'zero_grad') NOT IN (
                     'backward', 'recompute', 'derivative'
                 )
-                THEN {rule: 10, reason: 'neighbours', phase: 'forward'}
+                THEN {rule: 12, reason: 'neighbours', phase: 'forward'}
             WHEN
                 label_before = 'zero_grad'
                 AND coalesce(label_after, 'forward') IN ('forward', 'data')
-                THEN {rule: 11, reason: 'neighbours', phase: 'forward'}
-            WHEN label_before = 'zero_grad' THEN {rule: 12, reason: 'none', phase: NULL}
+                THEN {rule: 13, reason: 'neighbours', phase: 'forward'}
+            WHEN label_before = 'zero_grad' THEN {rule: 14, reason: 'none', phase: NULL}
             -- Gradients that shall have a derivative are part of what is computed next.
             WHEN
                 label_before = 'forward'
                 OR (label_before = 'derivative' AND label_after = 'forward')
-                THEN {rule: 13, reason: 'neighbours', phase: 'forward'}
+                THEN {rule: 15, reason: 'neighbours', phase: 'forward'}
             -- A model that runs beside autograd's threads, between two passes of these, is none.
             WHEN
                 label_before IN ('backward', 'recompute', 'derivative')
                 AND label_after IN ('backward', 'recompute', 'derivative')
                 AND (is_on_node_thread OR NOT is_model_block)
-                THEN {rule: 14, reason: 'neighbours', phase: 'backward'}
-            WHEN label_before = 'recompute' THEN {rule: 15, reason: 'neighbours', phase: 'backward'}
+                THEN {rule: 16, reason: 'neighbours', phase: 'backward'}
+            WHEN label_before = 'recompute' THEN {rule: 17, reason: 'neighbours', phase: 'backward'}
             WHEN label_before IS NULL AND label_after = 'forward'
-                THEN {rule: 16, reason: 'neighbours', phase: 'forward'}
+                THEN {rule: 18, reason: 'neighbours', phase: 'forward'}
             WHEN label_before = 'data' AND label_after = 'forward' AND is_model_block
-                THEN {rule: 17, reason: 'neighbours', phase: 'forward'}
+                THEN {rule: 19, reason: 'neighbours', phase: 'forward'}
             -- Tokens are sampled between the calls that generate, and losses taken between those that evaluate.
             WHEN label_before = label_after AND label_before IN ('generation', 'evaluation')
-                THEN {rule: 18, reason: 'neighbours', phase: label_before}
+                THEN {rule: 20, reason: 'neighbours', phase: label_before}
             -- An optimizer runs no work of a model, but between a backward pass and its step work on
             -- gradients may have products, too; and before the first zero_grad may be anything.
             WHEN
@@ -158,13 +165,13 @@ CREATE OR REPLACE MACRO decided_phase(facts) AS TABLE (
                     AND (label_before, label_after) IS DISTINCT FROM ('backward', 'optimizer')
                 )
                 OR (label_before IS NULL AND label_after = 'zero_grad')
-                THEN {rule: 19, reason: 'none', phase: NULL}
+                THEN {rule: 21, reason: 'none', phase: NULL}
             WHEN label_before IN ('backward', 'derivative')
-                THEN {rule: 20, reason: 'neighbours', phase: 'optimizer'}
+                THEN {rule: 22, reason: 'neighbours', phase: 'optimizer'}
             WHEN 'data' IN (label_before, label_after)
-                THEN {rule: 21, reason: 'neighbours', phase: 'data'}
+                THEN {rule: 23, reason: 'neighbours', phase: 'data'}
             WHEN coalesce(label_before, label_after) IS NOT NULL
-                THEN {rule: 22, reason: 'neighbours', phase: coalesce(label_before, label_after)}
+                THEN {rule: 24, reason: 'neighbours', phase: coalesce(label_before, label_after)}
             ELSE {rule: NULL, reason: 'none', phase: NULL}
         END AS by_phase_rule
     FROM query_table(facts)
@@ -243,9 +250,12 @@ CREATE OR REPLACE MACRO decided_without_launch(facts) AS TABLE (
     SELECT
         *,
         CASE
-            WHEN like_phase IS NOT NULL THEN {rule: 23, reason: 'repetition', phase: like_phase}
+            WHEN like_phase IS NOT NULL THEN {rule: 25, reason: 'repetition', phase: like_phase}
+            WHEN is_named_kernel THEN {rule: 9, reason: 'name', phase: kernel_phase}
+            WHEN kernel_phase IS NOT NULL
+                THEN {rule: 10, reason: 'order of kernels', phase: kernel_phase}
             WHEN like_event_id IS NULL AND name_phase IS NOT NULL
-                THEN {rule: 24, reason: 'name', phase: name_phase}
+                THEN {rule: 26, reason: 'name', phase: name_phase}
             ELSE {rule: NULL, reason: 'none', phase: NULL}
         END AS by_phase_rule, CASE
             WHEN coalesce(like_module_id::VARCHAR, like_row) IS NOT NULL

@@ -7,7 +7,7 @@
 --
 -- Kind:     table
 -- Requires: range_marker, device_events, launch, launch_link, surroundings, trace_traits, attribution_rules,
---           class_fact
+--           class_fact, interval_neighbours
 -- Columns:
 --   trace_id           INTEGER -> trace          the trace
 --   launch_id          BIGINT -> event.event_id  the launch
@@ -18,7 +18,7 @@
 --   is_proven_forward  BOOLEAN                   inside of an op with a sequence number, and a forward op of a node began last before it
 --   is_on_node_thread  BOOLEAN                   its thread runs nodes of autograd
 --   is_model_block     BOOLEAN                   the block has work that no step of an optimizer and no loading of data does
---   is_evaluation      BOOLEAN                   a model runs in the block without gradients: no number, where ops in grad mode have one
+--   is_evaluation      BOOLEAN                   a model runs in the block without gradients: no number, where ops in grad mode have one; a whole call of it, or no forward pass next to it
 -- Invariant: (label_before IS NULL) = (before_ts_ns IS NULL) AND (label_after IS NULL) = (after_ts_ns IS NULL)
 
 WITH launched AS (
@@ -47,7 +47,7 @@ launch_fact AS (
     WHERE t.is_training
 ),
 
--- A call of a module without gradients may be forward work or an evaluation: what lies around it tells.
+-- A call of a module without gradients may be forward work or an evaluation: whether it is a whole one tells.
 launch_phase AS MATERIALIZED (
     SELECT
         *,
@@ -62,16 +62,58 @@ node_thread AS (
     WHERE s.node_id IS NOT NULL
 ),
 
+-- The outermost calls of modules, and which of them hold a launch in grad mode: a rotary embedding or a mask without
+-- gradients is part of a forward pass, a call without any is one of its own.
+module_call AS (
+    SELECT e.trace_id, e.pid, e.tid, e.event_id, e.ts_ns, e.ts_ns + e.dur_ns AS end_ns
+    FROM event AS e
+    INNER JOIN range_marker AS m ON e.category = m.category AND e.name = m.name
+    WHERE m.means = 'module' AND EXISTS (FROM launch_phase WHERE is_module_call)
+),
+
+outer_call AS MATERIALIZED (
+    SELECT trace_id, pid, tid, event_id AS call_id, ts_ns, end_ns
+    FROM module_call
+    QUALIFY
+        coalesce(
+            gap_before_ns((trace_id, pid, tid), ts_ns, end_ns, (-end_ns, event_id)) >= 0, TRUE
+        )
+),
+
+called AS (
+    SELECT l.trace_id, l.launch_id, c.call_id, p.is_in_grad_mode
+    FROM launch_phase AS p
+    INNER JOIN launch AS l USING (trace_id, launch_id)
+    ASOF INNER JOIN outer_call AS c
+        ON l.trace_id = c.trace_id AND l.pid = c.pid AND l.tid = c.tid AND l.ts_ns >= c.ts_ns
+    WHERE l.ts_ns < c.end_ns AND p.node_id IS NULL
+),
+
+whole_call AS (
+    SELECT trace_id, call_id
+    FROM called
+    GROUP BY trace_id, call_id
+    HAVING NOT bool_or(coalesce(is_in_grad_mode, FALSE))
+),
+
+called_whole AS (
+    SELECT trace_id, launch_id
+    FROM called
+    SEMI JOIN whole_call USING (trace_id, call_id)
+),
+
 -- Launches that tell no phase themselves.
 silent AS MATERIALIZED (
     SELECT
-        trace_id, launch_id, p.launch_ts_ns, p.is_model, p.is_in_grad_mode, p.is_module_call,
+        trace_id, launch_id, p.launch_ts_ns, p.is_model, p.is_in_grad_mode,
+        p.is_module_call AND c.launch_id IS NOT NULL AS is_whole_call,
         p.is_model AND p.is_without_gradients AS is_model_without_gradients,
         n.tid IS NOT NULL AS is_on_node_thread
     FROM launch_phase AS p
     INNER JOIN launch AS l USING (trace_id, launch_id)
+    LEFT JOIN called_whole AS c USING (trace_id, launch_id)
     LEFT JOIN node_thread AS n USING (trace_id, pid, tid)
-    WHERE p.own.phase IS NULL OR p.is_module_call
+    WHERE p.own.phase IS NULL OR (p.is_module_call AND c.launch_id IS NOT NULL)
 ),
 
 -- Launches that have a phase, and zero_grad, which may launch nothing; and work of a model that tells none.
@@ -87,7 +129,9 @@ moment AS (
             ELSE own.phase
         END AS label
     FROM launch_phase
-    WHERE own.phase IS NOT NULL AND NOT is_module_call
+    WHERE
+        own.phase IS NOT NULL
+        AND NOT (is_module_call AND (trace_id, launch_id) IN (FROM called_whole))
     UNION ALL
     -- The forward op of a node is forward, whether it launches anything or not.
     SELECT DISTINCT s.trace_id, e.ts_ns AS at_ns, 'forward' AS label
@@ -178,19 +222,19 @@ SELECT
     coalesce(f.is_proven_forward, FALSE) AS is_proven_forward,
     p.is_on_node_thread,
     bool_or(p.is_model) OVER block AS is_model_block,
-    -- From the first call or work of the model on. Outside of modules the step of an optimizer has products, too: only
-    -- where its gradients are gone is it a model.
+    -- From the first call or work of the model on. Outside of modules no call shows where a model begins and ends: only
+    -- what no forward pass lies next to is one of its own. The step of an optimizer has products, too: only where its
+    -- gradients are gone is it a model.
     coalesce(
         bool_or(p.is_model_without_gradients) OVER block
         AND p.launch_ts_ns >= min(p.launch_ts_ns) FILTER (
-            p.is_model_without_gradients OR p.is_module_call
+            p.is_model_without_gradients OR p.is_whole_call
         ) OVER block
         AND (
-            bool_or(p.is_module_call) OVER block
-            OR p.label_before = 'forward'
+            bool_or(p.is_whole_call) OVER block
             OR (
                 coalesce(p.label_before, 'zero_grad') IN ('zero_grad', 'data', 'evaluation')
-                AND coalesce(p.label_after, 'forward') IN ('forward', 'data', 'evaluation')
+                AND coalesce(p.label_after, 'data') IN ('data', 'evaluation')
             )
         ),
         FALSE

@@ -128,6 +128,8 @@ answered AS (
             if(is_recompute, 'it runs again; ' || node, 'it runs for the first time'),
             node, phase_mark, around, own_module,
             if(is_in_grad_mode, 'such an op is around it; ', 'no such op; ') || traits,
+            class || ', ' || name || '; ' || traits,
+            class || ', ' || name || '; ' || traits,
             kind || '; ' || traits,
             around, around, around, around, around, around,
             around, around, around, around, around, around,

@@ -1,7 +1,7 @@
 -- What did every nanosecond of each device go to?
--- One row for each device event, with all that is known of it, and one for each idle gap: wall_ns and idle_ns of all
--- rows of a device add up to its window. What tracekit pivot groups; an idle gap has class and kind idle, its cause as
--- reason, and phase and module of table idle_gap, which are those of the work that it waited for.
+-- One row for each device event, with all that is known of it, and one for each piece of an idle gap: wall_ns and
+-- idle_ns of all rows of a device add up to its window. What tracekit pivot groups; a piece of a gap has class and kind
+-- idle, its cause as reason, and step, phase and module of table idle_gap: those that the host was in.
 --
 -- Kind:     view
 -- Requires: attributed_events, attribution, device_windows, idle_gap, module, launch
@@ -12,7 +12,7 @@
 --   rank          INTEGER                    global rank
 --   device        VARCHAR -> device_windows  number of the device, or cpu
 --   stream        BIGINT                     stream of the device; NULL of a gap, which is that of all streams
---   step          BIGINT -> step_ranges      number of the step; of a gap, that of the work which ended it
+--   step          BIGINT -> step_ranges      number of the step; of a gap, that which the host was in
 --   phase         VARCHAR                    phase; other where unknown
 --   module        VARCHAR                    module with the numbers of layers replaced by *, or a row in parentheses
 --   module_path   VARCHAR                    its whole path
@@ -40,8 +40,8 @@ WITH told AS (
     FROM attributed_events
     UNION ALL BY NAME
     SELECT
-        g.trace_id, g.next_event_id AS event_id, g.next_piece AS piece, g.device, a.step, g.phase,
-        g.module_id, if(g.module_id IS NULL, a.row_name, NULL) AS row_name,
+        g.trace_id, g.next_event_id AS event_id, g.next_piece AS piece, g.device, g.step, g.phase,
+        g.module_id, g.row_name,
         'idle' AS class, 'idle' AS kind, o.name AS op, g.launch_id, a.link, g.cause AS reason,
         0 AS wall_ns, 0 AS kernel_ns, g.idle_ns, 0 AS kernel_count
     FROM idle_gap AS g

@@ -2,8 +2,8 @@
 -- A row is work of one kind, in one place: what ran by class, phase, module, op with its shape, and name; or idle time
 -- by its cause, with the phase and the module that table idle_gap gives it, and the op that kept the CPU busy. Time is cut
 -- where steps begin on the device, as in view device_steps: so wall_ns of a step's rows adds up to its span_ns in steps,
--- and that of all rows to the device's window. Where the last step lasts longer on the CPU than on the device, the rest is
--- idle time with cause after_last_work, outside of the window. tracekit compare puts the rows of two runs side by side.
+-- and that of all rows to the device's window. Where the first step begins before the device has its first work, that is
+-- idle time with cause before_first_work, outside of the window. tracekit compare puts the rows of two runs side by side.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -169,7 +169,7 @@ idle AS (
         g.trace_id, g.device, s.step,
         'idle' AS part,
         g.cause AS class, g.phase, g.module_id,
-        coalesce(CASE WHEN g.phase = a.phase THEN a.row_name END, '(unattributed)') AS row_name,
+        g.row_name,
         e.name AS op,
         NULL::VARCHAR AS shape,
         NULL::VARCHAR AS name,
@@ -183,16 +183,14 @@ idle AS (
             AND g.device = s.device
             AND g.start_ns < s.end_ns
             AND g.end_ns > s.start_ns
-    INNER JOIN attribution AS a
-        ON g.trace_id = a.trace_id AND g.next_event_id = a.event_id AND g.next_piece = a.piece
     LEFT JOIN event AS e ON g.trace_id = e.trace_id AND g.op_id = e.event_id
 ),
 
-after_last_work AS (
+before_first_work AS (
     SELECT
         s.trace_id, s.device, s.step,
         'idle' AS part,
-        'after_last_work' AS class,
+        'before_first_work' AS class,
         'other' AS phase,
         NULL::INTEGER AS module_id,
         '(unattributed)' AS row_name,
@@ -200,11 +198,11 @@ after_last_work AS (
         NULL::VARCHAR AS shape,
         NULL::VARCHAR AS name,
         1::BIGINT AS kernel_count,
-        s.end_ns - w.end_ns AS dur_ns,
-        s.end_ns - w.end_ns AS wall_ns
+        w.start_ns - s.start_ns AS dur_ns,
+        w.start_ns - s.start_ns AS wall_ns
     FROM step_span AS s
     INNER JOIN device_windows AS w USING (trace_id, device)
-    WHERE s.end_ns > w.end_ns
+    WHERE s.start_ns < w.start_ns
 )
 
 SELECT
@@ -219,7 +217,7 @@ FROM (
     UNION ALL
     SELECT * FROM idle
     UNION ALL
-    SELECT * FROM after_last_work
+    SELECT * FROM before_first_work
 ) AS x
 INNER JOIN device_windows AS w USING (trace_id, device)
 LEFT JOIN module AS m USING (trace_id, module_id)

@@ -3,7 +3,7 @@
 -- says, as in analysis phases: the lengths of a phase add up to its wall_ns and idle_ns there.
 --
 -- Kind:     macro
--- Requires: idle_gap, interval_neighbours, interval_runs
+-- Requires: idle_gap, interval_runs
 -- Params:
 --   walls  VARCHAR  name of a relation with the rows of wall_intervals('work')
 --   work   VARCHAR  name of a relation with the rows of attributed_events
@@ -16,31 +16,21 @@
 --   wall_ns   BIGINT   of its length, the time in which the device was busy, ns
 
 CREATE OR REPLACE MACRO phase_intervals(walls, work) AS TABLE (
-    WITH placed AS (
-        SELECT
-            trace_id, device, event_id, piece, phase, ts_ns,
-            gap_before_ns((trace_id, device), ts_ns, end_ns, (event_id, piece)) AS gap_ns
-        FROM query_table(work)
-    ),
-
-    tile AS (
+    WITH tile AS (
         SELECT
             {trace_id: w.trace_id, device: w.device} AS part,
             p.phase AS label, w.start_ns, w.end_ns,
             w.end_ns - w.start_ns AS busy_ns
         FROM query_table(walls) AS w
-        INNER JOIN placed AS p USING (trace_id, event_id, piece)
+        INNER JOIN query_table(work) AS p USING (trace_id, event_id, piece)
         UNION ALL
         SELECT
-            {trace_id: p.trace_id, device: p.device} AS part,
-            g.phase AS label,
-            p.ts_ns - p.gap_ns AS start_ns,
-            p.ts_ns AS end_ns,
+            {trace_id: g.trace_id, device: g.device} AS part,
+            g.phase AS label, g.start_ns, g.end_ns,
             0 AS busy_ns
-        FROM placed AS p
-        INNER JOIN idle_gap AS g
-            ON p.trace_id = g.trace_id AND p.event_id = g.next_event_id AND p.piece = g.next_piece
-        WHERE p.gap_ns > 0
+        FROM idle_gap AS g
+        SEMI JOIN query_table(work) AS p
+            ON g.trace_id = p.trace_id AND g.next_event_id = p.event_id AND g.next_piece = p.piece
     )
 
     SELECT part.trace_id, part.device, label AS phase, start_ns, end_ns, busy_ns AS wall_ns

@@ -1,6 +1,7 @@
 -- When did each device have nothing to do, and why?
--- A row is a gap of table device_gaps. The cause is what the CPU did between the end of the previous work and the
--- launch of the next. The rules are tried in this order, and the reason says which one decided; the lengths that they
+-- A row is a piece of a gap (table gap_pieces): the time in which the host was in one phase, module and step, or in which
+-- nothing was recorded. The cause is that of the gap: what the CPU did between the end of the previous work and the launch
+-- of the next, but for the pieces in which nothing was recorded. The rules are tried in this order, and the reason says which one decided; the lengths that they
 -- name stand in macro idle_limits.
 --   graph_gap       inside one graph replay    the next work is part of it, and another part ran before
 --   unknown         launch not recorded        the launch of the next work is not in the trace, so nothing can be said
@@ -15,7 +16,10 @@
 --                                              of what was launched while the device was idle, if there were
 --                                              usual_delay_count of them), nor than longest_hold_ns
 --   unknown         unusual delay              nothing was in between, but the gap is longer than that
--- The launch was late. A launching thread that waited for another one, for more than half of the host's part of the gap
+-- The launch was late.
+--   unknown         nothing recorded           no thread of the process has an op, call or Python function in this piece: it
+--                                              slept, waited or ran Python that was not recorded
+-- A launching thread that waited for another one, for more than half of the host's part of the gap
 -- (from its start until the launch call returned), is not looked at: that other thread is (table thread_waits). The launch
 -- came late because for more than half of the host's part that thread was
 --   data_loading    host waited                in a data loader
@@ -30,18 +34,18 @@
 -- or, with nothing of these,
 --   launch_latency  launch call was running    it began before the gap and returned within short_call_ns
 --   host_bound      host was at work           see op_id and module_id
--- A gap has the phase and the module of the work that ended it: the device waited for that. Where its launch waited for a
--- backward pass, it has phase backward and no module.
+-- A piece has the phase, module and step that the host was in at that time; one whose launch was in time, those of the
+-- work that ended the gap.
 --
 -- Kind:     table
--- Requires: event_category, thread, device_gaps, attribution, launch, host_waits, thread_waits, interval_innermost,
+-- Requires: event_category, thread, device_gaps, gap_pieces, launch, host_waits, thread_waits, interval_innermost,
 --           interval_common, interval_overlap, idle_limits, wait_key
 -- Columns:
 --   trace_id           INTEGER -> trace           the trace
---   gap_id             BIGINT                     number of the gap in the trace, from 1
+--   gap_id             BIGINT                     number of the gap in the trace, from 1; pieces of a gap share it
 --   device             VARCHAR -> device_windows  number of the device, or cpu
---   start_ns           BIGINT                     end of the previous work, ns
---   end_ns             BIGINT                     start of the next work, ns
+--   start_ns           BIGINT                     start of the piece; of the first, the end of the previous work, ns
+--   end_ns             BIGINT                     end of the piece; of the last, the start of the next work, ns
 --   idle_ns            BIGINT                     between the two, ns
 --   cause              VARCHAR                    cause, as above
 --   reason             VARCHAR                    what decided, as above
@@ -52,56 +56,51 @@
 --   launch_delay_ns    BIGINT                     from the end of that call to the start of the work, ns; negative if it began before
 --   pid                BIGINT                     process of the launching thread
 --   tid                BIGINT                     the launching thread; on cpu, that of the next op
---   host_ns            BIGINT                     part of the gap that had passed when the launch call returned, ns
---   busy_at_ns         BIGINT                     middle of the host's part where the launch was late, ns
+--   host_ns            BIGINT                     part of the piece that had passed when the launch call returned, ns
+--   busy_at_ns         BIGINT                     middle of the host's part of the gap where the launch was late, ns
 --   busy_tid           BIGINT                     the thread that was looked at: the launching one, or the one that it waited for
 --   busy_op_id         BIGINT -> event.event_id   innermost op that was open then on that thread; NULL if none was
---   op_id              BIGINT -> record.event_id   that op, else the op that launched the next work; but for data_loading, and where
---                                                 its launch waited for a backward pass
---   phase              VARCHAR                    phase of the next work, or backward, as above
---   module_id          INTEGER -> module          module of the next work, or NULL, as above
+--   op_id              BIGINT -> record.event_id   that op in the piece that has the middle, else the op of the launch whose context the
+--                                                 piece has; that op alone for data_loading, NULL where nothing was recorded
+--   step               BIGINT -> step_ranges      number of the step, as above; NULL outside of steps
+--   phase              VARCHAR                    phase, as above; other where the host was between two phases
+--   module_id          INTEGER -> module          module, as above
+--   row_name           VARCHAR                    row of modules where there is none
 --   python_event_id    BIGINT -> event.event_id   innermost Python function, neither torch's own nor built in, that was open at
 --                                                 busy_at_ns on the launching thread; NULL if none was
 -- Invariant: idle_ns = end_ns - start_ns AND idle_ns > 0 AND (host_ns IS NULL OR 0 <= host_ns AND host_ns <= idle_ns)
 
--- On cpu an op launches its pieces, each when it starts.
-WITH gap AS (
+WITH silent AS (
     SELECT
-        found.*,
-        found.rowid AS id, placed.launch_id, placed.launch_delay_ns, placed.link, placed.op_id,
-        placed.phase, placed.module_id, launch.pid, launch.tid,
-        coalesce(launch.name LIKE '%Graph%', FALSE) AS is_graph,
-        launch_wait.event_id IS NOT NULL AS is_waiting_call,
-        CASE WHEN placed.link = 'cpu' THEN found.end_ns ELSE launch.ts_ns END AS call_ns,
-        CASE WHEN placed.link = 'cpu' THEN found.end_ns ELSE launch.end_ns END AS returned_ns
-    FROM device_gaps AS found
-    LEFT JOIN attribution AS placed
-        ON
-            found.trace_id = placed.trace_id
-            AND found.next_event_id = placed.event_id
-            AND found.next_piece = placed.piece
-    LEFT JOIN launch
-        ON placed.trace_id = launch.trace_id AND placed.launch_id = launch.launch_id
-    LEFT JOIN host_waits AS launch_wait
-        ON
-            placed.trace_id = launch_wait.trace_id
-            AND placed.launch_id = launch_wait.event_id
-            AND launch_wait.kind IN ('sync', 'copy')
+        trace_id, gap_id,
+        sum(end_ns - start_ns) FILTER (is_unrecorded) AS silent_ns,
+        arg_max(start_ns + host_ns // 2, host_ns) FILTER (NOT is_unrecorded) AS middle_ns
+    FROM gap_pieces
+    WHERE (trace_id, gap_id) IN (SELECT (trace_id, gap_id) FROM gap_pieces WHERE is_unrecorded)
+    GROUP BY trace_id, gap_id
 ),
 
+-- The last piece of a gap stands for it. Of the host's part counts that in which something is recorded.
 timed_gap AS MATERIALIZED (
     SELECT
-        gap.*,
-        thread.rowid AS thread, CASE
-            WHEN returned_ns IS NOT NULL THEN greatest(least(returned_ns, end_ns) - start_ns, 0)
-        END AS host_ns,
-        coalesce(
-            returned_ns > start_ns
-            AND (least(returned_ns, end_ns) - start_ns) * 2 >= end_ns - start_ns,
-            FALSE
-        ) AS is_late
-    FROM gap
-    LEFT JOIN thread USING (trace_id, pid, tid)
+        g.rowid AS id, g.*,
+        p.launch_id, p.launch_delay_ns, p.link, p.pid, p.tid, p.call_ns, p.returned_ns,
+        p.is_late, p.is_graph,
+        p.start_ns + p.host_ns - g.start_ns AS gap_host_ns,
+        gap_host_ns - coalesce(s.silent_ns, 0) AS recorded_ns,
+        coalesce(s.middle_ns, g.start_ns + gap_host_ns // 2) AS middle_ns,
+        thread.rowid AS thread,
+        launch_wait.event_id IS NOT NULL AS is_waiting_call
+    FROM device_gaps AS g
+    INNER JOIN gap_pieces AS p
+        ON g.trace_id = p.trace_id AND g.gap_id = p.gap_id AND g.end_ns = p.end_ns
+    LEFT JOIN silent AS s ON g.trace_id = s.trace_id AND g.gap_id = s.gap_id
+    LEFT JOIN thread ON g.trace_id = thread.trace_id AND p.pid = thread.pid AND p.tid = thread.tid
+    LEFT JOIN host_waits AS launch_wait
+        ON
+            p.trace_id = launch_wait.trace_id
+            AND p.launch_id = launch_wait.event_id
+            AND launch_wait.kind IN ('sync', 'copy')
 ),
 
 -- How long work may start late without a reason.
@@ -129,15 +128,13 @@ late_gap AS MATERIALIZED (
         coalesce(other.rowid, gap.thread) AS thread,
         gap.thread AS launching_thread,
         coalesce(other.tid, gap.tid) AS tid,
-        coalesce(other.tid IS NOT NULL AND wait.is_backward, FALSE) AS is_in_backward,
         if(other.tid IS NULL, gap.start_ns, greatest(gap.start_ns, wait.start_ns)) AS start_ns,
         if(other.tid IS NULL, gap.late_ns, least(gap.late_ns, wait.end_ns)) AS end_ns,
         gap.middle_ns
     FROM (
         SELECT
             *,
-            start_ns + host_ns AS late_ns,
-            start_ns + host_ns // 2 AS middle_ns
+            start_ns + gap_host_ns AS late_ns
         FROM timed_gap
         WHERE is_late
     ) AS gap
@@ -195,7 +192,7 @@ host_part AS (
         gap.id,
         process.number AS thread,
         greatest(gap.call_ns, gap.start_ns) AS start_ns,
-        gap.start_ns + gap.host_ns AS end_ns
+        gap.start_ns + gap.gap_host_ns AS end_ns
     FROM timed_gap AS gap
     INNER JOIN process USING (trace_id, pid)
     WHERE gap.is_late AND gap.link = 'launch'
@@ -278,19 +275,18 @@ busy AS MATERIALIZED (SELECT * FROM interval_innermost('gap_middle', 'busy_span'
 
 judged_gap AS (
     SELECT
-        timed_gap.*,
+        timed_gap.* EXCLUDE (middle_ns),
         late_gap.middle_ns AS busy_at_ns, late_gap.tid AS busy_tid,
-        coalesce(late_gap.is_in_backward, FALSE) AS is_in_backward,
         busy_op.span_id AS busy_op_id, busy_function.span_id AS python_event_id,
-        coalesce(waiting_time.data_loading_ns, 0) * 2 > timed_gap.host_ns AS is_data_loading,
-        coalesce(waiting_time.allocator_ns, 0) * 2 > timed_gap.host_ns AS is_allocator,
-        coalesce(waiting_time.comm_wait_ns, 0) * 2 > timed_gap.host_ns AS is_comm_wait,
+        coalesce(waiting_time.data_loading_ns, 0) * 2 > timed_gap.recorded_ns AS is_data_loading,
+        coalesce(waiting_time.allocator_ns, 0) * 2 > timed_gap.recorded_ns AS is_allocator,
+        coalesce(waiting_time.comm_wait_ns, 0) * 2 > timed_gap.recorded_ns AS is_comm_wait,
         (
             coalesce(waiting_time.sync_ns, 0)
             + coalesce(waiting_time.copy_ns, 0)
             + if(previous_class = 'memcpy_d2h', coalesce(waiting_time.copy_ahead_ns, 0), 0)
-        ) * 2 > timed_gap.host_ns AS is_sync,
-        coalesce(waiting_time.lock_ns, 0) * 2 > timed_gap.host_ns AS is_locked,
+        ) * 2 > timed_gap.recorded_ns AS is_sync,
+        coalesce(waiting_time.lock_ns, 0) * 2 > timed_gap.recorded_ns AS is_locked,
         ordered_launch.launch_id IS NOT NULL AS is_ordered,
         timed_gap.end_ns - timed_gap.start_ns <= longest_hold_ns() AS is_short,
         timed_gap.end_ns - timed_gap.start_ns <= coalesce(usual_delay.limit_ns, longest_hold_ns())
@@ -333,7 +329,7 @@ explained_gap AS (
             WHEN is_locked THEN {cause: 'unknown', reason: 'waited for some thread'}
             WHEN is_waiting_call AND call_ns <= start_ns
                 THEN {cause: 'host_sync', reason: 'launch call waited'}
-            WHEN host_ns < short_call_ns() AND call_ns <= start_ns
+            WHEN recorded_ns < short_call_ns() AND call_ns <= start_ns
                 THEN {cause: 'launch_latency', reason: 'launch call was running'}
             ELSE {cause: 'host_bound', reason: 'host was at work'}
         END AS decided
@@ -341,14 +337,21 @@ explained_gap AS (
 )
 
 SELECT
-    trace_id, gap_id, device, start_ns, end_ns,
-    end_ns - start_ns AS idle_ns,
-    decided.cause, decided.reason, previous_event_id, next_event_id, next_piece, launch_id,
-    launch_delay_ns, pid, tid, host_ns, busy_at_ns, busy_tid, busy_op_id, CASE
-        WHEN decided.cause = 'data_loading' OR is_in_backward THEN busy_op_id
-        ELSE coalesce(busy_op_id, op_id)
-    END AS op_id,
-    CASE WHEN is_in_backward THEN 'backward' ELSE phase END AS phase,
-    CASE WHEN NOT is_in_backward THEN module_id END AS module_id, python_event_id
-FROM explained_gap
-ORDER BY trace_id, gap_id
+    p.trace_id, p.gap_id, g.device, p.start_ns, p.end_ns,
+    p.end_ns - p.start_ns AS idle_ns,
+    if(p.is_unrecorded, 'unknown', g.decided.cause) AS cause,
+    if(p.is_unrecorded, 'nothing recorded', g.decided.reason) AS reason,
+    g.previous_event_id, g.next_event_id, g.next_piece, p.launch_id, p.launch_delay_ns, p.pid,
+    p.tid, p.host_ns,
+    if(p.is_unrecorded, NULL, g.busy_at_ns) AS busy_at_ns,
+    if(p.is_unrecorded, NULL, g.busy_tid) AS busy_tid,
+    if(p.is_unrecorded, NULL, g.busy_op_id) AS busy_op_id, CASE
+        WHEN p.is_unrecorded THEN NULL
+        WHEN g.decided.cause = 'data_loading' THEN g.busy_op_id
+        WHEN g.busy_at_ns BETWEEN p.start_ns AND p.end_ns THEN coalesce(g.busy_op_id, p.op_id)
+        ELSE p.op_id
+    END AS op_id, p.step, p.phase, p.module_id, p.row_name,
+    if(p.is_unrecorded, NULL, g.python_event_id) AS python_event_id
+FROM gap_pieces AS p
+INNER JOIN explained_gap AS g USING (trace_id, gap_id)
+ORDER BY p.trace_id, p.gap_id, p.start_ns

@@ -1,4 +1,5 @@
 -- Which gaps of the device were the longest, and what kept the CPU busy?
+-- A row is the time of a gap that has one cause: its pieces (table idle_gap) together.
 -- Where the launch of the next work was late, op is what was open on the thread at work (table idle_gap says which),
 -- python_line what was open on the launching thread, in the middle of the host's part of the gap: the innermost op,
 -- empty between ops; and the innermost Python function that is neither torch's own nor built in.
@@ -13,7 +14,7 @@
 -- Columns:
 --   rank             INTEGER  global rank
 --   device           VARCHAR  number of the device, or cpu
---   start_ns         BIGINT   start of the gap, ns since the first event of the trace
+--   start_ns         BIGINT   start of it, ns since the first event of the trace
 --   idle_ns          BIGINT   its length, ns
 --   cause            VARCHAR  its cause, as in idle_causes
 --   host_ns          BIGINT   part of it that had passed when the launch of the next work returned, ns
@@ -22,20 +23,35 @@
 --   op               VARCHAR  op that kept the CPU busy
 --   python_line      VARCHAR  Python function that kept the CPU busy: file(line): function
 --   next_op          VARCHAR  op that launched the next work
---   module           VARCHAR  path of the module of the next work
+--   module           VARCHAR  path of the module of its last piece
 --   launch           VARCHAR  call that launched the next work
 --   launch_ns        BIGINT   duration of that call, ns
 --   delay_ns         BIGINT   from its end to the start of the work, ns; negative if the work began before
 -- Keep:     rank, device, start_ns, idle_ns, cause, op, module, next_kernel, previous_kernel
 -- Invariant: idle_ns > 0 AND (host_ns IS NULL OR (0 <= host_ns AND host_ns <= idle_ns))
 
-WITH chosen AS (
-    SELECT *
+WITH whole AS (
+    SELECT
+        trace_id, gap_id, device, cause, next_event_id, next_piece, previous_event_id, launch_id,
+        launch_delay_ns, busy_op_id, python_event_id,
+        min(start_ns) AS start_ns,
+        sum(idle_ns)::BIGINT AS idle_ns,
+        sum(host_ns)::BIGINT AS host_ns,
+        arg_max({module_id: module_id}, end_ns).module_id AS module_id
     FROM idle_gap
-    WHERE idle_ns >= $min_gap_ns AND ($cause IS NULL OR cause = $cause)
+    WHERE $cause IS NULL OR cause = $cause
+    GROUP BY ALL
+),
+
+chosen AS (
+    SELECT *
+    FROM whole
+    WHERE idle_ns >= $min_gap_ns
     QUALIFY
         $limit = 0
-        OR row_number() OVER (PARTITION BY trace_id, device ORDER BY idle_ns DESC, gap_id) <= $limit
+        OR row_number() OVER (
+            PARTITION BY trace_id, device ORDER BY idle_ns DESC, gap_id, start_ns
+        ) <= $limit
 )
 
 SELECT
@@ -57,4 +73,4 @@ LEFT JOIN event AS busy ON g.trace_id = busy.trace_id AND g.busy_op_id = busy.ev
 LEFT JOIN event AS frame ON g.trace_id = frame.trace_id AND g.python_event_id = frame.event_id
 LEFT JOIN module AS m ON g.trace_id = m.trace_id AND g.module_id = m.module_id
 LEFT JOIN launch AS l ON g.trace_id = l.trace_id AND g.launch_id = l.launch_id
-ORDER BY w.rank NULLS LAST, w.trace_id, w.device, g.idle_ns DESC, g.gap_id
+ORDER BY w.rank NULLS LAST, w.trace_id, w.device, g.idle_ns DESC, g.gap_id, g.start_ns

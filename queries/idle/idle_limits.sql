@@ -14,3 +14,7 @@ CREATE OR REPLACE MACRO short_call_ns() AS 5000;
 CREATE OR REPLACE MACRO usual_delay_factor() AS 5;
 
 CREATE OR REPLACE MACRO usual_delay_count() AS 10;
+
+-- Where no thread of a process has an op, call or Python function for so long, nothing tells what the host did. Python
+-- between two ops takes less, with rare exceptions.
+CREATE OR REPLACE MACRO unrecorded_limit_ns() AS 200000;

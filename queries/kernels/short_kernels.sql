@@ -4,7 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: attributed_events, device_windows, launch, idle_gap
+-- Requires: attributed_events, device_windows, launch, device_gaps
 -- Params:
 --   max_kernel_ns  BIGINT = 10000  kernels shorter than this are short, ns
 --   limit          BIGINT = 20     rows per device; 0 for all
@@ -30,7 +30,7 @@ WITH work AS (
     SELECT
         e.trace_id, e.device, e.name, e.class, e.dur_ns, e.wall_ns,
         e.dur_ns < $max_kernel_ns AS is_short,
-        coalesce(g.idle_ns, 0) AS idle_ns,
+        coalesce(g.end_ns - g.start_ns, 0) AS idle_ns,
         e.link = 'launch' AS is_linked,
         CASE WHEN e.link = 'launch' THEN l.dur_ns END AS launch_ns,
         row_number() OVER (
@@ -38,7 +38,7 @@ WITH work AS (
         ) = 1 AS is_first
     FROM attributed_events AS e
     LEFT JOIN launch AS l ON e.trace_id = l.trace_id AND e.launch_id = l.launch_id
-    LEFT JOIN idle_gap AS g
+    LEFT JOIN device_gaps AS g
         ON e.trace_id = g.trace_id AND e.event_id = g.next_event_id AND e.piece = g.next_piece
 ),
 

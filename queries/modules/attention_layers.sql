@@ -6,7 +6,7 @@
 -- Kind:     analysis
 -- Scope:    run
 -- Requires: stepped_devices
--- Reduces:  modules, steps
+-- Reduces:  modules steps=TRUE, steps
 -- Columns:
 --   phase         VARCHAR  as in phases
 --   step_wall_ns  DOUBLE   busy time that is theirs, per step and layer, ns

@@ -8,7 +8,7 @@
 -- Kind:     analysis
 -- Scope:    trace
 -- Requires: attributed_events, device_windows, device_steps, step_ranges, module, compiled_regions, whole_model,
---           interval_neighbours, phase_order
+--           idle_gap, phase_order
 -- Params:
 --   layers  BIGINT = NULL  layers of the whole model; without it only what ran is told
 -- Columns:
@@ -39,6 +39,19 @@ WITH compiled AS (
     FROM compiled_regions
 ),
 
+-- Steps alone, where some are marked.
+stepped AS (
+    SELECT
+        trace_id, device, step, phase, module_id, row_name, kind, class, dur_ns, wall_ns,
+        0 AS idle_ns
+    FROM attributed_events
+    UNION ALL BY NAME
+    SELECT
+        trace_id, device, step, phase, module_id, row_name, 'idle' AS kind, 'idle' AS class,
+        0 AS dur_ns, 0 AS wall_ns, idle_ns
+    FROM idle_gap
+),
+
 placed AS (
     SELECT
         d.trace_id, d.device,
@@ -50,11 +63,10 @@ placed AS (
         ) AS place,
         d.kind, d.class, d.dur_ns,
         if(d.step IS NULL, 0, d.dur_ns) AS step_dur_ns,
-        d.wall_ns + greatest(
-            gap_before_ns((d.trace_id, d.device), d.ts_ns, d.end_ns, (d.event_id, d.piece)), 0
-        ) AS span_ns
-    FROM attributed_events AS d
+        d.wall_ns + d.idle_ns AS span_ns
+    FROM stepped AS d
     LEFT JOIN module AS m USING (trace_id, module_id)
+    WHERE d.step IS NOT NULL OR d.trace_id NOT IN (SELECT trace_id FROM step_ranges)
 ),
 
 summed AS (

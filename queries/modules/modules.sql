@@ -11,6 +11,7 @@
 --   class   VARCHAR = NULL   only modules of this class
 --   layer   BIGINT = NULL    only modules of this layer
 --   phase   VARCHAR = NULL   only this phase
+--   steps   BOOLEAN = FALSE  only what belongs to a step
 --   rollup  BOOLEAN = FALSE  the same module of all layers as one row: model.layers.*.mlp
 -- Columns:
 --   rank             INTEGER  global rank
@@ -43,7 +44,7 @@ WITH own AS (
         sum(d.wall_ns)::BIGINT AS wall_ns
     FROM device_events AS d
     INNER JOIN attribution AS a USING (trace_id, event_id, piece)
-    WHERE $phase IS NULL OR a.phase = $phase
+    WHERE ($phase IS NULL OR a.phase = $phase) AND (NOT $steps OR a.step IS NOT NULL)
     GROUP BY trace_id, d.device, a.phase, a.module_id, a.row_name
 ),
 

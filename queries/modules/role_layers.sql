@@ -4,7 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_windows, module, step_ranges, compiled_regions, role_work, whole_model, phase_order, role_order
+-- Requires: device_windows, module, step_ranges, compiled_regions, role_work, idle_gap, whole_model, phase_order, role_order
 -- Params:
 --   layers  BIGINT = NULL  layers of the whole model; without it only what ran is told
 -- Columns:
@@ -33,6 +33,17 @@ WITH compiled AS (
     FROM compiled_regions
 ),
 
+-- Steps alone, where some are marked.
+stepped AS (
+    SELECT trace_id, device, phase, module_id, row_name, role, wall_ns, 0 AS idle_ns
+    FROM role_work('module')
+    WHERE step IS NOT NULL OR trace_id NOT IN (SELECT trace_id FROM step_ranges)
+    UNION ALL BY NAME
+    SELECT trace_id, device, phase, module_id, row_name, 0 AS wall_ns, idle_ns
+    FROM idle_gap
+    WHERE step IS NOT NULL OR trace_id NOT IN (SELECT trace_id FROM step_ranges)
+),
+
 summed AS (
     SELECT
         d.trace_id, d.device, d.phase, d.role, m.layer,
@@ -42,17 +53,18 @@ summed AS (
         ) AS place,
         sum(d.wall_ns) AS wall_ns,
         sum(d.wall_ns + d.idle_ns) AS span_ns
-    FROM role_work('module') AS d
+    FROM stepped AS d
     LEFT JOIN module AS m USING (trace_id, module_id)
     GROUP BY d.trace_id, d.device, d.phase, d.role, m.layer, place
 ),
 
 -- The whole phase is the row without a role: its time is busy and idle.
 kept AS (
-    SELECT
-        trace_id, device, phase, layer, place,
-        unnest([role, NULL]) AS work,
-        unnest([wall_ns, span_ns]) AS time_ns
+    SELECT trace_id, device, phase, layer, place, role AS work, wall_ns AS time_ns
+    FROM summed
+    WHERE role IS NOT NULL
+    UNION ALL
+    SELECT trace_id, device, phase, layer, place, NULL AS work, span_ns AS time_ns
     FROM summed
 ),
 

@@ -1,10 +1,10 @@
 -- How long does each part of a decoder take in a step? As the mean over the devices of the run.
--- The times of roles over the steps of each device. Of devices that have steps, one without the role counts as 0.
+-- What roles have within steps, over the steps of each device. Of devices that have steps, one without the role counts as 0.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Requires: stepped_devices
--- Reduces:  roles, steps
+-- Reduces:  roles steps=TRUE, steps
 -- Columns:
 --   phase         VARCHAR  as in roles
 --   role          VARCHAR  the part, as in roles

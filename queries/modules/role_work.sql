@@ -3,7 +3,7 @@
 -- role_work('module') is a relation.
 --
 -- Kind:     macro
--- Requires: module, attributed_events, attribution, surroundings, module_roles, interval_neighbours
+-- Requires: module, attributed_events, attribution, surroundings, module_roles
 -- Params:
 --   modules  VARCHAR  name of the relation of modules: table module
 -- Columns:
@@ -16,8 +16,8 @@
 --   row_name     VARCHAR  row of modules where there is no module
 --   role         VARCHAR  the part; rows in parentheses are those of modules; other: inside a module without a role
 --   dur_ns       BIGINT   duration, ns
+--   step         BIGINT   step, as in table attribution
 --   wall_ns      BIGINT   busy time that is its own, ns
---   idle_ns      BIGINT   idle time before it, ns
 --   is_inferred  BOOLEAN  its role comes from its place on the stream, its module's among others, or from repetition
 
 CREATE OR REPLACE MACRO role_work(modules) AS TABLE (
@@ -32,10 +32,7 @@ CREATE OR REPLACE MACRO role_work(modules) AS TABLE (
             d.trace_id, d.event_id, d.piece, d.device, d.stream, d.ts_ns, d.dur_ns, d.wall_ns,
             d.name, d.class, d.kind, d.phase, d.module_id, d.row_name, d.is_inferred,
             d.launch_id IS NOT NULL AS is_launched,
-            gap_before_ns(
-                (d.trace_id, d.device), d.ts_ns, d.end_ns, (d.event_id, d.piece)
-            ) AS gap_ns,
-            x.module_part,
+            d.step, x.module_part,
             coalesce(m.is_in_attention, FALSE) AS is_in_attention,
             m.rule_id AS module_rule_id, m.role AS module_role,
             m.is_inferred AS is_module_role_inferred, CASE
@@ -188,8 +185,7 @@ CREATE OR REPLACE MACRO role_work(modules) AS TABLE (
             WHEN p.row_name IS NOT NULL THEN p.row_name
             WHEN p.is_in_attention THEN 'other in attention'
             ELSE 'other'
-        END AS role, p.dur_ns, p.wall_ns,
-        greatest(p.gap_ns, 0) AS idle_ns,
+        END AS role, p.step, p.dur_ns, p.wall_ns,
         p.is_inferred OR (
             p.kind <> 'comm'
             AND (

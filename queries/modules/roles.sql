@@ -8,9 +8,10 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_windows, role_work, phase_order, role_order
+-- Requires: device_windows, role_work, idle_gap, phase_order, role_order
 -- Params:
 --   phase  VARCHAR = NULL  only this phase
+--   steps  BOOLEAN = FALSE  only what belongs to a step
 -- Columns:
 --   rank          INTEGER  global rank
 --   device        VARCHAR  number of the device, or cpu
@@ -25,25 +26,41 @@
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns AND inferred_ns <= kernel_ns
 -- Invariant: phase_pct IS NULL OR (0 <= phase_pct AND phase_pct <= 100.0000001)
 
+WITH summed AS (
+    SELECT
+        trace_id, device, phase, role,
+        count(*) FILTER (piece = 0) AS kernel_count,
+        sum(dur_ns)::BIGINT AS kernel_ns,
+        sum(wall_ns)::BIGINT AS wall_ns,
+        coalesce(sum(dur_ns) FILTER (is_inferred), 0)::BIGINT AS inferred_ns
+    FROM role_work('module')
+    WHERE
+        ($phase IS NULL OR phase = $phase)
+        AND (NOT $steps OR step IS NOT NULL)
+    GROUP BY trace_id, device, phase, role
+),
+
+idle AS (
+    SELECT trace_id, device, phase, sum(idle_ns) AS idle_ns
+    FROM idle_gap
+    WHERE NOT $steps OR step IS NOT NULL
+    GROUP BY trace_id, device, phase
+)
+
 SELECT
-    w.rank, w.device, d.phase, d.role,
-    count(*) FILTER (d.piece = 0) AS kernel_count,
-    sum(d.dur_ns)::BIGINT AS kernel_ns,
-    sum(d.wall_ns)::BIGINT AS wall_ns,
-    100.0 * sum(d.wall_ns)::BIGINT / nullif(
-        sum(sum(d.wall_ns) + coalesce(sum(d.idle_ns), 0)) OVER (
-            PARTITION BY w.trace_id, w.device, d.phase
-        ), 0
-    )::BIGINT AS phase_pct,
-    100.0 * sum(d.wall_ns)::BIGINT / nullif(w.window_ns, 0) AS wall_pct,
-    coalesce(sum(d.dur_ns) FILTER (d.is_inferred), 0)::BIGINT AS inferred_ns
-FROM role_work('module') AS d
+    w.rank, w.device, s.phase, s.role, s.kernel_count, s.kernel_ns, s.wall_ns,
+    100.0 * s.wall_ns / nullif(
+        sum(s.wall_ns) OVER (PARTITION BY w.trace_id, w.device, s.phase)
+        + coalesce(i.idle_ns, 0), 0
+    ) AS phase_pct,
+    100.0 * s.wall_ns / nullif(w.window_ns, 0) AS wall_pct,
+    s.inferred_ns
+FROM summed AS s
 INNER JOIN device_windows AS w USING (trace_id, device)
-WHERE $phase IS NULL OR d.phase = $phase
-GROUP BY w.trace_id, w.rank, w.device, w.window_ns, d.phase, d.role
+LEFT JOIN idle AS i USING (trace_id, device, phase)
 ORDER BY
     w.rank NULLS LAST,
     w.trace_id, w.device,
-    phase_order(d.phase),
-    role_order(d.role) NULLS LAST,
-    d.role
+    phase_order(s.phase),
+    role_order(s.role) NULLS LAST,
+    s.role

@@ -1,65 +1,79 @@
 -- How long did each step take on each device?
--- From its first device event to that of the next step: the host may run ahead of the device, so the range of a step
--- on the CPU is no measure of its work. The last one ends with its last event, but is no shorter than its range: that is
--- beyond the window of the device where the host went on for longer, and ends_with says so. Where the program evaluates the
--- model between two steps, the first of them ends where the device begins with that.
+-- A step begins on a device when the host began it or when the device was done with what came before it, whichever is
+-- later: the host may run ahead, so its ranges are no measure of the work. It ends where the next one begins, the last one
+-- with its last work, however long its range waits. The first may so begin before the window of the device, which is idle
+-- until its first work; where that takes less than unrecorded_limit_ns (macro idle_limits), it is a launch, and the step
+-- begins with its first work. Where the program evaluates the model between two steps, the first of them ends where the
+-- device begins with that.
 --
 -- Kind:     view
--- Requires: device_events, attribution, step_ranges, interval_neighbours
+-- Requires: device_events, attribution, step_ranges, interval_neighbours, idle_limits
 -- Columns:
 --   trace_id   INTEGER -> trace           the trace
 --   device     VARCHAR -> device_windows  number of the device, or cpu
 --   step       BIGINT -> step_ranges      number of the step
---   start_ns   BIGINT                     start of its first device event, ns
+--   start_ns   BIGINT                     when it begins, ns
 --   span_ns    BIGINT                     length on the device, ns
 --   work_ns    BIGINT                     from its first device event to the end of its last, ns
---   ends_with  VARCHAR                    what span_ns ends with: next step, evaluation, last event or range on the CPU
 
 WITH work AS (
-    SELECT trace_id, d.device, a.step, min(d.ts_ns) AS start_ns, max(d.end_ns) AS end_ns
+    SELECT trace_id, d.device, a.step, min(d.ts_ns) AS first_ns, max(d.end_ns) AS last_ns
     FROM device_events AS d
     INNER JOIN attribution AS a USING (trace_id, event_id, piece)
     WHERE a.step IS NOT NULL
     GROUP BY trace_id, d.device, a.step
 ),
 
-on_cpu AS (
-    SELECT trace_id, step, max(end_ns) - min(ts_ns) AS dur_ns
+-- What belongs to no step: launched before the first, or between two.
+outside AS (
+    SELECT
+        trace_id, d.device, d.ts_ns,
+        a.phase = 'evaluation' AS is_evaluation,
+        greatest(
+            latest_end_before_ns((trace_id, d.device), d.ts_ns, d.end_ns, event_id), d.end_ns
+        ) AS end_ns
+    FROM device_events AS d
+    INNER JOIN attribution AS a USING (trace_id, event_id, piece)
+    WHERE a.step IS NULL AND trace_id IN (SELECT trace_id FROM step_ranges)
+),
+
+evaluation AS (SELECT trace_id, device, ts_ns FROM outside WHERE is_evaluation),
+
+marked AS (
+    SELECT trace_id, step, min(ts_ns) AS ts_ns
     FROM step_ranges
     GROUP BY trace_id, step
 ),
 
-evaluation AS (
-    SELECT trace_id, d.device, d.ts_ns
-    FROM device_events AS d
-    INNER JOIN attribution AS a USING (trace_id, event_id, piece)
-    WHERE a.step IS NULL AND a.phase = 'evaluation'
+-- A step whose work was not recorded has its place among the others, too.
+begun AS (
+    SELECT
+        m.trace_id, d.device, m.step, w.first_ns, w.last_ns,
+        greatest(
+            o.end_ns,
+            latest_end_before_ns((m.trace_id, d.device), m.ts_ns, w.last_ns, m.step)
+        ) AS free_ns,
+        if(
+            free_ns IS NULL AND w.first_ns - m.ts_ns < unrecorded_limit_ns(),
+            w.first_ns, greatest(m.ts_ns, free_ns)
+        ) AS start_ns
+    FROM marked AS m
+    INNER JOIN (SELECT DISTINCT trace_id, device FROM work) AS d USING (trace_id)
+    LEFT JOIN work AS w USING (trace_id, device, step)
+    ASOF LEFT JOIN outside AS o
+        ON m.trace_id = o.trace_id AND d.device = o.device AND w.first_ns > o.ts_ns
 ),
 
 followed AS (
-    SELECT
-        w.*,
-        next_start_ns((w.trace_id, w.device), w.start_ns, w.step) AS next_ns,
-        e.ts_ns AS evaluation_ns
-    FROM work AS w
-    ASOF LEFT JOIN evaluation AS e
-        ON w.trace_id = e.trace_id AND w.device = e.device AND w.end_ns <= e.ts_ns
+    SELECT *, next_start_ns((trace_id, device), start_ns, step) AS next_ns
+    FROM begun
 )
 
 SELECT
-    work.trace_id, work.device, work.step, work.start_ns,
-    if(
-        work.next_ns IS NULL,
-        greatest(work.end_ns - work.start_ns, on_cpu.dur_ns),
-        least(work.next_ns, work.evaluation_ns) - work.start_ns
-    ) AS span_ns,
-    work.end_ns - work.start_ns AS work_ns,
-    CASE
-        WHEN work.next_ns IS NULL AND on_cpu.dur_ns > work.end_ns - work.start_ns
-            THEN 'range on the CPU'
-        WHEN work.next_ns IS NULL THEN 'last event'
-        WHEN work.evaluation_ns < work.next_ns THEN 'evaluation'
-        ELSE 'next step'
-    END AS ends_with
-FROM followed AS work
-LEFT JOIN on_cpu USING (trace_id, step)
+    s.trace_id, s.device, s.step, s.start_ns,
+    greatest(least(coalesce(s.next_ns, s.last_ns), e.ts_ns) - s.start_ns, 0) AS span_ns,
+    s.last_ns - s.first_ns AS work_ns
+FROM followed AS s
+ASOF LEFT JOIN evaluation AS e
+    ON s.trace_id = e.trace_id AND s.device = e.device AND s.last_ns <= e.ts_ns
+WHERE s.last_ns IS NOT NULL

@@ -1,7 +1,6 @@
 -- How long was each device in each phase: busy, and waiting for it?
--- Idle time goes to the phase of the device event that ends it: the device waited for that event. Where the launch of it
--- waited for a backward pass, it goes there, as table idle_gap says. So busy and idle time over all phases add up to the
--- window.
+-- Idle time goes to the phase that the host was in at that time, piece by piece, as table idle_gap says; where it was
+-- between two phases, to other. So busy and idle time over all phases add up to the window.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -12,24 +11,27 @@
 --   phase              VARCHAR  forward, recompute, backward, optimizer, data, prefill, mixed, decode, verify or other
 --   kernel_ns          BIGINT   sum of the durations of its device events, ns; overlap counts twice
 --   wall_ns            BIGINT   busy time that is its own, ns
---   idle_ns            BIGINT   idle time that waited for it, ns
+--   idle_ns            BIGINT   idle time while the host was in it, ns
 --   exposed_comm_ns    BIGINT   part of wall_ns when there is only communication, ns
 --   span_pct           DOUBLE   (wall_ns + idle_ns) of the device's window, 0 to 100
 --   kernel_count       BIGINT   device events
 --   compute_kernel_ns  BIGINT   sum of the durations of its compute events, ns
 --   inferred_ns        BIGINT   part of kernel_ns whose phase does not come from the launch's own surroundings, ns
+--   step_ns            BIGINT   part of wall_ns and idle_ns that belongs to a step, ns
+--   step_compute_kernel_ns  BIGINT   part of compute_kernel_ns that was launched in a step, ns
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns AND exposed_comm_ns <= wall_ns
 -- Invariant: compute_kernel_ns <= kernel_ns AND inferred_ns <= kernel_ns AND idle_ns >= 0
+-- Invariant: step_ns <= wall_ns + idle_ns AND step_compute_kernel_ns <= compute_kernel_ns
 -- Invariant: 0 <= span_pct AND span_pct <= 100.0000001
 
 WITH placed AS (
     SELECT
-        trace_id, d.device, a.phase, a.is_inferred, d.kind, piece, d.dur_ns, d.wall_ns,
+        trace_id, d.device, a.phase, a.is_inferred, a.step, d.kind, piece, d.dur_ns, d.wall_ns,
         0 AS idle_ns
     FROM device_events AS d
     INNER JOIN attribution AS a USING (trace_id, event_id, piece)
     UNION ALL BY NAME
-    SELECT trace_id, device, phase, 0 AS dur_ns, 0 AS wall_ns, idle_ns
+    SELECT trace_id, device, phase, step, 0 AS dur_ns, 0 AS wall_ns, idle_ns
     FROM idle_gap
 )
 
@@ -42,7 +44,10 @@ SELECT
     100.0 * sum(p.wall_ns + p.idle_ns)::BIGINT / nullif(w.window_ns, 0) AS span_pct,
     count(*) FILTER (p.piece = 0) AS kernel_count,
     coalesce(sum(p.dur_ns) FILTER (p.kind = 'compute'), 0)::BIGINT AS compute_kernel_ns,
-    coalesce(sum(p.dur_ns) FILTER (p.is_inferred), 0)::BIGINT AS inferred_ns
+    coalesce(sum(p.dur_ns) FILTER (p.is_inferred), 0)::BIGINT AS inferred_ns,
+    coalesce(sum(p.wall_ns + p.idle_ns) FILTER (p.step IS NOT NULL), 0)::BIGINT AS step_ns,
+    coalesce(sum(p.dur_ns) FILTER (p.kind = 'compute' AND p.step IS NOT NULL), 0)::BIGINT
+        AS step_compute_kernel_ns
 FROM placed AS p
 INNER JOIN device_windows AS w USING (trace_id, device)
 GROUP BY w.trace_id, w.rank, w.device, w.window_ns, p.phase

@@ -1,7 +1,6 @@
 -- How far are the devices apart in each step?
 -- The lengths of steps on the devices, as in steps, spread over all devices that have the step: the shortest, the median
--- and the longest, and on which rank. The median is the lower one of two. The last step of a trace may be as long as its
--- range on the CPU: ends_with in steps says of which.
+-- and the longest, and on which rank. The median is the lower one of two.
 --
 -- Kind:     analysis
 -- Scope:    run

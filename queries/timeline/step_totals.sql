@@ -11,8 +11,6 @@
 --   mean_span_ns  DOUBLE  mean length, ns; NULL without such steps
 --   min_span_ns   BIGINT  the shortest, ns
 --   max_span_ns   BIGINT  the longest, ns
---   range_span_ns  BIGINT  of the last steps that are as long as their range on the CPU, the longest, ns; NULL where none is
---   range_work_ns  BIGINT  and from its first device event to the end of its last, ns
 --   wall_ns       BIGINT  busy time of the devices, inside of steps and outside, ns
 --   outside_ns    BIGINT  of that, of what was launched outside of all steps, ns
 --   outside_pct   DOUBLE  outside_ns of wall_ns, 0 to 100
@@ -26,8 +24,6 @@ SELECT
     avg(span_ns) FILTER (step IS NOT NULL) AS mean_span_ns,
     min(span_ns) FILTER (step IS NOT NULL) AS min_span_ns,
     max(span_ns) FILTER (step IS NOT NULL) AS max_span_ns,
-    max(span_ns) FILTER (ends_with = 'range on the CPU') AS range_span_ns,
-    arg_max(work_ns, span_ns) FILTER (ends_with = 'range on the CPU') AS range_work_ns,
     sum(wall_ns)::BIGINT AS wall_ns,
     coalesce(sum(wall_ns) FILTER (step IS NULL), 0)::BIGINT AS outside_ns,
     100.0 * coalesce(sum(wall_ns) FILTER (step IS NULL), 0)::BIGINT

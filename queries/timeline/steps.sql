@@ -14,13 +14,10 @@
 --   dur_ns        BIGINT   duration on the CPU, ns
 --   span_ns       BIGINT   length on the device, as in view device_steps, ns
 --   work_ns       BIGINT   from its first device event to the end of its last, ns
---   ends_with     VARCHAR  what span_ns ends with: next step, evaluation, last event, or range on the CPU, which may
---                          be longer than the window of the device
 --   kernel_count  BIGINT   device events
 --   kernel_ns     BIGINT   sum of their durations, ns
 --   wall_ns       BIGINT   busy time that is theirs, ns; adds up to the device's busy time
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns
--- Invariant: ends_with IS NULL OR ends_with NOT IN ('last event', 'range on the CPU') OR work_ns <= span_ns
 
 WITH step_work AS (
     SELECT
@@ -54,7 +51,7 @@ step_device AS (
 SELECT
     sd.rank, sd.device, sd.step,
     sd.ts_ns - t.first_ts_ns AS start_ns,
-    sd.dur_ns, ds.span_ns, ds.work_ns, ds.ends_with,
+    sd.dur_ns, ds.span_ns, ds.work_ns,
     coalesce(sw.kernel_count, 0) AS kernel_count,
     coalesce(sw.kernel_ns, 0) AS kernel_ns,
     coalesce(sw.wall_ns, 0) AS wall_ns

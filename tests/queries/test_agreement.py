@@ -102,7 +102,6 @@ SAYINGS: dict[str, list[Said]] = {
         Said("phases", "phase", "wall_ns"),
         Said("modules", "phase", "self_wall_ns"),
         Said("roles", "phase", "wall_ns"),
-        Said("role_layers", "phase", "wall_ns"),
         Said("gemm_share", "phase", "wall_ns", lambda row: row["phase"] != "(all)"),
     ],
     "time of compute by phase": [
@@ -121,12 +120,14 @@ SAYINGS: dict[str, list[Said]] = {
     "time of GEMMs": [
         Said("kernel_classes", "device", "kernel_ns", lambda row: row["class"] == "gemm"),
         Said("gemm_share", "device", "gemm_kernel_ns", lambda row: row["phase"] != "(all)"),
-        Said("layers", "device", "total_ns", lambda row: row["work"] == "gemm"),
+    ],
+    "kernel time of steps": [
+        Said("roles", "device", "wall_ns", params={"steps": True}),
+        Said("modules", "device", "self_wall_ns", params={"steps": True}),
     ],
     "kernel time": [
         Said("phases", "device", "kernel_ns"),
         Said("reasons", "device", "kernel_ns", lambda row: row["decides"] == "phase"),
-        Said("layers", "device", "total_ns", lambda row: row["work"] == "kernels"),
     ],
     "time of serving by phase": [
         Said("serving_modules", "phase", "wall_ns"),
@@ -165,6 +166,8 @@ SAYINGS: dict[str, list[Said]] = {
 
 # Analyses with classes or phases that are no sum over the device events, or not of all of them.
 APART = {
+    "layers": "of steps alone, where some are marked",
+    "role_layers": "of steps alone, where some are marked",
     "serving_modules": "phases of serving alone; what is none of them is in row other",
     "serving_steps": "a phase is that of the step, whatever ran in it",
     "serving_timeline": "phases of serving alone",

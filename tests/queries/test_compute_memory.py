@@ -351,7 +351,7 @@ ONE_STEP = CASES.add(
         span("user_annotation", "tk/module/forward/model.layers.0#Block", 0, 40),
         *op("aten::mm", SHAPES, start=5, end=20, **GEMM),
         span("user_annotation", "tk/module/recompute/model.layers.0#Block", 50, 90),
-        *op("aten::mm", SHAPES, start=55, end=70, **GEMM),
+        *op("aten::mm", SHAPES, start=55, end=105, **GEMM),
     ]
 )
 

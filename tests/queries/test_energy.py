@@ -60,9 +60,10 @@ def test_trapezoids_between_samples_idle_time_included(energy: Callable[..., Any
     assert found["window", None]["mean_power_w"] == pytest.approx(200)
     assert found["step", "0"]["energy_j"] == pytest.approx(250)
     assert found["step", "1"]["energy_j"] == pytest.approx(550)
+    # Between the steps nothing is recorded, and no sample lies there.
+    assert found["phase", "other"]["energy_j"] is None
     assert {row["covered_pct"] for row in found.values()} == {100}
-    phases = sum(row["energy_j"] for (scope, _), row in found.items() if scope == "phase")
-    assert phases == pytest.approx(800)
+    assert found["phase", "forward"]["energy_j"] == pytest.approx(50 + 300 + 200 + 50)
 
 
 def test_a_step_between_two_samples_has_none(energy: Callable[..., Any]) -> None:

@@ -210,18 +210,22 @@ def test_traces_add_up(answered: Answered, path: Path) -> None:
     for row in causes:
         sums[row["rank"], row["device"]] += row["idle_ns"]
     assert sums == idle_ns
-    # All of these have events of the CPU. In some, work starts late without a reason: health says
-    # so.
-    late: dict[int | None, str] = {
-        row["rank"]: row["severity"]
-        for row in ask("health").to_dicts()
-        if row["metric"] == "unexplained_late_starts"
-    }
-    for rank, severity in late.items():
+    # All of these have events of the CPU. In some, work starts late without a reason, or nothing is
+    # recorded for long: health says so.
+    late, explained = (
+        {
+            row["rank"]: row["severity"]
+            for row in ask("health").to_dicts()
+            if row["metric"] == metric
+        }
+        for metric in ("unexplained_late_starts", "idle_explained")
+    )
+    for rank in late:
         gap_ns = sum(row["idle_ns"] for row in gaps if row["rank"] == rank)
         assert gap_ns == sum(ns for place, ns in idle_ns.items() if place[0] == rank)
         unknown = [row for row in causes if (row["rank"], row["cause"]) == (rank, "unknown")]
-        assert sum(row["idle_ns"] for row in unknown) <= 0.1 * gap_ns or severity != "ok"
+        is_known = sum(row["idle_ns"] for row in unknown) <= 0.1 * gap_ns
+        assert is_known == (explained[rank] == "ok")
     assert {row["rank"] for row in gaps} <= late.keys()
     assert ("warn" in late.values()) == (path.name.split(".")[0] in STARTS_LATE)
 
@@ -263,13 +267,13 @@ def test_what_launches_next_is_not_the_cause_where_a_python_function_is(
     ("name", "cause", "at_least"),
     [
         ("hta_alexnet_cudasync", "allocator", 0.93),
-        ("hta_ddp_nccl_metadata", "host_bound", 0.99),
+        ("hta_ddp_nccl_metadata", "host_bound", 0.96),
         ("hta_resnet_v100_ns", "launch_latency", 0.71),
         ("hta_a100_cudagraph", "unknown", 0.62),
         ("tl_b200_vllm_eager", "host_bound", 0.98),
-        ("tl_h100_owlv2_large", "data_loading", 0.963),
+        ("tl_h100_owlv2_large", "data_loading", 0.96),
         ("tl_mi300_sglang_decode_graph", "dependency", 0.99),
-        ("cpu_llama_lora", "host_bound", 1.0),
+        ("cpu_llama_lora", "host_bound", 0.8),
     ],
 )
 def test_what_dominates_public_traces(
@@ -326,7 +330,7 @@ INNERMOST = """
 def test_functions_are_those_that_a_plain_comparison_of_times_finds(opened: Opened) -> None:
     trace = opened(SERVED)
     found = trace.sql(
-        "SELECT gap_id, name FROM idle_gap AS g INNER JOIN event AS e "
+        "SELECT DISTINCT gap_id, name FROM idle_gap AS g INNER JOIN event AS e "
         "ON g.trace_id = e.trace_id AND g.python_event_id = e.event_id ORDER BY gap_id"
     )
     assert found.rows == trace.sql(INNERMOST).rows

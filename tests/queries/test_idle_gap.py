@@ -156,7 +156,9 @@ def test_cause(tmp_path: Path) -> None:
     # All in one store: gaps of one trace must not see the calls of another one.
     cases = [(name, cause, events) for cause, of in CASES.items() for name, events in of.items()]
     with opened_as_ranks(tmp_path, [events for *_, events in cases]) as trace:
-        gaps = trace.sql("SELECT list(cause) FROM idle_gap GROUP BY trace_id ORDER BY trace_id")
+        gaps = trace.sql(
+            "SELECT list(DISTINCT cause) FROM idle_gap GROUP BY trace_id ORDER BY trace_id"
+        )
     found = dict(zip([name for name, *_ in cases], [row[0] for row in gaps.rows], strict=True))
     assert found == {name: [cause] for name, cause, _ in cases}
 
@@ -246,13 +248,18 @@ def test_on_cpu_the_host_keeps_the_cpu_busy(tiny_trace: Callable[..., Path]) -> 
     ]
     with tracekit.open(tiny_trace(events), cache=False) as trace:
         gaps = trace.sql(
-            "SELECT idle_ns, cause, name FROM idle_gap "
-            "LEFT JOIN event ON op_id = event_id ORDER BY gap_id"
+            "SELECT idle_ns, cause, phase, name FROM idle_gap "
+            "LEFT JOIN event ON op_id = event_id ORDER BY gap_id, start_ns"
         )
-    # 20 to 40: the middle, 30, is in the node; 45 to 60: the data loader has 12 of 15.
+    # 20 to 40: the middle, 30, is in the node, which begins at 25; 45 to 60: the data loader has 12
+    # of 15, and ends at 58.
+    node = "autograd::engine::evaluate_function: MmBackward0"
     assert gaps.rows == [
-        (20_000, "host_bound", "autograd::engine::evaluate_function: MmBackward0"),
-        (15_000, "data_loading", LOADER),
+        (5_000, "host_bound", "backward", "aten::add"),
+        (15_000, "host_bound", "backward", node),
+        (1_000, "data_loading", "optimizer", LOADER),
+        (12_000, "data_loading", "data", LOADER),
+        (2_000, "data_loading", "optimizer", LOADER),
     ]
 
 
@@ -336,7 +343,7 @@ OTHER_THREADS: dict[str, tuple[tuple[object, ...], list[Event]]] = {
         ],
     ),
     "the lock of a data loader": (
-        ("data_loading", 1, None, "optimizer"),
+        ("data_loading", 1, None, "data"),
         [
             *[*BEGIN, python("torch/utils/data/dataloader.py(9): __next__", 100, 119.7)],
             *[LOCK, on(3, FREE), GIVEN, *OPTIMIZER],
@@ -365,14 +372,14 @@ def test_who_is_waited_for_is_looked_at(tmp_path: Path) -> None:
         gaps = trace.sql(
             "SELECT cause, busy_tid, name, phase FROM idle_gap AS g "
             "LEFT JOIN event AS e ON g.trace_id = e.trace_id AND op_id = e.event_id "
-            "QUALIFY row_number() OVER (PARTITION BY g.trace_id ORDER BY idle_ns DESC) = 1 "
+            "QUALIFY row_number() OVER (PARTITION BY g.trace_id ORDER BY start_ns) = 1 "
             "ORDER BY g.trace_id"
         ).rows
     found = dict(zip(OTHER_THREADS, gaps, strict=True))
     assert found == {name: expected for name, (expected, _) in OTHER_THREADS.items()}
 
 
-def test_a_phase_and_a_comparison_have_the_gaps_that_waited_for_it(
+def test_a_phase_and_a_comparison_have_the_idle_time_that_the_host_was_in_it(
     tiny_trace: Callable[..., Path],
 ) -> None:
     _, events = OTHER_THREADS["the thread of the nodes returns memory"]
@@ -380,8 +387,88 @@ def test_a_phase_and_a_comparison_have_the_gaps_that_waited_for_it(
         phases = trace.query("phases").to_dicts()
         split = trace.query("split").to_dicts()
     idle = {row["phase"]: (row["wall_ns"], row["idle_ns"]) for row in phases}
-    assert idle == {"forward": (10_000, 0), "backward": (0, 20_000), "optimizer": (10_000, 0)}
-    (gap,) = (row for row in split if row["part"] == "idle")
-    assert (gap["class"], gap["phase"], gap["module_path"], gap["op"], gap["wall_ns"]) == (
-        *("allocator", "backward", "(unattributed)", NODE["name"], 20_000),
-    )
+    # From 110 to 119 the node runs; what follows leads to the optimizer's launch.
+    assert idle == {"forward": (10_000, 0), "backward": (0, 9_000), "optimizer": (10_000, 11_000)}
+    keys = ("class", "phase", "module_path", "op", "wall_ns")
+    assert [tuple(row[key] for key in keys) for row in split if row["part"] == "idle"] == [
+        ("allocator", "optimizer", "(optimizer)", None, 11_000),
+        ("allocator", "backward", "(unattributed)", NODE["name"], 9_000),
+    ]
+
+
+# -- pieces ----------------------------------------------------------------------------------------
+
+STEPS = [note("ProfilerStep#1", 0, 30_600), note("ProfilerStep#2", 30_600, 80_000)]
+OPTIMIZED = [
+    *[note("Optimizer.step#SGD.step", 80, 600), launch(90, 95, 1), kernel("first", 100, 110, 1)],
+]
+
+
+def loss(start: float, correlation: int) -> list[Event]:
+    """An op of a forward pass and its node, 100 µs later, each with a kernel of 10 µs."""
+    numbered = {"Sequence number": correlation, "Fwd thread id": 0}
+    back = {"Sequence number": correlation, "Fwd thread id": 1}
+    return [
+        on(1, span("cpu_op", "aten::mm", start, start + 20), **numbered),
+        launch(start + 10, start + 15, correlation),
+        kernel("gemm", start + 20, start + 30, correlation),
+        on(2, span("cpu_op", NODE["name"], start + 100, start + 130), **back),
+        on(2, launch(start + 110, start + 115, correlation + 1)),
+        kernel("gemm", start + 120, start + 130, correlation + 1),
+    ]
+
+
+# Behind an optimizer 69 ms of nothing, then a forward and a backward pass.
+SLEPT = [*STEPS, *OPTIMIZED, *loss(70_000, 10)]
+# The same, and a function of Python has the time.
+READ = [*SLEPT, python("reader.py(3): read", 610, 69_900)]
+# The same, and a range names the phase.
+LOADED = [*SLEPT, note("tk/phase/data", 610, 69_900)]
+NOTHING = ("unknown", "nothing recorded")
+BOUND = ("host_bound", "host was at work")
+LOADING = ("data_loading", "host waited")
+# The range of the optimizer ends at 600, that of the step at 30,600; the forward op begins at 70,000.
+# From 70,030 on the host is on its way to the node, which begins at 70,100.
+PIECES = {
+    "slept": (
+        SLEPT,
+        [
+            *[("optimizer", 1, *NOTHING, 490), ("other", 1, *NOTHING, 30_000)],
+            *[("other", 2, *NOTHING, 39_400), ("forward", 2, *BOUND, 20)],
+            *[("backward", 2, *BOUND, 70), ("backward", 2, *BOUND, 20)],
+        ],
+    ),
+    "read": (
+        READ,
+        [
+            *[("optimizer", 1, *NOTHING, 490), ("other", 1, *NOTHING, 10)],
+            *[("other", 1, *BOUND, 29_990), ("other", 2, *BOUND, 39_400)],
+            *[("forward", 2, *BOUND, 20), ("backward", 2, *BOUND, 70), ("backward", 2, *BOUND, 20)],
+        ],
+    ),
+    "loaded": (
+        LOADED,
+        [
+            *[("optimizer", 1, *NOTHING, 490), ("other", 1, *NOTHING, 10)],
+            *[("data", 1, *LOADING, 29_990), ("data", 2, *LOADING, 39_300)],
+            *[("other", 2, *LOADING, 100), ("forward", 2, *LOADING, 20)],
+            *[("backward", 2, *BOUND, 70), ("backward", 2, *BOUND, 20)],
+        ],
+    ),
+}
+
+
+def test_idle_time_is_what_the_host_was_in_at_that_time(tmp_path: Path) -> None:
+    with opened_as_ranks(tmp_path, [events for events, _ in PIECES.values()]) as trace:
+        rows = trace.sql(
+            "SELECT trace_id, phase, step, cause, reason, idle_ns / 1000 AS us "
+            "FROM idle_gap ORDER BY trace_id, start_ns"
+        ).rows
+        windows = trace.sql(
+            "SELECT trace_id, window_ns - busy_ns FROM device_windows ORDER BY trace_id"
+        ).rows
+        idle = trace.sql("SELECT trace_id, sum(idle_ns) FROM idle_gap GROUP BY ALL ORDER BY 1").rows
+    assert idle == windows
+    for number, (which, (_, expected)) in enumerate(PIECES.items()):
+        found = [tuple(row[1:]) for row in rows if row[0] == number]
+        assert found == expected, which

@@ -329,40 +329,46 @@ NUMBER = {"Sequence number": 1, "Fwd thread id": 0}
 CALL = {"Python id": 1, "Python module id": 0}
 
 
-def teacher(before: str, after: str, **forward: Any) -> Step:
-    """A model runs outside of grad mode, before the forward pass or after it."""
+def forward_with(name: str, around: str = "", outer: str = "") -> Step:
+    """A forward pass that holds a product without gradients, in calls of modules or in none."""
     step = Step()
     step.range("Optimizer.zero_grad#SGD.zero_grad")
-    step.work(ADD)
-    for name in (before, "aten::mm", after):
-        if name == "aten::mm":
-            step.inside("cpu_op", "aten::mm", GEMM, **forward)
-        elif name:
-            step.inside("cpu_op", "aten::addmm", GEMM)
-            step.inside("cpu_op", "aten::add", ADD)
+    begun = step.at
+    step.at += 2
+    step.inside("cpu_op", "aten::mm", GEMM, **NUMBER)
+    called = step.at
+    step.at += 1
+    step.inside("cpu_op", name, GEMM)
+    step.at += 1
+    if around:
+        step.events.append(span("python_function", around, called, step.at, **CALL))
+    step.inside("cpu_op", "aten::mm", GEMM, **(NUMBER | {"Sequence number": 2}))
+    step.at += 1
+    if outer:
+        step.events.append(span("python_function", outer, begun, step.at, **CALL))
+    step.at += 1
     step.backward(1, GEMM)
     step.range("Optimizer.step#SGD.step", ADD)
     return step
 
 
-TEACHERS = {
-    "before": CASES.add(teacher("teacher", "", **NUMBER).events),
-    "after": CASES.add(teacher("", "teacher", **NUMBER).events),
-    "unnumbered": CASES.add(teacher("teacher", "").events),
+NET, ROTARY = "nn.Module: Net_0", "nn.Module: Rotary_0"
+WITHOUT_GRADIENTS = {
+    "a mask, without modules": (CASES.add(forward_with("aten::bmm").events), "forward"),
+    "a rotary embedding": (CASES.add(forward_with("aten::bmm", ROTARY, NET).events), "forward"),
+    "a whole call of a teacher": (
+        CASES.add(forward_with("aten::addmm", "nn.Module: Teacher_0").events),
+        "evaluation",
+    ),
 }
 
 
-def test_a_model_outside_of_grad_mode_is_an_evaluation(asked: AskedByRank) -> None:
-    """Within grad mode every op with a tensor has a number; where none has, nothing is known."""
-    rest = [("backward", False), ("optimizer", False)]
-    evaluated = [("evaluation", True)] * 2
-    for which, expected in (
-        ("before", [("forward", True), *evaluated, ("forward", False), *rest]),
-        ("after", [("forward", True), ("forward", False), *evaluated, *rest]),
-        ("unnumbered", [("forward", True)] * 4 + rest),
-    ):
-        found = [(phase, inferred) for _, phase, inferred in phases(asked, TEACHERS[which])]
-        assert found == expected, which
+def test_work_without_gradients_in_a_forward_pass_is_forward_unless_a_model_is_called(
+    asked: AskedByRank,
+) -> None:
+    for which, (rank, expected) in WITHOUT_GRADIENTS.items():
+        found = only_phases(phases(asked, rank))
+        assert found == ["forward", expected, "forward", "backward", "optimizer"], which
 
 
 def evaluated_module(number: dict[str, Any]) -> Step:

@@ -28,12 +28,35 @@ def reduced(name: str, *inputs: Result) -> list[dict[str, Any]]:
         return run_analysis(connection, spec, {}, known).to_dicts()
 
 
+def reduced_with_params(name: str, *inputs: Result) -> list[dict[str, Any]]:
+    """Of an analysis that reduces others with parameters: their rows are made its tables."""
+    spec = load_catalog().analysis(name)
+    tables = {one.analysis: one.table for one in spec.reduces}
+    with duckdb.connect() as connection:
+        for result in inputs:
+            types = ", ".join(f"{column.name} {column.type}" for column in result.columns)
+            holes = ", ".join("?" * len(result.columns))
+            connection.execute(f"CREATE TABLE {tables[result.name]} ({types})")
+            connection.executemany(
+                f"INSERT INTO {tables[result.name]} VALUES ({holes})", result.rows
+            )
+        for macro in ("stepped_devices",):
+            connection.execute(load_catalog().macros[macro].sql)
+        rows = connection.execute(spec.sql).fetchall()
+    return [dict(zip(spec.column_names, row, strict=True)) for row in rows]
+
+
 def steps(*counts: int) -> Result:
     """Ranks with so many steps each, and a row for what is outside of them."""
     return rows_of(
         "steps",
         *(
-            {"rank": rank, "device": "0", "step": step}
+            {
+                "rank": rank,
+                "device": "0",
+                "step": step,
+                "span_ns": None if step is None else 10,
+            }
             for rank, count in enumerate(counts)
             for step in [*range(count), None]
         ),
@@ -128,7 +151,7 @@ def test_norms_and_what_is_inside_of_attention_are_no_attention_of_their_own(
             module(0, f"{around}{join}{norm}", "model.layers.*", layer, 2),
         ]
     rows.append(module(0, f"model{join}attention_mask", "model", None, 100))
-    (found,) = reduced("attention_layers", rows_of("modules", *rows), steps(2))
+    (found,) = reduced_with_params("attention_layers", rows_of("modules", *rows), steps(2))
     assert tuple(found.values()) == ("forward", 10.0, 2, 1)
 
 
@@ -138,14 +161,14 @@ def test_attention_of_both_kinds_in_one_layer_is_one_time() -> None:
         module(0, "decoder.block.0.EncDecAttention", "decoder.block.*", 0, 10),
         module(0, "encoder.block.0.SelfAttention", "encoder.block.*", 0, 20),
     ]
-    (found,) = reduced("attention_layers", rows_of("modules", *rows), steps(1))
+    (found,) = reduced_with_params("attention_layers", rows_of("modules", *rows), steps(1))
     assert (found["step_wall_ns"], found["layer_count"]) == (30.0, 2)
 
 
 def test_attention_is_over_the_steps_of_each_device() -> None:
     rows = [module(rank, "layers.0.attn", "layers.*", 0, 12) for rank in (0, 1, 2)]
     # Rank 2 marks no steps.
-    (found,) = reduced("attention_layers", rows_of("modules", *rows), steps(1, 3, 0))
+    (found,) = reduced_with_params("attention_layers", rows_of("modules", *rows), steps(1, 3, 0))
     assert (found["step_wall_ns"], found["device_count"]) == ((12 + 4) / 2, 2)
 
 
@@ -161,7 +184,7 @@ def test_the_share_of_peak_is_that_of_all_time_not_a_mean_of_shares() -> None:
     ]
     without_size = {"rank": 0, "kernel_ns": 99, "call_count": 1, "reason": "no shapes"}
     told = rows_of("gemms", *rows, without_size)
-    (found,) = reduced_gemms(told)
+    (found,) = reduced_with_params("gemm_totals", told)
     assert (found["call_count"], found["kernel_ns"], found["mean_ns"]) == (2, 5, 2.5)
     assert found["peak_pct"] == pytest.approx(40)
     # The two figures of a row tell the same: 16 operations in mean_ns, of the peak.
@@ -174,21 +197,8 @@ def test_a_product_on_a_device_whose_peak_is_not_known_has_no_share() -> None:
         size | {"rank": 0, "kernel_ns": 1, "peak_flop_per_s": 16e9},
         size | {"rank": 1, "kernel_ns": 1},
     ]
-    (found,) = reduced_gemms(rows_of("gemms", *rows))
+    (found,) = reduced_with_params("gemm_totals", rows_of("gemms", *rows))
     assert (found["peak_pct"], found["flop_per_s"]) == (None, 16e9)
-
-
-def reduced_gemms(told: Result) -> list[dict[str, Any]]:
-    """gemm_totals reduces gemms with a parameter, so its rows are laid under their own name."""
-    spec = load_catalog().analysis("gemm_totals")
-    assert [(one.analysis, one.params) for one in spec.reduces] == [("gemms", (("limit", "0"),))]
-    types = ", ".join(f"{column.name} {column.type}" for column in told.columns)
-    holes = ", ".join("?" * len(told.columns))
-    with duckdb.connect() as connection:
-        connection.execute(f"CREATE TABLE {spec.reduces[0].table} ({types})")
-        connection.executemany(f"INSERT INTO {spec.reduces[0].table} VALUES ({holes})", told.rows)
-        rows = connection.execute(spec.sql).fetchall()
-    return [dict(zip(spec.column_names, row, strict=True)) for row in rows]
 
 
 # -- serving ---------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ A100 = [{"id": 0, "name": "NVIDIA A100-SXM4-80GB"}]
 EVENTS = [
     span("user_annotation", "ProfilerStep#1", 0, 100),
     span("cuda_runtime", "cudaLaunchKernel", 5, 6, correlation=1),
-    span("kernel", "sm80_xmma_gemm_bf16", 10, 20, correlation=1, device=0, stream=7),
+    span("kernel", "sm80_xmma_gemm_bf16", 10, 110, correlation=1, device=0, stream=7),
 ]
 
 

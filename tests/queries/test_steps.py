@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cases_as_ranks import AskedByRank, Cases
-from traces_by_hand import span, work
+from traces_by_hand import call, kernel, span, work
 
 import tracekit
 
@@ -86,11 +86,12 @@ def test_evaluation_between_steps_is_in_the_time_of_none(asked: AskedByRank) -> 
     rows = asked.rows(WITH_EVALUATION, "steps")
     split = asked.rows(WITH_EVALUATION, "split")
     spans = {row["step"]: row["span_ns"] for row in rows}
-    assert spans == {0: (40 - 5) * 1000, 1: (160 - 100) * 1000, 2: 20_000, None: None}
+    # The device is free when steps 1 and 2 begin.
+    assert spans == {0: (40 - 5) * 1000, 1: (150 - 80) * 1000, 2: 15_000, None: None}
     by_step: Counter[int | None] = Counter()
     for row in split:
         by_step[row["step"]] += row["wall_ns"]
-    assert by_step == {0: 35_000, 1: 60_000, 2: 20_000, None: (100 - 40) * 1000}
+    assert by_step == {0: 35_000, 1: 70_000, 2: 15_000, None: (80 - 40) * 1000}
     evaluation = [row for row in split if row["phase"] == "evaluation" and row["name"]]
     assert {(row["step"], row["wall_ns"]) for row in evaluation} == {(None, 28_000)}
 
@@ -115,7 +116,7 @@ def test_a_step_begins_after_the_evaluation_that_came_first(asked: AskedByRank) 
     found = {row["step"]: (row["start_ns"], row["span_ns"], row["wall_ns"]) for row in rows}
     assert found == {
         0: (0, (42 - 5) * 1000, 10_000),
-        1: (80_000, 40_000, 10_000),
+        1: (80_000, (110 - 80) * 1000, 10_000),
         None: (None, None, 15_000),
     }
 
@@ -124,10 +125,59 @@ ONE_LONG_STEP = CASES.add(
     [span("user_annotation", "ProfilerStep#1", 0, 100), *work(1, 10, 30, 1), *work(40, 45, 60, 2)]
 )
 
+# The host runs ahead; the range of the last step waits for all that is queued.
+QUEUED = CASES.add(
+    [
+        span("user_annotation", "ProfilerStep#1", 0, 50),
+        *work(10, 30, 130, 1),
+        span("user_annotation", "ProfilerStep#2", 50, 400),
+        *work(60, 130, 230, 2),
+        call(300, 390, 0, "cudaDeviceSynchronize"),
+    ]
+)
 
-def test_a_step_as_long_as_its_range_says_so_and_how_long_its_work_was(asked: AskedByRank) -> None:
-    (row,) = asked.rows(ONE_LONG_STEP, "steps")
-    assert (row["span_ns"], row["work_ns"]) == (100_000, 50_000)
-    assert row["ends_with"] == "range on the CPU"
-    ends = {row["step"]: row["ends_with"] for row in asked.rows(WITH_EVALUATION, "steps")}
-    assert ends == {0: "evaluation", 1: "next step", 2: "range on the CPU", None: None}
+# The host loads for 1 ms before the first launch of each step; 2 µs of older work come first.
+LOADED = CASES.add(
+    [
+        kernel("queued before", 2, 4, 99),
+        *(
+            event
+            for step in (0, 1, 2)
+            for event in (
+                span("user_annotation", f"ProfilerStep#{step}", 1100 * step, 1100 * (step + 1)),
+                *work(1100 * step + 1000, 1100 * step + 1010, 1100 * step + 1060, step + 1),
+            )
+        ),
+    ]
+)
+
+
+def test_a_step_ends_with_its_last_work_however_long_its_range_waits(asked: AskedByRank) -> None:
+    def spans(rank: int) -> list[tuple[int, int]]:
+        rows = asked.rows(rank, "steps")
+        return [(row["span_ns"], row["work_ns"]) for row in rows if row["step"] is not None]
+
+    assert spans(ONE_LONG_STEP) == [(50_000, 50_000)]
+    assert spans(QUEUED) == [(100_000, 100_000)] * 2
+    # From when the device was done with what came before, 4, and from the starts of the ranges.
+    assert spans(LOADED) == [(1_096_000, 50_000), (1_100_000, 50_000), (1_060_000, 50_000)]
+    split = asked.rows(LOADED, "split")
+    assert sum(row["wall_ns"] for row in split if row["step"] == 0) == 1_096_000
+
+
+WITHOUT_WORK = CASES.add(
+    [
+        span("user_annotation", "ProfilerStep#1", 0, 100),
+        *work(10, 20, 60, 1),
+        # Its kernels were dropped.
+        span("user_annotation", "ProfilerStep#2", 100, 200),
+        call(110, 112, 77),
+        span("user_annotation", "ProfilerStep#3", 200, 300),
+        *work(210, 220, 260, 3),
+    ]
+)
+
+
+def test_a_step_whose_work_is_not_there_is_no_step_of_0(asked: AskedByRank) -> None:
+    rows = {row["step"]: row for row in asked.rows(WITHOUT_WORK, "steps")}
+    assert [rows[step]["span_ns"] for step in (1, 2, 3)] == [80_000, None, 60_000]

@@ -70,6 +70,13 @@ UNLINKED = [
     kernel("d", 104, 14),
 ]
 
+GRAPH = [
+    call(1, 2, 1, "cudaGraphLaunch"),
+    kernel("gemm", 10, 1),
+    kernel("cunn_SoftMaxBackward", 12, 1),
+    kernel("multi_tensor_apply_kernel", 14, 1),
+]
+
 ALONE = [launch(1, 1), kernel("alone", 10, 1)]
 
 # Of each trace: event, and for phase and module the rule that decided, what it said, its reason.
@@ -80,7 +87,7 @@ DECIDED: dict[str, tuple[list[Event], dict[int, list[tuple[Any, ...]]]]] = {
             1: [(1, "data", "launch context"), (12, "(data loading)", "launch context")],
             5: [(7, "forward", "module call"), (2, "Net_0", "module call")],
             8: [(8, "forward", "sequence number"), (13, "(loss)", "phase")],
-            10: [(10, "forward", "neighbours"), (13, "(loss)", "phase")],
+            10: [(12, "forward", "neighbours"), (13, "(loss)", "phase")],
             13: [(4, "backward", "autograd node"), (3, "Net_0", "sequence number")],
             16: [(2, "optimizer", "own range"), (1, "(optimizer)", "own range")],
         },
@@ -88,13 +95,20 @@ DECIDED: dict[str, tuple[list[Event], dict[int, list[tuple[Any, ...]]]]] = {
     "unlinked": (
         UNLINKED,
         {
-            0: [(23, "decode", "repetition"), (None, "(unattributed)", "none")],
-            3: [(24, "decode", "name"), (None, "(unattributed)", "none")],
+            0: [(25, "decode", "repetition"), (None, "(unattributed)", "none")],
+            3: [(26, "decode", "name"), (None, "(unattributed)", "none")],
             4: [(None, "other", "none"), (None, "(unattributed)", "none")],
             10: [(5, "decode", "own range"), (None, "(unattributed)", "none")],
         },
     ),
-    "alone": (ALONE, {1: [(9, "forward", "whole trace"), (None, "(unattributed)", "none")]}),
+    "graph": (
+        GRAPH,
+        {
+            1: [(10, "forward", "order of kernels"), (None, "(unattributed)", "none")],
+            2: [(9, "backward", "name"), (None, "(unattributed)", "none")],
+        },
+    ),
+    "alone": (ALONE, {1: [(11, "forward", "whole trace"), (None, "(unattributed)", "none")]}),
 }
 
 
@@ -132,7 +146,7 @@ def test_what_decided(open_events: Callable[[list[Event]], tracekit.Trace], name
         for row, decides in zip(decided, ("phase", "module"), strict=True):
             # All rules before it were tried, and said nothing.
             asked = [other["rule"] for other in rows if other["decides"] == decides]
-            last = row["rule"] or {"phase": 24, "module": 17}[decides]
+            last = row["rule"] or {"phase": 26, "module": 17}[decides]
             assert asked == [*range(1, last + 1), *([None] if row["rule"] is None else [])]
         table = trace.sql(
             "SELECT phase_rule, phase, phase_reason, module_rule, coalesce(path, row_name),"
@@ -192,8 +206,10 @@ def test_all_that_is_said_of_one_event(
         ("phase", 6, around),
         ("phase", 7, "no module"),
         ("phase", 8, f"no such op; {traits}"),
-        ("phase", 9, f"compute; {traits}"),
-        ("phase", 10, around),
+        ("phase", 9, f"other, between; {traits}"),
+        ("phase", 10, f"other, between; {traits}"),
+        ("phase", 11, f"compute; {traits}"),
+        ("phase", 12, around),
         ("module", 1, "no range, call or op around its launch tells a row"),
         ("module", 2, "no module; no node"),
         ("module", 3, "no forward op, in no module"),

@@ -306,7 +306,7 @@ VIEWS: dict[str, tuple[str, View]] = {
             Asked("steps"),
             (
                 *("step", "dur_ns", "span_ns", "work_ns", "wall_ns", "kernel_ns", "kernel_count"),
-                *("start_ns", "ends_with", "rank", "device"),
+                *("start_ns", "rank", "device"),
             ),
             lead=_events_of_step,
         ),

@@ -18,7 +18,7 @@ PARTS = ("compute", "exposed_comm", "exposed_memcpy", "idle")
 
 _COVERED_BY_STEPS_PCT = 50
 
-AFTER_LAST_WORK = "after_last_work"
+BEFORE_FIRST_WORK = "before_first_work"
 """The cause of idle time that lies behind the last work of a device, so outside of its window."""
 
 Device = tuple[int | None, str]
@@ -179,7 +179,7 @@ def split_rows(trace: Trace) -> SplitRows:
     rows: list[SplitRow] = []
     devices: list[tuple[int | None, Device]] = []
     idle_only: set[tuple[int | None, Device]] = set()
-    for place, step, *rest in trace.sql(_SUMMED.format(split=statement, after=AFTER_LAST_WORK)):
+    for place, step, *rest in trace.sql(_SUMMED.format(split=statement, after=BEFORE_FIRST_WORK)):
         if place is not None:
             part, class_name, phase, module, op, shape, name, _, _, *sums = rest
             key = (part, class_name, phase, module, op, shape, name)
@@ -220,7 +220,7 @@ def make_side(reading: Reading, per: Per, skip: int = 0) -> Side:
                 outside_ns += row.wall_ns
                 continue
             if not is_stepped:
-                if row.key[1] == AFTER_LAST_WORK:
+                if row.key[1] == BEFORE_FIRST_WORK:
                     continue
                 step = None
             sample = samples.setdefault((run, step), len(samples))

@@ -187,7 +187,7 @@ HOST_STEPS = f"""
 DEVICE_STEPS = """
     SELECT x.trace_id, x.device, x.start_ns + chosen.shift_ns,
         least(x.span_ns, w.end_ns - x.start_ns) AS shown_ns, 'step ' || x.step, 'step',
-        NULL, NULL, NULL, to_json({step: x.step, span_ns: x.span_ns, ends_with: x.ends_with})
+        NULL, NULL, NULL, to_json({step: x.step, span_ns: x.span_ns})
     FROM device_steps AS x
     INNER JOIN device_windows AS w ON x.trace_id = w.trace_id AND x.device = w.device
     INNER JOIN CHOSEN ON x.trace_id = chosen.trace_id

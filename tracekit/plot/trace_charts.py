@@ -185,7 +185,7 @@ def steps(rows: Rows) -> Drawing | None:
         _step_axis(),
         quantity("span_ns", spans, "length on the device"),
         colours("where", series(labels)),
-        ("where", "step", "span_ns", "ends_with", "work_ns", "dur_ns", "wall_ns", "kernel_count"),
+        ("where", "step", "span_ns", "work_ns", "dur_ns", "wall_ns", "kernel_count"),
         height=220,
         transform=[{"filter": {"field": "step", "valid": True}}, *where(rows)],
         mark={"point": True},

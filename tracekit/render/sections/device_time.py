@@ -406,11 +406,6 @@ def steps(screen: Screen) -> list[Text]:
     if row["outside_ns"]:
         parts.append(f"{pct_text(row['outside_pct'])} of busy time outside steps")
     text = " · ".join(parts)
-    if row["range_span_ns"]:
-        # As long as its range on the CPU. What does not fit is in the table of `--full`.
-        which = "device work" if row["step_count"] == 1 else "device work of the last"
-        longer = f"{text} · {which} {format_duration(row['range_work_ns'])}"
-        text = longer if len(longer) <= screen.width - 7 else text
     return [screen.ended(screen.heading("Steps"), text)]
 
 

@@ -1,0 +1,96 @@
+-- In which phase of training is work of which nothing but kernels is known: by their names and their order?
+-- Of traces without autograd nodes, modules and phases whose kernels are named after a backward pass or an optimizer:
+-- such as those of a graph of the whole step, or of kernels alone. From the first kernel named after the backward pass to
+-- the first one of the optimizer is the backward pass, and what is named after a forward pass within it runs again;
+-- between an optimizer and the next backward pass is forward. Where no kernel is the optimizer's, order tells within one
+-- launch or one step alone, and nothing behind its last kernel of the backward pass.
+--
+-- Kind:     table
+-- Access:   private
+-- Requires: device_events, launch_link, trace_traits, kernel_phase_name
+-- Columns:
+--   trace_id  INTEGER -> trace                 the trace
+--   event_id  BIGINT -> device_events          the device event
+--   piece     BIGINT                           its piece
+--   phase     VARCHAR                          forward, recompute, backward or optimizer; NULL where nothing tells
+--   is_named  BOOLEAN                          its own name tells
+
+WITH silent AS (
+    SELECT trace_id
+    FROM trace_traits
+    WHERE NOT is_training AND NOT has_modules AND NOT has_phases
+),
+
+name_phase AS MATERIALIZED (
+    SELECT name, class, kernel_phase_name(name, class) AS phase
+    FROM (
+        SELECT DISTINCT name, class
+        FROM device_events
+        WHERE kind <> 'memcpy' AND device <> 'cpu' AND trace_id IN (FROM silent)
+    )
+),
+
+work AS MATERIALIZED (
+    SELECT
+        d.trace_id, d.event_id, d.piece, d.device, d.ts_ns, k.step, CASE
+            WHEN count(*) OVER (PARTITION BY d.trace_id, k.launch_id) > 1 THEN k.launch_id
+        END AS launch_id,
+        n.phase AS named,
+        nullif(n.phase, 'forward') AS landmark
+    FROM device_events AS d
+    INNER JOIN launch_link AS k USING (trace_id, event_id, piece)
+    INNER JOIN name_phase AS n ON d.name = n.name AND d.class = n.class
+    WHERE
+        d.trace_id IN (FROM silent)
+        AND EXISTS (FROM name_phase WHERE phase IN ('backward', 'optimizer'))
+),
+
+traits AS (
+    SELECT
+        trace_id,
+        bool_or(landmark = 'optimizer') AS has_optimizer,
+        bool_or(landmark = 'backward') AS has_backward
+    FROM work
+    GROUP BY trace_id
+    HAVING bool_or(landmark IS NOT NULL)
+),
+
+around AS (
+    SELECT
+        w.*,
+        last_value(w.landmark IGNORE NULLS) OVER before AS landmark_before,
+        first_value(w.landmark IGNORE NULLS) OVER after AS landmark_after
+    FROM (
+        SELECT
+            w.*,
+            t.has_optimizer AND t.has_backward AS is_cycle,
+            (
+                w.trace_id, w.device,
+                if(is_cycle, NULL, w.launch_id),
+                if(is_cycle OR w.launch_id IS NOT NULL, NULL, w.step)
+            ) AS part,
+            is_cycle OR coalesce(w.launch_id, w.step) IS NOT NULL AS is_one_pass
+        FROM work AS w
+        INNER JOIN traits AS t USING (trace_id)
+    ) AS w
+    WINDOW
+        before AS (PARTITION BY w.part ORDER BY w.ts_ns, w.event_id ROWS UNBOUNDED PRECEDING),
+        after AS (
+            PARTITION BY w.part ORDER BY w.ts_ns, w.event_id
+            ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING
+        )
+)
+
+SELECT
+    trace_id, event_id, piece, CASE
+        WHEN landmark IS NOT NULL THEN landmark
+        WHEN is_one_pass AND landmark_before = 'backward' AND landmark_after IS NOT NULL
+            THEN if(named = 'forward', 'recompute', 'backward')
+        WHEN landmark_after = 'backward' AND (is_one_pass OR landmark_before IS NULL)
+            THEN 'forward'
+        WHEN named = 'forward' THEN 'forward'
+        WHEN landmark_before = 'optimizer' AND landmark_after = 'optimizer' THEN 'optimizer'
+    END AS phase,
+    named IS NOT NULL AND phase = named AS is_named
+FROM around
+ORDER BY trace_id, event_id, piece
