@@ -21,13 +21,15 @@ WITH silent AS (
     WHERE NOT is_training AND NOT has_modules AND NOT has_phases
 ),
 
+kernel_name AS (
+    SELECT DISTINCT name, class
+    FROM device_events
+    WHERE kind <> 'memcpy' AND device <> 'cpu' AND trace_id IN (FROM silent)
+),
+
 name_phase AS MATERIALIZED (
     SELECT name, class, kernel_phase_name(name, class) AS phase
-    FROM (
-        SELECT DISTINCT name, class
-        FROM device_events
-        WHERE kind <> 'memcpy' AND device <> 'cpu' AND trace_id IN (FROM silent)
-    )
+    FROM kernel_name
 ),
 
 work AS MATERIALIZED (
@@ -55,28 +57,30 @@ traits AS (
     HAVING bool_or(landmark IS NOT NULL)
 ),
 
-around AS (
+parted AS (
     SELECT
         w.*,
-        last_value(w.landmark IGNORE NULLS) OVER before AS landmark_before,
-        first_value(w.landmark IGNORE NULLS) OVER after AS landmark_after
-    FROM (
-        SELECT
-            w.*,
-            t.has_optimizer AND t.has_backward AS is_cycle,
-            (
-                w.trace_id, w.device,
-                if(is_cycle, NULL, w.launch_id),
-                if(is_cycle OR w.launch_id IS NOT NULL, NULL, w.step)
-            ) AS part,
-            is_cycle OR coalesce(w.launch_id, w.step) IS NOT NULL AS is_one_pass
-        FROM work AS w
-        INNER JOIN traits AS t USING (trace_id)
-    ) AS w
+        t.has_optimizer AND t.has_backward AS is_cycle,
+        (
+            w.trace_id, w.device,
+            if(is_cycle, NULL, w.launch_id),
+            if(is_cycle OR w.launch_id IS NOT NULL, NULL, w.step)
+        ) AS part,
+        is_cycle OR coalesce(w.launch_id, w.step) IS NOT NULL AS is_one_pass
+    FROM work AS w
+    INNER JOIN traits AS t USING (trace_id)
+),
+
+around AS (
+    SELECT
+        *,
+        last_value(landmark IGNORE NULLS) OVER before AS landmark_before,
+        first_value(landmark IGNORE NULLS) OVER after AS landmark_after
+    FROM parted
     WINDOW
-        before AS (PARTITION BY w.part ORDER BY w.ts_ns, w.event_id ROWS UNBOUNDED PRECEDING),
+        before AS (PARTITION BY part ORDER BY ts_ns, event_id ROWS UNBOUNDED PRECEDING),
         after AS (
-            PARTITION BY w.part ORDER BY w.ts_ns, w.event_id
+            PARTITION BY part ORDER BY ts_ns, event_id
             ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING
         )
 )

@@ -100,8 +100,10 @@ late AS MATERIALIZED (
     SELECT
         g.id, g.trace_id, g.pid, g.start_ns, g.call_ns, f.previous,
         g.start_ns + g.host_ns AS host_end_ns,
-        f.previous.context.phase <> g.phase OR f.previous.context.step IS DISTINCT FROM g.step
-            AS is_crossing,
+        (
+            f.previous.context.phase <> g.phase
+            OR f.previous.context.step IS DISTINCT FROM g.step
+        ) AS is_crossing,
         (f.previous.context.is_inferred OR g.is_inferred) AND g.host_ns >= unrecorded_limit_ns()
             AS is_unsure,
         f.previous IS NOT NULL AND (
@@ -170,7 +172,7 @@ bounded AS (
 -- What lies between the two, where that is more than the way from one module to the next.
 between AS MATERIALIZED (
     SELECT
-        id, trace_id, pid, left_ns AS start_ns,
+        id, (trace_id, pid) AS part, left_ns AS start_ns,
         least(entered_ns, host_end_ns) AS end_ns,
         end_ns < host_end_ns AS is_followed,
         is_crossing
@@ -192,15 +194,16 @@ phase_span AS MATERIALIZED (
     WHERE is_backward AND EXISTS (FROM between)
 ),
 
+span_end AS (
+    SELECT part, unnest([start_ns, end_ns]) AS at_ns
+    FROM phase_span
+),
+
 -- Where phases begin and end in there.
 phase_border AS (
     SELECT b.id, s.at_ns
-    FROM (
-        SELECT part, unnest([start_ns, end_ns]) AS at_ns
-        FROM phase_span
-    ) AS s
-    ASOF INNER JOIN (SELECT *, (trace_id, pid) AS part FROM between) AS b
-        ON s.part = b.part AND s.at_ns > b.start_ns
+    FROM span_end AS s
+    ASOF INNER JOIN between AS b ON s.part = b.part AND s.at_ns > b.start_ns
     WHERE s.at_ns < b.end_ns
     UNION
     SELECT id, start_ns AS at_ns
@@ -208,7 +211,7 @@ phase_border AS (
 ),
 
 phase_moment AS (
-    SELECT p.at_ns, b.id AS gap, (b.trace_id, b.pid) AS part, row_number() OVER () AS id
+    SELECT p.at_ns, b.id AS gap, b.part, row_number() OVER () AS id
     FROM phase_border AS p
     INNER JOIN between AS b USING (id)
 ),
@@ -255,7 +258,7 @@ unrecorded AS MATERIALIZED (
         common_end_ns(g.start_ns, g.end_ns, s.start_ns, s.end_ns) AS end_ns
     FROM long_late AS g
     INNER JOIN silence AS s
-        ON g.part = s.part AND g.start_ns < s.end_ns AND s.start_ns < g.end_ns
+        ON g.part = s.part AND g.start_ns < s.end_ns AND g.end_ns > s.start_ns
     WHERE common_ns(g.start_ns, g.end_ns, s.start_ns, s.end_ns) >= unrecorded_limit_ns()
 ),
 
@@ -315,7 +318,10 @@ placed AS (
                 THEN {phase: o.phase, module_id: NULL, row_name: o.row_name, op_id: NULL}
             WHEN
                 p.start_ns < m.end_ns
-                AND (is_unrecorded OR m.is_crossing AND m.end_ns - m.start_ns >= unrecorded_limit_ns())
+                AND (
+                    is_unrecorded
+                    OR (m.is_crossing AND m.end_ns - m.start_ns >= unrecorded_limit_ns())
+                )
                 THEN {phase: 'other', module_id: NULL, row_name: '(unattributed)', op_id: NULL}
             ELSE {
                 phase: g.phase, module_id: g.module_id, row_name: g.row_name, op_id: g.op_id
@@ -327,7 +333,7 @@ placed AS (
     LEFT JOIN between AS m USING (id)
     ASOF LEFT JOIN open_phase AS o ON p.id = o.id AND p.start_ns >= o.at_ns
     LEFT JOIN unrecorded AS u
-        ON p.id = u.id AND u.start_ns <= p.start_ns AND p.start_ns < u.end_ns
+        ON p.id = u.id AND p.start_ns >= u.start_ns AND p.start_ns < u.end_ns
     WHERE p.start_ns < g.end_ns
 )
 

@@ -76,8 +76,8 @@ WITH silent AS (
         sum(end_ns - start_ns) FILTER (is_unrecorded) AS silent_ns,
         arg_max(start_ns + host_ns // 2, host_ns) FILTER (NOT is_unrecorded) AS middle_ns
     FROM gap_pieces
-    WHERE (trace_id, gap_id) IN (SELECT (trace_id, gap_id) FROM gap_pieces WHERE is_unrecorded)
     GROUP BY trace_id, gap_id
+    HAVING bool_or(is_unrecorded)
 ),
 
 -- The last piece of a gap stands for it. Of the host's part counts that in which something is recorded.

@@ -45,6 +45,8 @@ marked AS (
     GROUP BY trace_id, step
 ),
 
+stepped AS (SELECT DISTINCT trace_id, device FROM work),
+
 -- A step whose work was not recorded has its place among the others, too.
 begun AS (
     SELECT
@@ -58,7 +60,7 @@ begun AS (
             w.first_ns, greatest(m.ts_ns, free_ns)
         ) AS start_ns
     FROM marked AS m
-    INNER JOIN (SELECT DISTINCT trace_id, device FROM work) AS d USING (trace_id)
+    INNER JOIN stepped AS d USING (trace_id)
     LEFT JOIN work AS w USING (trace_id, device, step)
     ASOF LEFT JOIN outside AS o
         ON m.trace_id = o.trace_id AND d.device = o.device AND w.first_ns > o.ts_ns

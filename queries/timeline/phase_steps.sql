@@ -19,7 +19,8 @@ SELECT
     if(p.phase = 'recompute', 'backward', p.phase) AS phase,
     sum(p.step_ns / c.step_count) / any_value(c.device_count) AS step_span_ns,
     coalesce(sum(p.span_pct), 0) / any_value(c.device_count) AS span_pct,
-    sum(p.step_compute_kernel_ns / c.step_count) / any_value(c.device_count) AS step_compute_kernel_ns,
+    sum(p.step_compute_kernel_ns / c.step_count) / any_value(c.device_count)
+        AS step_compute_kernel_ns,
     any_value(c.device_count) AS device_count
 FROM phases_rows AS p
 INNER JOIN stepped_devices('steps_rows') AS c

@@ -427,8 +427,8 @@ LOADED = [*SLEPT, note("tk/phase/data", 610, 69_900)]
 NOTHING = ("unknown", "nothing recorded")
 BOUND = ("host_bound", "host was at work")
 LOADING = ("data_loading", "host waited")
-# The range of the optimizer ends at 600, that of the step at 30,600; the forward op begins at 70,000.
-# From 70,030 on the host is on its way to the node, which begins at 70,100.
+# The range of the optimizer ends at 600, that of the step at 30,600; the forward op begins at
+# 70,000. From 70,030 on the host is on its way to the node, which begins at 70,100.
 PIECES = {
     "slept": (
         SLEPT,
