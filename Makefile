@@ -11,6 +11,7 @@
 #   make advice       put faults into programs, and say in the manual whether advice finds them
 #   make agents       count what every default answer to assistants takes, for the manual
 #   make peers        hold figures against those of other tools, and write the tables in the manual
+#   make truth        hold figures of a GPU's recordings against CUDA events, for the manual
 #   make sets         try tracekit beside old and new versions of Python, torch and transformers
 #   make wheel        build the source distribution and this system's wheel into dist
 #   make release      check what is to be released, build it, and say what is left to upload it
@@ -47,7 +48,7 @@ export PYTHONDONTWRITEBYTECODE :=
 ifndef AT_ONCE
 .NOTPARALLEL:
 endif
-.PHONY: help demo packages collect collects test tools check checks lint format types imports sql docs docs-update docs-pictures gate pytest collected fuzz benchmark predictions advice agents peers wheel release clean
+.PHONY: help demo packages collect collects test tools check checks lint format types imports sql docs docs-update docs-pictures gate pytest collected fuzz benchmark predictions advice agents peers truth wheel release clean
 
 help:
 	@sed -n 's/^#  *//p; /^$$/q' Makefile
@@ -151,6 +152,10 @@ advice: $(DEV)/.installed
 # TRACEKIT_TRACELENS and TRACEKIT_HTA name clones of these; what is not there stays as it is.
 peers: $(DEV)/.installed
 	@PYTHONPATH=tests/shared $(DEV)/bin/python tests/peers $(ARGS)
+
+# ARGS="--traces FOLDER" names the recordings and their truth.
+truth: $(DEV)/.installed
+	@PYTHONPATH=tests/shared $(DEV)/bin/python evaluations/h200 $(ARGS)
 
 # On the public traces: TRACEKIT_PUBLIC_TRACES names their folder.
 agents: $(DEV)/.installed

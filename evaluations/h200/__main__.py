@@ -1,0 +1,153 @@
+"""What do figures of recordings say beside CUDA-event times of the same steps? `make truth`.
+
+    python evaluations/h200 [--traces FOLDER] [--out FILE]
+
+FOLDER has traces and `truth.jsonl`, one line a trace: `profiled_event_ns`, what CUDA events around
+the sections of the recorded steps measured; `wall_step_ms`, a step without the profiler. Writes the
+tables of the manual's page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import made_parts
+
+import tracekit
+
+REPO = Path(__file__).resolve().parents[2]
+PAGE = REPO / "docs" / "explanation" / "evidence.md"
+SECTIONS = ("data", "forward", "backward", "optimizer", "prefill", "decode")
+LEAST_SHARE = 0.03
+"""Sections shorter than this part of a step are not compared: events take microseconds, too."""
+
+# Work that was launched in steps and idle time of theirs, by the phase of a section.
+BY_PHASE = """
+SELECT if(phase = 'recompute', 'backward', phase) AS section, sum(wall_ns + idle_ns)::DOUBLE AS ns
+FROM work WHERE step IS NOT NULL GROUP BY ALL
+"""
+
+Truth = dict[str, Any]
+
+
+def truths(folder: Path) -> Iterator[tuple[Path, Truth]]:
+    """Yield each trace that is there, with what is known of it."""
+    for line in (folder / "truth.jsonl").read_text("utf-8").splitlines():
+        truth = json.loads(line)
+        path = folder / f"{truth['name']}.json.gz"
+        if path.exists() and truth["profiled_event_ns"]:
+            yield path, truth
+
+
+def error_pct(found: float, right: float) -> float:
+    """How far a figure is off, of the right one."""
+    return 100 * (found - right) / right
+
+
+def compared(trace: tracekit.Trace, truth: Truth) -> dict[str, tuple[float, float]]:
+    """Return ms a step of the whole step and its sections: by CUDA events, and by tracekit."""
+    events = {
+        name: statistics.fmean(times) / 1e6 for name, times in truth["profiled_event_ns"].items()
+    }
+    (total,) = trace.query("step_totals").to_dicts()
+    pairs = {"step": (events["step"], total["mean_span_ns"] / 1e6)}
+    by_phase = dict(trace.sql(BY_PHASE).rows)
+    for section in SECTIONS:
+        if events.get(section, 0) >= LEAST_SHARE * events["step"]:
+            found = by_phase.get(section, 0.0) / total["step_count"] / 1e6
+            pairs[section] = events[section], found
+    return pairs
+
+
+def cell(pairs: dict[str, tuple[float, float]], section: str) -> str:
+    """Return right and found ms with the error."""
+    if section not in pairs:
+        return ""
+    right, found = pairs[section]
+    return f"{right:.2f} → {found:.2f} ({error_pct(found, right):+.1f} %)"
+
+
+def times_table(folder: Path) -> str:
+    """Steps and phases beside CUDA events, and the medians of their errors."""
+    rows: list[tuple[object, ...]] = []
+    steps, sections = [], []
+    for path, truth in truths(folder):
+        with tracekit.open(path, cache=False) as trace:
+            pairs = compared(trace, truth)
+        errors = {name: abs(error_pct(found, right)) for name, (right, found) in pairs.items()}
+        steps.append(errors.pop("step"))
+        sections += errors.values()
+        rows.append((f"`{truth['name']}`", *(cell(pairs, name) for name in ("step", *SECTIONS))))
+    heads = ("recording", "step, ms", *SECTIONS)
+    return (
+        f"{made_parts.table(heads, rows)}\n"
+        f"Steps are {statistics.median(steps):.2f} % off in the median and {max(steps):.1f} % at most; "
+        f"the {len(sections)} sections {statistics.median(sections):.1f} % in the median, "
+        f"{sum(error <= 5 for error in sections)} of them 5 % at most."
+    )
+
+
+def roles_table(folder: Path) -> str:
+    """Roles of one loop, told by its modules, and by shapes and order in a recording without."""
+    sides = []
+    for name in ("llama_stack", "llama_base"):
+        with tracekit.open(folder / f"{name}.json.gz", cache=False) as trace:
+            rows = trace.query("role_steps").to_dicts()
+        sides.append({(row["phase"], row["role"]): row["step_wall_ns"] / 1e6 for row in rows})
+    named, silent = sides
+    kept = [
+        (phase, role, f"{named[phase, role]:.3f}", f"{silent[phase, role]:.3f}")
+        for phase, role in named
+        if (phase, role) in silent and phase in ("forward", "backward") and role[0] != "("
+    ]
+    return made_parts.table(("phase", "role", "with modules, ms", "without, ms"), kept)
+
+
+def advice_table(folder: Path) -> str:
+    """The first advice on each trace, beside the step without the profiler."""
+    rows: list[tuple[object, ...]] = []
+    for path, truth in truths(folder):
+        with tracekit.open(path, cache=False) as trace:
+            advice = trace.advise().to_dicts()
+            (total,) = trace.query("step_totals").to_dicts()
+        first = advice[0] if advice else None
+        recorded_ms = (total["mean_span_ns"] or 0) / 1e6
+        rows.append(
+            (
+                f"`{truth['name']}`",
+                f"{truth['wall_step_ms']:.1f}",
+                f"{recorded_ms:.1f}",
+                "" if first is None else first["where"],
+                ""
+                if first is None or not first["step_gain_ns"]
+                else f"{first['step_gain_ns'] / 1e6:.1f}",
+            )
+        )
+    heads = ("recording", "plain step, ms", "recorded, ms", "first advice", "at most, ms a step")
+    return made_parts.table(heads, rows)
+
+
+PARTS = {"times": times_table, "roles": roles_table, "advice": advice_table}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Fill the page."""
+    parser = argparse.ArgumentParser(prog="make truth")
+    parser.add_argument("--traces", type=Path, default=REPO.parent / "shared" / "h200")
+    parser.add_argument("--out", type=Path, default=PAGE)
+    parser.add_argument("--only", default="", help="parts whose name holds this")
+    parsed = parser.parse_args(arguments)
+    for name, make in PARTS.items():
+        if parsed.only in name:
+            text = parsed.out.read_text("utf-8")
+            made = make(parsed.traces)
+            parsed.out.write_text(made_parts.filled(text, f"make truth, {name}", made), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
