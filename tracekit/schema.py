@@ -23,7 +23,7 @@ from tracekit.event_description import (
     EventColumn,
 )
 
-SCHEMA_VERSION = 13
+SCHEMA_VERSION = 14
 """Raised with every change of a table; a store of another version is not opened."""
 
 
@@ -313,7 +313,7 @@ TABLES: tuple[Table, ...] = (
         "the store itself: one row",
         ("schema_version", "INTEGER", "version of these tables"),
         ("tracekit_version", "VARCHAR", "the tracekit that wrote the store"),
-        ("queries_digest", "VARCHAR", "digest of the SQL files and rules that made the views"),
+        ("made_by", "VARCHAR", "digest of the code, SQL files and rules that made its rows"),
     ),
     _table(
         "trace",
