@@ -565,6 +565,11 @@ def _fill_traces(
         from tracekit.ingest.counter_files import load_counters
 
         load_counters(connection, file, build.folder, None)
+    if sources.captures:
+        from tracekit.analysis.plausibility import judge_records
+
+        # Captures are of another time: they are no part of what the host recorded.
+        judge_records(connection)
     for number, file in enumerate(sources.captures):
         from tracekit.ingest.capture import load_capture
 

@@ -4,7 +4,7 @@
 -- Kind:     analysis
 -- Scope:    trace
 -- Requires: accelerator, device_events, attribution, runtime_calls, recording, idle_gap, module, compiled_regions,
---           compiled_events, event_category, health_of_ranks, interval_neighbours
+--           compiled_events, event_category, health_of_ranks, interval_neighbours, implausible
 -- Columns:
 --   rank      INTEGER  global rank; NULL where neither the file nor its name tells it
 --   metric    VARCHAR  what was looked at
@@ -20,7 +20,8 @@ WITH launch_end AS (
     SELECT
         trace_id, correlation,
         max(ts_ns + dur_ns) AS end_ns,
-        bool_or(contains(name, 'GraphLaunch')) AS is_replay
+        bool_or(contains(name, 'GraphLaunch')) AS is_replay,
+        bool_or(regexp_matches(name, '^cu(da)?LaunchKernelEx(C|_|$)')) AS is_dependent
     FROM runtime_calls
     GROUP BY trace_id, correlation
 ),
@@ -117,7 +118,7 @@ device_fact AS (
 
 stream_end AS (
     SELECT
-        trace_id, ts_ns,
+        trace_id, correlation, ts_ns,
         latest_end_before_ns((trace_id, device, stream), ts_ns, end_ns, (end_ns, event_id))
             AS end_ns
     FROM device_events
@@ -125,8 +126,41 @@ stream_end AS (
 ),
 
 stream_fact AS (
-    SELECT trace_id, count(*) FILTER (end_ns > ts_ns) AS stream_overlap_count
-    FROM stream_end
+    SELECT
+        s.trace_id,
+        count(*) FILTER (l.is_dependent IS NOT TRUE) AS stream_overlap_count,
+        count(*) FILTER (l.is_dependent) AS dependent_overlap_count
+    FROM stream_end AS s
+    LEFT JOIN launch_end AS l USING (trace_id, correlation)
+    WHERE s.end_ns > s.ts_ns
+    GROUP BY s.trace_id
+),
+
+-- Records without a usable time: those that were read, and those that could not be.
+doubtful AS (
+    SELECT trace_id, reason
+    FROM implausible
+    UNION ALL
+    SELECT
+        trace_id,
+        CASE
+            WHEN starts_with(reason, 'ts is 0')
+                THEN 'whose times the profiler lost (a start of 0)'
+            ELSE 'with times that no recording has (' || reason || ')'
+        END AS reason
+    FROM rejected
+    WHERE
+        reason IN ('ts is out of range', 'dur is out of range', 'negative dur')
+        OR starts_with(reason, 'ts is 0')
+),
+
+doubtful_fact AS (
+    SELECT
+        trace_id,
+        sum(record_count)::BIGINT AS doubtful_count,
+        string_agg(record_count || ' ' || reason, '; ' ORDER BY record_count DESC, reason)
+            AS doubts
+    FROM (SELECT trace_id, reason, count(*) AS record_count FROM doubtful GROUP BY ALL) AS counted
     GROUP BY trace_id
 ),
 
@@ -167,7 +201,10 @@ fact AS MATERIALIZED (
         t.trace_id IN (SELECT trace_id FROM launch_end) AS has_launches,
         d.* EXCLUDE (trace_id, device_event_count, compiled_ns),
         coalesce(d.device_event_count, 0) AS device_event_count,
-        s.stream_overlap_count,
+        coalesce(s.stream_overlap_count, 0) AS stream_overlap_count,
+        coalesce(s.dependent_overlap_count, 0) AS dependent_overlap_count,
+        coalesce(u.doubtful_count, 0) AS doubtful_count,
+        u.doubts,
         l.* EXCLUDE (trace_id),
         e.* EXCLUDE (trace_id),
         i.* EXCLUDE (trace_id),
@@ -179,6 +216,7 @@ fact AS MATERIALIZED (
     INNER JOIN accelerator AS a USING (trace_id)
     LEFT JOIN device_fact AS d USING (trace_id)
     LEFT JOIN stream_fact AS s USING (trace_id)
+    LEFT JOIN doubtful_fact AS u USING (trace_id)
     LEFT JOIN launch_fact AS l USING (trace_id)
     INNER JOIN recording AS e USING (trace_id)
     LEFT JOIN idle_fact AS i USING (trace_id)
@@ -192,6 +230,19 @@ metric AS (
         trace_id, rank,
         unnest(
             [
+                -- Which records cannot be trusted? They are in no figure, or count as long as they can have been.
+                {
+                    position: 0, metric: 'implausible_records', value: doubtful_count::DOUBLE,
+                    unit: 'count',
+                    severity: if(doubtful_count > 0, 'warn', 'ok'),
+                    meaning: CASE
+                        WHEN doubtful_count > 0
+                            THEN
+                                'records that are left out of every figure, or cut: ' || doubts
+                                || '; see table implausible'
+                        ELSE 'no record has a time that cannot be'
+                    END
+                },
                 -- Was the file read whole?
                 {
                     position: 1, metric: 'rejected', value: rejected_count::DOUBLE, unit: 'count',
@@ -271,11 +322,21 @@ metric AS (
                 },
                 {
                     position: 12, metric: 'same_stream_overlaps',
-                    value: CASE WHEN accelerator <> 'cpu' THEN stream_overlap_count END::DOUBLE,
+                    value: CASE
+                        WHEN accelerator <> 'cpu' AND device_event_count > 0
+                            THEN stream_overlap_count
+                    END::DOUBLE,
                     unit: 'count',
                     severity: if(accelerator <> 'cpu' AND stream_overlap_count > 0, 'note', 'ok'),
                     meaning: 'device events that start before an earlier one of their stream ends; '
                     || 'overlapping time is given to one of them'
+                    || CASE
+                        WHEN dependent_overlap_count > 0
+                            THEN
+                                '; ' || dependent_overlap_count || ' more do so by a dependent '
+                                || 'launch (cudaLaunchKernelEx), as they may'
+                        ELSE ''
+                    END
                 },
                 {
                     position: 13, metric: 'started_before_launch_returned',

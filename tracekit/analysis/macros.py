@@ -33,7 +33,8 @@ ONLY_IF = {
     "AND (bool_or(is_launch_call(category) OR has_special) "
     "OR trace_id IN (SELECT trace_id FROM device) "
     "OR trace_id IN (SELECT trace_id FROM device_mark WHERE role = 'launch') "
-    "OR trace_id IN (SELECT trace_id FROM device_process)) LIMIT 1",
+    "OR trace_id IN (SELECT trace_id FROM device_process) "
+    "OR trace_id IN (SELECT trace_id FROM implausible WHERE is_work)) LIMIT 1",
     # A lock, or nodes of autograd on another thread than their forward ops.
     "thread_waits": "SELECT 1 FROM host_waits WHERE kind = 'lock' UNION ALL "
     "SELECT 1 FROM event WHERE is_python_call(category) AND contains(name, 'run_backward') "

@@ -44,6 +44,7 @@ SMALL_TABLES = (
 LARGE_TABLES = (
     "record",
     "rejected",
+    "implausible",
     "repaired",
     "unpaired",
     "attribution",
