@@ -4,7 +4,8 @@
 -- Kind:     analysis
 -- Scope:    trace
 -- Requires: accelerator, device_events, attribution, runtime_calls, recording, idle_gap, module, compiled_regions,
---           compiled_events, event_category, health_of_ranks, interval_neighbours, implausible
+--           compiled_events, event_category, health_of_ranks, interval_neighbours, implausible,
+--           launch_call, unrecorded_step
 -- Columns:
 --   rank      INTEGER  global rank; NULL where neither the file nor its name tells it
 --   metric    VARCHAR  what was looked at
@@ -26,49 +27,26 @@ WITH launch_end AS (
     GROUP BY trace_id, correlation
 ),
 
--- Calls that put work on a device, and those that begin (1) or end (-1) the capture of a graph.
-launch_call AS (
-    SELECT
-        trace_id, pid, event_id, ts_ns,
-        contains(name, 'StreamBeginCapture')::INTEGER
-        - contains(name, 'StreamEndCapture')::INTEGER AS capture_change,
-        contains(name, 'GraphLaunch') AS is_replay,
-        coalesce(
-            (trace_id, correlation) IN (
-                SELECT (trace_id, correlation) FROM device_events WHERE correlation IS NOT NULL
-            ),
-            FALSE
-        ) AS has_work
-    FROM event
-    WHERE
-        (is_launch_of_work(category, name) AND correlation IS NOT NULL)
-        OR (is_launch_call(category) AND regexp_matches(name, 'Stream(Begin|End)Capture'))
-),
-
--- What was captured runs in a later replay of the same file: it is not missing.
-captured_call AS (
-    SELECT
-        trace_id, ts_ns, capture_change, is_replay, has_work,
-        sum(capture_change) FILTER (NOT has_work) OVER (
-            PARTITION BY trace_id, pid ORDER BY ts_ns, event_id
-        ) > 0 AS is_captured,
-        max(ts_ns) FILTER (is_replay AND has_work AND capture_change = 0) OVER (
-            PARTITION BY trace_id
-        ) AS last_replay_ts_ns
-    FROM launch_call
-),
-
 launch_fact AS (
     SELECT
         trace_id,
         count(*) AS launch_count,
         count_if(is_replay) AS replay_count,
-        count(*) FILTER (
-            NOT has_work AND (NOT is_captured OR coalesce(last_replay_ts_ns <= ts_ns, TRUE))
-        ) AS workless_launch_count,
-        count(*) FILTER (NOT has_work AND is_captured) AS captured_launch_count
-    FROM captured_call
-    WHERE capture_change = 0
+        count_if(is_missing) AS workless_launch_count,
+        count_if(is_captured) AS captured_launch_count
+    FROM launch_call
+    GROUP BY trace_id
+),
+
+-- Steps that lack a quarter of their kernels or more, or all.
+step_fact AS (
+    SELECT
+        trace_id,
+        count(*) AS lacking_step_count,
+        array_to_string(list(step ORDER BY step)[:5], ', ')
+        || CASE WHEN count(*) > 5 THEN ', …' ELSE '' END AS lacking_steps
+    FROM unrecorded_step
+    WHERE NOT has_work OR missing_count >= 0.25 * launch_count
     GROUP BY trace_id
 ),
 
@@ -168,7 +146,7 @@ idle_fact AS (
     SELECT
         trace_id,
         sum(idle_ns)::BIGINT AS idle_ns,
-        coalesce(sum(idle_ns) FILTER (cause = 'unknown'), 0)::BIGINT AS unknown_idle_ns,
+        coalesce(sum(idle_ns) FILTER (cause IN ('unknown', 'not_recorded')), 0)::BIGINT AS unknown_idle_ns,
         count(*) FILTER (reason = 'unusual delay') AS late_start_count,
         coalesce(sum(idle_ns) FILTER (reason = 'unusual delay'), 0)::BIGINT AS late_start_ns
     FROM idle_gap
@@ -206,6 +184,8 @@ fact AS MATERIALIZED (
         coalesce(u.doubtful_count, 0) AS doubtful_count,
         u.doubts,
         l.* EXCLUDE (trace_id),
+        coalesce(n.lacking_step_count, 0) AS lacking_step_count,
+        n.lacking_steps,
         e.* EXCLUDE (trace_id),
         i.* EXCLUDE (trace_id),
         m.cut_path_count,
@@ -218,6 +198,7 @@ fact AS MATERIALIZED (
     LEFT JOIN stream_fact AS s USING (trace_id)
     LEFT JOIN doubtful_fact AS u USING (trace_id)
     LEFT JOIN launch_fact AS l USING (trace_id)
+    LEFT JOIN step_fact AS n USING (trace_id)
     INNER JOIN recording AS e USING (trace_id)
     LEFT JOIN idle_fact AS i USING (trace_id)
     LEFT JOIN module_fact AS m USING (trace_id)
@@ -459,6 +440,24 @@ metric AS (
                             'calls that launch work without a device event of theirs in the file'
                     END
                 },
+                {
+                    position: 29, metric: 'steps_without_work',
+                    value: CASE
+                        WHEN kernel_ns IS NOT NULL AND accelerator <> 'cpu' THEN lacking_step_count
+                    END::DOUBLE,
+                    unit: 'count',
+                    severity: if(
+                        kernel_ns IS NOT NULL AND accelerator <> 'cpu' AND lacking_step_count > 0,
+                        'warn', 'ok'
+                    ),
+                    meaning: CASE
+                        WHEN lacking_step_count > 0
+                            THEN
+                                'steps with launches whose kernels are not in the file: '
+                                || lacking_steps || '; one without any is in no mean'
+                        ELSE 'no step lacks the kernels that it launched'
+                    END
+                },
                 -- How much of it has a module, a row and a phase, and how is that known?
                 {
                     position: 21, metric: 'device_time_in_module_or_row',
@@ -532,7 +531,7 @@ metric AS (
                     ),
                     meaning: CASE
                         WHEN idle_ns IS NULL THEN 'no device was idle'
-                        ELSE 'idle time with a cause other than unknown'
+                        ELSE 'idle time with a cause other than unknown and not_recorded'
                     END
                 },
                 {

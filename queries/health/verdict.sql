@@ -4,7 +4,7 @@
 -- idle time of one cause in which it lies furthest above the median of the others, if that is half of what one of them
 -- waited for it on average; else nothing on its devices says why.
 -- The largest part is the class of kernels that held the devices longest. A loss is time in which nothing is computed:
--- exposed communication, exposed copies, or idle time of one cause. Trust is what health warns of: implausible records
+-- exposed communication, exposed copies, or idle time of one cause, but not_recorded and profiler. Trust is what health warns of: implausible records
 -- before missing work, before the metric that warns on most ranks; where none warns, the one that notes most: missing
 -- ranks, then the least share of device time that is placed. Shares are of the sum of the windows of all devices. Where health warns that the work of many
 -- launches is not in the file, neither a part nor a loss is named, and trust says so.
@@ -74,6 +74,7 @@ loss AS (
             arg_max({op: top_op, python: top_python}, (idle_ns, -rowid)) AS place,
             sum(gap_count)::BIGINT AS gap_count
         FROM idle_causes_rows
+        WHERE cause NOT IN ('not_recorded', 'profiler')
         GROUP BY cause
     ) AS candidate
     WHERE amount_ns > 0
@@ -167,7 +168,7 @@ spent AS (
         idle_ns AS amount_ns,
         {op: top_op, python: top_python} AS place
     FROM idle_causes_rows
-    WHERE cause <> 'comm_wait'
+    WHERE cause NOT IN ('comm_wait', 'not_recorded', 'profiler')
 ),
 
 recorded_rank AS (

@@ -1,10 +1,10 @@
 -- How many steps are marked on each device of a run, and on how many devices?
--- For means over devices: stepped_devices('steps_rows') is a relation with a row for each device that has a step.
+-- Steps none of whose work is in the file do not count. For means over devices: stepped_devices('steps_rows') is a relation with a row for each device that has a step.
 --
 -- Kind:     macro
 -- Access:   private
 -- Params:
---   stepped  VARCHAR  name of a relation with rank, device, step: the rows of steps
+--   stepped  VARCHAR  name of a relation with rank, device, step, kernel_count: the rows of steps
 -- Columns:
 --   rank          INTEGER  global rank
 --   device        VARCHAR  number of the device, or cpu
@@ -14,6 +14,6 @@
 CREATE OR REPLACE MACRO stepped_devices(stepped) AS TABLE (
     SELECT rank, device, count(*) AS step_count, count(*) OVER () AS device_count
     FROM query_table(stepped)
-    WHERE step IS NOT NULL
+    WHERE step IS NOT NULL AND kernel_count IS NOT NULL
     GROUP BY rank, device
 );

@@ -265,9 +265,7 @@ def test_times_that_could_not_be_read_are_named_with_them(tiny_trace: Callable[.
 
 def test_without_one_usable_time_no_figure_is_made(tiny_trace: Callable[..., Path]) -> None:
     events = lost(steps(UPTIME), 2, 5, 8, 11)
-    path = tiny_trace(
-        gzip.compress(json.dumps({"traceEvents": events}).encode()), name="lost.json.gz"
-    )
+    path = tiny_trace(events)
     with tracekit.open(path, cache=False) as trace:
         assert not trace.query("timeline").rows
         (reason,) = set(trace.query("unrecorded").column("reason"))

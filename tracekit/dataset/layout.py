@@ -38,6 +38,7 @@ SMALL_TABLES = (
     "step_ranges",
     "trace_traits",
     "unrecorded_run",
+    "unrecorded_step",
 )
 """Tables of a few rows a rank: what analyses of runs look at. They are kept in one file each."""
 
@@ -56,6 +57,7 @@ LARGE_TABLES = (
     "host_waits",
     "idle_gap",
     "launch",
+    "launch_call",
     "launch_link",
     "module",
     "neighbours",
