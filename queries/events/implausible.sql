@@ -14,6 +14,8 @@
 --   outlasts_next      work that lasts more than 10 µs beyond the start of the next work on its stream, where one follows the
 --                      other: it counts until then. Not in graphs, which have branches. A dependent launch
 --                      (cudaLaunchKernelEx) may overlap; it is no damage but where the next one ends sooner, and 100 µs
+--   unreturned         a Python call that ends with the last of its thread, though its caller (Python parent id) ended before or
+--                      called another one since: an exception or a generator left it. It counts until then
 --
 -- Kind:     table
 -- Requires: event_category
@@ -28,7 +30,7 @@
 --   counted_ns  BIGINT                     how long it counts, ns; NULL: it is left out
 -- Invariant: counted_ns IS NULL OR (0 < counted_ns AND counted_ns < dur_ns)
 
-WITH kind_of_side AS (
+WITH RECURSIVE kind_of_side AS (
     SELECT *, bool_or(side = 'host') OVER (PARTITION BY trace_id) IS TRUE AS has_host
     FROM event_kind
 ),
@@ -216,9 +218,72 @@ twice AS (
         AND one.args = other.args
 ),
 
+frame AS MATERIALIZED (
+    SELECT
+        trace_id, pid, tid, event_id, python_id,
+        coalesce(python_parent_id, -1) AS parent_id,
+        ts_ns,
+        ts_ns + dur_ns AS end_ns
+    FROM event
+    WHERE
+        is_python_call(category)
+        AND python_id IS NOT NULL
+        AND (trace_id, event_id) NOT IN (SELECT (trace_id, event_id) FROM stray)
+),
+
+frame_end AS (
+    SELECT trace_id, pid, tid, max(end_ns) AS last_end_ns
+    FROM frame
+    GROUP BY trace_id, pid, tid
+),
+
+last_frame AS MATERIALIZED (
+    SELECT f.*
+    FROM frame AS f
+    INNER JOIN frame_end AS e USING (trace_id, pid, tid)
+    WHERE f.end_ns >= e.last_end_ns - 1000
+),
+
+-- When the caller went on: with its next call, or where it ended itself.
+left_frame AS MATERIALIZED (
+    SELECT
+        f.trace_id, f.event_id, f.python_id, f.parent_id, f.ts_ns, f.end_ns,
+        least(f.end_ns, next_call.ts_ns, caller.end_ns) AS left_ns,
+        coalesce(caller.end_ns >= e.last_end_ns - 1000, FALSE) AS is_caller_last
+    FROM last_frame AS f
+    INNER JOIN frame_end AS e USING (trace_id, pid, tid)
+    ASOF LEFT JOIN frame AS next_call
+        ON
+            f.trace_id = next_call.trace_id
+            AND f.pid = next_call.pid
+            AND f.tid = next_call.tid
+            AND f.parent_id = next_call.parent_id
+            AND f.ts_ns < next_call.ts_ns
+    LEFT JOIN frame AS caller
+        ON f.trace_id = caller.trace_id AND f.parent_id = caller.python_id
+),
+
+-- What a call had called ended with it.
+unreturned AS (
+    SELECT trace_id, event_id, python_id, ts_ns, end_ns, left_ns
+    FROM left_frame
+    WHERE parent_id = -1 OR NOT is_caller_last
+    UNION ALL
+    SELECT
+        f.trace_id, f.event_id, f.python_id, f.ts_ns, f.end_ns,
+        least(f.left_ns, caller.left_ns) AS left_ns
+    FROM unreturned AS caller
+    INNER JOIN left_frame AS f
+        ON caller.trace_id = f.trace_id AND caller.python_id = f.parent_id
+),
+
 found AS (
     SELECT trace_id, event_id, problem, NULL::BIGINT AS counted_ns
     FROM stray
+    UNION ALL
+    SELECT trace_id, event_id, 'unreturned' AS problem, left_ns - ts_ns AS counted_ns
+    FROM unreturned
+    WHERE left_ns > ts_ns AND left_ns < end_ns - 1000
     UNION ALL
     SELECT trace_id, event_id, problem, NULL AS counted_ns
     FROM judged
@@ -256,6 +321,7 @@ SELECT
         WHEN 'before_launch' THEN 'that begin before the call that launched them'
         WHEN 'left_over' THEN 'left over from before the recording'
         WHEN 'delivered_twice' THEN 'that were delivered twice'
+        WHEN 'unreturned' THEN 'of Python calls that never returned'
         ELSE 'that outlast the next of their stream, and count until it begins'
     END AS reason,
     coalesce(is_device_work(e.category), FALSE) AS is_work,

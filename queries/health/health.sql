@@ -118,6 +118,7 @@ stream_fact AS (
 doubtful AS (
     SELECT trace_id, reason
     FROM implausible
+    WHERE problem <> 'unreturned'
     UNION ALL
     SELECT
         trace_id,
@@ -130,6 +131,13 @@ doubtful AS (
     WHERE
         reason IN ('ts is out of range', 'dur is out of range', 'negative dur')
         OR starts_with(reason, 'ts is 0')
+),
+
+unreturned_fact AS (
+    SELECT trace_id, count(*) AS unreturned_count
+    FROM implausible
+    WHERE problem = 'unreturned'
+    GROUP BY trace_id
 ),
 
 doubtful_fact AS (
@@ -146,7 +154,8 @@ idle_fact AS (
     SELECT
         trace_id,
         sum(idle_ns)::BIGINT AS idle_ns,
-        coalesce(sum(idle_ns) FILTER (cause IN ('unknown', 'not_recorded')), 0)::BIGINT AS unknown_idle_ns,
+        coalesce(sum(idle_ns) FILTER (cause IN ('unknown', 'not_recorded')), 0)::BIGINT
+            AS unknown_idle_ns,
         count(*) FILTER (reason = 'unusual delay') AS late_start_count,
         coalesce(sum(idle_ns) FILTER (reason = 'unusual delay'), 0)::BIGINT AS late_start_ns
     FROM idle_gap
@@ -183,6 +192,7 @@ fact AS MATERIALIZED (
         coalesce(s.dependent_overlap_count, 0) AS dependent_overlap_count,
         coalesce(u.doubtful_count, 0) AS doubtful_count,
         u.doubts,
+        coalesce(v.unreturned_count, 0) AS unreturned_count,
         l.* EXCLUDE (trace_id),
         coalesce(n.lacking_step_count, 0) AS lacking_step_count,
         n.lacking_steps,
@@ -197,6 +207,7 @@ fact AS MATERIALIZED (
     LEFT JOIN device_fact AS d USING (trace_id)
     LEFT JOIN stream_fact AS s USING (trace_id)
     LEFT JOIN doubtful_fact AS u USING (trace_id)
+    LEFT JOIN unreturned_fact AS v USING (trace_id)
     LEFT JOIN launch_fact AS l USING (trace_id)
     LEFT JOIN step_fact AS n USING (trace_id)
     INNER JOIN recording AS e USING (trace_id)
@@ -269,6 +280,13 @@ metric AS (
                     unit: 'count',
                     severity: if(stray_end_count > 0, 'note', 'ok'),
                     meaning: 'ends of spans whose begin is not in the file; see table unpaired'
+                },
+                {
+                    position: 18, metric: 'unreturned_calls', value: unreturned_count::DOUBLE,
+                    unit: 'count',
+                    severity: if(unreturned_count > 0, 'note', 'ok'),
+                    meaning: 'Python calls that an exception or a generator left, recorded until '
+                    || 'the end; they count until their caller goes on'
                 },
                 -- Is the work of the devices in the file, and what is odd about it?
                 {

@@ -273,3 +273,59 @@ def test_without_one_usable_time_no_figure_is_made(tiny_trace: Callable[..., Pat
         "no work of a device has a usable time: all 4 records of it are ones whose times the "
         "profiler lost"
     )
+
+
+def call_of(name: str, number: int, parent: int | None, start: int, end: int) -> Event:
+    ids = {"Python id": number, "Python parent id": parent}
+    return span("python_function", name, start, end, **ids)
+
+
+def launched(at: int, correlation: int) -> list[Event]:
+    return [call(at, at + 5, correlation), kernel("gemm", at + 10, at + 60, correlation)]
+
+
+UNRETURNED = CASES.add(
+    [
+        # An exception leaves Encoder_0 and what it had called; a generator is left in the loop.
+        call_of("train.py(9): step", 1, None, 0, 400),
+        call_of("nn.Module: Encoder_0", 2, 1, 10, 5000),
+        call_of("nn.Module: Linear_0", 3, 2, 15, 5000),
+        *launched(20, 1),
+        call_of("nn.Module: Head_0", 4, 1, 200, 350),
+        *launched(210, 2),
+        call_of("train.py(20): main", 5, None, 1000, 5000),
+        call_of("loader.py(3): batches", 6, 5, 1010, 5000),
+        call_of("nn.Module: Head_0", 7, 5, 1100, 1200),
+        *launched(1110, 3),
+        # These still ran at the end: each in the one before.
+        call_of("nn.Module: Head_0", 8, 5, 4000, 5000),
+        call_of("nn.Module: Linear_1", 9, 8, 4100, 5000),
+        *launched(4200, 4),
+    ]
+)
+
+
+def test_a_python_call_that_never_returned_counts_until_its_caller_goes_on(
+    asked: AskedByRank,
+) -> None:
+    found = asked.table(UNRETURNED, "implausible", "event_id, problem, counted_ns", "event_id")
+    assert found == [
+        (1, "unreturned", 190_000),
+        (2, "unreturned", 185_000),
+        (9, "unreturned", 90_000),
+    ]
+    modules = {
+        row["module_path"]: row["total_wall_ns"] for row in asked.rows(UNRETURNED, "modules")
+    }
+    assert modules == {
+        "Encoder_0": 50_000,
+        "Encoder_0/Linear_0": 50_000,
+        "Head_0": 150_000,
+        "Head_0/Linear_1": 50_000,
+    }
+    health = {row["metric"]: row for row in asked.rows(UNRETURNED, "health")}
+    assert health["implausible_records"]["value"] == 0
+    assert (health["unreturned_calls"]["value"], health["unreturned_calls"]["severity"]) == (
+        3,
+        "note",
+    )

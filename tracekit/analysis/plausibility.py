@@ -86,7 +86,45 @@ followed AS (
 )
 LIMIT 1
 """
-"""Both look less closely than the table itself, and overlook nothing of it."""
+_OPEN_CALLS = """
+WITH frame AS MATERIALIZED (
+    SELECT trace_id, pid, tid, python_id, coalesce(python_parent_id, -1) AS parent_id, ts_ns,
+        ts_ns + dur_ns AS end_ns
+    FROM event
+    WHERE is_python_call(category) AND python_id IS NOT NULL
+),
+last_frame AS MATERIALIZED (
+    SELECT f.*
+    FROM frame AS f
+    INNER JOIN (
+        SELECT trace_id, pid, tid, max(end_ns) AS last_end_ns
+        FROM frame
+        GROUP BY trace_id, pid, tid
+    ) AS e USING (trace_id, pid, tid)
+    WHERE f.end_ns >= e.last_end_ns - 1000
+)
+(
+    SELECT 1
+    FROM last_frame AS f
+    INNER JOIN (
+        SELECT trace_id, pid, tid, parent_id, max(ts_ns) AS last_ts_ns
+        FROM frame
+        WHERE parent_id IN (SELECT parent_id FROM last_frame)
+        GROUP BY trace_id, pid, tid, parent_id
+    ) AS other USING (trace_id, pid, tid, parent_id)
+    WHERE f.ts_ns < other.last_ts_ns
+    UNION ALL
+    SELECT 1
+    FROM last_frame AS f
+    INNER JOIN frame AS caller
+        ON f.trace_id = caller.trace_id AND f.parent_id = caller.python_id
+    WHERE caller.end_ns < f.end_ns - 1000
+)
+LIMIT 1
+"""
+"""These look less closely than the table itself, and overlook nothing of it."""
+
+_HAS_CALLS = f"SELECT 1 FROM {EVENT_KIND} WHERE is_python_call(category) LIMIT 1"
 
 _APPLY = f"""
 UPDATE record SET view_name = 'left_out' FROM {IMPLAUSIBLE} AS judged
@@ -126,7 +164,10 @@ def judge_records(connection: duckdb.DuckDBPyConnection) -> None:
         return
     create_event_kinds(connection)
     spec = load_catalog().tables[IMPLAUSIBLE]
-    if not any(connection.execute(sql).fetchone() for sql in (_FAR_TIMES, _ODD_WORK)):
+    screens = [_FAR_TIMES, _ODD_WORK]
+    if connection.execute(_HAS_CALLS).fetchone():
+        screens.append(_OPEN_CALLS)
+    if not any(connection.execute(sql).fetchone() for sql in screens):
         columns = ", ".join(f"{column.name} {column.type}" for column in spec.columns)
         connection.execute(f"CREATE TABLE {IMPLAUSIBLE} ({columns})")
         return
