@@ -3,7 +3,7 @@
 --   lost_time          its time is 0, and those above 0 begin an hour later or more; or it begins and ends at 0: work of a
 --                      device, and calls and ops beside such work. The profiler lost the times
 --   other_clock        its time is negative, and those above 0 begin an hour later or more; or it is more than 10^6 s
---                      (11 days) away from the median of the host's records
+--                      (11 days) away from the medians of the records of each process of the host
 --   outside_recording  work of a device that begins before the records of the host by more than their length (1 s at least),
 --                      or ends behind them by more than that and all work that could be queued
 --   before_launch      work that begins more than 10 µs before the call that launched it; where most of a trace does, the
@@ -52,8 +52,8 @@ extent AS (
     GROUP BY trace_id
 ),
 
--- Only where times are far apart need their middle be known.
-middle AS (
+-- Only where times are far apart need their middles be known: of each process, for hosts have clocks of their own.
+process_middle AS (
     SELECT event.trace_id, median(event.ts_ns)::BIGINT AS middle_ns
     FROM event
     INNER JOIN kind_of_side AS k
@@ -66,7 +66,14 @@ middle AS (
             FROM extent
             WHERE any_last_ns - any_first_ns > 1000000000000000
         )
-    GROUP BY event.trace_id
+    GROUP BY event.trace_id, event.pid
+    HAVING count(*) > 1
+),
+
+middle AS (
+    SELECT trace_id, list(middle_ns) AS middles_ns
+    FROM process_middle
+    GROUP BY trace_id
 ),
 
 stray AS MATERIALIZED (
@@ -84,8 +91,9 @@ stray AS MATERIALIZED (
             AND e.dur_ns = 0
             AND (is_device_work(e.category) OR is_launch_call(e.category) OR is_op(e.category))
         )
-        OR e.ts_ns < m.middle_ns - 1000000000000000
-        OR e.ts_ns > m.middle_ns + 1000000000000000
+        OR NOT list_bool_or(
+            list_transform(m.middles_ns, LAMBDA at_ns: abs(e.ts_ns - at_ns) <= 1000000000000000)
+        )
 ),
 
 -- The records of the host without those.
@@ -124,6 +132,7 @@ work AS MATERIALIZED (
         e.trace_id, e.event_id, e.pid, e.device, e.stream, e.name, e.ts_ns, e.dur_ns,
         e.ts_ns + e.dur_ns AS end_ns,
         e.correlation, c.call_ns,
+        coalesce(c.is_graph, FALSE) AS is_graph,
         coalesce(c.is_serial AND NOT c.is_graph, FALSE) AS is_serial,
         coalesce(c.is_dependent, FALSE) AS is_dependent
     FROM event AS e
@@ -213,9 +222,10 @@ twice AS (
         f.ts_ns = f.next_ts_ns
         AND f.end_ns = f.next_end_ns
         AND f.dur_ns > 0
-        AND f.correlation = f.next_correlation
+        AND f.correlation IS NOT DISTINCT FROM f.next_correlation
         AND f.name = f.next_name
         AND one.args = other.args
+        AND (NOT f.is_graph OR contains(one.args::VARCHAR, 'graph node id'))
 ),
 
 frame AS MATERIALIZED (

@@ -20,6 +20,7 @@
 WITH launch_end AS (
     SELECT
         trace_id, correlation,
+        min(ts_ns) AS begin_ns,
         max(ts_ns + dur_ns) AS end_ns,
         bool_or(contains(name, 'GraphLaunch')) AS is_replay,
         bool_or(regexp_matches(name, '^cu(da)?LaunchKernelEx(C|_|$)')) AS is_dependent
@@ -56,7 +57,8 @@ work AS (
         a.row_name, a.phase, a.is_inferred, a.link, a.captured_id, l.is_replay,
         c.event_id IS NOT NULL AS is_compiled,
         l.end_ns IS NOT NULL AS is_linked,
-        l.end_ns > e.ts_ns AS is_before_launch_end
+        l.end_ns > e.ts_ns AS is_before_launch_end,
+        l.begin_ns - e.ts_ns > 10000 AS is_before_launch
     FROM device_events AS e
     INNER JOIN attribution AS a USING (trace_id, event_id, piece)
     LEFT JOIN launch_end AS l USING (trace_id, correlation)
@@ -77,6 +79,7 @@ device_fact AS (
         count(*) FILTER (is_replay) AS replayed_count,
         count(captured_id) AS matched_count,
         count(*) FILTER (is_before_launch_end) AS before_launch_end_count,
+        count(*) FILTER (is_before_launch) AS before_launch_count,
         sum(dur_ns) FILTER (launch_id IS NOT NULL)::BIGINT AS launched_ns,
         sum(dur_ns) FILTER (launch_id IS NOT NULL AND op_id IS NOT NULL)::BIGINT AS op_ns,
         sum(dur_ns) FILTER (
@@ -340,8 +343,17 @@ metric AS (
                 {
                     position: 13, metric: 'started_before_launch_returned',
                     value: CASE WHEN accelerator <> 'cpu' THEN before_launch_end_count END::DOUBLE,
-                    unit: 'count', severity: 'ok',
+                    unit: 'count',
+                    severity: if(accelerator <> 'cpu' AND before_launch_count > 0, 'warn', 'ok'),
                     meaning: 'device events that start while the call that launched them still runs'
+                    || CASE
+                        WHEN before_launch_count > 0
+                            THEN
+                                '; ' || before_launch_count || ' of them before it begins: the '
+                                || 'clocks of host and device disagree, and no cause of idle time '
+                                || 'is sure'
+                        ELSE ''
+                    END
                 },
                 {
                     position: 17, metric: 'unknown_devices',

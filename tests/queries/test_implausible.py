@@ -170,6 +170,27 @@ LEFT_OUT = {
         ],
         window_us=10,
     ),
+    "a replay whose kernels are alike, without their nodes": case(
+        [
+            call(EPOCH, EPOCH + 5, 1, "cudaGraphLaunch"),
+            *[kernel("k", EPOCH + 9, EPOCH + 19, 1) for _ in range(2)],
+        ],
+        window_us=10,
+    ),
+    "delivered three times, without a launch": case(
+        [kernel("k", EPOCH, EPOCH + 10), *[kernel("k", EPOCH + 10, EPOCH + 19) for _ in range(3)]],
+        ("delivered_twice", 1),
+        ("delivered_twice", 2),
+        window_us=19,
+    ),
+    "two hosts whose clocks are years apart": case(
+        [
+            *[event | {"pid": 1 if event["cat"] == "kernel" else 7} for event in steps(EPOCH)],
+            *steps(UPTIME, device=2, first=20),
+        ],
+        window_us=700,
+        other_window_us=700,
+    ),
     "outlasts the next": case(
         changed(steps(EPOCH), 2, dur=450), ("outlasts_next", 2), window_us=700
     ),
@@ -228,6 +249,13 @@ def test_what_outlasts_the_next_counts_until_it_begins(asked: AskedByRank) -> No
     ]
     (row,) = asked.rows(rank, "timeline")
     assert (row["busy_ns"], row["idle_ns"]) == (500_000, 200_000)
+
+
+def test_clocks_that_disagree_are_a_warning(asked: AskedByRank) -> None:
+    rows = asked.rows(LEFT_OUT["clocks that disagree"].rank, "health")
+    (row,) = [row for row in rows if row["metric"] == "started_before_launch_returned"]
+    assert (row["value"], row["severity"]) == (4, "warn")
+    assert "4 of them before it begins: the clocks of host and device disagree" in row["meaning"]
 
 
 def told(path: Path) -> tuple[dict[str, str], list[str], tracekit.Result]:
