@@ -10,7 +10,7 @@
 --                      clocks of host and device disagree, and it stays
 --   left_over          work without its launch that ended before the records of the host begin, with a stretch of nothing
 --                      behind it: longer than those records, or than 1 s, and than 1 ms
---   delivered_twice    the same record of work comes once more: one of them counts
+--   delivered_twice    the same record of work comes once more, of one correlation: one of them counts
 --   outlasts_next      work that lasts more than 10 µs beyond the start of the next work on its stream, where one follows the
 --                      other: it counts until then. Not in graphs, which have branches. A dependent launch
 --                      (cudaLaunchKernelEx) may overlap; it is no damage but where the next one ends sooner, and 100 µs
@@ -222,7 +222,7 @@ twice AS (
         f.ts_ns = f.next_ts_ns
         AND f.end_ns = f.next_end_ns
         AND f.dur_ns > 0
-        AND f.correlation IS NOT DISTINCT FROM f.next_correlation
+        AND f.correlation = f.next_correlation
         AND f.name = f.next_name
         AND one.args = other.args
         AND (NOT f.is_graph OR contains(one.args::VARCHAR, 'graph node id'))

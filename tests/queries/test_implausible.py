@@ -178,10 +178,16 @@ LEFT_OUT = {
         window_us=10,
     ),
     "delivered three times, without a launch": case(
-        [kernel("k", EPOCH, EPOCH + 10), *[kernel("k", EPOCH + 10, EPOCH + 19) for _ in range(3)]],
+        [
+            kernel("k", EPOCH, EPOCH + 10, 4),
+            *[kernel("k", EPOCH + 10, EPOCH + 19, 5) for _ in range(3)],
+        ],
         ("delivered_twice", 1),
         ("delivered_twice", 2),
         window_us=19,
+    ),
+    "alike, and nothing tells that they are one": case(
+        [*[kernel("k", EPOCH, EPOCH + 10) for _ in range(2)]], window_us=10
     ),
     "two hosts whose clocks are years apart": case(
         [
