@@ -233,6 +233,22 @@ def test_another_schema_version_is_refused(store: Path) -> None:
     assert raised.value.hint == ("make a new one from the trace: tracekit ingest TRACE -o STORE")
 
 
+def test_a_store_of_other_code_is_opened_with_a_warning(
+    store: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tracekit.open(store).close()
+    assert not caplog.records
+    with duckdb.connect(str(store)) as connection:
+        connection.execute("UPDATE store_info SET made_by = 'of other code'")
+    tracekit.open(store).close()
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.getMessage() == (
+        f"{store}: another version of tracekit made this store, and what this one makes of the "
+        "trace may differ (make it again: tracekit ingest TRACE -o NAME --force)"
+    )
+
+
 def test_a_store_in_a_folder_that_may_not_be_written_opens(
     made_store: Path, tmp_path: Path
 ) -> None:
@@ -284,4 +300,4 @@ def test_the_schema_version_stands_for_what_stores_hold() -> None:
         for table in (*TABLES, *derived)
     )
     digest = hashlib.sha256(json.dumps(held).encode()).hexdigest()[:16]
-    assert (SCHEMA_VERSION, digest) == (13, "e43faafa657f562e")
+    assert (SCHEMA_VERSION, digest) == (14, "9cc08049b8339db3")

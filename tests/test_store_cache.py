@@ -15,6 +15,7 @@ from traces_by_hand import kernel
 
 import tracekit
 from tracekit import database
+from tracekit.analysis import catalog
 from tracekit.schema import SCHEMA_VERSION
 
 pytestmark = pytest.mark.usefixtures("cache")
@@ -80,6 +81,14 @@ def test_a_new_schema_version_is_a_new_key(kernels: Path, monkeypatch: pytest.Mo
     before = database.cached_store_path([kernels], "")
     monkeypatch.setattr(database.cache, "SCHEMA_VERSION", SCHEMA_VERSION + 1)
     assert database.cached_store_path([kernels], "") != before
+
+
+def test_other_code_is_a_new_key(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tracekit.open(kernels) as trace:
+        store = trace.store_path
+    monkeypatch.setattr(catalog, "_digest_of_package", lambda _package: b"of other code")
+    with tracekit.open(kernels) as trace:
+        assert trace.store_path != store
 
 
 def test_rules_are_part_of_the_key(kernels: Path, cache: Path, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ class EventColumn:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of event, which is a view of table record.
+    """One kind of event, which is a view of table record; no event of a file is of kind left_out.
 
     Attributes:
         name: of the kind and the view.
@@ -61,6 +61,7 @@ KINDS = (
     Kind("memory", "iIRn", "[memory]"),
     Kind("metadata", "M"),
     Kind("span_end", "Ee"),
+    Kind("left_out", ""),
 )
 """The kinds of record, in the order of the type of its column view_name."""
 
@@ -239,7 +240,7 @@ EVENT_COLUMNS = (
     EventColumn(
         "view_name",
         VIEW_NAME_TYPE,
-        "the view that shows it: event, flow, instant, counter, memory, metadata or span_end",
+        "its view: event, flow, instant, counter, memory, metadata, span_end or left_out",
         "reader",
     ),
     EventColumn(

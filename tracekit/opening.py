@@ -144,6 +144,8 @@ def open(
         with contextlib.ExitStack() as on_error:
             store = _local_store(given_store, on_error, progress, is_kept=cache)
             connection = open_store(store, on_error, unsafe=unsafe, check=check_catalogue)
+            row = connection.execute("SELECT made_by FROM store_info").fetchone()
+            _warn_of_other_make(str(given_store), row[0] if row else "")
             return Trace(
                 connection, store, on_error.pop_all(), ceilings=given, query_folders=folders
             )
@@ -210,6 +212,18 @@ def _refuse_late(
             )
 
 
+def _warn_of_other_make(shown: str, made_by: str) -> None:
+    """Warn where other code made the rows of a store: figures over them are of that code."""
+    from tracekit.analysis.catalog import make_digest
+
+    if made_by != make_digest():
+        _log.warning(
+            "%s: another version of tracekit made this store, and what this one makes of the trace "
+            "may differ (make it again: tracekit ingest TRACE -o NAME --force)",
+            shown,
+        )
+
+
 def _open_dataset(
     dataset: Location,
     ceilings: CeilingSources | None,
@@ -221,6 +235,7 @@ def _open_dataset(
 
     with contextlib.ExitStack() as on_error:
         found = open_dataset(dataset, on_error, unsafe=is_unsafe)
+        _warn_of_other_make(dataset.shown, found.manifest.made_by)
         return Trace(
             found.connection,
             dataset.local_path,
@@ -299,11 +314,11 @@ def _asked_now(names: Sequence[str]) -> list[Spec]:
 
 def _open_cached(asked: _Asked) -> Trace:
     from tracekit import database
-    from tracekit.analysis.catalog import queries_digest
+    from tracekit.analysis.catalog import make_digest
     from tracekit.analysis.kept_answers import keep_answers, kept_answers
 
     sources = asked.sources
-    cached = _cached_path(sources, queries_digest(asked.rules))
+    cached = _cached_path(sources, make_digest(asked.rules))
     with contextlib.suppress(OSError):
         cached.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # A shared folder may hold what somebody else made.
@@ -498,14 +513,14 @@ def _filled(
     begun: Reading | None,
 ) -> Derivation | None:
     """Fill a store; return what is to be derived of its traces, where there are some."""
-    from tracekit.analysis.catalog import queries_digest
+    from tracekit.analysis.catalog import make_digest
 
     derivation = None
     if sources.traces:
         derivation = _fill_traces(build, sources, rules, progress, begun)
     else:
         _fill_runs(build, sources, progress)
-    info = (SCHEMA_VERSION, __version__, queries_digest(rules))
+    info = (SCHEMA_VERSION, __version__, make_digest())
     build.connection.execute(f"INSERT INTO store_info VALUES {rows([info])}")
     return derivation
 
@@ -550,6 +565,11 @@ def _fill_traces(
         from tracekit.ingest.counter_files import load_counters
 
         load_counters(connection, file, build.folder, None)
+    if sources.captures:
+        from tracekit.analysis.plausibility import judge_records
+
+        # Captures are of another time: they are no part of what the host recorded.
+        judge_records(connection)
     for number, file in enumerate(sources.captures):
         from tracekit.ingest.capture import load_capture
 

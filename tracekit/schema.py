@@ -23,7 +23,7 @@ from tracekit.event_description import (
     EventColumn,
 )
 
-SCHEMA_VERSION = 13
+SCHEMA_VERSION = 14
 """Raised with every change of a table; a store of another version is not opened."""
 
 
@@ -313,7 +313,7 @@ TABLES: tuple[Table, ...] = (
         "the store itself: one row",
         ("schema_version", "INTEGER", "version of these tables"),
         ("tracekit_version", "VARCHAR", "the tracekit that wrote the store"),
-        ("queries_digest", "VARCHAR", "digest of the SQL files and rules that made the views"),
+        ("made_by", "VARCHAR", "digest of the code, SQL files and rules that made its rows"),
     ),
     _table(
         "trace",
@@ -344,6 +344,7 @@ TABLES: tuple[Table, ...] = (
         ("counter_count", "BIGINT", "rows of table counter"),
         ("memory_count", "BIGINT", "rows of table memory"),
         ("metadata_count", "BIGINT", "rows of table metadata"),
+        ("left_out_count", "BIGINT", "rows of table left_out"),
         ("rejected_count", "BIGINT", "rows of table rejected"),
         ("repaired_count", "BIGINT", "rows of table repaired"),
         ("unpaired_count", "BIGINT", "rows of table unpaired"),
@@ -487,6 +488,21 @@ TABLES: tuple[Table, ...] = (
         ("name", "VARCHAR", "name, which an end need not have"),
         ("id", "VARCHAR", "of asynchronous work: id of what ends"),
         _TS,
+        _ARGS,
+        _EXTRA,
+    ),
+    _view(
+        "left_out",
+        "one span whose time cannot be: it is in no figure; table implausible says why",
+        _TRACE_ID,
+        _EVENT_ID,
+        ("ph", "VARCHAR", "as in table event"),
+        *_THREAD,
+        ("category", "VARCHAR", "category, as in the file"),
+        ("name", "VARCHAR", "name"),
+        _TS,
+        _DUR,
+        *_described(*LINKS),
         _ARGS,
         _EXTRA,
     ),

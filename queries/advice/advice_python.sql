@@ -20,7 +20,9 @@ moments AS MATERIALIZED (
         row_number() OVER () AS id,
         (g.start_ns + g.host_ns * s.part_of_gap)::BIGINT AS at_ns
     FROM idle_gap AS g, share AS s
-    WHERE g.host_ns > 0 AND g.cause NOT IN ('data_loading', 'comm_wait', 'graph_gap')
+    WHERE
+        g.host_ns > 0
+        AND g.cause NOT IN ('data_loading', 'comm_wait', 'graph_gap', 'not_recorded', 'profiler')
 ),
 
 named AS MATERIALIZED (

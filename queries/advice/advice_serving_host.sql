@@ -85,7 +85,7 @@ gaps AS MATERIALIZED (
     SELECT
         (trace_id, pid, coalesce(busy_tid, tid)) AS part, start_ns, start_ns + host_ns AS end_ns
     FROM idle_gap
-    WHERE host_ns > 0
+    WHERE host_ns > 0 AND cause NOT IN ('not_recorded', 'profiler')
 ),
 
 waits AS (

@@ -4,7 +4,8 @@
 -- Kind:     analysis
 -- Scope:    trace
 -- Requires: accelerator, device_events, attribution, runtime_calls, recording, idle_gap, module, compiled_regions,
---           compiled_events, event_category, health_of_ranks, interval_neighbours
+--           compiled_events, event_category, health_of_ranks, interval_neighbours, implausible,
+--           launch_call, unrecorded_step
 -- Columns:
 --   rank      INTEGER  global rank; NULL where neither the file nor its name tells it
 --   metric    VARCHAR  what was looked at
@@ -19,42 +20,12 @@
 WITH launch_end AS (
     SELECT
         trace_id, correlation,
+        min(ts_ns) AS begin_ns,
         max(ts_ns + dur_ns) AS end_ns,
-        bool_or(contains(name, 'GraphLaunch')) AS is_replay
+        bool_or(contains(name, 'GraphLaunch')) AS is_replay,
+        bool_or(regexp_matches(name, '^cu(da)?LaunchKernelEx(C|_|$)')) AS is_dependent
     FROM runtime_calls
     GROUP BY trace_id, correlation
-),
-
--- Calls that put work on a device, and those that begin (1) or end (-1) the capture of a graph.
-launch_call AS (
-    SELECT
-        trace_id, pid, event_id, ts_ns,
-        contains(name, 'StreamBeginCapture')::INTEGER
-        - contains(name, 'StreamEndCapture')::INTEGER AS capture_change,
-        contains(name, 'GraphLaunch') AS is_replay,
-        coalesce(
-            (trace_id, correlation) IN (
-                SELECT (trace_id, correlation) FROM device_events WHERE correlation IS NOT NULL
-            ),
-            FALSE
-        ) AS has_work
-    FROM event
-    WHERE
-        (is_launch_of_work(category, name) AND correlation IS NOT NULL)
-        OR (is_launch_call(category) AND regexp_matches(name, 'Stream(Begin|End)Capture'))
-),
-
--- What was captured runs in a later replay of the same file: it is not missing.
-captured_call AS (
-    SELECT
-        trace_id, ts_ns, capture_change, is_replay, has_work,
-        sum(capture_change) FILTER (NOT has_work) OVER (
-            PARTITION BY trace_id, pid ORDER BY ts_ns, event_id
-        ) > 0 AS is_captured,
-        max(ts_ns) FILTER (is_replay AND has_work AND capture_change = 0) OVER (
-            PARTITION BY trace_id
-        ) AS last_replay_ts_ns
-    FROM launch_call
 ),
 
 launch_fact AS (
@@ -62,12 +33,21 @@ launch_fact AS (
         trace_id,
         count(*) AS launch_count,
         count_if(is_replay) AS replay_count,
-        count(*) FILTER (
-            NOT has_work AND (NOT is_captured OR coalesce(last_replay_ts_ns <= ts_ns, TRUE))
-        ) AS workless_launch_count,
-        count(*) FILTER (NOT has_work AND is_captured) AS captured_launch_count
-    FROM captured_call
-    WHERE capture_change = 0
+        count_if(is_missing) AS workless_launch_count,
+        count_if(is_captured) AS captured_launch_count
+    FROM launch_call
+    GROUP BY trace_id
+),
+
+-- Steps that lack a quarter of their kernels or more, or all.
+step_fact AS (
+    SELECT
+        trace_id,
+        count(*) AS lacking_step_count,
+        array_to_string(list(step ORDER BY step)[:5], ', ')
+        || CASE WHEN count(*) > 5 THEN ', …' ELSE '' END AS lacking_steps
+    FROM unrecorded_step
+    WHERE NOT has_work OR missing_count >= 0.25 * launch_count
     GROUP BY trace_id
 ),
 
@@ -77,7 +57,8 @@ work AS (
         a.row_name, a.phase, a.is_inferred, a.link, a.captured_id, l.is_replay,
         c.event_id IS NOT NULL AS is_compiled,
         l.end_ns IS NOT NULL AS is_linked,
-        l.end_ns > e.ts_ns AS is_before_launch_end
+        l.end_ns > e.ts_ns AS is_before_launch_end,
+        l.begin_ns - e.ts_ns > 10000 AS is_before_launch
     FROM device_events AS e
     INNER JOIN attribution AS a USING (trace_id, event_id, piece)
     LEFT JOIN launch_end AS l USING (trace_id, correlation)
@@ -98,6 +79,7 @@ device_fact AS (
         count(*) FILTER (is_replay) AS replayed_count,
         count(captured_id) AS matched_count,
         count(*) FILTER (is_before_launch_end) AS before_launch_end_count,
+        count(*) FILTER (is_before_launch) AS before_launch_count,
         sum(dur_ns) FILTER (launch_id IS NOT NULL)::BIGINT AS launched_ns,
         sum(dur_ns) FILTER (launch_id IS NOT NULL AND op_id IS NOT NULL)::BIGINT AS op_ns,
         sum(dur_ns) FILTER (
@@ -117,7 +99,7 @@ device_fact AS (
 
 stream_end AS (
     SELECT
-        trace_id, ts_ns,
+        trace_id, correlation, ts_ns,
         latest_end_before_ns((trace_id, device, stream), ts_ns, end_ns, (end_ns, event_id))
             AS end_ns
     FROM device_events
@@ -125,8 +107,49 @@ stream_end AS (
 ),
 
 stream_fact AS (
-    SELECT trace_id, count(*) FILTER (end_ns > ts_ns) AS stream_overlap_count
-    FROM stream_end
+    SELECT
+        s.trace_id,
+        count(*) FILTER (l.is_dependent IS NOT TRUE) AS stream_overlap_count,
+        count(*) FILTER (l.is_dependent) AS dependent_overlap_count
+    FROM stream_end AS s
+    LEFT JOIN launch_end AS l USING (trace_id, correlation)
+    WHERE s.end_ns > s.ts_ns
+    GROUP BY s.trace_id
+),
+
+-- Records without a usable time: those that were read, and those that could not be.
+doubtful AS (
+    SELECT trace_id, reason
+    FROM implausible
+    WHERE problem <> 'unreturned'
+    UNION ALL
+    SELECT
+        trace_id,
+        CASE
+            WHEN starts_with(reason, 'ts is 0')
+                THEN 'whose times the profiler lost (a start of 0)'
+            ELSE 'with times that no recording has (' || reason || ')'
+        END AS reason
+    FROM rejected
+    WHERE
+        reason IN ('ts is out of range', 'dur is out of range', 'negative dur')
+        OR starts_with(reason, 'ts is 0')
+),
+
+unreturned_fact AS (
+    SELECT trace_id, count(*) AS unreturned_count
+    FROM implausible
+    WHERE problem = 'unreturned'
+    GROUP BY trace_id
+),
+
+doubtful_fact AS (
+    SELECT
+        trace_id,
+        sum(record_count)::BIGINT AS doubtful_count,
+        string_agg(record_count || ' ' || reason, '; ' ORDER BY record_count DESC, reason)
+            AS doubts
+    FROM (SELECT trace_id, reason, count(*) AS record_count FROM doubtful GROUP BY ALL) AS counted
     GROUP BY trace_id
 ),
 
@@ -134,7 +157,8 @@ idle_fact AS (
     SELECT
         trace_id,
         sum(idle_ns)::BIGINT AS idle_ns,
-        coalesce(sum(idle_ns) FILTER (cause = 'unknown'), 0)::BIGINT AS unknown_idle_ns,
+        coalesce(sum(idle_ns) FILTER (cause IN ('unknown', 'not_recorded')), 0)::BIGINT
+            AS unknown_idle_ns,
         count(*) FILTER (reason = 'unusual delay') AS late_start_count,
         coalesce(sum(idle_ns) FILTER (reason = 'unusual delay'), 0)::BIGINT AS late_start_ns
     FROM idle_gap
@@ -167,8 +191,14 @@ fact AS MATERIALIZED (
         t.trace_id IN (SELECT trace_id FROM launch_end) AS has_launches,
         d.* EXCLUDE (trace_id, device_event_count, compiled_ns),
         coalesce(d.device_event_count, 0) AS device_event_count,
-        s.stream_overlap_count,
+        coalesce(s.stream_overlap_count, 0) AS stream_overlap_count,
+        coalesce(s.dependent_overlap_count, 0) AS dependent_overlap_count,
+        coalesce(u.doubtful_count, 0) AS doubtful_count,
+        u.doubts,
+        coalesce(v.unreturned_count, 0) AS unreturned_count,
         l.* EXCLUDE (trace_id),
+        coalesce(n.lacking_step_count, 0) AS lacking_step_count,
+        n.lacking_steps,
         e.* EXCLUDE (trace_id),
         i.* EXCLUDE (trace_id),
         m.cut_path_count,
@@ -179,7 +209,10 @@ fact AS MATERIALIZED (
     INNER JOIN accelerator AS a USING (trace_id)
     LEFT JOIN device_fact AS d USING (trace_id)
     LEFT JOIN stream_fact AS s USING (trace_id)
+    LEFT JOIN doubtful_fact AS u USING (trace_id)
+    LEFT JOIN unreturned_fact AS v USING (trace_id)
     LEFT JOIN launch_fact AS l USING (trace_id)
+    LEFT JOIN step_fact AS n USING (trace_id)
     INNER JOIN recording AS e USING (trace_id)
     LEFT JOIN idle_fact AS i USING (trace_id)
     LEFT JOIN module_fact AS m USING (trace_id)
@@ -192,6 +225,19 @@ metric AS (
         trace_id, rank,
         unnest(
             [
+                -- Which records cannot be trusted? They are in no figure, or count as long as they can have been.
+                {
+                    position: 0, metric: 'implausible_records', value: doubtful_count::DOUBLE,
+                    unit: 'count',
+                    severity: if(doubtful_count > 0, 'warn', 'ok'),
+                    meaning: CASE
+                        WHEN doubtful_count > 0
+                            THEN
+                                'records that are left out of every figure, or cut: ' || doubts
+                                || '; see table implausible'
+                        ELSE 'no record has a time that cannot be'
+                    END
+                },
                 -- Was the file read whole?
                 {
                     position: 1, metric: 'rejected', value: rejected_count::DOUBLE, unit: 'count',
@@ -238,6 +284,13 @@ metric AS (
                     severity: if(stray_end_count > 0, 'note', 'ok'),
                     meaning: 'ends of spans whose begin is not in the file; see table unpaired'
                 },
+                {
+                    position: 18, metric: 'unreturned_calls', value: unreturned_count::DOUBLE,
+                    unit: 'count',
+                    severity: if(unreturned_count > 0, 'note', 'ok'),
+                    meaning: 'Python calls that an exception or a generator left, recorded until '
+                    || 'the end; they count until their caller goes on'
+                },
                 -- Is the work of the devices in the file, and what is odd about it?
                 {
                     position: 7, metric: 'device_events',
@@ -271,17 +324,36 @@ metric AS (
                 },
                 {
                     position: 12, metric: 'same_stream_overlaps',
-                    value: CASE WHEN accelerator <> 'cpu' THEN stream_overlap_count END::DOUBLE,
+                    value: CASE
+                        WHEN accelerator <> 'cpu' AND device_event_count > 0
+                            THEN stream_overlap_count
+                    END::DOUBLE,
                     unit: 'count',
                     severity: if(accelerator <> 'cpu' AND stream_overlap_count > 0, 'note', 'ok'),
                     meaning: 'device events that start before an earlier one of their stream ends; '
                     || 'overlapping time is given to one of them'
+                    || CASE
+                        WHEN dependent_overlap_count > 0
+                            THEN
+                                '; ' || dependent_overlap_count || ' more do so by a dependent '
+                                || 'launch (cudaLaunchKernelEx), as they may'
+                        ELSE ''
+                    END
                 },
                 {
                     position: 13, metric: 'started_before_launch_returned',
                     value: CASE WHEN accelerator <> 'cpu' THEN before_launch_end_count END::DOUBLE,
-                    unit: 'count', severity: 'ok',
+                    unit: 'count',
+                    severity: if(accelerator <> 'cpu' AND before_launch_count > 0, 'warn', 'ok'),
                     meaning: 'device events that start while the call that launched them still runs'
+                    || CASE
+                        WHEN before_launch_count > 0
+                            THEN
+                                '; ' || before_launch_count || ' of them before it begins: the '
+                                || 'clocks of host and device disagree, and no cause of idle time '
+                                || 'is sure'
+                        ELSE ''
+                    END
                 },
                 {
                     position: 17, metric: 'unknown_devices',
@@ -398,6 +470,24 @@ metric AS (
                             'calls that launch work without a device event of theirs in the file'
                     END
                 },
+                {
+                    position: 29, metric: 'steps_without_work',
+                    value: CASE
+                        WHEN kernel_ns IS NOT NULL AND accelerator <> 'cpu' THEN lacking_step_count
+                    END::DOUBLE,
+                    unit: 'count',
+                    severity: if(
+                        kernel_ns IS NOT NULL AND accelerator <> 'cpu' AND lacking_step_count > 0,
+                        'warn', 'ok'
+                    ),
+                    meaning: CASE
+                        WHEN lacking_step_count > 0
+                            THEN
+                                'steps with launches whose kernels are not in the file: '
+                                || lacking_steps || '; one without any is in no mean'
+                        ELSE 'no step lacks the kernels that it launched'
+                    END
+                },
                 -- How much of it has a module, a row and a phase, and how is that known?
                 {
                     position: 21, metric: 'device_time_in_module_or_row',
@@ -471,7 +561,7 @@ metric AS (
                     ),
                     meaning: CASE
                         WHEN idle_ns IS NULL THEN 'no device was idle'
-                        ELSE 'idle time with a cause other than unknown'
+                        ELSE 'idle time with a cause other than unknown and not_recorded'
                     END
                 },
                 {

@@ -3,7 +3,7 @@
 --
 -- Kind:     table
 -- Access:   private
--- Requires: event_category, device_mark
+-- Requires: event_category, device_mark, implausible
 -- Columns:
 --   trace_id      INTEGER -> trace  the trace
 --   accelerator   VARCHAR           the kind of accelerator; unknown where the file does not tell
@@ -78,16 +78,30 @@ special_op AS (
     GROUP BY e.trace_id
 ),
 
+left_out_work AS (
+    SELECT
+        trace_id,
+        count(*) AS left_out_count,
+        mode(reason) AS left_out_reason
+    FROM implausible
+    WHERE is_work AND trace_id IN (SELECT trace_id FROM workless_trace)
+    GROUP BY trace_id
+),
+
 sign AS (
     SELECT
         b.trace_id, b.has_privateuse1, c.launch_count, c.launch_name, d.device_count, d.product,
-        l.process_count, l.label, o.mark_id AS op_mark_id, o.name AS op_name
+        l.process_count, l.label, o.mark_id AS op_mark_id, o.name AS op_name,
+        x.left_out_count, x.left_out_reason
     FROM workless_trace AS b
     LEFT JOIN launching_trace AS c USING (trace_id)
     LEFT JOIN described_device AS d USING (trace_id)
     LEFT JOIN device_like_process AS l USING (trace_id)
     LEFT JOIN special_op AS o USING (trace_id)
-    WHERE coalesce(c.launch_count, d.device_count, l.process_count, o.mark_id) IS NOT NULL
+    LEFT JOIN left_out_work AS x USING (trace_id)
+    WHERE
+        coalesce(c.launch_count, d.device_count, l.process_count, o.mark_id, x.left_out_count)
+        IS NOT NULL
 ),
 
 recognised_mark AS (
@@ -107,8 +121,15 @@ SELECT
     CASE WHEN s.has_privateuse1 THEN 'privateuse1' ELSE coalesce(m.accelerator, 'unknown') END
         AS accelerator,
     coalesce(s.launch_count, 0) AS launch_count,
-    'kernels were not recorded: '
+    CASE
+        WHEN s.left_out_count > 0
+            THEN
+                'no work of a device has a usable time: all ' || s.left_out_count
+                || ' records of it are ones ' || s.left_out_reason
+        ELSE 'kernels were not recorded: '
+    END
     || CASE
+        WHEN s.left_out_count > 0 THEN ''
         WHEN s.launch_count > 0
             THEN
                 s.launch_count
@@ -132,6 +153,7 @@ SELECT
     END
     || CASE
         -- Profilers write what the host did first.
+        WHEN s.left_out_count > 0 THEN ''
         WHEN t.is_truncated
             THEN '; the file is cut off, and what is missing of it may hold the kernels'
         WHEN m.reason IS NULL THEN ''

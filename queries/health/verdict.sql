@@ -4,9 +4,9 @@
 -- idle time of one cause in which it lies furthest above the median of the others, if that is half of what one of them
 -- waited for it on average; else nothing on its devices says why.
 -- The largest part is the class of kernels that held the devices longest. A loss is time in which nothing is computed:
--- exposed communication, exposed copies, or idle time of one cause. Trust is what health warns of; of several ranks the
--- metric that warns on most; where none warns, the one that notes most: missing ranks, then the least share of device time
--- that is placed. Shares are of the sum of the windows of all devices. Where health warns that the work of many
+-- exposed communication, exposed copies, or idle time of one cause, but not_recorded and profiler. Trust is what health warns of: implausible records
+-- before missing work, before the metric that warns on most ranks; where none warns, the one that notes most: missing
+-- ranks, then the least share of device time that is placed. Shares are of the sum of the windows of all devices. Where health warns that the work of many
 -- launches is not in the file, neither a part nor a loss is named, and trust says so.
 --
 -- Kind:     analysis
@@ -74,6 +74,7 @@ loss AS (
             arg_max({op: top_op, python: top_python}, (idle_ns, -rowid)) AS place,
             sum(gap_count)::BIGINT AS gap_count
         FROM idle_causes_rows
+        WHERE cause NOT IN ('not_recorded', 'profiler')
         GROUP BY cause
     ) AS candidate
     WHERE amount_ns > 0
@@ -84,6 +85,7 @@ loss AS (
 warned AS (
     SELECT
         metric,
+        metric = 'implausible_records' AS is_of_records,
         metric = 'launches_without_work' AS is_of_missing_work,
         count(*) FILTER (severity = 'warn') AS warn_count,
         count(*) FILTER (severity = 'note') AS note_count,
@@ -97,12 +99,15 @@ warned AS (
     GROUP BY metric
 ),
 
--- The one that matters most: (warns, is of missing work, ranks that warn), then (is of missing ranks, share not placed).
+-- The one that matters most: (warns, is of records that cannot be, is of missing work, ranks that warn), then (is of missing ranks, share not placed).
 weighed AS (
     SELECT
         *,
         (
-            warn_count > 0, is_of_missing_work AND warn_count > 0, warn_count,
+            warn_count > 0,
+            is_of_records AND warn_count > 0,
+            is_of_missing_work AND warn_count > 0,
+            warn_count,
             metric = 'missing_ranks',
             if(
                 metric LIKE 'device_time_in%' OR metric = 'device_time_linked',
@@ -163,7 +168,7 @@ spent AS (
         idle_ns AS amount_ns,
         {op: top_op, python: top_python} AS place
     FROM idle_causes_rows
-    WHERE cause <> 'comm_wait'
+    WHERE cause NOT IN ('comm_wait', 'not_recorded', 'profiler')
 ),
 
 recorded_rank AS (

@@ -232,6 +232,8 @@ long_late AS MATERIALIZED (
     WHERE host_end_ns - start_ns >= unrecorded_limit_ns()
 ),
 
+late_process AS (SELECT DISTINCT part FROM long_late),
+
 activity AS (
     SELECT (trace_id, pid) AS part, ts_ns AS start_ns, ts_ns + dur_ns AS end_ns, 0 AS id
     FROM event
@@ -242,6 +244,12 @@ activity AS (
     SELECT (trace_id, pid), ts_ns, ts_ns + dur_ns, 0
     FROM host_waits
     WHERE EXISTS (FROM long_late)
+    UNION ALL
+    -- What the profiler does holds up every process of the trace.
+    SELECT g.part, e.ts_ns, e.ts_ns + e.dur_ns, 0
+    FROM event AS e
+    INNER JOIN late_process AS g ON e.trace_id = g.part[1]
+    WHERE e.category = 'overhead'
 ),
 
 silence AS (

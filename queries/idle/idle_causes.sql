@@ -1,9 +1,11 @@
 -- Why did each device have nothing to do?
--- Every piece of a gap of the device's timeline has exactly one cause; table idle_gap says how it is found. host_bound: the CPU
--- launched too late. host_sync, allocator, data_loading: it was late because of a call that waits for the device, of
--- getting memory, of the data loader. launch_latency: launched in time, started late. dependency, comm_wait: the
--- work waited for another stream or for other ranks. graph_gap: inside of one replay of a graph. unknown: launched in
--- time and started later than launches take, without a reason in the file; or its launch is not in the file.
+-- Every piece of a gap of the device's timeline has exactly one cause; table idle_gap says how it is found. host_bound:
+-- the CPU launched too late. host_sync, allocator, data_loading: it was late because of a call that waits for the device,
+-- of getting memory, of the data loader. launch_latency: launched in time, started late. dependency, comm_wait: the work
+-- waited for another stream or for other ranks. graph_gap: inside of one replay of a graph. not_recorded: work in between
+-- was launched and is not in the file, and so the device may have been busy. profiler: the host waited for the profiler;
+-- the run has no such time. unknown: nothing was recorded on the host; or work was launched in time and started later
+-- than launches take, without a reason in the file; or its launch is not in the file.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -12,7 +14,7 @@
 --   rank        INTEGER  global rank
 --   device      VARCHAR  number of the device, or cpu
 --   cause       VARCHAR  host_sync, data_loading, allocator, host_bound, launch_latency, dependency, comm_wait,
---                        graph_gap or unknown
+--                        graph_gap, not_recorded, profiler or unknown
 --   gap_count   BIGINT   gaps of which it is the cause, or that of a piece
 --   idle_ns     BIGINT   their length, ns; adds up to the device's idle time
 --   idle_pct    DOUBLE   idle_ns of the device's window, 0 to 100

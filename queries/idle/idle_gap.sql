@@ -4,7 +4,11 @@
 -- of the next, but for the pieces in which nothing was recorded. The rules are tried in this order, and the reason says which one decided; the lengths that they
 -- name stand in macro idle_limits.
 --   graph_gap       inside one graph replay    the next work is part of it, and another part ran before
+--   not_recorded    inside one graph replay    the same, longer than longest_hold_ns: loops and nodes of the host are not
+--                                              recorded
 --   unknown         launch not recorded        the launch of the next work is not in the trace, so nothing can be said
+--   not_recorded    work in between is missing the launching thread launched work between the previous work and the next, in
+--                                              the first half of the gap or before, that is not in the trace
 -- The launch was in time (its call returned before the gap, or in the first half of it):
 --   comm_wait       behind communication       of another stream, and the gap is no longer than longest_hold_ns: what
 --                                              ended long ago holds nobody
@@ -22,6 +26,7 @@
 -- A launching thread that waited for another one, for more than half of the host's part of the gap
 -- (from its start until the launch call returned), is not looked at: that other thread is (table thread_waits). The launch
 -- came late because for more than half of the host's part that thread was
+--   profiler        host waited                for the profiler, by its own events (category overhead)
 --   data_loading    host waited                in a data loader
 --   allocator       host waited                getting or returning memory of the device; or the launch call was running
 --                                              while another thread of the process did, for the driver locks both out
@@ -39,7 +44,7 @@
 --
 -- Kind:     table
 -- Requires: event_category, thread, device_gaps, gap_pieces, launch, host_waits, thread_waits, interval_innermost,
---           interval_common, interval_overlap, idle_limits, wait_key
+--           interval_common, interval_overlap, idle_limits, wait_key, launch_call, launch_link
 -- Columns:
 --   trace_id           INTEGER -> trace           the trace
 --   gap_id             BIGINT                     number of the gap in the trace, from 1; pieces of a gap share it
@@ -159,6 +164,12 @@ process AS (
     GROUP BY trace_id, pid
 ),
 
+late_thread AS (
+    SELECT DISTINCT trace_id, thread
+    FROM timed_gap
+    WHERE is_late
+),
+
 -- The driver's lock is that of the process, whose number is below those of threads.
 host_wait AS (
     SELECT
@@ -177,6 +188,16 @@ host_wait AS (
     FROM host_waits AS wait
     INNER JOIN process USING (trace_id, pid)
     WHERE wait.kind = 'allocator'
+    UNION ALL
+    -- The profiler holds up every thread that launches; what drivers load and compile is not its own.
+    SELECT
+        late.thread, 'profiler' AS kind,
+        wait_key(late.thread, 'profiler') AS part,
+        own.ts_ns AS start_ns,
+        own.ts_ns + own.dur_ns AS end_ns
+    FROM event AS own
+    INNER JOIN late_thread AS late ON own.trace_id = late.trace_id
+    WHERE own.category = 'overhead' AND NOT regexp_matches(own.name, 'Load|Compil|Command Buffer')
 ),
 
 wait_kind AS (
@@ -220,9 +241,36 @@ waiting_time AS (
         sum(overlap_ns + coalesce(ahead_ns, 0)) FILTER (kind = 'sync') AS sync_ns,
         sum(overlap_ns) FILTER (kind = 'copy') AS copy_ns,
         sum(overlap_ns) FILTER (kind = 'lock') AS lock_ns,
+        sum(overlap_ns) FILTER (kind = 'profiler') AS profiler_ns,
         max(ahead_ns) FILTER (kind = 'copy') AS copy_ahead_ns
     FROM waited
     GROUP BY id
+),
+
+missing_call AS (
+    SELECT trace_id, pid, tid, ts_ns
+    FROM launch_call
+    WHERE is_missing AND is_kernel
+),
+
+-- The first kernel or graph that the thread launched behind the previous work and that is not in the trace.
+missing_work AS (
+    SELECT gap.id
+    FROM timed_gap AS gap
+    INNER JOIN launch_link AS previous
+        ON
+            gap.trace_id = previous.trace_id
+            AND gap.previous_event_id = previous.event_id
+            AND previous.piece = 0
+    ASOF INNER JOIN missing_call AS missing
+        ON
+            gap.trace_id = missing.trace_id
+            AND gap.pid = missing.pid
+            AND gap.tid = missing.tid
+            AND previous.launch_ts_ns < missing.ts_ns
+    WHERE
+        missing.ts_ns < gap.call_ns
+        AND (missing.ts_ns - gap.start_ns) * 2 <= gap.end_ns - gap.start_ns
 ),
 
 stream_wait AS (
@@ -287,6 +335,8 @@ judged_gap AS (
             + if(previous_class = 'memcpy_d2h', coalesce(waiting_time.copy_ahead_ns, 0), 0)
         ) * 2 > timed_gap.recorded_ns AS is_sync,
         coalesce(waiting_time.lock_ns, 0) * 2 > timed_gap.recorded_ns AS is_locked,
+        coalesce(waiting_time.profiler_ns, 0) * 2 > timed_gap.recorded_ns AS is_profiler,
+        missing_work.id IS NOT NULL AS lacks_work,
         ordered_launch.launch_id IS NOT NULL AS is_ordered,
         timed_gap.end_ns - timed_gap.start_ns <= longest_hold_ns() AS is_short,
         timed_gap.end_ns - timed_gap.start_ns <= coalesce(usual_delay.limit_ns, longest_hold_ns())
@@ -294,6 +344,7 @@ judged_gap AS (
     FROM timed_gap
     LEFT JOIN late_gap USING (id)
     LEFT JOIN waiting_time USING (id)
+    LEFT JOIN missing_work USING (id)
     LEFT JOIN ordered_launch USING (trace_id, launch_id)
     LEFT JOIN busy AS busy_op USING (id)
     LEFT JOIN busy AS busy_function ON -1 - timed_gap.id = busy_function.id
@@ -305,9 +356,15 @@ explained_gap AS (
         *,
         CASE
             WHEN is_inside_launch AND (is_graph OR launch_id IS NULL)
-                THEN {cause: 'graph_gap', reason: 'inside one graph replay'}
+                THEN
+                    {
+                        cause: if(is_short, 'graph_gap', 'not_recorded'),
+                        reason: 'inside one graph replay'
+                    }
             WHEN link IS NULL OR link = 'missing_launch'
                 THEN {cause: 'unknown', reason: 'launch not recorded'}
+            WHEN lacks_work
+                THEN {cause: 'not_recorded', reason: 'work in between is missing'}
             WHEN NOT is_late AND previous_kind = 'comm' AND is_other_stream AND is_short
                 THEN {cause: 'comm_wait', reason: 'behind communication'}
             WHEN NOT is_late AND is_ordered
@@ -322,6 +379,7 @@ explained_gap AS (
             WHEN NOT is_late AND is_usual_delay
                 THEN {cause: 'launch_latency', reason: 'usual delay'}
             WHEN NOT is_late THEN {cause: 'unknown', reason: 'unusual delay'}
+            WHEN is_profiler THEN {cause: 'profiler', reason: 'host waited'}
             WHEN is_data_loading THEN {cause: 'data_loading', reason: 'host waited'}
             WHEN is_allocator THEN {cause: 'allocator', reason: 'host waited'}
             WHEN is_comm_wait THEN {cause: 'comm_wait', reason: 'host waited'}
@@ -339,8 +397,8 @@ explained_gap AS (
 SELECT
     p.trace_id, p.gap_id, g.device, p.start_ns, p.end_ns,
     p.end_ns - p.start_ns AS idle_ns,
-    if(p.is_unrecorded, 'unknown', g.decided.cause) AS cause,
-    if(p.is_unrecorded, 'nothing recorded', g.decided.reason) AS reason,
+    if(p.is_unrecorded AND NOT g.lacks_work, 'unknown', g.decided.cause) AS cause,
+    if(p.is_unrecorded AND NOT g.lacks_work, 'nothing recorded', g.decided.reason) AS reason,
     g.previous_event_id, g.next_event_id, g.next_piece, p.launch_id, p.launch_delay_ns, p.pid,
     p.tid, p.host_ns,
     if(p.is_unrecorded, NULL, g.busy_at_ns) AS busy_at_ns,

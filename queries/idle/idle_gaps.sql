@@ -10,7 +10,7 @@
 -- Params:
 --   limit       BIGINT = 20    gaps per device; 0 for all
 --   min_gap_ns  BIGINT = 0     only gaps of at least this length, ns
---   cause       VARCHAR{host_sync|data_loading|allocator|host_bound|launch_latency|dependency|comm_wait|graph_gap|unknown} = NULL  only gaps with this cause
+--   cause       VARCHAR{host_sync|data_loading|allocator|host_bound|launch_latency|dependency|comm_wait|graph_gap|not_recorded|profiler|unknown} = NULL  only gaps with this cause
 -- Columns:
 --   rank             INTEGER  global rank
 --   device           VARCHAR  number of the device, or cpu

@@ -5,11 +5,11 @@
 -- Kind:   macro
 -- Params:
 --   id    BIGINT   number of the thread or the gap
---   kind  VARCHAR  kind of wait, as in table host_waits
+--   kind  VARCHAR  kind of wait, as in table host_waits, or profiler
 --   key   BIGINT   what stands for the two
 
 CREATE OR REPLACE MACRO wait_kinds() AS [
-    'data_loading', 'allocator', 'comm_wait', 'sync', 'copy', 'lock'
+    'data_loading', 'allocator', 'comm_wait', 'sync', 'copy', 'lock', 'profiler'
 ];
 
 CREATE OR REPLACE MACRO wait_key(id, kind) AS

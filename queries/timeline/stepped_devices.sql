@@ -1,5 +1,6 @@
 -- How many steps put work on each device of a run, and on how many devices?
--- For means over devices: stepped_devices('steps_rows') is a relation with a row for each device that has a step.
+-- Steps none of whose work is in the file do not count. For means over devices: stepped_devices('steps_rows') is a
+-- relation with a row for each device that has a step.
 --
 -- Kind:     macro
 -- Access:   private
@@ -14,7 +15,6 @@
 CREATE OR REPLACE MACRO stepped_devices(stepped) AS TABLE (
     SELECT rank, device, count(*) AS step_count, count(*) OVER () AS device_count
     FROM query_table(stepped)
-    -- A step without work is one whose work was not recorded: no time of 0.
     WHERE step IS NOT NULL AND span_ns IS NOT NULL
     GROUP BY rank, device
 );

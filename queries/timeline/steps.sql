@@ -5,7 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, attribution, device_windows, device_steps, step_ranges
+-- Requires: device_events, attribution, device_windows, device_steps, step_ranges, unrecorded_step
 -- Columns:
 --   rank          INTEGER  global rank
 --   device        VARCHAR  number of the device, or cpu
@@ -14,10 +14,11 @@
 --   dur_ns        BIGINT   duration on the CPU, ns
 --   span_ns       BIGINT   length on the device, as in view device_steps, ns
 --   work_ns       BIGINT   from its first device event to the end of its last, ns
---   kernel_count  BIGINT   device events
---   kernel_ns     BIGINT   sum of their durations, ns
---   wall_ns       BIGINT   busy time that is theirs, ns; adds up to the device's busy time
--- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns
+--   kernel_count  BIGINT   device events; NULL where none of what it launched is in the file
+--   kernel_ns     BIGINT   sum of their durations, ns; NULL likewise
+--   wall_ns       BIGINT   busy time that is theirs, ns; adds up to the device's busy time; NULL likewise
+--   missing_count  BIGINT  launches of kernels and graphs whose work is not in the file
+-- Invariant: wall_ns IS NULL OR (0 <= wall_ns AND wall_ns <= kernel_ns)
 
 WITH step_work AS (
     SELECT
@@ -52,14 +53,16 @@ SELECT
     sd.rank, sd.device, sd.step,
     sd.ts_ns - t.first_ts_ns AS start_ns,
     sd.dur_ns, ds.span_ns, ds.work_ns,
-    coalesce(sw.kernel_count, 0) AS kernel_count,
-    coalesce(sw.kernel_ns, 0) AS kernel_ns,
-    coalesce(sw.wall_ns, 0) AS wall_ns
+    CASE WHEN coalesce(us.has_work, TRUE) THEN coalesce(sw.kernel_count, 0) END AS kernel_count,
+    CASE WHEN coalesce(us.has_work, TRUE) THEN coalesce(sw.kernel_ns, 0) END AS kernel_ns,
+    CASE WHEN coalesce(us.has_work, TRUE) THEN coalesce(sw.wall_ns, 0) END AS wall_ns,
+    coalesce(us.missing_count, 0)::BIGINT AS missing_count
 FROM step_device AS sd
 INNER JOIN trace AS t USING (trace_id)
 LEFT JOIN step_work AS sw
     ON sd.trace_id = sw.trace_id AND sd.device = sw.device AND sd.step IS NOT DISTINCT FROM sw.step
 LEFT JOIN device_steps AS ds
     ON sd.trace_id = ds.trace_id AND sd.device = ds.device AND sd.step = ds.step
+LEFT JOIN unrecorded_step AS us ON sd.trace_id = us.trace_id AND sd.step = us.step
 WHERE sd.step IS NOT NULL OR sw.kernel_count > 0
 ORDER BY sd.rank NULLS LAST, sd.trace_id, sd.device, sd.ts_ns NULLS LAST

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,8 @@ from tracekit.analysis.header import parse_header
 from tracekit.analysis.session_tables import DEVICE_CEILING
 from tracekit.analysis.spec import Spec
 from tracekit.errors import QueryError
-from tracekit.ingest.threads import THREAD
+from tracekit.ingest.load import load_trace
+from tracekit.ingest.threads import THREAD, fill_threads
 
 
 def write(root: Path, folder: str, name: str, kind: str) -> None:
@@ -110,6 +113,51 @@ def test_a_list_shows_what_the_headers_say() -> None:
     assert [tuple(title) for title in analyses.titles()] == read
 
 
-def test_what_is_derived_in_python_decides_which_store_is_used() -> None:
-    steps = {step.__module__.rpartition(".")[2] + ".py" for step in derive._IN_PYTHON.values()}
-    assert steps | {"sweeps.py"} <= set(catalog._STEPS)
+def _others(folder: str, names: list[str]) -> list[str]:
+    return [name for name in names if not name.endswith((".py", ".so"))]
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "ingest/nsys_trace.py",
+        "ingest/_event_parser.abi3.so",
+        "analysis/sweeps.py",
+        "analysis/rules.py",
+        "engine/unit.py",
+        "event_description.py",
+        "schema.py",
+    ],
+)
+def test_a_byte_of_what_makes_rows_is_another_key(file: str, tmp_path: Path) -> None:
+    for folder in catalog._MAKING:
+        shutil.copytree(
+            catalog.PACKAGE / folder, tmp_path / folder, dirs_exist_ok=True, ignore=_others
+        )
+    before = catalog._digest_of_package(tmp_path)
+    assert catalog._digest_of_package.__wrapped__(tmp_path) == before
+    changed = tmp_path / file
+    status = changed.stat() if changed.is_file() else None
+    changed.write_bytes((changed.read_bytes() if status else b"") + b" ")
+    if status:
+        os.utime(changed, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert catalog._digest_of_package.__wrapped__(tmp_path) != before
+
+
+def test_everything_that_fills_a_store_decides_which_store_is_used() -> None:
+    steps = {step.__module__ for step in derive._IN_PYTHON.values()}
+    readers = {reader.__module__ for reader in (fill_threads, load_trace)}
+    folders = {module.split(".")[1] for module in steps | readers}
+    assert folders <= set(catalog._MAKING)
+
+
+def test_the_version_and_the_rules_are_part_of_the_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text("# none")
+    assert catalog.make_digest(rules) != catalog.make_digest()
+    digest_of_package = catalog._digest_of_package.__wrapped__
+    before = digest_of_package(catalog.PACKAGE)
+    monkeypatch.setattr(catalog, "__version__", "0.0.0")
+    assert digest_of_package(catalog.PACKAGE) != before

@@ -288,3 +288,17 @@ def test_where_no_file_can_grow_any_more_nothing_is_half_there(tmp_path: Path) -
     make_with_timeline(tmp_path / "run", output)
     with tracekit.open(output) as trace:
         assert trace.query("timeline").column("rank") == [0, 1]
+
+
+def test_a_dataset_of_other_code_is_opened_with_a_warning(
+    dataset_of: Callable[[int], Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    dataset = dataset_of(2)
+    tracekit.open(dataset).close()
+    assert not caplog.records
+    manifest = dataset / "manifest.json"
+    written = json.loads(manifest.read_text("utf-8"))
+    manifest.write_text(json.dumps(written | {"made_by": "other code"}), "utf-8")
+    tracekit.open(dataset).close()
+    (record,) = caplog.records
+    assert "another version of tracekit made this store" in record.getMessage()

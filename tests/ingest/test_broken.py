@@ -165,7 +165,7 @@ BETWEEN: dict[str, tuple[str, list[str], list[tuple[int, int | None, str]]]] = {
     "metadata behind that is no JSON": (
         f'{{"traceEvents":[{FIRST},{LAST}], "x": , "y": 2}}',
         ["first", "last"],
-        [(0, None, "the metadata around the events is not valid JSON")],
+        [(len(FIRST) + len(LAST) + 18, None, "the metadata around the events is not valid JSON")],
     ),
     "metadata in front that is no JSON": (
         f'{{"x": , "traceEvents":[{FIRST},{LAST}]}}',
@@ -178,6 +178,35 @@ BETWEEN: dict[str, tuple[str, list[str], list[tuple[int, int | None, str]]]] = {
         [(len(FIRST) + 19, None, "text behind the end of the trace")],
     ),
 }
+
+
+_DEVICES = '"deviceProperties": [{"id": 0, "name": "NVIDIA H100", "numSms": 132}]'
+_LOG = '"INFO": ["step: 1", "device = 0 cudaEvent "event_id": 64, "stream": 7"]'
+
+DAMAGED_OUTSIDE = {
+    "a log behind the events": (
+        f'{{{_DEVICES}, "with_stack": 1, "traceEvents":[{FIRST},{LAST}], {_LOG}, '
+        '"WARNING": ["one\ntwo"], "baseTimeNanoseconds": 5}'
+    ),
+    "a log in front of the events": (
+        f'{{{_LOG}, "traceEvents":[{FIRST},{LAST}], {_DEVICES}, "with_stack": 1, '
+        '"baseTimeNanoseconds": 5}'
+    ),
+    "a log among the members in front": (
+        f'{{{_DEVICES},\n{_LOG},\n"with_stack": 1, "traceEvents":[{FIRST},{LAST}], '
+        '"baseTimeNanoseconds": 5}'
+    ),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGED_OUTSIDE)
+def test_damage_of_one_member_costs_no_other(load: Callable[..., Any], case: str) -> None:
+    loaded = load(DAMAGED_OUTSIDE[case])
+    assert loaded.names == ["first", "last"]
+    assert loaded.sql("SELECT name, sm_count FROM device") == [("NVIDIA H100", 132)]
+    assert loaded.sql("SELECT with_stack, base_time_ns FROM trace") == [(True, 5)]
+    (reason,) = [reason for *_, reason in loaded.rejected]
+    assert reason == "the metadata around the events is not valid JSON"
 
 
 @pytest.mark.parametrize("case", REPAIRED)

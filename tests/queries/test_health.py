@@ -16,6 +16,7 @@ import tracekit
 
 Write = Callable[..., Path]
 FIRST = (
+    "implausible_records",
     "rejected", "repaired", "truncated", "rank_unknown", "duplicate_ranks", "missing_ranks",
     "device_events", "device_time_linked", "unlinked_device_events", "device_time_classified",
     "zero_duration_device_events", "same_stream_overlaps", "started_before_launch_returned",
@@ -48,6 +49,7 @@ def test_a_sound_trace(tiny_trace: Write) -> None:
     path = tiny_trace(events, distributedInfo={"rank": 0, "world_size": 1})
     rows = health(path)
     assert {metric: row for metric, row in told(rows).items() if metric in FIRST} == {
+        "implausible_records": (0, "count", "ok"),
         "rejected": (0, "count", "ok"),
         "repaired": (0, "count", "ok"),
         "truncated": (0, "count", "ok"),
@@ -87,6 +89,7 @@ def test_everything_that_can_be_wrong(tiny_trace: Write) -> None:
     path = tiny_trace(f'{{"distributedInfo": {{"world_size": 4}}, "traceEvents": [{text}')
     found = told(health(path))
     assert {metric: row for metric, row in found.items() if metric in FIRST} == {
+        "implausible_records": (0, "count", "ok"),
         "rejected": (2, "count", "warn"),
         "repaired": (1, "count", "note"),
         "truncated": (1, "count", "warn"),

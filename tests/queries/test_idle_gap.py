@@ -74,6 +74,20 @@ CASES: dict[str, dict[str, list[Event]]] = {
             *[*FIRST, note("tk/phase/data", 105, 119) | {"tid": 2}, *LATE],
         ],
         "a graph that was launched late": [*FIRST, call("cudaGraphLaunch", 120, 125, 11), SECOND],
+        "what is missing ran before": [launch(85, 86, 50), *FIRST, *LATE],
+        "what is missing was launched on another thread": [
+            *[*FIRST, launch(108, 109, 50, tid=2), *LATE],
+        ],
+        "what is missing came late": [
+            *[*FIRST, launch(122, 123, 50), launch(126, 129, 11), SECOND],
+        ],
+        "a memset of nothing is missing": [*FIRST, call("cudaMemsetAsync", 108, 109, 50), *LATE],
+        "the driver loads a kernel": [
+            *[*FIRST, span("overhead", "Lazy Function Loading", 111, 121, 99), *LATE],
+        ],
+        "the profiler takes a little": [
+            *[*FIRST, span("overhead", "Buffer Flush", 105, 113, 99), *LATE],
+        ],
     },
     "launch_latency": {
         "the launch call was running, and short": [
@@ -137,8 +151,32 @@ CASES: dict[str, dict[str, list[Event]]] = {
             *[call("cudaGraphLaunch", 80, 85, 11), kernel("of the graph", 90, 95, 11)],
             *[launch(86, 88, 10), kernel("other", 92, 110, 10, stream=20), SECOND],
         ],
+    },
+    "not_recorded": {
         "long, inside of a graph": [
             *[call("cudaGraphLaunch", 90, 95, 10), FIRST[1], kernel("second", 5130, 5140, 10)],
+        ],
+        "a kernel in between is missing": [*FIRST, launch(108, 109, 50), *LATE],
+        "and was launched in time": [*FIRST, launch(96, 97, 50), launch(98, 99, 11), SECOND],
+        "a replay in between is missing": [*FIRST, call("hipGraphLaunch", 112, 113, 50), *LATE],
+        "a wait for what is missing": [
+            *[*FIRST, launch(96, 97, 50), call("cudaStreamSynchronize", 98, 119), *LATE],
+        ],
+        "a kernel in between has no time": [
+            *[*FIRST, launch(108, 109, 50), kernel("lost", 0, 0, 50), *LATE],
+        ],
+        "nor has its launch": [
+            *[*FIRST, call("cudaEventRecord", 106, 107, 11), launch(0, 0, 12)],
+            *[kernel("lost", 0, 0, 12), launch(120, 125, 13), kernel("second", 130, 140, 13)],
+        ],
+    },
+    "profiler": {
+        "it asks for memory, on a thread of its own": [
+            *[*FIRST, span("overhead", "Activity Buffer Request", 111, 121, 99), *LATE],
+        ],
+        "and the host waits for the device meanwhile": [
+            *[*FIRST, span("overhead", "Buffer Flush", 105, 119, 99)],
+            *[call("cudaStreamSynchronize", 105, 119), *LATE],
         ],
     },
     "unknown": {

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from cases_as_ranks import AskedByRank, Cases
-from traces_by_hand import call, kernel, span, work
+from cases_as_ranks import AskedByRank, Cases, opened_as_ranks, rows_by_rank
+from traces_by_hand import Event, call, kernel, span, work
 
 import tracekit
 
@@ -181,3 +181,74 @@ WITHOUT_WORK = CASES.add(
 def test_a_step_whose_work_is_not_there_is_no_step_of_0(asked: AskedByRank) -> None:
     rows = {row["step"]: row for row in asked.rows(WITHOUT_WORK, "steps")}
     assert [rows[step]["span_ns"] for step in (1, 2, 3)] == [80_000, None, 60_000]
+
+
+def test_a_step_whose_kernels_were_not_recorded_is_in_no_mean(tmp_path: Path) -> None:
+    """Kernels of the first two of four steps were dropped; the second lacks half of its own."""
+
+    def step(number: int, *recorded: bool) -> list[Event]:
+        at = 1000 * number
+        events = [span("user_annotation", f"ProfilerStep#{number}", at, at + 900)]
+        for place, is_recorded in enumerate(recorded):
+            begin = at + 100 + 400 * place
+            both = work(begin, begin + 50, begin + 350, 10 * number + place)
+            events += both if is_recorded else both[:1]
+        return events
+
+    cases = [
+        [
+            *step(1, False, False),
+            *step(2, False, False),
+            *step(3, True, True),
+            *step(4, True, True),
+        ],
+        [*step(1, True, False), *step(2, True, True)],
+        # A step that launches nothing is one of no work.
+        [*step(1), *step(2, True, True)],
+    ]
+    with opened_as_ranks(tmp_path, cases) as trace:
+        rows = rows_by_rank(trace, "steps")
+        health = rows_by_rank(trace, "health")
+    columns = ("step", "kernel_count", "kernel_ns", "wall_ns", "missing_count")
+    found = {
+        rank: [tuple(row[one] for one in columns) for row in of_rank]
+        for rank, of_rank in rows.items()
+    }
+    assert found == {
+        0: [
+            (1, None, None, None, 2),
+            (2, None, None, None, 2),
+            (3, 2, 600_000, 600_000, 0),
+            (4, 2, 600_000, 600_000, 0),
+        ],
+        1: [(1, 1, 300_000, 300_000, 1), (2, 2, 600_000, 600_000, 0)],
+        2: [(1, 0, 0, 0, 0), (2, 2, 600_000, 600_000, 0)],
+    }
+    told = {
+        rank: (row["value"], row["severity"], row["meaning"])
+        for rank, of_rank in health.items()
+        for row in of_rank
+        if row["metric"] == "steps_without_work"
+    }
+    said = (
+        "steps with launches whose kernels are not in the file: {}; one without any is in no mean"
+    )
+    assert told == {
+        0: (2, "warn", said.format("1, 2")),
+        1: (1, "warn", said.format("1")),
+        2: (0, "ok", "no step lacks the kernels that it launched"),
+    }
+
+
+def test_means_are_over_steps_with_work(tmp_path: Path) -> None:
+    dropped = [
+        span("user_annotation", "ProfilerStep#1", 0, 900),
+        *work(100, 150, 450, 1)[:1],
+        span("user_annotation", "ProfilerStep#2", 1000, 1900),
+        *work(1100, 1150, 1450, 2),
+    ]
+    with opened_as_ranks(tmp_path, [dropped]) as trace:
+        (phase,) = trace.query("phase_steps").to_dicts()
+        (totals,) = trace.query("step_totals").to_dicts()
+    assert phase["step_compute_kernel_ns"] == 300_000
+    assert totals["step_count"] == 1

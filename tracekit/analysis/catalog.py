@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple, get_args
 
+from tracekit import __version__
 from tracekit.analysis.header import parse_header
 from tracekit.analysis.result import Column, Result
 from tracekit.analysis.spec import Kind, Spec
@@ -209,18 +210,35 @@ def tables_behind(specs: Iterable[Spec]) -> frozenset[str]:
     return frozenset(found)
 
 
-_STEPS = (
-    *("context_walk.py", "derivative_nodes.py", "device_peaks.py", "device_rules.py"),
-    *("replayed_ops.py", "rules.py", "stretch_alignment.py", "sweeps.py", "walk_markers.py"),
-    "walked_modules.py",
-)
-"""The files of the steps that are no SQL. They are read, not imported: a store that is there needs
-none of them."""
+PACKAGE = Path(__file__).parents[1]
+"""The folder of the package."""
+
+_MAKING = (".", "ingest", "analysis", "engine", "dataset")
+"""The folders of the package that make rows of stores and datasets, or describe them."""
 
 
-def queries_digest(rules: Path | None = None) -> str:
-    """Return a digest of everything that decides what is derived from the ingested tables."""
-    digest = hashlib.sha256()
+def make_digest(rules: Path | None = None) -> str:
+    """Return a digest of everything but the traces that decides what a store holds.
+
+    That is the version, the code that reads and derives, compiled modules among it, the SQL files
+    and the rules. The contents count: times of files say nothing about them.
+    """
+    digest = hashlib.sha256(_digest_of_package(PACKAGE))
+    if rules is not None and rules.is_file():
+        digest.update(rules.read_bytes())
+    return digest.hexdigest()
+
+
+@cache
+def _digest_of_package(package: Path) -> bytes:
+    digest = hashlib.sha256(__version__.encode())
+    for folder in _MAKING:
+        for path in sorted((package / folder).iterdir()):
+            if path.suffix in {".py", ".so", ".pyd"}:
+                # Without a buffer: every command that opens a trace takes the time.
+                with path.open("rb", buffering=0) as source:
+                    digest.update(f"{path.name}\0".encode())
+                    digest.update(source.read())
     catalog = load_catalog()
     derived = {"macro": catalog.macros, "table": catalog.tables, "view": catalog.views}
     for kind, specs in derived.items():
@@ -228,8 +246,4 @@ def queries_digest(rules: Path | None = None) -> str:
             digest.update(f"{kind} {name}\0{sql}\0".encode())
     for file in sorted((QUERIES / "rules").glob("*.toml")):
         digest.update(file.read_bytes())
-    for name in _STEPS:
-        digest.update(Path(__file__).with_name(name).read_bytes())
-    if rules is not None and rules.is_file():
-        digest.update(rules.read_bytes())
-    return digest.hexdigest()
+    return digest.digest()

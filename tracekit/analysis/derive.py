@@ -24,6 +24,7 @@ from tracekit.analysis.device_rules import (
     create_unrecorded_marks,
 )
 from tracekit.analysis.macros import is_of_nothing, macros_of_stores_in_order, provide_macros
+from tracekit.analysis.plausibility import IMPLAUSIBLE, judge_records
 from tracekit.analysis.rules import (
     CLASS_FACT,
     RULED_RANGE,
@@ -218,8 +219,9 @@ _IN_PYTHON: dict[str, Step] = {
     RULED_RANGE: rule_ranges,
     DEVICE_PEAK: create_device_peaks,
     DEVICE_MARK: create_device_marks,
+    IMPLAUSIBLE: judge_records,
 }
-"""The steps that are no SQL file."""
+"""The steps in Python."""
 
 _REQUIRED_IN_PYTHON = {
     context_walk.WALK: context_walk.REQUIRES,
@@ -246,7 +248,9 @@ def _steps(
     steps = {*specs, *in_python}
     required = {name: tables_behind([spec]) for name, spec in specs.items()}
     required |= {name: frozenset(_REQUIRED_IN_PYTHON.get(name, ())) for name in in_python}
-    return specs, {name: others & steps for name, others in required.items()}
+    # What every other step reads of the events is what is left of them.
+    first = {name: {IMPLAUSIBLE} - {name} for name in required}
+    return specs, {name: (others & steps) | first[name] for name, others in required.items()}
 
 
 def _closure(graph: Mapping[str, Collection[str]], names: Iterable[str]) -> set[str]:

@@ -23,22 +23,14 @@ DEVICE_MARK = "device_mark"
 ROLES = ("work", "copy", "comm", "wait", "mark", "launch")
 """What an event of a device may be."""
 
-_IS_SPECIAL = "contains(name, 'mps') OR starts_with(name, 'npu::') OR starts_with(name, 'hpu::')"
-"""What an op that only a device has must hold: a quick look before the rules are tried."""
-
 _TABLES = f"""
 CREATE TABLE {DEVICE_MARK} (trace_id INTEGER, event_id BIGINT, accelerator VARCHAR, role VARCHAR,
     class VARCHAR, device VARCHAR, stream BIGINT);
 CREATE TABLE device_process (trace_id INTEGER, pid BIGINT, name VARCHAR, label VARCHAR,
     event_count BIGINT, is_unknown BOOLEAN);
-CREATE TABLE event_kind AS
-    SELECT trace_id, category, bool_or(starts_with(name, 'hip')) AS has_hip,
-        bool_or({_IS_SPECIAL}) AS has_special
-    FROM event
-    GROUP BY trace_id, category;
 """
-"""What the rules found, event by event; the processes that look like a device, or are one; and the
-categories of each trace, which tell nearly always that there is nothing to look for."""
+"""What the rules found, event by event, and the processes that look like a device, or are one.
+Nearly always the categories of a trace (table event_kind) tell that there is nothing to find."""
 
 _LANE_CONDITIONS = ("process", "label", "thread", "category")
 
@@ -73,7 +65,7 @@ def create_unrecorded_marks(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def create_device_marks(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create the tables ``device_mark``, ``device_process`` and ``event_kind``.
+    """Create the tables ``device_mark`` and ``device_process``.
 
     A row of ``device_process`` is a process that is named or labelled like a device, with the count
     of its events that Kineto's categories do not explain; ``is_unknown`` where no rule takes one.

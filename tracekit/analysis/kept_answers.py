@@ -1,7 +1,7 @@
 """What a breakdown found, kept with its cached store: the next one need not even open that.
 
-They hold as long as the SQL of the analyses is the same; of everything else that decides them, the
-name of the cached store is made.
+They hold as long as the code, the SQL of analyses and that of what they read is the same; of the
+traces and of rules, the name of the cached store is made.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from tracekit import __version__
-from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.catalog import load_catalog, make_digest
 from tracekit.analysis.result import Column, Result
 from tracekit.database import answers_path, building_file
 from tracekit.units import MB
@@ -57,7 +56,9 @@ def _read(text: str) -> dict[str, Result]:
 
 
 def _digest() -> str:
-    digest = hashlib.sha256(__version__.encode())
-    for name, sql in load_catalog().analyses.texts():
-        digest.update(f"{name}\0{sql}\0".encode())
+    catalog = load_catalog()
+    digest = hashlib.sha256(make_digest().encode())
+    for specs in (catalog.temporaries, catalog.analyses):
+        for name, sql in specs.texts():
+            digest.update(f"{name}\0{sql}\0".encode())
     return digest.hexdigest()

@@ -33,13 +33,16 @@ ONLY_IF = {
     "AND (bool_or(is_launch_call(category) OR has_special) "
     "OR trace_id IN (SELECT trace_id FROM device) "
     "OR trace_id IN (SELECT trace_id FROM device_mark WHERE role = 'launch') "
-    "OR trace_id IN (SELECT trace_id FROM device_process)) LIMIT 1",
+    "OR trace_id IN (SELECT trace_id FROM device_process) "
+    "OR trace_id IN (SELECT trace_id FROM implausible WHERE is_work)) LIMIT 1",
     # A lock, or nodes of autograd on another thread than their forward ops.
     "thread_waits": "SELECT 1 FROM host_waits WHERE kind = 'lock' UNION ALL "
     "SELECT 1 FROM event WHERE is_python_call(category) AND contains(name, 'run_backward') "
     "UNION ALL SELECT 1 FROM surroundings AS s INNER JOIN event AS e USING (trace_id, event_id) "
     "INNER JOIN event AS f ON s.trace_id = f.trace_id AND s.forward_op_id = f.event_id "
     "WHERE e.pid = f.pid AND e.tid <> f.tid LIMIT 1",
+    "launch_call": "SELECT 1 FROM event_kind WHERE is_launch_call(category) LIMIT 1",
+    "unrecorded_step": "SELECT 1 FROM launch_call WHERE is_missing AND is_kernel LIMIT 1",
     "captured_call": "SELECT 1 FROM launch WHERE contains(name, 'GraphLaunch') LIMIT 1",
     "replayed_event": "SELECT 1 FROM captured_call WHERE capture_id IS NOT NULL LIMIT 1",
     "neighbours": "SELECT 1 FROM trace_traits WHERE is_training LIMIT 1",

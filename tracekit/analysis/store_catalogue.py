@@ -18,6 +18,7 @@ from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.derive import prepare
 from tracekit.analysis.device_peaks import create_device_peaks
 from tracekit.analysis.device_rules import create_device_marks
+from tracekit.analysis.plausibility import create_event_kinds
 from tracekit.analysis.spec import Spec
 from tracekit.database import SCRATCH, create_tables, lock
 from tracekit.errors import StoreError
@@ -92,6 +93,7 @@ def create_empty_tables(
     create_tables(connection)
     prepare(connection, rules)
     create_device_peaks(connection)
+    create_event_kinds(connection)
     create_device_marks(connection)
     for table in load_catalog().tables.values():
         columns = ", ".join(f"{column.name} {column.type}" for column in table.columns)

@@ -48,6 +48,7 @@ _HEALTH = {
     "device_time_classified": 5.0,
     "inferred_device_time": 10.0,
     "profiled_step_slowdown": 10.0,
+    "implausible_records": 0.0,
     "rejected": 0.0,
     "truncated": 0.0,
     "missing_ranks": 0.0,

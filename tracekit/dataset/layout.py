@@ -38,12 +38,14 @@ SMALL_TABLES = (
     "step_ranges",
     "trace_traits",
     "unrecorded_run",
+    "unrecorded_step",
 )
 """Tables of a few rows a rank: what analyses of runs look at. They are kept in one file each."""
 
 LARGE_TABLES = (
     "record",
     "rejected",
+    "implausible",
     "repaired",
     "unpaired",
     "attribution",
@@ -55,6 +57,7 @@ LARGE_TABLES = (
     "host_waits",
     "idle_gap",
     "launch",
+    "launch_call",
     "launch_link",
     "module",
     "neighbours",

@@ -138,7 +138,7 @@ def _lay_tables(
             described = connection.execute(f"DESCRIBE {name}").fetchall()
             connection.execute(f"DROP TABLE {name}")
             _lay_view(connection, manifest, files, name, [(row[0], row[1]) for row in described])
-    info = (manifest.schema_version, manifest.tracekit_version, manifest.recipe)
+    info = (manifest.schema_version, manifest.tracekit_version, manifest.made_by)
     connection.execute(f"INSERT INTO store_info VALUES {rows([info])}")
     for view in views_in_order():
         if view.name in manifest.tables:

@@ -62,9 +62,9 @@ class RunProgress:
 
 def recipe_of(rules: Path | None, analyses: Sequence[str], left_out: Sequence[str] = ()) -> str:
     """Return a digest of what decides what a dataset holds, but for its traces."""
-    from tracekit.analysis.catalog import load_catalog, queries_digest
+    from tracekit.analysis.catalog import load_catalog, make_digest
 
-    digest = hashlib.sha256(f"{FORMAT_VERSION} {SCHEMA_VERSION} {queries_digest(rules)}".encode())
+    digest = hashlib.sha256(f"{FORMAT_VERSION} {SCHEMA_VERSION} {make_digest(rules)}".encode())
     wanted = {*analyses, *reductions_kept(analyses, 2)}
     for name, text in load_catalog().analyses.texts():
         if name in wanted:
@@ -185,6 +185,8 @@ def _manifest(
         has_benchmarks |= table == "benchmark"
         file = put_file(dataset, f"tables/{table}", "runs", path, row_count)
         tables.setdefault(table, []).append(_listed(file))
+    from tracekit.analysis.catalog import make_digest
+
     numbers = small.ranks
     read = {one for ids, _ in shards for one in ids}
     return Manifest(
@@ -208,6 +210,7 @@ def _manifest(
         tables=dict(sorted(tables.items())),
         analyses=dict(sorted(analyses.items())),
         runs=[str(run) for run in job.runs],
+        made_by=make_digest(),
         rules=job.rules_text,
         has_requests=has_requests,
         has_benchmarks=has_benchmarks,

@@ -137,7 +137,8 @@ def _row(event: Any, event_id: int, extra: bytes | None) -> Row | str:
         ts_ns = None
     if isinstance(dur_ns, str):
         if phase == COMPLETE_PHASE:
-            return dur_ns
+            # From 0 until now: of such an event the profiler lost the start.
+            return dur_ns if ts_ns != 0 else f"ts is 0, and {dur_ns}"
         dur_ns = None
     elif phase is not None and phase in BEGIN_PHASES:
         # A begin has no duration of its own: it lasts until its end.

@@ -176,6 +176,7 @@ def _insert_trace(
         "counter_count": counts["counter"],
         "memory_count": counts["memory"],
         "metadata_count": counts["metadata"],
+        "left_out_count": counts["left_out"],
         "rejected_count": reader.faults.rejected_count,
         "repaired_count": reader.faults.repaired_count,
         "unpaired_count": unpaired_count,

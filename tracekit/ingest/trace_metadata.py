@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Mapping
@@ -13,6 +14,16 @@ from tracekit.ingest.repair import repair_object
 
 # Possessive: else each character of a string that has no end costs a hundred bytes of memory.
 _JSON_TOKEN_OR_COMMA = re.compile(r'"(?:[^"\\]++|\\.)*+["\\]?|[{}\[\],]', re.DOTALL)
+
+
+_MEMBER = re.compile(r'\s*(?P<separator>[{,])\s*(?P<name>"(?:[^"\\]|\\.)*+")\s*:\s*')
+
+# Those that are used; no text that a log holds has such a name behind it.
+_KNOWN_MEMBER = re.compile(
+    r'[{,]\s*"(?P<name>schemaVersion|deviceProperties|distributedInfo|baseTimeNanoseconds'
+    r"|displayTimeUnit|record_shapes|with_stack|with_modules|with_flops|profile_memory"
+    r'|tracekit_rank|tracekit_world_size|host_name|trace_id|traceName)"\s*:\s*'
+)
 
 
 class OutsideText:
@@ -62,21 +73,49 @@ class OutsideText:
         if mended is not None:
             faults.repair(-1, 0, f"metadata: {mended[1]}")
             return _without_events(json.loads(mended[0])), truncation
-        faults.reject(0, "the metadata around the events is not valid JSON", stripped)
-        return {}, truncation
+        members, end = _readable_members(decoder, decoded, start)
+        rest = decoded[end:].encode("utf-8", "surrogateescape")
+        faults.reject(
+            self._offset_of_rest(rest), "the metadata around the events is not valid JSON", rest
+        )
+        return _without_events(members), truncation
 
     def _reject_trailing(self, rest: bytes, faults: Faults) -> None:
         shown = rest.strip()
         if shown:
-            # Where that is in the file: the text around the events is in pieces.
-            behind = sum(map(len, self._pieces)) - len(rest) + rest.index(shown)
-            offset = behind
-            for piece, piece_offset in zip(self._pieces, self._offsets, strict=True):
-                if behind < len(piece):
-                    offset = piece_offset + behind
-                    break
-                behind -= len(piece)
+            offset = self._offset_of_rest(rest[rest.index(shown) :])
             faults.reject(offset, "text behind the end of the trace", shown)
+
+    def _offset_of_rest(self, rest: bytes) -> int:
+        """Return where the rest of the text begins in the file."""
+        behind = sum(map(len, self._pieces)) - len(rest)
+        offset = behind
+        for piece, piece_offset in zip(self._pieces, self._offsets, strict=True):
+            if behind < len(piece):
+                return piece_offset + behind
+            behind -= len(piece)
+        return offset
+
+
+def _readable_members(
+    decoder: json.JSONDecoder, text: str, start: int
+) -> tuple[dict[str, object], int]:
+    """Return the members of a damaged object, and where the damage begins.
+
+    These are all in front of the damage, and behind it those that say what the events are of.
+    """
+    members: dict[str, object] = {}
+    end = start
+    separator = "{"
+    with contextlib.suppress(ValueError, RecursionError):
+        while (found := _MEMBER.match(text, end)) and found["separator"] == separator:
+            value, after = decoder.raw_decode(text, found.end())
+            members[json.loads(found["name"])] = value
+            end, separator = after, ","
+    for found in _KNOWN_MEMBER.finditer(text, end):
+        with contextlib.suppress(ValueError, RecursionError):
+            members.setdefault(found["name"], decoder.raw_decode(text, found.end())[0])
+    return members, end
 
 
 def _without_events(value: object) -> dict[str, object]:

@@ -43,7 +43,9 @@ def sentences(verdict: Result | None, unrecorded: Result | None = None) -> list[
     elif part:
         found.append("Nothing is lost: the devices computed all the time.")
     if trust := told.get("trust"):
-        found.append(_trust(trust))
+        # What was left out of all figures comes before them.
+        is_of_records = trust["subject"] == "implausible_records" and trust["count"]
+        found.insert(0 if is_of_records else len(found), _trust(trust))
     return found
 
 

@@ -54,6 +54,8 @@ _CAUSE_STYLES = {
     "allocator": _HOST,
     "launch_latency": "yellow",
     "graph_gap": "yellow",
+    "not_recorded": "dim",
+    "profiler": "dim",
     "dependency": "cyan",
     "comm_wait": "magenta",
 }

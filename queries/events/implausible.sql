@@ -1,0 +1,342 @@
+-- Which records of a file have times that cannot be, and what becomes of them?
+-- Judged before anything else is derived. A record that is left out is in view left_out instead of event, and in no figure.
+--   lost_time          its time is 0, and those above 0 begin an hour later or more; or it begins and ends at 0: work of a
+--                      device, and calls and ops beside such work. The profiler lost the times
+--   other_clock        its time is negative, and those above 0 begin an hour later or more; or it is more than 10^6 s
+--                      (11 days) away from the medians of the records of each process of the host
+--   outside_recording  work of a device that begins before the records of the host by more than their length (1 s at least),
+--                      or ends behind them by more than that and all work that could be queued
+--   before_launch      work that begins more than 10 µs before the call that launched it; where most of a trace does, the
+--                      clocks of host and device disagree, and it stays
+--   left_over          work without its launch that ended before the records of the host begin, with a stretch of nothing
+--                      behind it: longer than those records, or than 1 s, and than 1 ms
+--   delivered_twice    the same record of work comes once more, of one correlation: one of them counts
+--   outlasts_next      work that lasts more than 10 µs beyond the start of the next work on its stream, where one follows the
+--                      other: it counts until then. Not in graphs, which have branches. A dependent launch
+--                      (cudaLaunchKernelEx) may overlap; it is no damage but where the next one ends sooner, and 100 µs
+--   unreturned         a Python call that ends with the last of its thread, though its caller (Python parent id) ended before or
+--                      called another one since: an exception or a generator left it. It counts until then
+--
+-- Kind:     table
+-- Requires: event_category
+-- Columns:
+--   trace_id    INTEGER -> trace           the trace
+--   event_id    BIGINT -> record.event_id  the record
+--   problem     VARCHAR                    lost_time and so on, as above
+--   reason      VARCHAR                    the same in words, behind «records …»
+--   is_work     BOOLEAN                    it is work of a device
+--   ts_ns       BIGINT                     start, as in the file, ns
+--   dur_ns      BIGINT                     duration, as in the file, ns
+--   counted_ns  BIGINT                     how long it counts, ns; NULL: it is left out
+-- Invariant: counted_ns IS NULL OR (0 < counted_ns AND counted_ns < dur_ns)
+
+WITH RECURSIVE kind_of_side AS (
+    SELECT *, bool_or(side = 'host') OVER (PARTITION BY trace_id) IS TRUE AS has_host
+    FROM event_kind
+),
+
+-- What the host did; of a trace without it, all there is.
+extent AS (
+    SELECT
+        trace_id,
+        any_value(has_host) AS has_host,
+        bool_or(has_hip) AS has_hip,
+        min(first_ns) FILTER (side = 'host' OR NOT has_host) AS first_ns,
+        max(last_ns) FILTER (side = 'host' OR NOT has_host) AS last_ns,
+        max(end_ns) FILTER (side = 'host' OR NOT has_host) AS end_ns,
+        min(first_ns) AS any_first_ns,
+        max(last_ns) AS any_last_ns,
+        sum(early_count) > 0 AND min(first_positive_ns) >= 3600000000000 AS is_late,
+        coalesce(sum(empty_count) FILTER (side = 'work'), 0) > 0 AS has_empty_work
+    FROM kind_of_side
+    GROUP BY trace_id
+),
+
+-- Only where times are far apart need their middles be known: of each process, for hosts have clocks of their own.
+process_middle AS (
+    SELECT event.trace_id, median(event.ts_ns)::BIGINT AS middle_ns
+    FROM event
+    INNER JOIN kind_of_side AS k
+        ON event.trace_id = k.trace_id AND event.category IS NOT DISTINCT FROM k.category
+    WHERE
+        event.ts_ns <> 0
+        AND (k.side = 'host' OR NOT k.has_host)
+        AND event.trace_id IN (
+            SELECT trace_id
+            FROM extent
+            WHERE any_last_ns - any_first_ns > 1000000000000000
+        )
+    GROUP BY event.trace_id, event.pid
+    HAVING count(*) > 1
+),
+
+middle AS (
+    SELECT trace_id, list(middle_ns) AS middles_ns
+    FROM process_middle
+    GROUP BY trace_id
+),
+
+stray AS MATERIALIZED (
+    SELECT
+        e.trace_id, e.event_id,
+        if(e.ts_ns = 0, 'lost_time', 'other_clock') AS problem
+    FROM event AS e
+    INNER JOIN extent AS x USING (trace_id)
+    LEFT JOIN middle AS m USING (trace_id)
+    WHERE
+        (x.is_late AND e.ts_ns <= 0)
+        OR (
+            x.has_empty_work
+            AND e.ts_ns = 0
+            AND e.dur_ns = 0
+            AND (is_device_work(e.category) OR is_launch_call(e.category) OR is_op(e.category))
+        )
+        OR NOT list_bool_or(
+            list_transform(m.middles_ns, LAMBDA at_ns: abs(e.ts_ns - at_ns) <= 1000000000000000)
+        )
+),
+
+-- The records of the host without those.
+recording AS (
+    SELECT trace_id, first_ns, end_ns
+    FROM extent
+    WHERE has_host AND trace_id NOT IN (SELECT trace_id FROM stray)
+    UNION ALL
+    SELECT e.trace_id, min(e.ts_ns) AS first_ns, max(e.ts_ns + e.dur_ns) AS end_ns
+    FROM event AS e
+    INNER JOIN kind_of_side AS k
+        ON e.trace_id = k.trace_id AND e.category = k.category AND k.side = 'host'
+    WHERE
+        e.trace_id IN (SELECT trace_id FROM stray)
+        AND (e.trace_id, e.event_id) NOT IN (SELECT (trace_id, event_id) FROM stray)
+    GROUP BY e.trace_id
+),
+
+call AS (
+    SELECT
+        trace_id, correlation,
+        min(ts_ns) AS call_ns,
+        bool_or(contains(name, 'Graph')) AS is_graph,
+        bool_or(regexp_matches(name, '^cu(da)?LaunchKernelEx(C|_|$)')) AS is_dependent,
+        bool_and(category IN ('cuda_runtime', 'cuda_driver', 'Runtime')) AS is_serial
+    FROM event
+    WHERE
+        is_launch_call(category)
+        AND correlation IS NOT NULL
+        AND (trace_id, event_id) NOT IN (SELECT (trace_id, event_id) FROM stray)
+    GROUP BY trace_id, correlation
+),
+
+work AS MATERIALIZED (
+    SELECT
+        e.trace_id, e.event_id, e.pid, e.device, e.stream, e.name, e.ts_ns, e.dur_ns,
+        e.ts_ns + e.dur_ns AS end_ns,
+        e.correlation, c.call_ns,
+        coalesce(c.is_graph, FALSE) AS is_graph,
+        coalesce(c.is_serial AND NOT c.is_graph, FALSE) AS is_serial,
+        coalesce(c.is_dependent, FALSE) AS is_dependent
+    FROM event AS e
+    LEFT JOIN call AS c USING (trace_id, correlation)
+    WHERE
+        is_device_work(e.category)
+        AND (e.trace_id, e.event_id) NOT IN (SELECT (trace_id, event_id) FROM stray)
+),
+
+-- How far from the records of the host work may be.
+reach AS (
+    SELECT
+        r.trace_id, r.first_ns,
+        r.first_ns - greatest(r.end_ns - r.first_ns, 1000000000) AS from_ns,
+        r.end_ns
+        + greatest(r.end_ns - r.first_ns, 1000000000)
+        + coalesce(
+            sum(w.dur_ns) FILTER (w.dur_ns <= greatest(r.end_ns - r.first_ns, 1000000000)), 0
+        )::BIGINT AS until_ns,
+        greatest(least(r.end_ns - r.first_ns, 1000000000), 1000000) AS longest_pause_ns,
+        2 * count_if(w.call_ns - w.ts_ns > 10000) > count(w.call_ns) AS is_clock_shifted
+    FROM recording AS r
+    LEFT JOIN work AS w USING (trace_id)
+    GROUP BY r.trace_id, r.first_ns, r.end_ns
+),
+
+-- Work of before: what ended before a long pause, the last one before the records of the host.
+early AS (
+    SELECT
+        *,
+        lead(ts_ns, 1, first_ns) OVER by_time - max(end_ns) OVER by_time > longest_pause_ns
+            AS is_before_pause
+    FROM (
+        SELECT w.trace_id, w.ts_ns, w.end_ns, r.first_ns, r.longest_pause_ns
+        FROM work AS w
+        INNER JOIN reach AS r USING (trace_id)
+        WHERE w.call_ns IS NULL AND w.ts_ns < r.first_ns
+    ) AS unlaunched
+    WINDOW by_time AS (PARTITION BY trace_id ORDER BY ts_ns, end_ns)
+),
+
+pause AS (
+    SELECT trace_id, max(ts_ns) AS last_left_over_ns
+    FROM early
+    WHERE is_before_pause
+    GROUP BY trace_id
+),
+
+judged AS (
+    SELECT
+        w.*,
+        CASE
+            WHEN w.call_ns IS NULL AND w.ts_ns <= p.last_left_over_ns THEN 'left_over'
+            WHEN w.ts_ns < r.from_ns OR w.end_ns > r.until_ns THEN 'outside_recording'
+            WHEN w.call_ns - w.ts_ns > 10000 AND NOT r.is_clock_shifted THEN 'before_launch'
+        END AS problem
+    FROM work AS w
+    LEFT JOIN reach AS r USING (trace_id)
+    LEFT JOIN pause AS p USING (trace_id)
+),
+
+-- The next work on the stream of its process; the same record twice stands one behind the other.
+followed AS (
+    SELECT
+        *,
+        lead(event_id) OVER on_stream AS next_id,
+        lead(name) OVER on_stream AS next_name,
+        lead(ts_ns) OVER on_stream AS next_ts_ns,
+        lead(end_ns) OVER on_stream AS next_end_ns,
+        lead(correlation) OVER on_stream AS next_correlation,
+        lead(is_serial) OVER on_stream AS next_is_serial,
+        lead(is_dependent) OVER on_stream AS next_is_dependent
+    FROM judged
+    WHERE problem IS NULL
+    WINDOW on_stream AS (
+        PARTITION BY trace_id, pid, device, stream
+        ORDER BY ts_ns, end_ns, correlation, event_id
+    )
+),
+
+twice AS (
+    SELECT f.trace_id, f.event_id
+    FROM followed AS f
+    INNER JOIN event AS one USING (trace_id, event_id)
+    INNER JOIN event AS other ON f.trace_id = other.trace_id AND f.next_id = other.event_id
+    WHERE
+        f.ts_ns = f.next_ts_ns
+        AND f.end_ns = f.next_end_ns
+        AND f.dur_ns > 0
+        AND f.correlation = f.next_correlation
+        AND f.name = f.next_name
+        AND one.args = other.args
+        AND (NOT f.is_graph OR contains(one.args::VARCHAR, 'graph node id'))
+),
+
+frame AS MATERIALIZED (
+    SELECT
+        trace_id, pid, tid, event_id, python_id,
+        coalesce(python_parent_id, -1) AS parent_id,
+        ts_ns,
+        ts_ns + dur_ns AS end_ns
+    FROM event
+    WHERE
+        is_python_call(category)
+        AND python_id IS NOT NULL
+        AND (trace_id, event_id) NOT IN (SELECT (trace_id, event_id) FROM stray)
+),
+
+frame_end AS (
+    SELECT trace_id, pid, tid, max(end_ns) AS last_end_ns
+    FROM frame
+    GROUP BY trace_id, pid, tid
+),
+
+last_frame AS MATERIALIZED (
+    SELECT f.*
+    FROM frame AS f
+    INNER JOIN frame_end AS e USING (trace_id, pid, tid)
+    WHERE f.end_ns >= e.last_end_ns - 1000
+),
+
+-- When the caller went on: with its next call, or where it ended itself.
+left_frame AS MATERIALIZED (
+    SELECT
+        f.trace_id, f.event_id, f.python_id, f.parent_id, f.ts_ns, f.end_ns,
+        least(f.end_ns, next_call.ts_ns, caller.end_ns) AS left_ns,
+        coalesce(caller.end_ns >= e.last_end_ns - 1000, FALSE) AS is_caller_last
+    FROM last_frame AS f
+    INNER JOIN frame_end AS e USING (trace_id, pid, tid)
+    ASOF LEFT JOIN frame AS next_call
+        ON
+            f.trace_id = next_call.trace_id
+            AND f.pid = next_call.pid
+            AND f.tid = next_call.tid
+            AND f.parent_id = next_call.parent_id
+            AND f.ts_ns < next_call.ts_ns
+    LEFT JOIN frame AS caller
+        ON f.trace_id = caller.trace_id AND f.parent_id = caller.python_id
+),
+
+-- What a call had called ended with it.
+unreturned AS (
+    SELECT trace_id, event_id, python_id, ts_ns, end_ns, left_ns
+    FROM left_frame
+    WHERE parent_id = -1 OR NOT is_caller_last
+    UNION ALL
+    SELECT
+        f.trace_id, f.event_id, f.python_id, f.ts_ns, f.end_ns,
+        least(f.left_ns, caller.left_ns) AS left_ns
+    FROM unreturned AS caller
+    INNER JOIN left_frame AS f
+        ON caller.trace_id = f.trace_id AND caller.python_id = f.parent_id
+),
+
+found AS (
+    SELECT trace_id, event_id, problem, NULL::BIGINT AS counted_ns
+    FROM stray
+    UNION ALL
+    SELECT trace_id, event_id, 'unreturned' AS problem, left_ns - ts_ns AS counted_ns
+    FROM unreturned
+    WHERE left_ns > ts_ns AND left_ns < end_ns - 1000
+    UNION ALL
+    SELECT trace_id, event_id, problem, NULL AS counted_ns
+    FROM judged
+    WHERE problem IS NOT NULL
+    UNION ALL
+    SELECT trace_id, event_id, 'delivered_twice' AS problem, NULL AS counted_ns
+    FROM twice
+    UNION ALL
+    SELECT trace_id, event_id, 'outlasts_next' AS problem, next_ts_ns - ts_ns AS counted_ns
+    FROM followed
+    WHERE
+        end_ns > next_ts_ns + 10000
+        AND ts_ns < next_ts_ns
+        AND is_serial
+        AND next_is_serial
+        AND stream IS NOT NULL
+        AND correlation <> next_correlation
+        AND (
+            NOT next_is_dependent
+            OR (end_ns > next_end_ns AND end_ns > next_ts_ns + 100000)
+        )
+)
+
+SELECT
+    f.trace_id, f.event_id, f.problem, CASE f.problem
+        WHEN 'lost_time'
+            THEN
+                'whose times the profiler lost (they are 0'
+                || CASE
+                    WHEN x.has_hip THEN ')'
+                    ELSE '; CUPTI of CUDA 12.6 to 13.0 loses them: use CUDA 13.0 update 1 or later)'
+                END
+        WHEN 'other_clock' THEN 'of another clock, more than 11 days away'
+        WHEN 'outside_recording' THEN 'outside of what the host recorded by more than its length'
+        WHEN 'before_launch' THEN 'that begin before the call that launched them'
+        WHEN 'left_over' THEN 'left over from before the recording'
+        WHEN 'delivered_twice' THEN 'that were delivered twice'
+        WHEN 'unreturned' THEN 'of Python calls that never returned'
+        ELSE 'that outlast the next of their stream, and count until it begins'
+    END AS reason,
+    coalesce(is_device_work(e.category), FALSE) AS is_work,
+    e.ts_ns, e.dur_ns, f.counted_ns
+FROM found AS f
+INNER JOIN event AS e USING (trace_id, event_id)
+INNER JOIN extent AS x USING (trace_id)
+ORDER BY f.trace_id, f.event_id

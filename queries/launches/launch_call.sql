@@ -1,0 +1,80 @@
+-- Which calls put work on a device, and of which is the work in the file?
+-- A call without work is missing some, unless it was captured in a graph that is replayed later in the file. A call whose
+-- time was lost (table implausible) is not a row, but where its work was lost with it: it stands at the last call before it
+-- by correlation.
+--
+-- Kind:     table
+-- Requires: event_category, device_events, implausible, runtime_calls
+-- Columns:
+--   trace_id     INTEGER -> trace                  the trace
+--   event_id     BIGINT -> record.event_id         the call
+--   pid          BIGINT                            process id
+--   tid          BIGINT -> thread(pid, tid)        thread id
+--   ts_ns        BIGINT                            start, ns; like pid and tid NULL where it was lost and no call is before
+--   is_replay    BOOLEAN                           it launches a graph
+--   is_kernel    BOOLEAN                           it launches a kernel or a graph, and is no copy or memset
+--   is_captured  BOOLEAN                           a graph was being captured: the call put nothing on a device
+--   is_missing   BOOLEAN                           its work should be in the file and is not, or has no usable time
+
+WITH launch_call AS (
+    SELECT
+        trace_id, event_id, pid, tid, ts_ns, name,
+        contains(name, 'StreamBeginCapture')::INTEGER
+        - contains(name, 'StreamEndCapture')::INTEGER AS capture_change,
+        contains(name, 'GraphLaunch') AS is_replay,
+        coalesce(
+            (trace_id, correlation) IN (
+                SELECT (trace_id, correlation) FROM device_events WHERE correlation IS NOT NULL
+            ),
+            FALSE
+        ) AS has_work
+    FROM event
+    WHERE
+        (is_launch_of_work(category, name) AND correlation IS NOT NULL)
+        OR (is_launch_call(category) AND regexp_matches(name, 'Stream(Begin|End)Capture'))
+),
+
+-- What was captured runs in a later replay of the same file: it is not missing.
+captured_call AS (
+    SELECT
+        *,
+        coalesce(
+            sum(capture_change) FILTER (NOT has_work) OVER (
+                PARTITION BY trace_id, pid ORDER BY ts_ns, event_id
+            ) > 0,
+            FALSE
+        ) AS is_captured,
+        max(ts_ns) FILTER (is_replay AND has_work AND capture_change = 0) OVER (
+            PARTITION BY trace_id
+        ) AS last_replay_ts_ns
+    FROM launch_call
+),
+
+lost_call AS (
+    SELECT l.trace_id, l.event_id, l.name, l.correlation
+    FROM left_out AS l
+    INNER JOIN implausible AS i USING (trace_id, event_id)
+    WHERE is_launch_of_work(l.category, l.name) AND l.correlation IS NOT NULL
+)
+
+SELECT
+    trace_id, event_id, pid, tid, ts_ns, is_replay,
+    regexp_matches(name, '(?i)launch') AS is_kernel,
+    is_captured AND NOT has_work AS is_captured,
+    NOT has_work AND (NOT is_captured OR coalesce(last_replay_ts_ns <= ts_ns, TRUE)) AS is_missing
+FROM captured_call
+WHERE capture_change = 0
+UNION ALL
+SELECT
+    lost.trace_id, lost.event_id, before.pid, before.tid, before.ts_ns,
+    contains(lost.name, 'GraphLaunch') AS is_replay,
+    regexp_matches(lost.name, '(?i)launch') AS is_kernel,
+    FALSE AS is_captured,
+    TRUE AS is_missing
+FROM lost_call AS lost
+ASOF LEFT JOIN runtime_calls AS before
+    ON lost.trace_id = before.trace_id AND lost.correlation >= before.correlation
+WHERE (lost.trace_id, lost.correlation) NOT IN (
+    SELECT (trace_id, correlation) FROM device_events WHERE correlation IS NOT NULL
+)
+ORDER BY trace_id, ts_ns, event_id
