@@ -7,7 +7,7 @@ from typing import Any
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.result import Column, Result
-from tracekit.errors import UsageError, did_you_mean
+from tracekit.errors import QueryError, UsageError, did_you_mean
 from tracekit.units import unit_of
 
 MEASURES = ("wall_ns", "idle_ns", "span_ns", "kernel_ns", "kernel_count", "bytes")
@@ -16,6 +16,9 @@ MEASURES = ("wall_ns", "idle_ns", "span_ns", "kernel_ns", "kernel_count", "bytes
 NOT_KNOWN = "(none)"
 
 TOTAL = "(total)"
+
+MAX_CELLS = 10_000_000
+"""More of them fit neither a screen nor memory, however few events they are of."""
 
 _IDS = ("trace_id", "event_id", "piece")
 
@@ -58,7 +61,7 @@ def pivot(
 
     Raises:
         UsageError: there is no such dimension or measure.
-        QueryError: DuckDB refuses the condition.
+        QueryError: DuckDB refuses the condition, or the table would be too large.
     """
     if not rows:
         raise UsageError("a pivot needs rows", hint=f"one of {', '.join(dimensions())}")
@@ -100,8 +103,16 @@ def _laid_out(
     shown = [name for name in shown if sizes[name] or not any(sizes.values())]
     whole = sum(sizes.values())
 
+    if len(sums) * len(shown) > MAX_CELLS:
+        raise QueryError(
+            f"a pivot of {len(sums):,} rows and {len(shown):,} columns has more than "
+            f"{MAX_CELLS:,} cells",
+            hint="name both dimensions in --rows: a row for each pair that occurs",
+        )
+    is_numbered = all(isinstance(part, int) or part is None for key in sums for part in key)
+
     def order(key: tuple[Any, ...]) -> tuple[Any, ...]:
-        if all(isinstance(part, int) or part is None for part in key):
+        if is_numbered:
             return tuple((part is None, part or 0) for part in key)
         return (-sum(sums[key].values()), *map(str, key))
 
