@@ -158,7 +158,7 @@ class Trace:
             self._library = load_library(self._query_folders)
         return self._library
 
-    def query(self, name: str, **params: object) -> Result:
+    def query(self, name: str, /, **params: object) -> Result:
         """Run an analysis.
 
         Args:

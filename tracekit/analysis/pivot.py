@@ -63,6 +63,10 @@ def pivot(
         UsageError: there is no such dimension or measure.
         QueryError: DuckDB refuses the condition, or the table would be too large.
     """
+    if not isinstance(where, str | None):
+        raise UsageError(f"where is {where!r:.80}, which is no text")
+    if step is not None and (type(step) is not int or abs(step) >= 1 << 63):
+        raise UsageError("step is no whole number of 64 bits")
     if not rows:
         raise UsageError("a pivot needs rows", hint=f"one of {', '.join(dimensions())}")
     for name in (*rows, *([columns] if columns else ())):
@@ -71,7 +75,7 @@ def pivot(
     measure = "wall_ns + idle_ns" if values == "span_ns" else values
     keys = [*rows, columns or f"'{values}'"]
     conditions = [f"({where}\n)"] if where else []
-    conditions += [f"step = {int(step)}"] if step is not None else []
+    conditions += [f"step = {step}"] if step is not None else []
     is_by_role = _ROLE in keys or (where is not None and _ROLE in where)
     source = _WITH_ROLES if is_by_role else "work"
     found = sql(
@@ -82,6 +86,8 @@ def pivot(
 
 
 def _check(name: str, known: Sequence[str], what: str) -> None:
+    if not isinstance(name, str):
+        raise UsageError(f"a {what} of a pivot is {name!r:.80}, which is no text")
     if name not in known:
         hint = did_you_mean(name, known, count=1) or f"there are {', '.join(known)}"
         raise UsageError(f"there is no {what} {name!r} in a pivot", hint=hint)
