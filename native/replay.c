@@ -279,7 +279,8 @@ static bool find_gains(Sweep *sweep, void *state)
         if (!is_good)
             break;
         int64_t without = end_without(&nodes, edges, count, is_gone, nodes.at);
-        is_good = give_number(sweep, edges[first].target) && give_number(sweep, bounded_difference(end, without));
+        is_good = give_number(sweep, edges[first].target)
+            && give_number(sweep, bounded_difference(end, without));
         for (size_t j = first; j < i; j++)
             is_gone[edges[j].number] = false;
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -316,13 +317,11 @@ def test_numbers_that_no_graph_has(name: str, taken: list[tuple[int | None, ...]
     declared = ", ".join(f"{column}::BIGINT" for column in columns)
     with duckdb.connect() as connection:
         statement = f"SELECT {declared} FROM (VALUES {rows(taken)}) AS t({', '.join(columns)})"
-        try:
-            with swept(connection, name, statement):
-                found = connection.execute(f"FROM {SWEPT}").fetchall()
-        except duckdb.Error as error:
-            assert any(word in str(error) for word in ("Invalid Input", "Out of Memory"))
-        else:
-            assert len(found) <= 100
+        found: list[tuple[int, ...]] = []
+        refused = (duckdb.InvalidInputException, duckdb.OutOfMemoryException)
+        with suppress(*refused), swept(connection, name, statement):
+            found = connection.execute(f"FROM {SWEPT}").fetchall()
+        assert len(found) <= 100
 
 
 @pytest.mark.parametrize("bits", [1 << 40, MOST, LEAST, -1, -16])
