@@ -16,7 +16,7 @@ from tracekit.errors import TraceError
 if TYPE_CHECKING:
     from tracekit.ingest.byte_stream import ByteStream
 
-FREE_BYTES, BYTES_PER_BYTE = 64 << 20, 512
+FREE_BYTES, BYTES_PER_BYTE = 64 << 20, 256
 """Bytes that the events of a file may have as text: of any file, and more for each byte of it."""
 
 FREE_ROWS, ROWS_PER_BYTE = 100_000, 1
