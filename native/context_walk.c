@@ -94,7 +94,7 @@ static Context around(Buffer *open, int64_t start, int64_t end, bool is_hint)
     while (depth > 0 && spans[depth - 1].end <= start)
         depth--;
     for (; depth > 0 && spans[depth - 1].end < end; depth--)
-        if (end - spans[depth - 1].end <= ROUNDING_NS || is_hint) {
+        if (bounded_difference(end, spans[depth - 1].end) <= ROUNDING_NS || is_hint) {
             end = spans[depth - 1].end;
             break;
         }
@@ -117,7 +117,11 @@ static bool take_span(Sweep *sweep, void *state, bool is_new_part)
     Walk *walk = state;
     int64_t start = number_of(sweep, START), event = number_of(sweep, EVENT);
     int64_t bits = number_of(sweep, BITS);
-    char kind = PyBytes_AsString(sweep_asks(sweep).kinds)[bits >> MARKER_SHIFT];
+    PyObject *kinds = sweep_asks(sweep).kinds;
+    uint64_t marker = (uint64_t)bits >> MARKER_SHIFT;
+    if (kinds == NULL || marker >= (uint64_t)PyBytes_Size(kinds))
+        return sweep_fail(sweep, "Invalid Input Error: a span of a marker that is none");
+    char kind = PyBytes_AsString(kinds)[marker];
     if (is_new_part) {
         walk->open.size = 0;
         if (!begin_thread(sweep, number_of(sweep, TRACE)))

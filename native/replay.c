@@ -57,6 +57,13 @@ static void free_nodes(Nodes *nodes)
         free(all[i]);
 }
 
+/* Numbers are meant to be nearly without holes: return how many there are room for, 0 if they are not. */
+static size_t room_between(int64_t least, int64_t most, size_t count)
+{
+    uint64_t span = (uint64_t)most - (uint64_t)least;
+    return span / 64 > count + 1024 ? 0 : (size_t)span + 1;
+}
+
 static bool make_nodes(Nodes *nodes, const Edge *edges, size_t count)
 {
     int64_t least = INT64_MAX, most = INT64_MIN;
@@ -66,9 +73,8 @@ static bool make_nodes(Nodes *nodes, const Edge *edges, size_t count)
         least = low < least ? low : least;
         most = high > most ? high : most;
     }
-    /* Numbers are meant to be nearly without holes. */
-    size_t room = (size_t)(most - least) + 1;
-    if (room / 64 > count + 1024)
+    size_t room = room_between(least, most, count);
+    if (room == 0)
         return false;
     nodes->least = least;
     nodes->count = room;
@@ -117,7 +123,7 @@ static void pop_node(Nodes *nodes, const Edge *edges, size_t node)
         size_t target = (size_t)(edge->target - nodes->least);
         if (nodes->place[target] != SIZE_MAX)
             continue; /* of a circle */
-        int64_t at = nodes->at[node] + edge->weight;
+        int64_t at = bounded_sum(nodes->at[node], edge->weight);
         bool is_first = nodes->binding[target] == NOTHING;
         if (is_first || at > nodes->at[target]
             || (at == nodes->at[target] && edge->number < nodes->binding[target])) {
@@ -158,8 +164,8 @@ static void find_latest(Nodes *nodes, const Edge *edges, size_t count)
             const Edge *edge = &edges[nodes->outgoing[j]];
             size_t target = (size_t)(edge->target - nodes->least);
             if (nodes->latest[target] != NEVER && nodes->place[target] > i
-                && nodes->latest[target] - edge->weight < nodes->latest[node])
-                nodes->latest[node] = nodes->latest[target] - edge->weight;
+                && bounded_difference(nodes->latest[target], edge->weight) < nodes->latest[node])
+                nodes->latest[node] = bounded_difference(nodes->latest[target], edge->weight);
         }
     }
 }
@@ -237,7 +243,7 @@ static int64_t end_without(const Nodes *nodes, const Edge *edges, size_t count,
         for (size_t j = nodes->first_out[node]; j < nodes->first_out[node + 1]; j++) {
             const Edge *edge = &edges[nodes->outgoing[j]];
             size_t target = (size_t)(edge->target - nodes->least);
-            int64_t moment = at[node] + (is_gone[nodes->outgoing[j]] ? 0 : edge->weight);
+            int64_t moment = bounded_sum(at[node], is_gone[nodes->outgoing[j]] ? 0 : edge->weight);
             if (nodes->place[target] > i && moment > at[target])
                 at[target] = moment;
         }
@@ -265,10 +271,16 @@ static bool find_gains(Sweep *sweep, void *state)
     int64_t end = is_good ? end_without(&nodes, edges, count, is_gone, nodes.at) : 0;
     for (size_t i = count; is_good && i < all;) {
         size_t first = i;
-        for (; i < all && edges[i].target == edges[first].target; i++)
-            is_gone[edges[i].number] = true;
+        for (; is_good && i < all && edges[i].target == edges[first].target; i++)
+            if ((uint64_t)edges[i].number < count)
+                is_gone[edges[i].number] = true;
+            else
+                is_good = sweep_fail(sweep, "Invalid Input Error: a group of an edge that is none");
+        if (!is_good)
+            break;
+        int64_t without = end_without(&nodes, edges, count, is_gone, nodes.at);
         is_good = give_number(sweep, edges[first].target)
-            && give_number(sweep, end - end_without(&nodes, edges, count, is_gone, nodes.at));
+            && give_number(sweep, bounded_difference(end, without));
         for (size_t j = first; j < i; j++)
             is_gone[edges[j].number] = false;
     }
@@ -332,7 +344,7 @@ static void replay_weights(const Nodes *nodes, const Edge *edges, const Weighed 
             if (nodes->place[target] <= i)
                 continue; /* of a circle */
             for (size_t k = 0; k < WEIGHTS; k++) {
-                int64_t moment = at[node * WEIGHTS + k] + edge->weights[k];
+                int64_t moment = bounded_sum(at[node * WEIGHTS + k], edge->weights[k]);
                 if (moment > at[target * WEIGHTS + k])
                     at[target * WEIGHTS + k] = moment;
             }
@@ -346,11 +358,17 @@ static bool find_moments(Sweep *sweep, void *state)
     const Edge *edges = (const Edge *)moments->replay.edges.data;
     const Weighed *weighed = (const Weighed *)moments->weighed.data;
     size_t count = edge_count(&moments->replay), groups = 0;
-    for (size_t i = 0; i < count; i++)
-        if (weighed[i].group != NOTHING && (size_t)weighed[i].group >= groups)
-            groups = (size_t)weighed[i].group + 1;
-    if (groups == 0)
+    int64_t last = -1;
+    for (size_t i = 0; i < count; i++) {
+        if (weighed[i].group < 0 && weighed[i].group != NOTHING)
+            return sweep_fail(sweep, "Invalid Input Error: a group below 0");
+        last = weighed[i].group > last ? weighed[i].group : last;
+    }
+    if (last < 0)
         return true;
+    groups = room_between(0, last, count);
+    if (groups == 0)
+        return sweep_fail(sweep, "Invalid Input Error: numbers of groups with holes");
     Nodes nodes = {0};
     int64_t *found = malloc(groups * sizeof weighed->weights), *at = NULL;
     if (found != NULL && replay_all(&nodes, edges, count))
@@ -422,10 +440,11 @@ static bool walk_back(Sweep *sweep, void *state)
     }
     if (count == 0)
         return true;
-    size_t *into = malloc(((size_t)(most - least) + 1) * sizeof *into);
+    size_t room = room_between(least, most, count);
+    size_t *into = room == 0 ? NULL : malloc(room * sizeof *into);
     if (into == NULL)
         return sweep_fail(sweep, "Out of Memory Error: a sweep has no room");
-    for (int64_t i = 0; i <= most - least; i++)
+    for (size_t i = 0; i < room; i++)
         into[i] = SIZE_MAX;
     for (size_t i = 0; i < count; i++)
         into[edges[i].target - least] = i;

@@ -29,7 +29,7 @@ static bool go_to(Sweep *sweep, SelfTime *self, int64_t at)
     if (at > self->now && owner->is_work)
         is_good = give_number(sweep, self->trace) && give_number(sweep, owner->event)
             && give_number(sweep, owner->piece++) && give_number(sweep, self->tid)
-            && give_number(sweep, self->now) && give_number(sweep, at - self->now);
+            && give_number(sweep, self->now) && give_number(sweep, bounded_difference(at, self->now));
     self->now = at;
     return is_good;
 }

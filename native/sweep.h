@@ -35,6 +35,19 @@ static inline bool buffer_add(Buffer *buffer, const void *data, size_t size)
     return true;
 }
 
+/* Sums and differences of numbers that SQL hands over, which may be any: at the bounds they stay. */
+static inline int64_t bounded_sum(int64_t a, int64_t b)
+{
+    int64_t sum;
+    return __builtin_add_overflow(a, b, &sum) ? (b < 0 ? INT64_MIN : INT64_MAX) : sum;
+}
+
+static inline int64_t bounded_difference(int64_t a, int64_t b)
+{
+    int64_t difference;
+    return __builtin_sub_overflow(a, b, &difference) ? (b < 0 ? INT64_MAX : INT64_MIN) : difference;
+}
+
 typedef struct Sweep Sweep;
 
 /* Columns are numbers of 64 bits ("l") or texts ("u"), as Arrow writes their types. */

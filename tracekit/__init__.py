@@ -7,6 +7,9 @@
 
 The public names are loaded on first use, so that importing the package costs nothing and pulls in
 no library.
+
+It may be imported before pytest, which loads a plugin of ours and would rewrite the asserts of all
+of it, and warn that it cannot: PYTEST_DONT_REWRITE.
 """
 
 from __future__ import annotations

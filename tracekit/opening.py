@@ -92,8 +92,8 @@ def open(
             holds about its devices.
         capture: traces of the captures of graphs that the trace replays: its kernels get op, shapes
             and module from them.
-        queries: folders of SQL files of the user's own, beside those of the configuration and of
-            the run folder; without them, those that TRACEKIT_QUERIES names.
+        queries: folders of SQL files of the user's own, beside those of the configuration; without
+            them, those that TRACEKIT_QUERIES names.
         progress: called now and then, on another thread, while a trace is read.
         unsafe: let SQL reach files, the network and DuckDB's settings.
         expect_breakdown: a breakdown will be asked for: what is sooner done while the store is made

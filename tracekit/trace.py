@@ -78,7 +78,6 @@ class Trace:
         self._store_path = store_path
         self._resources = resources
         self._known_contents = contents
-        self._is_of_files = contents is not None
         self._answers: Mapping[str, Result] = answers or {}
         self.missing = tuple(missing)
         """The traces that should be here and could not be read: where each lies, and why."""
@@ -148,7 +147,7 @@ class Trace:
     def library(self) -> Library:
         """The SQL files of the user's own, with where each comes from.
 
-        Those named to :func:`open`, those of the configuration, and those in the run folder.
+        Those named to :func:`open` and those of the configuration.
 
         Raises:
             QueryError: a file in a folder that was named cannot be used.
@@ -156,14 +155,10 @@ class Trace:
         if self._library is None:
             from tracekit.analysis.query_folders import load_library
 
-            # A store may be anybody's, and names any folder as that of its run; and SQL of others
-            # is taken from this machine alone.
-            runs = map(place_of, self._contents.runs) if self._is_of_files else ()
-            local = [run for run in runs if isinstance(run, Path)]
-            self._library = load_library(self._query_folders, local)
+            self._library = load_library(self._query_folders)
         return self._library
 
-    def query(self, name: str, **params: object) -> Result:
+    def query(self, name: str, /, **params: object) -> Result:
         """Run an analysis.
 
         Args:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import statistics
 import sys
 from collections.abc import Callable
@@ -41,23 +42,34 @@ DTYPES = {
 }
 
 
+MAX_SIGNS = 1_000
+"""Longer numbers are not read."""
+
+
 class UnknownError(Exception):
     """An argument that the trace does not tell, or that cannot be made."""
+
+
+def named(text: str) -> str:
+    """Return a text of the trace for a terminal: one line of ASCII, and not long."""
+    return ascii(text)[1:-1][:100]
 
 
 def tensor(dims: list[int], dtype: str, strides: list[int], device: str) -> torch.Tensor:
     """Return a tensor of a shape and strides, in elements."""
     if dtype not in DTYPES:
-        raise UnknownError(f"a tensor of type {dtype or 'unknown'}")
+        raise UnknownError(f"a tensor of type {named(dtype or 'unknown')}")
     if len(strides) != len(dims):
         strides = list(torch.empty(dims, device="meta").stride())
     if any(size < 0 for size in (*dims, *strides)):
-        raise UnknownError(f"a tensor of shape {dims} and strides {strides}")
+        raise UnknownError(named(f"a tensor of shape {dims} and strides {strides}"))
     is_empty = 0 in dims
     last = sum((size - 1) * stride for size, stride in zip(dims, strides, strict=True))
     length = 0 if is_empty else last + 1
-    if length * DTYPES[dtype].itemsize > MAX_BYTES:
-        raise UnknownError(f"a tensor of {length * DTYPES[dtype].itemsize:,} bytes")
+    # With strides of 0 what is computed of it is larger than itself.
+    needed_bytes = max(length, math.prod(dims)) * DTYPES[dtype].itemsize
+    if needed_bytes > MAX_BYTES:
+        raise UnknownError(named(f"a tensor of {needed_bytes:,} bytes"))
     kind = DTYPES[dtype]
     flat = torch.zeros(length, dtype=kind, device=device)
     if kind.is_floating_point or kind.is_complex:
@@ -77,10 +89,17 @@ def argument(case: dict[str, Any], place: int, device: str) -> Any:
             for one in zip(dims, [case["list_type"]] * len(dims), strides, strict=True)
         ]
     if kind in ("Scalar", "ScalarList"):
+        if len(value) > MAX_SIGNS:
+            raise UnknownError(f"a number of {len(value):,} signs")
         try:
-            return ast.literal_eval(value.replace("inf", "1e999"))
-        except (ValueError, SyntaxError):
-            raise UnknownError(f"the number {value!r}") from None
+            number = ast.literal_eval(value.replace("inf", "1e999"))
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            raise UnknownError(f"the number {named(value)}") from None
+        if isinstance(number, list):  # perhaps the shape of what is made
+            sizes = [max(one, 1) for one in number if isinstance(one, int)]
+            if math.prod(sizes) > MAX_BYTES:
+                raise UnknownError(f"the numbers {named(value)}")
+        return number
     return tensor(dims, kind, strides, device) if kind else None
 
 
@@ -131,8 +150,11 @@ def repeat(case: dict[str, Any], range_name: str, device: str) -> str | None:
                 call()
     except UnknownError as error:
         return f"not known: {error}"
-    except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
-        return f"refused by torch: {str(error).splitlines()[0][:100]}"
+    except (
+        *(ArithmeticError, AttributeError, IndexError, MemoryError),
+        *(RuntimeError, TypeError, ValueError),
+    ) as error:
+        return f"refused by torch: {named(str(error).partition(chr(10))[0])}"
     return None
 
 
@@ -175,11 +197,11 @@ def main(cases: list[dict[str, Any]]) -> None:
     for case, now in zip(cases, measured, strict=True):
         why = now["reason"]
         if why is None and "TensorList" in case["types"]:
-            why = f"lists of tensors taken as {case['list_type']}"
+            why = f"lists of tensors taken as {named(case['list_type'])}"
         device_then = f"{case['device_us']:.1f}" if case["is_on_device"] else "-"
         device_now = shown(now["device"] if has_device else [])
         lines.append(
             f"{case['host_us']:10.1f} {shown(now['host']):>20} {device_then:>12} {device_now:>20}  "
-            f"{case['op']} {json.dumps(case['shapes'])}" + (f" ({why})" if why else "")
+            f"{named(case['op'])} {json.dumps(case['shapes']):.300}" + (f" ({why})" if why else "")
         )
     sys.stdout.write("\n".join(lines) + "\n")

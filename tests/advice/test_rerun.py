@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +24,7 @@ from tracekit.prediction.predicting import Prediction
 from tracekit.prediction.rerun import changed_command, judge
 
 SERVE = ["tracekit", "collect", "--stage", "serve", "--max-batch-requests", "4", "--concurrency=4"]
+SAMPLE = Path(__file__).parents[2] / "sample_traces" / "pretrain_R+Z3"
 COLLECT = ["tracekit", "collect", "--opt", "R+Z3", "--nproc", "2", "--out", "runs/a", "--force"]
 
 
@@ -63,12 +68,88 @@ def test_one_step_tells_nothing() -> None:
 )
 def test_the_command_of_a_rerun(rule: str, opt: str) -> None:
     words = _command(COLLECT, rule)
-    assert words == ["tracekit", "collect", "--nproc", "2", "--opt", opt, "--out", "b"]
+    assert words == ["tracekit", "collect", "--opt", opt, "--nproc", "2", "--out", "b"]
 
 
 def test_a_method_that_was_the_only_one() -> None:
     words = _command(["tracekit", "collect", "--opt", "R"], "advice_recompute")
     assert words == ["tracekit", "collect", "--opt", "Naive", "--out", "b"]
+
+
+def test_a_method_that_is_there_already() -> None:
+    words = _command(["tracekit", "collect", "--opt", "R+F"], "advice_attention")
+    assert words == ["tracekit", "collect", "--opt", "R+F", "--out", "b"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--launch", "touch pwned"],
+        ["--launch=touch pwned"],
+        ["--url", "http://127.0.0.1:9"],
+        ["--request-body", "{}"],
+        ["--trace-dir", "/etc"],
+        ["--served-model", "x"],
+        ["--model", "/etc/evil"],
+        ["--model", "evil"],
+        ["--model"],
+        ["--engine", "vllm"],
+        ["--seed", "--launch"],
+        ["--steps", "\u0661"],
+        ["--memory-limit", "1GB\n"],
+        ["--arrival", "poisson:1;2"],
+        ["program"],
+    ],
+)
+def test_what_a_run_does_not_bring_into_a_rerun(words: list[str]) -> None:
+    with pytest.raises(UsageError, match="--try does not repeat"):
+        _command([*COLLECT, *words], "advice_recompute")
+
+
+def test_the_program_of_a_rerun_is_ours() -> None:
+    words = _command(["evilmod", *COLLECT[1:]], "advice_recompute")
+    assert words[:2] == ["tracekit", "collect"]
+
+
+@pytest.mark.parametrize("size", ["16", -1, 0, [16], None, {}])
+def test_a_page_size_that_is_none(size: object) -> None:
+    words = _command(
+        [*SERVE, "--cache-blocks", "3"],
+        "advice_serving_queue",
+        "kv tokens=9",
+        engine={"page_size": size},
+    )
+    assert words[words.index("--cache-blocks") + 1] == "9"
+
+
+def test_nothing_is_recorded_that_nobody_agreed_to(
+    cli: Callable[..., CliResult], tmp_path: Path
+) -> None:
+    """A run's command is shown; a module of the current folder is not imported."""
+    run = shutil.copytree(SAMPLE, tmp_path / "run")
+    manifest = json.loads((run / "run.json").read_text("utf-8"))
+    manifest["command"] = ["evilmod", "collect", "--opt", "R", "--engine", "megatron"]
+    (run / "run.json").write_text(json.dumps(manifest))
+    cwd = tmp_path / "cwd"
+    cwd.mkdir()
+    for name in ("evilmod", "tracekit", "torch", "transformers"):
+        (cwd / f"{name}.py").write_text(f"open({str(tmp_path / 'pwned')!r}, 'w')")
+    words = ("advise", run, "--try", "--rule", "advice_recompute")
+    refused = cli(*words, cwd=cwd)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "--try would run tracekit collect --opt Naive --engine megatron" in refused.stderr
+    ended = subprocess.run(
+        [Path(sys.executable).with_name("tracekit"), *words, "--yes"],
+        cwd=cwd,
+        env={**os.environ, "TRACEKIT_CACHE_DIR": str(tmp_path / "cache"), "RANK": "0"},
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert ended.returncode in (6, 7), ended.stderr  # without a GPU or with one
+    assert "records tracekit collect --opt Naive --engine megatron" in ended.stderr
+    assert not (tmp_path / "pwned").exists()
+    assert cli("advise", run, "--yes").exit_code == 2
 
 
 def test_what_cannot_be_recorded_again_is_refused() -> None:

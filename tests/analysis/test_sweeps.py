@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import tracekit
 from tracekit.analysis import context_walk
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.macros import macros_of
-from tracekit.analysis.sweeps import SWEEPS, compiled_sweeps, sweep_table
+from tracekit.analysis.sweeps import SWEEPS, SWEPT, compiled_sweeps, sweep_table, swept
 from tracekit.sql_text import rows
 
 pytest.importorskip(
@@ -276,3 +277,65 @@ def test_what_the_walk_raises_comes_out(
     path = tiny_trace([span("python_function", "nn.Module: Linear_0", 1, 5)])
     with tracekit.open(path, cache=False) as trace, pytest.raises(KeyboardInterrupt):
         trace.sql("FROM attribution")
+
+
+LEAST, MOST = -(2**63) + 1, 2**63 - 1
+
+HOSTILE_GRAPHS = {
+    "replay": [
+        [(0, LEAST, MOST, 1, 1, 1)],
+        [(0, None, 5, 1, 1, 1)],
+        [(0, None, None, None, None, None)],
+        [(0, 1, 2, MOST, 1, 0), (1, 2, 3, MOST, 1, 1), (2, 1, 3, LEAST, 1, 1)],
+        [(0, 0, 0, 1, 1, 1), (1, 0, 1, 1, 1, 1), (2, 1, 0, 1, 1, 1)],
+        [(0, 0, 70_000_000, 1, 1, 1)],
+    ],
+    "gains": [
+        [(0, 1, 2, 1, 1, 1, None), (10**9, None, None, None, None, None, 0)],
+        [(0, 1, 2, 1, 1, 1, None), (-1, None, None, None, None, None, 0)],
+        [(0, 1, 2, 1, 1, 1, None), (None, None, None, None, None, None, MOST)],
+        [(0, 1, 2, MOST, 1, 1, None), (1, 2, 3, MOST, 1, 1, None), (0, *[None] * 5, 0)],
+    ],
+    "moments": [
+        [(1, 2, 1, group, MOST, 1, LEAST, 1, 1)]
+        for group in (-1, LEAST, MOST, 1 << 58, 461168601842738791, None)
+    ],
+    "path": [
+        [(0, LEAST, MOST, 1), (1, MOST, LEAST, 1)],
+        [(0, 1, None, 1), (1, None, 1, 1)],
+        [(0, 1, 2, 1), (1, 2, 1, 1)],
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "taken"), [(name, one) for name, many in HOSTILE_GRAPHS.items() for one in many]
+)
+def test_numbers_that_no_graph_has(name: str, taken: list[tuple[int | None, ...]]) -> None:
+    """A store may hand over any: a sweep refuses them or gives something, and stays within."""
+    columns = [f"c{number}" for number in range(len(taken[0]))]
+    declared = ", ".join(f"{column}::BIGINT" for column in columns)
+    with duckdb.connect() as connection:
+        statement = f"SELECT {declared} FROM (VALUES {rows(taken)}) AS t({', '.join(columns)})"
+        found: list[tuple[int, ...]] = []
+        refused = (duckdb.InvalidInputException, duckdb.OutOfMemoryException)
+        with suppress(*refused), swept(connection, name, statement):
+            found = connection.execute(f"FROM {SWEPT}").fetchall()
+        assert len(found) <= 100
+
+
+@pytest.mark.parametrize("bits", [1 << 40, MOST, LEAST, -1, -16])
+def test_a_marker_that_is_none(bits: int) -> None:
+    class Owner:
+        def begin_thread(self, trace_id: int) -> None: ...
+
+    statement = (
+        f"SELECT 1::BIGINT AS a, 1::BIGINT AS b, 1::BIGINT AS c, 1::BIGINT AS d, {LEAST}::BIGINT, "
+        f"{MOST}::BIGINT, ({bits})::BIGINT"
+    )
+    with (
+        duckdb.connect() as connection,
+        pytest.raises(duckdb.Error, match="marker"),
+        swept(connection, "contexts", statement, Owner(), b"ob"),
+    ):
+        connection.execute(f"FROM {SWEPT}").fetchall()

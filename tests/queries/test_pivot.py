@@ -14,6 +14,7 @@ from every_trace import REPO, SAMPLES, Answered, on_every_trace, on_some_traces
 from traces_by_hand import call, kernel, span
 
 import tracekit
+from tracekit.analysis.pivot import dimensions
 from tracekit.errors import QueryError, UsageError
 
 # Two GEMMs of 10 and 20 µs in step 1 and a copy of 5 in step 2, with gaps of 5 and 10 before them.
@@ -60,6 +61,30 @@ def test_sums_by_two_dimensions(trace: tracekit.Trace) -> None:
         ("gemm", None, None),
         ("(total)", None, None),
     ]
+
+
+def test_rows_that_a_part_of_the_work_has_not(trace: tracekit.Trace) -> None:
+    """Idle time is of no kernel, and some columns are numbers."""
+    found = trace.pivot(["kernel", "rank"], "stream", "span_ns")
+    assert [row[0] for row in found.rows] == [
+        "ampere_sgemm_128x64_nn",
+        "(none)",
+        "Memcpy HtoD (Pageable -> Device)",
+        "(total)",
+    ]
+    assert [row[-2] for row in found.rows] == [30_000, 15_000, 5_000, 50_000]
+    for name in dimensions():
+        for other in ("kernel", "stream", "step"):
+            assert trace.pivot([name], other, "span_ns").rows[-1][-2] == 50_000, (name, other)
+
+
+def test_a_table_that_nobody_could_hold(
+    trace: tracekit.Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tracekit.analysis.pivot.MAX_CELLS", 3)
+    with pytest.raises(QueryError, match="more than 3 cells"):
+        trace.pivot("class", "step")
+    assert trace.pivot("class").rows
 
 
 def test_what_is_not_there_is_said(trace: tracekit.Trace) -> None:

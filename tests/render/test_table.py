@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tracekit.analysis.catalog import load_catalog
+from tracekit.render import _grid
 from tracekit.render._text import cell_width
 
 Rendered = Callable[..., str]
@@ -245,3 +246,16 @@ def test_one_row_that_does_not_fit_is_a_record(make_result: Any, rendered: Rende
     result = make_result("x", columns, tuple([123_456_789_000_000] * 12))
     assert rendered(result, "table", width=72).startswith("─ row 1 ─")
     assert len(rendered(result, "table", width=72, wide=True).splitlines()) == 3
+
+
+def test_the_layout_of_many_columns_is_not_tried_one_by_one(
+    make_result: Any, rendered: Rendered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = []
+    layout = _grid._layout
+    monkeypatch.setattr(_grid, "_layout", lambda *given: tried.append(1) or layout(*given))
+    columns = {"class": "VARCHAR", **{f"c{n}_ns": "BIGINT" for n in range(2_000)}}
+    result = make_result("x", columns, *((f"k{n}", *range(n, n + 2_000)) for n in range(2)))
+    lines = rendered(result, "table", width=72).splitlines()
+    assert lines[0].split()[:3] == ["class", "c0", "ms"]
+    assert len(tried) < 20

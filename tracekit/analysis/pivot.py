@@ -7,7 +7,7 @@ from typing import Any
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.result import Column, Result
-from tracekit.errors import UsageError, did_you_mean
+from tracekit.errors import QueryError, UsageError, did_you_mean
 from tracekit.units import unit_of
 
 MEASURES = ("wall_ns", "idle_ns", "span_ns", "kernel_ns", "kernel_count", "bytes")
@@ -16,6 +16,9 @@ MEASURES = ("wall_ns", "idle_ns", "span_ns", "kernel_ns", "kernel_count", "bytes
 NOT_KNOWN = "(none)"
 
 TOTAL = "(total)"
+
+MAX_CELLS = 10_000_000
+"""More of them fit neither a screen nor memory, however few events they are of."""
 
 _IDS = ("trace_id", "event_id", "piece")
 
@@ -58,8 +61,12 @@ def pivot(
 
     Raises:
         UsageError: there is no such dimension or measure.
-        QueryError: DuckDB refuses the condition.
+        QueryError: DuckDB refuses the condition, or the table would be too large.
     """
+    if not isinstance(where, str | None):
+        raise UsageError(f"where is {where!r:.80}, which is no text")
+    if step is not None and (type(step) is not int or abs(step) >= 1 << 63):
+        raise UsageError("step is no whole number of 64 bits")
     if not rows:
         raise UsageError("a pivot needs rows", hint=f"one of {', '.join(dimensions())}")
     for name in (*rows, *([columns] if columns else ())):
@@ -68,7 +75,7 @@ def pivot(
     measure = "wall_ns + idle_ns" if values == "span_ns" else values
     keys = [*rows, columns or f"'{values}'"]
     conditions = [f"({where}\n)"] if where else []
-    conditions += [f"step = {int(step)}"] if step is not None else []
+    conditions += [f"step = {step}"] if step is not None else []
     is_by_role = _ROLE in keys or (where is not None and _ROLE in where)
     source = _WITH_ROLES if is_by_role else "work"
     found = sql(
@@ -79,6 +86,8 @@ def pivot(
 
 
 def _check(name: str, known: Sequence[str], what: str) -> None:
+    if not isinstance(name, str):
+        raise UsageError(f"a {what} of a pivot is {name!r:.80}, which is no text")
     if name not in known:
         hint = did_you_mean(name, known, count=1) or f"there are {', '.join(known)}"
         raise UsageError(f"there is no {what} {name!r} in a pivot", hint=hint)
@@ -100,8 +109,16 @@ def _laid_out(
     shown = [name for name in shown if sizes[name] or not any(sizes.values())]
     whole = sum(sizes.values())
 
+    if len(sums) * len(shown) > MAX_CELLS:
+        raise QueryError(
+            f"a pivot of {len(sums):,} rows and {len(shown):,} columns has more than "
+            f"{MAX_CELLS:,} cells",
+            hint="name both dimensions in --rows: a row for each pair that occurs",
+        )
+    is_numbered = all(isinstance(part, int) or part is None for key in sums for part in key)
+
     def order(key: tuple[Any, ...]) -> tuple[Any, ...]:
-        if all(isinstance(part, int) or part is None for part in key):
+        if is_numbered:
             return tuple((part is None, part or 0) for part in key)
         return (-sum(sums[key].values()), *map(str, key))
 

@@ -1,8 +1,7 @@
 """SQL files of the user's own, beside those that come with tracekit.
 
-They have the headers of ours and are found by being there: in folders that were named, in the
-user's configuration, and in the run folder of a trace. A run folder may come from somebody else:
-:mod:`tracekit.analysis.user_queries` says what their SQL may do.
+They have the headers of ours and are found by being there: in folders that were named, and in the
+user's configuration. A run folder is data of whoever made it and brings none.
 """
 
 from __future__ import annotations
@@ -18,20 +17,12 @@ from tracekit.analysis.header import parse_header
 from tracekit.analysis.spec import Spec
 from tracekit.errors import QueryError, UsageError, did_you_mean
 from tracekit.schema import SESSION_TABLES, TABLES
-from tracekit.units import MB
 
-Origin = Literal["given", "configuration", "run folder"]
-"""Where a file comes from: a folder that was named, the user's configuration, the run folder."""
-
-QUERIES = "queries"
-"""The folder's name, in a run folder and in the configuration."""
+Origin = Literal["given", "configuration"]
+"""Where a file comes from: a folder that was named, or the user's configuration."""
 
 ENVIRONMENT = "TRACEKIT_QUERIES"
 """Names folders where none were given, as PATH does."""
-
-MAX_BYTES = 1 * MB
-MAX_FILES = 1_000
-"""A larger file, or more of them, are no analyses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +76,11 @@ class Library:
         raise QueryError(f"there is no analysis named {name!r}", hint=hint)
 
 
-def load_library(
-    given: Sequence[Path] = (), runs: Sequence[Path] = (), *, is_strict: bool = True
-) -> Library:
+def load_library(given: Sequence[Path] = (), *, is_strict: bool = True) -> Library:
     """Find the user's SQL files.
 
-    Of two files of one name, the one that was named comes before that of the configuration, and
-    both before one in a run folder; the other is refused.
+    Of two files of one name, the one that was named comes before that of the configuration, which
+    is refused.
 
     Raises:
         UsageError: a folder that was named does not exist.
@@ -99,7 +88,6 @@ def load_library(
     """
     places: list[tuple[Path, Origin]] = [(folder, "given") for folder in dict.fromkeys(given)]
     places.append((config_folder(), "configuration"))
-    places += [(run / QUERIES, "run folder") for run in runs]
     files: dict[str, OwnFile] = {}
     refused: list[RefusedFile] = []
     for folder, origin in places:
@@ -130,7 +118,7 @@ def config_folder() -> Path:
     """Return the folder of the user's own SQL files: under the XDG configuration folder."""
     xdg = os.environ.get("XDG_CONFIG_HOME")
     base = Path(xdg) if xdg and Path(xdg).is_absolute() else Path.home() / ".config"
-    return base / "tracekit" / QUERIES
+    return base / "tracekit" / "queries"
 
 
 def read_own(path: Path) -> Spec:
@@ -146,16 +134,12 @@ def read_text(path: Path) -> str:
     """Return the text of a SQL file.
 
     Raises:
-        QueryError: it cannot be read, or is too long to be one.
+        QueryError: it cannot be read.
     """
     try:
         if not path.is_file():
             raise QueryError(f"{path}: no such file")
-        with path.open("rb") as file:
-            text = file.read(MAX_BYTES + 1)
-        if len(text) > MAX_BYTES:
-            raise QueryError(f"{path}: longer than {MAX_BYTES:,} bytes")
-        return text.decode("utf-8")
+        return path.read_text("utf-8")
     except OSError as error:
         raise QueryError(f"{path}: cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
@@ -191,7 +175,7 @@ def _sql_files(folder: Path, origin: Origin) -> Iterator[Path]:
     """Yield the SQL files of a folder and of the folders in it, in alphabetical order."""
     try:
         inside = [folder, *sorted(path for path in folder.iterdir() if _is_subject(path))]
-        found = [
+        yield from [
             path
             for place in inside
             for path in sorted(place.iterdir())
@@ -200,12 +184,6 @@ def _sql_files(folder: Path, origin: Origin) -> Iterator[Path]:
     except OSError as error:
         if origin == "given":
             raise UsageError(f"{folder}: cannot be read: {error.strerror or error}") from error
-        return
-    if len(found) > MAX_FILES and origin == "given":
-        raise UsageError(
-            f"{folder}: there are {len(found):,} SQL files, {MAX_FILES:,} are the most"
-        )
-    yield from found[:MAX_FILES]
 
 
 def _is_subject(path: Path) -> bool:

@@ -1,9 +1,7 @@
-"""Runs SQL files of the user's, which can read the trace and do nothing else.
+"""Runs SQL files of the user's, which read the trace.
 
-Whoever sends a run folder may have put SQL into it. So an analysis, a view or a table is one
-SELECT, a macro file nothing but macros; they lie on a connection of their own, which is gone
-afterwards and cannot write; and where SQL may reach files (``unsafe``), what a run folder brings is
-not run.
+An analysis, a view or a table is one SELECT, a macro file nothing but macros; they are made on a
+connection of their own, which is gone afterwards, so no file changes what another analysis gives.
 """
 
 from __future__ import annotations
@@ -44,8 +42,8 @@ def run_own_analysis(
     """Run an analysis of the user's, on another connection to the store.
 
     Raises:
-        QueryError: a parameter is unknown or missing, the SQL fails, its columns are not those of
-            its header, or it is of a run folder and SQL may reach files here.
+        QueryError: a parameter is unknown or missing, the SQL fails, or its columns are not those
+            of its header.
         UsageError: a parameter has the wrong type.
         StoreError: the store is damaged.
     """
@@ -72,16 +70,9 @@ def own_cursor(
     """Give a connection that has what a file requires, and can only read.
 
     Raises:
-        QueryError: a file that it requires fails, or may not be run here.
+        QueryError: a file that it requires fails.
     """
     needed = in_order(library, own)
-    if not is_locked(connection):
-        for other in needed:
-            if other.origin == "run folder":
-                raise QueryError(
-                    f"{other.spec.path}: it is the run folder's, and SQL may reach files here",
-                    hint="copy it to a folder of yours and name that, if you trust it",
-                )
     inputs = {one: input_of(connection, own.spec, one, {}, params) for one in own.spec.reduces}
     cursor = cursor_of(connection)
     try:
@@ -94,15 +85,6 @@ def own_cursor(
         yield cursor
     finally:
         cursor.close()
-
-
-def is_locked(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Whether SQL on a connection can reach neither files nor settings."""
-    row = connection.execute(
-        "SELECT current_setting('lock_configuration') "
-        "AND NOT current_setting('enable_external_access')"
-    ).fetchone()
-    return row is not None and bool(row[0])
 
 
 def in_order(library: Library, own: OwnFile) -> list[OwnFile]:
@@ -160,16 +142,13 @@ def lay(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
 
 
 def lay_named(connection: duckdb.DuckDBPyConnection, library: Library, text: str) -> None:
-    """Make the views, tables and macros of the user's that a statement names, for its connection.
-
-    Not those of a run folder: what is made here stays until the connection is closed.
-    """
+    """Make the user's views, tables and macros that a statement names, for its connection."""
     words = set(re.findall(r"\w+", text))
     for name, own in library.files.items():
-        if name not in words or own.spec.kind == "analysis" or own.origin == "run folder":
+        if name not in words or own.spec.kind == "analysis":
             continue
         for other in in_order(library, own):
-            if other.origin != "run folder" and not _is_there(connection, other.spec.name):
+            if not _is_there(connection, other.spec.name):
                 _provide(connection, other.spec, other.spec)
                 lay(connection, other.spec)
 

@@ -40,8 +40,9 @@ MOST = 3
     "is_tried",
     is_flag=True,
     help="Record a run of the collectors' own programs again with the advice taken; then the same. "
-    "A rerun that is there is not recorded again.",
+    "Shows what will run and asks. A rerun that is there is not recorded again.",
 )
+@click.option("--yes", is_flag=True, help="Let --try record without asking.")
 @click.option("--rule", metavar="NAME", help="Which advice that is.  [default: the first]")
 @format_option
 @reading_options("queries", "rules", "no_cache")
@@ -51,6 +52,7 @@ def command(
     traces: tuple[str, ...],
     against: str | None,
     is_tried: bool,
+    yes: bool,
     rule: str | None,
     format_name: str,
     reading: Reading,
@@ -65,6 +67,8 @@ def command(
 
     if is_tried and (against is not None or len(traces) != 1):
         raise UsageError("--try takes one run folder, and not --against")
+    if yes and not is_tried:
+        raise UsageError("--yes goes with --try")
     if rule is not None and against is None and not is_tried:
         raise UsageError("--rule goes with --against or --try")
     with open_traces(traces, reading) as trace:
@@ -84,7 +88,7 @@ def command(
                 emit(advised.as_result(), format_name)
             return
         advice = _chosen(advised, rule)
-        changed = against or _tried(Path(traces[0]), advice.candidate)
+        changed = against or _tried(Path(traces[0]), advice.candidate, is_agreed=yes)
         verdict = held_against(advice, trace, changed, reading)
     _emit_verdict(verdict, format_name)
     if verdict.outcome == "inconclusive":
@@ -102,20 +106,40 @@ def _chosen(advised: Advised, rule: str | None) -> Advice:
     )
 
 
-def _tried(run: Path, advice: Candidate) -> str:
-    """Record a run again with an advice taken, unless that is there; return its folder."""
+def _tried(run: Path, advice: Candidate, *, is_agreed: bool) -> str:
+    """Record a run again with an advice taken, unless that is there; return its folder.
+
+    Raises:
+        UsageError: it cannot be recorded so, or nobody agreed that it is.
+        WorkloadError: the recording failed.
+    """
+    import os
     import subprocess
 
     from tracekit.manifest import FILE_NAME, read
     from tracekit.prediction.rerun import changed_command
+    from tracekit.render._text import printable
 
+    run = run.resolve()
     out = run.with_name(f"{run.name}-{advice.rule}")
+    if (out / FILE_NAME).is_file():
+        return str(out)
     words = changed_command(read(run), advice, out)
-    if not (out / FILE_NAME).is_file():
-        click.echo(f"records {shlex.join(words)}", err=True)
-        done = subprocess.run([sys.executable, "-m", *words], stdout=sys.stderr, check=False)
-        if done.returncode:
-            raise WorkloadError(f"{shlex.join(words)}: ended with {done.returncode}")
+    shown = printable(shlex.join(words))
+    if not is_agreed and not sys.stdin.isatty():
+        raise UsageError(f"--try would run {shown}", hint="--yes lets it, or a yes on a terminal")
+    click.echo(f"records {shown}", err=True)
+    if not is_agreed:
+        click.confirm("Run it?", abort=True, err=True)
+    # No file of the current folder is imported, by the ranks either.
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", *words],
+        stdout=sys.stderr,
+        env={**os.environ, "PYTHONSAFEPATH": "1"},
+        check=False,
+    )
+    if done.returncode:
+        raise WorkloadError(f"{shown}: ended with {done.returncode}")
     return str(out)
 
 

@@ -20,7 +20,7 @@ from tracekit.cli._options import (
     trace_argument,
     wide_option,
 )
-from tracekit.errors import QueryError, TracekitError, UsageError
+from tracekit.errors import QueryError, UsageError
 from tracekit.render import formats
 from tracekit.render._text import printable
 
@@ -89,22 +89,12 @@ def _library_of(queries: Sequence[Path], args: Sequence[str]) -> Library:
     from tracekit.analysis.query_folders import given_folders, load_library
 
     named: list[str | Path] = [*queries]
-    runs: dict[Path, None] = {}
     for before, arg in pairwise(["", *args]):
         if arg.startswith("--queries="):
             named.append(arg.removeprefix("--queries="))
         elif before == "--queries":
             named.append(arg)
-        elif not arg.startswith("-"):
-            # The value of an option is no path, mostly; what it is is found out by the parser.
-            from tracekit.ingest.sources import find_sources
-
-            with suppress(TracekitError, OSError, ValueError):
-                # SQL of others is taken from this machine alone.
-                runs |= dict.fromkeys(
-                    run for run in find_sources([arg]).runs if isinstance(run, Path)
-                )
-    return load_library(given_folders(named), [*runs])
+    return load_library(given_folders(named))
 
 
 class _AnalysisCommand(click.Command):
@@ -145,7 +135,7 @@ class _AnalysisCommand(click.Command):
     "--list",
     "list_them",
     is_flag=True,
-    help="List the analyses with their questions; with TRACE, also those of its run folder.",
+    help="List the analyses with their questions.",
 )
 @click.option(
     "--check",
@@ -166,8 +156,8 @@ def command(
 ) -> None:
     """Run one analysis; NAME --help shows its options and columns.
 
-    Analyses of your own lie in a folder that --queries names, in tracekit/queries of your
-    configuration folder, or in queries/ of a run folder.
+    Analyses of your own lie in a folder that --queries names, or in tracekit/queries of your
+    configuration folder.
     """
     del queries, format_name
     if ctx.invoked_subcommand is not None:
@@ -246,8 +236,6 @@ def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:
             if device or peak:
                 trace.assume_peaks(device, **dict(map(_peak, peak)))
             result = trace.query(spec.name, **given)
-            if own is not None and own.origin == "run folder":
-                click.echo(f"note: the run folder's own: {printable(spec.path)}", err=True)
             emit(result, format_name, wide=wide)
             if not result.rows:
                 say_what_is_missing(trace, spec.name)

@@ -118,7 +118,10 @@ def make_dataset(
                     if progress is not None:
                         progress(state)
             if not shards:
-                first = min(state.failures, key=lambda failure: failure.rank.trace_id)
+                # A full disk says nothing of the traces.
+                first = min(state.failures, key=lambda one: (not one.is_of_disk, one.rank.trace_id))
+                if first.is_of_disk:
+                    raise StoreError(first.reason, hint=first.hint)
                 raise TraceError(first.reason, hint=first.hint)
             manifest = _manifest(ranks, job, sorted(shards), state.failures, small, folder)
             manifest = _with_run_rows(dataset, manifest, folder)

@@ -8,6 +8,8 @@ costs as much as the rows of a small rank do.
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -40,6 +42,8 @@ _OF_THE_PROCESS_BYTES = 144 << 20
 """What the process of a unit holds besides DuckDB's buffers: Python, libraries, blocks of text."""
 
 _LEAST_BUFFER_BYTES = 112 << 20
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 _BAD_DATA = (TracekitError, OSError, duckdb.Error, MemoryError, UnicodeError)
 """What a batch may end with that says nothing of the others."""
@@ -98,7 +102,7 @@ class Worker:
                     shards.append(self._finish(connection, loaded))
         except _BAD_DATA as error:
             if len(batch.ranks) == 1:
-                return [], [_failure(batch.ranks[0], error)]
+                return [], [self._failure(batch.ranks[0], error)]
             # One trace must not take the others with it, nor may all be too much at once.
             failures, later, shards = [], batch.ranks, []
         for rank in later:
@@ -141,7 +145,7 @@ class Worker:
                 raise
             except _BAD_DATA as error:
                 forget_trace(connection, rank.trace_id)
-                failures.append(_failure(rank, error))
+                failures.append(self._failure(rank, error))
                 continue
             if number in taken:
                 forget_trace(connection, rank.trace_id)
@@ -192,6 +196,24 @@ class Worker:
                 "AS given (trace_id, run_id) WHERE trace.trace_id = given.trace_id"
             )
 
+    def _failure(self, rank: Rank, error: BaseException) -> Failure:
+        text = (str(error).splitlines() or [type(error).__name__])[0]
+        if isinstance(error, OSError | duckdb.IOException) and (
+            getattr(error, "errno", None) in _NO_ROOM or os.strerror(errno.ENOSPC) in text
+        ):
+            # What is written anywhere but in the dataset lies in the folder of the unit.
+            place, dataset = str(self._folder), self._job.dataset
+            if dataset is not None and str(getattr(error, "filename", "")).startswith(
+                dataset.shown
+            ):
+                place = dataset.shown
+            reason = f"{place}: the disk is full: {os.strerror(errno.ENOSPC)}"
+            hint = "free space and do the same again: what was written is taken over"
+            return Failure(rank, reason, hint, is_of_disk=True)
+        if isinstance(error, TracekitError):
+            return Failure(rank, error.message, error.hint)
+        return Failure(rank, f"{rank.location.shown}: {text}")
+
     @property
     def _file(self) -> Path:
         return self._folder / "table.parquet"
@@ -228,10 +250,3 @@ def _do_it(connection: object, text_bytes: int, step: object) -> None:
     """Do a step of deriving in the memory that there is."""
     del connection, text_bytes
     step()  # type: ignore[operator]
-
-
-def _failure(rank: Rank, error: BaseException) -> Failure:
-    if isinstance(error, TracekitError):
-        return Failure(rank, error.message, error.hint)
-    text = (str(error).splitlines() or [type(error).__name__])[0]
-    return Failure(rank, f"{rank.location.shown}: {text}")

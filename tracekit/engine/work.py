@@ -100,11 +100,19 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A trace that is not among the results, with the reason in one sentence and a hint, if any."""
+    """A trace that is not among the results, with the reason in one sentence and a hint, if any.
+
+    Attributes:
+        rank: the trace.
+        reason: why.
+        hint: what to do.
+        is_of_disk: whether nothing is wrong with the trace, but what comes of it has no room.
+    """
 
     rank: Rank
     reason: str
     hint: str | None = None
+    is_of_disk: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any
 from tracekit.errors import QueryError
 from tracekit.trace import Trace
 
-_OP = re.compile(r"(?!autograd|c10d|profiler)\w+::\w+")
+_OP = re.compile(r"(?!_|autograd|c10d|load_library|profiler)\w{1,100}::\w{1,100}", re.ASCII)
 _TEXTS = ("shapes", "types", "strides", "numbers")
 
 
@@ -48,7 +48,7 @@ def _case_of(row: dict[str, Any], *, is_on_device: bool) -> dict[str, Any] | Non
         return None
     try:
         texts = {name: json.loads(row[name] or "[]") for name in _TEXTS}
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     # A file may say anything there.
     if not all(isinstance(one, list) for one in texts.values()):

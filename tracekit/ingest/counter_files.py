@@ -30,12 +30,15 @@ _MAX_LINE_BYTES = 1 << 16
 _TIME = re.compile(
     r"(?P<day>\d{4}[-/]?\d\d[-/]?\d\d)[T ,]\s*(?P<time>\d\d:\d\d:\d\d)(?:[.,](?P<part>\d{1,9}))?"
     r"(?P<zone>Z|[+-]\d\d:?\d\d)?(?![\w.:])"
-    r"|(?P<epoch>[1-9]\d{9})(?:\.(?P<epoch_part>\d{1,9})\d*)?(?![\w.:])"
+    r"|(?P<epoch>[1-9]\d{9})(?:\.(?P<epoch_part>\d{1,9})\d*)?(?![\w.:])",
+    re.ASCII,
 )
 _TIME_NAMES = frozenset({"timestamp", "date", "time"})
 _DEVICE_NAMES = frozenset({"index", "gpu", "gpu_id", "device", "entity", "idx"})
-_NUMBER = re.compile(r"(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([^\d\s]\S*)?")
-_NAME = re.compile(r"(.*?)\s*(?:[\[(]([^\])]*)[\])])?")
+_NUMBER = re.compile(r"(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([^\d\s]\S*)?", re.ASCII)
+_DIGITS = "0123456789"
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_MOST_NS = 2**63 - 1
 _UNITS = {"mW": ("W", 1e-3), "mJ": ("J", 1e-3), "uJ": ("J", 1e-6), "µJ": ("J", 1e-6)}
 
 
@@ -69,7 +72,10 @@ def load_counters(
             writer.writerows((*head, *row) for row in table.rows(lines, reject))
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from error
-    connection.execute(f"COPY system_sample FROM {quote(str(part))} (HEADER FALSE)")
+    connection.execute(
+        f"COPY system_sample FROM {quote(str(part))} "
+        "(FORMAT csv, HEADER FALSE, DELIM ',', QUOTE '\"', ESCAPE '\"')"
+    )
     part.unlink()
     if rejected:
         connection.execute(f"INSERT INTO rejected VALUES {rows(rejected)}")
@@ -94,6 +100,9 @@ class _Table:
             if offset > _MAX_BYTES:
                 raise TraceError(f"{self._path}: samples of more than {_MAX_BYTES // GB} GB")
             text = line.decode("utf-8-sig", "replace").strip()
+            if _CONTROL.search(text):
+                reject(start, line)
+                continue
             if not text or self._is_head(text):
                 continue
             found = _TIME.search(text)
@@ -108,6 +117,9 @@ class _Table:
                 reject(start, line)
                 continue
             at = _unix_ns(found)
+            if at is None:
+                reject(start, line)
+                continue
             # Lines of several devices that do not say which would count as those of one.
             if samples[0][0] is None and at == latest and at[0] % NS_PER_S:
                 raise TraceError(
@@ -128,10 +140,7 @@ class _Table:
         cells = self._cells(_TIME.sub("", text, count=1).lstrip(" ,"), "," in text)
         if not cells or any(_NUMBER.fullmatch(cell) for cell in cells):
             return False
-        names = [
-            (name.lower(), unit or "")
-            for name, unit in (_NAME.fullmatch(cell).groups() for cell in cells)  # type: ignore[union-attr]
-        ]
+        names = [_name_and_unit(cell) for cell in cells]
         known = {name for name, _ in names} & (_DEVICE_NAMES | _TIME_NAMES)
         if known - {"idx"} or not self._names:
             self._is_csv = "," in text
@@ -165,8 +174,7 @@ class _Table:
         device = None
         for (name, _), cell in zip(self._names, cells, strict=True):
             if name in _DEVICE_NAMES:
-                digits = re.search(r"\d+$", cell)
-                device = digits[0] if digits else cell
+                device = cell[len(cell.rstrip(_DIGITS)) :] or cell
         for (name, unit), cell in zip(self._names, cells, strict=True):
             number = _NUMBER.fullmatch(cell)
             if number is not None and name not in _DEVICE_NAMES:
@@ -181,7 +189,7 @@ class _Table:
                 f"{self._path}: columns without names, and without a unit that tells the power",
                 hint="leave noheader out of --format",
             )
-        bare = [at for at, cell in enumerate(cells) if cell.isdecimal()]
+        bare = [at for at, cell in enumerate(cells) if cell.isascii() and cell.isdecimal()]
         self._names = [
             ("power.draw", "")
             if unit == "W"
@@ -190,12 +198,28 @@ class _Table:
         ]
 
 
-def _unix_ns(found: re.Match[str]) -> tuple[int, str]:
-    """Return ns since the epoch, and what clock the text is of."""
+def _name_and_unit(cell: str) -> tuple[str, str]:
+    """Return the name of a column, and the unit that stands behind it in brackets."""
+    if cell.endswith(("]", ")")):
+        body = cell[:-1]
+        start = max(body.rfind("]"), body.rfind(")")) + 1
+        places = [at for at in (body.find("[", start), body.find("(", start)) if at >= 0]
+        if places:
+            return cell[: min(places)].rstrip().lower(), body[min(places) + 1 :]
+    return cell.lower(), ""
+
+
+def _unix_ns(found: re.Match[str]) -> tuple[int, str] | None:
+    """Return ns since the epoch, and what clock the text is of; None of no date that there is."""
     if found["epoch"]:
         part = (found["epoch_part"] or "").ljust(9, "0")
-        return int(found["epoch"]) * NS_PER_S + int(part), "UTC"
+        at_ns = int(found["epoch"]) * NS_PER_S + int(part)
+        return (at_ns, "UTC") if at_ns <= _MOST_NS else None
     day = found["day"].replace("/", "-")
-    at = datetime.fromisoformat(f"{day}T{found['time']}{found['zone'] or ''}")
     part = (found["part"] or "").ljust(9, "0")
-    return int(at.timestamp()) * NS_PER_S + int(part), "UTC" if found["zone"] else "local"
+    try:
+        at = datetime.fromisoformat(f"{day}T{found['time']}{found['zone'] or ''}")
+        at_ns = int(at.timestamp()) * NS_PER_S + int(part)
+    except (ValueError, OverflowError, OSError):
+        return None
+    return (at_ns, "UTC" if found["zone"] else "local") if abs(at_ns) <= _MOST_NS else None

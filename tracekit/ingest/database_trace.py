@@ -16,11 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from tracekit.errors import TraceError
+from tracekit.ingest.budget import MAX_EVENT_BYTES, Budget
 from tracekit.ingest.event_texts import EventTextReader
 
 if TYPE_CHECKING:
     from tracekit.ingest.byte_stream import ByteStream
     from tracekit.ingest.event_collector import EventRows
+
+_STEPS = 100_000
+"""Steps of SQLite's machine, some ms, until the budget is looked at again."""
 
 _UNFINISHED = ("-wal", "-journal")
 """What lies beside a database that is not written to its end."""
@@ -32,14 +36,16 @@ class Database:
     Args:
         path: the file.
         shown: what the file is called.
+        budget: what its statements may take.
 
     Attributes:
         shown: what the file is called.
-        columns: the columns of each table; no views.
+        columns: the columns of each table; of no view, and of no table that computes any.
     """
 
-    def __init__(self, path: Path, shown: object) -> None:
+    def __init__(self, path: Path, shown: object, budget: Budget) -> None:
         self.shown = shown
+        self._unique: dict[tuple[str, ...], str] = {}
         for suffix in _UNFINISHED:
             beside = Path(f"{path}{suffix}")
             if beside.is_file() and beside.stat().st_size:
@@ -56,17 +62,20 @@ class Database:
         )
         try:
             self._connection.execute("PRAGMA trusted_schema = OFF")
+            self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_EVENT_BYTES)
+            self._connection.text_factory = _text
+            # A statement that takes too long is interrupted: pages of a tree may be shared.
+            self._connection.set_progress_handler(budget.is_stuck, _STEPS)
             # What has no page of its own is a view, or made up by a module.
             names = self.rows(
                 "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
             )
-            self.columns: dict[str, frozenset[str]] = {
-                name: frozenset(
-                    column for (column,) in self.rows("SELECT name FROM pragma_table_info(?)", name)
-                )
-                for (name,) in names.fetchall()
-            }
-        except (sqlite3.Error, UnicodeDecodeError):
+            self.columns: dict[str, frozenset[str]] = {}
+            for (name,) in names.fetchall():
+                told = self.rows("SELECT name, hidden FROM pragma_table_xinfo(?)", name).fetchall()
+                if not any(hidden for _, hidden in told):
+                    self.columns[name] = frozenset(column for column, _ in told)
+        except sqlite3.Error:
             self.close()
             raise
 
@@ -81,7 +90,30 @@ class Database:
             for (text,) in self._connection.execute(sql):
                 yield text
         finally:
-            self._connection.text_factory = str
+            self._connection.text_factory = _text
+
+    def unique(self, table: str, *key: str) -> str:
+        """Return a table, in SQL, that has one row of each key: joins with it add no rows.
+
+        Where the file does not promise that, it is a copy with the first row of each.
+        """
+        place = (table, *key)
+        if place not in self._unique:
+            if not self.columns.get(table, frozenset()).issuperset(key):
+                raise sqlite3.OperationalError(f"it has no table {table:.80} with {', '.join(key)}")
+            told = self.rows("SELECT name, pk FROM pragma_table_info(?)", table).fetchall()
+            quoted = _quoted(table)
+            if {column for column, pk in told if pk} != {*key}:
+                copy = f"unique_{len(self._unique)}"
+                columns = ", ".join(_quoted(column) for column, _ in told)
+                keys = ", ".join(map(_quoted, key))
+                self.make(
+                    f"CREATE TEMP TABLE {copy} ({columns}, PRIMARY KEY ({keys}));"
+                    f"INSERT OR IGNORE INTO temp.{copy} SELECT {columns} FROM {quoted}"
+                )
+                quoted = f"temp.{copy}"
+            self._unique[place] = quoted
+        return self._unique[place]
 
     def make(self, script: str) -> None:
         """Make tables of our own, or fill them."""
@@ -96,6 +128,14 @@ class Database:
     def close(self) -> None:
         """Let go of the file."""
         self._connection.close()
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "replace")
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 class Schema(Protocol):
@@ -125,6 +165,9 @@ def event_sql(
 ) -> str:
     """Return the SQL expression for the text of one event; every part of it is SQL too.
 
+    SQLite has no JSON for bytes and refuses the statement, though any column may hold some. So what
+    is a text comes as one by :func:`as_text`, and what is a number by :func:`as_number`.
+
     Args:
         name: its name.
         category: its category.
@@ -151,11 +194,22 @@ def _members(members: Mapping[str, str]) -> str:
     return " || ',' || ".join(f"'\"{key}\":' || json_quote({sql})" for key, sql in members.items())
 
 
+def as_text(sql: str) -> str:
+    """Return SQL for a text, whatever is in its place; NULL stays."""
+    return f"({sql} || '')"
+
+
+def as_number(sql: str) -> str:
+    """Return SQL for a number, whatever is in its place; NULL stays."""
+    return f"({sql} + 0)"
+
+
 def _us(key: str, ns: str) -> str:
     """Return SQL for a time as a member: whole ns become µs with three decimals, all kept."""
     return (
         f"',\"{key}\":' || CASE typeof({ns}) WHEN 'integer' THEN printf('%s%d.%03d', "
-        f"CASE WHEN {ns} < 0 THEN '-' ELSE '' END, abs({ns}) / 1000, abs({ns}) % 1000) "
+        # The least number of 64 bits has no abs().
+        f"CASE WHEN {ns} < 0 THEN '-' ELSE '' END, abs({ns} / 1000), abs({ns} % 1000)) "
         "ELSE 'null' END"
     )
 
@@ -184,10 +238,12 @@ class DatabaseReader(EventTextReader):
         try:
             with (
                 self._stream.local_file() as path,
-                closing(Database(path, self._stream.path)) as db,
+                closing(Database(path, self._stream.path, self._budget)) as db,
             ):
                 yield from self._read(db)
-        except (sqlite3.Error, UnicodeDecodeError) as error:
+        except sqlite3.Error as error:
+            if self._budget.is_stuck():
+                raise self._budget.exceeded("work without end") from error
             raise TraceError(
                 f"{self._stream.path}: the SQLite database cannot be read: {error}",
                 hint="copy it again, or export it again",

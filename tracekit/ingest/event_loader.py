@@ -90,11 +90,18 @@ class EventLoader:
                 raise
             self._cursor.commit()
             return
+        import duckdb
+
         arrays = (block.array for block in blocks)
         # DuckDB finds the stream by its name; what it holds of this is let go again.
         self._cursor.register(_ARRIVED, stream(lambda: next(arrays, None)))
         try:
             self._cursor.execute(_insert_sql(self._trace_id, _ARRIVED))
+        except duckdb.TransactionException as error:
+            if "failed to pin block" not in str(error):
+                raise
+            # So DuckDB says at the end of a transaction that memory has run out.
+            raise duckdb.OutOfMemoryException(str(error)) from error
         finally:
             self._cursor.unregister(_ARRIVED)
 

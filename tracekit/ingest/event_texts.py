@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from tracekit.ingest.budget import Budget
 from tracekit.ingest.byte_stream import ByteStream
 from tracekit.ingest.event_collector import EventCollector, EventRows
 from tracekit.ingest.json_values import is_utf8
@@ -33,6 +34,7 @@ class EventTextReader:
 
     def __init__(self, stream: ByteStream, *, is_compiled: bool = True) -> None:
         self._stream = stream
+        self._budget = Budget(stream)
         self._collector = EventCollector(is_compiled=is_compiled)
         self._written_bytes = 0
         self._metadata: dict[str, Any] = {}
@@ -49,7 +51,11 @@ class EventTextReader:
         return self._metadata
 
     def _rows(self, texts: Iterable[bytes]) -> Iterator[EventRows]:
-        """Yield the records of events, each a JSON object; once."""
+        """Yield the records of events, each a JSON object; once.
+
+        Raises:
+            TraceError: there are more than the file can hold.
+        """
         gathered: list[bytes] = []
         size = 0
         try:
@@ -57,10 +63,12 @@ class EventTextReader:
                 gathered.append(text)
                 size += len(text)
                 if size >= _TEXT_BYTES:
+                    self._budget.spend(len(gathered), size)
                     self._take_in(gathered)
                     gathered, size = [], 0
                     if self._collector.text_bytes >= _BLOCK_BYTES:
                         yield from self._taken()
+            self._budget.spend(len(gathered), size)
             self._take_in(gathered)
             yield from self._taken()
         finally:

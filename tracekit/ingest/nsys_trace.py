@@ -14,12 +14,12 @@ seq = 5, op_id = 7, sizes = [[2]]`, torch/csrc/profiler/util.cpp) are ops.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
 from tracekit.errors import TraceError
-from tracekit.ingest.database_trace import Database, event_sql
+from tracekit.ingest.database_trace import Database, as_number, as_text, event_sql
 
 _NEEDED = {
     "StringIds": ("id", "value"),
@@ -102,10 +102,12 @@ CREATE TEMP TABLE record (
 CREATE TEMP TABLE wait (
     process INTEGER, correlation INTEGER, kind TEXT, PRIMARY KEY (process, correlation)
 );
+CREATE TEMP TABLE wait_name (id PRIMARY KEY, kind TEXT);
 CREATE TEMP TABLE domain (process INTEGER, id INTEGER, name TEXT, PRIMARY KEY (process, id));
 """
 """Tables of our own: each process with its number from 0; each device of a process, with its number
-by all; the device of each context; records of events; calls that wait; domains of NVTX."""
+by all; the device of each context; records of events; names of calls that wait, and such calls;
+domains of NVTX."""
 
 
 class NsysSchema:
@@ -146,13 +148,14 @@ class _Export:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._numbered = _numbered(database.columns)
         self._told = self._pairs("META_DATA_EXPORT")
         version = self._told.get("EXPORT_SCHEMA_VERSION", "")
         self._called = (
-            f"{database.shown}: an export of Nsight Systems of schema {version or 'unknown'}"
+            f"{database.shown}: an export of Nsight Systems of schema {version[:40] or 'unknown'}"
         )
-        major = version.partition(".")[0]
-        if version and not (major.isdecimal() and int(major) <= _LAST_MAJOR_VERSION):
+        major = re.match(r"\d{1,9}(?=\.|$)", version, re.ASCII)
+        if version and not (major and int(major[0]) <= _LAST_MAJOR_VERSION):
             raise TraceError(
                 f"{self._called}, which is not read",
                 hint=f"schemas up to {_LAST_MAJOR_VERSION}.x are read: export it by an older nsys",
@@ -170,12 +173,9 @@ class _Export:
 
     def _name(self, table: str) -> str:
         """Return what a table is called: newer ones may have a number, as in NVTX_EVENTS_V2."""
-        numbered = [
-            (int(match[1]), name)
-            for name in self._database.columns
-            if (match := re.fullmatch(rf"{table}_V(\d+)", name, re.IGNORECASE))
-        ]
-        return table if table in self._database.columns else max(numbered, default=(0, table))[1]
+        return (
+            table if table in self._database.columns else self._numbered.get(table.lower(), table)
+        )
 
     def _columns(self, table: str) -> frozenset[str]:
         return self._database.columns.get(self._name(table), frozenset())
@@ -183,6 +183,10 @@ class _Export:
     def _column(self, table: str, column: str) -> str:
         """Return a column in SQL, where the row is called r; NULL where there is none."""
         return f"r.{column}" if column in self._columns(table) else "NULL"
+
+    def _text(self, number: str) -> str:
+        """Return the join with s, the text of a number."""
+        return f"LEFT JOIN {self._database.unique('StringIds', 'id')} AS s ON s.id = {number}"
 
     def _pairs(self, table: str) -> dict[str, str]:
         """Return a table of names and values; of several of a name the last."""
@@ -233,26 +237,33 @@ class _Export:
         kinds = " ".join(
             f"WHEN s.value LIKE '%{call}%' THEN '{kind}'" for call, kind in _SYNC_CALLS.items()
         )
+        self._database.make(
+            "INSERT OR IGNORE INTO temp.wait_name "
+            f"SELECT s.id, CASE {kinds} END AS kind FROM StringIds AS s WHERE kind IS NOT NULL"
+        )
         self._fill_by_thread(
-            "wait", "CUPTI_ACTIVITY_KIND_RUNTIME", "nameId", "correlationId", f"CASE {kinds} END"
+            "wait",
+            "CUPTI_ACTIVITY_KIND_RUNTIME",
+            "JOIN temp.wait_name AS s ON s.id = r.nameId",
+            "correlationId",
+            "s.kind",
         )
         names = f"CASE r.eventType WHEN {_DOMAIN_TYPE} THEN coalesce(r.text, s.value) END"
-        self._fill_by_thread("domain", "NVTX_EVENTS", "textId", "domainId", names)
+        text = self._text(self._column("NVTX_EVENTS", "textId"))
+        self._fill_by_thread("domain", "NVTX_EVENTS", text, "domainId", names)
         table = "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
         told = ("eventId", "correlationId", "eventSyncId", "streamId")
         columns = ", ".join([self._process(table), *(self._column(table, name) for name in told)])
         for sql in self._select(table, columns):
             self._database.make(f"INSERT OR IGNORE INTO temp.record {sql}")
 
-    def _fill_by_thread(self, own: str, table: str, text: str, key: str, value: str) -> None:
-        """Fill a table of our own with a process, a key and a value that s, a text, leads to."""
+    def _fill_by_thread(self, own: str, table: str, joins: str, key: str, value: str) -> None:
+        """Fill a table of our own with a process, a key and a value."""
         if self._columns(table):
             self._database.make(
                 f"INSERT OR IGNORE INTO temp.{own} "
                 f"SELECT r.globalTid {_PROCESS_BITS}, {self._column(table, key)}, {value} AS found "
-                f"FROM {self._name(table)} AS r "
-                f"LEFT JOIN StringIds AS s ON s.id = {self._column(table, text)} "
-                "WHERE found IS NOT NULL"
+                f"FROM {self._name(table)} AS r {joins} WHERE found IS NOT NULL"
             )
 
     def _distinct(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
@@ -269,12 +280,13 @@ class _Export:
     @cached_property
     def _gpus(self) -> dict[tuple[object, object], object]:
         told = self._distinct("TARGET_INFO_CUDA_DEVICE", "r.pid", "r.cudaId", "r.gpuId")
-        by_pid = {(pid, local): gpu for pid, local, gpu in told}
+        by_pid: dict[object, dict[object, object]] = {}
+        for pid, local, gpu in told:
+            by_pid.setdefault(pid, {})[local] = gpu
         return {
             (process, local): gpu
             for (process,) in self._database.rows("SELECT id FROM temp.process")
-            for (pid, local), gpu in by_pid.items()
-            if process >> 24 & 0xFFFFFF == pid
+            for local, gpu in by_pid.get(process >> 24 & 0xFFFFFF, {}).items()
         }
 
     # -- one row, one event ------------------------------------------------------------------
@@ -305,14 +317,14 @@ class _Export:
         self, table: str, category: str, name: str, args: dict[str, str], joins: str = ""
     ) -> list[str]:
         """Return the statement for work of a device."""
-        device = "coalesce(d.device, r.deviceId)"
+        device = as_number("coalesce(d.device, r.deviceId)")
         links = {
             "device": device,
-            "context": self._column(table, "contextId"),
+            "context": as_number(self._column(table, "contextId")),
             "stream": _STREAM,
             "correlation": self._correlation(table),
-            "graph node id": f"nullif({self._column(table, 'graphNodeId')}, 0)",
-            "graph id": f"nullif({self._column(table, 'graphId')}, 0)",
+            "graph node id": as_number(f"nullif({self._column(table, 'graphNodeId')}, 0)"),
+            "graph id": as_number(f"nullif({self._column(table, 'graphId')}, 0)"),
         }
         event = event_sql(name, f"'{category}'", (device, _STREAM), _TIME, links | args)
         return self._select(table, event, f"{self._joins(table)} {joins}")
@@ -334,27 +346,27 @@ class _Export:
             *self._work(
                 kernel,
                 "kernel",
-                "s.value",
+                as_text("s.value"),
                 {
-                    "registers per thread": self._column(kernel, "registersPerThread"),
+                    "registers per thread": as_number(self._column(kernel, "registersPerThread")),
                     "shared memory": f"({shared[0]} + {shared[1]})",
                     "grid": self._triple(kernel, "grid"),
                     "block": self._triple(kernel, "block"),
                 },
-                f"LEFT JOIN StringIds AS s ON s.id = {name_id}",
+                self._text(name_id),
             ),
             *self._work(
                 copy,
                 "gpu_memcpy",
                 f"'Memcpy ' || {direction} || CASE WHEN r.copyKind > 10 THEN ' (Unified)' "
                 f"ELSE ' (' || {ends[0]} || ' -> ' || {ends[1]} || ')' END",
-                {"bytes": "r.bytes"},
+                {"bytes": as_number("r.bytes")},
             ),
             *self._work(
                 memset,
                 "gpu_memset",
                 f"'Memset (' || {_memory_kind(self._column(memset, 'memKind'))} || ')'",
-                {"bytes": "r.bytes"},
+                {"bytes": as_number("r.bytes")},
             ),
             *self._work(
                 "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "kernel", "'CUDA graph ' || r.graphId", {}
@@ -362,7 +374,7 @@ class _Export:
         ]
 
     def _triple(self, table: str, kind: str) -> str:
-        sizes = [self._column(table, kind + axis) for axis in "XYZ"]
+        sizes = [as_number(self._column(table, kind + axis)) for axis in "XYZ"]
         return f"CASE WHEN {sizes[0]} IS NOT NULL THEN json_array({', '.join(sizes)}) END"
 
     def synchronisations(self) -> list[str]:
@@ -372,7 +384,7 @@ class _Export:
         """
         table = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
         stream = f"nullif(r.streamId, {_NO_STREAM}) + coalesce(d.stream_base, 0)"
-        device = f"coalesce(d.device, {self._column(table, 'deviceId')})"
+        device = as_number(f"coalesce(d.device, {self._column(table, 'deviceId')})")
         kind = "coalesce(w.kind, 'Unknown Sync')"
         event = event_sql(
             kind,
@@ -382,12 +394,14 @@ class _Export:
             {
                 "cuda_sync_kind": kind,
                 "device": device,
-                "context": self._column(table, "contextId"),
+                "context": as_number(self._column(table, "contextId")),
                 "stream": stream,
                 "correlation": self._correlation(table),
                 "wait_on_stream": "e.stream + coalesce(d.stream_base, 0)",
                 "wait_on_cuda_event_record_corr_id": f"e.correlation + {_FROM}",
-                "wait_on_cuda_event_id": f"nullif({self._column(table, 'eventId')}, {_NO_STREAM})",
+                "wait_on_cuda_event_id": as_number(
+                    f"nullif({self._column(table, 'eventId')}, {_NO_STREAM})"
+                ),
             },
         )
         # Of the records of an event the last one before the wait; a number may tell that one.
@@ -409,10 +423,11 @@ class _Export:
         Those of the runtime end in the version of CUDA that they are of (cudaLaunchKernel_v7000).
         """
         table = "CUPTI_ACTIVITY_KIND_RUNTIME"
-        bare = "rtrim(s.value, '0123456789')"
+        called = as_text("s.value")
+        bare = f"rtrim({called}, '0123456789')"
         name = (
             f"CASE WHEN s.value GLOB 'cuda*_v[0-9]*' AND {bare} GLOB '*_v' "
-            f"THEN substr({bare}, 1, length({bare}) - 2) ELSE s.value END"
+            f"THEN substr({bare}, 1, length({bare}) - 2) ELSE {called} END"
         )
         event = event_sql(
             name,
@@ -421,22 +436,20 @@ class _Export:
             _TIME,
             {"correlation": self._correlation(table)},
         )
-        joins = f"{_BY_THREAD} LEFT JOIN StringIds AS s ON s.id = r.nameId"
-        return self._select(table, event, joins)
+        return self._select(table, event, f"{_BY_THREAD} {self._text('r.nameId')}")
 
     def overheads(self) -> list[str]:
         """Return statements for what profiling itself took."""
         statements = []
         for table in ("CUPTI_ACTIVITY_KIND_OVERHEAD", "PROFILER_OVERHEAD"):
-            event = event_sql("s.value", "'overhead'", _THREAD, _TIME, {})
-            joins = f"LEFT JOIN StringIds AS s ON s.id = {self._column(table, 'nameId')}"
-            statements += self._select(table, event, joins)
+            event = event_sql(as_text("s.value"), "'overhead'", _THREAD, _TIME, {})
+            statements += self._select(table, event, self._text(self._column(table, "nameId")))
         return statements
 
     def ranges(self) -> list[str]:
         """Return statements for ranges and marks of NVTX; one that has no end is left open."""
         table = "NVTX_EVENTS"
-        text = "coalesce(r.text, s.value)"
+        text = as_text("coalesce(r.text, s.value)")
         # emit_nvtx: name, seq = 5, op_id = 7, sizes = [[2, 3]], input_op_ids = [...]
         seq, op, sizes, inputs = (
             f"instr({text}, ', {key} = ')" for key in ("seq", "op_id", "sizes", "input_op_ids")
@@ -450,7 +463,7 @@ class _Export:
         )
         number = f"CASE WHEN {seq} > 0 THEN CAST(substr({text}, {seq} + 8) AS INTEGER) END"
         args = {
-            "domain": "n.name",
+            "domain": as_text("n.name"),
             "Sequence number": number,
             "Input Dims": f"CASE WHEN {sizes} > 0 AND json_valid({dims}) THEN json({dims}) END",
         }
@@ -460,7 +473,7 @@ class _Export:
                 f"CASE WHEN {seq} > 0 THEN {name} LIKE 'autograd::engine::evaluate_function: %' END"
             )
         joins = (
-            f"{_BY_THREAD} LEFT JOIN StringIds AS s ON s.id = {self._column(table, 'textId')} "
+            f"{_BY_THREAD} {self._text(self._column(table, 'textId'))} "
             "LEFT JOIN temp.domain AS n ON n.process = p.id "
             f"AND n.id = {self._column(table, 'domainId')}"
         )
@@ -473,7 +486,12 @@ class _Export:
             "CASE WHEN r.end IS NULL THEN 'B' ELSE 'X' END",
         )
         mark = event_sql(
-            text, "'user_annotation'", _THREAD, ("r.start", None), {"domain": "n.name"}, "'i'"
+            text,
+            "'user_annotation'",
+            _THREAD,
+            ("r.start", None),
+            {"domain": as_text("n.name")},
+            "'i'",
         )
         return [
             *self._select(table, span, joins, f"r.eventType IN {_RANGE_TYPES}"),
@@ -484,9 +502,11 @@ class _Export:
         """Return statements for the names of processes and threads that did something."""
         process = event_sql(
             "'process_name'", "NULL", ("r.globalPid >> 24 & 0xFFFFFF", "0"), None,
-            {"name": "r.name"}, "'M'",
+            {"name": as_text("r.name")}, "'M'",
         )  # fmt: skip
-        thread = event_sql("'thread_name'", "NULL", _THREAD, None, {"name": "s.value"}, "'M'")
+        thread = event_sql(
+            "'thread_name'", "NULL", _THREAD, None, {"name": as_text("s.value")}, "'M'"
+        )
         busy = " UNION ".join(
             f"SELECT globalTid FROM {self._name(table)}"
             for table in ("CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS")
@@ -497,7 +517,7 @@ class _Export:
             *self._select(
                 "ThreadNames",
                 thread,
-                "LEFT JOIN StringIds AS s ON s.id = r.nameId",
+                self._text("r.nameId"),
                 f"r.globalTid IN ({busy or 'NULL'})",
             ),
         ]
@@ -512,11 +532,12 @@ class _Export:
             return []
         pid = "'GPU ' || (r.typeId & 0xFF) || ' Counters'"
         bare = event_sql("''", "'hardware_counters'", (pid, "0"), ("r.timestamp", None), {}, "'C'")
-        values = "json_group_object(m.metricName, r.value)"
+        values = f"json_group_object({as_text('m.metricName')}, {as_number('r.value')})"
         return self._select(
             "GPU_METRICS",
             f"rtrim({bare}, '}}') || ',\"args\":' || {values} || '}}'",
-            f"JOIN {self._name(names)} AS m ON m.typeId = r.typeId AND m.metricId = r.metricId",
+            f"JOIN {self._database.unique(self._name(names), 'typeId', 'metricId')} AS m "
+            "ON m.typeId = r.typeId AND m.metricId = r.metricId",
             "TRUE GROUP BY r.timestamp, r.typeId",
         )
 
@@ -551,6 +572,17 @@ class _Export:
             return 0
         told = self._distinct("TARGET_INFO_SESSION_START_TIME", "r.utcEpochNs")
         return told[0][0] if told else None
+
+
+def _numbered(names: Iterable[str]) -> dict[str, str]:
+    """Return the name of the latest table of each kind whose names have a number."""
+    found: dict[str, tuple[int, str]] = {}
+    for name in names:
+        match = re.fullmatch(r"(\w+)_V(\d{1,9})", name, re.IGNORECASE | re.ASCII)
+        if match:
+            kind = match[1].lower()
+            found[kind] = max(found.get(kind, (0, "")), (int(match[2]), name))
+    return {table: name for table, (_, name) in found.items()}
 
 
 def _cases(names: Mapping[int, str]) -> str:

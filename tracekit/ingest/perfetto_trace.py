@@ -53,7 +53,8 @@ class PerfettoReader(EventTextReader):
         super().__init__(stream)
         self._names: dict[int, bytes] = {}
         self._categories: dict[int, bytes] = {}
-        self._groups: dict[int, tuple[int, str]] = {}
+        self._names_of_groups: dict[int, str] = {}
+        self._roots: dict[int, int] = {}
         self._threads: dict[bytes, tuple[bytes, bytes]] = {}
         self._tracks: dict[int, tuple[bytes, bytes] | None] = {}
         self._open: dict[int, list[tuple[int, _Message, dict[int, bytes]]]] = {}
@@ -69,7 +70,7 @@ class PerfettoReader(EventTextReader):
 
     def metadata(self) -> dict[str, object]:
         """Return the rank that the events are of, where it is told."""
-        named = _RANK.fullmatch(self._groups.get(self._root or 0, (0, ""))[1])
+        named = _RANK.fullmatch(self._names_of_groups.get(self._root or 0, ""))
         return {"distributedInfo": {"rank": int(named[1])}} if named else {}
 
     def unreadable(self) -> TraceError:
@@ -128,8 +129,11 @@ class PerfettoReader(EventTextReader):
         uuid, parent, name = track[1], track.get(5, 0), track.get(2, b"").decode()
         if parent >= uuid:
             raise ValueError(parent)
+        # A group stands before what is in it.
+        root = self._roots.get(parent, parent)
         if 16 not in track:
-            self._groups[uuid] = parent, name
+            self._names_of_groups[uuid] = name
+            self._roots[uuid] = root or uuid
             return
         # Further lanes of a track have its key alone.
         told = _THREAD.fullmatch(track.get(14, b"").decode())
@@ -137,9 +141,6 @@ class PerfettoReader(EventTextReader):
             self._threads[track[16]] = _number_or_text(told[1]), _number_or_text(told[2])
         self._tracks[uuid] = self._threads.get(track[16])
         if self._tracks[uuid] is not None:
-            root = parent
-            while self._groups.get(root, (0, ""))[0]:
-                root = self._groups[root][0]
             if self._root not in (None, root):
                 raise TraceError(
                     f"{self._stream.path}: an export of several ranks, which is not read back",

@@ -25,6 +25,7 @@ from tracekit.ingest.rocprof_json import RocprofFile, RocprofTrace, rocprof_file
 from tracekit.units import GB, NS_PER_US
 
 if TYPE_CHECKING:
+    from tracekit.ingest.budget import Budget
     from tracekit.ingest.byte_stream import ByteStream
     from tracekit.ingest.event_collector import EventRows
 
@@ -89,9 +90,9 @@ class PickleReader(EventTextReader):
         text = whole_text(self._stream)
         try:
             if self._form == "pickle":
-                return read_plain(text)
+                return read_plain(text, self._budget)
             return rocprof_file.decode(text) if self._is_rocprof else msgspec.json.decode(text)
-        except MemoryError:
+        except (MemoryError, TraceError):
             raise
         except Exception as error:
             raise TraceError(
@@ -106,9 +107,9 @@ class PickleReader(EventTextReader):
             return RocprofTrace(content)
         if isinstance(content, dict):
             if "device_traces" in content:
-                return _AllocatorHistory(content)
+                return _AllocatorHistory(content, self._budget)
             if "entries" in content:
-                return _FlightRecorder(content)
+                return _FlightRecorder(content, self._budget)
         if isinstance(content, list) and self._form == "JSON":
             return MemoryTimeline(content)
         raise TraceError(
@@ -138,7 +139,8 @@ class _AllocatorHistory:
     count until the device is done with them.
     """
 
-    def __init__(self, content: Mapping[str, Any]) -> None:
+    def __init__(self, content: Mapping[str, Any], budget: Budget) -> None:
+        self._budget = budget
         self._segments: Sequence[Mapping[str, Any]] = content.get("segments", ())
         self._traces: Sequence[Sequence[Mapping[str, Any]]] = content["device_traces"]
 
@@ -148,11 +150,14 @@ class _AllocatorHistory:
     def events(self) -> Iterator[Mapping[str, Any]]:
         for device, entries in enumerate(self._traces):
             allocated, reserved = self._before(device, entries)
-            times = [entry.get("time_us", at) * NS_PER_US for at, entry in enumerate(entries)]
+            times = [
+                _whole(entry.get("time_us", at)) * NS_PER_US for at, entry in enumerate(entries)
+            ]
             if times:
                 yield recorded_span("allocator history", device, min(times), max(times))
             for at_ns, entry in zip(times, entries, strict=True):
-                size, action = entry["size"], entry["action"]
+                self._budget.admit_event(entry)
+                size, action = _whole(entry["size"]), entry["action"]
                 if action == "oom":
                     yield {
                         "ph": "i",
@@ -194,16 +199,22 @@ class _AllocatorHistory:
         """Return what was in use and kept before the first entry, bytes."""
         mine = [one for one in self._segments if one.get("device", 0) == device]
         allocated = sum(
-            block.get("requested_size", block["size"])
+            _whole(block.get("requested_size", block["size"]))
             for segment in mine
             for block in segment["blocks"]
             if block["state"].startswith("active")
         )
-        reserved = sum(segment["total_size"] for segment in mine)
+        reserved = sum(_whole(segment["total_size"]) for segment in mine)
         for entry in entries:
-            allocated -= _active(entry["action"]) * entry["size"]
-            reserved -= _reserved(entry["action"]) * entry["size"]
+            allocated -= _active(entry["action"]) * _whole(entry["size"])
+            reserved -= _reserved(entry["action"]) * _whole(entry["size"])
         return allocated, reserved
+
+
+def _whole(value: object) -> int:
+    if isinstance(value, int):
+        return value
+    raise TypeError(f"a {type(value).__name__} where a whole number stands")
 
 
 def _active(action: str) -> int:
@@ -237,7 +248,8 @@ def _place(frames: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 class _FlightRecorder:
     """The collectives of one rank, as its watchdog knew them."""
 
-    def __init__(self, content: Mapping[str, Any]) -> None:
+    def __init__(self, content: Mapping[str, Any], budget: Budget) -> None:
+        self._budget = budget
         self._entries: Sequence[Mapping[str, Any]] = content["entries"]
         self._groups: Mapping[str, Mapping[str, str]] = content.get("pg_config") or {}
 
@@ -256,6 +268,7 @@ class _FlightRecorder:
         # A rank that called nothing is the one that others wait for.
         yield {"ph": "M", "name": "flight_recorder", "pid": 0, "tid": 0, "ts": 0}
         for entry in self._entries:
+            self._budget.admit_event(entry)
             created_ns = entry["time_created_ns"]
             last_ns = entry.get("time_discovered_completed_ns") or created_ns
             group = entry.get("process_group") or (entry.get("pg_id"), "")

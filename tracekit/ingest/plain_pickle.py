@@ -10,9 +10,11 @@ import pickle
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+from tracekit.ingest.budget import MAX_DEPTH, Budget
+
 _BASIC = (
     *("PROTO", "FRAME", "STOP", "MARK", "POP", "POP_MARK", "NONE", "NEWTRUE", "NEWFALSE"),
-    *("BININT", "BININT1", "BININT2", "LONG1", "LONG4", "BINFLOAT"),
+    *("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT"),
     *("SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "SHORT_BINBYTES", "BINBYTES", "BINBYTES8"),
     *("EMPTY_LIST", "APPEND", "APPENDS", "EMPTY_DICT", "SETITEM", "SETITEMS"),
     *("EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"),
@@ -20,6 +22,13 @@ _BASIC = (
     *("GLOBAL", "STACK_GLOBAL", "BINPERSID"),
 )
 """The opcodes of basic types, and those that are refused with what they name."""
+
+
+_LONG_BYTES = 9
+"""What a whole number of 64 bits takes, without a sign."""
+
+_KEYS = 2**60
+"""Whole numbers below it have hashes of their own."""
 
 
 class _Plain(pickle._Unpickler):
@@ -30,6 +39,9 @@ class _Plain(pickle._Unpickler):
     """
 
     stack: list[Any]
+    metastack: list[list[Any]]
+    append: Callable[[Any], None]
+    read: Callable[[int], bytes]
     pop_mark: Callable[[], list[Any]]
     dispatch: ClassVar[dict[int, Any]] = {
         code: pickle._Unpickler.dispatch[code]
@@ -37,16 +49,28 @@ class _Plain(pickle._Unpickler):
     }
 
     def find_class(self, module: str, name: str) -> Any:
-        raise pickle.UnpicklingError(f"it names {module}.{name}")
+        raise pickle.UnpicklingError(f"it names {module:.100}.{name:.100}")
 
     def persistent_load(self, pid: Any) -> Any:
-        raise pickle.UnpicklingError(f"it names an object outside of it: {pid!r:.100}")
+        shown = pid if isinstance(pid, str) else type(pid).__name__
+        raise pickle.UnpicklingError(f"it names an object outside of it: {shown:.100}")
 
     def load(self) -> Any:
         try:
             return super().load()
         except KeyError as error:
             raise pickle.UnpicklingError(f"it holds more than basic types: {error}") from error
+
+    def load_mark(self) -> None:
+        if len(self.metastack) > MAX_DEPTH:
+            raise pickle.UnpicklingError(f"values in values, more than {MAX_DEPTH} deep")
+        super().load_mark()  # type: ignore[misc]
+
+    def load_long1(self) -> None:
+        length = self.read(1)[0]
+        if length > _LONG_BYTES:
+            raise pickle.UnpicklingError("a number of more than 64 bits")
+        self.append(pickle.decode_long(self.read(length)))
 
     def load_setitem(self) -> None:
         value, key = self.stack.pop(), self.stack.pop()
@@ -57,21 +81,29 @@ class _Plain(pickle._Unpickler):
 
     def _set(self, items: Sequence[Any]) -> None:
         keys = items[::2]
-        if not all(isinstance(key, str | int) for key in keys):
+        # The hash of a longer number may be that of any other.
+        if not all(
+            isinstance(key, str) or (type(key) is int and -_KEYS < key < _KEYS) for key in keys
+        ):
             raise pickle.UnpicklingError("a key that is neither text nor number")
         self.stack[-1].update(zip(keys, items[1::2], strict=True))
 
+    dispatch[pickle.MARK[0]] = load_mark
+    dispatch[pickle.LONG1[0]] = load_long1
     dispatch[pickle.SETITEM[0]] = load_setitem
     dispatch[pickle.SETITEMS[0]] = load_setitems
 
 
-def read_plain(text: bytes | bytearray) -> object:
+def read_plain(text: bytes | bytearray, budget: Budget) -> object:
     """Return what a pickle holds.
 
     Args:
         text: the pickle, of protocol 2 or later.
+        budget: what may come of it.
 
     Raises:
         Exception: of any kind; it is damaged, or holds more than basic types.
     """
-    return _Plain(io.BytesIO(text)).load()
+    content = _Plain(io.BytesIO(text)).load()
+    budget.admit(content)
+    return content

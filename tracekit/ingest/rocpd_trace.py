@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from tracekit.errors import TraceError
-from tracekit.ingest.database_trace import Database, event_sql
+from tracekit.ingest.database_trace import Database, as_number, as_text, event_sql
 
 CALL_CATEGORIES = {"MARKER": "user_annotation", "HIP": "cuda_runtime", "HSA": "cuda_driver"}
 """What torch.profiler calls the calls of a category of rocprofiler, by how its name begins."""
@@ -97,7 +97,7 @@ class _Process:
             ),
             "unknown",
         )
-        called = f"{database.shown}: a database of rocprofv3 of schema {self._version}"
+        called = f"{database.shown}: a database of rocprofv3 of schema {self._version!s:.40}"
         if str(self._version).partition(".")[0] not in _MAJOR_VERSIONS:
             raise TraceError(f"{called}, which is not read", hint="schemas 3 and 4 are read")
         self._is_tracked = f"rocpd_timestamp{end}" in database.columns
@@ -108,11 +108,10 @@ class _Process:
                 if column not in self._columns(table):
                     raise TraceError(f"{called}, whose table {table} has no column {column}")
         category = "rocpd_info_category"
-        self._category = f"{self._name(category)} AS c ON c.id = e.category_id"
         self._category_name = "c.name"
         if not self._columns(category):
-            self._category = f"{self._name('rocpd_string')} AS c ON c.id = e.category_id"
-            self._category_name = "c.string"
+            category, self._category_name = "rocpd_string", "c.string"
+        self._category = f"{self._by_id(category)} AS c ON c.id = e.category_id"
         kernels = self._place(_KERNELS)
         streams = f"max({kernels['stream_id']}) > 0"
         (has_streams,) = database.rows(f"SELECT {streams} {self._from(_KERNELS)}").fetchone()
@@ -122,6 +121,10 @@ class _Process:
     def _name(self, table: str) -> str:
         quoted = f"{table}{self._end}".replace('"', '""')
         return f'"{quoted}"'
+
+    def _by_id(self, table: str) -> str:
+        """Return a table that has one row of each id, to join with."""
+        return self._database.unique(f"{table}{self._end}", "id")
 
     def _columns(self, table: str) -> frozenset[str]:
         return self._database.columns.get(f"{table}{self._end}", frozenset())
@@ -143,17 +146,19 @@ class _Process:
     def _from(self, table: str) -> str:
         """Return what belongs to a row: its event e with category c, process p and thread h."""
         place = self._place(table)
-        track = (
-            f"LEFT JOIN {self._name('rocpd_track')} AS t ON t.id = r.track_id "
-            f"LEFT JOIN {self._name('rocpd_timestamp')} AS b ON b.id = r.start_id "
-            f"LEFT JOIN {self._name('rocpd_timestamp')} AS f ON f.id = r.end_id "
-        )
+        track = ""
+        if self._is_tracked:
+            track = (
+                f"LEFT JOIN {self._by_id('rocpd_track')} AS t ON t.id = r.track_id "
+                f"LEFT JOIN {self._by_id('rocpd_timestamp')} AS b ON b.id = r.start_id "
+                f"LEFT JOIN {self._by_id('rocpd_timestamp')} AS f ON f.id = r.end_id "
+            )
         return (
-            f"FROM {self._name(table)} AS r {track if self._is_tracked else ''}"
-            f"LEFT JOIN {self._name('rocpd_event')} AS e ON e.id = r.event_id "
+            f"FROM {self._name(table)} AS r {track}"
+            f"LEFT JOIN {self._by_id('rocpd_event')} AS e ON e.id = r.event_id "
             f"LEFT JOIN {self._category} "
-            f"LEFT JOIN {self._name('rocpd_info_process')} AS p ON p.id = {place['pid']} "
-            f"LEFT JOIN {self._name('rocpd_info_thread')} AS h ON h.id = {place['tid']} "
+            f"LEFT JOIN {self._by_id('rocpd_info_process')} AS p ON p.id = {place['pid']} "
+            f"LEFT JOIN {self._by_id('rocpd_info_thread')} AS h ON h.id = {place['tid']} "
         )
 
     def _time(self, table: str) -> tuple[str, str]:
@@ -165,23 +170,24 @@ class _Process:
         place = self._place(table)
         # A copy has no queue.
         lane = f"{self._base} + coalesce({place[self._lane]}, {place['stream_id']})"
+        device = as_number("a.type_index")
         links = {
-            "device": "a.type_index",
+            "device": device,
             "stream": lane,
-            "queue": place["queue_id"],
+            "queue": as_number(place["queue_id"]),
             "correlation": f"nullif(e.stack_id, 0) + {self._base}",
         }
         event = event_sql(
-            name, f"'{category}'", ("a.type_index", lane), self._time(table), links | args
+            as_text(name), f"'{category}'", (device, lane), self._time(table), links | args
         )
         return f"SELECT {event} {self._from(table)} {joins}"
 
     def events(self) -> list[str]:
         """Return the statements of this process."""
-        agents = self._name("rocpd_info_agent")
+        agents = self._by_id("rocpd_info_agent")
         place = self._place(_KERNELS)
         sizes = {
-            side: [f"r.{kind}_size_{axis}" for axis in "xyz"]
+            side: [as_number(f"r.{kind}_size_{axis}") for axis in "xyz"]
             for side, kind in (("grid", "grid"), ("block", "workgroup"))
         }
         # HSA counts threads where HIP counts blocks.
@@ -194,20 +200,20 @@ class _Process:
             "kernel",
             "coalesce(nullif(k.display_name, ''), k.kernel_name)",
             f"LEFT JOIN {agents} AS a ON a.id = {place['agent_id']} "
-            f"LEFT JOIN {self._name('rocpd_info_kernel_symbol')} AS k ON k.id = r.kernel_id",
+            f"LEFT JOIN {self._by_id('rocpd_info_kernel_symbol')} AS k ON k.id = r.kernel_id",
             {
                 "grid": f"json_array({', '.join(blocks)})",
                 "block": f"json_array({', '.join(sizes['block'])})",
             },
         )
-        text = f"LEFT JOIN {self._name('rocpd_string')} AS s ON s.id = r.name_id"
+        text = f"LEFT JOIN {self._by_id('rocpd_string')} AS s ON s.id = r.name_id"
         copies = self._work(
             "rocpd_memory_copy",
             "gpu_memcpy",
             "s.string",
             f"{text} LEFT JOIN {agents} AS d ON d.id = r.dst_agent_id AND d.type = 'GPU' "
             f"LEFT JOIN {agents} AS a ON a.id = coalesce(d.id, r.src_agent_id) AND a.type = 'GPU'",
-            {"bytes": "r.size"},
+            {"bytes": as_number("r.size")},
         )
         # A range of roctx is called by its function; its own name is a message of the event.
         message = (
@@ -220,9 +226,9 @@ class _Process:
         )
         category = f"CASE {kinds} ELSE lower({self._category_name}) END"
         region = event_sql(
-            f"coalesce({message}, s.string)",
+            as_text(f"coalesce({message}, s.string)"),
             category,
-            ("p.pid", "h.tid"),
+            (as_number("p.pid"), as_number("h.tid")),
             self._time("rocpd_region"),
             {
                 "correlation": f"CASE WHEN {self._category_name} NOT LIKE 'MARKER%' "

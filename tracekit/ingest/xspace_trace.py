@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import TraceError
+from tracekit.ingest.budget import MAX_EVENT_BYTES
 from tracekit.ingest.event_texts import EventTextReader, event_text
 from tracekit.wire import fields
 
@@ -87,6 +88,7 @@ class _Plane:
     def _named(self, stats: list[memoryview]) -> dict[str, Any]:
         """Return stats by their names, but for opaque ones, such as programs of XLA."""
         found = {}
+        size = 0
         for stat in stats:
             name, told = "", None
             for field, value in fields(stat):
@@ -102,6 +104,9 @@ class _Plane:
                     told = self._stat_names.get(_signed(value))
             if told is not None:
                 found[name] = told
+                size += len(name) + (len(told) if isinstance(told, str) else 8)
+                if size > MAX_EVENT_BYTES:
+                    raise ValueError(f"statistics of more than {MAX_EVENT_BYTES >> 20} MiB")
         return found
 
     def _kind(self, number: int) -> tuple[str, dict[str, Any]]:

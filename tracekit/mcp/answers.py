@@ -43,7 +43,12 @@ _NEXT = {
     "explain": "explain() lists analyses, tables and views",
 }
 
+_OF_PIVOT = ("rows", "columns", "values", "where", "step")
+
 LEAST_TOKENS = 500
+
+MOST_CHANGES = 20
+"""So many changes are made together: each is a walk over the graph of the run."""
 
 _STATEMENT_BYTES = 2 * GB
 
@@ -145,9 +150,7 @@ class Tools:
             if analysis == "breakdown":
                 return brief(opened.breakdown(), budget=max_tokens)
             if analysis == "pivot":
-                rows = params.get("rows", "module")
-                names = rows.split(",") if isinstance(rows, str) else rows
-                found = opened.pivot(**{**params, "rows": [str(name).strip() for name in names]})
+                found = _pivot(opened, params)
                 reasons: list[str] = []
             else:
                 found = opened.query(analysis, **params)
@@ -199,6 +202,8 @@ class Tools:
         self, trace: str, changes: Sequence[str] | None = None, max_tokens: int = USUAL_TOKENS
     ) -> str:
         """Return what to change and what it would gain; or what given changes would."""
+        if changes and (len(changes) > MOST_CHANGES or isinstance(changes, str)):
+            raise UsageError(f"changes is a list of {MOST_CHANGES} at most")
         with self._opened(trace) as opened:
             if changes:
                 predicted = opened.predict(*changes)
@@ -239,6 +244,19 @@ class Tools:
             given = {"event_id": event_id} if event_id is not None else {"kernel": kernel}
             return self.ask(trace, "why", given, max_tokens=max_tokens)
         return _explained(topic, max_tokens)
+
+
+def _pivot(trace: Trace, params: Mapping[str, Any]) -> Result:
+    """Return a pivot by parameters that come from anybody, its condition bounded as SQL is."""
+    unknown = [name for name in params if name not in _OF_PIVOT]
+    if unknown:
+        raise UsageError(f"pivot has no parameter {unknown[0]!r}", hint=", ".join(_OF_PIVOT))
+    rows = params.get("rows", "module")
+    names = rows.split(",") if isinstance(rows, str) else rows
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise UsageError("rows is a text of dimensions, or a list of them")
+    _bound_memory()
+    return trace.pivot(**{**params, "rows": [name.strip() for name in names]})
 
 
 def _explained(topic: str, budget: int) -> str:

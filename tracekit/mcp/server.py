@@ -21,6 +21,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
 import tracekit
+from tracekit.mcp.answers import MOST_CHANGES
 from tracekit.render.brief import MOST_TOKENS, USUAL_TOKENS
 
 if TYPE_CHECKING:
@@ -35,6 +36,11 @@ TOKEN = "TRACEKIT_MCP_TOKEN"
 
 AT_ONCE = 2
 """So many calls run at a time; others wait. Each may take what a command takes."""
+
+_LOOK_S = 1.0
+"""Seconds from one look whether a client is still there to the next."""
+
+_LEFT = "error: the client has left", True
 
 INSTRUCTIONS = """tracekit says exactly where the time of an LLM step went, from profiler traces.
 Begin with open() for what there is, then open(trace=NAME) for what it is and whether to trust it.
@@ -109,7 +115,12 @@ TOOLS = [
         "changes: predict what these would gain (explain('changes') shows how to write them).",
         ["trace"],
         trace=_TRACE,
-        changes={"type": "array", "items": {"type": "string"}, "description": "made together"},
+        changes={
+            "type": "array",
+            "items": {"type": "string", "maxLength": 1000},
+            "maxItems": MOST_CHANGES,
+            "description": "made together",
+        },
     ),
     _tool(
         "explain",
@@ -142,8 +153,12 @@ def make_server(folders: Sequence[Path], timeout_s: float) -> Server:
                 "tool": params.name,
                 "arguments": params.arguments or {},
             }
-            async with limiter:
-                text, is_error = await _answer(request, context.session, timeout_s)
+            text, is_error = _LEFT
+            async with anyio.create_task_group() as group:
+                group.start_soon(_cancel_without_client, context.request, group.cancel_scope)
+                async with limiter:
+                    text, is_error = await _answer(request, context.session, timeout_s)
+                group.cancel_scope.cancel()
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=text)], is_error=is_error
         )
@@ -161,6 +176,12 @@ def _wrong(name: str, arguments: Mapping[str, Any]) -> str | None:
     """Return what is wrong with a call, as the schema of its tool has it."""
     import jsonschema
 
+    try:
+        json.dumps(arguments)
+    except (RecursionError, ValueError):
+        return (
+            "error: arguments that are too deep, or numbers that are too long\nnext: shorter ones"
+        )
     tool = next((one for one in TOOLS if one.name == name), None)
     if tool is None:
         return f"error: there is no tool {name!r}\nnext: one of {', '.join(t.name for t in TOOLS)}"
@@ -172,6 +193,15 @@ def _wrong(name: str, arguments: Mapping[str, Any]) -> str | None:
         names = ", ".join(tool.input_schema["properties"])
         return f"error: {name}: {where and where + ': '}{shown}\nnext: its arguments are {names}"
     return None
+
+
+async def _cancel_without_client(request: Any, scope: anyio.CancelScope) -> None:
+    """Cancel a call whose client has gone: one of HTTP may leave without a word."""
+    while request is not None:
+        if await request.is_disconnected():
+            scope.cancel()
+            return
+        await anyio.sleep(_LOOK_S)
 
 
 async def _answer(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -27,6 +28,8 @@ _METHODS: dict[str, tuple[str, str]] = {
 }
 """By rule, the method of `tracekit collect --opt` that goes, and the one that comes."""
 
+_HINT = "change the program, and record it with `tracekit collect … --against RUN`"
+
 _LIMITS: dict[tuple[str, str], tuple[str, ...]] = {
     ("batch", LIMIT): ("--max-batch-requests", "--concurrency"),
     ("batch", TOKENS): ("--max-batch-tokens",),
@@ -35,8 +38,42 @@ _LIMITS: dict[tuple[str, str], tuple[str, ...]] = {
 }
 """By keyword and action of a change, the options of `tracekit collect` that set it."""
 
-_OF_ONE_RUN = {"--out": 1, "--force": 0, "--breakdown": 0, "--against": 1, "--rule": 1}
-"""Options that a rerun does not take over, and how many values each has."""
+_COUNT, _RATE, _NAME = r"\d{1,9}", r"[\d.eE+-]{1,24}", r"[A-Za-z][\w:+-]{0,63}"
+
+_KEPT: dict[str, str | None] = {
+    "--stage": "pretrain|finetune|serve",
+    "--model": "tiny|llama2-(7|13|70)b",
+    "--engine": "deepspeed|ddp|fsdp2|megatron|transformers",
+    "--precision": "bf16|fp16|fp32",
+    "--preset": "paper",
+    "--opt": _NAME,
+    "--learning-rate": _RATE,
+    "--gc-density": _RATE,
+    "--memory-limit": r"\d{1,9}(\.\d{1,9})?[KMGkmg]?[Ii]?[Bb]?",
+    "--arrival": r"burst|(poisson|constant):[\d.eE+-]{1,24}",
+    "--timeout": _RATE,
+    **dict.fromkeys(("--profile-after", "--profile-for"), r"[\d.]{1,24}[%s]?"),
+    **dict.fromkeys(
+        (
+            *("--layers", "--seed", "--nproc", "--tp", "--gc-rank", "--batch-size", "--seq-len"),
+            *("--warmup", "--steps", "--repeats", "--profile-steps", "--requests", "--prompt-len"),
+            *("--max-new-tokens", "--concurrency", "--warmup-requests", "--retries"),
+            *("--cache-blocks", "--page-size", "--max-batch-tokens", "--max-batch-requests"),
+        ),
+        _COUNT,
+    ),
+    **dict.fromkeys(
+        ("--fixed-batch", "--with-stack", "--with-flops", "--profile-memory", "--no-shapes")
+    ),
+}
+"""The options of `tracekit collect` that a rerun keeps, with the form of their values (None: flag).
+
+A run folder is data of whoever made it, so none of them names a program, a server, a path or the
+body of a request.
+"""
+
+_DROPPED = {"--out": 1, "--force": 0, "--breakdown": 0, "--against": 1, "--rule": 1}
+"""Options that concern one run alone, and how many values each has."""
 
 Outcome = Literal["holds", "does not hold", "inconclusive"]
 
@@ -111,44 +148,75 @@ def changed_command(run: Manifest, advice: Candidate, out: Path) -> list[str]:
     Raises:
         UsageError: the collectors have no option for that, or the program is the user's own.
     """
-    hint = "change the program, and record it with `tracekit collect … --against RUN`"
-    words = [
-        part
-        for word in run.command
-        for part in (word.split("=", 1) if word.startswith("--") else [word])
-    ]
-    if words[1:2] != ["collect"] or "--" in words:
-        raise UsageError("this run is not of the collectors' own programs", hint=hint)
-    options = options_of(run, advice, words)
-    if not options:
-        raise UsageError(f"the collectors have no option for {advice.rule}", hint=hint)
-    for option, value_count in (*_OF_ONE_RUN.items(), *((name, 1) for name in options)):
-        while option in words:
-            place = words.index(option)
-            del words[place : place + 1 + value_count]
-    return [*words, *(word for option in options.items() for word in option), "--out", str(out)]
+    if run.command[1:2] != ["collect"] or "--" in run.command:
+        raise UsageError("this run is not of the collectors' own programs", hint=_HINT)
+    given = _kept_options(run.command[2:])
+    changed = options_of(run, advice, given)
+    if not changed:
+        raise UsageError(f"the collectors have no option for {advice.rule}", hint=_HINT)
+    words = ["tracekit", "collect"]
+    for name, value in {**given, **changed}.items():
+        words += [name] if value is None else [name, value]
+    return [*words, "--out", str(out)]
 
 
-def options_of(run: Manifest, advice: Candidate, words: Sequence[str]) -> dict[str, str]:
+def _kept_options(words: list[str]) -> dict[str, str | None]:
+    """Return the options of a run's command that a rerun keeps, in their order.
+
+    Raises:
+        UsageError: there is another option, without which the rerun would be of something else.
+    """
+    found: dict[str, str | None] = {}
+    rest = [part for word in words
+            for part in (word.split("=", 1) if word.startswith("--") else [word])]  # fmt: skip
+    while rest:
+        name = rest.pop(0)
+        if name in _DROPPED:
+            del rest[: _DROPPED[name]]
+            continue
+        form = _KEPT.get(name)
+        value = rest.pop(0) if form is not None and rest else None
+        if name not in _KEPT or (
+            form is not None and not re.fullmatch(form, value or "", re.ASCII)
+        ):
+            shown = f"{name} {value}" if value is not None else name
+            raise UsageError(
+                f"the run's command has {shown[:80]}, which --try does not repeat",
+                hint=_HINT,
+            )
+        found[name] = value
+    return found
+
+
+def options_of(run: Manifest, advice: Candidate, given: Mapping[str, str | None]) -> dict[str, str]:
     """Return the options by which `tracekit collect` takes an advice; none where it has none.
 
     Args:
         run: the manifest of the run.
         advice: what is changed.
-        words: the command of the run. A limit of what runs is set where that has it set, by the
+        given: the options of the run. A limit of what runs is set where that has it set, by the
             engine or by the client.
     """
     if advice.rule in _METHODS:
         goes, comes = _METHODS[advice.rule]
-        given = words[words.index("--opt") + 1] if "--opt" in words else ""
-        methods = [one for one in given.split("+") if one not in ("", "Naive", goes)]
+        methods = [
+            one
+            for one in (given.get("--opt") or "").split("+")
+            if one not in ("", "Naive", goes, comes)
+        ]
         return {"--opt": "+".join([*methods, *([comes] if comes else [])]) or "Naive"}
     options: dict[str, str] = {}
     for change in map(parse_change, advice.changes):
         count = change.count
         if change.keyword == "kv":
-            count //= run.extra.get("engine", {}).get("page_size") or 1
+            count //= _page_size(run)
         for name in _LIMITS.get((change.keyword or "", change.action), ()):
-            if change.action != LIMIT or name in words:
+            if change.action != LIMIT or name in given:
                 options[name] = str(count or change.device)
     return options
+
+
+def _page_size(run: Manifest) -> int:
+    engine = run.extra.get("engine")
+    size = engine.get("page_size") if isinstance(engine, dict) else None
+    return size if isinstance(size, int) and size > 0 else 1

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 
 from rich.text import Text
@@ -85,14 +86,19 @@ def _folded(
 ) -> tuple[list[TextColumn], list[str]]:
     """Return the columns that fit, and what has to be said of the others."""
     order = sorted(range(len(columns)), key=lambda place: _rank(columns[place], kept, place))
-    gone = []
-    while len(order) > 1 and not _layout([columns[place] for place in sorted(order)], width)[1]:
-        gone.append(columns[order.pop()])
-    gone.sort(key=columns.index)
+
+    def is_too_wide(count: int) -> bool:
+        return not _layout([columns[place] for place in sorted(order[:count])], width)[1]
+
+    # With fewer columns more fits.
+    count = max(bisect_left(range(1, len(order) + 1), True, key=is_too_wide), 1)
+    gone = [columns[place] for place in sorted(order[count:])]
     same = [column for column in gone if _is_same(column)]
     told = [column.told(column.cells[0]) for column in same if column.cells[0] != NOTHING]
     empty = [column.source for column in same if column.cells[0] == NOTHING]
-    others = [column.source for column in gone if column not in same and column.source != "reason"]
+    others = [
+        column.source for column in gone if not _is_same(column) and column.source != "reason"
+    ]
     reasons = next((column.cells for column in gone if column.source == "reason"), [])
     below = []
     if told:
@@ -103,7 +109,7 @@ def _folded(
         below.append(f"reason: {_each_once(text for text in reasons if text != NOTHING)}")
     if others:
         below.append(f"left out: {', '.join(others)} (--wide shows them, --format json has all)")
-    return [columns[place] for place in sorted(order)], below
+    return [columns[place] for place in sorted(order[:count])], below
 
 
 def _is_same(column: TextColumn) -> bool:

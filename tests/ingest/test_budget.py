@@ -1,0 +1,302 @@
+"""What comes out of a file is bounded by what went in, whatever the file says.
+
+Each of these is a few hundred bytes to some hundred kB, and stands for gigabytes or for work
+without end; or has one row that is odd, for which the others must not be lost.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sqlite3
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from databases_by_hand import database
+from export_by_hand import FIRST, ID, api, export, gemm, ranged
+
+import tracekit
+from tracekit.errors import TraceError
+from tracekit.ingest import budget
+from tracekit.wire import bytes_field, number_field
+
+
+def refusal(path: Path) -> str:
+    """Return what is said of a trace that is refused."""
+    with pytest.raises(TraceError) as caught, tracekit.open(path, cache=False) as trace:
+        trace.breakdown()
+    assert str(path) in caught.value.message
+    assert len(caught.value.message) < 600
+    return caught.value.message
+
+
+def shared(depth: int, leaf: object) -> object:
+    """Return a list of ten lists of ten lists …, each of which is there once."""
+    for _ in range(depth):
+        leaf = [leaf] * 10
+    return leaf
+
+
+def entry(**more: object) -> dict[str, Any]:
+    return {"action": "alloc", "addr": 1, "size": 512, "time_us": 1, "frames": [], **more}
+
+
+def history(*entries: object) -> dict[str, object]:
+    return {"segments": [], "device_traces": [list(entries)]}
+
+
+def flight(**more: object) -> dict[str, object]:
+    call = {"time_created_ns": 1, "collective_seq_id": 1, "state": "scheduled", "retired": False}
+    return {"entries": [{**call, "profiling_name": "nccl:all_reduce", **more}]}
+
+
+def in_itself() -> list[object]:
+    found: list[object] = []
+    found.append(found)
+    return found
+
+
+def deep(depth: int) -> object:
+    found: object = []
+    for _ in range(depth):
+        found = [found]
+    return found
+
+
+def chain() -> list[object]:
+    """Return lists that are each looked at where they are not deep, and lie deep in all."""
+    found: list[object] = []
+    last: object = 0
+    for _ in range(30):
+        for _ in range(50):
+            last = [last]
+        found.append(last)
+    return found
+
+
+PICKLES = {
+    "lists that are shared": (flight(input_sizes=shared(12, 1)), "of events"),
+    "texts that are shared": (flight(state=["x" * 10_000] * 100_000), "of events"),
+    "tuples as an action": (history(entry(action=tuple([shared(9, ())] * 10))), "of events"),
+    "frames that are shared": (
+        history(entry(frames=shared(9, {"filename": "a", "line": 1, "name": "b"}))),
+        "of events",
+    ),
+    "a list in itself": (flight(state=in_itself()), "deep"),
+    "a dictionary in itself": (history(entry(frames=in_itself())), "deep"),
+    "deep lists": (flight(state=deep(150)), "deep"),
+    "deep lists behind others": (flight(input_sizes=chain()), "deep"),
+    "one event of many": (flight(input_sizes=[["x" * 1_000_000] * 40]), "an event of more"),
+    "a time that is text": (history(entry(time_us="x" * 100_000)), "whole number"),
+    "a size that is a list": (history(entry(size=[1])), "whole number"),
+    "a number of many digits": (history(entry(size=1 << 1_000)), "more than 64 bits"),
+    "keys of one hash": (
+        flight(state={number * (2**61 - 1): 0 for number in range(2, 100)}),
+        "a key that is neither",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PICKLES)
+def test_pickles(name: str, tmp_path: Path) -> None:
+    content, reason = PICKLES[name]
+    path = tmp_path / "x.pickle"
+    path.write_bytes(pickle.dumps(content, protocol=4))
+    assert reason in refusal(path)
+
+
+def test_an_object_outside_of_a_pickle_is_not_written_out(tmp_path: Path) -> None:
+    lists = pickle.dumps(shared(12, 1), protocol=2)[:-1]
+    (tmp_path / "x.pickle").write_bytes(lists + pickle.BINPERSID + pickle.STOP)
+    assert "an object outside of it: list" in refusal(tmp_path / "x.pickle")
+
+
+def test_marks_in_marks(tmp_path: Path) -> None:
+    (tmp_path / "x.pickle").write_bytes(b"\x80\x04" + pickle.MARK * 1_000_000 + pickle.STOP)
+    assert "values in values" in refusal(tmp_path / "x.pickle")
+
+
+def test_what_is_shared_in_an_ordinary_history_is_read(tmp_path: Path) -> None:
+    frames = [{"filename": f"/src/{n}.py", "line": n, "name": "f" * 40} for n in range(60)]
+    path = tmp_path / "x.pickle"
+    entries = [entry(frames=frames, time_us=at, addr=at) for at in range(1, 1_001)]
+    path.write_bytes(pickle.dumps(history(*entries)))
+    with tracekit.open(path, cache=False) as trace:
+        assert trace.sql("SELECT count(*) FROM memory_event").rows == [(1_000,)]
+
+
+def shared_pages(path: Path, table: str, depth: int) -> None:
+    """Let the tree of a table consist of one page for each level, to which all above point."""
+    size = 512
+    with closing(sqlite3.connect(path)) as db:
+        (root,) = db.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = ?", [table]
+        ).fetchone()
+    text = bytearray(path.read_bytes())
+    leaf = bytes(text[(root - 1) * size : root * size])
+    first = len(text) // size + 1
+    pages = [root, *range(first, first + depth)]
+    text += bytes(size * depth)
+    for page, below in pairwise(pages):
+        cells = b"".join(below.to_bytes(4, "big") + bytes([n + 1]) for n in range(60))
+        at = [size - len(cells) + 5 * n for n in range(60)]
+        head = b"\x05\0\0" + (60).to_bytes(2, "big") + at[0].to_bytes(2, "big") + b"\0"
+        head += below.to_bytes(4, "big") + b"".join(one.to_bytes(2, "big") for one in at)
+        text[(page - 1) * size : page * size] = head.ljust(size - len(cells), b"\0") + cells
+    text[(pages[-1] - 1) * size : pages[-1] * size] = leaf
+    text[28:32] = (len(text) // size).to_bytes(4, "big")
+    path.write_bytes(text)
+
+
+def small_pages(path: Path, tables: dict[str, Any]) -> Path:
+    """Write a database with pages of 512 bytes."""
+    database(path, tables)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA page_size = 512")
+        db.execute("VACUUM")
+    return path
+
+
+@pytest.mark.parametrize("table", ["CUPTI_ACTIVITY_KIND_KERNEL", "META_DATA_EXPORT", "StringIds"])
+def test_pages_that_are_shared(table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "FREE_S", 0.5)
+    tables = export(CUPTI_ACTIVITY_KIND_KERNEL=[gemm(0, 10, 7, 1)])
+    tables["StringIds"] = tables["StringIds"][:5]
+    path = small_pages(tmp_path / "x.sqlite", tables)
+    shared_pages(path, table, 6)
+    assert "come to" in refusal(path)
+
+
+def test_rows_beyond_the_size_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "FREE_ROWS", 1_000)
+    path = small_pages(
+        tmp_path / "x.sqlite", export(NVTX_EVENTS=[ranged(0, 10, "x"), ranged(5, 6, "y")])
+    )
+    shared_pages(path, "NVTX_EVENTS", 3)
+    assert "events, as no profiler writes it" in refusal(path)
+
+
+def test_a_name_that_stands_there_several_times(tmp_path: Path) -> None:
+    """A kernel is one, however often its name stands there; the first counts."""
+    kernels = [gemm(at, at + 5, 7, at + 1) for at in range(0, 2_000, 10)]
+    tables = export(CUPTI_ACTIVITY_KIND_KERNEL=kernels)
+    tables["StringIds"] = [
+        *tables["StringIds"],
+        *({"id": ID["void gemm<(int)2>(float*)"], "value": f"other {n}"} for n in range(2_000)),
+    ]
+    path = database(tmp_path / "x.sqlite", tables)
+    with tracekit.open(path, cache=False) as trace:
+        rows = trace.sql("SELECT name, count(*) FROM device_events GROUP BY name").rows
+    assert rows == [("void gemm<(int)2>(float*)", 200)]
+
+
+def test_metrics_of_one_number(tmp_path: Path) -> None:
+    samples = [{"timestamp": at, "typeId": 0, "metricId": 1, "value": 5} for at in (10, 20)]
+    metrics = [{"typeId": 0, "metricId": 1, "metricName": f"m{n}"} for n in range(1_000)]
+    path = database(
+        tmp_path / "x.sqlite",
+        export(
+            CUPTI_ACTIVITY_KIND_KERNEL=[gemm(0, 30, 7, 1)],
+            GPU_METRICS=samples,
+            TARGET_INFO_GPU_METRICS=metrics,
+        ),
+    )
+    with tracekit.open(path, cache=False) as trace:
+        rows = trace.sql("SELECT name, value FROM counter_samples").rows
+    assert rows == [("m0", 5)] * 2
+
+
+def test_columns_that_are_computed_are_not_read(tmp_path: Path) -> None:
+    path = database(
+        tmp_path / "x.sqlite",
+        export(
+            CUPTI_ACTIVITY_KIND_KERNEL=[gemm(0, 10, 7, 1)],
+            CUPTI_ACTIVITY_KIND_RUNTIME=[api(0, 1, "cudaLaunchKernel_v7000", 1)],
+        ),
+    )
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(
+            "CREATE TABLE ThreadNames (globalTid, nameId AS (length(hex(zeroblob(40000000)))))"
+        )
+        db.execute(f"INSERT INTO ThreadNames VALUES ({FIRST | 101})")
+        db.commit()
+    with tracekit.open(path, cache=False) as trace:
+        assert trace.query("timeline").column("busy_ns") == [10]
+
+
+def test_numbers_of_many_digits_in_names(tmp_path: Path) -> None:
+    tables = export(CUPTI_ACTIVITY_KIND_KERNEL=[gemm(0, 10, 7, 1)])
+    tables["NVTX_EVENTS_V" + "1" * 5_000] = [ranged(0, 5, "x")]
+    with tracekit.open(database(tmp_path / "x.sqlite", tables), cache=False) as trace:
+        assert trace.query("timeline").column("busy_ns") == [10]
+    tables["META_DATA_EXPORT"] = [{"name": "EXPORT_SCHEMA_VERSION", "value": "1" * 5_000}]
+    assert "which is not read" in refusal(database(tmp_path / "x.sqlite", tables))
+
+
+ODD = [b"\xff\xfe", -(2**63), 2**63 - 1, 1e999, -0.5, None, "", "\ud800", "x" * 100]
+
+
+@pytest.mark.parametrize("odd", ODD[:5] + ODD[5:7] + ODD[8:], ids=lambda value: f"{value!r:.12}")
+def test_one_odd_row_does_not_refuse_the_others(odd: object, tmp_path: Path) -> None:
+    """Whatever stands in a column of one row, the others are read."""
+    kernel = gemm(0, 10, 7, 1, gridX=1, gridY=1, gridZ=1, registersPerThread=1)
+    kernel |= {"blockX": 1, "blockY": 1, "blockZ": 1, "graphNodeId": 0, "graphId": 0}
+    tables = export(
+        CUPTI_ACTIVITY_KIND_KERNEL=[kernel],
+        CUPTI_ACTIVITY_KIND_MEMCPY=[{**kernel, "bytes": 4, "copyKind": 1, "srcKind": 0}],
+        CUPTI_ACTIVITY_KIND_MEMSET=[{**kernel, "bytes": 4, "memKind": 0}],
+        CUPTI_ACTIVITY_KIND_RUNTIME=[api(0, 1, "cudaLaunchKernel_v7000", 1)],
+        CUPTI_ACTIVITY_KIND_SYNCHRONIZATION=[
+            {**kernel, "eventId": 1, "eventSyncId": 1, "syncType": 1}
+        ],
+        CUPTI_ACTIVITY_KIND_CUDA_EVENT=[{**kernel, "eventId": 1, "eventSyncId": 1}],
+        NVTX_EVENTS=[ranged(0, 10, "x"), {**ranged(0, 10, "y"), "eventType": 34}],
+        PROCESSES=[{"globalPid": FIRST, "name": "p"}],
+        ThreadNames=[{"globalTid": FIRST | 101, "nameId": 1}],
+        TARGET_INFO_GPU=[{"id": 0, "name": "H100", "totalMemory": 1, "smCount": 132}],
+        GPU_METRICS=[{"timestamp": 1, "typeId": 0, "metricId": 1, "value": 5}],
+        TARGET_INFO_GPU_METRICS=[{"typeId": 0, "metricId": 1, "metricName": "m"}],
+    )
+    with_odd = {
+        table: [*rows, *({**rows[0], column: odd} for column in rows[0])]
+        for table, rows in tables.items()
+        if table != "META_DATA_EXPORT"
+    }
+    path = database(tmp_path / "x.sqlite", {**tables, **with_odd})
+    with tracekit.open(path, cache=False) as trace:
+        found = trace.sql(
+            "SELECT count(*) FROM event WHERE ts_ns = 0 AND dur_ns = 10 AND "
+            "name IN ('void gemm<(int)2>(float*)', 'x')"
+        ).rows
+    assert found[0][0] >= 2
+
+
+def plane(stat_count: int, text: str, event_count: int) -> bytes:
+    """Return an XSpace whose events share long statistics of their kind."""
+    names = b"".join(
+        bytes_field(
+            5, number_field(1, n) + bytes_field(2, number_field(1, n) + bytes_field(2, b"s%d" % n))
+        )
+        for n in range(1, stat_count + 1)
+    )
+    names += bytes_field(5, number_field(1, 0) + bytes_field(2, bytes_field(2, text.encode())))
+    stats = b"".join(
+        bytes_field(5, number_field(1, n) + number_field(7, 0)) for n in range(1, stat_count + 1)
+    )
+    kind = bytes_field(4, number_field(1, 1) + bytes_field(2, bytes_field(2, b"k") + stats))
+    event = bytes_field(4, number_field(1, 1) + number_field(2, 1) + number_field(3, 1_000_000))
+    line = bytes_field(3, number_field(1, 1) + bytes_field(2, b"Stream #7") + event * event_count)
+    return bytes_field(1, bytes_field(2, b"/device:GPU:0") + names + kind + line)
+
+
+def test_statistics_that_all_events_share(tmp_path: Path) -> None:
+    path = tmp_path / "x.xplane.pb"
+    path.write_bytes(plane(1, "x" * 10_000, 20_000))
+    assert "MiB of events" in refusal(path)
+    path.write_bytes(plane(1_000, "x" * 100_000, 1))
+    assert "statistics of more than" in refusal(path)
+    path.write_bytes(plane(2, "x" * 100, 2_000))
+    with tracekit.open(path, cache=False) as trace:
+        assert trace.sql("SELECT count(*) FROM device_events").rows == [(2_000,)]
