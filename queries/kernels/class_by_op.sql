@@ -10,7 +10,8 @@ CREATE OR REPLACE MACRO class_by_op(class, op_name) AS CASE
     WHEN
         regexp_matches(
             op_name,
-            '(?i)^\w+::_?(?:(?:cudnn|miopen|mkldnn|slow|thnn)_)*(?:dilated)?_?conv(?:olution|_depthwise|_transpose|[123]d)'
+            '(?i)^\w+::_?(?:(?:cudnn|miopen|mkldnn|slow|thnn)_)*(?:dilated)?_?'
+            || 'conv(?:olution|_depthwise|_transpose|[123]d)'
         )
         THEN 'conv'
     WHEN

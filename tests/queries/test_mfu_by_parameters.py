@@ -95,6 +95,6 @@ def test_the_backward_of_cudnn_attention_is_counted(tiny_trace: Callable[..., Pa
     path = tiny_trace(events, deviceProperties=[{"id": 0, "name": "NVIDIA H100 80GB HBM3"}])
     with tracekit.open(path, cache=False) as trace:
         (row,) = trace.query("mfu").to_dicts()
-    pairs = 2 * 16 * 1024 * 1024
+    pairs = 2 * 16 * 1024 * 1025 // 2
     assert row["covered_pct"] == pytest.approx(100)
-    assert row["flops"] == 2.5 * 4 * pairs * 128 / 2
+    assert row["flops"] == 2.5 * 4 * pairs * 128

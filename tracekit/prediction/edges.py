@@ -322,13 +322,69 @@ def change_spans(connection: duckdb.DuckDBPyConnection, change: Change, by: str,
     drop(connection, "op", "part", "inside", "gone")
 
 
+PAUSE_NS = 1_000_000
+"""Between two calls a program sleeps, reads or computes where so much lies in no op: what launches
+take there, with a profiler that records Python, is well below."""
+
+NAMED_NS = 100_000
+"""A Python call or range that lasts so long and launches nothing is work of the program's own."""
+
+
 def _change_host(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
     where = where_of(change, "part = 'host'")
     need(connection, where, change, "no such time of the host")
+    _find_pauses(connection, where)
     update(connection, scaled(change.factor), where_of(change, "part IN ('host', 'call')"))
+    # Of what lies in no op, pauses stay as they were.
+    connection.execute(
+        f"UPDATE {TABLE} AS e SET other_factor = e.other_factor * "
+        f"(1 + ({1 / change.factor if change.factor else 0!r} - 1) * p.share) "
+        f"FROM {TABLE}_pause AS p WHERE e.edge_id = p.edge_id AND {bool(change.factor)}"
+    )
+    connection.execute(
+        f"UPDATE {TABLE} AS e SET other_factor = p.share "
+        f"FROM {TABLE}_pause AS p WHERE e.edge_id = p.edge_id AND NOT {bool(change.factor)}"
+    )
+    found = connection.execute(f"SELECT sum(ns) / 1e6 FROM {TABLE}_pause").fetchone()
+    drop(connection, "pause")
+    assumptions = []
+    if found and found[0]:
+        assumptions.append(
+            f"pauses of the host stay, {found[0]:.3f} ms: sleeping, reading, Python of its own"
+        )
     if connection.execute(f"FROM {TABLE} WHERE device = 'cpu' LIMIT 1").fetchall():
-        return ["on a CPU, ops are work, and not the host's own time"]
-    return []
+        assumptions.append("on a CPU, ops are work, and not the host's own time")
+    return assumptions
+
+
+def _find_pauses(connection: duckdb.DuckDBPyConnection, where: str) -> None:
+    """Lay out which share of the host's time outside of ops launches nothing, by edge.
+
+    All of it where it is a pause; else what lies in calls or ranges of the program that launch
+    nothing.
+    """
+    connection.execute(
+        f"CREATE OR REPLACE TABLE {TABLE}_pause AS "
+        "WITH host AS MATERIALIZED ("
+        "SELECT (e.trace_id, s.pid, s.tid) AS part, e.edge_id AS id, e.other_ns, "
+        "e.source_ns AS start_ns, e.target_ns AS end_ns "
+        f"FROM (FROM {TABLE} WHERE {where} AND other_ns > {NAMED_NS}) AS e "
+        "INNER JOIN graph_span AS s ON e.target_node // 2 = s.span_id WHERE s.tid IS NOT NULL), "
+        "called AS (SELECT (e.trace_id, e.pid, e.tid) AS part, e.ts_ns + c.shift_ns AS start_ns, "
+        "e.ts_ns + e.dur_ns + c.shift_ns AS end_ns FROM event AS e "
+        "INNER JOIN graph_clock AS c USING (trace_id) "
+        f"WHERE e.dur_ns > {NAMED_NS} "
+        "AND (is_annotation(e.category) OR is_python_call(e.category)) AND NOT starts_with(e.name, 'torch/') AND NOT contains(e.name, '/torch/')), "
+        "launching AS (SELECT (l.trace_id, l.pid, l.tid) AS part, l.ts_ns + c.shift_ns AS ts_ns "
+        "FROM launch AS l INNER JOIN graph_clock AS c USING (trace_id)), "
+        "idle AS (SELECT c.part, c.start_ns, c.end_ns FROM called AS c "
+        "ASOF LEFT JOIN launching AS l ON c.part = l.part AND c.start_ns <= l.ts_ns "
+        "WHERE l.ts_ns IS NULL OR l.ts_ns >= c.end_ns) "
+        "SELECT h.id AS edge_id, "
+        f"if(h.other_ns > {PAUSE_NS}, h.other_ns, least(o.overlap_ns, h.other_ns)) AS ns, "
+        "ns / h.other_ns AS share "
+        "FROM host AS h INNER JOIN interval_overlap('host', 'idle') AS o USING (id) WHERE ns > 0"
+    )
 
 
 def _change_python(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
