@@ -1,6 +1,7 @@
 -- Is attention computed in pieces?
 -- Products, softmax and what lies between them write the scores to memory. Fused attention does not: what lies between
--- goes, and backward there is one product more in four. Products may get faster, as scores stay in caches: twice at most.
+-- goes, and on a CPU there is one product more in four backward. Products may get faster, as scores stay in caches and
+-- those above a causal mask are left out: twice at most.
 -- Where no module is recorded, it is a softmax between two batched products that follow each other on a stream.
 --
 -- Kind:     advice

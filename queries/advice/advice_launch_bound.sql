@@ -1,5 +1,6 @@
 -- In which phases does the GPU wait for the CPU to launch kernels?
--- Idle time by host_bound, on accelerators. A captured graph leaves about a tenth of the host's time there, which is
+-- Idle time by host_bound, on accelerators. Gaps of 1 ms and more in the middle of which no op is open are pauses: the
+-- program sleeps, reads or computes, and launches are not to blame. A captured graph leaves about a tenth of the host's time there, which is
 -- assumed. Left out are phases with less than 1 % of the window, loading of data, and phases whose work is mostly launched
 -- by graphs already. Of torch.compile that is in use only what it lacks is proposed.
 --
@@ -9,7 +10,10 @@
 -- Reduces:  idle_causes
 
 WITH gaps AS (
-    SELECT coalesce(a.phase, 'other') AS phase, sum(g.idle_ns)::BIGINT AS idle_ns
+    SELECT
+        coalesce(a.phase, 'other') AS phase,
+        g.idle_ns >= 1_000_000 AND g.busy_op_id IS NULL AS is_pause,
+        sum(g.idle_ns)::BIGINT AS idle_ns
     FROM idle_gap AS g
     LEFT JOIN attributed_events AS a
         ON
@@ -40,7 +44,11 @@ in_use AS (
 ),
 
 host_bound AS (
-    SELECT sum(idle_ns)::BIGINT AS idle_ns FROM idle_causes_rows WHERE cause = 'host_bound'
+    SELECT
+        sum(idle_ns)::BIGINT AS idle_ns,
+        (SELECT coalesce(sum(idle_ns), 0)::BIGINT FROM gaps WHERE is_pause) AS pause_ns
+    FROM idle_causes_rows
+    WHERE cause = 'host_bound'
 ),
 
 phases AS (
@@ -50,16 +58,21 @@ phases AS (
     CROSS JOIN device_window AS w
     WHERE
         g.idle_ns > 0.01 * w.window_ns
+        AND NOT g.is_pause
         AND g.phase NOT IN ('data', 'other')
         AND l.graph_count * 2 < l.work_count
 )
 
 SELECT
     format(
-        'the CPU launches too late: GPU{} idle {}, of it {}', of_ranks(),
+        'the CPU launches too late: GPU{} idle {}, of it {}{}', of_ranks(),
         in_ms(any_value(h.idle_ns)),
         string_agg(
             format('{} in {}', in_ms(p.idle_ns), p.phase), ', ' ORDER BY p.idle_ns DESC, p.phase
+        ),
+        if(
+            any_value(h.pause_ns) > 0,
+            format('; {} are pauses of the program, which stay', in_ms(any_value(h.pause_ns))), ''
         )
     ) AS what,
     'the GPU waits for the CPU to launch kernels' AS place,
@@ -72,8 +85,8 @@ SELECT
         WHEN bool_or(p.phase IN ('decode', 'prefill', 'mixed', 'generation'))
             THEN
                 'capture CUDA graphs for the batch sizes that occur (vLLM: no enforce_eager; '
-                || 'SGLang: --cuda-graph-max-bs; LightLLM: no --disable_cudagraph), or serve larger '
-                || 'batches'
+                || 'SGLang: --cuda-graph-max-bs; LightLLM: no --disable_cudagraph), or serve '
+                || 'larger batches'
         WHEN bool_and(p.phase = 'optimizer')
             THEN
                 'a larger batch; or capture the step of the optimizer in a CUDA graph '

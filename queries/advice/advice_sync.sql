@@ -31,11 +31,12 @@ summed AS (
         sum(if(is_tested, 0, wait_ns)) > 0.1 * sum(wait_ns) AS has_reads,
         string_agg(
             CASE
-                WHEN step_count > 0
-                    THEN format('{:.3g} a step ', wait_count / step_count)
+                WHEN step_count > 0 AND wait_count % step_count = 0
+                    THEN format('{} a step ', wait_count // step_count)
+                WHEN step_count > 0 THEN format('{} in {} steps ', wait_count, step_count)
                 ELSE format('{} times ', wait_count)
             END
-            || if(is_tested, '`if tensor:` ', if(op IS NULL, '', '.item() or the like '))
+            || if(is_tested, '`if tensor:` ', if(op IS NULL, '', '.item() '))
             || coalesce(place || ' ', '') || in_ms(wait_ns), ', ' ORDER BY wait_ns DESC, place
         ) FILTER (place IS NOT NULL OR is_tested) AS list
     FROM places

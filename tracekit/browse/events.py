@@ -22,8 +22,8 @@ from tracekit.browse.query_worker import Answers
 from tracekit.render._cells import text_columns
 
 _EVENTS = """SELECT
-    e.dur_ns, e.wall_ns, e.ts_ns - t.first_ts_ns AS start_ns, e.phase, w.rank, e.device, e.stream, e.name,
-    m.path AS module_path, e.class, e.event_id, e.trace_id, e.piece
+    e.dur_ns, e.wall_ns, e.ts_ns - t.first_ts_ns AS start_ns, e.phase, w.rank, e.device, e.stream,
+    e.name, m.path AS module_path, e.class, e.event_id, e.trace_id, e.piece
 FROM attributed_events AS e
 INNER JOIN trace AS t ON e.trace_id = t.trace_id
 INNER JOIN device_windows AS w ON e.trace_id = w.trace_id AND e.device = w.device

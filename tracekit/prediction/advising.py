@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from tracekit.analysis.result import Column, Result
 from tracekit.analysis.spec import Spec
 from tracekit.errors import QueryError
-from tracekit.prediction.changes import SERVING, parse_change
+from tracekit.prediction.changes import REMOVE, SERVING, parse_change
 from tracekit.prediction.edges import NothingChosenError
 from tracekit.prediction.predicting import PlainStep, Prediction, Predictor
 from tracekit.units import NS_PER_S, format_duration
@@ -39,8 +39,12 @@ LEAST_GAIN = 0.01
 MOST_INFERRED_PCT = 50
 """Where more of the critical path is inferred or assumed, no gain found is none known."""
 
-NOTHING, NOTHING_KNOWN = "nothing worth changing above 1 %", "nothing surely gains more than 1 %"
+NOTHING = "nothing worth changing above 1 %"
+NOTHING_KNOWN = "no change is predicted to gain over 1 %"
 """What is said without advice, and where that is because gains are not known."""
+
+UP_TO = "the profiler makes the CPU slower, by how much is not known here: the run gains less"
+"""What is said of gains that are upper bounds."""
 
 LEAST_UNSURE_PCT = 5.0
 """What may gain so much of the window, or nothing, is not passed over in silence."""
@@ -68,6 +72,9 @@ _OF_LAUNCHES = frozenset({"host", "launches"})
 _OF_HOST = _OF_LAUNCHES | {"python", "sync"}
 """Keywords of changes of what the host does: what the profiler makes longer, too."""
 
+_INSIDE = frozenset({"range", "call", "loading"})
+"""What else of a change is about the host."""
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -93,9 +100,20 @@ class Candidate:
         return all(_keyword(text) in _OF_HOST for text in self.changes)
 
     @property
-    def saves_host_time(self) -> bool:
-        """Whether part of its gain is time of the host."""
-        return any(_keyword(text) in _OF_HOST | {"range", "call"} for text in self.changes)
+    def is_of_device(self) -> bool:
+        """Whether it changes work of devices, and nothing that the host does."""
+        return not any(_keyword(text) in _OF_HOST | _INSIDE for text in self.changes)
+
+    @property
+    def is_upper_bound(self) -> bool:
+        """Whether part of its gain is time of the host that the profiler makes longer.
+
+        What is left of a range after a change is launches; a range that goes is the program's own.
+        """
+        return any(
+            _keyword(text) in _OF_HOST or (_keyword(text) == "range" and not text.endswith(REMOVE))
+            for text in self.changes
+        )
 
 
 def _keyword(text: str) -> str:
@@ -103,7 +121,7 @@ def _keyword(text: str) -> str:
     change = parse_change(text)
     if change.keyword is not None:
         return change.keyword
-    return next((column for column, _ in change.terms if column in ("range", "call")), "")
+    return next((column for column, _ in change.terms if column in _INSIDE), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +291,7 @@ def advise(
             continue
         if told is None:
             continue
-        told = _bounded(one, told, replay)
+        told = _bounded(one, _beyond_host(one, told, replay), replay)
         if told.reason is not None:
             undecided.append((one, told.reason))
         elif told.high_ns < recorded_ns:
@@ -300,6 +318,26 @@ def advise(
         tuple(undecided),
         replay.plain_step,
     )
+
+
+FASTER_HOST = "host x0.5"
+"""A run's host is up to four times as fast as a recorded one, which may hide what devices gain."""
+
+
+def _beyond_host(one: Candidate, told: Prediction, replay: Predictor) -> Prediction:
+    """Return a prediction of device work whose interval holds its gain beside a faster host, too.
+
+    Without the profiler the host is faster: where it holds the changed recording up, the run gains
+    more.
+    """
+    if told.predicted_ns is None or not one.is_of_device or not replay.has_device:
+        return told
+    try:
+        before_ns = replay.gain_ns([FASTER_HOST])
+        gain_ns = replay.gain_ns([*(one.at_most or one.changes), FASTER_HOST]) - before_ns
+    except QueryError:  # no time of the host is recorded
+        return told
+    return replace(told, low_ns=max(min(told.low_ns, told.recorded_ns - gain_ns), 0))
 
 
 def _bounded(one: Candidate, told: Prediction, replay: Predictor) -> Prediction:
@@ -453,7 +491,7 @@ def _joined(found: Sequence[_Found], replay: Predictor) -> list[Advice]:
                 told,
                 100 * joint_ns / max(replay.recorded_ns, 1),
                 step_gain_ns=step_gain_ns,
-                is_upper_bound=one.saves_host_time
+                is_upper_bound=one.is_upper_bound
                 and replay.plain_step is None
                 and replay.has_device,
             )

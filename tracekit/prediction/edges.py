@@ -187,7 +187,7 @@ def _change_work(connection: duckdb.DuckDBPyConnection, change: Change) -> list[
     need(connection, where, change, "no such work")
     if change.action == REMOVE:
         remove_work(connection, where)
-        return ["removed work leaves the time of its ops on the host, without the launch"]
+        return ["CPU time of the ops stays, without the launch"]
     update(connection, scaled(change.factor), where)
     return [] if change.factor == 1 else ["other work takes as long as it did"]
 
@@ -255,7 +255,7 @@ def _change_inside(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
     change_spans(connection, change, by, rest)
     if change.action != REMOVE:
         return [f"what a {by} launched takes as long as it did, and what it runs on the host not"]
-    return [f"what a removed {by} gave is not needed elsewhere"]
+    return [f"nothing uses the result of the removed {by}"]
 
 
 def change_spans(connection: duckdb.DuckDBPyConnection, change: Change, by: str, rest: str) -> None:
@@ -350,7 +350,7 @@ def _change_host(connection: duckdb.DuckDBPyConnection, change: Change) -> list[
     assumptions = []
     if found and found[0]:
         assumptions.append(
-            f"pauses of the host stay, {found[0]:.3f} ms: sleeping, reading, Python of its own"
+            "time in which the program sleeps, reads or runs Python of its own stays"
         )
     if connection.execute(f"FROM {TABLE} WHERE device = 'cpu' LIMIT 1").fetchall():
         assumptions.append("on a CPU, ops are work, and not the host's own time")

@@ -485,7 +485,7 @@ def fuse_attention(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
     update(
         connection,
         scaled(1.25),
-        f"edge_id IN (SELECT edge_id FROM {TABLE}_between {products})",
+        f"device = 'cpu' AND edge_id IN (SELECT edge_id FROM {TABLE}_between {products})",
     )
     remove_work(connection, f"edge_id IN (SELECT edge_id {gone})")
     drop(connection, "between")
@@ -496,7 +496,7 @@ def fuse_attention(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
         ),
         (
             "products take what they took, as they read queries, keys and values and write outputs "
-            "already; backward a quarter more, for the scores are computed again"
+            "already; on a CPU a quarter more backward, for the scores are computed again"
         ),
     ]
 

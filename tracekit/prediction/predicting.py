@@ -278,7 +278,7 @@ class Predictor:
         if self._contention.said is not None:
             assumptions.append(self._contention.said)
         if self._inferred_pct >= 0.05:
-            assumptions.append("what is inferred or assumed of the order of the work holds")
+            assumptions.append("inferred dependencies are correct")
         reason = None
         if self._unexplained_ns > abs(gain_ns) and gain_ns > 0:
             reason = (
