@@ -77,7 +77,7 @@ SELECT
     coalesce(module, 'attention in pieces') AS place,
     format('attention fused{}', term) AS change,
     format('attention fused{0}; op={1}{0} x0.5', term, product) AS at_most,
-    NULL::BIGINT AS cost_ns,
+    work_ns AS cost_ns,
     'torch.nn.functional.scaled_dot_product_attention, or attn_implementation="sdpa" or '
     || '"flash_attention_2" (collect --opt with F)' AS remedy,
     'tracekit query ops TRACE' AS evidence

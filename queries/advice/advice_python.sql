@@ -34,7 +34,7 @@ named AS MATERIALIZED (
         AND NOT regexp_matches(
             name,
             '^(ProfilerStep#|tk/|Optimizer\.|nn\.Module: |PyTorch Profiler|torch/|nccl:|gloo:|'
-            || 'c10d::|<built-in method \w+ of type object)|/torch/'
+            || 'c10d::|tracekit/|<built-in method \w+ of type object)|/torch/|/tracekit/'
         )
 ),
 
@@ -102,6 +102,7 @@ SELECT
             THEN
                 'the program collects garbage itself: no gc.collect() in the loop, or every n '
                 || 'steps; gc.freeze() after the start makes each shorter'
+        WHEN '<built-in function sleep>' THEN 'no time.sleep() in the loop'
         ELSE 'run it every n steps, or in another thread or process while the GPU works'
     END AS remedy,
     'tracekit query idle_gaps TRACE' AS evidence

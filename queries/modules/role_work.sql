@@ -236,7 +236,7 @@ CREATE OR REPLACE MACRO role_work(modules) AS TABLE (
             ) IS NOT NULL AS is_followed,
             -- Which product of the stretch ends the MLP.
             CASE
-                WHEN t.turn IS DISTINCT FROM 'ffn' THEN NULL
+                WHEN coalesce(t.turn <> 'ffn', TRUE) THEN NULL
                 WHEN given_before IS NOT NULL AND list_count(p.summed_sizes) > 0
                     THEN coalesce(
                         list_position(p.summed_sizes, given_before),

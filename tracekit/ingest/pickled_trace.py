@@ -226,8 +226,8 @@ def _block_sizes(
     blocks |= free_early
     made = {entry["addr"] for entry in entries if entry["action"] == "alloc"}
     for segment in segments:
-        address = segment.get("address")
-        for block in segment["blocks"] if address is not None else ():
+        address: int = segment.get("address", 0)
+        for block in segment["blocks"] if "address" in segment else ():
             if block["state"].startswith("active") and address not in made:
                 blocks[address] = block["size"]
             address += block["size"]

@@ -21,7 +21,13 @@ from tracekit.analysis.spec import Spec
 from tracekit.errors import QueryError
 from tracekit.prediction.changes import REMOVE, SERVING, parse_change
 from tracekit.prediction.edges import NothingChosenError
-from tracekit.prediction.predicting import PlainStep, Prediction, Predictor
+from tracekit.prediction.predicting import (
+    MARGIN,
+    MARGIN_OF_CHANGE,
+    PlainStep,
+    Prediction,
+    Predictor,
+)
 from tracekit.units import NS_PER_S, format_duration
 
 if TYPE_CHECKING:
@@ -320,7 +326,7 @@ def advise(
     )
 
 
-FASTER_HOST = "host x0.5"
+FASTER_HOST = "host x0.25"
 """A run's host is up to four times as fast as a recorded one, which may hide what devices gain."""
 
 
@@ -337,7 +343,17 @@ def _beyond_host(one: Candidate, told: Prediction, replay: Predictor) -> Predict
         gain_ns = replay.gain_ns([*(one.at_most or one.changes), FASTER_HOST]) - before_ns
     except QueryError:  # no time of the host is recorded
         return told
-    return replace(told, low_ns=max(min(told.low_ns, told.recorded_ns - gain_ns), 0))
+    most_ns = gain_ns + MARGIN * told.recorded_ns + MARGIN_OF_CHANGE * gain_ns
+    return replace(told, low_ns=max(min(told.low_ns, round(told.recorded_ns - most_ns)), 0))
+
+
+def _shrunk(told: Prediction, share: float) -> Prediction:
+    """Return a prediction that gains a share of it."""
+    predicted, low, high = (
+        round(told.recorded_ns - share * (told.recorded_ns - ns))
+        for ns in (told.predicted_ns or 0, told.low_ns, told.high_ns)
+    )
+    return replace(told, predicted_ns=predicted, low_ns=low, high_ns=high)
 
 
 def _bounded(one: Candidate, told: Prediction, replay: Predictor) -> Prediction:
@@ -350,16 +366,20 @@ def _bounded(one: Candidate, told: Prediction, replay: Predictor) -> Prediction:
         return told
     recorded_ns = told.recorded_ns
     limits = [recorded_ns if one.cost_ns is None else one.cost_ns]
-    if one.is_of_host and (plain := replay.plain_step) is not None:
-        limits.append(plain.idle_ns * replay.step_count)
+    if (plain := replay.plain_step) is not None:
+        if one.is_of_host:
+            limits.append(plain.idle_ns * replay.step_count)
+            told = _shrunk(told, plain.idle_share)
+        elif not one.is_of_device:
+            told = _shrunk(told, min(1 / plain.ratio, 1.0))
     least_ns = recorded_ns - min(recorded_ns, *limits)
-    predicted_ns = max(told.predicted_ns, least_ns)
+    predicted_ns = max(told.predicted_ns or 0, least_ns)
     low_ns, high_ns = told.low_ns, max(told.high_ns, predicted_ns)
     if one.is_of_host:
         low_ns = max(low_ns, least_ns)
-    if predicted_ns > told.predicted_ns:
+    if predicted_ns > (told.predicted_ns or 0):
         # The interval is as wide on the side of less.
-        high_ns = max(high_ns, predicted_ns + told.high_ns - told.predicted_ns)
+        high_ns = max(high_ns, predicted_ns + told.high_ns - (told.predicted_ns or 0))
     return replace(
         told, predicted_ns=predicted_ns, low_ns=min(low_ns, predicted_ns), high_ns=high_ns
     )

@@ -126,6 +126,11 @@ class PlainStep:
         """How much of a step the device has no work: more no change of the host can gain, ns."""
         return max(self.plain_ns - self.busy_ns, 0)
 
+    @property
+    def idle_share(self) -> float:
+        """Which share of the recorded idle time the run has without the profiler."""
+        return min(self.idle_ns / max(self.recorded_ns - self.busy_ns, 1), 1.0)
+
 
 _PLAIN_STEP = """
 WITH busy AS (
