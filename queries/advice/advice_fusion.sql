@@ -39,7 +39,7 @@ chains AS (
         module, phase, class,
         count(*) OVER chain AS length,
         dur_ns,
-        dur_ns = max(dur_ns) OVER chain AS is_longest
+        row_number() OVER (chain ORDER BY dur_ns DESC, position) = 1 AS is_longest
     FROM numbered
     WINDOW chain AS (PARTITION BY trace_id, device, stream, module, phase, number)
 ),

@@ -101,8 +101,8 @@ SELECT
                 || 'batch'
         WHEN NOT any_value(u.is_training)
             THEN
-                'torch.compile(model, mode="reduce-overhead") with static shapes (a static KV '
-                || 'cache), or a larger batch'
+                'torch.compile(model, mode="reduce-overhead") with static shapes (of generation: '
+                || 'a static KV cache), or a larger batch'
         ELSE
             'a larger batch; torch.compile(model, mode="reduce-overhead") or '
             || 'torch.cuda.make_graphed_callables, which capture CUDA graphs'

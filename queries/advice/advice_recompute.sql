@@ -82,7 +82,7 @@ hooks AS (
 
 SELECT
     format('{} of work{} is recomputation', in_ms(work_ns), of_ranks())
-    || if(idle_ns > 0, format(', and {} idle time in it', in_ms(idle_ns)), '')
+    || if(idle_ns >= 100_000, format(', and {} idle time in it', in_ms(idle_ns)), '')
     || if(
         reserved_bytes > 0 AND memory_bytes > 0,
         format(

@@ -33,7 +33,8 @@ unseen AS (
         coalesce(sum(i.pause_ns) FILTER (p.trace_id IS NULL), 0)::BIGINT AS pause_ns,
         coalesce(sum(i.pause_count) FILTER (p.trace_id IS NULL), 0) AS pause_count,
         sum(i.unknown_ns)::BIGINT AS unknown_ns,
-        sum(w.window_ns)::BIGINT AS window_ns
+        sum(w.window_ns)::BIGINT AS window_ns,
+        if(EXISTS (FROM device_windows WHERE device <> 'cpu'), 'GPU', 'devices') AS device_word
     FROM idle AS i
     INNER JOIN device_window AS w USING (trace_id)
     LEFT JOIN p USING (trace_id)
@@ -43,7 +44,8 @@ ranks AS (SELECT max(world_size) AS world_size, count(DISTINCT rank) AS rank_cou
 
 SELECT
     format(
-        'GPU{} idle {} because of the CPU, and no Python is recorded{}', of_ranks(), in_ms(host_ns),
+        '{}{} idle {} because of the host, and no Python is recorded{}', device_word, of_ranks(),
+        in_ms(host_ns),
         if(
             pause_count > 0,
             format(
@@ -64,7 +66,7 @@ WHERE host_ns > 0.05 * window_ns
 UNION ALL
 SELECT
     format(
-        'GPU{} idle {} for a reason that is not recorded', of_ranks(),
+        '{}{} idle {} for a reason that is not recorded', device_word, of_ranks(),
         in_ms(unknown_ns)
     ) AS what,
     'before work that was launched in time' AS place,

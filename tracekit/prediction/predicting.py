@@ -219,10 +219,10 @@ class Predictor:
         return PlainStep(*map(round, rows[0]))
 
     def step_gain_ns(self, changes: Sequence[str]) -> int | None:
-        """Return by how much a step would be shorter, mean of all but the first, ns.
+        """Return by how much a step would be shorter, ns; None where no steps are marked.
 
-        Of a single step all of the gain is said to be its own. Work that was queued before the
-        first is in none. None where no steps are marked.
+        Of three steps and more it is the mean of all but the first: work that was queued before
+        that is in none. Of fewer it is the share of each in all of the gain.
         """
         if not self.step_count:
             return None
@@ -230,9 +230,10 @@ class Predictor:
         gains = [
             ((old[-1] - old[0]) - (new[-1] - new[0])) // (len(old) - 1)
             for old, new in zip(self._before[0].step_ends_ns, after[0].step_ends_ns, strict=True)
-            if len(old) > 1
+            if len(old) > 2
         ]
-        return max(gains) if gains else self.recorded_ns - after[0].window_ns
+        gain_ns = self.recorded_ns - after[0].window_ns
+        return max(gains) if gains else gain_ns // self.step_count
 
     def gain_ns(self, changes: Sequence[str]) -> int:
         """Return by how much the window would be shorter, ns: a prediction without its interval.
