@@ -217,7 +217,9 @@ def test_what_a_row_leads_to_adds_up_to_the_row(opened: Callable[[Path], Trace])
     answers = Answers(trace)
 
     def below(view: Any, column: str) -> int:
-        total = trace.sql(f"SELECT coalesce(sum({column}), 0)::BIGINT FROM ({view.select})").rows[0][0]
+        total = trace.sql(f"SELECT coalesce(sum({column}), 0)::BIGINT FROM ({view.select})").rows[
+            0
+        ][0]
         assert isinstance(total, int)
         return total
 
