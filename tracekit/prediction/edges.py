@@ -252,13 +252,15 @@ def _change_inside(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
     )
     if not connection.execute(f"FROM {TABLE}_op LIMIT 1").fetchall():
         raise QueryError(f"{change.text!r}: there is no such {by} in this trace")
-    change_spans(connection, change, by, rest)
+    change_spans(connection, change, by, rest, glob)
     if change.action != REMOVE:
         return [f"what a {by} launched takes as long as it did, and what it runs on the host not"]
     return [f"nothing uses the result of the removed {by}"]
 
 
-def change_spans(connection: duckdb.DuckDBPyConnection, change: Change, by: str, rest: str) -> None:
+def change_spans(
+    connection: duckdb.DuckDBPyConnection, change: Change, by: str, rest: str, glob: str = ""
+) -> None:
     """Change what threads do inside of spans that are laid out: the table of edges with `_op`.
 
     Args:
@@ -266,6 +268,7 @@ def change_spans(connection: duckdb.DuckDBPyConnection, change: Change, by: str,
         change: scales or removes.
         by: what the spans are, in a word.
         rest: the condition of edges that may be changed.
+        glob: of ops, their name.
 
     Raises:
         QueryError: nothing lies in them.
@@ -314,6 +317,14 @@ def change_spans(connection: duckdb.DuckDBPyConnection, change: Change, by: str,
         )
         of_work = "part IN ('work', 'latency', 'gap')"
         update(connection, "kept = 0", f"{of_work} AND target_node // 2 IN ({launched})")
+        if by == "op":
+            # Work that was queued before has no launch, but the op of what it repeats.
+            unlaunched = (
+                f"part = 'work' AND {rest} AND op GLOB {quote(glob)} AND device <> 'cpu' "
+                f"AND target_node NOT IN (SELECT target_node + 1 FROM {TABLE} "
+                "WHERE kind = 'launch')"
+            )
+            remove_work(connection, unlaunched)
     # On cpu the op is the work.
     chosen = "part = 'work' AND device = 'cpu'"
     if change.action != REMOVE:
