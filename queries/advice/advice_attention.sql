@@ -1,49 +1,86 @@
 -- Is attention computed in pieces?
 -- Products, softmax and what lies between them write the scores to memory. Fused attention does not: what lies between
--- goes, and backward there is one product more in four. Products may get faster, as scores stay in caches: twice at most.
+-- goes, and on a CPU there is one product more in four backward. Products may get faster, as scores stay in caches and
+-- those above a causal mask are left out: twice at most.
+-- Where no module is recorded, it is a softmax between two batched products that follow each other on a stream.
 --
 -- Kind:     advice
 -- Scope:    run
 -- Requires: advice_text, attributed_events, module
 
-WITH softmax AS (
+WITH work AS (
     SELECT
+        a.trace_id, a.device, a.stream, a.ts_ns, a.event_id, a.piece, a.class, a.phase, a.op_name,
+        a.dur_ns,
         coalesce(m.rollup_path, m.path) AS module,
-        count(*) AS work_count,
-        sum(a.dur_ns)::BIGINT AS work_ns
+        a.class = 'gemm' AS is_product,
+        a.class = 'gemm' AND a.op_name IN ('aten::bmm', 'aten::baddbmm', 'aten::matmul')
+            AS is_batched
     FROM attributed_events AS a
-    INNER JOIN module AS m USING (trace_id, module_id)
-    WHERE a.class = 'softmax'
-    GROUP BY ALL
+    LEFT JOIN module AS m USING (trace_id, module_id)
+    WHERE a.kind = 'compute' AND EXISTS (FROM attributed_events WHERE class = 'softmax')
 ),
 
-products AS (
+numbered AS (
+    SELECT *, count(*) FILTER (is_product) OVER stream AS number
+    FROM work
+    WINDOW stream AS (
+        PARTITION BY trace_id, device, stream ORDER BY ts_ns, event_id, piece
+    )
+),
+
+-- From one product to the next.
+stretches AS (
     SELECT
-        coalesce(m.rollup_path, m.path) AS module,
-        max_by(a.op_name, (a.dur_ns, a.event_id)) AS product
-    FROM attributed_events AS a
-    INNER JOIN module AS m USING (trace_id, module_id)
-    WHERE a.class = 'gemm' AND a.op_name IN ('aten::bmm', 'aten::baddbmm', 'aten::matmul')
-    GROUP BY ALL
+        trace_id, device, stream, number,
+        bool_or(is_batched) AS is_behind_batched,
+        lead(bool_or(is_batched)) OVER (
+            PARTITION BY trace_id, device, stream ORDER BY number
+        ) AS is_before_batched,
+        max(op_name) FILTER (is_batched) AS product,
+        arg_max(module, dur_ns) FILTER (class = 'softmax') AS module,
+        any_value(phase) FILTER (class = 'softmax') AS phase,
+        count(*) FILTER (class = 'softmax') AS softmax_count,
+        count(*) FILTER (NOT is_product) AS work_count,
+        sum(dur_ns) FILTER (NOT is_product)::BIGINT AS work_ns
+    FROM numbered
+    GROUP BY trace_id, device, stream, number
+),
+
+pieces AS (
+    SELECT
+        module, max(product) AS product,
+        sum(softmax_count) AS softmax_count,
+        sum(work_count) AS work_count,
+        sum(work_ns)::BIGINT AS work_ns
+    FROM stretches
+    WHERE softmax_count > 0 AND is_behind_batched AND is_before_batched
+    GROUP BY module
 ),
 
 chosen AS (
     -- Rolled up, a path has lost the numbers of its modules.
-    SELECT *, format(' module={}*', replace(chosen_name(module), '/', '*/')) AS term
-    FROM softmax
-    INNER JOIN products USING (module)
+    SELECT
+        *,
+        if(
+            module IS NULL, ' phase=*',
+            format(' module={}*', replace(chosen_name(module), '/', '*/'))
+        ) AS term
+    FROM pieces
 )
 
 SELECT
-    format('{} softmax kernels or ops between batched products, {}', work_count, in_ms(work_ns))
-        AS what,
-    module AS place,
+    format(
+        '{} softmax kernels or ops between batched products, {} with the {} others there',
+        softmax_count, in_ms(work_ns), work_count - softmax_count
+    ) AS what,
+    coalesce(module, 'attention in pieces') AS place,
     format('attention fused{}', term) AS change,
     format('attention fused{0}; op={1}{0} x0.5', term, product) AS at_most,
     work_ns AS cost_ns,
     'torch.nn.functional.scaled_dot_product_attention, or attn_implementation="sdpa" or '
     || '"flash_attention_2" (collect --opt with F)' AS remedy,
-    format('tracekit query module_classes TRACE') AS evidence
+    'tracekit query ops TRACE' AS evidence
 FROM chosen
 WHERE work_ns > 0
 ORDER BY work_ns DESC, module

@@ -1,18 +1,28 @@
 -- Do copies to the device hold the host up, or the device?
--- A copy from pageable memory lets the host wait until it has begun; and what is computed with it waits for it.
+-- A copy from pageable memory lets the host wait until it has begun; and what is computed with it waits for it. Left out
+-- are copies from pinned memory on a stream that computes nothing: these run beside the compute already. What is hidden
+-- still takes its stream's time.
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, host_waits, launch, device_events, attributed_events
+-- Requires: advice_text, host_waits, launch, device_events, attributed_events, device_windows
 
-WITH copies AS (
+WITH computing AS (
+    SELECT DISTINCT trace_id, device, stream FROM attributed_events WHERE kind = 'compute'
+),
+
+copies AS (
     SELECT
         a.name, a.dur_ns, a.bytes, a.wall_ns,
         coalesce(w.dur_ns, 0) AS wait_ns
     FROM attributed_events AS a
     LEFT JOIN host_waits AS w
         ON a.trace_id = w.trace_id AND a.launch_id = w.event_id AND w.kind IN ('copy', 'sync')
-    WHERE a.class = 'memcpy_h2d'
+    LEFT JOIN computing AS c
+        ON a.trace_id = c.trace_id AND a.device = c.device AND a.stream = c.stream
+    WHERE
+        a.class = 'memcpy_h2d'
+        AND (NOT contains(a.name, 'Pinned') OR c.stream IS NOT NULL OR w.dur_ns IS NOT NULL)
 ),
 
 summed AS (
@@ -21,6 +31,7 @@ summed AS (
         coalesce(median(bytes), 0)::BIGINT AS median_bytes,
         sum(wait_ns)::BIGINT AS wait_ns,
         sum(wall_ns)::BIGINT AS wall_ns,
+        sum(dur_ns)::BIGINT AS copy_ns,
         count(*) FILTER (contains(name, 'Pageable')) AS pageable_count
     FROM copies
 )
@@ -34,8 +45,11 @@ SELECT
     'copies from host to device' AS place,
     'class=memcpy_h2d remove' AS change,
     NULL::VARCHAR AS at_most,
-    wait_ns + wall_ns AS cost_ns,
-    'copy the next batch beside the step: DataLoader(pin_memory=True) and '
+    least(
+        wait_ns + wall_ns, (SELECT sum(window_ns) FROM device_windows)::BIGINT - copy_ns
+    ) AS cost_ns,
+    if(pageable_count > 0, 'pin the memory (DataLoader(pin_memory=True)), ', '')
+    || 'copy the next batch while this one computes: '
     || 'batch.to(device, non_blocking=True) on a stream of its own; small ones as one tensor'
         AS remedy,
     'tracekit query memcpy TRACE' AS evidence

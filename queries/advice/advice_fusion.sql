@@ -1,20 +1,27 @@
 -- Which modules do element-wise work in kernels that could be one?
--- Element-wise, norm and reduction kernels of a module, one after the other on a stream: fused they take what the
--- longest of each chain takes, for each reads and writes the same tensors.
+-- Element-wise, norm and reduction kernels of a module, or where none is recorded of a phase, one after the other on a
+-- stream: fused they take what the longest of each chain takes, for each reads and writes the same tensors. Nothing is
+-- said where torch.compile or its kernels run already.
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, attributed_events, module
+-- Requires: advice_text, attributed_events, module, compiled_regions
 
 WITH work AS (
     SELECT
         a.trace_id, a.device, a.stream, a.class, a.dur_ns, a.phase,
         coalesce(m.rollup_path, m.path) AS module,
-        a.class IN ('elementwise', 'norm', 'activation') AS is_fusible,
+        a.class IN ('elementwise', 'norm', 'reduction') AS is_fusible,
         row_number() OVER stream AS position
     FROM attributed_events AS a
-    INNER JOIN module AS m USING (trace_id, module_id)
-    WHERE a.kind = 'compute' AND a.device <> 'cpu' AND a.row_name IS NULL
+    LEFT JOIN module AS m USING (trace_id, module_id)
+    WHERE
+        a.kind = 'compute'
+        AND a.device <> 'cpu'
+        AND coalesce(a.row_name, '(unattributed)') = '(unattributed)'
+        AND a.phase NOT IN ('optimizer', 'other')
+        AND NOT EXISTS (FROM compiled_regions)
+        AND NOT EXISTS (FROM attributed_events WHERE class = 'triton_fused')
     WINDOW stream AS (PARTITION BY a.trace_id, a.device, a.stream ORDER BY a.ts_ns, a.event_id)
 ),
 
@@ -32,7 +39,7 @@ chains AS (
         module, phase, class,
         count(*) OVER chain AS length,
         dur_ns,
-        dur_ns = max(dur_ns) OVER chain AS is_longest
+        row_number() OVER (chain ORDER BY dur_ns DESC, position) = 1 AS is_longest
     FROM numbered
     WINDOW chain AS (PARTITION BY trace_id, device, stream, module, phase, number)
 ),
@@ -51,6 +58,7 @@ phases AS (
 largest AS (
     SELECT module
     FROM chains
+    WHERE module IS NOT NULL
     GROUP BY module
     ORDER BY sum(dur_ns) FILTER (NOT is_longest) DESC NULLS LAST, module
     LIMIT 1
@@ -58,10 +66,10 @@ largest AS (
 
 SELECT
     format(
-        '{} element-wise and norm kernels follow another in their module, {} but for the longest '
-        || 'of each chain', sum(work_count), in_ms(sum(all_ns - left_ns))
+        '{} element-wise, norm and reduction kernels run one after the other, {} but for the '
+        || 'longest of each chain', sum(work_count), in_ms(sum(all_ns - left_ns))
     ) AS what,
-    'most in ' || (SELECT module FROM largest) AS place,
+    coalesce('most in ' || (SELECT module FROM largest), 'chains of small kernels') AS place,
     string_agg(
         format('class={} phase={} x{:.3f}', class, phase, left_ns / all_ns), '; '
         ORDER BY phase, class
@@ -69,6 +77,6 @@ SELECT
     NULL::VARCHAR AS at_most,
     sum(all_ns - left_ns)::BIGINT AS cost_ns,
     'torch.compile of the model, or fused kernels (Liger, apex, Triton)' AS remedy,
-    'tracekit query module_classes TRACE' AS evidence
+    'tracekit query kernel_classes TRACE' AS evidence
 FROM phases
 HAVING count(*) > 0

@@ -34,9 +34,9 @@ kernels AS (
 
 SELECT
     format(
-        '{} kernels{}, {}, have blocks for half of the multiprocessors at most: {}, for one, '
-        || '{:.2f} for each', sum(work_count)::BIGINT, of_ranks(), in_ms(sum(work_ns)),
-        arg_max(name, (unused_ns, name))[:80], arg_max(block_share, (unused_ns, name))
+        '{} kernels{}, {}, fill half of the SMs at most: {} has blocks for {:.0f} %',
+        sum(work_count)::BIGINT, of_ranks(), in_ms(sum(work_ns)),
+        arg_max(name, (unused_ns, name))[:80], 100 * arg_max(block_share, (unused_ns, name))
     ) AS what,
     'kernels of few blocks' AS place,
     NULL::VARCHAR AS change,

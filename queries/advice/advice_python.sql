@@ -3,7 +3,7 @@
 -- innermost Python function or range of the
 -- program that holds no work and no launch at all. What data loaders do is left to advice_loading, and a worker that
 -- polls for the next batch of its engine to advice_serving_host.
--- Ops as Python calls them, and torch's own way through modules, are nobody's to leave out.
+-- Torch's own functions and the ranges of its collectives are nobody's to leave out.
 --
 -- Kind:     advice
 -- Scope:    run
@@ -35,8 +35,8 @@ named AS MATERIALIZED (
         AND (is_python_call(category) OR is_annotation(category))
         AND NOT regexp_matches(
             name,
-            '^(ProfilerStep#|tk/|Optimizer\.|nn\.Module: |PyTorch Profiler|torch/nn/|'
-            || '<built-in method \w+ of type object)'
+            '^(ProfilerStep#|tk/|Optimizer\.|nn\.Module: |PyTorch Profiler|torch/|nccl:|gloo:|'
+            || 'c10d::|tracekit/|<built-in method \w+ of type object)|/torch/|/tracekit/'
         )
 ),
 
@@ -89,7 +89,8 @@ times AS (
 
 SELECT
     format(
-        'devices wait {} for {} calls of {}', in_ms(l.idle_ns), t.call_count, l.name
+        'the GPU idles {} while the CPU is in {} calls of {}', in_ms(l.idle_ns), t.call_count,
+        l.name
     ) AS what,
     at_rank(r.rank, l.name) AS place,
     'range=' || chosen_name(l.name)
@@ -103,7 +104,8 @@ SELECT
             THEN
                 'the program collects garbage itself: no gc.collect() in the loop, or every n '
                 || 'steps; gc.freeze() after the start makes each shorter'
-        ELSE 'do it less often, in another thread or process, or not at all'
+        WHEN '<built-in function sleep>' THEN 'no time.sleep() in the loop'
+        ELSE 'run it every n steps, or in another thread or process while the GPU works'
     END AS remedy,
     'tracekit query idle_gaps TRACE' AS evidence
 FROM largest AS l

@@ -6,12 +6,23 @@
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, attributed_events, launch, memory_event, memory, device, event, event_category
+-- Requires: advice_text, attributed_events, launch, memory_event, memory, device, event, event_category, idle_gap
 
 WITH work AS (
     SELECT sum(dur_ns)::BIGINT AS work_ns
     FROM attributed_events
     WHERE phase = 'recompute'
+),
+
+idle AS (
+    SELECT coalesce(sum(g.idle_ns), 0)::BIGINT AS idle_ns
+    FROM idle_gap AS g
+    INNER JOIN attributed_events AS a
+        ON
+            g.trace_id = a.trace_id
+            AND g.next_event_id = a.event_id
+            AND g.next_piece = a.piece
+    WHERE a.phase = 'recompute'
 ),
 
 kept AS (
@@ -57,7 +68,7 @@ room AS (
         coalesce(
             least(floor(100 * free_bytes / nullif(needed_bytes, 0)) / 100, 1), 1
         ) AS share
-    FROM work, kept, whole, needed
+    FROM work, idle, kept, whole, needed
 ),
 
 hooks AS (
@@ -71,6 +82,7 @@ hooks AS (
 
 SELECT
     format('{} of work{} is recomputation', in_ms(work_ns), of_ranks())
+    || if(idle_ns >= 100_000, format(', and {} idle time in it', in_ms(idle_ns)), '')
     || if(
         reserved_bytes > 0 AND memory_bytes > 0,
         format(
@@ -87,7 +99,7 @@ SELECT
     ) AS change,
     if(share = 1, 'phase=recompute remove; host phase=recompute remove' || hooks.changes, NULL)
         AS at_most,
-    work_ns AS cost_ns,
+    work_ns + idle_ns AS cost_ns,
     'no gradient checkpointing'
     || if(
         share = 1, ', or of fewer layers, where memory allows',

@@ -10,6 +10,9 @@ WITH idle AS (
     SELECT
         trace_id,
         coalesce(sum(idle_ns) FILTER (cause = 'host_bound'), 0)::BIGINT AS host_ns,
+        count(*) FILTER (cause = 'host_bound' AND idle_ns >= 5_000_000) AS pause_count,
+        coalesce(sum(idle_ns) FILTER (cause = 'host_bound' AND idle_ns >= 5_000_000), 0)::BIGINT
+            AS pause_ns,
         coalesce(sum(idle_ns) FILTER (cause IN ('unknown', 'dependency')), 0)::BIGINT
             AS unknown_ns
     FROM idle_gap
@@ -27,8 +30,11 @@ p AS (SELECT trace_id FROM event WHERE is_python_call(category) GROUP BY ALL),
 unseen AS (
     SELECT
         coalesce(sum(i.host_ns) FILTER (p.trace_id IS NULL), 0)::BIGINT AS host_ns,
+        coalesce(sum(i.pause_ns) FILTER (p.trace_id IS NULL), 0)::BIGINT AS pause_ns,
+        coalesce(sum(i.pause_count) FILTER (p.trace_id IS NULL), 0) AS pause_count,
         sum(i.unknown_ns)::BIGINT AS unknown_ns,
-        sum(w.window_ns)::BIGINT AS window_ns
+        sum(w.window_ns)::BIGINT AS window_ns,
+        if(EXISTS (FROM device_windows WHERE device <> 'cpu'), 'GPU', 'devices') AS device_word
     FROM idle AS i
     INNER JOIN device_window AS w USING (trace_id)
     LEFT JOIN p USING (trace_id)
@@ -38,20 +44,29 @@ ranks AS (SELECT max(world_size) AS world_size, count(DISTINCT rank) AS rank_cou
 
 SELECT
     format(
-        'devices{} wait {} for the host, and no Python is in the trace', of_ranks(), in_ms(host_ns)
+        '{}{} idle {} because of the host, and no Python is recorded{}', device_word, of_ranks(),
+        in_ms(host_ns),
+        if(
+            pause_count > 0,
+            format(
+                '; {} of it in {} gaps of 5 ms and more: the program sleeps, reads or computes '
+                || 'there',
+                in_ms(pause_ns), pause_count
+            ), ''
+        )
     ) AS what,
     'between launches' AS place,
     NULL::VARCHAR AS change,
     NULL::VARCHAR AS at_most,
     mean_ns(host_ns) AS cost_ns,
-    'profile(..., with_stack=True), or collect --with-stack: then the lines are named' AS remedy,
+    'profile(..., with_stack=True), or collect --with-stack, to see the lines' AS remedy,
     'tracekit query idle_causes TRACE' AS evidence
 FROM unseen
 WHERE host_ns > 0.05 * window_ns
 UNION ALL
 SELECT
     format(
-        'devices{} stand still {} for a reason that is not in the trace', of_ranks(),
+        '{}{} idle {} for a reason that is not recorded', device_word, of_ranks(),
         in_ms(unknown_ns)
     ) AS what,
     'before work that was launched in time' AS place,

@@ -1,74 +1,60 @@
 -- Which calls make the host wait for the device?
 -- By the op that makes them, and by the call where none does; not those that wait for a copy to the device, which
--- advice_copies is about, and not those that nothing is launched behind. The line is the innermost Python function, neither torch's own nor built in, of the longest
--- of them.
+-- advice_copies is about, and not those that nothing is launched after. What reads the value, and how often in a step, is
+-- listed by place.
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, host_waits, event_category, event, device_windows, launch, device_events, interval_innermost
+-- Requires: advice_text
+-- Reduces:  sync_waits
 
-WITH last_launch AS (SELECT trace_id, max(ts_ns) AS ts_ns FROM launch GROUP BY trace_id),
-
-waits AS MATERIALIZED (
+WITH places AS (
     SELECT
-        w.trace_id, w.event_id, w.dur_ns, e.name AS call_name,
-        row_number() OVER () AS id,
-        (w.trace_id, w.pid, w.tid) AS part,
-        w.ts_ns AS at_ns
-    FROM host_waits AS w
-    INNER JOIN event AS e USING (trace_id, event_id)
-    LEFT JOIN launch AS l ON w.trace_id = l.trace_id AND w.event_id = l.launch_id
-    LEFT JOIN device_events AS d ON l.trace_id = d.trace_id AND l.correlation = d.correlation
-    INNER JOIN last_launch AS n ON w.trace_id = n.trace_id AND w.ts_ns < n.ts_ns
-    WHERE
-        w.kind IN ('sync', 'copy')
-        AND is_launch_call(e.category)
-        AND coalesce(NOT contains(d.name, 'HtoD'), TRUE)
+        if(op IS NULL, call, NULL) AS call,
+        op, is_tested, python_line,
+        coalesce(python_line, 'after ' || after_op) AS place,
+        sum(wait_count)::BIGINT AS wait_count,
+        max(step_count) AS step_count,
+        sum(wait_ns)::BIGINT AS wait_ns
+    FROM sync_waits_rows
+    GROUP BY ALL
 ),
-
-op_span AS (
-    SELECT
-        (e.trace_id, e.pid, e.tid) AS part,
-        e.event_id AS id, e.ts_ns AS start_ns, e.ts_ns + e.dur_ns AS end_ns
-    FROM event AS e
-    WHERE is_op(e.category) AND contains(e.name, '::')
-),
-
-python_span AS (
-    SELECT
-        (trace_id, pid, tid) AS part,
-        event_id AS id, ts_ns AS start_ns, ts_ns + dur_ns AS end_ns
-    FROM event
-    WHERE is_user_python(category, name)
-),
-
-op_around AS (SELECT * FROM interval_innermost('waits', 'op_span')),
-
-line_around AS (SELECT * FROM interval_innermost('waits', 'python_span')),
 
 summed AS (
     SELECT
-        if(o.name IS NULL, w.call_name, NULL) AS call_name,
-        o.name AS op,
-        arg_max(p.name, w.dur_ns) AS line,
-        count(*) AS wait_count,
-        sum(w.dur_ns)::BIGINT AS wait_ns
-    FROM waits AS w
-    LEFT JOIN op_around AS oa USING (id)
-    LEFT JOIN event AS o ON w.trace_id = o.trace_id AND oa.span_id = o.event_id
-    LEFT JOIN line_around AS la ON w.id = la.id
-    LEFT JOIN event AS p ON w.trace_id = p.trace_id AND la.span_id = p.event_id
-    GROUP BY ALL
+        call, op,
+        sum(wait_count)::BIGINT AS wait_count,
+        sum(wait_ns)::BIGINT AS wait_ns,
+        arg_max(python_line, wait_ns) AS python_line,
+        -- What is a tenth of them at most needs no remedy.
+        sum(if(is_tested, wait_ns, 0)) > 0.1 * sum(wait_ns) AS has_tests,
+        sum(if(is_tested, 0, wait_ns)) > 0.1 * sum(wait_ns) AS has_reads,
+        string_agg(
+            CASE
+                WHEN step_count > 0 AND wait_count % step_count = 0
+                    THEN format('{} a step ', wait_count // step_count)
+                WHEN step_count > 0 THEN format('{} in {} steps ', wait_count, step_count)
+                ELSE format('{} times ', wait_count)
+            END
+            || if(is_tested, '`if tensor:` ', if(op IS NULL, '', '.item() '))
+            || coalesce(place || ' ', '') || in_ms(wait_ns), ', ' ORDER BY wait_ns DESC, place
+        ) FILTER (place IS NOT NULL OR is_tested) AS list
+    FROM places
+    GROUP BY call, op
 )
 
 SELECT
     format(
-        'the host{} waits {} times for the device in {}, {} together', of_ranks(), wait_count,
-        coalesce(op, call_name), in_ms(wait_ns)
+        'the host{} waits {} times for the device in {}, {}{}', of_ranks(), wait_count,
+        coalesce(op, call), in_ms(wait_ns), coalesce(': ' || list, '')
     ) AS what,
-    coalesce(line, op, call_name) AS place,
+    'the CPU waits for the GPU: '
+    || coalesce(
+        python_line,
+        if(op LIKE '%_local_scalar_dense' AND NOT has_reads, '`if tensor:`', NULL), op, call
+    ) AS place,
     if(
-        op IS NULL, format('sync name={} remove', chosen_name(call_name)),
+        op IS NULL, format('sync name={} remove', chosen_name(call)),
         format('sync op={} remove', chosen_name(op))
     ) AS change,
     NULL::VARCHAR AS at_most,
@@ -76,18 +62,32 @@ SELECT
     CASE
         WHEN op IN ('aten::_local_scalar_dense', 'aten::item')
             THEN
-                'keep the value on the device: sum losses there and call .item() every 100 steps; '
-                || 'no float(tensor), print(tensor) or `if tensor:` in the loop'
+                concat_ws(
+                    '; ',
+                    if(
+                        has_reads,
+                        'keep the value on the device: sum it up there and call .item() every 100 '
+                        || 'steps; no float(tensor) or print(tensor) in the loop', NULL
+                    ),
+                    if(
+                        has_tests,
+                        'decide on the host what `if tensor:` asks the device for: lengths and '
+                        || 'masks are known there before they are copied; hand the model its '
+                        || 'attention mask and position_ids', NULL
+                    )
+                )
         WHEN op IN ('aten::nonzero', 'aten::index', 'aten::masked_select')
             THEN
                 'no shapes that depend on values: torch.where or a multiplication by the mask '
                 || 'instead of x[mask]'
+        WHEN op LIKE 'aten::%linalg%'
+            THEN 'run it every n steps, or on fewer and larger batches of matrices'
         WHEN op IS NOT NULL
             THEN
                 'copy at the end, or with non_blocking=True to pinned memory and read later'
         ELSE 'no torch.cuda.synchronize() in the loop; time with torch.cuda.Event'
     END AS remedy,
-    'tracekit query idle_gaps TRACE --cause host_sync' AS evidence
+    'tracekit query sync_waits TRACE' AS evidence
 FROM summed
 WHERE wait_ns > 0
 ORDER BY wait_ns DESC, place

@@ -3,7 +3,7 @@
 -- of phases, modules, steps or launches reads.
 --
 -- Kind:     view
--- Requires: device_events, collective_events, attribution
+-- Requires: device_events, collective_events, attribution, class_by_op
 -- Columns:
 --   trace_id         INTEGER -> trace           the trace
 --   event_id         BIGINT -> event            the event
@@ -12,7 +12,7 @@
 --   stream           BIGINT                     stream of the device; the thread id on cpu
 --   category         VARCHAR                    category, as in the file
 --   name             VARCHAR                    kernel, copy or op
---   class            VARCHAR                    class: that of the collective, else as in table kernel_class
+--   class            VARCHAR                    class: of the collective or the op, else as in table kernel_class
 --   kind             VARCHAR                    compute, comm or memcpy
 --   ts_ns            BIGINT                     start, ns
 --   dur_ns           BIGINT                     duration, ns
@@ -37,7 +37,7 @@
 
 SELECT
     e.trace_id, e.event_id, e.piece, e.device, e.stream, e.category, e.name,
-    coalesce(c.class, e.class) AS class,
+    coalesce(c.class, class_by_op(e.class, a.op_name)) AS class,
     e.kind, e.ts_ns, e.dur_ns, e.end_ns, e.kind_wall_ns, e.wall_ns, e.correlation, e.bytes,
     a.launch_id, a.launch_delay_ns, a.link, a.op_id, a.op_name, a.module_id, a.row_name,
     a.module_reason, a.phase, a.phase_reason, a.step, a.like_event_id, a.is_inferred

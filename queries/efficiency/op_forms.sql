@@ -57,6 +57,7 @@ attention   attention          2  3  4  bhsd  12      7     2.5    _scaled_dot_p
 attention   attention          2  3  4  bshd  15      7     2.5    _efficient_attention_backward
 attention   attention          2  3  4  bhsd  12      -     2.5    _scaled_dot_product_efficient_attention_backward
 attention   attention          2  3  4  bhsd  15      10    2.5    _scaled_dot_product_cudnn_attention_backward
+attention   attention          2  3  4  bhsd  15      10    2.5    _cudnn_attention_backward
 attention   attention          2  3  4  bshd  12      -     2.5    flash_attn::_flash_attn_backward
 attention   attention          2  3  4  bshd  12      -     2.5    aiter::_flash_attn_backward
 attention   attention          2  3  4  bshd  9       -     2.5    aiter::mha_bwd

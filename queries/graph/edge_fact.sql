@@ -3,7 +3,7 @@
 -- host's time before that. Time of the host has beside it what of it is inside of ops.
 --
 -- Kind:     temporary
--- Requires: event_category, graph_span, graph_edge, graph_clock, attributed_events, collective_events, module, trace,
+-- Requires: event_category, graph_span, graph_edge, graph_clock, attributed_events, attribution, collective_events, module, trace,
 --           step_ranges, interval_overlap, interval_innermost
 -- Columns:
 --   edge_id    BIGINT -> graph_edge  the edge
@@ -11,7 +11,7 @@
 --   span_id    BIGINT                the span that it leads to
 --   class      VARCHAR               class of the work
 --   work_kind  VARCHAR               compute, comm or memcpy
---   op         VARCHAR               innermost op around the launch of the work, or around the call
+--   op         VARCHAR               innermost op around the launch of the work or of what it repeats, or around the call
 --   module     VARCHAR               module, or a row of modules in parentheses
 --   name       VARCHAR               the work or the call
 --   phase      VARCHAR               phase
@@ -25,10 +25,13 @@
 WITH attributed AS (
     SELECT
         a.trace_id, a.event_id, a.launch_id, a.piece, a.class, a.kind AS work_kind,
-        a.op_name AS op, a.phase, a.step,
+        coalesce(a.op_name, k.op_name) AS op,
+        a.phase, a.step,
         coalesce(m.path, a.row_name) AS module
     FROM attributed_events AS a
-    LEFT JOIN module AS m USING (trace_id, module_id)
+    LEFT JOIN attribution AS k
+        ON a.trace_id = k.trace_id AND a.like_event_id = k.event_id AND k.piece = 0
+    LEFT JOIN module AS m ON a.trace_id = m.trace_id AND a.module_id = m.module_id
 ),
 
 by_launch AS (

@@ -1,9 +1,10 @@
 -- What ran on each device, and of which class, as far as anything tells?
--- The device events, with one difference: a collective has the class that its record tells (table collective_events). The
--- name of a kernel may say less: NCCL runs an all-to-all as SendRecv. Every analysis that names classes reads this.
+-- The device events, with two differences: a collective has the class of its record (table collective_events), and a
+-- kernel that of the op that launched it where that says more than its name (macro class_by_op). NCCL runs an all-to-all
+-- as SendRecv, cuDNN a convolution as a gemm. Every analysis that names classes reads this.
 --
 -- Kind:     view
--- Requires: device_events, collective_events
+-- Requires: device_events, collective_events, attribution, class_by_op
 -- Columns:
 --   trace_id      INTEGER -> trace                  the trace
 --   event_id      BIGINT -> device_events.event_id  the event
@@ -12,7 +13,7 @@
 --   stream        BIGINT                            stream of the device; the thread id on cpu
 --   category      VARCHAR                           category, as in the file
 --   name          VARCHAR                           kernel, copy or op
---   class         VARCHAR                           class: that of the collective, else as in table kernel_class
+--   class         VARCHAR                           class: of the collective or the op, else as in table kernel_class
 --   kind          VARCHAR                           compute, comm or memcpy
 --   ts_ns         BIGINT                            start, ns
 --   dur_ns        BIGINT                            duration, ns
@@ -22,7 +23,8 @@
 
 SELECT
     e.trace_id, e.event_id, e.piece, e.device, e.stream, e.category, e.name,
-    coalesce(c.class, e.class) AS class,
+    coalesce(c.class, class_by_op(e.class, a.op_name)) AS class,
     e.kind, e.ts_ns, e.dur_ns, e.end_ns, e.kind_wall_ns, e.wall_ns
 FROM device_events AS e
+INNER JOIN attribution AS a USING (trace_id, event_id, piece)
 LEFT JOIN collective_events AS c USING (trace_id, event_id, piece)

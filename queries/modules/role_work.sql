@@ -1,5 +1,11 @@
 -- Which part of a decoder does each device event serve: embedding, QKV, RoPE, attention, MLP, norms, …?
--- The rules of queries/rules/roles.toml, and for what they leave open in graph replays, the place on the stream.
+-- The rules of queries/rules/roles.toml, and for what they leave open where no module is recorded, the place on the
+-- stream. Where norms are kernels of their own, or the MLP is, what runs between landmarks tells. Where both are in pieces,
+-- the order of products does, if attention and an activation alternate as in a dense decoder. After attention the first is
+-- the output projection, one or two more lead to the activation. The MLP ends with the product that sums over what the one
+-- before the activation gave; without shapes it is the first of two or the second of five. One to three lead from there to
+-- the next attention, and one more than usual is the head. Of any other order nothing is said. Work of the backward pass
+-- has the role of its forward op.
 -- role_work('module') is a relation.
 --
 -- Kind:     macro
@@ -19,6 +25,10 @@
 --   step         BIGINT   step, as in table attribution
 --   wall_ns      BIGINT   busy time that is its own, ns
 --   is_inferred  BOOLEAN  its role comes from its place on the stream, its module's among others, or from repetition
+
+CREATE OR REPLACE MACRO is_activation(name, class) AS (
+    class <> 'gemm' AND regexp_matches(name, '(?i)silu|swiglu|gelu|act_and_mul')
+);
 
 CREATE OR REPLACE MACRO role_work(modules) AS TABLE (
     WITH repeated AS (
@@ -123,10 +133,190 @@ CREATE OR REPLACE MACRO role_work(modules) AS TABLE (
             r.*,
             k.role AS landmark,
             CASE WHEN k.role IN ('norm', 'attention', 'rope', 'ffn') THEN k.role END AS place,
-            CASE WHEN k.role IN ('attention', 'ffn') THEN k.role END AS block
+            CASE WHEN k.role IN ('attention', 'ffn') THEN k.role END AS block,
+            coalesce(
+                bool_or(k.role = 'norm' AND r.phase <> 'backward') OVER stream
+                OR (
+                    bool_or(k.role = 'ffn' AND r.phase <> 'backward') OVER stream
+                    AND NOT bool_or(is_activation(r.name, r.class) AND r.phase <> 'backward')
+                        OVER stream
+                ), FALSE
+            ) AS is_by_place,
+            r.phase IN ('backward', 'optimizer') AS is_behind,
+            -- Attention in pieces is a softmax between batched products, which are no landmarks.
+            CASE
+                WHEN is_behind THEN NULL
+                WHEN r.role_op = 'aten::_softmax' THEN 'attention'
+                WHEN k.role = 'attention' THEN 'attention'
+                WHEN is_activation(r.name, r.class) THEN 'ffn'
+            END AS turn,
+            NOT is_behind
+            AND coalesce(k.role = 'gemm', FALSE)
+            AND coalesce(r.role_op NOT IN ('aten::bmm', 'aten::baddbmm'), TRUE) AS is_product,
+            NOT is_behind
+            AND coalesce(r.class = 'gemm' AND NOT is_product, FALSE) AS is_batched
         FROM ruled AS r
         LEFT JOIN landmark_name AS n ON r.name = n.name
         LEFT JOIN role_rule AS k ON n.rule_id = k.rule_id
+        WINDOW stream AS (PARTITION BY r.trace_id, r.device, r.stream)
+    ),
+
+    -- What runs from one attention or activation to the next, in one pass through the model.
+    passed AS (
+        SELECT
+            trace_id, device, stream, event_id, piece, turn, is_product, is_batched, ts_ns,
+            role_op_id, role_op,
+            count(*) FILTER (is_behind) OVER before AS pass
+        FROM marked
+        WHERE NOT is_by_place
+        WINDOW before AS (
+            PARTITION BY trace_id, device, stream ORDER BY ts_ns, event_id, piece
+        )
+    ),
+
+    numbered AS (
+        SELECT
+            *,
+            count(turn) OVER before AS stretch
+        FROM passed
+        WINDOW before AS (
+            PARTITION BY trace_id, device, stream, pass ORDER BY ts_ns, event_id, piece
+        )
+    ),
+
+    product_of AS (
+        SELECT
+            n.*,
+            count(*) OVER (
+                PARTITION BY n.trace_id, n.device, n.stream, n.pass, n.stretch
+                ORDER BY n.ts_ns, n.event_id, n.piece
+            ) AS number,
+            if(n.role_op = 'aten::addmm', 1, 0) AS place,
+            json_extract(o.args, format('$."Input Dims"[{}][1]', place))::BIGINT AS summed_size,
+            json_extract(o.args, format('$."Input Dims"[{}][1]', place + 1))::BIGINT AS given_size
+        FROM numbered AS n
+        LEFT JOIN record AS o
+            ON
+                n.trace_id = o.trace_id
+                AND n.role_op_id = o.event_id
+                AND n.role_op IN ('aten::mm', 'aten::addmm')
+        WHERE n.is_product
+    ),
+
+    product_stretch AS (
+        SELECT
+            trace_id, device, stream, pass, stretch,
+            count(*) AS product_count,
+            list(summed_size ORDER BY number) AS summed_sizes,
+            arg_min(given_size, number) AS first_given_size,
+            arg_max(given_size, number) AS given_size
+        FROM product_of
+        GROUP BY ALL
+    ),
+
+    turned AS (
+        SELECT
+            trace_id, device, stream, pass, stretch, max(turn) AS turn
+        FROM numbered
+        GROUP BY ALL
+    ),
+
+    stretch AS (
+        SELECT
+            t.*,
+            coalesce(p.product_count, 0) AS product_count,
+            p.summed_sizes,
+            lag(p.given_size) OVER passes AS given_before,
+            lead(t.turn) OVER passes AS next_turn,
+            lead(t.pass) OVER (
+                PARTITION BY t.trace_id, t.device, t.stream ORDER BY t.pass, t.stretch
+            ) IS NOT NULL AS is_followed,
+            -- Which product of the stretch ends the MLP.
+            CASE
+                WHEN coalesce(t.turn <> 'ffn', TRUE) THEN NULL
+                WHEN given_before IS NOT NULL AND list_count(p.summed_sizes) > 0
+                    THEN coalesce(
+                        list_position(p.summed_sizes, given_before),
+                        list_position(p.summed_sizes, given_before // 2),
+                        -- The rest was not computed again.
+                        if(p.first_given_size = given_before, 1, NULL)
+                    )
+                WHEN p.product_count IN (1, 2) THEN 1
+                WHEN p.product_count = 5 THEN 2
+            END AS closing
+        FROM turned AS t
+        LEFT JOIN product_stretch AS p USING (trace_id, device, stream, pass, stretch)
+        WINDOW passes AS (
+            PARTITION BY t.trace_id, t.device, t.stream, t.pass ORDER BY t.stretch
+        )
+    ),
+
+    decoder AS (
+        SELECT
+            trace_id, device, stream,
+            mode(product_count - closing) FILTER (turn = 'ffn' AND next_turn = 'attention')
+                AS usual_count
+        FROM stretch
+        GROUP BY trace_id, device, stream
+        HAVING
+            bool_and(turn IS DISTINCT FROM next_turn OR turn IS NULL)
+            AND coalesce(
+                bool_and(product_count BETWEEN 2 AND 3) FILTER (
+                    turn = 'attention' AND next_turn = 'ffn'
+                ), FALSE
+            )
+            AND coalesce(
+                bool_and(coalesce(closing <= 2, FALSE)) FILTER (
+                    turn = 'ffn' AND next_turn = 'attention'
+                ), FALSE
+            )
+            AND usual_count BETWEEN 1 AND 3
+    ),
+
+    ordered AS (
+        SELECT
+            n.trace_id, n.event_id, n.piece, n.is_product, n.is_batched, n.role_op,
+            n.turn AS own_turn,
+            s.turn, s.next_turn, s.is_followed, d.usual_count, s.closing,
+            s.product_count - coalesce(s.closing, 0) AS left_count,
+            count(*) FILTER (n.is_product) OVER (
+                PARTITION BY n.trace_id, n.device, n.stream, n.pass, n.stretch
+                ORDER BY n.ts_ns, n.event_id, n.piece
+            ) AS number
+        FROM numbered AS n
+        INNER JOIN decoder AS d USING (trace_id, device, stream)
+        INNER JOIN stretch AS s USING (trace_id, device, stream, pass, stretch)
+    ),
+
+    by_order AS (
+        SELECT
+            trace_id, event_id, piece, CASE
+                WHEN own_turn = 'attention'
+                    THEN if(role_op = 'aten::_softmax', 'Softmax', 'Attention')
+                WHEN own_turn = 'ffn' THEN 'MLP'
+                WHEN turn = 'ffn' AND number < closing THEN 'MLP'
+                WHEN is_batched AND turn = 'attention' AND number = 0 THEN 'Bmm1'
+                WHEN
+                    is_batched
+                    AND next_turn = 'attention'
+                    AND number = coalesce(closing, 0) + left_count
+                    THEN 'Bmm0'
+                WHEN NOT is_product THEN NULL
+                WHEN turn = 'attention' AND number = 1 THEN 'Output'
+                WHEN turn = 'attention' AND next_turn = 'ffn' THEN 'MLP'
+                WHEN turn = 'ffn' AND number = closing THEN 'MLP'
+                WHEN turn = 'ffn' AND next_turn = 'attention' AND left_count = usual_count
+                    THEN 'QKV'
+                WHEN turn = 'ffn' AND next_turn = 'attention' AND left_count = usual_count + 1
+                    THEN if(number = closing + 1, 'Linear', 'QKV')
+                WHEN
+                    turn = 'ffn' AND next_turn IS NULL AND left_count = 1
+                    AND closing IS NOT NULL AND is_followed
+                    THEN 'Linear'
+                WHEN turn IS NULL AND next_turn = 'attention' AND left_count = usual_count
+                    THEN 'QKV'
+            END AS role_by_order
+        FROM ordered
     ),
 
     around AS (
@@ -153,6 +343,7 @@ CREATE OR REPLACE MACRO role_work(modules) AS TABLE (
             *,
             CASE
                 WHEN coalesce(row_name, '') <> '(unattributed)' OR NOT is_launched THEN NULL
+                WHEN NOT is_by_place THEN role_by_order
                 WHEN phase NOT IN ('forward', 'prefill', 'decode', 'mixed', 'verify') THEN NULL
                 WHEN landmark = 'norm' THEN 'RMSNorm'
                 WHEN landmark = 'rope' THEN 'RoPE'
@@ -173,6 +364,29 @@ CREATE OR REPLACE MACRO role_work(modules) AS TABLE (
                 WHEN block_after = 'attention' AND place_before IN ('rope', 'norm') THEN 'Attention'
             END AS role_by_place
         FROM around
+        LEFT JOIN by_order AS o USING (trace_id, event_id, piece)
+    ),
+
+    of_forward_op AS (
+        SELECT trace_id, role_op_id, min(role_by_place) AS forward_role
+        FROM placed
+        WHERE role_by_place IS NOT NULL AND role_op_id IS NOT NULL
+        GROUP BY ALL
+    ),
+
+    known AS (
+        SELECT
+            p.* REPLACE (
+                coalesce(
+                    p.role_by_place,
+                    if(
+                        p.phase = 'backward' AND p.row_name = '(unattributed)',
+                        f.forward_role, NULL
+                    )
+                ) AS role_by_place
+            )
+        FROM placed AS p
+        LEFT JOIN of_forward_op AS f USING (trace_id, role_op_id)
     )
 
     SELECT
@@ -193,6 +407,6 @@ CREATE OR REPLACE MACRO role_work(modules) AS TABLE (
                 OR (p.row_name IS NULL AND p.is_module_role_inferred AND p.role = p.module_role)
             )
         ) AS is_inferred
-    FROM placed AS p
+    FROM known AS p
     LEFT JOIN product AS b USING (trace_id, role_op_id)
 );

@@ -106,16 +106,22 @@ def test_a_rule_of_the_users_own(tiny_trace: Tiny, tmp_path: Path) -> None:
     assert only.prediction.gain_pct == pytest.approx(50, abs=0.1)
 
 
+BROAD, MORE, NARROW = (f"name={name} remove" for name in ("broad", "more", "narrow"))
+
+
 class _Replay:
     """A replay whose answers are given: gains in ns of 1,000 by the first change."""
 
-    recorded_ns, step_count = 1_000, 0
+    recorded_ns, step_count, plain_step, has_device = 1_000, 0, None, False
 
     def __init__(self, gains: dict[str, tuple[int, int, int]]) -> None:
         self.gains = gains
 
     def gain_ns(self, changes: Sequence[str]) -> int:
         return sum(self.gains[change][1] for change in changes)
+
+    def step_gain_ns(self, changes: Sequence[str]) -> None:
+        del changes
 
     def predict(
         self, changes: Sequence[str], at_most: Sequence[str]
@@ -146,21 +152,21 @@ def _row(what: str, change: str, cost_ns: int = 500) -> tuple[Any, ...]:
 
 
 def test_of_two_that_cannot_be_told_apart_the_simpler_change_comes_first() -> None:
-    gains = {"broad": (80, 100, 120), "more": (0, 0, 0), "narrow": (70, 90, 110)}
-    rows = (_row("two changes", "broad; more"), _row("one change", "narrow"))
+    gains = {BROAD: (80, 100, 120), MORE: (0, 0, 0), NARROW: (70, 90, 110)}
+    rows = (_row("two changes", f"{BROAD}; {MORE}"), _row("one change", NARROW))
     assert _ranked(gains, *rows) == ["one change", "two changes"]
-    gains["narrow"] = (50, 60, 70)
+    gains[NARROW] = (50, 60, 70)
     assert _ranked(gains, *rows) == ["two changes", "one change"]
 
 
 def test_what_gains_less_than_its_noise_is_not_said() -> None:
-    gains = {"noise": (-5, 20, 40), "little": (8, 9, 10), "cheap": (80, 90, 100)}
-    rows = (_row("noise", "noise"), _row("little", "little"), _row("cheap", "cheap", cost_ns=9))
+    gains = {BROAD: (-5, 20, 40), MORE: (8, 9, 10), NARROW: (80, 90, 100)}
+    rows = (_row("noise", BROAD), _row("little", MORE), _row("cheap", NARROW, cost_ns=9))
     assert _ranked(gains, *rows) == []
 
 
 def test_what_may_gain_much_or_nothing_is_not_passed_over() -> None:
-    found = _answered({"sleep": (-50, 184, 370)}, _row("a sleep", "sleep"))
+    found = _answered({BROAD: (-50, 184, 370)}, _row("a sleep", BROAD))
     assert found.advice == ()
     ((seen, why),) = found.undecided
     assert seen.what == "a sleep"

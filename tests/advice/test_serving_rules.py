@@ -118,7 +118,7 @@ def test_what_came_of_a_load(make_run: MakeRun, cli: Callable[..., CliResult]) -
     folder = make_run("other").parent
     slow, quick = (folder / name for name in loads)
     told = cli("advise", slow).stdout
-    assert f"to check: tracekit advise {slow} --against CHANGED" in told
+    assert f"verify after the change: tracekit advise {slow} --against CHANGED" in told
     assert "tracekit predict" not in told
     (row,) = cli("advise", slow, "--against", quick, "--format", "json").json()
     assert (row["figure"], row["change"]) == ("mean TTFT", "batch limit=4")
@@ -140,7 +140,7 @@ def test_requests_that_name_no_steps(make_run: MakeRun, cli: Callable[..., CliRe
     load = _LOAD | {"arrival": "constant:30", "server": server}
     folder = make_run("served", requests, stage="serve", engine="vllm", load=load)
     told = cli("advise", folder).stdout
-    assert told.startswith("nothing surely gains more than 1 %\nnot known: requests wait ")
+    assert told.startswith("no change is predicted to gain over 1 %\nnot known: requests wait ")
     assert "as at most 2 run at once: served: its requests do not name the steps" in " ".join(
         told.split()
     )

@@ -217,7 +217,9 @@ def test_what_a_row_leads_to_adds_up_to_the_row(opened: Callable[[Path], Trace])
     answers = Answers(trace)
 
     def below(view: Any, column: str) -> int:
-        total = trace.sql(f"SELECT sum({column})::BIGINT FROM ({view.select})").rows[0][0]
+        total = trace.sql(f"SELECT coalesce(sum({column}), 0)::BIGINT FROM ({view.select})").rows[
+            0
+        ][0]
         assert isinstance(total, int)
         return total
 
@@ -231,6 +233,10 @@ def test_what_a_row_leads_to_adds_up_to_the_row(opened: Callable[[Path], Trace])
             assert below(view, "dur_ns") == kernel_ns[row["rank"], row["part"]]
         elif row["part"] == "idle":
             assert below(view, "idle_ns") == row["idle_ns"]
+        else:
+            shown = view.page(answers, 0, "").rows
+            assert below(view, "wall_ns") == row["wall_ns"]
+            assert all(one["wall_ns"] > 0 for one in shown)
     for row in VIEWS["3"][1].page(answers, 0, "").rows[:3]:
         assert below(VIEWS["3"][1].deeper(row), "dur_ns") == row["kernel_ns"]
     for row in VIEWS["5"][1].page(answers, 0, "").rows[:3]:

@@ -32,7 +32,7 @@ def written(path: Path, content: object, protocol: int = 4) -> Path:
 
 
 def history() -> dict[str, Any]:
-    """Return a history: 256 bytes were there; 1,024 came and stay, 4,096 came and went."""
+    """Return a history: 256 bytes in 512 were there; 1,024 came and stay, 4,096 came and went."""
     blocks = [
         (1024, 1024, "active_allocated"),
         (512, 256, "active_allocated"),
@@ -71,16 +71,39 @@ def test_an_allocators_history(tmp_path: Path, protocol: int) -> None:
             "total_reserved_bytes FROM memory ORDER BY event_id"
         ).rows
     assert events == [
-        (0, 1024, 1280, 2_097_152),
-        (10_000, 4096, 5376, 2_097_152),
-        (30_000, -4096, 1280, 2_097_152),
+        (0, 1024, 1536, 2_097_152),
+        (10_000, 4096, 5632, 2_097_152),
+        (30_000, -4096, 1536, 2_097_152),
     ]
     assert [(row["bytes"], row["op"], row["line"]) for row in rows] == [
         (4096, None, "/home/u/train.py:14: forward"),
         (1024, "aten::mm", "/home/u/train.py:14: forward"),
-        (256, None, None),
+        (512, None, None),
     ]
     assert rows[2]["category"] == "(before the recording)"
+
+
+def test_an_allocation_counts_its_block(tmp_path: Path) -> None:
+    """Sizes are rounded up to 512; what is left of a free block, at most 1 MiB, goes along."""
+    mib = 1 << 20
+    sizes = [(0, 700, 1024), (4 * mib, 3 * mib, 4 * mib), (8 * mib, mib + 1, mib + 512)]
+    begins = [0, 4 * mib, 8 * mib]
+    ends = [2 * mib, 8 * mib, 20 * mib]
+    segments = [
+        {"device": 0, "address": begin, "total_size": end - begin, "blocks": []}
+        for begin, end in zip(begins, ends, strict=True)
+    ]
+    entries = [
+        entry(action, 10 * i, addr, size)
+        for i, (addr, size, _) in enumerate(sizes)
+        for action in ("alloc", "free_requested", "free_completed")
+    ]
+    path = written(tmp_path / "x.pickle", {"segments": segments, "device_traces": [entries]})
+    with tracekit.open(path, cache=False) as trace:
+        found = trace.sql("SELECT bytes FROM memory ORDER BY event_id").rows
+        (peak,) = trace.query("memory_peaks").to_dicts()
+    assert found == [(sign * block,) for _, _, block in sizes for sign in (1, -1)]
+    assert peak["before_bytes"] == 0
 
 
 def test_times_and_what_failed_in_a_history(tmp_path: Path) -> None:

@@ -73,3 +73,37 @@ def test_rules_of_the_user_come_first(tiny_trace: Callable[..., Path], tmp_path:
             ("gemm", "compute"),
         ]
         assert trace.query("timeline").column("exposed_comm_ns") == [4_000]
+
+
+def test_the_op_says_more_than_the_name(tiny_trace: Callable[..., Path]) -> None:
+    """Libraries run convolutions and attention by kernels that are called gemm, or anything."""
+    launched = [
+        ("aten::cudnn_convolution", "cutlass_80_tensorop_s1688gemm_128x128_32x3_nn_align4", 90),
+        ("aten::convolution_backward", "void wgrad_alg0_engine_NHWC", 20),
+        ("aten::convolution_backward", "sm90_xmma_gemm_f32f32_tf32f32_f32_tn", 30),
+        (
+            "aten::convolution_backward",
+            "void cudnn::bn_bw_1C11_kernel_new<float, float, float2>",
+            7,
+        ),
+        ("aten::_efficient_attention_forward", "cutlass_80_simt_sgemm_32x128_8x5_nn", 40),
+        ("aten::addmm", "sm90_xmma_gemm_f32f32_tf32f32_f32_tn", 10),
+    ]
+    events = []
+    for i, (op, name, length) in enumerate(launched):
+        at = 100 * i
+        events += [
+            span("cpu_op", op, at, at + 5),
+            span("cuda_runtime", "cudaLaunchKernel", at + 1, at + 2, correlation=i + 1),
+            event(name, at + 5, at + 5 + length, correlation=i + 1),
+        ]
+    with tracekit.open(tiny_trace(events), cache=False) as trace:
+        found = {row["class"]: row for row in trace.query("kernel_classes").to_dicts()}
+        (shares, _) = trace.query("gemm_share").to_dicts()
+        attributed = trace.sql(
+            "SELECT class, sum(dur_ns)::BIGINT FROM attributed_events GROUP BY 1"
+        )
+    times = {name: row["kernel_ns"] for name, row in found.items()}
+    assert times == {"conv": 140_000, "attention": 40_000, "gemm": 10_000, "norm": 7_000}
+    assert dict(attributed.rows) == times
+    assert shares["gemm_kernel_ns"] == 10_000

@@ -69,3 +69,32 @@ def test_it_is_refused_where_run_json_does_not_tell(
     row = mfu(make_run("a", **(about() | members)), deviceProperties=A100)
     assert (row["source"], row["flops"], row["mfu_pct"]) == (None, None, None)
     assert row["reason"] == "the operations of its ops are not known: no shapes, or no ops"
+
+
+def test_the_backward_of_cudnn_attention_is_counted(tiny_trace: Callable[..., Path]) -> None:
+    """Two and a half times the forward pass, half of it where it is causal."""
+    shape = [2, 16, 1024, 128]
+    dims = [*([shape] * 5), [2, 16, 1024, 1], *([[]] * 10)]
+    concrete = [*([""] * 11), "1024", "1024", "0.", "True", ""]
+    events = [
+        span("user_annotation", "ProfilerStep#1", 0, 200),
+        span(
+            "cpu_op",
+            "aten::_cudnn_attention_backward",
+            1,
+            9,
+            **{
+                "Input Dims": dims,
+                "Input type": ["c10::BFloat16"] * 6 + [""] * 10,
+                "Concrete Inputs": concrete,
+            },
+        ),
+        span("cuda_runtime", "cudaLaunchKernel", 2, 3, correlation=1),
+        span("kernel", "cudnn_sdpa_bprop", 10, 110, correlation=1, device=0, stream=7),
+    ]
+    path = tiny_trace(events, deviceProperties=[{"id": 0, "name": "NVIDIA H100 80GB HBM3"}])
+    with tracekit.open(path, cache=False) as trace:
+        (row,) = trace.query("mfu").to_dicts()
+    pairs = 2 * 16 * 1024 * 1025 // 2
+    assert row["covered_pct"] == pytest.approx(100)
+    assert row["flops"] == 2.5 * 4 * pairs * 128

@@ -55,7 +55,7 @@ def test_a_training_run() -> None:
     about = (
         "llama2-7b (6.74 B parameters)  ·  deepspeed  ·  batch 1 × 350 tokens  ·  bf16  ·  8 ranks"
     )
-    step = "step 250.000 ms, profiled 1.20 ×"
+    step = "step 250.000 ms, recorded 1.20 × as long"
     assert texts("run", result("run", TRAINING), 120) == [
         f"pretrain R+Z3  {about}",
         f"1,234.6 ± 7.0 tokens/s  ·  {step}  ·  peak 40.00 GB device memory",

@@ -22,8 +22,8 @@ from tracekit.browse.query_worker import Answers
 from tracekit.render._cells import text_columns
 
 _EVENTS = """SELECT
-    e.dur_ns, e.ts_ns - t.first_ts_ns AS start_ns, e.phase, w.rank, e.device, e.stream, e.name,
-    m.path AS module_path, e.class, e.event_id, e.trace_id, e.piece
+    e.dur_ns, e.wall_ns, e.ts_ns - t.first_ts_ns AS start_ns, e.phase, w.rank, e.device, e.stream,
+    e.name, m.path AS module_path, e.class, e.event_id, e.trace_id, e.piece
 FROM attributed_events AS e
 INNER JOIN trace AS t ON e.trace_id = t.trace_id
 INNER JOIN device_windows AS w ON e.trace_id = w.trace_id AND e.device = w.device
@@ -81,13 +81,20 @@ def module_is(path: str) -> str:
 ))"""
 
 
-def events_of(title: str, conditions: Sequence[str]) -> View:
-    """Return the device events that meet some conditions, the longest first."""
+def events_of(title: str, conditions: Sequence[str], by: str = "dur") -> View:
+    """Return the device events that meet some conditions, the longest first.
+
+    Args:
+        title: what they are.
+        conditions: which events these are.
+        by: by their duration, `dur`, or by the part of the busy time that is their own, `wall`.
+    """
+    first = ("wall_ns", "dur_ns") if by == "wall" else ("dur_ns",)
     return SqlView(
         title,
         _EVENTS + _where(conditions),
-        "dur_ns DESC, trace_id, event_id, piece",
-        ("dur_ns", "start_ns", "phase", "name", "module_path", "rank", "device", "stream", "piece"),
+        f"{first[0]} DESC, trace_id, event_id, piece",
+        (*first, "start_ns", "phase", "name", "module_path", "rank", "device", "stream", "piece"),
         ("name", "phase", "class", "module_path"),
         _event_of,
     )

@@ -103,7 +103,9 @@ class Overview:
         if part == "idle":
             return gaps_of(f"Idle gaps of {device_text(rank, device)}", device_is(rank, device))
         kind = f"e.kind = {literal_of(_KINDS[part])}"
-        return events_of(f"Events: {where}", [*device_is(rank, device), kind])
+        return events_of(
+            f"Events: {where}", [*device_is(rank, device), kind, "e.wall_ns > 0"], "wall"
+        )
 
 
 def _bar(share_pct: float | None) -> str:

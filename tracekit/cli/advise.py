@@ -185,36 +185,46 @@ def told(advised: Advised, traces: str, width: int) -> list[str]:
         traces: the arguments that opened them, for the commands in it.
         width: columns of the terminal; commands stay on one line all the same.
     """
-    from tracekit.prediction.advising import NOTHING, NOTHING_KNOWN, gain_text
+    from tracekit.prediction.advising import (
+        NOTHING,
+        NOTHING_KNOWN,
+        UP_TO,
+        gain_text,
+        recording_text,
+    )
     from tracekit.render._text import printable
     from tracekit.units import format_duration
 
     def line(head: str, text: str) -> str:
-        if head.strip() in ("see", "ask"):
+        if head.strip() in ("show", "try"):
             return printable(head + text)
         return _wrapped(head, text, width)
 
     lines = []
     rows = advised.as_result().to_dicts()
+    if longer := recording_text(advised.plain_step):
+        lines.append(line("", longer))
     for number, (one, row) in enumerate(zip(advised.advice, rows, strict=True), start=1):
         seen, told_of = one.candidate, one.prediction
         step = ""
-        if row["step_gain_ns"] is not None:
+        if row["step_gain_ns"]:
             step = f", {format_duration(row['step_gain_ns'])} a step"
         changes = " ".join(f"--change {shlex.quote(change)}" for change in seen.changes)
         lines += [
             line(f"{number}. ", f"{gain_text(row)}{step}: {seen.place}"),
-            line("   seen      ", seen.what),
+            line("   evidence  ", seen.what),
         ]
         if seen.evidence:
-            lines.append(line("   see       ", seen.evidence.replace("TRACE", traces)))
+            lines.append(line("   show      ", seen.evidence.replace("TRACE", traces)))
         lines += [
             line("   change    ", seen.remedy),
             *([line("   brings    ", one.brings)] if one.brings else []),
-            line("   rests on  ", "; ".join(told_of.assumptions) or "the replay alone"),
+            line("   assumes   ", "; ".join(told_of.assumptions) or "nothing but the replay"),
         ]
         if one.load is None:  # of steps unlike all recorded, predict says nothing
-            lines.append(line("   ask       ", f"tracekit predict {traces} {changes}"))
+            lines.append(line("   try       ", f"tracekit predict {traces} {changes}"))
+    if any(row["is_upper_bound"] for row in rows):
+        lines.append(line("up to: ", UP_TO))
     if not advised.advice:
         lines.append(NOTHING_KNOWN if advised.undecided else NOTHING)
     replayed, loads = ([one for one in advised.advice if (one.load is None) is is_replay]
@@ -226,7 +236,9 @@ def told(advised: Advised, traces: str, width: int) -> list[str]:
                 + (f" of the {several[-1].figure}" if what else "")
             )
     if advised.advice:
-        lines.append(printable(f"to check: tracekit advise {traces} --against CHANGED"))
+        lines.append(
+            printable(f"verify after the change: tracekit advise {traces} --against CHANGED")
+        )
     for seen, why in advised.undecided[:SHOWN_UNDECIDED]:
         lines.append(line("not known: ", f"{seen.what}: {why}"))
         if not seen.changes:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -136,7 +137,7 @@ class _AllocatorHistory:
     """A snapshot of the caching allocator, with what it recorded on the way.
 
     Entries tell no totals: those at the end are in the segments, and go back from there. Blocks
-    count until the device is done with them.
+    count until the device is done with them, by the size that torch counts.
     """
 
     def __init__(self, content: Mapping[str, Any], budget: Budget) -> None:
@@ -149,15 +150,17 @@ class _AllocatorHistory:
 
     def events(self) -> Iterator[Mapping[str, Any]]:
         for device, entries in enumerate(self._traces):
-            allocated, reserved = self._before(device, entries)
+            mine = [one for one in self._segments if one.get("device", 0) == device]
+            sizes = _block_sizes(entries, mine)
+            allocated, reserved = _before(entries, sizes, mine)
             times = [
                 _whole(entry.get("time_us", at)) * NS_PER_US for at, entry in enumerate(entries)
             ]
             if times:
                 yield recorded_span("allocator history", device, min(times), max(times))
-            for at_ns, entry in zip(times, entries, strict=True):
+            for at_ns, entry, size in zip(times, entries, sizes, strict=True):
                 self._budget.admit_event(entry)
-                size, action = _whole(entry["size"]), entry["action"]
+                action = entry["action"]
                 if action == "oom":
                     yield {
                         "ph": "i",
@@ -195,20 +198,96 @@ class _AllocatorHistory:
                     },
                 }
 
-    def _before(self, device: int, entries: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
-        """Return what was in use and kept before the first entry, bytes."""
-        mine = [one for one in self._segments if one.get("device", 0) == device]
-        allocated = sum(
-            _whole(block.get("requested_size", block["size"]))
-            for segment in mine
-            for block in segment["blocks"]
-            if block["state"].startswith("active")
+
+_ROUNDED, _SPLIT_ABOVE = 512, 1 << 20
+"""Of torch's caching allocator: what sizes are rounded up to, and what is left of a free block that
+a large allocation splits; of less it gets all."""
+
+
+def _block_sizes(
+    entries: Sequence[Mapping[str, Any]], segments: Sequence[Mapping[str, Any]]
+) -> list[int]:
+    """Return the size of each entry; of allocations and frees, of their block.
+
+    Entries have the size that the program asked for. What torch counts as allocated is the block:
+    the size rounded up, and all of a free block that is too small to be split.
+    """
+    ends = {
+        _whole(one["address"]): (
+            _whole(one["address"]) + _whole(one["total_size"]),
+            one.get("is_expandable", False),
         )
-        reserved = sum(_whole(segment["total_size"]) for segment in mine)
-        for entry in entries:
-            allocated -= _active(entry["action"]) * _whole(entry["size"])
-            reserved -= _reserved(entry["action"]) * _whole(entry["size"])
-        return allocated, reserved
+        for one in segments
+        if "address" in one
+    }
+    for entry in entries:
+        if entry["action"] == "segment_alloc":
+            start = _whole(entry["addr"])
+            ends.setdefault(start, (start + _whole(entry["size"]), False))
+    starts = sorted(ends)
+    blocks: dict[int, int] = {}
+    free_early = {}
+    for entry in reversed(entries):
+        if entry["action"] == "free_completed":
+            free_early[_whole(entry["addr"])] = _rounded(_whole(entry["size"]))
+        elif entry["action"] == "alloc":
+            free_early.pop(_whole(entry["addr"]), None)
+    blocks |= free_early
+    made = {entry["addr"] for entry in entries if entry["action"] == "alloc"}
+    for segment in segments:
+        address = _whole(segment.get("address", 0))
+        for block in segment["blocks"] if "address" in segment else ():
+            if block["state"].startswith("active") and address not in made:
+                blocks[address] = _whole(block["size"])
+            address += _whole(block["size"])
+    used = sorted(blocks)
+    sizes = []
+    for entry in entries:
+        action = entry["action"]
+        address, size = _whole(entry.get("addr", 0)), _whole(entry["size"])
+        if action == "alloc":
+            size = _rounded(size)
+            if at := bisect_right(starts, address):
+                end, is_expandable = ends[starts[at - 1]]
+                following = bisect_right(used, address)
+                if following < len(used):
+                    end = min(end, used[following])
+                is_small = size <= _SPLIT_ABOVE or is_expandable
+                if 0 < end - address - size < (_ROUNDED if is_small else _SPLIT_ABOVE + 1):
+                    size = end - address
+            if address not in blocks:
+                insort(used, address)
+            blocks[address] = size
+        elif action == "free_completed":
+            size = blocks.pop(address, _rounded(size))
+            at = bisect_left(used, address)
+            if at < len(used) and used[at] == address:
+                del used[at]
+        sizes.append(size)
+    return sizes
+
+
+def _rounded(size: int) -> int:
+    return max(-(-size // _ROUNDED), 1) * _ROUNDED
+
+
+def _before(
+    entries: Sequence[Mapping[str, Any]],
+    sizes: Sequence[int],
+    segments: Sequence[Mapping[str, Any]],
+) -> tuple[int, int]:
+    """Return what was in use and kept before the first entry, bytes."""
+    allocated = sum(
+        _whole(block["size"])
+        for segment in segments
+        for block in segment["blocks"]
+        if block["state"].startswith("active")
+    )
+    reserved = sum(_whole(segment["total_size"]) for segment in segments)
+    for entry, size in zip(entries, sizes, strict=True):
+        allocated -= _active(entry["action"]) * size
+        reserved -= _reserved(entry["action"]) * size
+    return allocated, reserved
 
 
 def _whole(value: object) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from heapq import merge
 from typing import TYPE_CHECKING, Any
@@ -19,9 +19,15 @@ from typing import TYPE_CHECKING, Any
 from tracekit.analysis.result import Column, Result
 from tracekit.analysis.spec import Spec
 from tracekit.errors import QueryError
-from tracekit.prediction.changes import SERVING, parse_change
+from tracekit.prediction.changes import REMOVE, SERVING, parse_change
 from tracekit.prediction.edges import NothingChosenError
-from tracekit.prediction.predicting import Prediction, Predictor
+from tracekit.prediction.predicting import (
+    MARGIN,
+    MARGIN_OF_CHANGE,
+    PlainStep,
+    Prediction,
+    Predictor,
+)
 from tracekit.units import NS_PER_S, format_duration
 
 if TYPE_CHECKING:
@@ -39,8 +45,12 @@ LEAST_GAIN = 0.01
 MOST_INFERRED_PCT = 50
 """Where more of the critical path is inferred or assumed, no gain found is none known."""
 
-NOTHING, NOTHING_KNOWN = "nothing worth changing above 1 %", "nothing surely gains more than 1 %"
+NOTHING = "nothing worth changing above 1 %"
+NOTHING_KNOWN = "no change is predicted to gain over 1 %"
 """What is said without advice, and where that is because gains are not known."""
+
+UP_TO = "the profiler makes the CPU slower, by how much is not known here: the run gains less"
+"""What is said of gains that are upper bounds."""
 
 LEAST_UNSURE_PCT = 5.0
 """What may gain so much of the window, or nothing, is not passed over in silence."""
@@ -60,7 +70,16 @@ FIGURES = {
 """The figures of a load, in one of which the gain of a change of it is: by the name in
 :data:`tracekit.prediction.serving.MEASURES`."""
 
-_NOT_RECORDED = "what that would gain is not recorded"
+_NOT_RECORDED = "gain unknown"
+
+_OF_LAUNCHES = frozenset({"host", "launches"})
+"""Keywords of changes of how work is launched: captured graphs, compiled code, larger batches."""
+
+_OF_HOST = _OF_LAUNCHES | {"python", "sync"}
+"""Keywords of changes of what the host does: what the profiler makes longer, too."""
+
+_INSIDE = frozenset({"range", "call", "loading"})
+"""What else of a change is about the host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +95,40 @@ class Candidate:
     remedy: str
     evidence: str | None
 
+    @property
+    def is_of_launches(self) -> bool:
+        """Whether it changes how work is launched, and nothing else."""
+        return all(_keyword(text) in _OF_LAUNCHES for text in self.changes)
+
+    @property
+    def is_of_host(self) -> bool:
+        """Whether it changes what the host does, and no work of a device."""
+        return all(_keyword(text) in _OF_HOST for text in self.changes)
+
+    @property
+    def is_of_device(self) -> bool:
+        """Whether it changes work of devices, and nothing that the host does."""
+        return not any(_keyword(text) in _OF_HOST | _INSIDE for text in self.changes)
+
+    @property
+    def is_upper_bound(self) -> bool:
+        """Whether part of its gain is time of the host that the profiler makes longer.
+
+        What is left of a range after a change is launches; a range that goes is the program's own.
+        """
+        return any(
+            _keyword(text) in _OF_HOST or (_keyword(text) == "range" and not text.endswith(REMOVE))
+            for text in self.changes
+        )
+
+
+def _keyword(text: str) -> str:
+    """Return the keyword of a change, or `range` or `call` where it chooses by one."""
+    change = parse_change(text)
+    if change.keyword is not None:
+        return change.keyword
+    return next((column for column, _ in change.terms if column in _INSIDE), "")
+
 
 @dataclass(frozen=True, slots=True)
 class Advice:
@@ -88,6 +141,9 @@ class Advice:
         figure: what gets shorter: :data:`WINDOW`, or one of :data:`FIGURES` (of tokens/s the time
             of one).
         load: what all figures of a load would be; None of a replay.
+        step_gain_ns: by how much a step gets shorter, ns; None where none are marked.
+        is_upper_bound: the gain is of the recording, and of the run at most as much: the profiler
+            makes the host's work longer, by how much is not known.
     """
 
     candidate: Candidate
@@ -95,6 +151,8 @@ class Advice:
     joint_gain_pct: float
     figure: str = WINDOW
     load: ServingPrediction | None = None
+    step_gain_ns: int | None = None
+    is_upper_bound: bool = False
 
     @property
     def brings(self) -> str | None:
@@ -133,12 +191,14 @@ class Advised:
         step_count: marked steps of the rank that has most.
         advice: best first.
         undecided: what was seen, but not what it would gain, each with the reason.
+        plain_step: a step without the profiler beside a recorded one; None where not measured.
     """
 
     recorded_ns: int
     step_count: int
     advice: tuple[Advice, ...]
     undecided: tuple[tuple[Candidate, str], ...]
+    plain_step: PlainStep | None = None
 
     def as_result(self) -> Result:
         """Return the advice as a table."""
@@ -149,6 +209,7 @@ class Advised:
             *(Column(name, "BIGINT") for name in ("gain_ns", "step_gain_ns")),
             *(Column(name, "DOUBLE") for name in pcts),
             Column("brings", "VARCHAR"),
+            Column("is_upper_bound", "BOOLEAN"),
         )
         return Result("advise", columns, [self._row(one) for one in self.advice])
 
@@ -157,15 +218,28 @@ class Advised:
         return (
             *(seen.rule, one.figure, seen.what, seen.place, SEPARATOR.join(seen.changes)),
             *(seen.remedy, seen.evidence, SEPARATOR.join(told.assumptions), one.gain_ns),
-            one.gain_ns // self.step_count if self.step_count and one.load is None else None,
-            *(told.gain_pct, *one.range_pct, one.joint_gain_pct, one.brings),
+            one.step_gain_ns,
+            *(told.gain_pct, *one.range_pct, one.joint_gain_pct, one.brings, one.is_upper_bound),
         )
 
 
 def gain_text(row: Mapping[str, Any]) -> str:
     """Return the gain of a row of advice with its interval, and of what it is unless the window."""
+    if row["is_upper_bound"]:
+        return "up to {gain_pct:.1f} % of the recording".format(**row)
     text = "{gain_pct:.1f} % ({low_pct:.1f} to {high_pct:.1f} %)".format(**row)
     return text if row["figure"] == WINDOW else f"{text} of the {row['figure']}"
+
+
+def recording_text(plain_step: PlainStep | None) -> str | None:
+    """Return how much longer the recording is than the run; None where that is not known."""
+    if plain_step is None or plain_step.ratio < 1.05:
+        return None
+    recorded, plain = map(format_duration, (plain_step.recorded_ns, plain_step.plain_ns))
+    return (
+        f"The recording is {plain_step.ratio:.1f} times as long as the run: a step takes "
+        f"{recorded} recorded and {plain} without the profiler"
+    )
 
 
 def is_rule(spec: Spec) -> bool:
@@ -223,6 +297,7 @@ def advise(
             continue
         if told is None:
             continue
+        told = _bounded(one, _beyond_host(one, told, replay), replay)
         if told.reason is not None:
             undecided.append((one, told.reason))
         elif told.high_ns < recorded_ns:
@@ -235,10 +310,79 @@ def advise(
             gain = f"{told.gain_pct:.1f} % ({low:.1f} to {high:.1f} %)"
             undecided.append((one, f"the predicted gain of {gain} may be none"))
     ranked = _ranked(found)
-    # Each keeps its order, in which the simpler of two may come first.
+    if replay.plain_step is None:
+        # How long launches take without the profiler is not known; what else is found comes first.
+        ranked.sort(key=lambda pair: pair[0].is_of_launches)
     replayed = _joined(ranked, replay)
-    every = merge(replayed, of_load, key=lambda one: -(one.prediction.gain_pct or 0.0))
-    return Advised(recorded_ns, replay.step_count, tuple(every), tuple(undecided))
+    # Each keeps its order, in which the simpler of two may come first.
+    sure = [one for one in replayed if not (one.is_upper_bound and one.candidate.is_of_launches)]
+    every = merge(sure, of_load, key=lambda one: -(one.prediction.gain_pct or 0.0))
+    return Advised(
+        recorded_ns,
+        replay.step_count,
+        (*every, *replayed[len(sure) :]),
+        tuple(undecided),
+        replay.plain_step,
+    )
+
+
+FASTER_HOST = "host x0.25"
+"""A run's host is up to four times as fast as a recorded one, which may hide what devices gain."""
+
+
+def _beyond_host(one: Candidate, told: Prediction, replay: Predictor) -> Prediction:
+    """Return a prediction of device work whose interval holds its gain beside a faster host, too.
+
+    Without the profiler the host is faster: where it holds the changed recording up, the run gains
+    more.
+    """
+    if told.predicted_ns is None or not one.is_of_device or not replay.has_device:
+        return told
+    try:
+        before_ns = replay.gain_ns([FASTER_HOST])
+        gain_ns = replay.gain_ns([*(one.at_most or one.changes), FASTER_HOST]) - before_ns
+    except QueryError:  # no time of the host is recorded
+        return told
+    most_ns = gain_ns + MARGIN * told.recorded_ns + MARGIN_OF_CHANGE * gain_ns
+    return replace(told, low_ns=max(min(told.low_ns, round(told.recorded_ns - most_ns)), 0))
+
+
+def _shrunk(told: Prediction, share: float) -> Prediction:
+    """Return a prediction that gains a share of it."""
+    predicted, low, high = (
+        round(told.recorded_ns - share * (told.recorded_ns - ns))
+        for ns in (told.predicted_ns or 0, told.low_ns, told.high_ns)
+    )
+    return replace(told, predicted_ns=predicted, low_ns=low, high_ns=high)
+
+
+def _bounded(one: Candidate, told: Prediction, replay: Predictor) -> Prediction:
+    """Return a prediction that gains no more than what was seen, nor than the run has to give.
+
+    What the host does gains at most the time of a step in which the device has no work. A gain lies
+    in its interval.
+    """
+    if told.predicted_ns is None:
+        return told
+    recorded_ns = told.recorded_ns
+    limits = [recorded_ns if one.cost_ns is None else one.cost_ns]
+    if (plain := replay.plain_step) is not None:
+        if one.is_of_host:
+            limits.append(plain.idle_ns * replay.step_count)
+            told = _shrunk(told, plain.idle_share)
+        elif not one.is_of_device:
+            told = _shrunk(told, min(1 / plain.ratio, 1.0))
+    least_ns = recorded_ns - min(recorded_ns, *limits)
+    predicted_ns = max(told.predicted_ns or 0, least_ns)
+    low_ns, high_ns = told.low_ns, max(told.high_ns, predicted_ns)
+    if one.is_of_host:
+        low_ns = max(low_ns, least_ns)
+    if predicted_ns > (told.predicted_ns or 0):
+        # The interval is as wide on the side of less.
+        high_ns = max(high_ns, predicted_ns + told.high_ns - (told.predicted_ns or 0))
+    return replace(
+        told, predicted_ns=predicted_ns, low_ns=min(low_ns, predicted_ns), high_ns=high_ns
+    )
 
 
 def _is_of_load(one: Candidate) -> bool:
@@ -345,15 +489,34 @@ def _size(one: Candidate) -> tuple[int, float]:
     return len(one.changes), math.inf if one.cost_ns is None else one.cost_ns
 
 
-def _joined(found: Sequence[_Found], replay: Predictor) -> tuple[Advice, ...]:
+def _joined(found: Sequence[_Found], replay: Predictor) -> list[Advice]:
     """Replay each together with all before it."""
     advice: list[Advice] = []
     changes: dict[str, None] = {}
+    most_ns = 0
     for one, told in found:
         changes |= dict.fromkeys(one.changes)
-        gain_ns = replay.gain_ns([*changes])
-        advice.append(Advice(one, told, 100 * gain_ns / max(replay.recorded_ns, 1)))
-    return tuple(advice)
+        gain_ns = told.recorded_ns - (told.predicted_ns or 0)
+        most_ns += gain_ns
+        joint_ns = min(max(replay.gain_ns([*changes]), gain_ns), most_ns)
+        step_gain_ns = replay.step_gain_ns(one.changes)
+        if step_gain_ns is not None:
+            # As much less as the gain was cut, and no more of the steps than of the window.
+            replayed_ns = max(replay.gain_ns(one.changes), 1)
+            step_gain_ns = round(max(step_gain_ns, 0) * min(gain_ns / replayed_ns, 1))
+            step_gain_ns = min(step_gain_ns, gain_ns // replay.step_count)
+        advice.append(
+            Advice(
+                one,
+                told,
+                100 * joint_ns / max(replay.recorded_ns, 1),
+                step_gain_ns=step_gain_ns,
+                is_upper_bound=one.is_upper_bound
+                and replay.plain_step is None
+                and replay.has_device,
+            )
+        )
+    return advice
 
 
 def _parted(change: str | None) -> tuple[str, ...]:

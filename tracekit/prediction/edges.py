@@ -187,7 +187,7 @@ def _change_work(connection: duckdb.DuckDBPyConnection, change: Change) -> list[
     need(connection, where, change, "no such work")
     if change.action == REMOVE:
         remove_work(connection, where)
-        return ["removed work leaves the time of its ops on the host, without the launch"]
+        return ["CPU time of the ops stays, without the launch"]
     update(connection, scaled(change.factor), where)
     return [] if change.factor == 1 else ["other work takes as long as it did"]
 
@@ -252,13 +252,15 @@ def _change_inside(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
     )
     if not connection.execute(f"FROM {TABLE}_op LIMIT 1").fetchall():
         raise QueryError(f"{change.text!r}: there is no such {by} in this trace")
-    change_spans(connection, change, by, rest)
+    change_spans(connection, change, by, rest, glob)
     if change.action != REMOVE:
         return [f"what a {by} launched takes as long as it did, and what it runs on the host not"]
-    return [f"what a removed {by} gave is not needed elsewhere"]
+    return [f"nothing uses the result of the removed {by}"]
 
 
-def change_spans(connection: duckdb.DuckDBPyConnection, change: Change, by: str, rest: str) -> None:
+def change_spans(
+    connection: duckdb.DuckDBPyConnection, change: Change, by: str, rest: str, glob: str = ""
+) -> None:
     """Change what threads do inside of spans that are laid out: the table of edges with `_op`.
 
     Args:
@@ -266,6 +268,7 @@ def change_spans(connection: duckdb.DuckDBPyConnection, change: Change, by: str,
         change: scales or removes.
         by: what the spans are, in a word.
         rest: the condition of edges that may be changed.
+        glob: of ops, their name.
 
     Raises:
         QueryError: nothing lies in them.
@@ -314,6 +317,14 @@ def change_spans(connection: duckdb.DuckDBPyConnection, change: Change, by: str,
         )
         of_work = "part IN ('work', 'latency', 'gap')"
         update(connection, "kept = 0", f"{of_work} AND target_node // 2 IN ({launched})")
+        if by == "op":
+            # Work that was queued before has no launch, but the op of what it repeats.
+            unlaunched = (
+                f"part = 'work' AND {rest} AND op GLOB {quote(glob)} AND device <> 'cpu' "
+                f"AND target_node NOT IN (SELECT target_node + 1 FROM {TABLE} "
+                "WHERE kind = 'launch')"
+            )
+            remove_work(connection, unlaunched)
     # On cpu the op is the work.
     chosen = "part = 'work' AND device = 'cpu'"
     if change.action != REMOVE:
@@ -322,13 +333,70 @@ def change_spans(connection: duckdb.DuckDBPyConnection, change: Change, by: str,
     drop(connection, "op", "part", "inside", "gone")
 
 
+PAUSE_NS = 1_000_000
+"""Between two calls a program sleeps, reads or computes where so much lies in no op: what launches
+take there, with a profiler that records Python, is well below."""
+
+NAMED_NS = 100_000
+"""A Python call or range that lasts so long and launches nothing is work of the program's own."""
+
+
 def _change_host(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
     where = where_of(change, "part = 'host'")
     need(connection, where, change, "no such time of the host")
+    _find_pauses(connection, where)
     update(connection, scaled(change.factor), where_of(change, "part IN ('host', 'call')"))
+    # Of what lies in no op, pauses stay as they were.
+    connection.execute(
+        f"UPDATE {TABLE} AS e SET other_factor = e.other_factor * "
+        f"(1 + ({1 / change.factor if change.factor else 0!r} - 1) * p.share) "
+        f"FROM {TABLE}_pause AS p WHERE e.edge_id = p.edge_id AND {bool(change.factor)}"
+    )
+    connection.execute(
+        f"UPDATE {TABLE} AS e SET other_factor = p.share "
+        f"FROM {TABLE}_pause AS p WHERE e.edge_id = p.edge_id AND NOT {bool(change.factor)}"
+    )
+    found = connection.execute(f"SELECT sum(ns) / 1e6 FROM {TABLE}_pause").fetchone()
+    drop(connection, "pause")
+    assumptions = []
+    if found and found[0]:
+        assumptions.append(
+            "time in which the program sleeps, reads or runs Python of its own stays"
+        )
     if connection.execute(f"FROM {TABLE} WHERE device = 'cpu' LIMIT 1").fetchall():
-        return ["on a CPU, ops are work, and not the host's own time"]
-    return []
+        assumptions.append("on a CPU, ops are work, and not the host's own time")
+    return assumptions
+
+
+def _find_pauses(connection: duckdb.DuckDBPyConnection, where: str) -> None:
+    """Lay out which share of the host's time outside of ops launches nothing, by edge.
+
+    All of it where it is a pause; else what lies in calls or ranges of the program that launch
+    nothing.
+    """
+    connection.execute(
+        f"CREATE OR REPLACE TABLE {TABLE}_pause AS "
+        "WITH host AS MATERIALIZED ("
+        "SELECT (e.trace_id, s.pid, s.tid) AS part, e.edge_id AS id, e.other_ns, "
+        "e.source_ns AS start_ns, e.target_ns AS end_ns "
+        f"FROM (FROM {TABLE} WHERE {where} AND other_ns > {NAMED_NS}) AS e "
+        "INNER JOIN graph_span AS s ON e.target_node // 2 = s.span_id WHERE s.tid IS NOT NULL), "
+        "called AS (SELECT (e.trace_id, e.pid, e.tid) AS part, e.ts_ns + c.shift_ns AS start_ns, "
+        "e.ts_ns + e.dur_ns + c.shift_ns AS end_ns FROM event AS e "
+        "INNER JOIN graph_clock AS c USING (trace_id) "
+        f"WHERE e.dur_ns > {NAMED_NS} "
+        "AND (is_annotation(e.category) OR is_python_call(e.category)) "
+        "AND NOT starts_with(e.name, 'torch/') AND NOT contains(e.name, '/torch/')), "
+        "launching AS (SELECT (l.trace_id, l.pid, l.tid) AS part, l.ts_ns + c.shift_ns AS ts_ns "
+        "FROM launch AS l INNER JOIN graph_clock AS c USING (trace_id)), "
+        "idle AS (SELECT c.part, c.start_ns, c.end_ns FROM called AS c "
+        "ASOF LEFT JOIN launching AS l ON c.part = l.part AND c.start_ns <= l.ts_ns "
+        "WHERE l.ts_ns IS NULL OR l.ts_ns >= c.end_ns) "
+        "SELECT h.id AS edge_id, "
+        f"if(h.other_ns > {PAUSE_NS}, h.other_ns, least(o.overlap_ns, h.other_ns)) AS ns, "
+        "ns / h.other_ns AS share "
+        "FROM host AS h INNER JOIN interval_overlap('host', 'idle') AS o USING (id) WHERE ns > 0"
+    )
 
 
 def _change_python(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:

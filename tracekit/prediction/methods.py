@@ -438,19 +438,42 @@ def fuse_attention(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
         "call AS (SELECT trace_id, device, stream, number, "
         "min(target_ns) FILTER (class = 'gemm') AS first_ns, "
         "max(target_ns) FILTER (class = 'gemm') AS last_ns FROM numbered "
-        f"WHERE module IS NOT NULL AND {where_of(change, 'TRUE')} "
+        "WHERE coalesce(module, '(unattributed)') <> '(unattributed)' "
+        f"AND {where_of(change, 'TRUE')} "
         "GROUP BY ALL HAVING bool_or(class = 'softmax')) "
         "SELECT n.edge_id, n.usual_ns, n.target_node // 2 AS span_id, n.phase, "
         "n.class = 'gemm' AS is_product "
         "FROM numbered AS n INNER JOIN call AS c USING (trace_id, device, stream, number) "
         "WHERE n.target_ns BETWEEN c.first_ns AND c.last_ns"
     )
+    # Without modules: from one batched product to the next one of the stream, softmax between.
+    connection.execute(
+        f"INSERT INTO {TABLE}_between "
+        "WITH product AS (SELECT *, count(*) FILTER (class = 'gemm') OVER (PARTITION BY trace_id, "
+        "device, stream ORDER BY target_ns, edge_id) AS number, "
+        "class = 'gemm' AND op IN ('aten::bmm', 'aten::baddbmm', 'aten::matmul') AS is_batched "
+        f"FROM {TABLE} WHERE part = 'work' AND work_kind = 'compute'), "
+        "stretch AS (SELECT trace_id, device, stream, number, bool_or(is_batched) AS is_batched, "
+        f"bool_or(class = 'softmax' AND module_is_unknown AND {where_of(change, 'TRUE')}) "
+        "AS has_softmax, lead(bool_or(is_batched)) OVER (PARTITION BY trace_id, device, stream "
+        "ORDER BY number) AS is_before_batched FROM (SELECT *, "
+        "coalesce(module, '(unattributed)') = '(unattributed)' AS module_is_unknown FROM product) "
+        "GROUP BY trace_id, device, stream, number), "
+        "chosen AS (FROM stretch WHERE has_softmax AND is_batched AND is_before_batched) "
+        "SELECT p.edge_id, p.usual_ns, p.target_node // 2 AS span_id, p.phase, "
+        "p.class = 'gemm' AS is_product FROM product AS p WHERE "
+        "(p.trace_id, p.device, p.stream, p.number) IN "
+        "(SELECT (trace_id, device, stream, number) FROM chosen) OR p.is_batched AND "
+        "(p.trace_id, p.device, p.stream, p.number) IN "
+        "(SELECT (trace_id, device, stream, number + 1) FROM chosen)"
+    )
     found = connection.execute(
         f"SELECT count(*), sum(usual_ns) FROM {TABLE}_between WHERE NOT is_product"
     ).fetchone()
     if not found or not found[0]:
         raise QueryError(
-            f"{change.text!r}: there is no softmax between products of one module here"
+            f"{change.text!r}: there is no softmax between products of one module, nor between two "
+            "batched products that follow each other"
         )
     gone = f"FROM {TABLE}_between WHERE NOT is_product"
     spans = (
@@ -462,7 +485,7 @@ def fuse_attention(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
     update(
         connection,
         scaled(1.25),
-        f"edge_id IN (SELECT edge_id FROM {TABLE}_between {products})",
+        f"device = 'cpu' AND edge_id IN (SELECT edge_id FROM {TABLE}_between {products})",
     )
     remove_work(connection, f"edge_id IN (SELECT edge_id {gone})")
     drop(connection, "between")
@@ -473,7 +496,7 @@ def fuse_attention(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
         ),
         (
             "products take what they took, as they read queries, keys and values and write outputs "
-            "already; backward a quarter more, for the scores are computed again"
+            "already; on a CPU a quarter more backward, for the scores are computed again"
         ),
     ]
 
@@ -694,7 +717,7 @@ def change_zero(connection: duckdb.DuckDBPyConnection, change: Change) -> list[s
 
 
 _RULES = {
-    "attention": ("advice_attention", "no softmax between products of one module"),
+    "attention": ("advice_attention", "no softmax between batched products"),
     "optimizer": ("advice_optimizer", "no optimizer by many small kernels or ops"),
     "offload": ("advice_offload", "no copies of an offloaded optimizer"),
 }

@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     from tracekit.prediction.serving import ServingPrediction
     from tracekit.prediction.sizes import Ask
 
-_TABLES = "FROM graph_edge, graph_weight, graph_end, graph_span, graph_clock, edge_fact"
+_TABLES = (
+    "FROM graph_edge, graph_weight, graph_end, graph_span, graph_clock, edge_fact, "
+    "attributed_events, launch, run, run_repeat"
+)
 _MACROS = (
     "is_op() is_annotation() is_python_call() is_launch_call() interval_overlap() interval_union()"
 )
@@ -100,6 +103,50 @@ class Prediction:
 
 
 @dataclass(frozen=True, slots=True)
+class PlainStep:
+    """A step of a run without the profiler, beside the same one recorded.
+
+    Attributes:
+        plain_ns: mean step without ranges and profiler, ns.
+        recorded_ns: mean step with both, ns.
+        busy_ns: mean work of the device in a recorded step, of the rank that has most, ns.
+    """
+
+    plain_ns: int
+    recorded_ns: int
+    busy_ns: int
+
+    @property
+    def ratio(self) -> float:
+        """How many times as long the recording is as the run."""
+        return self.recorded_ns / max(self.plain_ns, 1)
+
+    @property
+    def idle_ns(self) -> int:
+        """How much of a step the device has no work: more no change of the host can gain, ns."""
+        return max(self.plain_ns - self.busy_ns, 0)
+
+    @property
+    def idle_share(self) -> float:
+        """Which share of the recorded idle time the run has without the profiler."""
+        return min(self.idle_ns / max(self.recorded_ns - self.busy_ns, 1), 1.0)
+
+
+_PLAIN_STEP = """
+WITH busy AS (
+    SELECT trace_id, device, sum(wall_ns) / count(DISTINCT step) AS busy_ns
+    FROM attributed_events
+    WHERE step IS NOT NULL AND device <> 'cpu'
+    GROUP BY ALL
+),
+repeat AS (SELECT run_id, avg(list_avg(step_ns)) AS step_ns FROM run_repeat GROUP BY run_id)
+SELECT coalesce(p.step_ns, r.plain_step_ns), r.profiled_step_ns, (SELECT max(busy_ns) FROM busy)
+FROM run AS r
+LEFT JOIN repeat AS p USING (run_id)
+"""
+
+
+@dataclass(frozen=True, slots=True)
 class _Replayed:
     window_ns: int
     # When the last work of each marked step ends, of each trace: the host may be ahead of it.
@@ -154,6 +201,40 @@ class Predictor:
         """The number of marked steps, of the rank that has most."""
         return max((len(ends) for ends in self._before[0].step_ends_ns), default=0)
 
+    @cached_property
+    def has_device(self) -> bool:
+        """Whether work of an accelerator is recorded."""
+        found = f"FROM {TABLE} WHERE part = 'work' AND device <> 'cpu' LIMIT 1"
+        return bool(self._connection.execute(found).fetchall())
+
+    @cached_property
+    def plain_step(self) -> PlainStep | None:
+        """The step of the run without the profiler; None where it was not measured.
+
+        Ops on a CPU are the work there: what of a step without the profiler is work is not known.
+        """
+        rows = self._connection.execute(_PLAIN_STEP).fetchall()
+        if len(rows) != 1 or not self.step_count or None in rows[0]:
+            return None
+        return PlainStep(*map(round, rows[0]))
+
+    def step_gain_ns(self, changes: Sequence[str]) -> int | None:
+        """Return by how much a step would be shorter, ns; None where no steps are marked.
+
+        Of three steps and more it is the mean of all but the first: work that was queued before
+        that is in none. Of fewer it is the share of each in all of the gain.
+        """
+        if not self.step_count:
+            return None
+        _, after = self._changed(self._expanded(changes)[0])
+        gains = [
+            ((old[-1] - old[0]) - (new[-1] - new[0])) // (len(old) - 1)
+            for old, new in zip(self._before[0].step_ends_ns, after[0].step_ends_ns, strict=True)
+            if len(old) > 2
+        ]
+        gain_ns = self.recorded_ns - after[0].window_ns
+        return max(gains) if gains else gain_ns // self.step_count
+
     def gain_ns(self, changes: Sequence[str]) -> int:
         """Return by how much the window would be shorter, ns: a prediction without its interval.
 
@@ -203,7 +284,7 @@ class Predictor:
         if self._contention.said is not None:
             assumptions.append(self._contention.said)
         if self._inferred_pct >= 0.05:
-            assumptions.append("what is inferred or assumed of the order of the work holds")
+            assumptions.append("inferred dependencies are correct")
         reason = None
         if self._unexplained_ns > abs(gain_ns) and gain_ns > 0:
             reason = (

@@ -84,7 +84,7 @@ def _measured(row: Row) -> list[str]:
     if step_ns:
         text = f"step {format_duration(round(step_ns))}"
         if row["profiled_step_pct"]:
-            text += f", profiled {format_times(row['profiled_step_pct'])}"
+            text += f", recorded {format_times(row['profiled_step_pct'])} as long"
         parts.append(text)
     if row["peak_device_bytes"] is not None:
         parts.append(f"peak {format_bytes(row['peak_device_bytes'])} device memory")
