@@ -86,8 +86,8 @@ def times_table(folder: Path) -> str:
     heads = ("recording", "step, ms", *SECTIONS)
     return (
         f"{made_parts.table(heads, rows)}\n"
-        f"Steps are {statistics.median(steps):.2f} % off in the median and {max(steps):.1f} % at most; "
-        f"the {len(sections)} sections {statistics.median(sections):.1f} % in the median, "
+        f"Steps are {statistics.median(steps):.2f} % off in the median and {max(steps):.1f} % at "
+        f"most; the {len(sections)} sections {statistics.median(sections):.1f} % in the median, "
         f"{sum(error <= 5 for error in sections)} of them 5 % at most."
     )
 

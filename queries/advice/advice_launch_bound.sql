@@ -11,15 +11,10 @@
 
 WITH gaps AS (
     SELECT
-        coalesce(a.phase, 'other') AS phase,
+        g.phase,
         g.idle_ns >= 1_000_000 AND g.busy_op_id IS NULL AS is_pause,
         sum(g.idle_ns)::BIGINT AS idle_ns
     FROM idle_gap AS g
-    LEFT JOIN attributed_events AS a
-        ON
-            g.trace_id = a.trace_id
-            AND g.next_event_id = a.event_id
-            AND g.next_piece = a.piece
     WHERE g.cause = 'host_bound' AND g.device <> 'cpu'
     GROUP BY ALL
 ),

@@ -43,14 +43,9 @@ named AS (
 ),
 
 idle AS (
-    SELECT coalesce(sum(g.idle_ns), 0)::BIGINT AS idle_ns
-    FROM idle_gap AS g
-    INNER JOIN attributed_events AS a
-        ON
-            g.trace_id = a.trace_id
-            AND g.next_event_id = a.event_id
-            AND g.next_piece = a.piece
-    WHERE a.phase = 'optimizer' AND g.cause IN ('host_bound', 'launch_latency')
+    SELECT coalesce(sum(idle_ns), 0)::BIGINT AS idle_ns
+    FROM idle_gap
+    WHERE phase = 'optimizer' AND cause IN ('host_bound', 'launch_latency')
 ),
 
 factor AS (

@@ -15,14 +15,9 @@ WITH work AS (
 ),
 
 idle AS (
-    SELECT coalesce(sum(g.idle_ns), 0)::BIGINT AS idle_ns
-    FROM idle_gap AS g
-    INNER JOIN attributed_events AS a
-        ON
-            g.trace_id = a.trace_id
-            AND g.next_event_id = a.event_id
-            AND g.next_piece = a.piece
-    WHERE a.phase = 'recompute'
+    SELECT coalesce(sum(idle_ns), 0)::BIGINT AS idle_ns
+    FROM idle_gap
+    WHERE phase = 'recompute'
 ),
 
 kept AS (

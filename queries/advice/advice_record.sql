@@ -9,12 +9,16 @@
 WITH idle AS (
     SELECT
         trace_id,
-        coalesce(sum(idle_ns) FILTER (cause = 'host_bound'), 0)::BIGINT AS host_ns,
-        count(*) FILTER (cause = 'host_bound' AND idle_ns >= 5_000_000) AS pause_count,
-        coalesce(sum(idle_ns) FILTER (cause = 'host_bound' AND idle_ns >= 5_000_000), 0)::BIGINT
-            AS pause_ns,
-        coalesce(sum(idle_ns) FILTER (cause IN ('unknown', 'dependency')), 0)::BIGINT
-            AS unknown_ns
+        coalesce(sum(idle_ns) FILTER (cause = 'host_bound' OR reason = 'nothing recorded'), 0)
+        ::BIGINT AS host_ns,
+        count(*) FILTER (reason = 'nothing recorded') AS silent_count,
+        coalesce(sum(idle_ns) FILTER (reason = 'nothing recorded'), 0)::BIGINT AS silent_ns,
+        coalesce(max(idle_ns) FILTER (reason = 'nothing recorded'), 0) AS longest_ns,
+        coalesce(
+            sum(idle_ns) FILTER (
+                cause = 'dependency' OR (cause = 'unknown' AND reason <> 'nothing recorded')
+            ), 0
+        )::BIGINT AS unknown_ns
     FROM idle_gap
     GROUP BY trace_id
 ),
@@ -30,8 +34,9 @@ p AS (SELECT trace_id FROM event WHERE is_python_call(category) GROUP BY ALL),
 unseen AS (
     SELECT
         coalesce(sum(i.host_ns) FILTER (p.trace_id IS NULL), 0)::BIGINT AS host_ns,
-        coalesce(sum(i.pause_ns) FILTER (p.trace_id IS NULL), 0)::BIGINT AS pause_ns,
-        coalesce(sum(i.pause_count) FILTER (p.trace_id IS NULL), 0) AS pause_count,
+        coalesce(sum(i.silent_ns) FILTER (p.trace_id IS NULL), 0)::BIGINT AS silent_ns,
+        coalesce(sum(i.silent_count) FILTER (p.trace_id IS NULL), 0) AS silent_count,
+        coalesce(max(i.longest_ns) FILTER (p.trace_id IS NULL), 0) AS longest_ns,
         sum(i.unknown_ns)::BIGINT AS unknown_ns,
         sum(w.window_ns)::BIGINT AS window_ns,
         if(EXISTS (FROM device_windows WHERE device <> 'cpu'), 'GPU', 'devices') AS device_word
@@ -47,11 +52,11 @@ SELECT
         '{}{} idle {} because of the host, and no Python is recorded{}', device_word, of_ranks(),
         in_ms(host_ns),
         if(
-            pause_count > 0,
+            silent_ns > 0.01 * window_ns,
             format(
-                '; {} of it in {} gaps of 5 ms and more: the program sleeps, reads or computes '
-                || 'there',
-                in_ms(pause_ns), pause_count
+                '; {} of it where no thread has an event, at {} places and for up to {}: the '
+                || 'program sleeps, reads or computes there',
+                in_ms(silent_ns), silent_count, in_ms(longest_ns)
             ), ''
         )
     ) AS what,

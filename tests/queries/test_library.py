@@ -36,7 +36,7 @@ INTERVALS = {
 }
 """How the mathematics of intervals looks where it is written out."""
 
-BEING_MOVED = {"thread_waits"}
+BEING_MOVED = {"thread_waits", "implausible"}
 """Files that still write some of it out."""
 
 
