@@ -38,6 +38,10 @@ stretches AS (
             PARTITION BY trace_id, device, stream ORDER BY number
         ) AS is_before_batched,
         max(op_name) FILTER (is_batched) AS product,
+        max(module) FILTER (is_batched) AS product_module,
+        lead(max(module) FILTER (is_batched)) OVER (
+            PARTITION BY trace_id, device, stream ORDER BY number
+        ) AS next_module,
         arg_max(module, dur_ns) FILTER (class = 'softmax') AS module,
         any_value(phase) FILTER (class = 'softmax') AS phase,
         count(*) FILTER (class = 'softmax') AS softmax_count,
@@ -54,7 +58,12 @@ pieces AS (
         sum(work_count) AS work_count,
         sum(work_ns)::BIGINT AS work_ns
     FROM stretches
-    WHERE softmax_count > 0 AND is_behind_batched AND is_before_batched
+    -- A loss has its softmax between products, too, but of other modules.
+    WHERE
+        softmax_count > 0
+        AND is_behind_batched
+        AND is_before_batched
+        AND (module IS NULL OR (module = product_module AND module = next_module))
     GROUP BY module
 ),
 

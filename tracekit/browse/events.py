@@ -48,8 +48,12 @@ FROM (
         unnest([1, 2, 3]) AS place,
         unnest(['ran before', 'op', 'ran next']) AS role,
         unnest([g.previous_event_id, g.op_id, g.next_event_id]) AS event_id
-    FROM idle_gap AS g
-    WHERE g.trace_id = {trace_id} AND g.gap_id = {gap_id}
+    FROM (
+        FROM idle_gap
+        WHERE trace_id = {trace_id} AND gap_id = {gap_id}
+        ORDER BY idle_ns DESC
+        LIMIT 1
+    ) AS g
 ) AS p
 INNER JOIN event AS e ON p.trace_id = e.trace_id AND p.event_id = e.event_id
 INNER JOIN trace AS t ON e.trace_id = t.trace_id"""
@@ -105,7 +109,7 @@ def gaps_of(title: str, conditions: Sequence[str]) -> View:
     return SqlView(
         title,
         _GAPS + _where(conditions),
-        "idle_ns DESC, trace_id, gap_id",
+        "idle_ns DESC, trace_id, gap_id, start_ns",
         ("idle_ns", "start_ns", "cause", "op", "next_kernel", "module_path", "rank", "device"),
         ("cause", "reason", "op", "next_kernel", "module_path"),
         _around,
