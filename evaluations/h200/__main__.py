@@ -113,7 +113,7 @@ def advice_table(folder: Path) -> str:
     rows: list[tuple[object, ...]] = []
     for path, truth in truths(folder):
         with tracekit.open(path, cache=False) as trace:
-            advice = trace.advise().to_dicts()
+            advice = trace.advise().as_result().to_dicts()
             (total,) = trace.query("step_totals").to_dicts()
         first = advice[0] if advice else None
         recorded_ms = (total["mean_span_ns"] or 0) / 1e6

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
+from typing import IO
 
 import pytest
 from made_datasets import make_with_timeline
@@ -79,6 +82,18 @@ def test_what_kills_its_worker_twice_is_listed_alone(
     assert not (tmp_path / "run.tracekit/shards").exists()
 
 
+def opened_for_reader(pipe: Path, process: subprocess.Popen[bytes]) -> IO[bytes]:
+    """Open a pipe as soon as the process reads it; it must not end before."""
+    while True:
+        try:
+            return os.fdopen(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK), "wb")
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+
+
 def test_an_interrupt_ends_all_and_leaves_no_dataset(tmp_path: Path) -> None:
     """One trace is a pipe that nobody writes to: its worker waits for as long as it may."""
     write_ranks(tmp_path / "run", 2)
@@ -93,8 +108,7 @@ def test_an_interrupt_ends_all_and_leaves_no_dataset(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
-    # Opening the other end waits until the worker reads.
-    with (tmp_path / "run/rank2.json").open("wb"):
+    with opened_for_reader(tmp_path / "run/rank2.json", run):
         os.killpg(run.pid, signal.SIGINT)
         out, err = run.communicate(timeout=300)
     assert (run.returncode, out, err.strip()) == (130, b"", b"")
