@@ -44,6 +44,7 @@ WITH gap AS (
         g.rowid AS id, g.trace_id, g.gap_id, g.device, g.start_ns, g.end_ns,
         a.launch_id, a.launch_delay_ns, a.link, a.op_id, a.phase, a.module_id, a.row_name, a.step,
         a.is_inferred, c.pid, c.tid,
+        c.ts_ns AS launch_ts_ns,
         coalesce(c.name LIKE '%Graph%', FALSE) AS is_graph,
         if(a.link = 'cpu', g.end_ns, c.ts_ns) AS call_ns,
         if(a.link = 'cpu', g.end_ns, c.end_ns) AS returned_ns,
@@ -98,7 +99,7 @@ followed AS (
 -- Gaps whose launch came late, and whether the host was in something else for the launch before.
 late AS MATERIALIZED (
     SELECT
-        g.id, g.trace_id, g.pid, g.start_ns, g.call_ns, f.previous,
+        g.id, g.trace_id, g.device, g.pid, g.start_ns, g.call_ns, f.previous,
         g.start_ns + g.host_ns AS host_end_ns,
         (
             f.previous.context.phase <> g.phase
@@ -106,7 +107,8 @@ late AS MATERIALIZED (
         ) AS is_crossing,
         (f.previous.context.is_inferred OR g.is_inferred) AND g.host_ns >= unrecorded_limit_ns()
             AS is_unsure,
-        f.previous IS NOT NULL AND (
+        -- A launch call that was running when the gap began had left all else.
+        f.previous IS NOT NULL AND g.launch_ts_ns > g.start_ns AND (
             is_crossing
             OR is_unsure
             OR f.previous.context.module_id IS DISTINCT FROM g.module_id
@@ -127,17 +129,21 @@ late AS MATERIALIZED (
 
 bordered AS MATERIALIZED (SELECT * FROM late WHERE has_borders),
 
+bordered_device AS (SELECT DISTINCT trace_id, device FROM bordered),
+
+-- Each device has its own borders.
 host_span AS (
     SELECT
-        t.rowid AS thread, t.trace_id, t.pid, e.event_id,
+        t.rowid AS thread, t.trace_id, d.device, t.pid, e.event_id,
         e.ts_ns AS start_ns,
         e.ts_ns + e.dur_ns AS end_ns,
         coalesce(m.phase, if(m.means = 'node' OR e.forward_thread > 0, 'backward', NULL)) AS phase,
         m.row_name
     FROM event AS e
     INNER JOIN range_marker AS m ON e.category = m.category AND e.name = m.name
+    INNER JOIN bordered_device AS d USING (trace_id)
     INNER JOIN thread AS t USING (trace_id, pid, tid)
-    WHERE e.dur_ns > 0 AND EXISTS (FROM bordered)
+    WHERE e.dur_ns > 0
 ),
 
 -- When the host left what it was in for the previous launch.
@@ -145,7 +151,10 @@ left_at AS (
     SELECT c.id, max(s.end_ns) AS at_ns
     FROM host_span AS s
     ASOF INNER JOIN bordered AS c
-        ON s.thread = c.previous_thread AND s.end_ns >= c.previous.ts_ns
+        ON
+            s.device = c.device
+            AND s.thread = c.previous_thread
+            AND s.end_ns >= c.previous.ts_ns
     WHERE s.start_ns <= c.previous.ts_ns AND s.end_ns <= c.call_ns
     GROUP BY c.id
 ),
@@ -154,7 +163,8 @@ left_at AS (
 entered_at AS (
     SELECT c.id, min(s.start_ns) AS at_ns
     FROM host_span AS s
-    ASOF INNER JOIN bordered AS c ON s.thread = c.thread AND s.start_ns <= c.call_ns
+    ASOF INNER JOIN bordered AS c
+        ON s.device = c.device AND s.thread = c.thread AND s.start_ns <= c.call_ns
     WHERE s.end_ns >= c.call_ns AND s.start_ns >= c.previous.ts_ns
     GROUP BY c.id
 ),
@@ -172,7 +182,7 @@ bounded AS (
 -- What lies between the two, where that is more than the way from one module to the next.
 between AS MATERIALIZED (
     SELECT
-        id, (trace_id, pid) AS part, left_ns AS start_ns,
+        id, (trace_id, device, pid) AS part, left_ns AS start_ns,
         least(entered_ns, host_end_ns) AS end_ns,
         end_ns < host_end_ns AS is_followed,
         is_crossing
@@ -181,16 +191,17 @@ between AS MATERIALIZED (
 ),
 
 phase_span AS MATERIALIZED (
-    SELECT (trace_id, pid) AS part, event_id AS id, start_ns, end_ns, phase, row_name
+    SELECT (trace_id, device, pid) AS part, event_id AS id, start_ns, end_ns, phase, row_name
     FROM host_span
     WHERE phase IS NOT NULL AND EXISTS (FROM between)
     UNION ALL
     -- While a thread waits for the nodes of a backward pass, the host is in that, between two nodes too.
     SELECT
-        (trace_id, pid) AS part, -row_number() OVER () AS id, start_ns, end_ns,
+        (trace_id, device, pid) AS part, -row_number() OVER () AS id, start_ns, end_ns,
         'backward' AS phase,
         NULL AS row_name
     FROM thread_waits
+    INNER JOIN bordered_device USING (trace_id)
     WHERE is_backward AND EXISTS (FROM between)
 ),
 
@@ -210,7 +221,8 @@ phase_border AS (
     FROM between
 ),
 
-phase_moment AS (
+-- Its rows are numbered once.
+phase_moment AS MATERIALIZED (
     SELECT p.at_ns, b.id AS gap, b.part, row_number() OVER () AS id
     FROM phase_border AS p
     INNER JOIN between AS b USING (id)
@@ -270,10 +282,14 @@ unrecorded AS MATERIALIZED (
     WHERE common_ns(g.start_ns, g.end_ns, s.start_ns, s.end_ns) >= unrecorded_limit_ns()
 ),
 
+late_device AS (SELECT DISTINCT trace_id, device FROM late),
+
 step_border AS (
     SELECT l.id, s.ts_ns AS at_ns
     FROM step_ranges AS s
-    ASOF INNER JOIN late AS l ON s.trace_id = l.trace_id AND s.ts_ns > l.start_ns
+    INNER JOIN late_device AS d USING (trace_id)
+    ASOF INNER JOIN late AS l
+        ON s.trace_id = l.trace_id AND d.device = l.device AND s.ts_ns > l.start_ns
     WHERE s.ts_ns < l.host_end_ns
 ),
 
@@ -308,7 +324,9 @@ piece AS (
 
 placed AS (
     SELECT
-        g.* EXCLUDE (start_ns, end_ns, host_ns, phase, module_id, row_name, op_id),
+        g.* EXCLUDE (
+            start_ns, end_ns, host_ns, phase, module_id, row_name, op_id, launch_ts_ns
+        ),
         p.start_ns,
         coalesce(p.end_ns, g.end_ns) AS piece_end_ns,
         CASE
