@@ -11,7 +11,7 @@
 --
 -- Kind:     table
 -- Access:   private
--- Requires: event_category, thread, device_gaps, attribution, launch, step_ranges, range_marker, host_waits,
+-- Requires: event_category, thread, device_events, device_gaps, attribution, launch, step_ranges, range_marker, host_waits,
 --           thread_waits, interval_gaps, interval_innermost, interval_common,
 --           interval_neighbours, idle_limits
 -- Columns:

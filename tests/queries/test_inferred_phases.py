@@ -327,6 +327,7 @@ def test_what_lies_between_calls_that_generate_is_generation(asked: AskedByRank)
 
 NUMBER = {"Sequence number": 1, "Fwd thread id": 0}
 CALL = {"Python id": 1, "Python module id": 0}
+INNER = {"Python id": 2, "Python parent id": 1, "Python module id": 0}
 
 
 def forward_with(name: str, around: str = "", outer: str = "") -> Step:
@@ -341,7 +342,7 @@ def forward_with(name: str, around: str = "", outer: str = "") -> Step:
     step.inside("cpu_op", name, GEMM)
     step.at += 1
     if around:
-        step.events.append(span("python_function", around, called, step.at, **CALL))
+        step.events.append(span("python_function", around, called, step.at, **INNER))
     step.inside("cpu_op", "aten::mm", GEMM, **(NUMBER | {"Sequence number": 2}))
     step.at += 1
     if outer:

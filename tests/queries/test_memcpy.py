@@ -71,7 +71,7 @@ def test_copies_that_are_kernels(asked: AskedByRank) -> None:
     assert (row["direction"], row["copy_count"], row["bytes"]) == ("memcpy_d2d", 1, None)
 
 
-WITHOUT_DURATION = CASES.add([event(H2D, 0, 0, 100)])
+WITHOUT_DURATION = CASES.add([event(H2D, 1, 1, 100)])
 
 
 def test_a_copy_of_no_duration_has_no_bandwidth(asked: AskedByRank) -> None:
