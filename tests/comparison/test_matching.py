@@ -189,7 +189,7 @@ def test_the_command_in_all_forms(cli: Any) -> None:
     assert (shown.exit_code, shown.stderr) == (0, "")
     lines = shown.stdout.splitlines()
     assert lines[0].startswith("Configuration differences")
-    assert "  180.663 → 566.058 ms   +385.394 ms   +213.3 %   inconclusive: " in shown.stdout
+    assert "  180.447 → 565.696 ms   +385.250 ms   +213.5 %   inconclusive: " in shown.stdout
     data = cli("compare", *sides, "--format", "json").json()
     (whole,) = data["comparison"]
     tree = data["comparison_split"]

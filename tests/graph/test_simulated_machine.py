@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -316,17 +317,22 @@ def _has_its_launches(simulation: Simulation, trace: tracekit.Trace) -> bool:
 
 def _has_its_steps(simulation: Simulation, trace: tracekit.Trace) -> bool:
     found = trace.sql(
-        "SELECT t.rank, s.step, s.work_ns, s.span_ns FROM device_steps AS s JOIN trace AS t "
-        "USING (trace_id) ORDER BY ALL"
+        "SELECT t.rank, s.step, s.start_ns, s.span_ns, s.work_ns FROM device_steps AS s "
+        "JOIN trace AS t USING (trace_id) ORDER BY ALL"
     ).rows
-    expected = [
-        (rank, step + 1, dur_ns)
-        for rank in range(simulation.machine.ranks)
-        for step, dur_ns in enumerate(simulation.step_durations_ns(rank))
-    ]
-    # The last step lasts as long as its range; its work is what the simulation knows.
-    last = simulation.machine.steps
-    return expected == [(rank, n, work if n == last else span) for rank, n, work, span in found]
+    numbers = range(1, simulation.machine.steps + 1)
+    ranks = range(simulation.machine.ranks)
+    # The simulation knows the work of the last step; the others end where the next one begins.
+    last = {rank: work for rank, step, _, _, work in found if step == numbers[-1]}
+    return (
+        [(rank, step) for rank, step, *_ in found] == [(rank, n) for rank in ranks for n in numbers]
+        and last == {rank: simulation.step_durations_ns(rank)[-1] for rank in ranks}
+        and all(
+            one[2] + one[3] == other[2]
+            for one, other in itertools.pairwise(found)
+            if one[0] == other[0]
+        )
+    )
 
 
 def _has_its_collectives(simulation: Simulation, trace: tracekit.Trace) -> bool:
