@@ -46,7 +46,7 @@ def test_the_call_of_several_with_one_number(tiny_trace: Callable[..., Path]) ->
         launch_of = dict(trace.sql("SELECT event_id, launch_id FROM launch_link").rows)
     # Of kernels that are there twice, or begin long before their calls, some are left out.
     assert len(launch_of) > 40
-    for kernel_id in launch_of:
+    for kernel_id, launch_id in launch_of.items():
         event = events[kernel_id]
         calls = [
             (other["ts"] > event["ts"], abs(other["ts"] - event["ts"]), call_id)
@@ -54,7 +54,7 @@ def test_the_call_of_several_with_one_number(tiny_trace: Callable[..., Path]) ->
             if other["cat"] == "cuda_runtime"
             and other["args"]["correlation"] == event["args"]["correlation"]
         ]
-        assert launch_of[kernel_id] == (min(calls)[2] if calls else None)
+        assert launch_id == (min(calls)[2] if calls else None)
 
 
 @pytest.mark.parametrize("shared", ["correlation", "everything"])
