@@ -45,7 +45,7 @@ def test_a_trace_against_itself(cli: Callable[..., Any], tmp_path: Path) -> None
     one = _trace(tmp_path / "one.json", [100] * 6)
     done = cli("compare", one, one, "--no-cache")
     assert "one.json → one.json (again)" in done.stdout
-    assert "±0.000 ms   +0.0 %   same within ±0 %" in done.stdout
+    assert "+0.0 %" in done.stdout.splitlines()[1]
 
 
 @pytest.mark.parametrize(

@@ -72,4 +72,6 @@ def test_every_member_argument_and_phase_of_an_event_is_shown() -> None:
         assert f"`{column.name}`" in section
     assert "| `args.correlation` | `correlation` | BIGINT | links a launch" in section
     for kind in KINDS:
-        assert f"| [`{kind.name}`](#{kind.name}) | `{kind.phases[0]}`" in section
+        # What is left out may be of any phase.
+        if kind.phases:
+            assert f"| [`{kind.name}`](#{kind.name}) | `{kind.phases[0]}`" in section
