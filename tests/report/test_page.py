@@ -145,7 +145,7 @@ def test_the_verdict_says_only_what_the_analysis_found(opened: Opened) -> None:
     assert told["largest_part"]["subject"] == largest["class"]
     assert f"Largest component: {largest['class']}, {largest['wall_ns'] / 1e6:,.3f} ms" in part
     assert f"{told['largest_loss']['share_pct']:.1f} %" in loss
-    assert "1 of 28 checks warns" in trust
+    assert "1 of 31 checks warns" in trust
     assert sentences(None) == []
 
 
