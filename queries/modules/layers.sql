@@ -8,7 +8,7 @@
 -- Kind:     analysis
 -- Scope:    trace
 -- Requires: attributed_events, device_windows, device_steps, step_ranges, module, compiled_regions, whole_model,
---           idle_gap, phase_order
+--           idle_gap, is_in_step, phase_order
 -- Params:
 --   layers  BIGINT = NULL  layers of the whole model; without it only what ran is told
 -- Columns:
@@ -66,7 +66,7 @@ placed AS (
         d.wall_ns + d.idle_ns AS span_ns
     FROM stepped AS d
     LEFT JOIN module AS m USING (trace_id, module_id)
-    WHERE d.step IS NOT NULL OR d.trace_id NOT IN (SELECT trace_id FROM step_ranges)
+    WHERE is_in_step(d.trace_id, d.step)
 ),
 
 summed AS (

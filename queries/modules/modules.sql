@@ -5,13 +5,13 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, attribution, device_windows, module, phase_order
+-- Requires: device_events, attribution, device_windows, module, is_in_step, phase_order
 -- Params:
 --   depth   BIGINT = NULL    modules inside of this depth count as part of those at it; 0 is the top
 --   class   VARCHAR = NULL   only modules of this class
 --   layer   BIGINT = NULL    only modules of this layer
 --   phase   VARCHAR = NULL   only this phase
---   steps   BOOLEAN = FALSE  only what belongs to a step
+--   steps   BOOLEAN = FALSE  only what belongs to a step, where some are marked
 --   rollup  BOOLEAN = FALSE  the same module of all layers as one row: model.layers.*.mlp
 -- Columns:
 --   rank             INTEGER  global rank
@@ -44,7 +44,7 @@ WITH own AS (
         sum(d.wall_ns)::BIGINT AS wall_ns
     FROM device_events AS d
     INNER JOIN attribution AS a USING (trace_id, event_id, piece)
-    WHERE ($phase IS NULL OR a.phase = $phase) AND (NOT $steps OR a.step IS NOT NULL)
+    WHERE ($phase IS NULL OR a.phase = $phase) AND (NOT $steps OR is_in_step(trace_id, a.step))
     GROUP BY trace_id, d.device, a.phase, a.module_id, a.row_name
 ),
 

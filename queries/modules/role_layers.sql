@@ -4,7 +4,8 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_windows, module, step_ranges, compiled_regions, role_work, idle_gap, whole_model, phase_order, role_order
+-- Requires: device_windows, module, step_ranges, compiled_regions, role_work, idle_gap, is_in_step, whole_model,
+--           phase_order, role_order
 -- Params:
 --   layers  BIGINT = NULL  layers of the whole model; without it only what ran is told
 -- Columns:
@@ -37,11 +38,11 @@ WITH compiled AS (
 stepped AS (
     SELECT trace_id, device, phase, module_id, row_name, role, wall_ns, 0 AS idle_ns
     FROM role_work('module')
-    WHERE step IS NOT NULL OR trace_id NOT IN (SELECT trace_id FROM step_ranges)
+    WHERE is_in_step(trace_id, step)
     UNION ALL BY NAME
     SELECT trace_id, device, phase, module_id, row_name, 0 AS wall_ns, idle_ns
     FROM idle_gap
-    WHERE step IS NOT NULL OR trace_id NOT IN (SELECT trace_id FROM step_ranges)
+    WHERE is_in_step(trace_id, step)
 ),
 
 summed AS (

@@ -8,10 +8,10 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_windows, role_work, idle_gap, phase_order, role_order
+-- Requires: device_windows, role_work, idle_gap, is_in_step, phase_order, role_order
 -- Params:
 --   phase  VARCHAR = NULL  only this phase
---   steps  BOOLEAN = FALSE  only what belongs to a step
+--   steps  BOOLEAN = FALSE  only what belongs to a step, where some are marked
 -- Columns:
 --   rank          INTEGER  global rank
 --   device        VARCHAR  number of the device, or cpu
@@ -36,14 +36,14 @@ WITH summed AS (
     FROM role_work('module')
     WHERE
         ($phase IS NULL OR phase = $phase)
-        AND (NOT $steps OR step IS NOT NULL)
+        AND (NOT $steps OR is_in_step(trace_id, step))
     GROUP BY trace_id, device, phase, role
 ),
 
 idle AS (
     SELECT trace_id, device, phase, sum(idle_ns) AS idle_ns
     FROM idle_gap
-    WHERE NOT $steps OR step IS NOT NULL
+    WHERE NOT $steps OR is_in_step(trace_id, step)
     GROUP BY trace_id, device, phase
 )
 

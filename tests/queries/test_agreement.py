@@ -47,6 +47,7 @@ def is_copied_or_set(row: Row) -> bool:
 
 
 ALL = {"limit": 0}
+IN_STEPS = {"steps": True}
 SHORT = {"max_kernel_ns": EVERYTHING, "limit": 0}
 
 # For each question, all that answer it. Of these, any two must say the same.
@@ -122,8 +123,14 @@ SAYINGS: dict[str, list[Said]] = {
         Said("gemm_share", "device", "gemm_kernel_ns", lambda row: row["phase"] != "(all)"),
     ],
     "kernel time of steps": [
-        Said("roles", "device", "wall_ns", params={"steps": True}),
-        Said("modules", "device", "self_wall_ns", params={"steps": True}),
+        Said("roles", "device", "kernel_ns", params=IN_STEPS),
+        Said("modules", "device", "self_kernel_ns", params=IN_STEPS),
+        Said("layers", "device", "total_ns", lambda row: row["work"] == "kernels"),
+    ],
+    "wall time of steps, by phase": [
+        Said("roles", "phase", "wall_ns", params=IN_STEPS),
+        Said("modules", "phase", "self_wall_ns", params=IN_STEPS),
+        Said("role_layers", "phase", "wall_ns"),
     ],
     "kernel time": [
         Said("phases", "device", "kernel_ns"),

@@ -165,24 +165,6 @@ def test_a_step_ends_with_its_last_work_however_long_its_range_waits(asked: Aske
     assert sum(row["wall_ns"] for row in split if row["step"] == 0) == 1_096_000
 
 
-WITHOUT_WORK = CASES.add(
-    [
-        span("user_annotation", "ProfilerStep#1", 0, 100),
-        *work(10, 20, 60, 1),
-        # Its kernels were dropped.
-        span("user_annotation", "ProfilerStep#2", 100, 200),
-        call(110, 112, 77),
-        span("user_annotation", "ProfilerStep#3", 200, 300),
-        *work(210, 220, 260, 3),
-    ]
-)
-
-
-def test_a_step_whose_work_is_not_there_is_no_step_of_0(asked: AskedByRank) -> None:
-    rows = {row["step"]: row for row in asked.rows(WITHOUT_WORK, "steps")}
-    assert [rows[step]["span_ns"] for step in (1, 2, 3)] == [80_000, None, 60_000]
-
-
 def test_a_step_whose_kernels_were_not_recorded_is_in_no_mean(tmp_path: Path) -> None:
     """Kernels of the first two of four steps were dropped; the second lacks half of its own."""
 

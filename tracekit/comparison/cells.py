@@ -19,7 +19,7 @@ PARTS = ("compute", "exposed_comm", "exposed_memcpy", "idle")
 _COVERED_BY_STEPS_PCT = 50
 
 BEFORE_FIRST_WORK = "before_first_work"
-"""The cause of idle time that lies behind the last work of a device, so outside of its window."""
+"""The cause of idle time before the first work of a device, and so before its window."""
 
 Device = tuple[int | None, str]
 """A device of a run: its rank, and its number there."""
