@@ -192,8 +192,10 @@ CREATE OR REPLACE MACRO role_work(modules) AS TABLE (
                 ORDER BY n.ts_ns, n.event_id, n.piece
             ) AS number,
             if(n.role_op = 'aten::addmm', 1, 0) AS place,
-            json_extract(o.args, format('$."Input Dims"[{}][1]', place))::BIGINT AS summed_size,
-            json_extract(o.args, format('$."Input Dims"[{}][1]', place + 1))::BIGINT AS given_size
+            try_cast(json_extract(o.args, format('$."Input Dims"[{}][1]', place)) AS BIGINT)
+                AS summed_size,
+            try_cast(json_extract(o.args, format('$."Input Dims"[{}][1]', place + 1)) AS BIGINT)
+                AS given_size
         FROM numbered AS n
         LEFT JOIN record AS o
             ON
