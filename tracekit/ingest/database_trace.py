@@ -72,9 +72,11 @@ class Database:
             )
             self.columns: dict[str, frozenset[str]] = {}
             for (name,) in names.fetchall():
-                told = self.rows("SELECT name, hidden FROM pragma_table_xinfo(?)", name).fetchall()
-                if not any(hidden for _, hidden in told):
-                    self.columns[name] = frozenset(column for column, _ in told)
+                declared = self.rows(
+                    "SELECT name, hidden FROM pragma_table_xinfo(?)", name
+                ).fetchall()
+                if not any(hidden for _, hidden in declared):
+                    self.columns[name] = frozenset(column for column, _ in declared)
         except sqlite3.Error:
             self.close()
             raise
@@ -101,11 +103,11 @@ class Database:
         if place not in self._unique:
             if not self.columns.get(table, frozenset()).issuperset(key):
                 raise sqlite3.OperationalError(f"it has no table {table:.80} with {', '.join(key)}")
-            told = self.rows("SELECT name, pk FROM pragma_table_info(?)", table).fetchall()
+            declared = self.rows("SELECT name, pk FROM pragma_table_info(?)", table).fetchall()
             quoted = _quoted(table)
-            if {column for column, pk in told if pk} != {*key}:
+            if {column for column, pk in declared if pk} != {*key}:
                 copy = f"unique_{len(self._unique)}"
-                columns = ", ".join(_quoted(column) for column, _ in told)
+                columns = ", ".join(_quoted(column) for column, _ in declared)
                 keys = ", ".join(map(_quoted, key))
                 self.make(
                     f"CREATE TEMP TABLE {copy} ({columns}, PRIMARY KEY ({keys}));"

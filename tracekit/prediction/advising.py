@@ -330,58 +330,60 @@ FASTER_HOST = "host x0.25"
 """A run's host is up to four times as fast as a recorded one, which may hide what devices gain."""
 
 
-def _beyond_host(one: Candidate, told: Prediction, replay: Predictor) -> Prediction:
+def _beyond_host(one: Candidate, prediction: Prediction, replay: Predictor) -> Prediction:
     """Return a prediction of device work whose interval holds its gain beside a faster host, too.
 
     Without the profiler the host is faster: where it holds the changed recording up, the run gains
     more.
     """
-    if told.predicted_ns is None or not one.is_of_device or not replay.has_device:
-        return told
+    if prediction.predicted_ns is None or not one.is_of_device or not replay.has_device:
+        return prediction
     try:
         before_ns = replay.gain_ns([FASTER_HOST])
         gain_ns = replay.gain_ns([*(one.at_most or one.changes), FASTER_HOST]) - before_ns
     except QueryError:  # no time of the host is recorded
-        return told
-    most_ns = gain_ns + MARGIN * told.recorded_ns + MARGIN_OF_CHANGE * gain_ns
-    return replace(told, low_ns=max(min(told.low_ns, round(told.recorded_ns - most_ns)), 0))
+        return prediction
+    most_ns = gain_ns + MARGIN * prediction.recorded_ns + MARGIN_OF_CHANGE * gain_ns
+    return replace(
+        prediction, low_ns=max(min(prediction.low_ns, round(prediction.recorded_ns - most_ns)), 0)
+    )
 
 
-def _shrunk(told: Prediction, share: float) -> Prediction:
+def _shrunk(prediction: Prediction, share: float) -> Prediction:
     """Return a prediction that gains a share of it."""
     predicted, low, high = (
-        round(told.recorded_ns - share * (told.recorded_ns - ns))
-        for ns in (told.predicted_ns or 0, told.low_ns, told.high_ns)
+        round(prediction.recorded_ns - share * (prediction.recorded_ns - ns))
+        for ns in (prediction.predicted_ns or 0, prediction.low_ns, prediction.high_ns)
     )
-    return replace(told, predicted_ns=predicted, low_ns=low, high_ns=high)
+    return replace(prediction, predicted_ns=predicted, low_ns=low, high_ns=high)
 
 
-def _bounded(one: Candidate, told: Prediction, replay: Predictor) -> Prediction:
+def _bounded(one: Candidate, prediction: Prediction, replay: Predictor) -> Prediction:
     """Return a prediction that gains no more than what was seen, nor than the run has to give.
 
     What the host does gains at most the time of a step in which the device has no work. A gain lies
     in its interval.
     """
-    if told.predicted_ns is None:
-        return told
-    recorded_ns = told.recorded_ns
+    if prediction.predicted_ns is None:
+        return prediction
+    recorded_ns = prediction.recorded_ns
     limits = [recorded_ns if one.cost_ns is None else one.cost_ns]
     if (plain := replay.plain_step) is not None:
         if one.is_of_host:
             limits.append(plain.idle_ns * replay.step_count)
-            told = _shrunk(told, plain.idle_share)
+            prediction = _shrunk(prediction, plain.idle_share)
         elif not one.is_of_device:
-            told = _shrunk(told, min(1 / plain.ratio, 1.0))
+            prediction = _shrunk(prediction, min(1 / plain.ratio, 1.0))
     least_ns = recorded_ns - min(recorded_ns, *limits)
-    predicted_ns = max(told.predicted_ns or 0, least_ns)
-    low_ns, high_ns = told.low_ns, max(told.high_ns, predicted_ns)
+    predicted_ns = max(prediction.predicted_ns or 0, least_ns)
+    low_ns, high_ns = prediction.low_ns, max(prediction.high_ns, predicted_ns)
     if one.is_of_host:
         low_ns = max(low_ns, least_ns)
-    if predicted_ns > (told.predicted_ns or 0):
+    if predicted_ns > (prediction.predicted_ns or 0):
         # The interval is as wide on the side of less.
-        high_ns = max(high_ns, predicted_ns + told.high_ns - (told.predicted_ns or 0))
+        high_ns = max(high_ns, predicted_ns + prediction.high_ns - (prediction.predicted_ns or 0))
     return replace(
-        told, predicted_ns=predicted_ns, low_ns=min(low_ns, predicted_ns), high_ns=high_ns
+        prediction, predicted_ns=predicted_ns, low_ns=min(low_ns, predicted_ns), high_ns=high_ns
     )
 
 
@@ -400,7 +402,7 @@ def _of_load(
     def simulate(changes: Sequence[str]) -> ServingPrediction:
         return predictor().predict([*map(parse_change, changes)], is_bounded=True)
 
-    told: dict[_Found, tuple[str, ServingPrediction]] = {}
+    prediction: dict[_Found, tuple[str, ServingPrediction]] = {}
     for one in candidates:
         try:
             load = simulate(one.changes)
@@ -416,14 +418,14 @@ def _of_load(
         if most[name] < 1 and max(least.values()) * most[name] < 1:
             found = _in_figure(load, name)
             if (found.gain_pct or 0.0) >= 100 * LEAST_GAIN:
-                told[one, found] = name, load
+                prediction[one, found] = name, load
         elif min(_times(load, figure, 0) for figure in FIGURES) < 1 - LEAST_GAIN:
             brings = Advice(one, _in_figure(load, name), 0.0, FIGURES[name], load).brings
             undecided.append((one, f"no figure surely gains more than others lose: {brings}"))
     advice: list[Advice] = []
     changes: dict[str, None] = {}
-    for one, found in _ranked([*told]):
-        name, load = told[one, found]
+    for one, found in _ranked([*prediction]):
+        name, load = prediction[one, found]
         changes |= dict.fromkeys(one.changes)
         joint = found
         if advice:
@@ -466,7 +468,7 @@ _Found = tuple[Candidate, Prediction]
 
 
 def _ranked(found: Sequence[_Found]) -> list[_Found]:
-    """Return the largest gain first; of two that cannot be told apart, the simpler change."""
+    """Return the largest gain first; of two that cannot be prediction apart, the simpler change."""
     ranked: list[_Found] = []
     for pair in sorted(found, key=lambda pair: -(pair[1].gain_pct or 0.0)):
         place = len(ranked)
