@@ -142,10 +142,15 @@ def open(
         from tracekit.analysis.store_catalogue import check_catalogue
 
         with contextlib.ExitStack() as on_error:
+
+            def check(opened: duckdb.DuckDBPyConnection, path: Path) -> None:
+                """Read here, where an error of DuckDB says that the store is damaged."""
+                check_catalogue(opened, path)
+                row = opened.execute("SELECT made_by FROM store.main.store_info").fetchone()
+                _warn_of_other_make(str(given_store), row[0] if row else "")
+
             store = _local_store(given_store, on_error, progress, is_kept=cache)
-            connection = open_store(store, on_error, unsafe=unsafe, check=check_catalogue)
-            row = connection.execute("SELECT made_by FROM store_info").fetchone()
-            _warn_of_other_make(str(given_store), row[0] if row else "")
+            connection = open_store(store, on_error, unsafe=unsafe, check=check)
             return Trace(
                 connection, store, on_error.pop_all(), ceilings=given, query_folders=folders
             )

@@ -470,7 +470,7 @@ def test_what_is_added_is_drawn(
     [
         (RANGED, "recompute on module=layers.*", "there is no such work"),
         (LAYERED, "recompute on module=layers.* phase=forward", "with a backward pass"),
-        (LAYERED, "attention fused", "no softmax between products"),
+        (LAYERED, "attention fused", "no softmax between batched products"),
         (LAYERED, "norm fused", "no norm of several"),
         (LAYERED, "optimizer fused", "no optimizer by many small"),
         (LAYERED, "offload off", "no copies of an offloaded"),
