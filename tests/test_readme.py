@@ -43,7 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, keep_stores: Callable[..., 
     folder = tmp_path_factory.mktemp("manual")
     keep_stores(folder / "cache", *SAMPLES)
     # `make collect` makes it, and nobody has to run that before the tests.
-    (REPO / "runs").mkdir(exist_ok=True)
+    (folder / "runs").mkdir()
     return folder
 
 
