@@ -98,6 +98,11 @@ LEFT_OUT = {
         window_us=700,
     ),
     "years ahead": case(changed(steps(EPOCH), 11, ts=EPOCH + 10**15), ("other_clock", 11)),
+    "half of all years ahead": case(
+        [*steps(EPOCH), *steps(EPOCH + 10**15, first=10)],
+        *[("other_clock", place) for place in range(12, 24)],
+        window_us=700,
+    ),
     "of many, on two devices": case(
         [*steps(EPOCH), *changed(steps(EPOCH + 800, device=1, first=10), 11, ts=1000)],
         ("other_clock", 23),
