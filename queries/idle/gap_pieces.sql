@@ -13,7 +13,7 @@
 -- Access:   private
 -- Requires: event_category, thread, device_events, device_gaps, attribution, launch, step_ranges, range_marker, host_waits,
 --           thread_waits, interval_gaps, interval_innermost, interval_common,
---           interval_neighbours, idle_limits
+--           interval_neighbours, interval_cells, idle_limits
 -- Columns:
 --   trace_id         INTEGER -> trace          the trace
 --   gap_id           BIGINT -> device_gaps     the gap
@@ -105,8 +105,8 @@ late AS MATERIALIZED (
             f.previous.context.phase <> g.phase
             OR f.previous.context.step IS DISTINCT FROM g.step
         ) AS is_crossing,
-        (f.previous.context.is_inferred OR g.is_inferred) AND g.host_ns >= unrecorded_limit_ns()
-            AS is_unsure,
+        g.host_ns >= unrecorded_limit_ns() AS is_long,
+        (f.previous.context.is_inferred OR g.is_inferred) AND is_long AS is_unsure,
         -- A launch call that was running when the gap began had left all else.
         f.previous IS NOT NULL AND g.launch_ts_ns > g.start_ns AND (
             is_crossing
@@ -131,15 +131,39 @@ bordered AS MATERIALIZED (SELECT * FROM late WHERE has_borders),
 
 bordered_device AS (SELECT DISTINCT trace_id, device FROM bordered),
 
+-- Of all events those that can cut one of these gaps.
+late_range AS (
+    SELECT
+        trace_id AS part,
+        if(has_borders, least(previous.ts_ns, start_ns), start_ns) AS start_ns,
+        greatest(call_ns, host_end_ns) AS end_ns
+    FROM late
+    WHERE has_borders OR is_long
+),
+
+late_cell AS MATERIALIZED (FROM interval_cells('late_range')),
+
+late_width AS (SELECT DISTINCT part, width_ns FROM late_cell),
+
+near_event AS MATERIALIZED (
+    SELECT
+        e.trace_id, e.event_id, e.pid, e.tid, e.category, e.name, e.ts_ns, e.dur_ns,
+        e.forward_thread
+    FROM event AS e
+    INNER JOIN late_width AS w ON e.trace_id = w.part
+    LEFT JOIN late_cell AS c ON w.part = c.part AND e.ts_ns // w.width_ns = c.cell
+    WHERE e.dur_ns >= w.width_ns OR c.cell IS NOT NULL
+),
+
 -- Each device has its own borders.
-host_span AS (
+host_span AS MATERIALIZED (
     SELECT
         t.rowid AS thread, t.trace_id, d.device, t.pid, e.event_id,
         e.ts_ns AS start_ns,
         e.ts_ns + e.dur_ns AS end_ns,
         coalesce(m.phase, if(m.means = 'node' OR e.forward_thread > 0, 'backward', NULL)) AS phase,
         m.row_name
-    FROM event AS e
+    FROM near_event AS e
     INNER JOIN range_marker AS m ON e.category = m.category AND e.name = m.name
     INNER JOIN bordered_device AS d USING (trace_id)
     INNER JOIN thread AS t USING (trace_id, pid, tid)
@@ -241,14 +265,14 @@ open_phase AS MATERIALIZED (
 long_late AS MATERIALIZED (
     SELECT id, (trace_id, pid) AS part, start_ns, host_end_ns AS end_ns
     FROM late
-    WHERE host_end_ns - start_ns >= unrecorded_limit_ns()
+    WHERE is_long
 ),
 
 late_process AS (SELECT DISTINCT part FROM long_late),
 
 activity AS (
     SELECT (trace_id, pid) AS part, ts_ns AS start_ns, ts_ns + dur_ns AS end_ns, 0 AS id
-    FROM event
+    FROM near_event
     WHERE
         (is_op(category) OR is_launch_call(category) OR is_python_call(category))
         AND EXISTS (FROM long_late)
@@ -256,6 +280,13 @@ activity AS (
     SELECT (trace_id, pid), ts_ns, ts_ns + dur_ns, 0
     FROM host_waits
     WHERE EXISTS (FROM long_late)
+    UNION ALL
+    -- Up to its ends a gap is looked at.
+    SELECT part, start_ns AS at_ns, start_ns, 0
+    FROM long_late
+    UNION ALL
+    SELECT part, end_ns AS at_ns, end_ns, 0
+    FROM long_late
     UNION ALL
     -- What the profiler does holds up every process of the trace.
     SELECT g.part, e.ts_ns, e.ts_ns + e.dur_ns, 0
@@ -293,11 +324,8 @@ step_border AS (
     WHERE s.ts_ns < l.host_end_ns
 ),
 
-cut AS (
-    SELECT id, start_ns AS at_ns
-    FROM gap
-    UNION
-    SELECT id, left_ns
+border AS MATERIALIZED (
+    SELECT id, left_ns AS at_ns
     FROM bounded
     WHERE start_ns < left_ns AND left_ns < host_end_ns
     UNION
@@ -315,6 +343,13 @@ cut AS (
     FROM step_border
 ),
 
+cut AS (
+    FROM border
+    UNION
+    SELECT id, start_ns
+    FROM late
+),
+
 piece AS (
     SELECT
         id, at_ns AS start_ns,
@@ -322,17 +357,10 @@ piece AS (
     FROM cut
 ),
 
-placed AS (
+late_piece AS (
     SELECT
-        g.* EXCLUDE (
-            start_ns, end_ns, host_ns, phase, module_id, row_name, op_id, launch_ts_ns
-        ),
-        p.start_ns,
-        coalesce(p.end_ns, g.end_ns) AS piece_end_ns,
-        CASE
-            WHEN g.host_ns IS NOT NULL
-                THEN least(g.start_ns + g.host_ns, piece_end_ns) - p.start_ns
-        END AS host_ns,
+        g.id, p.start_ns,
+        coalesce(p.end_ns, g.end_ns) AS end_ns,
         u.id IS NOT NULL AS is_unrecorded,
         CASE
             WHEN p.start_ns < b.left_ns
@@ -352,7 +380,8 @@ placed AS (
             ELSE {
                 phase: g.phase, module_id: g.module_id, row_name: g.row_name, op_id: g.op_id
             }
-        END AS context
+        END AS context,
+        if(p.start_ns < s.end_ns, s.step, NULL) AS step
     FROM piece AS p
     INNER JOIN gap AS g USING (id)
     LEFT JOIN bounded AS b USING (id)
@@ -360,15 +389,30 @@ placed AS (
     ASOF LEFT JOIN open_phase AS o ON p.id = o.id AND p.start_ns >= o.at_ns
     LEFT JOIN unrecorded AS u
         ON p.id = u.id AND p.start_ns >= u.start_ns AND p.start_ns < u.end_ns
+    ASOF LEFT JOIN step_ranges AS s ON g.trace_id = s.trace_id AND p.start_ns >= s.ts_ns
     WHERE p.start_ns < g.end_ns
+),
+
+placed AS (
+    FROM late_piece
+    UNION ALL
+    SELECT
+        id, start_ns, end_ns,
+        FALSE AS is_unrecorded,
+        {phase: phase, module_id: module_id, row_name: row_name, op_id: op_id} AS context,
+        step
+    FROM gap
+    WHERE NOT is_late
 )
 
 SELECT
-    p.trace_id, p.gap_id, p.start_ns, p.piece_end_ns AS end_ns, p.is_late, p.host_ns,
-    p.is_unrecorded,
-    if(p.is_late, if(p.start_ns < s.end_ns, s.step, NULL), p.step) AS step,
-    p.context.phase, p.context.module_id, p.context.row_name, p.launch_id, p.launch_delay_ns,
-    p.link, p.context.op_id, p.pid, p.tid, p.call_ns, p.returned_ns, p.is_graph
+    g.trace_id, g.gap_id, p.start_ns, p.end_ns, g.is_late,
+    CASE
+        WHEN g.host_ns IS NOT NULL THEN least(g.start_ns + g.host_ns, p.end_ns) - p.start_ns
+    END AS host_ns,
+    p.is_unrecorded, p.step, p.context.phase, p.context.module_id, p.context.row_name,
+    g.launch_id, g.launch_delay_ns, g.link, p.context.op_id, g.pid, g.tid, g.call_ns,
+    g.returned_ns, g.is_graph
 FROM placed AS p
-ASOF LEFT JOIN step_ranges AS s ON p.trace_id = s.trace_id AND p.start_ns >= s.ts_ns
-ORDER BY p.trace_id, p.gap_id, p.start_ns
+INNER JOIN gap AS g USING (id)
+ORDER BY g.trace_id, g.gap_id, p.start_ns

@@ -14,7 +14,7 @@
 --   7  activations: of phase forward or recompute, given back in a later pass, in a trace with a backward pass
 --   8  unknown: all else, such as caches of keys and values, and what a trace without phases holds
 --
--- Kind:     table
+-- Kind:     temporary
 -- Requires: device_numbers, surroundings, trace_traits, attribution, attribution_rules, launch, step_ranges
 -- Columns:
 --   trace_id         INTEGER -> trace             the trace
@@ -37,15 +37,25 @@
 -- Invariant: (module_id IS NULL) <> (row_name IS NULL) AND (category IS NULL) = (bytes < 0)
 -- Invariant: end_place IS NULL OR (end_place > place AND bytes > 0)
 
-WITH allocator AS (
+-- The view takes each column out of the event's JSON.
+WITH recorded AS MATERIALIZED (
     SELECT
-        m.trace_id, m.event_id, m.pid, m.tid, m.ts_ns, d.device, m.address, m.bytes,
-        m.total_allocated_bytes AS allocated_bytes, m.total_reserved_bytes AS reserved_bytes,
-        m.args ->> 'Category' AS told_category,
-        m.args ->> 'Op' AS told_op,
-        m.args ->> 'Line' AS line,
-        m.args ->> 'Stack' AS stack
-    FROM memory AS m
+        trace_id, event_id, pid, tid, ts_ns, device_type, device_id, address, bytes,
+        total_allocated_bytes AS allocated_bytes,
+        total_reserved_bytes AS reserved_bytes,
+        args ->> ['Category', 'Op', 'Line', 'Stack'] AS texts
+    FROM memory
+),
+
+allocator AS MATERIALIZED (
+    SELECT
+        m.* EXCLUDE (device_type, device_id, texts),
+        d.device,
+        m.texts[1] AS told_category,
+        m.texts[2] AS told_op,
+        m.texts[3] AS line,
+        m.texts[4] AS stack
+    FROM recorded AS m
     INNER JOIN memory_devices() AS d
         ON
             m.trace_id = d.trace_id
@@ -56,8 +66,8 @@ WITH allocator AS (
         m.address IS NOT NULL
         AND m.bytes <> 0
         AND m.bytes BETWEEN -70_368_744_177_664 AND 70_368_744_177_664
-        AND m.total_allocated_bytes BETWEEN -70_368_744_177_664 AND 70_368_744_177_664
-        AND coalesce(m.total_reserved_bytes, 0) BETWEEN -70_368_744_177_664 AND 70_368_744_177_664
+        AND m.allocated_bytes BETWEEN -70_368_744_177_664 AND 70_368_744_177_664
+        AND coalesce(m.reserved_bytes, 0) BETWEEN -70_368_744_177_664 AND 70_368_744_177_664
 ),
 
 fact AS (
@@ -72,7 +82,7 @@ fact AS (
     LEFT JOIN surroundings AS s USING (trace_id, event_id)
 ),
 
-surrounded AS (
+surrounded AS MATERIALIZED (
     SELECT
         * EXCLUDE (own, stack),
         coalesce(own.phase, CASE
@@ -94,7 +104,7 @@ launched AS (
 
 phased AS (
     SELECT
-        e.*,
+        e.trace_id, e.event_id, e.device, e.address, e.ts_ns, e.bytes, e.allocated_bytes,
         coalesce(e.own_phase, n.phase, p.phase, 'other') AS phase,
         if(e.ts_ns < s.end_ns, s.step, NULL) AS step
     FROM surrounded AS e
@@ -109,7 +119,6 @@ phased AS (
 in_pass AS (
     SELECT
         *,
-        {phase: phase} AS by_phase_rule,
         last_value(CASE
             WHEN phase IN ('backward', 'recompute') THEN 'backward'
             WHEN phase NOT IN ('other', 'data') THEN phase
@@ -118,7 +127,7 @@ in_pass AS (
     FROM phased
 ),
 
-placed AS (
+placed AS MATERIALIZED (
     SELECT
         *,
         coalesce(pass, '')
@@ -128,11 +137,19 @@ placed AS (
     FROM in_pass
 ),
 
-numbered AS (
+numbered AS MATERIALIZED (
     SELECT
-        *,
+        trace_id, event_id, device, phase, step, place, next_place,
         count_if(is_begin) OVER (PARTITION BY trace_id ORDER BY ts_ns, event_id) AS pass_number
     FROM placed
+),
+
+decided AS (
+    SELECT
+        s.*, n.phase, n.step, n.place, n.next_place, n.pass_number,
+        {phase: n.phase} AS by_phase_rule
+    FROM surrounded AS s
+    INNER JOIN numbered AS n USING (trace_id, event_id)
 ),
 
 step_work AS (
@@ -187,7 +204,7 @@ SELECT
             THEN 'activations'
         ELSE 'unknown'
     END AS category
-FROM decided_module('numbered') AS b
+FROM decided_module('decided') AS b
 INNER JOIN whole AS w USING (trace_id, device)
 LEFT JOIN numbered AS e
     ON

@@ -202,8 +202,7 @@ def _heights(graph: Mapping[str, Collection[str]]) -> dict[str, int]:
 
 def _create(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
     if is_of_nothing(connection, spec):
-        columns = ", ".join(f"{column.name} {column.type}" for column in spec.columns)
-        connection.execute(f"CREATE TABLE {spec.name} ({columns})")
+        connection.execute(spec.empty_table())
     elif not sweep_table(connection, spec):
         provide_macros(connection, spec)
         what = "TABLE" if spec.kind == "table" else "VIEW"

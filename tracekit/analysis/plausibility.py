@@ -168,8 +168,7 @@ def judge_records(connection: duckdb.DuckDBPyConnection) -> None:
     if connection.execute(_HAS_CALLS).fetchone():
         screens.append(_OPEN_CALLS)
     if not any(connection.execute(sql).fetchone() for sql in screens):
-        columns = ", ".join(f"{column.name} {column.type}" for column in spec.columns)
-        connection.execute(f"CREATE TABLE {IMPLAUSIBLE} ({columns})")
+        connection.execute(spec.empty_table())
         return
     execute_own(connection, f"CREATE TABLE {IMPLAUSIBLE} AS\n{spec.sql}")
     if connection.execute(f"SELECT 1 FROM {IMPLAUSIBLE} LIMIT 1").fetchone():

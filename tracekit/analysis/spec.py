@@ -118,6 +118,11 @@ class Spec:
         """The names of the declared columns, in order."""
         return tuple(column.name for column in self.columns)
 
+    def empty_table(self, place: str = "") -> str:
+        """Return the SQL that makes the table without a row, under its own name or another."""
+        columns = ", ".join(f"{column.name} {column.type}" for column in self.columns)
+        return f"CREATE TABLE {place or self.name} ({columns})"
+
 
 SHARED = ("trace_id", "run_id")
 """Columns that belong to every join of two relations that both have them."""

@@ -96,8 +96,7 @@ def create_empty_tables(
     create_event_kinds(connection)
     create_device_marks(connection)
     for table in load_catalog().tables.values():
-        columns = ", ".join(f"{column.name} {column.type}" for column in table.columns)
-        connection.execute(f"CREATE TABLE {table.name} ({columns})")
+        connection.execute(table.empty_table())
     found = connection.execute(
         "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()"
     ).fetchall()

@@ -19,7 +19,7 @@ import duckdb
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.graph_sweeps import TABLES, create_swept
 from tracekit.analysis.header import SQL_TOKEN
-from tracekit.analysis.macros import provide_macros
+from tracekit.analysis.macros import is_of_nothing, provide_macros
 from tracekit.analysis.params import default_of
 from tracekit.analysis.session_tables import DATABASE, provide_tables
 from tracekit.analysis.spec import Spec
@@ -109,7 +109,9 @@ def _make(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
                 _make(connection, temporaries[name])
         connection.execute(f"ATTACH IF NOT EXISTS ':memory:' AS {DATABASE}")
         provide_macros(connection, spec)
-        if spec.name in TABLES:
+        if is_of_nothing(connection, spec):
+            connection.execute(spec.empty_table(place))
+        elif spec.name in TABLES:
             create_swept(connection, place, TABLES[spec.name], spec.sql)
         else:
             connection.execute(f"CREATE TABLE {place} AS\n{spec.sql}")
