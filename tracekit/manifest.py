@@ -1,7 +1,6 @@
 """`run.json`: what a run was, beside its traces.
 
 The collectors write it, the analysis half reads it into the table `run`; neither knows the other.
-Only the standard library is used, so that a machine that merely collects needs nothing else.
 
 A run folder holds `run.json`, `rank<N>.json.gz` for every rank, `requests.jsonl` for serving,
 `benchmarks.jsonl` for microbenchmarks, and `logs/`. A folder is whole or absent: it is written

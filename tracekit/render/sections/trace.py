@@ -147,7 +147,7 @@ def _devices(rows: Sequence[Row]) -> str:
         for device in row["devices"] or ():
             _, _, product = device.partition(" ")
             names[printable(product or row["accelerator"] or device)] += 1
-    # Stores of an older make, and results made by hand, do not say.
+    # Results made by hand do not say.
     unrecorded = {
         printable(row["accelerator"]) for row in rows if row.get("is_recorded", True) is False
     }
