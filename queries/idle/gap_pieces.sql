@@ -254,7 +254,7 @@ phase_moment AS MATERIALIZED (
 
 open_phase AS MATERIALIZED (
     SELECT
-        p.gap AS id, p.at_ns, s.phase,
+        p.gap AS id, p.part[1] AS trace_id, p.part[2] AS device, p.at_ns, s.phase,
         coalesce(s.row_name, '(unattributed)') AS row_name
     FROM phase_moment AS p
     LEFT JOIN interval_innermost('phase_moment', 'phase_span') AS i USING (id)
@@ -350,17 +350,20 @@ cut AS (
     FROM late
 ),
 
+-- Gaps of a device follow each other: to look among all of its pieces is quicker than gap by gap.
 piece AS (
     SELECT
-        id, at_ns AS start_ns,
-        next_start_ns(id, at_ns, at_ns) AS end_ns
-    FROM cut
+        c.id, g.trace_id, g.device,
+        c.at_ns AS start_ns,
+        least(next_start_ns((g.trace_id, g.device), c.at_ns, c.id), g.end_ns) AS end_ns
+    FROM cut AS c
+    INNER JOIN gap AS g USING (id)
+    WHERE c.at_ns < g.end_ns
 ),
 
 late_piece AS (
     SELECT
-        g.id, p.start_ns,
-        coalesce(p.end_ns, g.end_ns) AS end_ns,
+        p.id, p.start_ns, p.end_ns,
         u.id IS NOT NULL AS is_unrecorded,
         CASE
             WHEN p.start_ns < b.left_ns
@@ -368,7 +371,7 @@ late_piece AS (
                     phase: b.previous.context.phase, module_id: b.previous.context.module_id,
                     row_name: b.previous.context.row_name, op_id: b.previous.context.op_id
                 }
-            WHEN p.start_ns < m.end_ns AND o.phase IS NOT NULL
+            WHEN p.start_ns < m.end_ns AND o.id = p.id AND o.phase IS NOT NULL
                 THEN {phase: o.phase, module_id: NULL, row_name: o.row_name, op_id: NULL}
             WHEN
                 p.start_ns < m.end_ns
@@ -386,11 +389,11 @@ late_piece AS (
     INNER JOIN gap AS g USING (id)
     LEFT JOIN bounded AS b USING (id)
     LEFT JOIN between AS m USING (id)
-    ASOF LEFT JOIN open_phase AS o ON p.id = o.id AND p.start_ns >= o.at_ns
+    ASOF LEFT JOIN open_phase AS o
+        ON p.trace_id = o.trace_id AND p.device = o.device AND p.start_ns >= o.at_ns
     LEFT JOIN unrecorded AS u
         ON p.id = u.id AND p.start_ns >= u.start_ns AND p.start_ns < u.end_ns
-    ASOF LEFT JOIN step_ranges AS s ON g.trace_id = s.trace_id AND p.start_ns >= s.ts_ns
-    WHERE p.start_ns < g.end_ns
+    ASOF LEFT JOIN step_ranges AS s ON p.trace_id = s.trace_id AND p.start_ns >= s.ts_ns
 ),
 
 placed AS (
