@@ -13,7 +13,7 @@
 -- Access:   private
 -- Requires: event_category, thread, device_events, device_gaps, attribution, launch, step_ranges, range_marker, host_waits,
 --           thread_waits, interval_gaps, interval_innermost, interval_common,
---           interval_neighbours, interval_cells, idle_limits
+--           interval_neighbours, idle_limits, events_near
 -- Columns:
 --   trace_id         INTEGER -> trace          the trace
 --   gap_id           BIGINT -> device_gaps     the gap
@@ -134,25 +134,16 @@ bordered_device AS (SELECT DISTINCT trace_id, device FROM bordered),
 -- Of all events those that can cut one of these gaps.
 late_range AS (
     SELECT
-        trace_id AS part,
+        trace_id,
         if(has_borders, least(previous.ts_ns, start_ns), start_ns) AS start_ns,
         greatest(call_ns, host_end_ns) AS end_ns
     FROM late
     WHERE has_borders OR is_long
 ),
 
-late_cell AS MATERIALIZED (FROM interval_cells('late_range')),
-
-late_width AS (SELECT DISTINCT part, width_ns FROM late_cell),
-
 near_event AS MATERIALIZED (
-    SELECT
-        e.trace_id, e.event_id, e.pid, e.tid, e.category, e.name, e.ts_ns, e.dur_ns,
-        e.forward_thread
-    FROM event AS e
-    INNER JOIN late_width AS w ON e.trace_id = w.part
-    LEFT JOIN late_cell AS c ON w.part = c.part AND e.ts_ns // w.width_ns = c.cell
-    WHERE e.dur_ns >= w.width_ns OR c.cell IS NOT NULL
+    SELECT trace_id, event_id, pid, tid, category, name, ts_ns, dur_ns, forward_thread
+    FROM events_near('late_range')
 ),
 
 -- Each device has its own borders.

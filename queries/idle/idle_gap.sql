@@ -44,7 +44,7 @@
 --
 -- Kind:     table
 -- Requires: event_category, thread, device_gaps, gap_pieces, launch, host_waits, thread_waits, interval_innermost,
---           interval_common, interval_overlap, idle_limits, wait_key, launch_call, launch_link
+--           interval_common, interval_overlap, idle_limits, wait_key, launch_call, launch_link, events_near
 -- Columns:
 --   trace_id           INTEGER -> trace           the trace
 --   gap_id             BIGINT                     number of the gap in the trace, from 1; pieces of a gap share it
@@ -129,7 +129,7 @@ first_launch AS (
 
 late_gap AS MATERIALIZED (
     SELECT
-        gap.id,
+        gap.id, gap.trace_id,
         coalesce(other.rowid, gap.thread) AS thread,
         gap.thread AS launching_thread,
         coalesce(other.tid, gap.tid) AS tid,
@@ -306,7 +306,7 @@ busy_span AS (
         if(is_op(event.category), thread.rowid, -1 - thread.rowid) AS part,
         event.event_id AS id, event.ts_ns AS start_ns,
         event.ts_ns + event.dur_ns AS end_ns
-    FROM event
+    FROM events_near('late_gap') AS event
     INNER JOIN thread USING (trace_id, pid, tid)
     WHERE
         is_op(event.category)
@@ -345,10 +345,16 @@ judged_gap AS (
     LEFT JOIN late_gap USING (id)
     LEFT JOIN waiting_time USING (id)
     LEFT JOIN missing_work USING (id)
-    LEFT JOIN ordered_launch USING (trace_id, launch_id)
+    LEFT JOIN ordered_launch
+        ON
+            timed_gap.trace_id = ordered_launch.trace_id
+            AND timed_gap.launch_id = ordered_launch.launch_id
     LEFT JOIN busy AS busy_op USING (id)
     LEFT JOIN busy AS busy_function ON -1 - timed_gap.id = busy_function.id
-    LEFT JOIN usual_delay USING (trace_id, device)
+    LEFT JOIN usual_delay
+        ON
+            timed_gap.trace_id = usual_delay.trace_id
+            AND timed_gap.device = usual_delay.device
 ),
 
 explained_gap AS (
