@@ -49,6 +49,12 @@ REPAIRED = {
     "short escape": (HEAD + '"a\\u12"}', "a\\u12", "unescaped backslash"),
     "trailing comma": (HEAD + '"a",}', "a", "trailing comma"),
     "trailing comma inside": (HEAD + '"a", "args": {"x": [1, 2, ], }}', "a", "trailing comma"),
+    "words without quotes": (
+        HEAD + '"a", "args": {"x": ncclFloat32, "y": true, "z": 0x4142e90}}',
+        "a",
+        "word without quotes",
+    ),
+    "a word that is no value": (HEAD + '"a", b: "c"}', None, None),
     "two things": (
         HEAD + '"say "hi"\x02", "args": {"x": NaN}}',
         'say "hi"\x02',

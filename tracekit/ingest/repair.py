@@ -2,7 +2,8 @@
 
 Profilers paste kernel names, paths and numbers into JSON without escaping them. What can be put
 right without guessing a value is put right: characters that JSON wants escaped, quotes and
-backslashes inside a name, numbers that JSON has no word for (they become null), a comma too many.
+backslashes inside a name, numbers that JSON has no word for (they become null), names and hexadecimal
+numbers without quotes (they become text), a comma too many.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ _AFTER_STRING = re.compile(r'\s*(?:$|[:}\]]|,\s*(?:$|["{}\[\]\-0-9tfnNI]))')
 _HEX4 = re.compile(r"[0-9a-fA-F]{4}")
 _NOT_A_NUMBER = re.compile(
     r"[+-]?(?:nan(?:\([a-z0-9_]*\))?|inf(?:inity)?)(?![a-z0-9_(])", re.IGNORECASE | re.ASCII
+)
+_BARE_WORD = re.compile(
+    r"(:\s*)(?!(?:true|false|null)\b)(0x[0-9a-f]+|[a-z_]\w*)(?=\s*[,}\]])", re.IGNORECASE | re.ASCII
 )
 _TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
 _OUTSIDE_STRING = re.compile(r'[^"]+')
@@ -82,6 +86,9 @@ def _mend_outside(text: str, reasons: list[str]) -> str:
     mended, count = _NOT_A_NUMBER.subn("null", text)
     if count:
         reasons.append("NaN or Infinity")
+    mended, count = _BARE_WORD.subn(r'\1"\2"', mended)
+    if count:
+        reasons.append("word without quotes")
     mended, count = _TRAILING_COMMA.subn("", mended)
     if count:
         reasons.append("trailing comma")
