@@ -2,8 +2,8 @@
 
 Profilers paste kernel names, paths and numbers into JSON without escaping them. What can be put
 right without guessing a value is put right: characters that JSON wants escaped, quotes and
-backslashes inside a name, numbers that JSON has no word for (they become null), names and hexadecimal
-numbers without quotes (they become text), a comma too many.
+backslashes inside a name, numbers that JSON has no word for (they become null), names and
+hexadecimal numbers without quotes (they become text), a comma too many.
 """
 
 from __future__ import annotations
