@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _MAX_BYTES = 4 * GB
 _MAX_LINE_BYTES = 1 << 16
+_MAX_NAME = 200
+"""Characters of the name of a column, which every sample has."""
 
 _TIME = re.compile(
     r"(?P<day>\d{4}[-/]?\d\d[-/]?\d\d)[T ,]\s*(?P<time>\d\d:\d\d:\d\d)(?:[.,](?P<part>\d{1,9}))?"
@@ -140,6 +142,7 @@ class _Table:
         cells = self._cells(_TIME.sub("", text, count=1).lstrip(" ,"), "," in text)
         if not cells or any(_NUMBER.fullmatch(cell) for cell in cells):
             return False
+        cells = [cell[:_MAX_NAME] for cell in cells]
         names = [_name_and_unit(cell) for cell in cells]
         known = {name for name, _ in names} & (_DEVICE_NAMES | _TIME_NAMES)
         if known - {"idx"} or not self._names:
