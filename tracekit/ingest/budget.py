@@ -25,7 +25,7 @@ FREE_ROWS, ROWS_PER_BYTE = 100_000, 1
 FREE_S, S_PER_BYTE = 3.0, 2e-7
 """Seconds of the processor that a reading may take until its next events come."""
 
-FREE_INFLATED_BYTES, INFLATED_PER_BYTE = 32 << 20, 100
+FREE_INFLATED_BYTES, INFLATED_PER_BYTE = 32 << 20, 64
 """Plain bytes that may come of gzip: traces shrink to a thirtieth at most."""
 
 MAX_EVENT_BYTES = 32 << 20
