@@ -536,3 +536,11 @@ def test_notes_and_texts_of_a_manifest_are_cut(tmp_path: Path) -> None:
     assert shown[1:3] == ["note 0", "note 1"]
     assert shown[-1] == "49,901 further notes are left out"
     assert max(map(len, [*shown, reason])) <= 10_000
+
+
+def test_a_schema_that_is_no_text(tmp_path: Path) -> None:
+    """What SQLite says of it quotes bytes that are none."""
+    tables = export(CUPTI_ACTIVITY_KIND_KERNEL=[gemm(0, 10, 7, 1)])
+    path = database(tmp_path / "x.sqlite", tables)
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE", b"CREAT\xff TABLE"))
+    assert "the SQLite database cannot be read" in refusal(path)

@@ -251,7 +251,8 @@ class DatabaseReader(EventTextReader):
                 closing(Database(path, self._stream.path, self._budget)) as db,
             ):
                 yield from self._read(db)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            # What SQLite says of a damaged schema quotes it.
             if self._budget.is_stuck():
                 raise self._budget.exceeded("work without end") from error
             raise TraceError(
