@@ -57,6 +57,7 @@ def load_counters(
 
     Raises:
         TraceError: the file cannot be read, or tells no time.
+        OSError: there is no place for what DuckDB reads.
     """
     part, table = work_folder / "counters.csv", _Table(path)
     rejected: list[tuple[object, ...]] = []
@@ -66,14 +67,10 @@ def load_counters(
             shown = line[:REJECTED_TEXT_BYTES].decode("utf-8", "replace")
             rejected.append((None, offset, None, "no line of samples", shown, None))
 
-    try:
-        with Location.of(path).open() as file, part.open("w", newline="") as out:
-            writer = csv.writer(out)
-            lines = iter(lambda: file.readline(_MAX_LINE_BYTES), b"")
-            head = (str(path), None if folder is None else str(folder))
-            writer.writerows((*head, *row) for row in table.rows(lines, reject))
-    except OSError as error:
-        raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from error
+    with part.open("w", newline="") as out:
+        writer = csv.writer(out)
+        head = (str(path), None if folder is None else str(folder))
+        writer.writerows((*head, *row) for row in table.rows(_lines(path), reject))
     connection.execute(
         f"COPY system_sample FROM {quote(str(part))} "
         "(FORMAT csv, HEADER FALSE, DELIM ',', QUOTE '\"', ESCAPE '\"')"
@@ -81,6 +78,14 @@ def load_counters(
     part.unlink()
     if rejected:
         connection.execute(f"INSERT INTO rejected VALUES {rows(rejected)}")
+
+
+def _lines(path: Place) -> Iterator[bytes]:
+    try:
+        with Location.of(path).open() as file:
+            yield from iter(lambda: file.readline(_MAX_LINE_BYTES), b"")
+    except OSError as error:
+        raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
 class _Table:
