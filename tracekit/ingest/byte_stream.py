@@ -143,8 +143,8 @@ class ByteStream:
                     allowed = FREE_INFLATED_BYTES + INFLATED_PER_BYTE * self.file_bytes_read
                     if self.text_bytes > allowed:
                         raise TraceError(
-                            f"{self.path}: the first {self.file_bytes_read:,} bytes of gzip come to "
-                            f"more than {allowed >> 20:,} MiB, as no profiler's trace does",
+                            f"{self.path}: the first {self.file_bytes_read:,} bytes of gzip come "
+                            f"to more than {allowed >> 20:,} MiB, as no profiler's trace does",
                             hint="if you know where it is from, unpack it first: gunzip FILE",
                         )
                     yield chunk
