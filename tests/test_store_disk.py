@@ -74,6 +74,18 @@ def test_a_full_temporary_folder_is_one_error(
     assert left_in(small_disk) == []
 
 
+def test_a_full_temporary_folder_is_no_fault_of_the_counters(
+    small_disk: Path, kernels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(small_disk))
+    counters = tmp_path / "power.csv"
+    lines = (f"{1_700_000_000 + at},0,{at % 997}.{at:06}" for at in range(300_000))
+    counters.write_text("timestamp,index,power.draw [W]\n" + "\n".join(lines))
+    with pytest.raises(StoreError, match="the disk is full"):
+        tracekit.open(kernels, counters, cache=False)
+    assert left_in(small_disk) == []
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EIO])
 def test_what_the_disk_answers_is_one_error(
     run_of_requests: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int

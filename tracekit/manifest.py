@@ -371,12 +371,13 @@ def read(path: Place) -> Manifest:
     version = value.get("schema_version")
     if isinstance(version, int) and version > SCHEMA_VERSION:
         raise TraceError(
-            f"{path}: the manifest has version {version}, this tracekit knows {SCHEMA_VERSION}",
+            f"{path}: the manifest has version {version!s:.20}, "
+            f"this tracekit knows {SCHEMA_VERSION}",
             hint="read it with the tracekit that wrote it, or a later one",
         )
     try:
         run = build(Manifest, value, "run.json")
         check_amounts(run, "run.json")
-    except (TypeError, ValueError) as error:
+    except (ArithmeticError, RecursionError, TypeError, ValueError) as error:
         raise TraceError(f"{path}: the manifest is not valid: {error}") from error
     return run

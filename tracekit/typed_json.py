@@ -5,10 +5,14 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 _T = TypeVar("_T")
+
+MAX_DEPTH, MAX_ITEMS = 100, 100_000
+"""How deep a value of any type may be nested, and how long a list may be."""
 
 
 def build(cls: type[_T], value: Mapping[str, Any], where: str) -> _T:
@@ -24,7 +28,7 @@ def build(cls: type[_T], value: Mapping[str, Any], where: str) -> _T:
         TypeError: a member is of another type.
         ValueError: a member without a default is missing.
     """
-    hints = typing.get_type_hints(cls)
+    hints = _hints(cls)  # type: ignore[arg-type]
     members: dict[str, Any] = {}
     for item in dataclasses.fields(cls):  # type: ignore[arg-type]
         if item.name in value:
@@ -36,6 +40,14 @@ def build(cls: type[_T], value: Mapping[str, Any], where: str) -> _T:
     return cls(**members)
 
 
+_hints = cache(typing.get_type_hints)
+
+
+def _height(value: object) -> int:
+    inside: Iterable[object] = value.values() if isinstance(value, dict) else ()
+    return 1 + max(map(_height, value if isinstance(value, list) else inside), default=0)
+
+
 def _checked(hint: Any, value: Any, where: str) -> Any:
     """Return a JSON value as the type that the hint says.
 
@@ -44,6 +56,8 @@ def _checked(hint: Any, value: Any, where: str) -> Any:
     """
     origin = get_origin(hint)
     if hint is Any:
+        if _height(value) > MAX_DEPTH:
+            raise ValueError(f"{where} is nested more than {MAX_DEPTH} deep")
         return value
     if origin in (types.UnionType, typing.Union):
         if value is None:
@@ -53,9 +67,11 @@ def _checked(hint: Any, value: Any, where: str) -> Any:
     if origin is Literal:
         if value in get_args(hint):
             return value
-        raise TypeError(f"{where} is {value!r}, not one of {', '.join(get_args(hint))}")
+        raise TypeError(f"{where} is {value!r:.60}, not one of {', '.join(get_args(hint))}")
     if origin is list:
         if isinstance(value, list):
+            if len(value) > MAX_ITEMS:
+                raise ValueError(f"{where} has more than {MAX_ITEMS:,} items")
             (inner,) = get_args(hint)
             return [_checked(inner, item, f"{where}[{i}]") for i, item in enumerate(value)]
     elif origin is dict:

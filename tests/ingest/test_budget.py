@@ -6,8 +6,11 @@ without end; or has one row that is odd, for which the others must not be lost.
 
 from __future__ import annotations
 
+import gzip
+import json
 import pickle
 import sqlite3
+import time
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +22,7 @@ from export_by_hand import FIRST, ID, api, export, gemm, ranged
 
 import tracekit
 from tracekit.errors import TraceError
-from tracekit.ingest import budget
+from tracekit.ingest import budget, byte_stream
 from tracekit.wire import bytes_field, number_field
 
 
@@ -300,3 +303,244 @@ def test_statistics_that_all_events_share(tmp_path: Path) -> None:
     path.write_bytes(plane(2, "x" * 100, 2_000))
     with tracekit.open(path, cache=False) as trace:
         assert trace.sql("SELECT count(*) FROM device_events").rows == [(2_000,)]
+
+
+@pytest.mark.parametrize("name", ["x.json.gz", "x.xplane.pb", "x.pickle", "x.csv.gz"])
+def test_gzip_that_inflates_as_no_trace_does(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small file of very many events ends early; one that shrinks as traces do is read."""
+    monkeypatch.setattr(byte_stream, "FREE_INFLATED_BYTES", 1 << 20)
+    event = b'{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":%d.%03d,"dur":1},\n'
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(b"[" + event % (1, 2) * 100_000, mtime=0))
+    assert "bytes of gzip come to more than" in refusal(path)
+    if name == "x.json.gz":
+        text = b"".join(event % (at * 7919 % 100_003, at % 997) for at in range(30_000))
+        path.write_bytes(gzip.compress(b"[" + text, mtime=0))
+        with tracekit.open(path, cache=False) as trace:
+            assert trace.sql("SELECT count(*) FROM device_events").rows == [(30_000,)]
+
+
+def test_segments_and_devices_of_a_snapshot(tmp_path: Path) -> None:
+    """Either is looked at once, however many there are of the other."""
+    segment = {"total_size": 0, "blocks": [], "device": 0}
+    path = tmp_path / "x.pickle"
+    path.write_bytes(pickle.dumps({"segments": [segment] * 50_000, "device_traces": [[]] * 50_000}))
+    assert "nothing was recorded" in refusal(path)
+
+
+def test_a_pickle_of_more_values_than_its_bytes_tell(tmp_path: Path) -> None:
+    path = tmp_path / "x.pickle"
+    for value in (pickle.EMPTY_LIST, pickle.EMPTY_TUPLE + pickle.TUPLE1, pickle.NONE + b"\x94"):
+        text = b"\x80\x04]" + pickle.MARK + value * 300_000 + pickle.APPENDS + pickle.STOP
+        path.write_bytes(text)
+        assert "more values than its bytes" in refusal(path)
+
+
+def test_ranks_of_groups_that_are_shared(tmp_path: Path) -> None:
+    group = {"desc": "x", "ranks": "[" + "0," * 100_000 + "0]"}
+    groups = {str(number): group for number in range(100)}
+    path = tmp_path / "x.pickle"
+    path.write_bytes(pickle.dumps({**flight(), "pg_config": groups}))
+    assert "a description of more than 32 MiB" in refusal(path)
+
+
+def test_descriptions_that_are_shared(tmp_path: Path) -> None:
+    """What an XSpace says of its devices counts wherever it stands."""
+    text, parts = "x" * 100_000, []
+    for device in range(4):
+        names = b"".join(
+            bytes_field(
+                5,
+                number_field(1, n)
+                + bytes_field(2, number_field(1, n) + bytes_field(2, b"s%d" % n)),
+            )
+            for n in range(1, 100)
+        )
+        names += bytes_field(5, number_field(1, 0) + bytes_field(2, bytes_field(2, text.encode())))
+        stats = b"".join(
+            bytes_field(6, number_field(1, n) + number_field(7, 0)) for n in range(1, 100)
+        )
+        parts.append(bytes_field(1, bytes_field(2, b"/device:GPU:%d" % device) + names + stats))
+    path = tmp_path / "x.xplane.pb"
+    path.write_bytes(plane(1, "x", 10) + b"".join(parts))
+    assert "a description of more than 32 MiB" in refusal(path)
+
+
+def test_what_a_database_says_besides_its_events(tmp_path: Path) -> None:
+    """Long texts on pages that are shared are read again for each row."""
+    tables = export(CUPTI_ACTIVITY_KIND_KERNEL=[gemm(0, 10, 7, 1)])
+    tables["TARGET_INFO_SYSTEM_ENV"] = [{"name": "Hostname", "value": "h" * 500_000}]
+    path = small_pages(tmp_path / "x.sqlite", tables)
+    shared_pages(path, "TARGET_INFO_SYSTEM_ENV", 5)
+    assert "besides whole events" in refusal(path)
+
+
+def test_devices_of_processes_of_one_number(tmp_path: Path) -> None:
+    """Processes of several machines may share their number; each has its own devices."""
+    kernels = [
+        gemm(10 * n, 10 * n + 5, 7, n + 1) | {"globalPid": n << 48 | 1 << 24, "deviceId": n}
+        for n in range(100)
+    ]
+    devices = [{"pid": 1, "cudaId": n, "gpuId": n} for n in range(30_000)]
+    path = database(
+        tmp_path / "x.sqlite",
+        export(CUPTI_ACTIVITY_KIND_KERNEL=kernels, TARGET_INFO_CUDA_DEVICE=devices),
+    )
+    with tracekit.open(path, cache=False) as trace:
+        assert trace.sql("SELECT count(DISTINCT device) FROM device_events").rows == [(100,)]
+
+
+def test_records_of_an_event_that_match_no_wait(tmp_path: Path) -> None:
+    at = {"globalPid": FIRST, "deviceId": 0, "contextId": 1, "streamId": 7, "eventId": 1}
+    count = 20_000
+    records = [{**at, "correlationId": n + 1, "eventSyncId": n + 1} for n in range(count)]
+    waits = [
+        {**at, "start": n, "end": n + 1, "correlationId": count + n, "syncType": 1}
+        | {"eventSyncId": 10**9 + n if n else count - 2}
+        for n in range(count)
+    ]
+    path = database(
+        tmp_path / "x.sqlite",
+        export(
+            CUPTI_ACTIVITY_KIND_KERNEL=[gemm(0, 10, 7, 1)],
+            CUPTI_ACTIVITY_KIND_CUDA_EVENT=records,
+            CUPTI_ACTIVITY_KIND_SYNCHRONIZATION=waits,
+        ),
+    )
+    begun = time.process_time()
+    with tracekit.open(path, cache=False) as trace:
+        rows = trace.sql(
+            "SELECT args ->> 'wait_on_cuda_event_record_corr_id' FROM event "
+            "WHERE category = 'cuda_sync' AND args ->> 'wait_on_cuda_event_record_corr_id' <> ''"
+        ).rows
+    assert rows == [(str(count - 2),)]
+    assert time.process_time() - begun < 20
+
+
+def packet(data: bytes) -> bytes:
+    return bytes_field(1, data)
+
+
+def test_an_export_of_slices_that_never_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "MAX_HELD_BYTES", 1 << 20)
+    head = b"\x0a\x04\x50\x01\x68\x03" + packet(
+        bytes_field(60, number_field(1, 5) + bytes_field(2, b"g"))
+    )
+    track = number_field(1, 6) + number_field(5, 5) + bytes_field(16, b"k")
+    head += packet(bytes_field(60, track + bytes_field(14, b"process 1, thread 2")))
+    begin, end = (
+        packet(
+            number_field(8, 1_000 + kind)
+            + bytes_field(11, number_field(11, 6) + number_field(9, kind) + bytes_field(23, b"n"))
+        )
+        for kind in (1, 2)
+    )
+    path = tmp_path / "x.pftrace"
+    path.write_bytes(head + begin * 2_000)
+    assert "besides whole events" in refusal(path)
+    names = (
+        packet(bytes_field(12, bytes_field(2, number_field(1, n) + bytes_field(2, b"n"))))
+        for n in range(10_000)
+    )
+    path.write_bytes(head + b"".join(names))
+    assert "besides whole events" in refusal(path)
+    path.write_bytes(head + (begin + end) * 2_000)
+    with tracekit.open(path, cache=False) as trace:
+        assert trace.sql("SELECT count(*) FROM event").rows == [(2_000,)]
+
+
+def test_a_head_of_counters_that_is_longer_than_its_lines(tmp_path: Path) -> None:
+    """Every sample has the name of its column."""
+    event = '[{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":2}]'
+    (tmp_path / "t.json").write_text(event)
+    lines = "".join(f"2024/01/01 00:00:00.{n:06}, 0, 5\n" for n in range(1, 3_000))
+    counters = tmp_path / "p.csv"
+    counters.write_text(f"timestamp,index,{'p' * 50_000} [W]\n{lines}")
+    with tracekit.open(tmp_path / "t.json", counters, cache=False) as trace:
+        rows = trace.sql("SELECT DISTINCT name FROM system_sample").rows
+    assert rows == [("p" * 200,)]
+
+
+EVENT = '{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":2}'
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        '"y":[' + "[]," * 1_500_000 + "[]]",
+        '"y":' + ('{"trace_id":' * 900 + "x,") * 500 + "0",
+        '"y":' + '{"trace_id":' * 500_000,
+    ],
+    ids=["long", "damaged", "deep"],
+)
+def test_long_metadata_around_the_events(member: str, tmp_path: Path) -> None:
+    """It costs neither many times its memory nor its square, and what is used of it is read."""
+    path = tmp_path / "x.json"
+    path.write_text(
+        f'{{"distributedInfo":{{"rank":3,"world_size":8}},"traceEvents":[{EVENT}],{member},"z":1}}'
+    )
+    begun = time.process_time()
+    with tracekit.open(path, cache=False) as trace:
+        assert trace.sql("SELECT rank, event_count, rejected_count FROM trace").rows == [(3, 1, 1)]
+    assert time.process_time() - begun < 20
+
+
+def test_known_members_behind_long_metadata(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    filler, known = "[]," * 1_500_000, '"distributedInfo":{"rank":3,"world_size":8}'
+    path.write_text(f'{{"traceEvents":[{EVENT}],"y":[{filler}[]],{known}}}')
+    with tracekit.open(path, cache=False) as trace:
+        assert trace.sql("SELECT rank, world_size FROM trace").rows == [(3, 8)]
+
+
+MANIFEST = {
+    "run_id": "r", "tracekit_version": "0", "created_at": "2026-01-01T00:00:00Z",
+    "stage": "custom", "engine": "torch",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("members", "reason"),
+    [
+        ('"extra":{"a":' + "[" * 700 + "]" * 700 + "}", "not valid"),
+        ('"extra":{"a":' + '{"a":' * 400 + "1" + "}" * 401, "nested more than 100 deep"),
+        ('"ranks":[' + '{"rank":1},' * 100_000 + '{"rank":1}]', "has more than 100,000 items"),
+        ('"tokens_per_s_mean":1' + "0" * 400, "not valid"),
+        ('"exit_code":1' + "0" * 4000, "out of range"),
+        ('"stage":"' + "x" * 1_000_000 + '"', "not one of"),
+        ('"schema_version":1' + "0" * 4000, "has version"),
+    ],
+)
+def test_hostile_manifests(members: str, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "rank0.json").write_text(f"[{EVENT}]")
+    (tmp_path / "run.json").write_text(json.dumps(MANIFEST)[:-1] + f",{members}}}")
+    with tracekit.open(tmp_path, cache=False) as trace:
+        ((outcome, why),) = trace.sql("SELECT outcome, reason FROM run").rows
+        assert trace.sql("SELECT count(*) FROM device_events").rows == [(1,)]
+    assert outcome == "unreadable"
+    assert reason in why
+    assert len(why) < 400
+
+
+def test_notes_and_texts_of_a_manifest_are_cut(tmp_path: Path) -> None:
+    (tmp_path / "rank0.json").write_text(f"[{EVENT}]")
+    notes = ["n" * 3_000_000] + [f"note {number}" for number in range(50_000)]
+    manifest = MANIFEST | {"notes": notes, "outcome": "failed", "reason": "r" * 3_000_000}
+    (tmp_path / "run.json").write_text(json.dumps(manifest))
+    with tracekit.open(tmp_path, cache=False) as trace:
+        ((shown, reason),) = trace.sql("SELECT notes, reason FROM run").rows
+    assert shown[1:3] == ["note 0", "note 1"]
+    assert shown[-1] == "49,901 further notes are left out"
+    assert max(map(len, [*shown, reason])) <= 10_000
+
+
+def test_a_schema_that_is_no_text(tmp_path: Path) -> None:
+    """What SQLite says of it quotes bytes that are none."""
+    tables = export(CUPTI_ACTIVITY_KIND_KERNEL=[gemm(0, 10, 7, 1)])
+    path = database(tmp_path / "x.sqlite", tables)
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE", b"CREAT\xff TABLE"))
+    assert "the SQLite database cannot be read" in refusal(path)

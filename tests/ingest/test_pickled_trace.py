@@ -205,7 +205,8 @@ def test_what_is_refused(
     [
         # A place for a number that takes 34 GB; a key that is a tuple in a tuple, a million times.
         (b"\x80\x02}r\xff\xff\xff\x7f.", "neither an allocator's history nor a dump"),
-        (b"\x80\x02}K\x01" + b"\x85" * 1_000_000 + b"Ns.", "a key that is neither text nor number"),
+        (b"\x80\x02}K\x01" + b"\x85" * 1_000_000 + b"Ns.", "more values than its bytes can hold"),
+        (b"\x80\x02}K\x01" + b"\x85" * 90_000 + b"Ns.", "a key that is neither text nor number"),
         (b"\x80\x02\x82\x01.", "more than basic types"),
         (b"\x80\x02cposix\nsystem\n.", r"it names posix\.system"),
         (b"\x80\x02(i__main__\nX\n.", "more than basic types"),

@@ -105,6 +105,16 @@ def test_odd_parameters_are_the_callers(
     assert text.startswith("error: ")
 
 
+@pytest.mark.parametrize(
+    ("tool", "given"),
+    [("open", {"trace": "\ud800"}), ("sql", {"statement": "SELECT '\ud800'"})],
+)
+def test_half_of_a_character_is_the_callers(
+    tool: str, given: dict[str, object], ask: Ask, trace: str
+) -> None:
+    assert "half of a character" in ask(tool, **{"trace": trace, **given}, fails=True)
+
+
 def test_the_number_of_changes_is_bounded(ask: Ask, trace: str) -> None:
     assert "20 at most" in ask("advise", trace=trace, changes=["host x0.5"] * 21, fails=True)
 

@@ -108,7 +108,7 @@ class ModulePaths:
         return f"{head[0]}{left_out}/{'/'.join(reversed(tail))}"
 
 
-MAX_MODULES = 100_000
+MAX_MODULES = 50_000
 """Ranges whose names never repeat stop being modules of their own after this many in a trace."""
 
 # A module by the number of its class (`LlamaDecoderLayer_3`), and one by its qualified name.

@@ -25,8 +25,14 @@ FREE_ROWS, ROWS_PER_BYTE = 100_000, 1
 FREE_S, S_PER_BYTE = 3.0, 2e-7
 """Seconds of the processor that a reading may take until its next events come."""
 
+FREE_INFLATED_BYTES, INFLATED_PER_BYTE = 32 << 20, 64
+"""Plain bytes that may come of gzip: traces shrink to a thirtieth at most."""
+
 MAX_EVENT_BYTES = 32 << 20
-"""Bytes of one event: it is held in memory, in several forms."""
+"""Bytes of one event, and of what a file says of itself: held in memory, in several forms."""
+
+MAX_HELD_BYTES = 128 << 20
+"""Bytes that a reader may hold until the rest of what they belong to comes, roughly."""
 
 MAX_DEPTH = 100
 """How deep values may be nested."""
@@ -41,7 +47,7 @@ class Budget:
 
     def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
-        self._rows = self._bytes = 0
+        self._rows = self._bytes = self._held_bytes = 0
         self._progress_s = time.thread_time()
         self._known: dict[int, tuple[int, int]] = {}
 
@@ -68,6 +74,16 @@ class Budget:
         allowed = FREE_BYTES + BYTES_PER_BYTE * self._stream.text_bytes
         if text_bytes > allowed:
             raise self.exceeded(f"more than {allowed >> 20:,} MiB of events")
+
+    def hold(self, held_bytes: int) -> None:
+        """Count bytes that are held in memory; fewer than 0 are let go.
+
+        Raises:
+            TraceError: they are too many.
+        """
+        self._held_bytes += held_bytes
+        if self._held_bytes > MAX_HELD_BYTES:
+            raise self.exceeded(f"more than {MAX_HELD_BYTES >> 20} MiB besides whole events")
 
     def is_stuck(self) -> bool:
         """Whether the reading has taken too long since its last events.
@@ -119,11 +135,11 @@ class Budget:
 
         measured(content, 0)
 
-    def admit_event(self, part: object) -> None:
+    def admit_event(self, part: object, what: str = "an event") -> None:
         """Look whether a part of a content that was admitted is short enough for one event.
 
         Raises:
             TraceError: it is too long.
         """
         if self._known.get(id(part), (0, 0))[0] > MAX_EVENT_BYTES:
-            raise self.exceeded(f"an event of more than {MAX_EVENT_BYTES >> 20} MiB")
+            raise self.exceeded(f"{what} of more than {MAX_EVENT_BYTES >> 20} MiB")

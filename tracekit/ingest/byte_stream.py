@@ -17,6 +17,7 @@ from typing import BinaryIO
 from isal import isal_zlib
 
 from tracekit.errors import TraceError
+from tracekit.ingest.budget import FREE_INFLATED_BYTES, INFLATED_PER_BYTE
 from tracekit.storage import Location, Place
 
 CHUNK_BYTES = 1 << 20
@@ -139,6 +140,13 @@ class ByteStream:
                         # Keeps byte offsets those of the file: the mark becomes white space.
                         chunk = b"   " + chunk[len(_UTF8_BOM) :]
                     self.text_bytes += len(chunk)
+                    allowed = FREE_INFLATED_BYTES + INFLATED_PER_BYTE * self.file_bytes_read
+                    if self.text_bytes > allowed:
+                        raise TraceError(
+                            f"{self.path}: the first {self.file_bytes_read:,} bytes of gzip come "
+                            f"to more than {allowed >> 20:,} MiB, as no profiler's trace does",
+                            hint="if you know where it is from, unpack it first: gunzip FILE",
+                        )
                     yield chunk
         except OSError as error:
             raise TraceError(f"{self.path}: cannot be read: {error.strerror or error}") from error

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _MAX_BYTES = 4 * GB
 _MAX_LINE_BYTES = 1 << 16
+_MAX_NAME = 200
+"""Characters of the name of a column, which every sample has."""
 
 _TIME = re.compile(
     r"(?P<day>\d{4}[-/]?\d\d[-/]?\d\d)[T ,]\s*(?P<time>\d\d:\d\d:\d\d)(?:[.,](?P<part>\d{1,9}))?"
@@ -55,6 +57,7 @@ def load_counters(
 
     Raises:
         TraceError: the file cannot be read, or tells no time.
+        OSError: there is no place for what DuckDB reads.
     """
     part, table = work_folder / "counters.csv", _Table(path)
     rejected: list[tuple[object, ...]] = []
@@ -64,14 +67,10 @@ def load_counters(
             shown = line[:REJECTED_TEXT_BYTES].decode("utf-8", "replace")
             rejected.append((None, offset, None, "no line of samples", shown, None))
 
-    try:
-        with Location.of(path).open() as file, part.open("w", newline="") as out:
-            writer = csv.writer(out)
-            lines = iter(lambda: file.readline(_MAX_LINE_BYTES), b"")
-            head = (str(path), None if folder is None else str(folder))
-            writer.writerows((*head, *row) for row in table.rows(lines, reject))
-    except OSError as error:
-        raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from error
+    with part.open("w", newline="") as out:
+        writer = csv.writer(out)
+        head = (str(path), None if folder is None else str(folder))
+        writer.writerows((*head, *row) for row in table.rows(_lines(path), reject))
     connection.execute(
         f"COPY system_sample FROM {quote(str(part))} "
         "(FORMAT csv, HEADER FALSE, DELIM ',', QUOTE '\"', ESCAPE '\"')"
@@ -79,6 +78,14 @@ def load_counters(
     part.unlink()
     if rejected:
         connection.execute(f"INSERT INTO rejected VALUES {rows(rejected)}")
+
+
+def _lines(path: Place) -> Iterator[bytes]:
+    try:
+        with Location.of(path).open() as file:
+            yield from iter(lambda: file.readline(_MAX_LINE_BYTES), b"")
+    except OSError as error:
+        raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
 class _Table:
@@ -140,6 +147,7 @@ class _Table:
         cells = self._cells(_TIME.sub("", text, count=1).lstrip(" ,"), "," in text)
         if not cells or any(_NUMBER.fullmatch(cell) for cell in cells):
             return False
+        cells = [cell[:_MAX_NAME] for cell in cells]
         names = [_name_and_unit(cell) for cell in cells]
         known = {name for name, _ in names} & (_DEVICE_NAMES | _TIME_NAMES)
         if known - {"idx"} or not self._names:

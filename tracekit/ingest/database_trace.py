@@ -13,7 +13,8 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from sys import getsizeof
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tracekit.errors import TraceError
 from tracekit.ingest.budget import MAX_EVENT_BYTES, Budget
@@ -45,6 +46,7 @@ class Database:
 
     def __init__(self, path: Path, shown: object, budget: Budget) -> None:
         self.shown = shown
+        self._budget = budget
         self._unique: dict[tuple[str, ...], str] = {}
         for suffix in _UNFINISHED:
             beside = Path(f"{path}{suffix}")
@@ -71,19 +73,25 @@ class Database:
                 "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
             )
             self.columns: dict[str, frozenset[str]] = {}
-            for (name,) in names.fetchall():
-                declared = self.rows(
-                    "SELECT name, hidden FROM pragma_table_xinfo(?)", name
-                ).fetchall()
+            for (name,) in names:
+                declared = self.rows("SELECT name, hidden FROM pragma_table_xinfo(?)", name)
                 if not any(hidden for _, hidden in declared):
                     self.columns[name] = frozenset(column for column, _ in declared)
-        except sqlite3.Error:
+        except BaseException:
             self.close()
             raise
 
-    def rows(self, sql: str, *values: object) -> sqlite3.Cursor:
-        """Run a statement and return its rows."""
-        return self._connection.execute(sql, values)
+    def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        """Run a statement and return its rows: what the file says besides its events, held whole.
+
+        Raises:
+            TraceError: all of that is too much.
+        """
+        found = []
+        for row in self._connection.execute(sql, values):
+            self._budget.hold(sum(map(getsizeof, (row, *row))))
+            found.append(row)
+        return found
 
     def texts(self, sql: str) -> Iterator[bytes]:
         """Yield the one column of a statement, as the bytes that it is in the file."""
@@ -103,7 +111,7 @@ class Database:
         if place not in self._unique:
             if not self.columns.get(table, frozenset()).issuperset(key):
                 raise sqlite3.OperationalError(f"it has no table {table:.80} with {', '.join(key)}")
-            declared = self.rows("SELECT name, pk FROM pragma_table_info(?)", table).fetchall()
+            declared = self.rows("SELECT name, pk FROM pragma_table_info(?)", table)
             quoted = _quoted(table)
             if {column for column, pk in declared if pk} != {*key}:
                 copy = f"unique_{len(self._unique)}"
@@ -243,7 +251,8 @@ class DatabaseReader(EventTextReader):
                 closing(Database(path, self._stream.path, self._budget)) as db,
             ):
                 yield from self._read(db)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            # What SQLite says of a damaged schema quotes it.
             if self._budget.is_stuck():
                 raise self._budget.exceeded("work without end") from error
             raise TraceError(

@@ -47,7 +47,17 @@ class EventTextReader:
         return self._collector.event_count
 
     def metadata(self) -> dict[str, object]:
-        """Return what the file says of itself."""
+        """Return what the file says of itself.
+
+        Raises:
+            TraceError: it is more than a file can say of itself.
+        """
+        told = self._told()
+        self._budget.admit(told)
+        self._budget.admit_event(told, "a description")
+        return told
+
+    def _told(self) -> dict[str, object]:
         return self._metadata
 
     def _rows(self, texts: Iterable[bytes]) -> Iterator[EventRows]:

@@ -271,23 +271,17 @@ class _Export:
             return []
         return self._database.rows(
             f"SELECT DISTINCT {', '.join(columns)} FROM {self._name(table)} AS r"
-        ).fetchall()
+        )
 
     def _gpu(self, process: object, device: object) -> object:
         """Return the number of a GPU in the machine: a process numbers those that it sees."""
-        return self._gpus.get((process, device), device)
+        pid = process >> 24 & 0xFFFFFF if isinstance(process, int) else None
+        return self._gpus.get((pid, device), device)
 
     @cached_property
     def _gpus(self) -> dict[tuple[object, object], object]:
         told = self._distinct("TARGET_INFO_CUDA_DEVICE", "r.pid", "r.cudaId", "r.gpuId")
-        by_pid: dict[object, dict[object, object]] = {}
-        for pid, local, gpu in told:
-            by_pid.setdefault(pid, {})[local] = gpu
-        return {
-            (process, local): gpu
-            for (process,) in self._database.rows("SELECT id FROM temp.process")
-            for local, gpu in by_pid.get(process >> 24 & 0xFFFFFF, {}).items()
-        }
+        return {(pid, local): gpu for pid, local, gpu in told}
 
     # -- one row, one event ------------------------------------------------------------------
 
@@ -404,16 +398,18 @@ class _Export:
                 ),
             },
         )
-        # Of the records of an event the last one before the wait; a number may tell that one.
+        # Of the records of an event the last one before the wait; a number may tell that one, which
+        # is one of the latest.
         record = (
             "LEFT JOIN temp.wait AS w ON w.process = p.id "
             f"AND w.correlation = {self._column(table, 'correlationId')} "
-            "LEFT JOIN temp.record AS e ON e.rowid = (SELECT rowid "
-            "FROM temp.record AS o WHERE o.process = p.id "
+            "LEFT JOIN temp.record AS e ON e.rowid = (SELECT number FROM ("
+            "SELECT o.rowid AS number, o.sync_id FROM temp.record AS o WHERE o.process = p.id "
             f"AND o.event = {self._column(table, 'eventId')} "
             f"AND o.correlation < {self._column(table, 'correlationId')} "
-            f"AND coalesce(o.sync_id = nullif({self._column(table, 'eventSyncId')}, 0), TRUE) "
-            "ORDER BY o.correlation DESC LIMIT 1)"
+            "ORDER BY o.correlation DESC LIMIT 100) "
+            f"WHERE coalesce(sync_id = nullif({self._column(table, 'eventSyncId')}, 0), TRUE) "
+            "LIMIT 1)"
         )
         return self._select(table, event, f"{self._joins(table)} {record}")
 

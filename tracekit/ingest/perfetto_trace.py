@@ -34,6 +34,9 @@ _ARGS, _EXTRA = 2, 3
 _MAX_PACKET_BYTES = 64 << 20
 """Longer packets are none of ours: they would be held whole."""
 
+_NAME_BYTES, _OPEN_BYTES = 256, 1 << 10
+"""What a name or a track takes in memory besides its text, and what an open slice does, roughly."""
+
 _THREAD = re.compile(r"process (.*), thread (.*)", re.DOTALL)
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _RANK = re.compile(r"rank (\d{1,9})")
@@ -57,7 +60,7 @@ class PerfettoReader(EventTextReader):
         self._roots: dict[int, int] = {}
         self._threads: dict[bytes, tuple[bytes, bytes]] = {}
         self._tracks: dict[int, tuple[bytes, bytes] | None] = {}
-        self._open: dict[int, list[tuple[int, _Message, dict[int, bytes]]]] = {}
+        self._open: dict[int, list[tuple[int, _Message, dict[int, bytes], int]]] = {}
         self._root: int | None = None
 
     def blocks(self) -> Iterator[EventRows]:
@@ -68,7 +71,7 @@ class PerfettoReader(EventTextReader):
         """
         yield from self._rows(self._events())
 
-    def metadata(self) -> dict[str, object]:
+    def _told(self) -> dict[str, object]:
         """Return the rank that the events are of, where it is told."""
         named = _RANK.fullmatch(self._names_of_groups.get(self._root or 0, ""))
         return {"distributedInfo": {"rank": int(named[1])}} if named else {}
@@ -124,9 +127,11 @@ class PerfettoReader(EventTextReader):
             if field in data:
                 entry = _message(data[field])
                 names[entry[1]] = entry.get(2, b"")
+                self._budget.hold(_NAME_BYTES + len(data[field]))
 
     def _describe(self, track: _Message) -> None:
         uuid, parent, name = track[1], track.get(5, 0), track.get(2, b"").decode()
+        self._budget.hold(_NAME_BYTES)
         if parent >= uuid:
             raise ValueError(parent)
         # A group stands before what is in it.
@@ -156,9 +161,12 @@ class PerfettoReader(EventTextReader):
         if self._tracks.get(uuid) is None:
             return None
         if kind == _BEGIN:
-            self._open.setdefault(uuid, []).append((ts_ns, event, annotations))
+            size = _OPEN_BYTES + len(text)
+            self._budget.hold(size)
+            self._open.setdefault(uuid, []).append((ts_ns, event, annotations, size))
         elif kind == _END:
-            start_ns, begun, told = self._open[uuid].pop()
+            start_ns, begun, told, size = self._open[uuid].pop()
+            self._budget.hold(-size)
             return self._written(uuid, b"X", start_ns, ts_ns - start_ns, begun, told)
         elif kind == _INSTANT:
             return self._written(uuid, b"i", ts_ns, None, event, annotations)

@@ -12,8 +12,10 @@ from __future__ import annotations
 import json
 import pickle
 import re
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -35,6 +37,8 @@ MAX_BYTES = 4 * GB
 
 _OP = re.compile(r"at::_ops::(\w+?)(?:_(?:out|Tensor|Scalar))?::")
 _CUDA = 1
+
+_timeline = msgspec.json.Decoder(list[tuple[int, int, int, int]])
 
 
 class Kind(Protocol):
@@ -92,7 +96,10 @@ class PickleReader(EventTextReader):
         try:
             if self._form == "pickle":
                 return read_plain(text, self._budget)
-            return rocprof_file.decode(text) if self._is_rocprof else msgspec.json.decode(text)
+            if self._is_rocprof:
+                return rocprof_file.decode(text)
+            is_timeline = text.lstrip()[:1] == b"["
+            return _timeline.decode(text) if is_timeline else msgspec.json.decode(text)
         except (MemoryError, TraceError):
             raise
         except Exception as error:
@@ -149,8 +156,11 @@ class _AllocatorHistory:
         return {"profile_memory": True}
 
     def events(self) -> Iterator[Mapping[str, Any]]:
+        segments = defaultdict(list)
+        for one in self._segments:
+            segments[one.get("device", 0)].append(one)
         for device, entries in enumerate(self._traces):
-            mine = [one for one in self._segments if one.get("device", 0) == device]
+            mine = segments[device]
             sizes = _block_sizes(entries, mine)
             allocated, reserved = _before(entries, sizes, mine)
             times = [
@@ -240,7 +250,10 @@ def _block_sizes(
             if block["state"].startswith("active") and address not in made:
                 blocks[address] = _whole(block["size"])
             address += _whole(block["size"])
-    used = sorted(blocks)
+    # Which addresses are in use, by their order.
+    addresses = sorted({_whole(entry.get("addr", 0)) for entry in entries} | blocks.keys())
+    order = {address: at for at, address in enumerate(addresses)}
+    used = bytearray(address in blocks for address in addresses)
     sizes = []
     for entry in entries:
         action = entry["action"]
@@ -249,20 +262,15 @@ def _block_sizes(
             size = _rounded(size)
             if at := bisect_right(starts, address):
                 end, is_expandable = ends[starts[at - 1]]
-                following = bisect_right(used, address)
-                if following < len(used):
-                    end = min(end, used[following])
+                following = used.find(1, order[address] + 1)
+                if following >= 0:
+                    end = min(end, addresses[following])
                 is_small = size <= _SPLIT_ABOVE or is_expandable
                 if 0 < end - address - size < (_ROUNDED if is_small else _SPLIT_ABOVE + 1):
                     size = end - address
-            if address not in blocks:
-                insort(used, address)
-            blocks[address] = size
+            blocks[address], used[order[address]] = size, 1
         elif action == "free_completed":
-            size = blocks.pop(address, _rounded(size))
-            at = bisect_left(used, address)
-            if at < len(used) and used[at] == address:
-                del used[at]
+            size, used[order[address]] = blocks.pop(address, _rounded(size)), 0
         sizes.append(size)
     return sizes
 
@@ -333,11 +341,12 @@ class _FlightRecorder:
         self._groups: Mapping[str, Mapping[str, str]] = content.get("pg_config") or {}
 
     def metadata(self) -> dict[str, object]:
+        ranks = cache(json.loads)  # a text that is shared stands for one list
         groups = [
             {
                 "pg_name": name,
                 "pg_desc": group.get("desc"),
-                "ranks": json.loads(group.get("ranks") or "[]"),
+                "ranks": ranks(group.get("ranks") or "[]"),
             }
             for name, group in self._groups.items()
         ]

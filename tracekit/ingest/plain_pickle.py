@@ -10,7 +10,7 @@ import pickle
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from tracekit.ingest.budget import MAX_DEPTH, Budget
+from tracekit.ingest.budget import FREE_ROWS, MAX_DEPTH, Budget
 
 _BASIC = (
     *("PROTO", "FRAME", "STOP", "MARK", "POP", "POP_MARK", "NONE", "NEWTRUE", "NEWFALSE"),
@@ -23,6 +23,11 @@ _BASIC = (
 )
 """The opcodes of basic types, and those that are refused with what they name."""
 
+
+_MAKING = ("EMPTY_LIST", "EMPTY_DICT", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "MEMOIZE")
+_BYTES_PER_VALUE = 4
+"""The opcodes that take a byte and make much more, and the bytes of a pickle for each of them: it
+says the members of a value, too."""
 
 _LONG_BYTES = 9
 """What a whole number of 64 bits takes, without a sign."""
@@ -38,6 +43,7 @@ class _Plain(pickle._Unpickler):
     tell it to, and crashes where a key is a tuple in a tuple, many times over.
     """
 
+    left: int
     stack: list[Any]
     metastack: list[list[Any]]
     append: Callable[[Any], None]
@@ -94,6 +100,21 @@ class _Plain(pickle._Unpickler):
     dispatch[pickle.SETITEMS[0]] = load_setitems
 
 
+def _counted(load: Callable[[_Plain], None]) -> Callable[[_Plain], None]:
+    def load_counted(self: _Plain) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise pickle.UnpicklingError("more values than its bytes can hold")
+        load(self)
+
+    return load_counted
+
+
+for _name in _MAKING:
+    _code = getattr(pickle, _name)[0]
+    _Plain.dispatch[_code] = _counted(_Plain.dispatch[_code])
+
+
 def read_plain(text: bytes | bytearray, budget: Budget) -> object:
     """Return what a pickle holds.
 
@@ -104,6 +125,8 @@ def read_plain(text: bytes | bytearray, budget: Budget) -> object:
     Raises:
         Exception: of any kind; it is damaged, or holds more than basic types.
     """
-    content = _Plain(io.BytesIO(text)).load()
+    reader = _Plain(io.BytesIO(text))
+    reader.left = FREE_ROWS + len(text) // _BYTES_PER_VALUE
+    content = reader.load()
     budget.admit(content)
     return content

@@ -114,7 +114,7 @@ class _Process:
         self._category = f"{self._by_id(category)} AS c ON c.id = e.category_id"
         kernels = self._place(_KERNELS)
         streams = f"max({kernels['stream_id']}) > 0"
-        (has_streams,) = database.rows(f"SELECT {streams} {self._from(_KERNELS)}").fetchone()
+        ((has_streams,),) = database.rows(f"SELECT {streams} {self._from(_KERNELS)}")
         # Where streams were not recorded all is of stream 0: queues keep apart what ran beside.
         self._lane = "stream_id" if has_streams else "queue_id"
 
@@ -134,7 +134,7 @@ class _Process:
         if not self._columns(table).issuperset(columns):
             return []
         sql = f"SELECT {', '.join(columns)} FROM {self._name(table)}"
-        return self._database.rows(sql).fetchall()
+        return self._database.rows(sql)
 
     def _place(self, table: str) -> dict[str, str]:
         """Return SQL for when and where a row of a table was."""

@@ -36,6 +36,9 @@ UNREADABLE = "unreadable"
 _LINES = ((REQUESTS_NAME, REQUESTS), (BENCHMARKS_NAME, BENCHMARKS))
 """The files of lines that a run folder may hold; table run counts the lines of each."""
 
+_MAX_NOTES, _MAX_TEXT = 100, 10_000
+"""Notes of a run that are shown, and characters of a text that a manifest says."""
+
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _COLUMNS = {table.name: table.columns for table in RUN_TABLES}
 
@@ -72,7 +75,7 @@ def load_runs(
         mended = _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", row["run_id"])
         if mended != row["run_id"]:
             row["notes"] = [*row.get("notes", ()), "run_id held half of a character, now U+FFFD"]
-        run_id = row["run_id"] = _unique(mended, [*ids.values()])
+        run_id = row["run_id"] = _unique(mended, {*ids.values()})
         ids |= dict.fromkeys(run.folders, run_id)
         row |= {"path": str(folder), "folder_name": folder.name}
         row["missing_trace_count"] = run.missing_trace_count()
@@ -168,7 +171,7 @@ def _lies_in(folder: Place, name: str) -> bool:
         return False
 
 
-def _unique(run_id: str, taken: Sequence[str]) -> str:
+def _unique(run_id: str, taken: set[str]) -> str:
     name, number = run_id, 1
     while name in taken:
         number += 1
@@ -187,6 +190,10 @@ def _run_row(found: Manifest) -> Row:
     overhead, steps = members.pop("overhead"), members.pop("steps")
     del members["repeats"], members["parallel"], members["environment"]
     members["manifest_version"] = members.pop("schema_version")
+    members = {name: _cut(value) for name, value in members.items()}
+    members["notes"] = [*map(_cut, found.notes[:_MAX_NOTES])]
+    if len(found.notes) > _MAX_NOTES:
+        members["notes"].append(f"{len(found.notes) - _MAX_NOTES:,} further notes are left out")
     row: Row = members | dataclasses.asdict(found.parallel) | dataclasses.asdict(found.environment)
     for name, value in dataclasses.asdict(steps).items():
         row[name if name == "repeat_count" else name.replace("_count", "_step_count")] = value
@@ -207,6 +214,10 @@ def _run_row(found: Manifest) -> Row:
         row[f"peak_{name}"] = max(held, default=None)
     _check("run", row)
     return row
+
+
+def _cut(value: Any) -> Any:
+    return value[:_MAX_TEXT] if isinstance(value, str) else value
 
 
 def _repeat_rows(found: Manifest) -> list[Row]:
@@ -237,7 +248,7 @@ def _check(table: str, row: Mapping[str, Any]) -> None:
         for number in value if isinstance(value, list) else [value]:
             if width and number is not None and not -(1 << width - 1) <= number < 1 << width - 1:
                 raise TraceError(
-                    f"the manifest is not valid: {column.name} is {number}, out of range"
+                    f"the manifest is not valid: {column.name} is {number!s:.40}, out of range"
                 )
 
 

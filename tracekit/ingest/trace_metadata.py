@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 from collections.abc import Mapping
+from itertools import islice
 
 import msgspec
 
@@ -24,6 +25,13 @@ _KNOWN_MEMBER = re.compile(
     r"|displayTimeUnit|record_shapes|with_stack|with_modules|with_flops|profile_memory"
     r'|tracekit_rank|tracekit_world_size|host_name|trace_id|traceName)"\s*:\s*'
 )
+
+
+_MAX_BYTES = 4 << 20
+"""Of what stands around the events more is not read as one value; it takes many times its size."""
+
+_MAX_KNOWN, _MAX_KNOWN_LENGTH = 100, 1 << 20
+"""How many places are looked at where a member seems to be that is used, and characters of one."""
 
 
 class OutsideText:
@@ -58,9 +66,11 @@ class OutsideText:
         decoder = json.JSONDecoder(strict=False, parse_constant=lambda _: None)
         decoded = text.decode("utf-8", "surrogateescape")
         start = len(decoded) - len(decoded.lstrip())
-        is_cut = _is_cut_off(stripped)
+        is_long = len(text) > _MAX_BYTES
+        is_cut = not is_long and _is_cut_off(stripped)
         truncation = "the file ends before its closing brace" if is_cut else None
-        for candidate in (decoded, _closed(decoded)) if is_cut else (decoded,):
+        candidates = () if is_long else (decoded, _closed(decoded)) if is_cut else (decoded,)
+        for candidate in candidates:
             try:
                 value, end = decoder.raw_decode(candidate, start)
             except (ValueError, RecursionError):
@@ -69,15 +79,14 @@ class OutsideText:
                 rest = candidate[end:].encode("utf-8", "surrogateescape")
                 self._reject_trailing(rest, faults)
             return _without_events(value), truncation
-        mended = repair_object(stripped)
+        mended = None if is_long else repair_object(stripped)
         if mended is not None:
             faults.repair(-1, 0, f"metadata: {mended[1]}")
             return _without_events(json.loads(mended[0])), truncation
         members, end = _readable_members(decoder, decoded, start)
         rest = decoded[end:].encode("utf-8", "surrogateescape")
-        faults.reject(
-            self._offset_of_rest(rest), "the metadata around the events is not valid JSON", rest
-        )
+        why = "longer than 4 MiB" if is_long else "not valid JSON"
+        faults.reject(self._offset_of_rest(rest), f"the metadata around the events is {why}", rest)
         return _without_events(members), truncation
 
     def _reject_trailing(self, rest: bytes, faults: Faults) -> None:
@@ -108,13 +117,15 @@ def _readable_members(
     end = start
     separator = "{"
     with contextlib.suppress(ValueError, RecursionError):
-        while (found := _MEMBER.match(text, end)) and found["separator"] == separator:
-            value, after = decoder.raw_decode(text, found.end())
+        front = text[:_MAX_BYTES]
+        while (found := _MEMBER.match(front, end)) and found["separator"] == separator:
+            value, after = decoder.raw_decode(front, found.end())
             members[json.loads(found["name"])] = value
             end, separator = after, ","
-    for found in _KNOWN_MEMBER.finditer(text, end):
+    for found in islice(_KNOWN_MEMBER.finditer(text, end), _MAX_KNOWN):
+        value_text = text[found.end() : found.end() + _MAX_KNOWN_LENGTH]
         with contextlib.suppress(ValueError, RecursionError):
-            members.setdefault(found["name"], decoder.raw_decode(text, found.end())[0])
+            members.setdefault(found["name"], decoder.raw_decode(value_text)[0])
     return members, end
 
 

@@ -175,7 +175,7 @@ class XSpaceReader(EventTextReader):
             data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
             yield from self._rows(map(event_text, self._events(data)))
 
-    def metadata(self) -> dict[str, object]:
+    def _told(self) -> dict[str, object]:
         """Return GPUs, host, versions, and when the session began."""
         found = {**self._metadata, "deviceProperties": self._devices}
         start_ns = self._session.get("profile_start_time")

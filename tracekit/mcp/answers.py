@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,6 +79,10 @@ class Tools:
             if name not in _NEXT:
                 raise UsageError(f"there is no tool {name!r}", hint=f"tools: {', '.join(_NEXT)}")
             tool = getattr(self, name)
+            try:
+                json.dumps(arguments, ensure_ascii=False).encode()
+            except UnicodeEncodeError:
+                raise UsageError("arguments that hold half of a character") from None
             try:
                 inspect.signature(tool).bind(**arguments)
             except TypeError as error:

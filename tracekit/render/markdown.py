@@ -18,7 +18,7 @@ _BREAKDOWN_ROWS = 20
 # Letters of any script, digits, and punctuation that means nothing inside a line of Markdown; an
 # underscore only between letters, where it is no emphasis; nothing that GitHub would make a link
 # of.
-_HARMLESS = re.compile(r"(?!.*www\.)(?:[^\W_]|(?<=[^\W_])_+(?=[^\W_])|[ .,;()/%+–…-])*")
+_HARMLESS = re.compile(r"(?!.*www\.)(?:[^\W_]|(?<=[^\W_])_+(?=[^\W_])|[ .,;()/%+–…-])*+")
 _BACKTICKS = re.compile(r"`+")
 
 
