@@ -140,7 +140,7 @@ format: $(DEV)/.installed
 
 # What this tree costs beside another commit: AGAINST=COMMIT, or the last tag.
 benchmark: $(DEV)/.installed
-	@$(DEV)/bin/python tests/benchmarks/bench_pairs.py $(if $(AGAINST),--against $(AGAINST)) $(ARGS)
+	@$(DEV)/bin/python evaluations/benchmarks/bench_pairs.py $(if $(AGAINST),--against $(AGAINST)) $(ARGS)
 
 # On a quiet machine, for a quarter of an hour: what differs is times.
 predictions: $(DEV)/.installed

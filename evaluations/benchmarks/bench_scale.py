@@ -6,7 +6,7 @@ is that of whole processes, also of the processor, as the machine may be shared 
 its daemons take); memory is the share (PSS) of each process of the engine, summed at the worst
 moment, and the largest alone.
 
-    .venv-dev/bin/python tests/benchmarks/bench_scale.py --ranks 64 256 1024
+    .venv-dev/bin/python evaluations/benchmarks/bench_scale.py --ranks 64 256 1024
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shared"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "shared"))
 
 import s3_server
 from made_runs import Layout, Step, make_run

@@ -6,7 +6,7 @@ tenth of a second at least. Four times the file is four times the work of a line
 sixteen times that of a quadratic one: what takes more than eight times is listed, and the exit code
 is 1.
 
-    .venv-dev/bin/python tests/benchmarks/bench_growth.py --count 1000 --shapes nested_modules
+    .venv-dev/bin/python evaluations/benchmarks/bench_growth.py --count 1000 --shapes nested_modules
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shared"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "shared"))
 
 from browse_by_keyboard import Screen, walk
 from odd_shapes import SHAPES

@@ -1,6 +1,6 @@
 """Whether `tracekit bench` measures what other clocks measure, and the same when run again.
 
-    python tests/benchmarks/bench_points.py [--rounds 41] [--threads 1] [--cpu-time]
+    python evaluations/benchmarks/bench_points.py [--rounds 41] [--threads 1] [--cpu-time]
 
 Products beside `torch.utils.benchmark` and an all-reduce over gloo beside a loop written by hand,
 in turn in the same processes; the figures are ratios of the medians over all rounds, and how far

@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-PROGRAMS = Path(__file__).parent.parent / "collectors" / "loops" / "programs"
+PROGRAMS = Path(__file__).resolve().parents[2] / "tests" / "collectors" / "loops" / "programs"
 LOOPS = {
     "plain": ("plain",),
     "evaluation": ("evaluation",),

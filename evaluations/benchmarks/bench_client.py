@@ -1,6 +1,6 @@
 """How much load the serving client carries before it is the bottleneck itself.
 
-    python tests/benchmarks/bench_client.py [--requests 1000] [--tokens 64]
+    python evaluations/benchmarks/bench_client.py [--requests 1000] [--tokens 64]
 
 One burst of requests goes to a server in another process that computes nothing. It answers at once,
 which gives the client's ceiling, and then one token to every request per gap, as an engine does.

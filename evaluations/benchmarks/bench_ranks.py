@@ -1,6 +1,6 @@
 """How long are the questions about 1,024 ranks, and how do they grow from 64 and 256?
 
-    python tests/benchmarks/bench_ranks.py [--ranks 64,256,1024]
+    python evaluations/benchmarks/bench_ranks.py [--ranks 64,256,1024]
 
 Runs are made up (tests/shared/made_runs), tensor-parallel by 4 and pipeline-parallel by 4, with a
 slow rank; they are ingested once, and then every analysis of many ranks is asked of the store.
@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shared"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "shared"))
 
 from made_runs import Faults, Layout, Step, make_run
 
