@@ -8,12 +8,17 @@
 The public names are loaded on first use, so that importing the package costs nothing and pulls in
 no library.
 
+In a program that `tracekit collect` runs, what records it is there before the program asks for this
+package, and hidden (`collectors/loop/bootstrap.py`): importing it shows that again, so that there
+is one of everything.
+
 It may be imported before pytest, which loads a plugin of ours and would rewrite the asserts of all
 of it, and warn that it cannot: PYTEST_DONT_REWRITE.
 """
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -39,6 +44,8 @@ if TYPE_CHECKING:
     from tracekit.trace import Trace
 
 __version__ = "0.1.0"
+
+sys.modules.update(sys.__dict__.pop("_tracekit_modules", {}))
 
 _HOME_OF = {
     "Chart": "tracekit.plot",

@@ -4,6 +4,9 @@
 known. A process that never imports torch is left alone. Every Python process pays for this file, so
 it imports next to nothing; what records is imported once torch is.
 
+Our modules are in `sys.modules` only while one of them imports others: a program may look there, as
+pytest does for packages that it is to rewrite. Once the program has imported tracekit they stay.
+
 Whatever goes wrong here is told to the other side, by a file, and never to the program.
 """
 
@@ -59,6 +62,9 @@ if folder and os.path.isdir(folder):
 
 _is_installed = False
 
+# Of `sys`: our modules while they are hidden. `tracekit/__init__.py` takes them from there.
+_HIDDEN = "_tracekit_modules"
+
 
 def install(folder: str) -> None:
     """Record what this process trains, should it import torch, or have done so already.
@@ -67,13 +73,29 @@ def install(folder: str) -> None:
     profilers in one process end in a crash.
     """
     global _is_installed
-    if _is_installed:
-        return
-    _is_installed = True
-    if "torch" in sys.modules:  # by a sitecustomize of the machine, which came first
-        _watch(folder)
-    else:
-        sys.meta_path.insert(0, _TorchWatcher(folder))
+    if not _is_installed:
+        _is_installed = True
+        if "torch" in sys.modules:  # by a sitecustomize of the machine, which came first
+            _watch(folder)
+        else:
+            sys.meta_path.insert(0, _TorchWatcher(folder))
+    _hide_modules()
+
+
+class VisibleModules:
+    """Our modules are visible inside of the block, in which one of them imports others."""
+
+    def __enter__(self) -> None:
+        sys.modules.update(sys.__dict__.get(_HIDDEN, {}))
+
+    def __exit__(self, *_: object) -> None:
+        if _HIDDEN in sys.__dict__:  # else the program has imported them
+            _hide_modules()
+
+
+def _hide_modules() -> None:
+    names = [name for name in sys.modules if name.partition(".")[0] == "tracekit"]
+    sys.__dict__[_HIDDEN] = {name: sys.modules.pop(name) for name in names}
 
 
 class _TorchWatcher:
@@ -120,7 +142,8 @@ def _watch(folder: str) -> None:
     try:
         with open(os.path.join(folder, TORCH), "w", encoding="utf-8"):  # noqa: PTH118, PTH123
             pass
-        from .program_loop import watch
+        with VisibleModules():
+            from .program_loop import watch
 
         watch(folder, unusable)
     except Exception as error:  # noqa: BLE001 - the program must not fail for us

@@ -32,6 +32,7 @@ from ..calls.dynamo_bypass import IS_POSSIBLE, has_compiled
 from ..process.job import current_place
 from ..profiler.loop_profilers import LoopProfilers
 from ..ranges import is_backward
+from .bootstrap import VisibleModules
 from .plan import LoopPlan
 from .rank_lock import UNRECORDED, claim
 from .trained_models import outermost, owner_of, owner_of_parts
@@ -207,7 +208,8 @@ class _Loop(Observer):
             self._stop()
             return
         # Not before there is something to record: it imports much.
-        from .recorder import LoopRecorder
+        with VisibleModules():
+            from .recorder import LoopRecorder
 
         owner, parts = owner_of_parts(trained)
         if owner is not None:
