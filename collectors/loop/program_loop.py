@@ -124,8 +124,10 @@ class _Loop(Observer):
                     self._first_stepped(parameter)
                 finally:
                     self._beginning.release()
-        elif self._is_by_optimizer and self._watch.steps.is_over:
-            self.step_is_over(is_part=self._watch.steps.begin())
+        else:
+            self.recorder.optimizer_stepped()
+            if self._is_by_optimizer and self._watch.steps.is_over:
+                self.step_is_over(is_part=self._watch.steps.begin())
 
     def step_is_over(self, *, is_part: bool) -> None:
         recorder = self.recorder

@@ -12,6 +12,7 @@ the trace that the loop writes takes the place of ours.
 from __future__ import annotations
 
 import contextlib
+import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -74,6 +75,7 @@ class LoopRecorder:
         self._traces = LoopTraces(plan, place, self.report)
         self._is_under_theirs = False
         self._has_begun = self._has_trained = False
+        self._optimized_ns = 0
         # Steps of the plan that are over: without those under the loop's own profiler.
         self._planned = 0
         measured = plan.warmup_count
@@ -104,13 +106,27 @@ class LoopRecorder:
             self._describe()
             self._publish()
 
-    def end_step(self) -> None:
-        """End a step, and everything after the last one."""
+    def optimizer_stepped(self) -> None:
+        """Note that an optimizer has stepped: where nothing follows, the step is over here."""
+        self._optimized_ns = time.perf_counter_ns()
+        self._times.clock.note_optimized()
+
+    def end_step(self, *, is_last: bool = False) -> None:
+        """End a step, and everything after the last one.
+
+        One that `is_last` has ended with its optimizer, whatever the program has done since.
+        """
         if self.is_done:
             return
-        self._times.end_evaluation()
+        self._times.is_evaluating = False
+        if is_last:
+            self._ranges.mark_end(
+                self.report.step_count, time.perf_counter_ns() - self._optimized_ns
+            )
         self._ranges.end_step()
         self._times.clock.tick()
+        if is_last:
+            self._times.clock.cut_last()
         self._traces.step()
         self.report.step_count += 1
         if self._is_under_theirs or self._theirs.is_active:
@@ -165,6 +181,8 @@ class LoopRecorder:
             if not self._times.is_evaluating:
                 self._ranges.close_step()
                 self._times.begin_evaluation()
+                if self._planned >= self.plan.warmup_count:
+                    self.report.note(EVALUATION_NOTE)
         elif kind in ("training", "gradless", "generation"):
             if self._times.is_evaluating and self._watch.bounds != "found":
                 # What a later stage of a pipeline waited for was the evaluation.
@@ -173,7 +191,7 @@ class LoopRecorder:
                 if is_anew:
                     self._times.clock.forget_parts()
             self._has_trained = True
-            self._times.end_evaluation()
+            self._times.is_evaluating = False
             self._times.clock.resume()
             if kind == "training":
                 self._note_training(module, args, kwargs)
@@ -262,7 +280,7 @@ class LoopRecorder:
             self.leave(is_ended=True)
             return
         if is_over and self._watch.steps.is_over:
-            self.end_step()
+            self.end_step(is_last=True)
         self._ranges.close_step()
         try:
             self._keep_timed()
@@ -272,6 +290,7 @@ class LoopRecorder:
 
     def give_up(self) -> None:
         """Keep what was timed, and nothing else: the loop is over, and another has begun."""
+        self._times.clock.cut_last()
         self._keep_timed()
         self.abandon()
 
@@ -289,9 +308,7 @@ class LoopRecorder:
             return
         self.is_done = True
         self._ranges.close_step()
-        self._times.end_evaluation()
-        if self._times.had_evaluation:
-            self.report.note(EVALUATION_NOTE)
+        self._times.is_evaluating = False
         self._traces.abandon()
         self._theirs.detach()
         self._detach()

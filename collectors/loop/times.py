@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import time
 
 from ..machine import accelerator, memory
 from ..profiler.step_clock import StepClock
@@ -14,23 +13,17 @@ from .tokens import TokenCounter
 class LoopTimes:
     """The clocks of a loop: of the part that is timed, and of steps under the loop's own profiler.
 
-    `clock` is that of the part. What is called for evaluation between two steps is in no step's
-    time.
+    `clock` is that of the part. What is called for evaluation between two steps (`is_evaluating`)
+    is in no step's time.
     """
 
     def __init__(self, report: LoopReport) -> None:
         self.device = accelerator.CPU
         self.tokens = TokenCounter()
-        self.had_evaluation = False
+        self.is_evaluating = False
         self._report = report
-        self._evaluation_begin_ns: int | None = None
         self.clock = StepClock()
         self._their_clock: StepClock | None = None
-
-    @property
-    def is_evaluating(self) -> bool:
-        """Whether an evaluation goes on."""
-        return self._evaluation_begin_ns is not None
 
     def begin(self) -> None:
         """Time the steps of another part of the plan from now on."""
@@ -65,14 +58,8 @@ class LoopTimes:
 
     def begin_evaluation(self) -> None:
         """Stop the clock: what follows is in no step."""
-        self._evaluation_begin_ns = time.perf_counter_ns()
+        self.is_evaluating = True
         self.clock.pause()
-
-    def end_evaluation(self) -> None:
-        """Let what follows be in a step again, if an evaluation goes on."""
-        if self._evaluation_begin_ns is not None:
-            self.had_evaluation |= time.perf_counter_ns() > self._evaluation_begin_ns
-            self._evaluation_begin_ns = None
 
     def keep_measured(self) -> None:
         """Report what the timed steps told, as many as there were."""
