@@ -10,7 +10,7 @@ import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import UsageError
 
@@ -47,6 +47,7 @@ class LoopPlan:
         window_count: how many windows of steps are profiled.
         every_count: steps from the end of one window to the next.
         request: a file that asks a running loop for another window while it is there.
+        loop_length: how many steps the loop has, if the plan was made for that.
     """
 
     warmup_count: int = 2
@@ -59,6 +60,7 @@ class LoopPlan:
     window_count: int = 1
     every_count: int = 0
     request: str | None = None
+    loop_length: int = 0
 
     @staticmethod
     def read(folder: Path) -> LoopPlan:
@@ -74,6 +76,24 @@ class LoopPlan:
         """How many steps the loop must have."""
         recorded = self.measured_count + 2 * self.profiled_count + PROFILER_WARMUP_COUNT
         return self.warmup_count + recorded
+
+    def fitted(self, step_count: int) -> LoopPlan | None:
+        """Return a plan of fewer steps, for loops of so many; None where that cannot be.
+
+        None too for loops that are long enough for this plan.
+        """
+        plan, shorter = self, dict[str, Any]()
+        while plan.step_count > step_count:
+            if plan.measured_count >= plan.profiled_count and plan.measured_count > 1:
+                shorter = {"measured_count": plan.measured_count - 1}
+            elif plan.profiled_count > 1:
+                shorter = {"profiled_count": plan.profiled_count - 1}
+            elif plan.warmup_count > 1:
+                shorter = {"warmup_count": plan.warmup_count - 1}
+            else:
+                return None
+            plan = dataclasses.replace(plan, **shorter)
+        return None if plan is self else dataclasses.replace(plan, loop_length=step_count)
 
     def too_few(self, count: int, loop_count: int) -> str:
         """Return the sentence about loops of which the longest ended after so many steps."""

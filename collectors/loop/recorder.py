@@ -98,13 +98,13 @@ class LoopRecorder:
     def begin_step(self) -> None:
         """Begin a step; with the first it becomes known what runs here."""
         is_first, self._has_begun = not self._has_begun, True
+        if is_first:
+            self._describe()
+            self._publish()
         if not self.is_done and self._begin_part():
             self._has_trained = False
             self._times.begin_step(is_under_theirs=self._theirs.is_active)
             self._ranges.begin_step(self.report.step_count)
-        if is_first:
-            self._describe()
-            self._publish()
 
     def optimizer_stepped(self) -> None:
         """Note that an optimizer has stepped: where nothing follows, the step is over here."""
@@ -119,6 +119,7 @@ class LoopRecorder:
         if self.is_done:
             return
         self._times.is_evaluating = False
+        is_last |= self._planned + 1 == self.plan.loop_length
         if is_last:
             self._ranges.mark_end(
                 self.report.step_count, time.perf_counter_ns() - self._optimized_ns
@@ -373,9 +374,9 @@ class LoopRecorder:
 
     def _begin_ranged(self) -> None:
         self._times.keep_measured()
-        self._publish()
         self._attach()
         self._times.begin()
+        self._publish()
 
     def _begin_profiled(self) -> None:
         self.report.ranges_step_ns = mean_ns(self._times.end())

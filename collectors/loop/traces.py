@@ -83,7 +83,8 @@ class LoopTraces:
             return
         report.profiled_step_ns, report.profiled_count = step_ns, kept
         report.trace, report.is_recorded = path.name, True
-        if kept < self._plan.profiled_count:
+        report.is_cut_short = kept < self._plan.profiled_count
+        if report.is_cut_short:
             report.note(f"{kept} of {self._plan.profiled_count} steps were profiled")
 
     def abandon(self) -> None:

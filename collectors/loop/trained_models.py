@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from torch import nn
 from torch.nn.parameter import is_lazy
@@ -66,6 +66,12 @@ def trained_part(root: nn.Module) -> nn.Module:
         return bool(trained), sum(p.numel() for p in trained or own)
 
     return max(root.modules(), key=weight)
+
+
+def shares_modules(one: nn.Module, others: Iterable[nn.Module]) -> bool:
+    """Tell whether a module holds one of others, or lies in one."""
+    inside = set(one.modules())
+    return any(other in inside or one in other.modules() for other in others)
 
 
 def is_alike(module: nn.Module, other: nn.Module) -> bool:

@@ -29,7 +29,7 @@ from ..ranges import is_backward
 from .recording_thread import RecordingThread
 from .step_finder import StepFinder
 from .tokens import token_ids
-from .trained_models import is_alike, trained_part
+from .trained_models import is_alike, shares_modules, trained_part
 
 if TYPE_CHECKING:
     from .recorder import LoopRecorder
@@ -63,6 +63,9 @@ class Observer:
 
         `called` are the roots that it has called for training so far.
         """
+
+    def loop_goes_on(self) -> None:
+        """Hear that the loop before goes on: what was taken for another is a part of it."""
 
     def optimizer_stepped(self, parameter: torch.Tensor | None) -> None:
         """Hear that an optimizer has taken a step, and of one of the parameters that it trains."""
@@ -242,6 +245,8 @@ class LoopWatch(training_hooks.Listener):
                 or (mine.isdisjoint(_parameters(known)) and not self._is_left(other, models))
             )
         }
+        if one in self._replaced and left:
+            self._observer.loop_goes_on()
         gone = self._optimizers.keys() - left.keys()
         for other in gone:
             self.steps.forget(other)
@@ -259,8 +264,10 @@ class LoopWatch(training_hooks.Listener):
 
     def _is_left(self, optimizer: Any, models: list[weakref.ref[nn.Module]]) -> bool:
         """Tell whether an optimizer stepped some times, and nothing of its loop is called now."""
-        is_called = any(model() in self._called for model in models)
-        return bool(self._called) and not is_called and self._step_counts[optimizer] > 1
+        if not self._called or self._step_counts[optimizer] < 2:
+            return False
+        known = (model() for model in models)
+        return not any(one is not None and shares_modules(one, self._called) for one in known)
 
     @property
     def _is_other_loop(self) -> bool:
@@ -376,12 +383,7 @@ class LoopWatch(training_hooks.Listener):
             return True
         found = self._kin.get(module)
         if found is None:
-            inside = set(module.modules())
-            found = any(
-                root in inside or any(inner is module for inner in root.modules())
-                for root in self.trained
-            )
-            self._kin[module] = found
+            found = self._kin[module] = shares_modules(module, self.trained)
         return found
 
 
