@@ -10,7 +10,7 @@ import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tracekit.errors import UsageError
 
@@ -27,6 +27,15 @@ ALL_UP_TO = 8
 
 ALL = "all"
 FIRST_OF_NODE = "first-of-node"
+
+# Of which steps there are fewer in a loop that is too short, in this order, and how many at least.
+_SHORTENED: tuple[tuple[str, int], ...] = (
+    ("measured_count", 2),
+    ("profiled_count", 2),
+    ("warmup_count", 1),
+    ("profiled_count", 1),
+    ("measured_count", 1),
+)
 
 _PART = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 _FILE = "plan.json"
@@ -82,18 +91,13 @@ class LoopPlan:
 
         None too for loops that are long enough for this plan.
         """
-        plan, shorter = self, dict[str, Any]()
-        while plan.step_count > step_count:
-            if plan.measured_count >= plan.profiled_count and plan.measured_count > 1:
-                shorter = {"measured_count": plan.measured_count - 1}
-            elif plan.profiled_count > 1:
-                shorter = {"profiled_count": plan.profiled_count - 1}
-            elif plan.warmup_count > 1:
-                shorter = {"warmup_count": plan.warmup_count - 1}
-            else:
-                return None
-            plan = dataclasses.replace(plan, **shorter)
-        return None if plan is self else dataclasses.replace(plan, loop_length=step_count)
+        plan = self
+        for name, least in _SHORTENED:
+            while plan.step_count > step_count and (count := getattr(plan, name)) > least:
+                plan = dataclasses.replace(plan, **{name: count - 1})
+        if plan is self or plan.step_count > step_count:
+            return None
+        return dataclasses.replace(plan, loop_length=step_count)
 
     def too_few(self, count: int, loop_count: int) -> str:
         """Return the sentence about loops of which the longest ended after so many steps."""

@@ -113,8 +113,10 @@ class _Loop(Observer):
                 self.recorder = self._kept
                 self._rest(self._before_count, recorder.report.step_count)
                 return
-            self._before_count, self._loop_count = recorder.report.step_count, self._loop_count + 1
-            self._fitted = self._plan.fitted(self._before_count)
+            # Of one short loop it is not known whether others are like it.
+            count = recorder.report.step_count
+            self._fitted = self._plan.fitted(count) if self._before_count else None
+            self._before_count, self._loop_count = count, self._loop_count + 1
             self._kept, self.recorder = self._best, None
             self._called = WeakKeyDictionary(dict.fromkeys(called))
             self._profilers.attach()

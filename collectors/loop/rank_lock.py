@@ -20,7 +20,10 @@ UNRECORDED = "unrecorded"
 """The file in which a process says why it does not record what it trains."""
 
 _IDLE_PART = 0.05
-"""A process is idle that computes less than this part of what another does."""
+"""A process is idle that computes less than this part of what another does,"""
+
+_SEEN_S = 0.05
+"""while the other computes for so long: the clock of processes has ticks of 10 ms."""
 
 
 class RankClaim:
@@ -32,7 +35,7 @@ class RankClaim:
     def __init__(self, folder: Path, rank: int) -> None:
         self._folder, self._rank = folder, rank
         self._holder = folder / f"rank{rank}.process"
-        # What process held the rank the last time, and how long it and this one had computed.
+        # What process holds the rank, and how long it and this one had computed when it was active.
         self._before: tuple[int, float, float] | None = None
 
     def take(self) -> bool:
@@ -75,10 +78,12 @@ class RankClaim:
         if holder == os.getpid() or computed_s is None:
             return True
         now = holder, computed_s, time.process_time()
-        before, self._before = self._before, now
-        if before is None or before[0] != holder or self._is_recorded():
-            return False
-        is_idle = now[1] - before[1] < _IDLE_PART * (now[2] - before[2])
+        before = self._before if self._before is not None and self._before[0] == holder else now
+        own_s = now[2] - before[2]
+        if now[1] - before[1] >= _IDLE_PART * max(own_s, _SEEN_S):
+            before = now
+        self._before = before
+        is_idle = before is not now and own_s >= _SEEN_S and not self._is_recorded()
         if is_idle:
             self._note(holder).touch()
         return is_idle

@@ -234,7 +234,7 @@ class _Wrapped:
         reason = None
         failed = first_failure(reports)
         if code:
-            reason = _ending(reports, code)
+            reason = _ending(reports, code, is_explained=failed is not None)
             if failed is not None:
                 reason = f"rank {failed.rank}: {failed.reason}; {reason}"
             is_whole = not _unfinished_steps(reports, code)
@@ -291,8 +291,8 @@ def _outcome(
     reports: Sequence[LoopReport], code: int, kill_count: int
 ) -> tuple[manifest.Outcome, str | None]:
     """Return what became of a program that had not been recorded when it ended, and why."""
-    ending = _ending(reports, code)
     failed = first_failure(reports)
+    ending = _ending(reports, code, is_explained=failed is not None)
     if failed is not None:
         reason = f"rank {failed.rank}: {failed.reason}"
         return failed.outcome, f"{reason}; {ending}" if code else reason
@@ -303,14 +303,17 @@ def _outcome(
     return "ok", None
 
 
-def _ending(reports: Sequence[LoopReport], code: int) -> str:
-    """Return how a program ended, and how far its loop was recorded then."""
+def _ending(reports: Sequence[LoopReport], code: int, *, is_explained: bool) -> str:
+    """Return how a program ended, and how far it was recorded, unless that `is_explained`."""
+    ending = f"the program ended with {describe_shell_code(code)}"
     steps = _unfinished_steps(reports, code)
-    if steps:
-        when = f"in step {min(steps)}, before it was recorded to the end"
-    else:
-        when = "after it was recorded" if reports else "before a training step was seen"
-    return f"the program ended with {describe_shell_code(code)} {when}"
+    if reports and not steps:
+        return f"{ending} after it was recorded"
+    if is_explained:
+        return ending
+    if not reports:
+        return f"{ending} before a training step was seen"
+    return f"{ending} in step {min(steps)}, before it was recorded to the end"
 
 
 def _unfinished_steps(reports: Sequence[LoopReport], code: int) -> list[int]:
