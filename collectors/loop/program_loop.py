@@ -331,13 +331,17 @@ class _Loop(Observer):
         if loop_count and before_count:
             self._loop_count, self._before_count = self._loop_count + loop_count, before_count
         self._fitted = None
-        self._kept, self.recorder, self._first_step = self._best, None, step_count
+        self._kept, self._first_step = self._best, step_count
+        self._watch_anew()
+        training_hooks.unlisten(later)
+
+    def _watch_anew(self) -> None:
+        self.recorder = None
         self._is_by_optimizer, self._lone_step_count = False, 0
         self._called.clear()
         self._watch, self._profilers = LoopWatch(self), LoopProfilers()
         self._profilers.attach()
         self._watch.start()
-        training_hooks.unlisten(later)
 
     @property
     def _best(self) -> LoopRecorder | None:
@@ -365,17 +369,25 @@ class _Loop(Observer):
         self._report_unusable(str(self._folder), reason)
 
     def _forked(self) -> None:
-        """Leave the child of a fork alone, unless nothing had begun: then it may train itself."""
-        if self.recorder is None:
-            self._pid = os.getpid()
-            # A thread that has held it is not here.
-            self._beginning = threading.Lock()
+        """Leave the child of a fork alone where a profiler has run: no other can run in it.
+
+        Else it may train itself.
+        """
+        recorder = self.recorder
+        # A thread that has held it is not here.
+        self._beginning = threading.Lock()
+        if recorder is not None:
+            module_calls.forget_all()
+            training_hooks.forget_all()
+            recorder.leave()
+        if recorder is not None and recorder.has_profiled:
+            self._later = _LaterLoops((), 0, self._record_longer, self._reject)
+            training_hooks.listen(self._later, backward=False)
             return
-        module_calls.forget_all()
-        training_hooks.forget_all()
-        self.recorder.leave()
-        self._later = _LaterLoops((), 0, self._record_longer, self._reject)
-        training_hooks.listen(self._later, backward=False)
+        self._pid = os.getpid()
+        if recorder is not None:
+            self._kept, self._recorder_count = None, 0
+            self._watch_anew()
 
     def _reject(self, step_count: int) -> bool:
         """Note that the child of a fork trains, in no figure."""

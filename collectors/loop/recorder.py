@@ -91,6 +91,11 @@ class LoopRecorder:
             self.their_profiler_starts()
 
     @property
+    def has_profiled(self) -> bool:
+        """Whether a profiler runs or has run, ours or the loop's."""
+        return self._traces.has_begun or self._theirs.was_seen
+
+    @property
     def is_ranged(self) -> bool:
         """Whether calls have ranges: neither before the timed steps are over nor at the end."""
         return self._ranges.is_attached

@@ -21,7 +21,7 @@ def idle(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
         (tmp_path / "rank0.process").write_text(str(other.pid), "ascii")
         yield other
-        other.communicate(b"\n")
+        other.kill()
 
 
 def compute() -> None:
@@ -37,7 +37,8 @@ def test_the_first_of_two_is_recorded(tmp_path: Path, idle: subprocess.Popen[byt
     assert not claim.take(), "nothing is known of what it does meanwhile"
     assert rejected_count(tmp_path, 0) == 1, "one process, however often it asks"
     assert RankClaim(tmp_path, 1).take(), "another rank is nobody's"
-    idle.communicate(b"\n")
+    idle.kill()
+    idle.wait()
     assert claim.take(), "it has ended: a launcher starts the rank again"
     assert (tmp_path / "rank0.process").read_text("ascii") == str(os.getpid())
     assert claim.is_held
