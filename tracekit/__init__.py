@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tracekit.analysis.result import Column, Result
+    from tracekit.collectors.loop.bootstrap import step
     from tracekit.collectors.session import collect
     from tracekit.comparison.comparing import compare
     from tracekit.errors import (
@@ -63,6 +64,7 @@ _HOME_OF = {
     "collect": "tracekit.collectors.session",
     "compare": "tracekit.comparison.comparing",
     "open": "tracekit.opening",
+    "step": "tracekit.collectors.loop.bootstrap",
     # What a notebook or print shows: nothing below render imports it, so it is asked for here.
     "result_html": "tracekit.render._notebook",
     "result_text": "tracekit.render._notebook",
@@ -84,6 +86,7 @@ __all__ = [
     "collect",
     "compare",
     "open",
+    "step",
 ]
 
 

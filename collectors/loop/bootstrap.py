@@ -150,6 +150,18 @@ def _watch(folder: str) -> None:
         unusable(folder, f"{type(error).__name__}: {error}")
 
 
+def step() -> None:
+    """Tell the recorder of this program that the training loop has taken a step.
+
+    Only for an optimizer that is no `torch.optim.Optimizer`, such as those of fastai and Keras:
+    call it after each of its steps. It does nothing where `tracekit collect` does not record the
+    program.
+    """
+    hooks = sys.modules.get("tracekit.collectors.calls.training_hooks")
+    if hooks is not None:
+        hooks.foreign_optimizer_stepped()
+
+
 def unusable(folder: str, reason: str) -> None:
     """Say to the other side why this process is not recorded."""
     try:

@@ -209,7 +209,7 @@ class _Loop(Observer):
         if self.recorder is not None:
             how = "inside of a compiled function" if has_compiled() else "past nn.Module.__call__"
             self.recorder.report.notes.append(
-                f"the model is called {how}: steps are those of the optimizer, and neither phases "
+                f"the model is called {how}: steps are those of the optimizer, and neither modules "
                 "nor tokens are seen"
             )
 

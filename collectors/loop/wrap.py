@@ -268,8 +268,9 @@ class _Wrapped:
             )
         return (
             f"{shown}: no training step was seen, so no run folder was written: no optimizer of "
-            "torch took a step on what a module holds that was called; in a loop of another kind, "
-            "use `with tracekit.collect(model=…) as step:`"
+            "torch took a step on what a module holds that was called; after each step of another "
+            "optimizer call `tracekit.step()`, in a loop of another kind use "
+            "`with tracekit.collect(model=…) as step:`"
         )
 
 
