@@ -236,7 +236,8 @@ class _Loop(Observer):
             trained = [owner, *(module for module in trained if module not in inside)]
         # Apart from what was recorded of another: that may just be moved into the run folder.
         self._recorder_count += 1
-        name = f"loop{os.getpid()}-{self._recorder_count}"
+        is_first = self._recorder_count == 1 and not self._first_step
+        name = "" if is_first else f"loop{os.getpid()}-{self._recorder_count}"
         (self._folder.parent / name).mkdir(exist_ok=True)
         plan = self._fitted or self._plan
         self.recorder = LoopRecorder(
