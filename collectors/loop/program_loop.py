@@ -370,24 +370,22 @@ class _Loop(Observer):
         self._report_unusable(str(self._folder), reason)
 
     def _forked(self) -> None:
-        """Leave the child of a fork alone where a profiler has run: no other can run in it.
-
-        Else it may train itself.
-        """
+        """Let the child of a fork train itself, unless a profiler has run: no other can in it."""
         recorder = self.recorder
         # A thread that has held it is not here.
         self._beginning = threading.Lock()
-        if recorder is not None:
-            module_calls.forget_all()
-            training_hooks.forget_all()
-            recorder.leave()
-        if recorder is not None and recorder.has_profiled:
+        if recorder is None:
+            self._pid = os.getpid()
+            return
+        is_over = recorder.is_done or recorder.has_profiled
+        module_calls.forget_all()
+        training_hooks.forget_all()
+        recorder.leave()
+        if is_over:
             self._later = _LaterLoops((), 0, self._record_longer, self._reject)
             training_hooks.listen(self._later, backward=False)
-            return
-        self._pid = os.getpid()
-        if recorder is not None:
-            self._kept, self._recorder_count = None, 0
+        else:
+            self._pid, self._kept, self._recorder_count = os.getpid(), None, 0
             self._watch_anew()
 
     def _reject(self, step_count: int) -> bool:

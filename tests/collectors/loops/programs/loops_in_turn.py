@@ -54,10 +54,7 @@ elif kind in ("trial", "even", "short"):  # long enough to be recorded, or none 
 if kind != "same":
     model = tiny.decoder()
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-train(
-    model,
-    optimizer,
-    {"trial": 60, "folds and more": 20, "short folds": 5, "short": 3}.get(kind, tiny.STEPS),
-)
+lengths = {"trial": 60, "folds and more": 20, "short folds": 5, "short": 3}
+train(model, optimizer, lengths.get(kind, tiny.STEPS))
 if distributed.is_initialized():
     tiny.leave()

@@ -1,4 +1,4 @@
-"""TD3: the critic's step, then the actor's; targets in evaluation mode are asked once an iteration."""
+"""TD3: the critic's step, then the actor's; each iteration asks targets in evaluation mode."""
 
 import copy
 
