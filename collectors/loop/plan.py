@@ -34,7 +34,6 @@ _SHORTENED: tuple[tuple[str, int], ...] = (
     ("profiled_count", 2),
     ("warmup_count", 1),
     ("profiled_count", 1),
-    ("measured_count", 1),
 )
 
 _PART = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")

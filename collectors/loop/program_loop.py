@@ -49,10 +49,10 @@ def watch(folder: str, unusable: Callable[[str, str], None]) -> None:
     _loop.watch()
 
 
-def leave_to_program() -> None:
+def defer_to_program() -> None:
     """Record nothing more here: the program does so itself, and two profilers end in a crash."""
     if _loop is not None:
-        _loop.leave_to_program()
+        _loop.defer_to_program()
 
 
 _loop: _Loop | None = None
@@ -111,12 +111,10 @@ class _Loop(Observer):
             recorder.give_up()
             if self._kept is not None and self._kept.report.is_recorded:
                 self.recorder = self._kept
-                self._rest(self._before_count, recorder.report.step_count)
+                self._watch_for_longer(self._before_count, recorder.report.step_count)
                 return
-            # Of one short loop it is not known whether others are like it.
-            count = recorder.report.step_count
-            self._fitted = self._plan.fitted(count) if self._before_count else None
-            self._before_count, self._loop_count = count, self._loop_count + 1
+            self._before_count, self._loop_count = recorder.report.step_count, self._loop_count + 1
+            self._fitted = self._plan.fitted(self._before_count)
             self._kept, self.recorder = self._best, None
             self._called = WeakKeyDictionary(dict.fromkeys(called))
             self._profilers.attach()
@@ -159,9 +157,9 @@ class _Loop(Observer):
             recorder.restart()
         recorder.begin_step()
         if recorder.is_done:
-            self._rest()
+            self._watch_for_longer()
 
-    def leave_to_program(self) -> None:
+    def defer_to_program(self) -> None:
         """Leave the program alone from now on, as it records its loop itself."""
         reason = "the program records its loop itself, by tracekit.collect"
         if self.recorder is None:
@@ -304,7 +302,7 @@ class _Loop(Observer):
         report.finalize(self._plan, self._loop_count)
         self._publish()
 
-    def _rest(self, length: int = 0, longest: int = 0) -> None:
+    def _watch_for_longer(self, length: int = 0, longest: int = 0) -> None:
         """Watch no more, but for a longer loop to come: what is recorded may have been a trial.
 
         If the recorded loop is over, `length` is its steps and `longest` those of the one after it.

@@ -88,7 +88,7 @@ class LoopRecorder:
             profiled + PROFILER_WARMUP_COUNT: self._begin_kept,
         }
         if profilers.is_active:
-            self.their_profiler_starts()
+            self.on_user_profiler_start()
 
     @property
     def has_profiled(self) -> bool:
@@ -216,7 +216,7 @@ class LoopRecorder:
         if kind is not None:
             self.report.precision, self._watch.wants_inner = kind, False
 
-    def their_profiler_starts(self) -> None:
+    def on_user_profiler_start(self) -> None:
         """End ours, if it runs, and give the loop's profiler ranges to see."""
         if self._traces.is_open:
             self._end_for_theirs()
@@ -243,7 +243,7 @@ class LoopRecorder:
         if is_between:
             self.begin_step()
 
-    def their_profiler_stopped(self) -> None:
+    def on_user_profiler_stop(self) -> None:
         """Take the ranges away again, unless steps with ranges are going on."""
         ranged = self.plan.warmup_count + self.plan.measured_count
         is_ranged_part = 0 <= self._planned - ranged < self.plan.profiled_count
@@ -251,7 +251,7 @@ class LoopRecorder:
             self._ranges.close_step()
             self._detach()
 
-    def their_trace(self, path: Path) -> None:
+    def on_user_trace(self, path: Path) -> None:
         """Take the trace that the loop has written, if there is none yet."""
         if not self._lacks_trace():
             return
@@ -298,6 +298,11 @@ class LoopRecorder:
         """Keep what was timed, and nothing else: the loop is over, and another has begun."""
         self._times.clock.cut_last()
         self._keep_timed()
+        ranged = self.plan.warmup_count + self.plan.measured_count
+        if self._planned == ranged:
+            self.report.step_ns = self._times.end_again()
+        elif self._planned == ranged + self.plan.profiled_count:
+            self.report.ranges_step_ns = mean_ns(self._times.end_again())
         self.abandon()
 
     def thread_ended(self) -> bool:
@@ -427,5 +432,6 @@ class LoopRecorder:
 
     def _keep_timed(self) -> None:
         """Report the timed steps, as many as there were, of a loop that ends among them."""
-        if 0 < self._planned - self.plan.warmup_count <= self.plan.measured_count:
+        count = self._planned - self.plan.warmup_count
+        if 0 < count <= self.plan.measured_count and not self.report.step_ns:
             self._times.keep_measured()

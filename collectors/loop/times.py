@@ -22,7 +22,7 @@ class LoopTimes:
         self.tokens = TokenCounter()
         self.is_evaluating = False
         self._report = report
-        self.clock = StepClock()
+        self.clock = self._ended = StepClock()
         self._their_clock: StepClock | None = None
 
     def begin(self) -> None:
@@ -32,8 +32,13 @@ class LoopTimes:
 
     def end(self) -> list[int]:
         """Return the times of the part's steps, ns, and time no more."""
-        clock, self.clock = self.clock, StepClock()
-        return clock.stop()
+        self._ended, self.clock = self.clock, StepClock()
+        return self._ended.stop()
+
+    def end_again(self) -> list[int]:
+        """Return the times of the part that has ended, the last step of which was a loop's last."""
+        self._ended.cut_last()
+        return self._ended.stop()
 
     def restart(self) -> None:
         """Forget what was timed so far; the parts of the plan begin anew."""
