@@ -9,8 +9,8 @@ The public names are loaded on first use, so that importing the package costs no
 no library.
 
 In a program that `tracekit collect` runs, what records it is there before the program asks for this
-package, and hidden (`collectors/loop/bootstrap.py`): importing it shows that again, so that there
-is one of everything.
+package, and hidden (`collectors/loop/hidden_modules.py`). Importing this shows it again, so that
+there is one of everything.
 
 It may be imported before pytest, which loads a plugin of ours and would rewrite the asserts of all
 of it, and warn that it cannot: PYTEST_DONT_REWRITE.

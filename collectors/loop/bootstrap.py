@@ -4,9 +4,6 @@
 known. A process that never imports torch is left alone. Every Python process pays for this file, so
 it imports next to nothing; what records is imported once torch is.
 
-Our modules are in `sys.modules` only while one of them imports others: a program may look there, as
-pytest does for packages that it is to rewrite. Once the program has imported tracekit they stay.
-
 Whatever goes wrong here is told to the other side, by a file, and never to the program.
 """
 
@@ -14,6 +11,8 @@ from __future__ import annotations
 
 import os
 import sys
+
+from .hidden_modules import VisibleModules, hide_modules
 
 TYPE_CHECKING = False  # of typing, which is slow to import
 if TYPE_CHECKING:
@@ -62,9 +61,6 @@ if folder and os.path.isdir(folder):
 
 _is_installed = False
 
-# Of `sys`: our modules while they are hidden. `tracekit/__init__.py` takes them from there.
-_HIDDEN = "_tracekit_modules"
-
 
 def install(folder: str) -> None:
     """Record what this process trains, should it import torch, or have done so already.
@@ -79,23 +75,7 @@ def install(folder: str) -> None:
             _watch(folder)
         else:
             sys.meta_path.insert(0, _TorchWatcher(folder))
-    _hide_modules()
-
-
-class VisibleModules:
-    """Our modules are visible inside of the block, in which one of them imports others."""
-
-    def __enter__(self) -> None:
-        sys.modules.update(sys.__dict__.get(_HIDDEN, {}))
-
-    def __exit__(self, *_: object) -> None:
-        if _HIDDEN in sys.__dict__:  # else the program has imported them
-            _hide_modules()
-
-
-def _hide_modules() -> None:
-    names = [name for name in sys.modules if name.partition(".")[0] == "tracekit"]
-    sys.__dict__[_HIDDEN] = {name: sys.modules.pop(name) for name in names}
+    hide_modules()
 
 
 class _TorchWatcher:

@@ -32,7 +32,7 @@ from ..calls.dynamo_bypass import IS_POSSIBLE, has_compiled
 from ..process.job import current_place
 from ..profiler.loop_profilers import LoopProfilers
 from ..ranges import is_backward
-from .bootstrap import VisibleModules
+from .hidden_modules import VisibleModules
 from .plan import LoopPlan
 from .rank_lock import UNRECORDED, RankClaim
 from .trained_models import outermost, owner_of, owner_of_parts

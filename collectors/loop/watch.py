@@ -59,13 +59,10 @@ class Observer:
         """
 
     def loop_begins(self, called: list[nn.Module]) -> None:
-        """Hear that another loop begins: nothing of the one before steps any more.
-
-        `called` are the roots that it has called for training so far.
-        """
+        """Another loop begins, which has `called` these roots for training so far."""
 
     def loop_goes_on(self) -> None:
-        """Hear that the loop before goes on: what was taken for another is a part of it."""
+        """The loop before goes on: what was taken for another is a part of it."""
 
     def optimizer_stepped(self, parameter: torch.Tensor | None) -> None:
         """Hear that an optimizer has taken a step, and of one of the parameters that it trains."""
