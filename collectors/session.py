@@ -40,7 +40,7 @@ from .calls.dynamo_bypass import IS_POSSIBLE
 from .calls.module_paths import class_name, unwrapped
 from .loop.folder import LoopFolder
 from .loop.plan import LoopPlan, check_ranks
-from .loop.program_loop import leave_to_program
+from .loop.program_loop import defer_to_program
 from .loop.recorder import LoopRecorder
 from .loop.report import LoopReport, first_failure, summary
 from .loop.trained_models import outermost
@@ -198,7 +198,7 @@ class Collection(Observer):
                 "this torch cannot be watched beside torch.compile; the loop is not recorded"
             )
             return self
-        leave_to_program()
+        defer_to_program()
         _entered.add(self)
         self._profilers = LoopProfilers()
         self._profilers.attach()

@@ -8,17 +8,23 @@
 The public names are loaded on first use, so that importing the package costs nothing and pulls in
 no library.
 
+In a program that `tracekit collect` runs, what records it is there before the program asks for this
+package, and hidden (`collectors/loop/hidden_modules.py`). Importing this shows it again, so that
+there is one of everything.
+
 It may be imported before pytest, which loads a plugin of ours and would rewrite the asserts of all
 of it, and warn that it cannot: PYTEST_DONT_REWRITE.
 """
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tracekit.analysis.result import Column, Result
+    from tracekit.collectors.loop.bootstrap import step
     from tracekit.collectors.session import collect
     from tracekit.comparison.comparing import compare
     from tracekit.errors import (
@@ -40,6 +46,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+sys.modules.update(sys.__dict__.pop("_tracekit_modules", {}))
+
 _HOME_OF = {
     "Chart": "tracekit.plot",
     "Column": "tracekit.analysis.result",
@@ -56,6 +64,7 @@ _HOME_OF = {
     "collect": "tracekit.collectors.session",
     "compare": "tracekit.comparison.comparing",
     "open": "tracekit.opening",
+    "step": "tracekit.collectors.loop.bootstrap",
     # What a notebook or print shows: nothing below render imports it, so it is asked for here.
     "result_html": "tracekit.render._notebook",
     "result_text": "tracekit.render._notebook",
@@ -77,6 +86,7 @@ __all__ = [
     "collect",
     "compare",
     "open",
+    "step",
 ]
 
 

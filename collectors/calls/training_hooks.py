@@ -78,6 +78,20 @@ def unlisten(listener: Listener) -> None:
         torch.autograd.backward = _original
 
 
+class _ForeignOptimizer:
+    """Stands for all optimizers that are none of torch's."""
+
+    param_groups: tuple[Any, ...] = ()
+
+
+_FOREIGN = _ForeignOptimizer()
+
+
+def foreign_optimizer_stepped() -> None:
+    """Tell of the step of an optimizer that is none of torch's."""
+    _tell(_of_steps[::-1], "after_optimizer_step", _FOREIGN)
+
+
 def forget_all() -> None:
     """Let nobody hear of anything more: in the child of a fork, which is not what is recorded."""
     for listener in _of_steps:

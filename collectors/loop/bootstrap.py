@@ -12,6 +12,8 @@ from __future__ import annotations
 import os
 import sys
 
+from .hidden_modules import VisibleModules, hide_modules
+
 TYPE_CHECKING = False  # of typing, which is slow to import
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,13 +69,13 @@ def install(folder: str) -> None:
     profilers in one process end in a crash.
     """
     global _is_installed
-    if _is_installed:
-        return
-    _is_installed = True
-    if "torch" in sys.modules:  # by a sitecustomize of the machine, which came first
-        _watch(folder)
-    else:
-        sys.meta_path.insert(0, _TorchWatcher(folder))
+    if not _is_installed:
+        _is_installed = True
+        if "torch" in sys.modules:  # by a sitecustomize of the machine, which came first
+            _watch(folder)
+        else:
+            sys.meta_path.insert(0, _TorchWatcher(folder))
+    hide_modules()
 
 
 class _TorchWatcher:
@@ -120,11 +122,24 @@ def _watch(folder: str) -> None:
     try:
         with open(os.path.join(folder, TORCH), "w", encoding="utf-8"):  # noqa: PTH118, PTH123
             pass
-        from .program_loop import watch
+        with VisibleModules():
+            from .program_loop import watch
 
         watch(folder, unusable)
     except Exception as error:  # noqa: BLE001 - the program must not fail for us
         unusable(folder, f"{type(error).__name__}: {error}")
+
+
+def step() -> None:
+    """Tell the recorder of this program that the training loop has taken a step.
+
+    Only for an optimizer that is no `torch.optim.Optimizer`, such as those of fastai and Keras:
+    call it after each of its steps. It does nothing where `tracekit collect` does not record the
+    program.
+    """
+    hooks = sys.modules.get("tracekit.collectors.calls.training_hooks")
+    if hooks is not None:
+        hooks.foreign_optimizer_stepped()
 
 
 def unusable(folder: str, reason: str) -> None:

@@ -28,7 +28,8 @@ def describe(model: nn.Module, name: str | None, report: LoopReport) -> None:
     """
     inner = unwrapped(model)
     config: Any = getattr(inner, "config", None)
-    report.model = {"name": name or class_name(inner), **models.describe(model, config)}
+    kind = class_name(inner)
+    report.model = {"name": name or kind, **models.describe(kind, model, config)}
     report.engine = _engine_of(model)
     if report.precision is None:
         report.precision = precision_of(model, inner)

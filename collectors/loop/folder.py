@@ -21,7 +21,7 @@ from ..run.fragments import commit_fragment, rewrite
 from ..run.stale_dirs import WORK, made_beside, register_owner, remove_stale, working_folder
 from ..run.trace_file import compress
 from .plan import LoopPlan
-from .rank_lock import rejected_count
+from .rank_lock import holder_of, rejected_count
 from .report import LoopReport, make_manifest
 
 
@@ -72,10 +72,11 @@ class LoopFolder:
 
         If it is made, what was recorded of a later loop takes the place of what there is.
         """
-        reports = [self._noted(self._packed(report)) for report in reports]
+        reports = [self._packed(report) for report in reports]
         run = make_manifest(
             reports, self._plan, self._command, outcome=outcome, reason=reason, exit_code=exit_code
         )
+        self.note_processes(reports, run)
         if self.made is not None:
             with disk_errors(self.target):
                 self._move_traces(reports, self.made)
@@ -86,6 +87,15 @@ class LoopFolder:
                 self.made = commit_fragment(aside, self.target, run, force=self._force)
         self.add_windows(reports, run)
         return run
+
+    def note_processes(self, reports: Sequence[LoopReport], run: manifest.Manifest) -> None:
+        """Note in a manifest which other processes have trained so far."""
+        for report in reports:
+            start = f"process {holder_of(self.work, report.rank)} is recorded as rank {report.rank}"
+            run.notes = [note for note in run.notes if not note.startswith(start)]
+            if count := rejected_count(self.work, report.rank):
+                others = "another process" if count == 1 else f"{count} other processes"
+                run.notes.append(f"{start}; {others} of that rank trained, in no figure")
 
     def _move_traces(self, reports: Sequence[LoopReport], folder: Path) -> None:
         for report in reports:
@@ -158,15 +168,6 @@ class LoopFolder:
                 yield aside
             finally:
                 shutil.rmtree(aside, ignore_errors=True)
-
-    def _noted(self, report: LoopReport) -> LoopReport:
-        """Return a report that says which processes trained beside its own."""
-        count = rejected_count(self.work, report.rank)
-        if not count:
-            return report
-        other = "another process" if count == 1 else f"{count} other processes"
-        note = f"{other} trained beside this one, in no figure: each says that it is rank"
-        return dataclasses.replace(report, notes=[*report.notes, f"{note} {report.rank}"])
 
     def _packed(self, report: LoopReport) -> LoopReport:
         """Return a report with its trace compressed, or as it is where that fails."""

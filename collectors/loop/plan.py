@@ -28,6 +28,14 @@ ALL_UP_TO = 8
 ALL = "all"
 FIRST_OF_NODE = "first-of-node"
 
+# Of which steps there are fewer in a loop that is too short, in this order, and how many at least.
+_SHORTENED: tuple[tuple[str, int], ...] = (
+    ("measured_count", 2),
+    ("profiled_count", 2),
+    ("warmup_count", 1),
+    ("profiled_count", 1),
+)
+
 _PART = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 _FILE = "plan.json"
 
@@ -47,6 +55,7 @@ class LoopPlan:
         window_count: how many windows of steps are profiled.
         every_count: steps from the end of one window to the next.
         request: a file that asks a running loop for another window while it is there.
+        loop_length: how many steps the loop has, if the plan was made for that.
     """
 
     warmup_count: int = 2
@@ -59,6 +68,7 @@ class LoopPlan:
     window_count: int = 1
     every_count: int = 0
     request: str | None = None
+    loop_length: int = 0
 
     @staticmethod
     def read(folder: Path) -> LoopPlan:
@@ -74,6 +84,19 @@ class LoopPlan:
         """How many steps the loop must have."""
         recorded = self.measured_count + 2 * self.profiled_count + PROFILER_WARMUP_COUNT
         return self.warmup_count + recorded
+
+    def fitted(self, step_count: int) -> LoopPlan | None:
+        """Return a plan of fewer steps, for loops of so many; None where that cannot be.
+
+        None too for loops that are long enough for this plan.
+        """
+        plan = self
+        for name, least in _SHORTENED:
+            while plan.step_count > step_count and (count := getattr(plan, name)) > least:
+                plan = dataclasses.replace(plan, **{name: count - 1})
+        if plan is self or plan.step_count > step_count:
+            return None
+        return dataclasses.replace(plan, loop_length=step_count)
 
     def too_few(self, count: int, loop_count: int) -> str:
         """Return the sentence about loops of which the longest ended after so many steps."""

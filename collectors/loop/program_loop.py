@@ -32,8 +32,9 @@ from ..calls.dynamo_bypass import IS_POSSIBLE, has_compiled
 from ..process.job import current_place
 from ..profiler.loop_profilers import LoopProfilers
 from ..ranges import is_backward
+from .hidden_modules import VisibleModules
 from .plan import LoopPlan
-from .rank_lock import UNRECORDED, claim
+from .rank_lock import UNRECORDED, RankClaim
 from .trained_models import outermost, owner_of, owner_of_parts
 from .watch import LoopWatch, Observer
 
@@ -48,10 +49,10 @@ def watch(folder: str, unusable: Callable[[str, str], None]) -> None:
     _loop.watch()
 
 
-def leave_to_program() -> None:
+def defer_to_program() -> None:
     """Record nothing more here: the program does so itself, and two profilers end in a crash."""
     if _loop is not None:
-        _loop.leave_to_program()
+        _loop.defer_to_program()
 
 
 _loop: _Loop | None = None
@@ -79,7 +80,10 @@ class _Loop(Observer):
         self._loop_count = 1
         self._before_count = 0
         self._first_step = 0
-        self._is_end_heard = False
+        self._claim: RankClaim | None = None
+        # After a loop that was too short, fewer steps are recorded.
+        self._fitted: LoopPlan | None = None
+        self._recorder_count = 0
 
     def watch(self) -> None:
         """Wait for a model to be called and an optimizer to take a step."""
@@ -107,12 +111,23 @@ class _Loop(Observer):
             recorder.give_up()
             if self._kept is not None and self._kept.report.is_recorded:
                 self.recorder = self._kept
-                self._rest(self._before_count, recorder.report.step_count)
+                self._watch_for_longer(self._before_count, recorder.report.step_count)
                 return
             self._before_count, self._loop_count = recorder.report.step_count, self._loop_count + 1
+            self._fitted = self._plan.fitted(self._before_count)
             self._kept, self.recorder = self._best, None
             self._called = WeakKeyDictionary(dict.fromkeys(called))
             self._profilers.attach()
+
+    def loop_goes_on(self) -> None:
+        """Count it with the loop before: their optimizers step in turn, some from later on."""
+        recorder = self.recorder
+        if recorder is not None and not recorder.is_done and self._before_count:
+            self._loop_count -= 1
+            steps = f"the first {self._before_count} steps"
+            recorder.report.note(f"nothing of {steps} counts: fewer optimizers stepped then")
+            recorder.report.loop_number, recorder.report.before_count = self._loop_count, 0
+            self._kept, self._before_count = None, 0
 
     def optimizer_stepped(self, parameter: Any) -> None:
         """Take the first step of an optimizer for the end of a first step."""
@@ -123,8 +138,10 @@ class _Loop(Observer):
                     self._first_stepped(parameter)
                 finally:
                     self._beginning.release()
-        elif self._is_by_optimizer and self._watch.steps.is_over:
-            self.step_is_over(is_part=self._watch.steps.begin())
+        else:
+            self.recorder.optimizer_stepped()
+            if self._is_by_optimizer and self._watch.steps.is_over:
+                self.step_is_over(is_part=self._watch.steps.begin())
 
     def step_is_over(self, *, is_part: bool) -> None:
         recorder = self.recorder
@@ -140,9 +157,9 @@ class _Loop(Observer):
             recorder.restart()
         recorder.begin_step()
         if recorder.is_done:
-            self._rest()
+            self._watch_for_longer()
 
-    def leave_to_program(self) -> None:
+    def defer_to_program(self) -> None:
         """Leave the program alone from now on, as it records its loop itself."""
         reason = "the program records its loop itself, by tracekit.collect"
         if self.recorder is None:
@@ -190,7 +207,7 @@ class _Loop(Observer):
         if self.recorder is not None:
             how = "inside of a compiled function" if has_compiled() else "past nn.Module.__call__"
             self.recorder.report.notes.append(
-                f"the model is called {how}: steps are those of the optimizer, and neither phases "
+                f"the model is called {how}: steps are those of the optimizer, and neither modules "
                 "nor tokens are seen"
             )
 
@@ -203,21 +220,26 @@ class _Loop(Observer):
             self._watch.thread.bind(self._thread_ended)
             self._watch.may_move = True
         place = current_place()
-        if not claim(self._folder, place.rank):
-            self._stop()
+        self._claim = self._claim or RankClaim(self._folder, place.rank)
+        if not self._claim.take():
+            self._stop(_LaterLoops((), 0, self._record_longer, self._is_other_idle))
             return
         # Not before there is something to record: it imports much.
-        from .recorder import LoopRecorder
+        with VisibleModules():
+            from .recorder import LoopRecorder
 
         owner, parts = owner_of_parts(trained)
         if owner is not None:
             inside = set(owner.modules())
             trained = [owner, *(module for module in trained if module not in inside)]
         # Apart from what was recorded of another: that may just be moved into the run folder.
-        name = f"loop{self._loop_count}" if self._loop_count > 1 else ""
+        self._recorder_count += 1
+        is_first = self._recorder_count == 1 and not self._first_step
+        name = "" if is_first else f"loop{os.getpid()}-{self._recorder_count}"
         (self._folder.parent / name).mkdir(exist_ok=True)
+        plan = self._fitted or self._plan
         self.recorder = LoopRecorder(
-            self._plan,
+            plan,
             place,
             self._folder.parent / name,
             trained,
@@ -230,9 +252,13 @@ class _Loop(Observer):
         report.step_count, self._first_step = self._first_step + step_number, 0
         report.loop_number, report.before_count = self._loop_count, self._before_count
         report.folder = name
+        if self._fitted is not None:
+            report.note(
+                f"fewer steps are recorded, {plan.measured_count} timed and {plan.profiled_count} "
+                f"profiled, as the loop before had {self._before_count}"
+            )
         self.recorder.begin_step()
-        if not self._is_end_heard:
-            self._is_end_heard = True
+        if self._recorder_count == 1:
             at_exit(self._end)
 
     def _end(self) -> None:
@@ -257,22 +283,26 @@ class _Loop(Observer):
         if self.recorder is not None and self.recorder.thread_ended():
             self._stop()
 
-    def _stop(self) -> None:
-        """Watch no more, and leave the last report."""
+    def _stop(self, later: _LaterLoops | None = None) -> None:
+        """Watch no more, but for a longer loop to come, if any; leave the last report."""
+        # Before the other hears no more: no hook comes and goes.
+        if later is not None:
+            training_hooks.listen(later, backward=False)
         self._watch.stop()
         self._profilers.detach()
-        if self._later is not None:
-            training_hooks.unlisten(self._later)
+        before, self._later = self._later, later
+        if before is not None:
+            training_hooks.unlisten(before)
         best = self._best
         if best is None:
             return
         report = best.report
-        if self._later is not None:
-            report.later_count, report.longest_later = self._later.loop_count, self._later.longest
+        if before is not None:
+            report.later_count, report.longest_later = before.loop_count, before.longest
         report.finalize(self._plan, self._loop_count)
         self._publish()
 
-    def _rest(self, length: int = 0, longest: int = 0) -> None:
+    def _watch_for_longer(self, length: int = 0, longest: int = 0) -> None:
         """Watch no more, but for a longer loop to come: what is recorded may have been a trial.
 
         If the recorded loop is over, `length` is its steps and `longest` those of the one after it.
@@ -284,24 +314,33 @@ class _Loop(Observer):
             self._watch.optimizers, length or report.step_count, self._record_longer
         )
         later.loop_count, later.longest = int(longest > 0), longest
-        # Before the other hears no more: no hook comes and goes.
-        if report.is_recorded and report.outcome == "ok":
-            training_hooks.listen(later, backward=False)
-        self._stop()
-        self._later = later
+        if self._fitted is not None:
+            later.own_limit = self._before_count - report.step_count
+        self._stop(later if report.is_recorded and report.outcome == "ok" else None)
+
+    def _is_other_idle(self, step_count: int) -> bool:
+        """Take the rank, if the process that has it is idle; looked at less and less often."""
+        is_due = not step_count & (step_count - 1)
+        return is_due and self._claim is not None and self._claim.take()
 
     def _record_longer(self, loop_count: int, before_count: int, step_count: int) -> None:
         if self._later is None:
             return
         later, self._later = self._later, None
-        self._loop_count, self._before_count = self._loop_count + loop_count, before_count
-        self._kept, self.recorder, self._first_step = self._best, None, step_count
+        if loop_count and before_count:
+            self._loop_count, self._before_count = self._loop_count + loop_count, before_count
+        self._fitted = None
+        self._kept, self._first_step = self._best, step_count
+        self._watch_anew()
+        training_hooks.unlisten(later)
+
+    def _watch_anew(self) -> None:
+        self.recorder = None
         self._is_by_optimizer, self._lone_step_count = False, 0
         self._called.clear()
         self._watch, self._profilers = LoopWatch(self), LoopProfilers()
         self._profilers.attach()
         self._watch.start()
-        training_hooks.unlisten(later)
 
     @property
     def _best(self) -> LoopRecorder | None:
@@ -315,24 +354,43 @@ class _Loop(Observer):
 
     def _publish(self) -> None:
         best = self._best
-        if best is not None:
-            # The other side may have gone, and the folder with it.
-            with contextlib.suppress(OSError):
-                best.report.write(self._folder)
+        if best is None:
+            return
+        if self._claim is not None and not self._claim.is_held:
+            # Another process is recorded instead: this one did nothing for a while.
+            best.abandon()
+            return
+        # The other side may have gone, and the folder with it.
+        with contextlib.suppress(OSError):
+            best.report.write(self._folder)
 
     def _unusable(self, reason: str) -> None:
         self._report_unusable(str(self._folder), reason)
 
     def _forked(self) -> None:
-        """Leave the child of a fork alone, unless nothing had begun: then it may train itself."""
-        if self.recorder is None:
+        """Let the child of a fork train itself, unless a profiler has run: no other can in it."""
+        recorder = self.recorder
+        # A thread that has held it is not here.
+        self._beginning = threading.Lock()
+        if recorder is None:
             self._pid = os.getpid()
-            # A thread that has held it is not here.
-            self._beginning = threading.Lock()
             return
+        is_over = recorder.is_done or recorder.has_profiled
         module_calls.forget_all()
         training_hooks.forget_all()
-        self.recorder.leave()
+        recorder.leave()
+        if is_over:
+            self._later = _LaterLoops((), 0, self._record_longer, self._reject)
+            training_hooks.listen(self._later, backward=False)
+        else:
+            self._pid, self._kept, self._recorder_count = os.getpid(), None, 0
+            self._watch_anew()
+
+    def _reject(self, step_count: int) -> bool:
+        """Note that the child of a fork trains, in no figure."""
+        if step_count == 1 and self._claim is not None:
+            self._claim.reject()
+        return False
 
 
 class _LaterLoops(training_hooks.Listener):
@@ -342,23 +400,28 @@ class _LaterLoops(training_hooks.Listener):
     a loop that has become longer than it is recorded in its place. Nothing but the steps of
     optimizers is seen here, and where those of the recorded loop step again, the others are a part
     of it. As the ranks of a job take the same steps, they record the same loop, though each looks
-    by itself.
+    by itself. In a process that is not recorded all loops are others.
 
-    `loop_count` loops came later, the longest of `longest` steps.
+    `loop_count` loops came later, the longest of `longest` steps. The recorded loop itself is
+    recorded again once it has gone on for more than `own_limit` steps.
 
     `record` is called once: with how many loops came later, how many steps the recorded one had,
-    and how many of the longer one are over.
+    and how many of the longer one are over; `may_record` is asked before, with the last of these.
     """
+
+    own_limit: int | None = None
 
     def __init__(
         self,
         own: Iterable[weakref.ref[Any]],
         step_count: int,
         record: Callable[[int, int, int], None],
+        may_record: Callable[[int], bool] = bool,
     ) -> None:
         self._own = dict.fromkeys(own, 0)
         self._step_count = step_count
         self._record = record
+        self._may_record = may_record
         self._counts: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
         self.loop_count = self.longest = 0
 
@@ -369,12 +432,14 @@ class _LaterLoops(training_hooks.Listener):
             self._own[one] += 1
             self._counts.clear()
             self.loop_count = self.longest = 0
+            if self.own_limit is not None and self._own[one] > self.own_limit:
+                self._record(0, 0, self._step_count + self._own[one])
             return
         count = self._counts[optimizer] = self._counts.get(optimizer, 0) + 1
         self.loop_count += count == 1
         self.longest = max(self.longest, count)
         length = self._step_count + max(self._own.values(), default=0)
-        if count > length:
+        if count > length and self._may_record(count):
             self._record(self.loop_count, length, count)
 
 

@@ -22,7 +22,7 @@ from torch.optim.optimizer import Optimizer
 
 from ..calls import training_hooks
 from ..calls.dynamo_bypass import has_compiled, set_eval_frame, unseen
-from ..ranges import ModuleRanges, Phase, Range, is_backward, phase, step
+from ..ranges import ModuleRanges, Phase, Range, is_backward, phase, step, step_end
 from ..ranges.attention_parts import AttentionRanges
 from .recording_thread import RecordingThread
 
@@ -109,6 +109,12 @@ class LoopRanges(training_hooks.Listener):
         if self.is_attached and self._step is None:
             self._step = step(number, is_anew=is_anew)
             self._step.__enter__()
+
+    def mark_end(self, number: int, passed_ns: int) -> None:
+        """Mark in the range of a step, if it is open, that the step was over before."""
+        if self._step is not None:
+            with step_end(number, passed_ns):
+                pass
 
     def end_step(self) -> None:
         """Close it, and keep what the step told of its backward passes."""

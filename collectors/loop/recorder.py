@@ -12,6 +12,7 @@ the trace that the loop writes takes the place of ours.
 from __future__ import annotations
 
 import contextlib
+import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -74,6 +75,7 @@ class LoopRecorder:
         self._traces = LoopTraces(plan, place, self.report)
         self._is_under_theirs = False
         self._has_begun = self._has_trained = False
+        self._optimized_ns = 0
         # Steps of the plan that are over: without those under the loop's own profiler.
         self._planned = 0
         measured = plan.warmup_count
@@ -86,7 +88,12 @@ class LoopRecorder:
             profiled + PROFILER_WARMUP_COUNT: self._begin_kept,
         }
         if profilers.is_active:
-            self.their_profiler_starts()
+            self.on_user_profiler_start()
+
+    @property
+    def has_profiled(self) -> bool:
+        """Whether a profiler runs or has run, ours or the loop's."""
+        return self._traces.has_begun or self._theirs.was_seen
 
     @property
     def is_ranged(self) -> bool:
@@ -96,21 +103,36 @@ class LoopRecorder:
     def begin_step(self) -> None:
         """Begin a step; with the first it becomes known what runs here."""
         is_first, self._has_begun = not self._has_begun, True
+        if is_first:
+            self._describe()
+            self._publish()
         if not self.is_done and self._begin_part():
             self._has_trained = False
             self._times.begin_step(is_under_theirs=self._theirs.is_active)
             self._ranges.begin_step(self.report.step_count)
-        if is_first:
-            self._describe()
-            self._publish()
 
-    def end_step(self) -> None:
-        """End a step, and everything after the last one."""
+    def optimizer_stepped(self) -> None:
+        """Note that an optimizer has stepped: where nothing follows, the step is over here."""
+        self._optimized_ns = time.perf_counter_ns()
+        self._times.clock.note_optimized()
+
+    def end_step(self, *, is_last: bool = False) -> None:
+        """End a step, and everything after the last one.
+
+        One that `is_last` has ended with its optimizer, whatever the program has done since.
+        """
         if self.is_done:
             return
-        self._times.end_evaluation()
+        self._times.is_evaluating = False
+        is_last |= self._planned + 1 == self.plan.loop_length
+        if is_last:
+            self._ranges.mark_end(
+                self.report.step_count, time.perf_counter_ns() - self._optimized_ns
+            )
         self._ranges.end_step()
         self._times.clock.tick()
+        if is_last:
+            self._times.clock.cut_last()
         self._traces.step()
         self.report.step_count += 1
         if self._is_under_theirs or self._theirs.is_active:
@@ -165,6 +187,8 @@ class LoopRecorder:
             if not self._times.is_evaluating:
                 self._ranges.close_step()
                 self._times.begin_evaluation()
+                if self._planned >= self.plan.warmup_count:
+                    self.report.note(EVALUATION_NOTE)
         elif kind in ("training", "gradless", "generation"):
             if self._times.is_evaluating and self._watch.bounds != "found":
                 # What a later stage of a pipeline waited for was the evaluation.
@@ -173,7 +197,7 @@ class LoopRecorder:
                 if is_anew:
                     self._times.clock.forget_parts()
             self._has_trained = True
-            self._times.end_evaluation()
+            self._times.is_evaluating = False
             self._times.clock.resume()
             if kind == "training":
                 self._note_training(module, args, kwargs)
@@ -192,7 +216,7 @@ class LoopRecorder:
         if kind is not None:
             self.report.precision, self._watch.wants_inner = kind, False
 
-    def their_profiler_starts(self) -> None:
+    def on_user_profiler_start(self) -> None:
         """End ours, if it runs, and give the loop's profiler ranges to see."""
         if self._traces.is_open:
             self._end_for_theirs()
@@ -219,7 +243,7 @@ class LoopRecorder:
         if is_between:
             self.begin_step()
 
-    def their_profiler_stopped(self) -> None:
+    def on_user_profiler_stop(self) -> None:
         """Take the ranges away again, unless steps with ranges are going on."""
         ranged = self.plan.warmup_count + self.plan.measured_count
         is_ranged_part = 0 <= self._planned - ranged < self.plan.profiled_count
@@ -227,7 +251,7 @@ class LoopRecorder:
             self._ranges.close_step()
             self._detach()
 
-    def their_trace(self, path: Path) -> None:
+    def on_user_trace(self, path: Path) -> None:
         """Take the trace that the loop has written, if there is none yet."""
         if not self._lacks_trace():
             return
@@ -262,7 +286,7 @@ class LoopRecorder:
             self.leave(is_ended=True)
             return
         if is_over and self._watch.steps.is_over:
-            self.end_step()
+            self.end_step(is_last=True)
         self._ranges.close_step()
         try:
             self._keep_timed()
@@ -272,7 +296,13 @@ class LoopRecorder:
 
     def give_up(self) -> None:
         """Keep what was timed, and nothing else: the loop is over, and another has begun."""
+        self._times.clock.cut_last()
         self._keep_timed()
+        ranged = self.plan.warmup_count + self.plan.measured_count
+        if self._planned == ranged:
+            self.report.step_ns = self._times.end_again()
+        elif self._planned == ranged + self.plan.profiled_count:
+            self.report.ranges_step_ns = mean_ns(self._times.end_again())
         self.abandon()
 
     def thread_ended(self) -> bool:
@@ -289,9 +319,7 @@ class LoopRecorder:
             return
         self.is_done = True
         self._ranges.close_step()
-        self._times.end_evaluation()
-        if self._times.had_evaluation:
-            self.report.note(EVALUATION_NOTE)
+        self._times.is_evaluating = False
         self._traces.abandon()
         self._theirs.detach()
         self._detach()
@@ -356,9 +384,9 @@ class LoopRecorder:
 
     def _begin_ranged(self) -> None:
         self._times.keep_measured()
-        self._publish()
         self._attach()
         self._times.begin()
+        self._publish()
 
     def _begin_profiled(self) -> None:
         self.report.ranges_step_ns = mean_ns(self._times.end())
@@ -404,5 +432,6 @@ class LoopRecorder:
 
     def _keep_timed(self) -> None:
         """Report the timed steps, as many as there were, of a loop that ends among them."""
-        if 0 < self._planned - self.plan.warmup_count <= self.plan.measured_count:
+        count = self._planned - self.plan.warmup_count
+        if 0 < count <= self.plan.measured_count and not self.report.step_ns:
             self._times.keep_measured()

@@ -39,7 +39,8 @@ class LoopReport(RankReport):
 
     It is written as soon as the loop is seen, and again when more is known; so that a rank that
     ends without a word has left what it got to. `is_recorded` says that the first window is over,
-    so that a run folder can be made, `is_final` that nothing more comes.
+    so that a run folder can be made, `is_cut_short` that it has fewer profiled steps than planned,
+    `is_final` that nothing more comes.
 
     It is of loop `loop_number` of the process, where the one before it had `before_count` steps;
     its traces lie in `folder` of the working folder. `later_count` loops came after it, the longest
@@ -58,6 +59,7 @@ class LoopReport(RankReport):
     later_count: int = 0
     longest_later: int = 0
     step_count: int = 0
+    warmup_count: int = 0
     step_ns: list[int] = field(default_factory=list)
     token_count: int = 0
     is_without_ids: bool = False
@@ -66,6 +68,7 @@ class LoopReport(RankReport):
     gradient_accumulation: int | None = None
     precision: str | None = None
     profiled_count: int = 0
+    is_cut_short: bool = False
     export_stall_ns: int | None = None
     engine: str = "torch"
     layout: dict[str, Any] = field(default_factory=dict)
@@ -83,6 +86,7 @@ class LoopReport(RankReport):
             local_rank_count=local_rank_count(os.environ),
             job_id=job_id(),
             is_traced=is_traced(plan.ranks, place),
+            warmup_count=plan.warmup_count,
         )
 
     def note(self, text: str) -> None:
@@ -114,6 +118,8 @@ class LoopReport(RankReport):
 
 def loop_notes(reports: Sequence[LoopReport]) -> list[str]:
     """Return what is to be said of several loops in the processes of a run."""
+    if not reports:
+        return []
     notes = []
     first = reports[0]
     if first.loop_number > 1 and first.is_recorded:
@@ -170,7 +176,7 @@ def make_manifest(
         precision=first.precision,
         parallel=manifest.Parallel(**{**layout, "node_count": node_count(reports)}),
         steps=manifest.Steps(
-            warmup_count=plan.warmup_count,
+            warmup_count=first.warmup_count if reports else plan.warmup_count,
             measured_count=len(first.step_ns),
             profiled_count=max((report.profiled_count for report in reports), default=0),
         ),
@@ -226,8 +232,7 @@ def _add_throughput(
 
 
 def _add_notes(run: manifest.Manifest, reports: Sequence[LoopReport], plan: LoopPlan) -> None:
-    if reports:
-        run.notes += loop_notes(reports)
+    run.notes += loop_notes(reports)
     count = run.parallel.world_size
     untraced = [report.rank for report in reports if not report.is_traced]
     if untraced:

@@ -29,6 +29,7 @@ class StepFinder:
         self._counts: dict[Hashable, int] = {}
         self._has_new = False
         self._last: frozenset[Hashable] = frozenset()
+        self._begun_count = 0
 
     def optimizer_stepped(self, key: Hashable) -> None:
         """Note that an optimizer has taken a step."""
@@ -58,6 +59,21 @@ class StepFinder:
         """Whether the step is over: the next call for training begins another."""
         return bool(self._counts) and (self._has_new or self._taking_part <= self._counts.keys())
 
+    @property
+    def is_partial(self) -> bool:
+        """Whether some optimizers have stepped, and others are to step before the step is over."""
+        return bool(self._counts) and not self.is_over
+
+    @property
+    def number(self) -> int:
+        """Number of the step that goes on, or of the next one where it is over."""
+        return self._begun_count + (self.is_over and not self._is_part)
+
+    @property
+    def _is_part(self) -> bool:
+        """Whether the optimizers of this step are new and others than those of the step before."""
+        return self._has_new and bool(self._last) and self._last.isdisjoint(self._counts)
+
     def take_change(self) -> bool:
         """Return whether more optimizers take part than did in steps before; says so once."""
         found, self._has_changed = self._has_changed, False
@@ -69,9 +85,9 @@ class StepFinder:
         It does where other optimizers have stepped in it, which were not known before: then these
         are two parts of one iteration.
         """
-        stepped = frozenset(self._counts)
-        is_part = self._has_new and bool(self._last) and not (stepped & self._last)
-        self._last = stepped
+        is_part = self._is_part
+        self._begun_count += not is_part
+        self._last = frozenset(self._counts)
         self._counts.clear()
         self._has_new = False
         return is_part

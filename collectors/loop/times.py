@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import time
 
 from ..machine import accelerator, memory
 from ..profiler.step_clock import StepClock
@@ -14,23 +13,17 @@ from .tokens import TokenCounter
 class LoopTimes:
     """The clocks of a loop: of the part that is timed, and of steps under the loop's own profiler.
 
-    `clock` is that of the part. What is called for evaluation between two steps is in no step's
-    time.
+    `clock` is that of the part. What is called for evaluation between two steps (`is_evaluating`)
+    is in no step's time.
     """
 
     def __init__(self, report: LoopReport) -> None:
         self.device = accelerator.CPU
         self.tokens = TokenCounter()
-        self.had_evaluation = False
+        self.is_evaluating = False
         self._report = report
-        self._evaluation_begin_ns: int | None = None
-        self.clock = StepClock()
+        self.clock = self._ended = StepClock()
         self._their_clock: StepClock | None = None
-
-    @property
-    def is_evaluating(self) -> bool:
-        """Whether an evaluation goes on."""
-        return self._evaluation_begin_ns is not None
 
     def begin(self) -> None:
         """Time the steps of another part of the plan from now on."""
@@ -39,8 +32,13 @@ class LoopTimes:
 
     def end(self) -> list[int]:
         """Return the times of the part's steps, ns, and time no more."""
-        clock, self.clock = self.clock, StepClock()
-        return clock.stop()
+        self._ended, self.clock = self.clock, StepClock()
+        return self._ended.stop()
+
+    def end_again(self) -> list[int]:
+        """Return the times of the part that has ended, the last step of which was a loop's last."""
+        self._ended.cut_last()
+        return self._ended.stop()
 
     def restart(self) -> None:
         """Forget what was timed so far; the parts of the plan begin anew."""
@@ -65,14 +63,8 @@ class LoopTimes:
 
     def begin_evaluation(self) -> None:
         """Stop the clock: what follows is in no step."""
-        self._evaluation_begin_ns = time.perf_counter_ns()
+        self.is_evaluating = True
         self.clock.pause()
-
-    def end_evaluation(self) -> None:
-        """Let what follows be in a step again, if an evaluation goes on."""
-        if self._evaluation_begin_ns is not None:
-            self.had_evaluation |= time.perf_counter_ns() > self._evaluation_begin_ns
-            self._evaluation_begin_ns = None
 
     def keep_measured(self) -> None:
         """Report what the timed steps told, as many as there were."""

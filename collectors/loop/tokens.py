@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -85,19 +85,19 @@ class TokenCounter:
             self._is_batch_first = _is_batch_first(module)
         if not self._is_counting:
             return
-        given = _first_tensor(args, kwargs)
-        if given is None or self._counted not in (None, id(module)):
+        if self._counted not in (None, id(module)):
             return
-        ids, shape = _unbatched(given)
-        if not shape:
-            if self._counted is None:
-                self.is_without_ids = given.is_floating_point() or given.is_complex()
-            return
-        self._counted, self.is_without_ids = id(module), False
-        if self._is_batch_first:
-            self.shapes.add(shape)
-        if not self._is_repeated(module, ids):
-            self._in_step += ids.numel()
+        for given in _first_tensors(args, kwargs):
+            ids, shape = _unbatched(given)
+            if not shape:
+                if self._counted is None:
+                    self.is_without_ids = given.is_floating_point() or given.is_complex()
+                continue
+            self._counted, self.is_without_ids = id(module), False
+            if self._is_batch_first:
+                self.shapes.add(shape)
+            if not self._is_repeated(module, ids):
+                self._in_step += ids.numel()
 
     def keep_step(self) -> None:
         """Let the tokens of the step that ends count."""
@@ -145,23 +145,38 @@ def _only(values: set[int]) -> int | None:
 
 def token_ids(args: tuple[object, ...], kwargs: Mapping[str, object]) -> torch.Tensor | None:
     """Return the matrix of integers that looks like the token ids of a call, if there is one."""
-    given = _first_tensor(args, kwargs)
+    given = next(iter(_first_tensors(args, kwargs)), None)
     is_ids = given is not None and given.ndim == 2 and _unbatched(given)[1] is not None
     return given if is_ids else None
 
 
-def _first_tensor(args: tuple[object, ...], kwargs: Mapping[str, object]) -> torch.Tensor | None:
+def _first_tensors(
+    args: tuple[object, ...], kwargs: Mapping[str, object]
+) -> Sequence[torch.Tensor]:
     """Return where token ids are, if any: in `input_ids`, or in the first tensor that is given.
 
     Not in a later one, which may be anything: labels beside pictures, the edges of a graph. Of
-    keywords, those that take labels, masks or positions are left out.
+    keywords, those that take labels, masks or positions are left out. Several are those of dicts in
+    a list or in a dict, as the pairs and triples are that sentence encoders compare.
     """
     known = kwargs.get("input_ids")
     for value in (known, *args, kwargs):
-        found = _named(value) if isinstance(value, Mapping) else value
-        if isinstance(found, torch.Tensor):
+        found = [value] if isinstance(value, torch.Tensor) else [*_of_dicts(value)]
+        if found:
             return found
-    return None
+    return ()
+
+
+def _of_dicts(value: object, depth: int = 2) -> Iterator[torch.Tensor]:
+    found = _named(value) if isinstance(value, Mapping) else None
+    if isinstance(found, torch.Tensor):
+        yield found
+    elif depth and isinstance(value, Mapping):
+        for one in value.values():
+            yield from _of_dicts(one, depth - 1)
+    elif isinstance(value, (list, tuple)) and value and isinstance(value[0], Mapping):
+        for one in value:
+            yield from _of_dicts(one, 0)
 
 
 def _named(values: Mapping[str, object]) -> object:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..process.distributed import Place
-from ..profiler.profile import Profile
+from ..profiler.profile import Profile, end_without_destructors
 from .plan import PROFILER_WARMUP_COUNT, LoopPlan
 from .report import LoopReport
 
@@ -17,7 +17,10 @@ _left: list[Profile] = []
 
 
 class LoopTraces:
-    """Profiles steps of a loop into a trace, and later perhaps others into another."""
+    """Profiles steps of a loop into a trace, and later perhaps others into another.
+
+    `has_begun` says that there is or was a profile.
+    """
 
     def __init__(self, plan: LoopPlan, place: Place, report: LoopReport) -> None:
         self._plan = plan
@@ -25,6 +28,7 @@ class LoopTraces:
         self._report = report
         self._profile: Profile | None = None
         self._begin = 0
+        self.has_begun = False
 
     @property
     def is_open(self) -> bool:
@@ -43,6 +47,7 @@ class LoopTraces:
 
     def begin(self, step_count: int, folder: Path) -> None:
         """Begin a profile of so many steps, into a folder."""
+        self.has_begun = True
         self._profile = Profile(
             folder / f"rank{self._place.rank}.json.gz",
             self._metadata(),
@@ -83,7 +88,8 @@ class LoopTraces:
             return
         report.profiled_step_ns, report.profiled_count = step_ns, kept
         report.trace, report.is_recorded = path.name, True
-        if kept < self._plan.profiled_count:
+        report.is_cut_short = kept < self._plan.profiled_count
+        if report.is_cut_short:
             report.note(f"{kept} of {self._plan.profiled_count} steps were profiled")
 
     def abandon(self) -> None:
@@ -99,6 +105,8 @@ class LoopTraces:
         process (SIGSEGV) where a thread ends whose profile runs, and where another asks for the
         trace.
         """
+        if self.has_begun and not is_ended:
+            end_without_destructors()
         profile, self._profile = self._profile, None
         if profile is not None:
             _left.append(profile)

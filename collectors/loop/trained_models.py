@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 
 def outermost(called: list[nn.Module]) -> list[nn.Module]:
@@ -50,6 +51,27 @@ def owner_of_parts(called: Sequence[nn.Module]) -> tuple[nn.Module | None, list[
         if inside.issuperset(parts) and (best is None or len(inside) < best_count):
             best, best_count = found, len(inside)
     return best, parts if best is not None else []
+
+
+def trained_part(root: nn.Module) -> nn.Module:
+    """Return the module in a root that itself holds most of what is trained, or else of all.
+
+    Its mode is that of the root, which may hold the model only as a loss or a wrapper does, and
+    which a program sets without the root. Where a layer is frozen, it is not the largest.
+    """
+
+    def weight(module: nn.Module) -> tuple[bool, int]:
+        own = [p for p in module.parameters(recurse=False) if not is_lazy(p)]
+        trained = [p for p in own if p.requires_grad]
+        return bool(trained), sum(p.numel() for p in trained or own)
+
+    return max(root.modules(), key=weight)
+
+
+def shares_modules(one: nn.Module, others: Iterable[nn.Module]) -> bool:
+    """Tell whether a module holds one of others, or lies in one."""
+    inside = set(one.modules())
+    return any(other in inside or one in other.modules() for other in others)
 
 
 def is_alike(module: nn.Module, other: nn.Module) -> bool:

@@ -29,7 +29,7 @@ from ..ranges import is_backward
 from .recording_thread import RecordingThread
 from .step_finder import StepFinder
 from .tokens import token_ids
-from .trained_models import is_alike
+from .trained_models import is_alike, shares_modules, trained_part
 
 if TYPE_CHECKING:
     from .recorder import LoopRecorder
@@ -59,10 +59,10 @@ class Observer:
         """
 
     def loop_begins(self, called: list[nn.Module]) -> None:
-        """Hear that another loop begins: nothing of the one before steps any more.
+        """Another loop begins, which has `called` these roots for training so far."""
 
-        `called` are the roots that it has called for training so far.
-        """
+    def loop_goes_on(self) -> None:
+        """The loop before goes on: what was taken for another is a part of it."""
 
     def optimizer_stepped(self, parameter: torch.Tensor | None) -> None:
         """Hear that an optimizer has taken a step, and of one of the parameters that it trains."""
@@ -92,11 +92,13 @@ class LoopWatch(training_hooks.Listener):
         self.trained: _Flags = WeakKeyDictionary()
         # Whether a root is a trained one, holds one or lies in one, as far as it was asked.
         self._kin: _Flags = WeakKeyDictionary()
+        # Of a root the module whose mode is its own.
+        self._trained_parts: WeakKeyDictionary[nn.Module, weakref.ref[nn.Module]] = (
+            WeakKeyDictionary()
+        )
         # Whether one is a copy of a trained one, as far as it was asked.
         self._copies: _Flags = WeakKeyDictionary()
-        # How often optimizers stepped after calls for training, and what was called without.
-        self._round = 0
-        self._is_round_open = False
+        # In which step something was called without gradients, and whether in the one before, too.
         self._called_at: dict[object, tuple[int, bool]] = {}
         self._last_shape: tuple[int, ...] | None = None
         # The optimizers of the loop, and the roots that were called in the first step of each.
@@ -157,10 +159,8 @@ class LoopWatch(training_hooks.Listener):
         kind = self._kind(module, args, kwargs)
         if kind == "training":
             self._look_for_compiled_step(module)
-            if not self._is_round_open:
-                self._called.clear()
             self._called[module] = None
-            self._is_round_open, self._last_shape = True, None
+            self._last_shape = None
         is_of_step = kind in ("training", "gradless", "generation")
         if is_of_step and self.bounds == "found" and self.steps.is_over:
             self._observer.step_is_over(is_part=self.steps.begin())
@@ -213,8 +213,6 @@ class LoopWatch(training_hooks.Listener):
             self.thread.release()
         self._last_optimizer = id(optimizer)
         self._has_seen_optimizer = True
-        self._round += self._is_round_open
-        self._is_round_open = False
         self._look_for_new_loop(optimizer)
         self._step_counts[weakref.ref(optimizer)] += 1
         self.steps.optimizer_stepped(weakref.ref(optimizer))
@@ -244,6 +242,8 @@ class LoopWatch(training_hooks.Listener):
                 or (mine.isdisjoint(_parameters(known)) and not self._is_left(other, models))
             )
         }
+        if one in self._replaced and left:
+            self._observer.loop_goes_on()
         gone = self._optimizers.keys() - left.keys()
         for other in gone:
             self.steps.forget(other)
@@ -252,7 +252,7 @@ class LoopWatch(training_hooks.Listener):
         called = list(self._called)
         if gone and not left:
             self.steps = StepFinder()
-            self.trained = WeakKeyDictionary({module: module.training for module in called})
+            self.trained = WeakKeyDictionary({one: self._is_training(one) for one in called})
             self._kin.clear()
             self._copies.clear()
             self._called_at.clear()
@@ -261,8 +261,10 @@ class LoopWatch(training_hooks.Listener):
 
     def _is_left(self, optimizer: Any, models: list[weakref.ref[nn.Module]]) -> bool:
         """Tell whether an optimizer stepped some times, and nothing of its loop is called now."""
-        is_called = any(model() in self._called for model in models)
-        return bool(self._called) and not is_called and self._step_counts[optimizer] > 1
+        if not self._called or self._step_counts[optimizer] < 2:
+            return False
+        known = (model() for model in models)
+        return not any(one is not None and shares_modules(one, self._called) for one in known)
 
     @property
     def _is_other_loop(self) -> bool:
@@ -283,12 +285,13 @@ class LoopWatch(training_hooks.Listener):
         self._versions[owner] = parameter._version
         if before is not None and parameter._version != before:
             self.steps.optimizer_stepped("compiled")
+            self._called.clear()
             self._observer.optimizer_stepped(parameter)
 
     def _kind(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> CallKind:
-        is_training = module.training
+        is_training = self._is_training(module)
         was_training = self.trained.get(module)
         if torch.is_grad_enabled():
             if was_training and not is_training:
@@ -305,7 +308,7 @@ class LoopWatch(training_hooks.Listener):
         if not self._is_kin(module):
             if not self.trained:  # the first step may generate or ask before it trains
                 self._is_rollout(args, kwargs, is_training=is_training)
-                self._is_in_each_round(id(module))
+                self._is_in_each_step(id(module))
             if is_training or next(module.parameters(), None) is None:
                 return "other"
             return self._kind_of_copy(module) if self._is_copy(module) else "teacher"
@@ -332,22 +335,34 @@ class LoopWatch(training_hooks.Listener):
             and self._last_shape[1] in (1, before[1] + 1)
         )
         if grows:
-            return self._is_in_each_round(is_training) or is_training
+            return self._is_in_each_step(is_training) or is_training
+        number = self.steps.number
         at, was_in_each = self._called_at.get(is_training, (-2, False))
-        return at == self._round - 1 or (at == self._round and (was_in_each or is_training))
+        return at == number - 1 or (at == number and (was_in_each or is_training))
 
     def _kind_of_copy(self, module: nn.Module) -> CallKind:
         """Tell a teacher, which each step asks, from a copy that is evaluated between steps."""
-        is_in_each = self._is_in_each_round(id(module))
-        return "teacher" if is_in_each or self._is_round_open else "evaluation"
+        is_in_each = self._is_in_each_step(id(module))
+        is_inside = bool(self._called) or self.steps.is_partial
+        return "teacher" if is_in_each or is_inside else "evaluation"
 
-    def _is_in_each_round(self, key: object) -> bool:
+    def _is_in_each_step(self, key: object) -> bool:
         """Note that something is called, and tell whether it was in the step before as well."""
+        number = self.steps.number
         at, was_in_each = self._called_at.get(key, (-2, False))
-        if at != self._round:
-            was_in_each = at == self._round - 1
-            self._called_at[key] = self._round, was_in_each
+        if at != number:
+            was_in_each = at == number - 1
+            self._called_at[key] = number, was_in_each
         return was_in_each
+
+    def _is_training(self, root: nn.Module) -> bool:
+        """Tell whether a root is in training mode: a loss that holds the model has its mode."""
+        held = self._trained_parts.get(root)
+        part = None if held is None else held()
+        if part is None:
+            part = trained_part(root)
+            self._trained_parts[root] = weakref.ref(part)
+        return part.training
 
     def _is_copy(self, module: nn.Module) -> bool:
         """Tell whether a root is a copy of a trained one, or holds one."""
@@ -365,12 +380,7 @@ class LoopWatch(training_hooks.Listener):
             return True
         found = self._kin.get(module)
         if found is None:
-            inside = set(module.modules())
-            found = any(
-                root in inside or any(inner is module for inner in root.modules())
-                for root in self.trained
-            )
-            self._kin[module] = found
+            found = self._kin[module] = shares_modules(module, self.trained)
         return found
 
 

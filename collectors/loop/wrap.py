@@ -100,8 +100,8 @@ class _Wrapped:
         self._place = launched_place(os.environ)
         self._run: manifest.Manifest | None = None
         self._committer: threading.Thread | None = None
-        # Of each rank, which loop of its process lies in the run folder.
-        self._loops: dict[int, int] = {}
+        # Of each rank, from which folder came what lies in the run folder.
+        self._recorded: dict[int, str] = {}
 
     def run(self) -> Ended:
         """Run the program to its end; the folder is made as soon as it can be."""
@@ -183,10 +183,10 @@ class _Wrapped:
 
     def _is_new(self, report: LoopReport) -> bool:
         """Tell whether a rank has recorded what is not in the run folder."""
-        return _is_recorded(report) and report.loop_number > self._loops.get(report.rank, 0)
+        return _is_recorded(report) and report.folder != self._recorded.get(report.rank)
 
     def _commit_early(self, reports: Sequence[LoopReport]) -> None:
-        self._loops = {report.rank: report.loop_number for report in reports}
+        self._recorded = {report.rank: report.folder for report in reports}
         try:
             # It may be drawing a progress bar on the same terminal: its line stays as it is.
             self._commit(reports, "ok", None, None, "the program runs on", begin="\n")
@@ -222,7 +222,7 @@ class _Wrapped:
         if not reports and not code:
             self._echo(self._nothing_seen())
             return
-        outcome, reason = _outcome(reports, self._plan, code, kill_count)
+        outcome, reason = _outcome(reports, code, kill_count)
         if reason is not None:
             self._echo(reason)
         run = self._commit(reports, outcome, reason, code)
@@ -233,19 +233,18 @@ class _Wrapped:
         """Note how a program ended that had been recorded before."""
         reason = None
         failed = first_failure(reports)
-        unfinished = _unfinished(reports, self._plan, code) if failed is None else None
         if code:
-            ending = f"the program ended with {describe_shell_code(code)}"
-            reason = f"{ending} after it was recorded"
+            reason = _ending(reports, code, is_explained=failed is not None)
             if failed is not None:
                 reason = f"rank {failed.rank}: {failed.reason}; {reason}"
-            elif unfinished is not None:
-                reason = f"{ending} {unfinished}"
-            self._echo(reason if unfinished else f"{reason}; {self._folder.made} is whole")
+            is_whole = not _unfinished_steps(reports, code)
+            self._echo(f"{reason}; {self._folder.made} is whole" if is_whole else reason)
         outcome = "failed" if failed is None else failed.outcome
-        for note in loop_notes(reports) if reports else ():
-            if note not in run.notes:
-                run.notes.append(note)
+        known = {*run.notes}
+        run.notes += [note for note in loop_notes(reports) if note not in known]
+        self._folder.note_processes(reports, run)
+        for note in run.notes:
+            if note not in known:
                 self._echo(f"note: {note}")
         self._folder.end(run, code, outcome, reason)
 
@@ -269,8 +268,9 @@ class _Wrapped:
             )
         return (
             f"{shown}: no training step was seen, so no run folder was written: no optimizer of "
-            "torch took a step on what a module holds that was called; in a loop of another kind, "
-            "use `with tracekit.collect(model=…) as step:`"
+            "torch took a step on what a module holds that was called; after each step of another "
+            "optimizer call `tracekit.step()`, in a loop of another kind use "
+            "`with tracekit.collect(model=…) as step:`"
         )
 
 
@@ -289,32 +289,41 @@ def _is_recorded(report: LoopReport) -> bool:
 
 
 def _outcome(
-    reports: Sequence[LoopReport], plan: LoopPlan, code: int, kill_count: int
+    reports: Sequence[LoopReport], code: int, kill_count: int
 ) -> tuple[manifest.Outcome, str | None]:
     """Return what became of a program that had not been recorded when it ended, and why."""
-    ending = f"the program ended with {describe_shell_code(code)}"
     failed = first_failure(reports)
+    ending = _ending(reports, code, is_explained=failed is not None)
     if failed is not None:
         reason = f"rank {failed.rank}: {failed.reason}"
         return failed.outcome, f"{reason}; {ending}" if code else reason
     if code > 128 and memory.was_killed_for_memory(128 - code, kill_count):
         return "oom", f"{ending}: the kernel ended it because memory ran out"
-    if not reports:
-        return "failed", f"{ending} before a training step was seen"
-    unfinished = _unfinished(reports, plan, code)
-    if unfinished is not None:
-        return "failed", f"{ending} {unfinished}"
+    if not reports or _unfinished_steps(reports, code):
+        return "failed", ending
     return "ok", None
 
 
-def _unfinished(reports: Sequence[LoopReport], plan: LoopPlan, code: int) -> str | None:
-    """Return where a program ended whose loop had not been recorded to the end; None if it had."""
-    steps = [
+def _ending(reports: Sequence[LoopReport], code: int, *, is_explained: bool) -> str:
+    """Return how a program ended, and how far it was recorded, unless that `is_explained`."""
+    ending = f"the program ended with {describe_shell_code(code)}"
+    steps = _unfinished_steps(reports, code)
+    if reports and not steps:
+        return f"{ending} after it was recorded"
+    if is_explained:
+        return ending
+    if not reports:
+        return f"{ending} before a training step was seen"
+    return f"{ending} in step {min(steps)}, before it was recorded to the end"
+
+
+def _unfinished_steps(reports: Sequence[LoopReport], code: int) -> list[int]:
+    """Return the steps in which loops ended that had not been recorded to the end."""
+    return [
         report.step_count
         for report in reports
-        if not report.is_recorded or (code and 0 < report.profiled_count < plan.profiled_count)
+        if not report.is_recorded or (code and report.is_cut_short)
     ]
-    return f"in step {min(steps)}, before it was recorded to the end" if steps else None
 
 
 def _plan(values: Mapping[str, Any], target: Path) -> LoopPlan:

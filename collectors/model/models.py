@@ -116,14 +116,11 @@ def parameter_count(model: torch.nn.Module) -> tuple[int, int]:
     return total, trainable
 
 
-def describe(model: torch.nn.Module, config: Any) -> dict[str, Any]:
-    """Return what a model, however it is wrapped, tells of itself: members of `manifest.Model`."""
-    # Imports torch.
-    from ..calls.module_paths import class_name, unwrapped
-
+def describe(class_name: str, model: torch.nn.Module, config: Any) -> dict[str, Any]:
+    """Return what is known of a model, however it is wrapped: members of `manifest.Model`."""
     total, trained = parameter_count(model)
     return {
-        "model_class": class_name(unwrapped(model)),
+        "model_class": class_name,
         "parameter_count": total,
         "trainable_parameter_count": trained,
         "layer_count": getattr(config, "num_hidden_layers", None),

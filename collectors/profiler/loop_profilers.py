@@ -83,7 +83,7 @@ class LoopProfilers:
         if getattr(one, "enabled", True) and one not in self._active:
             self.was_seen = True
             if self.observer is not None:
-                self.observer.their_profiler_starts()
+                self.observer.on_user_profiler_start()
             self._active.add(one)
 
     def _stopped(self, one: Any, *_: Any) -> None:
@@ -91,12 +91,12 @@ class LoopProfilers:
             self._active.discard(one)
             self._was_before = False
             if self.observer is not None:
-                self.observer.their_profiler_stopped()
+                self.observer.on_user_profiler_stop()
 
     def _exported(self, one: Any, path: Any = None, *_: Any) -> None:
         del one
         if path is not None and self.observer is not None:
-            self.observer.their_trace(Path(path))
+            self.observer.on_user_trace(Path(path))
 
     def _around(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import json
 import os
@@ -216,6 +217,18 @@ class Profile:
             file.seek(tail_at)
             file.write(tail)
             file.truncate()
+
+
+def end_without_destructors() -> None:
+    """Let this child of a fork end: Kineto's destructor would wait for a thread of the parent's.
+
+    What Python does at its end is done, and what C has in its buffers is written.
+    """
+    with contextlib.suppress(Exception):  # another libc
+        libc = ctypes.CDLL(None)
+        # The last that was registered runs first. These get the exit code, and nothing.
+        libc.on_exit(libc._exit, None)
+        libc.__cxa_atexit(libc.fcloseall, None, None)
 
 
 @contextlib.contextmanager

@@ -24,6 +24,9 @@ class StepClock:
         self._steps: list[list[tuple[Any, Any]]] = []
         self._parts: list[tuple[Any, Any]] = []
         self._begin: Any = None
+        # When the optimizers had stepped: in this step so far, and in the one that ended last.
+        self._optimized: Any = None
+        self._last_optimized: Any = None
         self.resume()
 
     @property
@@ -42,6 +45,19 @@ class StepClock:
         self._steps.append(self._parts)
         self._parts = []
         self._begin = mark
+        self._optimized, self._last_optimized = None, self._optimized
+
+    def note_optimized(self) -> None:
+        """Note that an optimizer has stepped: the step may be over here."""
+        if self._device is not None:
+            self._optimized = self._mark()
+
+    def cut_last(self) -> None:
+        """Let the step that ended last end with its optimizer: nothing of its loop followed."""
+        if self._last_optimized is not None and self._steps and self._steps[-1]:
+            begin, _ = self._steps[-1].pop()
+            self._steps[-1].append((begin, self._last_optimized))
+            self._last_optimized = None
 
     def pause(self) -> None:
         """Stop the clock inside of a step; what follows is in none. Nothing if it is stopped."""

@@ -5,6 +5,16 @@
 """
 
 from .modules import ModuleRanges
-from .open_ranges import Phase, Range, is_backward, open_count, part, phase, step
+from .open_ranges import Phase, Range, is_backward, open_count, part, phase, step, step_end
 
-__all__ = ["ModuleRanges", "Phase", "Range", "is_backward", "open_count", "part", "phase", "step"]
+__all__ = [
+    "ModuleRanges",
+    "Phase",
+    "Range",
+    "is_backward",
+    "open_count",
+    "part",
+    "phase",
+    "step",
+    "step_end",
+]

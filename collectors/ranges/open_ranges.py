@@ -171,6 +171,11 @@ def step(number: int, *, is_anew: bool = False) -> Range:
     return Range(f"tk/step/{number}{' anew' if is_anew else ''}")
 
 
+def step_end(number: int, passed_ns: int) -> Range:
+    """Return the mark that the step of this number was over so long before it."""
+    return Range(f"tk/step/{number} ended {passed_ns} ns ago")
+
+
 def phase(name: Phase) -> Range:
     """Return the range of a phase of a step."""
     return Range(f"tk/phase/{name}")

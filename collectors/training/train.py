@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from .. import ranges
+from ..calls.module_paths import class_name, unwrapped
 from ..machine import accelerator, memory
 from ..model import flash_attention, models
 from ..process.distributed import Place, barrier
@@ -91,7 +92,7 @@ def _build(spec: TrainingSpec, config: Any, device: torch.device, result: RankRe
         _recompute_activations(model)
     model = methods.prepare(model, spec, compute_dtype, device)
     model.train()
-    result.model = models.describe(model, config)
+    result.model = models.describe(class_name(unwrapped(model)), model, config)
     return module.ENGINE(model, spec, device)
 
 

@@ -1,6 +1,7 @@
 -- Which steps of training or serving did the program mark?
 -- tk/step/N of tracekit's collectors, else ProfilerStep#N of torch.profiler, which in files of 2021 and before is
--- an op. Where a step was marked and the program then evaluated, it begins anew after that: tk/step/N anew.
+-- an op. Where a step was marked and the program then evaluated, it begins anew after that: tk/step/N anew. The last
+-- step of a program ends with its optimizer, whatever the program did until it ended: tk/step/N ended T ns ago.
 --
 -- Kind:     table
 -- Requires: event_category
@@ -18,15 +19,21 @@ WITH step_range AS MATERIALIZED (
     WHERE
         (starts_with(name, 'ProfilerStep#') OR starts_with(name, 'tk/step/'))
         AND (is_annotation(category) OR is_op(category))
+),
+
+marked AS (
+    SELECT
+        trace_id, name, ts_ns,
+        regexp_extract(name, '^(?:tk/step/|ProfilerStep#)(\d{1,18})', 1)::BIGINT AS step,
+        ts_ns - try_cast(regexp_extract(name, ' ended (\d{1,18}) ns ago$', 1) AS BIGINT) AS over_ns,
+        least(ts_ns + dur_ns, min(over_ns) OVER (PARTITION BY trace_id, step)) AS end_ns
+    FROM step_range
+    WHERE regexp_matches(name, '^(?:tk/step/|ProfilerStep#)\d')
 )
 
-SELECT
-    trace_id,
-    regexp_extract(name, '^(?:tk/step/|ProfilerStep#)(\d{1,18})', 1)::BIGINT AS step,
-    name, ts_ns, dur_ns,
-    ts_ns + dur_ns AS end_ns
-FROM step_range
-WHERE regexp_matches(name, '^(?:tk/step/|ProfilerStep#)\d')
+SELECT trace_id, step, name, ts_ns, end_ns - ts_ns AS dur_ns, end_ns
+FROM marked
+WHERE over_ns IS NULL AND end_ns >= ts_ns
 QUALIFY
     (name LIKE 'tk/%') = bool_or(name LIKE 'tk/%') OVER (PARTITION BY trace_id)
     AND (name LIKE '% anew' OR NOT bool_or(name LIKE '% anew') OVER (PARTITION BY trace_id, step))

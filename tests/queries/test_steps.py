@@ -111,6 +111,29 @@ BEGUN_ANEW = CASES.add(
 )
 
 
+ENDED_BEFORE = CASES.add(
+    [
+        span("user_annotation", "tk/step/0", 0, 20),
+        *work(1, 5, 15, 1),
+        # The program waits, in the range of its last step, and then ends.
+        span("user_annotation", "tk/step/1", 20, 1000),
+        *work(21, 22, 24, 2),
+        *work(900, 901, 910, 3),
+        span("user_annotation", "tk/step/1 ended 950000 ns ago", 990, 991),
+    ]
+)
+
+
+def test_the_last_step_ends_with_its_optimizer(asked: AskedByRank) -> None:
+    rows = asked.rows(ENDED_BEFORE, "steps")
+    found = {row["step"]: (row["start_ns"], row["dur_ns"], row["wall_ns"]) for row in rows}
+    assert found == {
+        0: (0, 20_000, 10_000),
+        1: (20_000, (990 - 950 - 20) * 1000, 2_000),
+        None: (None, None, 9_000),
+    }
+
+
 def test_a_step_begins_after_the_evaluation_that_came_first(asked: AskedByRank) -> None:
     rows = asked.rows(BEGUN_ANEW, "steps")
     found = {row["step"]: (row["start_ns"], row["span_ns"], row["wall_ns"]) for row in rows}

@@ -95,7 +95,7 @@ class RunFolder:
         steps = {
             int(name.removeprefix("tk/step/").removesuffix(" anew")): (start, end)
             for name, start, end in marks
-            if name.startswith("tk/step/")
+            if name.startswith("tk/step/") and " ended " not in name
         }
         found: dict[int, set[int]] = {number: set() for number in steps}
         for event in events:

@@ -12,6 +12,7 @@ from torch import nn
 
 from tracekit.collectors.loop import program_loop
 from tracekit.collectors.loop.plan import LoopPlan
+from tracekit.collectors.loop.rank_lock import RankClaim
 from tracekit.collectors.loop.watch import LoopWatch
 from tracekit.collectors.profiler.loop_profilers import LoopProfilers
 
@@ -56,15 +57,15 @@ class Beginning:
         self.loop._profilers = LoopProfilers()
         self.claim_count = 0
 
-        def claim(folder: Path, rank: int) -> bool:
-            del folder, rank
+        def take(claim: RankClaim) -> bool:
+            del claim
             self.claim_count += 1
             if self.claim_count == 1:
                 meanwhile()
             # The second one would find a claim that is being written.
             return self.claim_count == 1
 
-        monkeypatch.setattr(program_loop, "claim", claim)
+        monkeypatch.setattr(RankClaim, "take", take)
         monkeypatch.setattr(program_loop, "at_exit", lambda _: None)
 
     def step(self) -> None:

@@ -41,11 +41,11 @@ elif kind == "same":  # the same model, and the optimizer stays
     model = tiny.decoder()
     finder = torch.optim.SGD(model.parameters(), lr=1e-4)
     train(model, finder, 5)
-elif kind == "folds":
-    for _ in range(3):
+elif "fold" in kind:
+    for _ in range(1 if "one" in kind else 3):
         model = tiny.decoder()
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-        train(model, optimizer, 5)
+        train(model, optimizer, 5 if kind == "folds" else 6)
 elif kind in ("trial", "even", "short"):  # long enough to be recorded, or none is
     model = tiny.decoder(2 * tiny.WIDTH)
     count = {"trial": 9, "even": tiny.STEPS, "short": 6}[kind]
@@ -54,6 +54,7 @@ elif kind in ("trial", "even", "short"):  # long enough to be recorded, or none 
 if kind != "same":
     model = tiny.decoder()
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-train(model, optimizer, {"trial": 60, "short": 3}.get(kind, tiny.STEPS))
+lengths = {"trial": 60, "folds and more": 20, "one fold and more": 20, "short folds": 6, "short": 3}
+train(model, optimizer, lengths.get(kind, tiny.STEPS))
 if distributed.is_initialized():
     tiny.leave()

@@ -1,0 +1,27 @@
+"""Hides our modules from a program that is recorded, until it asks for one.
+
+They are in `sys.modules` only while one of them imports others: a program may look there, as pytest
+does for packages that it is to rewrite. Once the program has imported tracekit they stay.
+"""
+
+import sys
+
+# Of `sys`: our modules while they are hidden. `tracekit/__init__.py` takes them from there.
+_HIDDEN = "_tracekit_modules"
+
+
+class VisibleModules:
+    """Our modules are visible inside of the block, in which one of them imports others."""
+
+    def __enter__(self) -> None:
+        sys.modules.update(sys.__dict__.get(_HIDDEN, {}))
+
+    def __exit__(self, *_: object) -> None:
+        if _HIDDEN in sys.__dict__:  # else the program has imported them
+            hide_modules()
+
+
+def hide_modules() -> None:
+    """Take our modules out of `sys.modules`."""
+    names = [name for name in sys.modules if name.partition(".")[0] == "tracekit"]
+    sys.__dict__[_HIDDEN] = {name: sys.modules.pop(name) for name in names}

@@ -1,0 +1,28 @@
+"""Prints which modules of tracekit there are, before it asks for one and after."""
+
+import sys
+
+
+def look(when: object) -> None:
+    names = {name.partition(".")[0] for name in sys.modules}
+    print(when, "tracekit" in names)
+
+
+look("at the start")
+import tiny  # noqa: E402 - this is what is looked at
+import torch  # noqa: E402
+
+look("with torch")
+model = tiny.decoder()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+for number, ids in enumerate(tiny.batches()):
+    loss = tiny.loss_of(model(ids), ids)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    tiny.say(number, loss)
+    look(number)
+import tracekit.errors  # noqa: E402
+
+look("at the end")
+print(sys.modules["tracekit"] is tracekit, tracekit.errors.UsageError is tracekit.UsageError)
