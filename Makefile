@@ -48,7 +48,7 @@ export PYTHONDONTWRITEBYTECODE :=
 ifndef AT_ONCE
 .NOTPARALLEL:
 endif
-.PHONY: help demo packages collect collects test tools check checks lint format types imports sql docs docs-update docs-pictures gate pytest collected fuzz benchmark predictions advice agents peers truth wheel release clean
+.PHONY: help demo packages collect collects test tools check checks lint format types imports sql docs docs-update docs-pictures gate pytest collected fuzz benchmark predictions advice agents golden peers truth wheel release clean
 
 help:
 	@sed -n 's/^#  *//p; /^$$/q' Makefile
@@ -152,6 +152,10 @@ advice: $(DEV)/.installed
 # TRACEKIT_TRACELENS and TRACEKIT_HTA name clones of these; what is not there stays as it is.
 peers: $(DEV)/.installed
 	@PYTHONPATH=tests/shared $(DEV)/bin/python tests/peers $(ARGS)
+
+# All that is said of every trace there is, into OUT; AGAINST=FOLDER compares it with what was written there.
+golden: $(DEV)/.installed
+	@PYTHONPATH=tests/shared $(DEV)/bin/python evaluations/golden $(OUT) $(ARGS) $(if $(AGAINST),--against $(AGAINST))
 
 # ARGS="--traces FOLDER" names the recordings and their truth.
 truth: $(DEV)/.installed
