@@ -80,7 +80,7 @@ def test_an_encoding_without_blocks_gets_plain_characters(breakdown: dict[str, R
     assert "# compute   = exposed comm   ~ exposed memcpy   . idle" in text
 
 
-@pytest.mark.parametrize("columns", ["999999999", "9" * 5000])
+@pytest.mark.parametrize("columns", ["12345", "999999999", "9" * 5000])
 def test_a_width_that_no_terminal_has(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", columns)
-    assert make_console(io.StringIO()).width < 10_000
+    assert make_console(io.StringIO()).width == 9999

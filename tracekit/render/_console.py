@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 PIPED_WIDTH = 100
-_MAX_DIGITS = 4  # of a width that is given: lines are filled up to it
+_MAX_WIDTH = 9999  # lines are filled up to the width
 _MIN_WIDTH = 72
 
 # What is shown where the encoding of the stream has no block characters. One for one, so that
@@ -89,9 +89,10 @@ def _shows_blocks(console: Console) -> bool:
 
 
 def _width(stream: TextIO, is_terminal: bool) -> int:
-    columns = os.environ.get("COLUMNS", "")
-    if columns.isdecimal() and int(columns[:_MAX_DIGITS]) > 0:
-        return max(int(columns[:_MAX_DIGITS]), _MIN_WIDTH)
+    columns = os.environ.get("COLUMNS", "").lstrip("0")
+    if columns.isdecimal():
+        # Of more digits than any width has, int() would take long, or refuse them.
+        return max(int(columns), _MIN_WIDTH) if len(columns) <= 4 else _MAX_WIDTH
     if is_terminal:
         try:
             # A terminal that does not know its size says 0.
