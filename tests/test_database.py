@@ -122,7 +122,7 @@ def test_a_killed_ingest_leaves_nothing_that_looks_like_a_store(
     script = """
         import os, signal, sys
         from pathlib import Path
-        import tracekit.analysis.derive
+        import tracekit.analysis.relations
         from tracekit.ingest.event_loader import EventLoader
         from tracekit.opening import ingest
 
@@ -131,7 +131,7 @@ def test_a_killed_ingest_leaves_nothing_that_looks_like_a_store(
 
         moment, source, out = sys.argv[1:]
         if moment == "deriving":
-            tracekit.analysis.derive.Derivation.make = die
+            tracekit.analysis.relations.Relations.make_store = die
         if moment == "at the end":
             Path.replace = Path.hardlink_to = die
         if moment == "reading":

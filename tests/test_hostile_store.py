@@ -242,8 +242,6 @@ def test_a_damaged_cached_store_is_made_again(
     hole = data[:middle] + bytes(len(data) - 2 * middle) + data[-middle:]
     for damage in (data[: len(data) // 2], hole):
         path.write_bytes(damage)
-        # With what was found before, nobody would look into the store.
-        database.answers_path(path).unlink()
         again = cli(*command)
         assert again.exit_code == 0
         assert again.stderr == f"{sample_trace}: the cached store is damaged and is made again\n"

@@ -31,7 +31,7 @@ def test_a_trace_is_ingested_once(
     def fail(*_: object) -> None:
         raise AssertionError("ingested again")
 
-    monkeypatch.setattr(tracekit.opening, "fill", fail)
+    monkeypatch.setattr(tracekit.opening, "_filled", fail)
     os.utime(store, (1, 1))
     with tracekit.open(kernels) as second:
         assert second.query("timeline").rows == rows

@@ -375,18 +375,6 @@ def test_a_store_has_the_name_of_one(sample_trace: Path, tmp_path: Path) -> None
     assert [*tmp_path.rglob("*")] == [tmp_path / "tmp"]
 
 
-def test_what_a_breakdown_found_while_the_store_was_made_is_what_the_store_says(
-    sample_trace: Path, sample_breakdown: Breakdown
-) -> None:
-    with tracekit.open(sample_trace, cache=False, expect_breakdown=True) as early:
-        found, asked = early.breakdown(), sample_breakdown
-    assert list(found) == list(asked)
-    assert set(BREAKDOWN) < set(found)
-    for name in found:
-        assert found[name].columns == asked[name].columns
-        assert found[name].rows == asked[name].rows, name
-
-
 def test_a_trace_says_what_it_is_of(opened: Callable[[Path], tracekit.Trace]) -> None:
     run = Path(__file__).resolve().parents[1] / "sample_traces" / "pretrain_R+Z3"
     assert repr(opened(run)) == f"<Trace: traces of {str(run)!r}>"

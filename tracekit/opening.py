@@ -6,7 +6,7 @@ import contextlib
 import gc
 import logging
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit import __version__
-from tracekit.analysis.breakdown import BREAKDOWN
+from tracekit.analysis.breakdown import breakdown_of
 from tracekit.analysis.scopes import Contents
 from tracekit.errors import StoreError, TraceError, UsageError
 from tracekit.ingest.progress import Progress
@@ -30,15 +30,13 @@ from tracekit.ingest.sources import (
 from tracekit.schema import SCHEMA_VERSION
 from tracekit.sql_text import quote, rows
 from tracekit.storage import Place, place_of
-from tracekit.trace import Trace
+from tracekit.trace import OpenStore, Trace
 
 if TYPE_CHECKING:
     import duckdb
 
     from tracekit.analysis.ceiling_sources import Sources as CeilingSources
-    from tracekit.analysis.derive import Derivation
-    from tracekit.analysis.result import Result
-    from tracekit.analysis.spec import Spec
+    from tracekit.analysis.relations import Relations
     from tracekit.database import Build
     from tracekit.engine.choice import EngineChoice
     from tracekit.engine.dataset_writer import RunProgress
@@ -69,11 +67,7 @@ def open(
     queries: str | Path | Sequence[str | Path] = (),
     progress: Callable[[Progress], None] | None = None,
     unsafe: bool = False,
-    expect_breakdown: bool = False,
-    only_breakdown: bool = False,
-    accept_summary: bool = False,
     engine: EngineChoice | None = None,
-    ranks_progress: Callable[[RunProgress], None] | None = None,
 ) -> Trace:
     """Open a trace, the traces of a run, or a store.
 
@@ -96,14 +90,7 @@ def open(
             them, those that TRACEKIT_QUERIES names.
         progress: called now and then, on another thread, while a trace is read.
         unsafe: let SQL reach files, the network and DuckDB's settings.
-        expect_breakdown: a breakdown will be asked for: what is sooner done while the store is made
-            is done then.
-        only_breakdown: nothing else will be asked for: of many ranks, what only other questions
-            need is not kept. Whoever asks one all the same has the traces read again.
-        accept_summary: where the cache has of many ranks what a breakdown kept, begin with that;
-            only a question that needs more has the traces read again.
         engine: how the traces of many ranks are read; None for processes of this machine.
-        ranks_progress: called when some of many ranks have been read.
 
     Raises:
         TraceError: a path does not exist, or holds no readable trace.
@@ -112,54 +99,77 @@ def open(
             of queries does not exist.
         QueryError: a SQL file in a folder of queries cannot be used.
     """
+    return open_request(
+        OpenRequest(
+            paths,
+            cache=cache,
+            rules=None if rules is None else Path(rules),
+            ceilings=None if ceilings is None else Path(ceilings),
+            capture=capture,
+            queries=[queries] if isinstance(queries, str | Path) else queries,
+            progress=progress,
+            is_unsafe=unsafe,
+            engine=engine,
+            is_traced=traces,
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRequest:
+    """What to open, and how; see :func:`open` for what is not told here.
+
+    Attributes:
+        is_traced: read traces.
+        ranks_progress: called when some of many ranks have been read.
+        for_breakdown: a breakdown will be asked for: a store that is made for the cache has its
+            rows.
+    """
+
+    paths: Sequence[str | Place]
+    cache: bool = True
+    rules: Path | None = None
+    ceilings: Path | None = None
+    capture: str | Place | Sequence[str | Place] = ()
+    queries: Sequence[str | Path] = ()
+    progress: Callable[[Progress], None] | None = None
+    is_unsafe: bool = False
+    engine: EngineChoice | None = None
+    is_traced: bool = True
+    ranks_progress: Callable[[RunProgress], None] | None = None
+    for_breakdown: bool = False
+
+
+def open_request(request: OpenRequest) -> Trace:
+    """Open a trace, the traces of a run, or a store.
+
+    Raises:
+        The errors of :func:`open`.
+    """
     from tracekit.analysis.query_folders import given_folders, load_library
 
-    folders = given_folders([queries] if isinstance(queries, str | Path) else queries)
+    folders = given_folders(request.queries)
     if folders:
         load_library(folders)
-    given = None
-    if ceilings is not None:
+    ceilings = None
+    if request.ceilings is not None:
         from tracekit.analysis.ceiling_sources import Sources as CeilingSources
 
         # What is wrong with it is said before a long reading, not after it.
-        given = CeilingSources(Path(ceilings))
-    if cache:
-        from tracekit.database import cache_dir, is_writable_by_all
-
-        if is_writable_by_all(folder := cache_dir()):
-            _log.warning(
-                "%s: every user can write this folder, so nothing is read from it or kept there "
-                "(chmod 700 it, or set TRACEKIT_CACHE_DIR)",
-                folder,
-            )
-            cache = False
+        ceilings = CeilingSources(request.ceilings)
+    is_cached = request.cache and _is_cache_safe()
     with named_paths():
-        given_store = _given_store(paths)
+        given_store = _given_store(request.paths)
     if given_store is not None:
-        from tracekit.database import open_store
-
-        _refuse_late(f"{given_store}: a store", rules, capture)
-        from tracekit.analysis.store_catalogue import check_catalogue
-
-        with contextlib.ExitStack() as on_error:
-
-            def check(opened: duckdb.DuckDBPyConnection, path: Path) -> None:
-                """Read here, where an error of DuckDB says that the store is damaged."""
-                check_catalogue(opened, path)
-                row = opened.execute("SELECT made_by FROM store.main.store_info").fetchone()
-                _warn_of_other_make(str(given_store), row[0] if row else "")
-
-            store = _local_store(given_store, on_error, progress, is_kept=cache)
-            connection = open_store(store, on_error, unsafe=unsafe, check=check)
-            return Trace(
-                connection, store, on_error.pop_all(), ceilings=given, query_folders=folders
-            )
-    dataset = given_dataset(paths)
+        return _open_given_store(given_store, request, ceilings, folders, is_cached=is_cached)
+    dataset = given_dataset(request.paths)
     if dataset is not None:
-        _refuse_late(f"{dataset.shown}: a dataset", rules, capture)
-        return _open_dataset(dataset, given, folders, is_unsafe=unsafe)
+        _reject_ingest_options(f"{dataset.shown}: a dataset", request)
+        return _open_dataset(dataset, ceilings, folders, is_unsafe=request.is_unsafe)
     with named_paths():
-        sources = with_captures(find_sources(paths, traces=traces), capture)
+        sources = with_captures(
+            find_sources(request.paths, traces=request.is_traced), request.capture
+        )
     contents = Contents(
         bool(sources.traces),
         tuple(map(str, sources.runs)),
@@ -167,49 +177,89 @@ def open(
         any(map(has_benchmarks, sources.runs)),
         tuple(map(str, sources.traces)),
     )
-    rules_path = None if rules is None else Path(rules)
-    if rules_path is not None:
+    if request.rules is not None:
         from tracekit.analysis.rules import check_rules
 
         # Before the cache is asked: it would answer for a file that is not there, without rules.
-        check_rules(rules_path)
-    asked = _Asked(
-        sources,
-        contents,
-        rules_path,
-        given,
-        folders,
-        progress,
-        wanted=BREAKDOWN if expect_breakdown or only_breakdown else (),
-        is_unsafe=unsafe,
-    )
+        check_rules(request.rules)
     # Manifests alone are read sooner than a store of them would be written.
-    is_kept = bool(cache and (sources.traces or contents.has_requests) and _are_files(sources))
-    if len(sources.traces) > 1 or engine is not None:
-        from tracekit.engine.choice import EngineChoice, are_many
-
-        choice = engine or EngineChoice()
-        if are_many(sources, choice) and _are_files(sources):
-            from tracekit.engine.many_ranks import DistributedIngest, not_for_breakdown
-
-            left_out = not_for_breakdown(contents, given) if only_breakdown else ()
-            many = DistributedIngest(
-                sources, contents, choice, rules_path, ranks_progress, left_out
-            )
-            if accept_summary and is_kept:
-                many = many.or_summary(given)
-            return many.open(
-                is_kept=is_kept, is_unsafe=unsafe, ceilings=given, query_folders=folders
-            )
-    return _open_cached(asked) if is_kept else _open_temporary(asked)
+    is_cached = is_cached and bool(sources.traces or contents.has_requests) and _are_files(sources)
+    resources = contextlib.ExitStack()
+    with contextlib.ExitStack() as on_error:
+        on_error.push(resources)
+        store = _open_ranks(request, sources, contents, resources, is_cached=is_cached)
+        if store is None:
+            make = _open_cached if is_cached else _open_temporary
+            store = make(request, sources, contents, resources)
+        on_error.pop_all()
+    return Trace(store, resources, contents, ceilings, folders)
 
 
-def _refuse_late(
-    what: str, rules: str | Path | None, capture: str | Place | Sequence[str | Place]
-) -> None:
+def _is_cache_safe() -> bool:
+    from tracekit.database import cache_dir, is_writable_by_all
+
+    if not is_writable_by_all(folder := cache_dir()):
+        return True
+    _log.warning(
+        "%s: every user can write this folder, so nothing is read from it or kept there "
+        "(chmod 700 it, or set TRACEKIT_CACHE_DIR)",
+        folder,
+    )
+    return False
+
+
+def _open_given_store(
+    given: Place,
+    request: OpenRequest,
+    ceilings: CeilingSources | None,
+    query_folders: Sequence[Path],
+    *,
+    is_cached: bool,
+) -> Trace:
+    from tracekit.analysis.store_catalogue import check_catalogue
+    from tracekit.database import open_store
+
+    _reject_ingest_options(f"{given}: a store", request)
+
+    def check(opened: duckdb.DuckDBPyConnection, path: Path) -> None:
+        """Read here, where an error of DuckDB says that the store is damaged."""
+        check_catalogue(opened, path)
+        row = opened.execute("SELECT made_by FROM store.main.store_info").fetchone()
+        _warn_of_other_make(str(given), row[0] if row else "")
+
+    with contextlib.ExitStack() as on_error:
+        path = _local_store(given, on_error, request.progress, is_kept=is_cached)
+        connection = open_store(path, on_error, unsafe=request.is_unsafe, check=check)
+        store = OpenStore(connection, path)
+        return Trace(store, on_error.pop_all(), None, ceilings, query_folders)
+
+
+def _open_ranks(
+    request: OpenRequest,
+    sources: Sources,
+    contents: Contents,
+    resources: contextlib.ExitStack,
+    *,
+    is_cached: bool,
+) -> OpenStore | None:
+    """Open the traces of many ranks; None where they are few."""
+    if len(sources.traces) < 2 and request.engine is None:
+        return None
+    from tracekit.engine.choice import EngineChoice, are_many
+
+    choice = request.engine or EngineChoice()
+    if not (are_many(sources, choice) and _are_files(sources)):
+        return None
+    from tracekit.engine.many_ranks import DistributedIngest
+
+    many = DistributedIngest(sources, contents, choice, request.rules, request.ranks_progress)
+    return many.open(resources, is_kept=is_cached, is_unsafe=request.is_unsafe)
+
+
+def _reject_ingest_options(what: str, request: OpenRequest) -> None:
     for option, given, has in (
-        ("rules", rules, "has its classes already"),
-        ("capture", capture, "has the ops of its kernels already"),
+        ("rules", request.rules, "has its classes already"),
+        ("capture", request.capture, "has the ops of its kernels already"),
     ):
         if given:
             raise StoreError(
@@ -241,89 +291,46 @@ def _open_dataset(
     with contextlib.ExitStack() as on_error:
         found = open_dataset(dataset, on_error, unsafe=is_unsafe)
         _warn_of_other_make(dataset.shown, found.manifest.made_by)
-        return Trace(
-            found.connection,
-            dataset.local_path,
-            on_error.pop_all(),
-            answers=found.answers,
-            ceilings=ceilings,
-            query_folders=query_folders,
-            missing=[(one.location, one.reason) for one in found.manifest.missing],
-        )
+        missing = tuple((one.location, one.reason) for one in found.manifest.missing)
+        store = OpenStore(found.connection, dataset.local_path, missing=missing)
+        return Trace(store, on_error.pop_all(), None, ceilings, query_folders)
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What shall be opened, and how; `wanted` are the analyses that will be asked for."""
-
-    sources: Sources
-    contents: Contents
-    rules: Path | None
-    ceilings: CeilingSources | None
-    query_folders: Sequence[Path]
-    progress: Callable[[Progress], None] | None
-    wanted: Sequence[str]
-    is_unsafe: bool
-
-
-def _open_temporary(asked: _Asked) -> Trace:
-    with contextlib.ExitStack() as on_error:
-        reading = on_error.enter_context(begin_reading(asked.sources, asked.progress))
-
+def _open_temporary(
+    request: OpenRequest, sources: Sources, contents: Contents, resources: contextlib.ExitStack
+) -> OpenStore:
+    del contents
+    with begin_reading(sources, request.progress) as reading:
         from tracekit import database
 
-        resources = on_error.enter_context(contextlib.ExitStack())
         build = resources.enter_context(database.build_temporary())
-        derivation = _filled(build, asked.sources, asked.rules, asked.progress, reading)
+        relations = _filled(build, sources, request.rules, request.progress, reading)
 
-        def derive(needed: Iterable[str] | None) -> None:
-            if derivation is None:
-                database.set_limit_of_questions(build.connection)
-            else:
-                with database.explained(build.folder):
-                    derivation.make(needed)
-            # SQL of the user's is run when all is there: what makes it reads files, sets limits.
-            if needed is None and not asked.is_unsafe:
-                database.lock(build.connection)
+    def derive(needed: Iterable[str] | None) -> None:
+        if relations is not None:
+            with database.explained(build.folder):
+                if needed is None:
+                    relations.make_store()
+                else:
+                    relations.make(needed)
+        # SQL of the user's is run when all is there: what makes it reads files, sets limits.
+        if needed is None and not request.is_unsafe:
+            database.lock(build.connection)
 
-        answers: Mapping[str, Result] = {}
-        if derivation is None:
-            derive(None)
-        else:
-            answers = derivation.make((), _asked_now(asked.wanted))
-        on_error.pop_all()
-    return Trace(
-        build.connection,
-        None,
-        resources,
-        asked.contents,
-        answers,
-        ceilings=asked.ceilings,
-        query_folders=asked.query_folders,
-        derive=None if derivation is None else derive,
-    )
+    if relations is None:
+        database.set_limit_of_questions(build.connection)
+        derive(None)
+        return OpenStore(build.connection)
+    return OpenStore(build.connection, derive=derive)
 
 
-def _asked_now(names: Sequence[str]) -> list[Spec]:
-    """Return the analyses that can be asked before a store is open.
-
-    What others look at besides the store is there once it is.
-    """
-    from tracekit.analysis.catalog import load_catalog
-    from tracekit.analysis.session_tables import DEVICE_CEILING
-
-    return [
-        spec for spec in map(load_catalog().analysis, names) if DEVICE_CEILING not in spec.requires
-    ]
-
-
-def _open_cached(asked: _Asked) -> Trace:
+def _open_cached(
+    request: OpenRequest, sources: Sources, contents: Contents, resources: contextlib.ExitStack
+) -> OpenStore:
     from tracekit import database
-    from tracekit.analysis.catalog import make_digest
-    from tracekit.analysis.kept_answers import keep_answers, kept_answers
+    from tracekit.analysis.catalog import cache_digest
 
-    sources = asked.sources
-    cached = _cached_path(sources, make_digest(asked.rules))
+    cached = _cached_path(sources, cache_digest(request.rules))
     with contextlib.suppress(OSError):
         cached.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # A shared folder may hold what somebody else made.
@@ -334,16 +341,18 @@ def _open_cached(asked: _Asked) -> Trace:
         check = check_catalogue
 
     def open_it(resources: contextlib.ExitStack) -> duckdb.DuckDBPyConnection:
-        return database.open_store(cached, resources, unsafe=asked.is_unsafe, check=check)
+        return database.open_store(cached, resources, unsafe=request.is_unsafe, check=check)
 
-    def make_it(wanted: Sequence[str] = ()) -> Mapping[str, Result]:
+    def make_it() -> None:
         with (
-            begin_reading(sources, asked.progress) as reading,
+            begin_reading(sources, request.progress) as reading,
             database.build_store(cached, sources.files) as build,
         ):
-            answers = fill(build, sources, asked.rules, asked.progress, reading, wanted)
+            relations = _filled(build, sources, request.rules, request.progress, reading)
+            if relations is not None:
+                count = len(sources.traces)
+                relations.make_store(_of_breakdown(contents, count, request))
         database.forget_older(cached)
-        return answers
 
     def make_again(resources: contextlib.ExitStack) -> duckdb.DuckDBPyConnection:
         _log.warning("%s: the cached store is damaged and is made again", sources.files[0])
@@ -351,36 +360,30 @@ def _open_cached(asked: _Asked) -> Trace:
         make_it()
         return open_it(resources)
 
-    def open_or_make_again(resources: contextlib.ExitStack) -> duckdb.DuckDBPyConnection:
+    if cached.is_file():
+        database.touch(cached)
         try:
-            return open_it(resources)
+            connection = open_it(resources)
         except StoreError:
             # The trace is there: no reason to fail.
-            return make_again(resources)
+            connection = make_again(resources)
+    else:
+        make_it()
+        connection = open_it(resources)
+    return OpenStore(connection, cached, make_again)
 
-    with contextlib.ExitStack() as resources:
-        answers: Mapping[str, Result] = {}
-        connection = None
-        if cached.is_file():
-            database.touch(cached)
-            answers = {} if check else kept_answers(cached)
-            if not answers:
-                connection = open_or_make_again(resources)
-        else:
-            answers = make_it(asked.wanted)
-            connection = open_it(resources)
-        kept = resources.pop_all()
-        return Trace(
-            connection or partial(open_or_make_again, kept),
-            cached,
-            kept,
-            asked.contents,
-            answers,
-            make_again,
-            ceilings=asked.ceilings,
-            query_folders=asked.query_folders,
-            keep=None if check else partial(keep_answers, cached),
-        )
+
+def _of_breakdown(contents: Contents, trace_count: int, request: OpenRequest) -> list[str]:
+    """Return the analyses whose rows a cached store has, if a breakdown will be asked for.
+
+    What was measured on devices may change, and what is measured against it with that.
+    """
+    from tracekit.analysis.device_peaks import DEVICE_CEILING, DEVICE_PEAK
+    from tracekit.analysis.relations import depends_on, is_relation
+
+    names = breakdown_of(contents, trace_count) if request.for_breakdown else []
+    measured = (DEVICE_CEILING, DEVICE_PEAK)
+    return [name for name in names if is_relation(name) and not depends_on(name, measured)]
 
 
 def _cached_path(sources: Sources, digest: str) -> Path:
@@ -442,7 +445,9 @@ def ingest(
         begin_reading(sources, progress) as reading,
         database.build_store(output, sources.files, replaces=force) as build,
     ):
-        fill(build, sources, rules, progress, reading)
+        relations = _filled(build, sources, rules, progress, reading)
+        if relations is not None:
+            relations.make_store()
     return output
 
 
@@ -494,40 +499,29 @@ def begin_reading(
     return Reading(sources.traces[0], progress)
 
 
-def fill(
-    build: Build,
-    sources: Sources,
-    rules: Path | None,
-    progress: Callable[[Progress], None] | None,
-    begun: Reading | None,
-    wanted: Sequence[str] = (),
-) -> dict[str, Result]:
-    """Fill a store; return the results of those wanted analyses that were run by the way.
-
-    The reading that has begun is that of the first trace.
-    """
-    derivation = _filled(build, sources, rules, progress, begun)
-    return {} if derivation is None else derivation.make(wanted=_asked_now(wanted))
-
-
 def _filled(
     build: Build,
     sources: Sources,
     rules: Path | None,
     progress: Callable[[Progress], None] | None,
     begun: Reading | None,
-) -> Derivation | None:
-    """Fill a store; return what is to be derived of its traces, where there are some."""
-    from tracekit.analysis.catalog import make_digest
+) -> Relations | None:
+    """Fill a store; return what makes the rest of it, where there are traces.
 
-    derivation = None
+    The reading that has begun is that of the first trace.
+    """
+    from tracekit.analysis.catalog import make_digest
+    from tracekit.database import STORE, add_session
+
+    relations = None
     if sources.traces:
-        derivation = _fill_traces(build, sources, rules, progress, begun)
+        relations = _fill_traces(build, sources, rules, progress, begun)
     else:
         _fill_runs(build, sources, progress)
+        add_session(build.connection, [STORE])
     info = (SCHEMA_VERSION, __version__, make_digest())
     build.connection.execute(f"INSERT INTO store_info VALUES {rows([info])}")
-    return derivation
+    return relations
 
 
 def _fill_traces(
@@ -536,7 +530,7 @@ def _fill_traces(
     rules: Path | None,
     progress: Callable[[Progress], None] | None,
     begun: Reading | None,
-) -> Derivation:
+) -> Relations:
     from tracekit.database import SMALL_SOURCE_BYTES, cursor_of, with_room
     from tracekit.ingest.load import forget_trace, load_trace
     from tracekit.ingest.reading import Reading
@@ -588,14 +582,14 @@ def _fill_traces(
 
         join_execution_trace(connection, file)
 
-    from tracekit.analysis.derive import Derivation
+    from tracekit.analysis.relations import Relations
     from tracekit.ingest.threads import THREAD, fill_threads
 
-    return Derivation(connection, text_bytes, {THREAD: fill_threads})
+    return Relations(connection, text_bytes, {THREAD: fill_threads})
 
 
 def _prepare(connection: duckdb.DuckDBPyConnection, rules: Path | None) -> None:
-    from tracekit.analysis.derive import prepare
+    from tracekit.analysis.relations import prepare
 
     prepare(connection, rules)
 

@@ -5,21 +5,15 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from tracekit.analysis.breakdown import (
-    ADVICE,
-    BENCH_BREAKDOWN,
-    BREAKDOWN,
     FULL_BREAKDOWN,
     HEALTH,
-    RANKS_BREAKDOWN,
-    RUN_BREAKDOWN,
     RUN_HEALTH,
-    SERVED_BREAKDOWN,
-    SERVING_BREAKDOWN,
-    TOTALS,
+    breakdown_of,
 )
 from tracekit.analysis.scopes import Contents
 from tracekit.errors import StoreError
@@ -41,6 +35,41 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+@dataclass
+class OpenStore:
+    """A store that is open.
+
+    Attributes:
+        connection: to the store.
+        path: its file; None where it is only in memory.
+        renew: makes a cached store that is damaged again, and opens it.
+        missing: the traces that should be here and could not be read, each with the reason.
+        derive: makes tables and views of a store that has not all of them; None for all makes what
+            is left.
+    """
+
+    connection: duckdb.DuckDBPyConnection
+    path: Path | None = None
+    renew: Callable[[contextlib.ExitStack], duckdb.DuckDBPyConnection] | None = None
+    missing: tuple[tuple[str, str], ...] = ()
+    derive: Callable[[Iterable[str] | None], None] | None = None
+
+    def make(self, names: Iterable[str]) -> None:
+        """Make relations that are not there yet."""
+        if self.derive is not None:
+            self.derive(names)
+        else:
+            from tracekit.analysis.relations import ensure
+
+            ensure(self.connection, names)
+
+    def make_all(self) -> None:
+        """Make all that a store has."""
+        if self.derive is not None:
+            self.derive(None)
+            self.derive = None
+
+
 class Trace:
     """One trace, the traces of one run, or the manifests of several, ready to be asked.
 
@@ -49,38 +78,26 @@ class Trace:
 
     def __init__(
         self,
-        connection: Callable[[], duckdb.DuckDBPyConnection] | duckdb.DuckDBPyConnection,
-        store_path: Path | None,
+        store: OpenStore,
         resources: contextlib.ExitStack,
         contents: Contents | None = None,
-        answers: Mapping[str, Result] | None = None,
-        renew: Callable[[contextlib.ExitStack], duckdb.DuckDBPyConnection] | None = None,
         ceilings: CeilingSources | None = None,
         query_folders: Sequence[Path] = (),
-        missing: Sequence[tuple[str, str]] = (),
-        left_out: Sequence[str] = (),
-        open_whole: Callable[[], Trace] | None = None,
-        keep: Callable[[Mapping[str, Result]], None] | None = None,
-        derive: Callable[[Iterable[str] | None], None] | None = None,
     ) -> None:
-        self._renew = renew
-        self._left_out = frozenset(left_out)
-        self._open_whole = open_whole
+        self._store = store
+        self._resources = resources
+        self._known_contents = contents
         self._ceilings = ceilings
         self._ceiling_folders = [*map(place_of, contents.runs)] if contents else []
         self._has_ceilings = False
         self._query_folders = query_folders
         self._library: Library | None = None
-        self._given_connection = connection
-        self._keep = keep
-        self._derive = derive
         self._is_closed = False
-        self._store_path = store_path
-        self._resources = resources
-        self._known_contents = contents
-        self._answers: Mapping[str, Result] = answers or {}
-        self.missing = tuple(missing)
+
+    @property
+    def missing(self) -> tuple[tuple[str, str], ...]:
         """The traces that should be here and could not be read: where each lies, and why."""
+        return self._store.missing
 
     def __repr__(self) -> str:
         """Return what it is of, without reading anything."""
@@ -94,18 +111,7 @@ class Trace:
             return f"<Trace: {traces} of {names}{more}>"
         of = contents.files if contents else ()
         named = ", ".join(map(repr, of[:3])) + (f" and {len(of) - 3:,} more" if len(of) > 3 else "")
-        return f"<Trace: {named or self._store_path or 'in memory'}>"
-
-    @property
-    def _connection(self) -> duckdb.DuckDBPyConnection:
-        """The connection, opened now where nothing that was asked so far needed it."""
-        if callable(self._given_connection):
-            self._given_connection = self._given_connection()
-        return self._given_connection
-
-    @_connection.setter
-    def _connection(self, connection: duckdb.DuckDBPyConnection) -> None:
-        self._given_connection = connection
+        return f"<Trace: {named or self._store.path or 'in memory'}>"
 
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:
@@ -114,21 +120,22 @@ class Trace:
         Raises:
             StoreError: the trace is closed.
         """
-        self._become_whole()
-        return self._asked_connection
+        connection = self._connection
+        self._store.make_all()
+        return connection
 
     @property
-    def _asked_connection(self) -> duckdb.DuckDBPyConnection:
+    def _connection(self) -> duckdb.DuckDBPyConnection:
         if self._is_closed:
             raise StoreError("the trace is closed", hint="ask before close(), inside of its with")
         if not self._has_ceilings:
             from tracekit.analysis.ceiling_sources import lay
 
             if not self._ceiling_sources.are_empty():
-                self._have((), "accelerator")
-            lay(self._connection, self._ceiling_sources)
+                self._store.make(["accelerator"])
+            lay(self._store.connection, self._ceiling_sources)
             self._has_ceilings = True
-        return self._connection
+        return self._store.connection
 
     @property
     def _ceiling_sources(self) -> CeilingSources:
@@ -141,7 +148,7 @@ class Trace:
     @property
     def store_path(self) -> Path | None:
         """The store's file; None where it is only in memory."""
-        return self._store_path
+        return self._store.path
 
     @property
     def library(self) -> Library:
@@ -182,12 +189,13 @@ class Trace:
         Raises:
             QueryError: the device is not known.
         """
-        from tracekit.analysis.device_peaks import lay_peaks
+        from tracekit.analysis.device_peaks import DEVICE_PEAK, lay_peaks
+        from tracekit.analysis.relations import Relations
 
-        self._become_whole()
-        lay_peaks(self._asked_connection, device, peaks)
-        # What is kept of a store was measured against the peaks of its own, and is to stay so.
-        self._answers, self._keep, self._renew = {}, None, None
+        lay_peaks(self.connection, device, peaks)
+        Relations(self._connection).forget([DEVICE_PEAK])
+        # A store that is made again has the peaks of its own.
+        self._store.renew = None
 
     def _ask(self, question: Callable[[], T]) -> T:
         """Return the answer to a question; a cached store that is damaged is made again first."""
@@ -196,12 +204,11 @@ class Trace:
         try:
             return question()
         except DamagedStoreError as error:
-            if self._renew is None or self._is_closed:
-                raise error.of(self._store_path) from error.__cause__
-            renew, self._renew = self._renew, None
-            self._connection.close()
-            self._connection = renew(self._resources)
-            self._answers = {}
+            if self._store.renew is None or self._is_closed:
+                raise error.of(self._store.path) from error.__cause__
+            renew, self._store.renew = self._store.renew, None
+            self._store.connection.close()
+            self._store.connection = renew(self._resources)
             self._has_ceilings = False
             return question()
 
@@ -214,8 +221,7 @@ class Trace:
 
             own = self.library.analysis(name)
             self._check_scope(own.spec)
-            self._become_whole()
-            return run_own_analysis(self._asked_connection, self.library, own, params)
+            return run_own_analysis(self.connection, self.library, own, params)
         if name == HEALTH and self._contents.runs and not params:
             of_traces = None
             if self._contents.has_traces:
@@ -225,51 +231,11 @@ class Trace:
         return self._answer(spec, params)
 
     def _answer(self, spec: Spec, params: Mapping[str, object]) -> Result:
-        import duckdb
-
         from tracekit.analysis.run import run_analysis
 
-        known = self._known()
-        if not params and spec.name in known:
-            return known[spec.name]
-        try:
-            self._have([spec])
-            return run_analysis(self._asked_connection, spec, params, known)
-        except duckdb.CatalogException:
-            # What a breakdown does without is not there.
-            if not self._become_whole():
-                raise
-        return run_analysis(self._asked_connection, spec, params, self._known())
-
-    def _have(self, specs: Iterable[Spec], *tables: str) -> None:
-        """Have tables, and what analyses require, where that is made when it is asked for."""
-        if self._derive is not None and not self._is_closed:
-            from tracekit.analysis.catalog import tables_behind
-
-            self._derive([*tables, *tables_behind(specs)])
-
-    def _become_whole(self) -> bool:
-        """Have all that a store has, where a part of it is here; return whether it was only that.
-
-        Raises:
-            TraceError: not one trace can be read any more.
-            StoreError: what they become cannot be written, or this is closed.
-        """
-        if self._derive is not None and not self._is_closed:
-            self._derive(None)
-            self._derive = None
-            return True
-        if self._open_whole is None or self._is_closed:
-            return False
-        open_whole, self._open_whole = self._open_whole, None
-        self._left_out = frozenset()
-        other = open_whole()
-        self._connection.close()
-        self._resources.callback(other.close)
-        self._connection, self._store_path = other._connection, other._store_path
-        self._answers, self._renew, self.missing = other._answers, other._renew, other.missing
-        self._has_ceilings = False
-        return True
+        connection = self._connection
+        self._store.make(spec.requires)
+        return run_analysis(connection, spec, params)
 
     def sql(self, text: str) -> Result:
         """Run SQL over the tables and views of the store.
@@ -306,12 +272,12 @@ class Trace:
 
     def _connection_for(self, text: str) -> duckdb.DuckDBPyConnection:
         """Return the connection with what the statement names of the user's own SQL files."""
-        self._become_whole()
+        connection = self.connection
         if self.library.files:
             from tracekit.analysis.user_queries import lay_named
 
-            lay_named(self._asked_connection, self.library, text)
-        return self._asked_connection
+            lay_named(connection, self.library, text)
+        return connection
 
     def pivot(
         self,
@@ -364,9 +330,8 @@ class Trace:
         """
         from tracekit.prediction.predicting import predict
 
-        self._become_whole()
         asked = [lambda statement, run=run: run.sql(statement).rows for run in further]
-        return self._ask(lambda: predict(self._asked_connection, changes, timeline, asked))
+        return self._ask(lambda: predict(self.connection, changes, timeline, asked))
 
     def advise(self) -> Advised:
         """Return what to change, ranked by what a replay says that it would gain.
@@ -379,7 +344,6 @@ class Trace:
         from tracekit.prediction.predicting import Predictor
         from tracekit.prediction.serving import LoadPredictor
 
-        self._become_whole()
         ((has_load, has_trace),) = self.sql("SELECT EXISTS (FROM request), EXISTS (FROM trace)")
         ours = [
             one.name
@@ -391,24 +355,14 @@ class Trace:
         longest = "SELECT coalesce(max(window_ns), 0) FROM device_windows"
         window_ns = self.sql(longest).rows[0][0] if has_trace else 0
         rules = [(name, functools.partial(self._query, name, {})) for name in (*ours, *own)]
-        advised = self._ask(
+        return self._ask(
             lambda: advise(
                 rules,
-                lambda: Predictor(self._asked_connection),
-                lambda: LoadPredictor(self._asked_connection),
+                lambda: Predictor(self.connection),
+                lambda: LoadPredictor(self.connection),
                 window_ns,
             )
         )
-        # A rule may look at what was measured on this device, which may change.
-        of_traces = not own and self._ceiling_sources.are_empty()
-        if self._keep is not None and of_traces and self._answers:
-            self._keep({**self._answers, ADVICE: advised.as_result()})
-        return advised
-
-    @property
-    def known_advice(self) -> Result | None:
-        """The advice that was given of these traces before, best first; None where none was."""
-        return self._known().get(ADVICE)
 
     def health(self) -> Result:
         """Return what the figures of this trace rest on; the same as ``query("health")``."""
@@ -417,10 +371,7 @@ class Trace:
     def breakdown(self, *, full: bool = False) -> dict[str, Result]:
         """Return the results of a breakdown by analysis name.
 
-        They are those of :data:`BREAKDOWN`, in this order; of a run folder also those of
-        :data:`RUN_BREAKDOWN`, with requests those of :data:`SERVING_BREAKDOWN` and
-        :data:`SERVED_BREAKDOWN`, and with microbenchmarks those of :data:`BENCH_BREAKDOWN`; behind
-        each comes what :data:`TOTALS` makes of it.
+        They are those of :func:`tracekit.analysis.breakdown.breakdown_of`, in this order.
 
         Args:
             full: also those of :data:`FULL_BREAKDOWN`, of the critical path.
@@ -429,84 +380,43 @@ class Trace:
             UsageError: there are several runs here.
         """
         results = self._ask(self._breakdown)
-        # Where only what a breakdown needs is here, there is no graph to walk.
-        if full and self._contents.has_traces and not self._left_out:
+        if full and self._contents.has_traces:
             results |= {name: self.query(name) for name in FULL_BREAKDOWN}
         return results
 
     def _breakdown(self) -> dict[str, Result]:
-        from tracekit.analysis.catalog import load_catalog
-        from tracekit.analysis.macros import rows_kept
-        from tracekit.analysis.run import run_analyses, run_reductions
-        from tracekit.analysis.scopes import several
+        names = breakdown_of(self._contents, self._trace_count())
+        results = self.results(names)
+        if self._contents.runs:
+            results[HEALTH] = self._with_health_of_run(results.get(HEALTH))
+        return results
 
-        contents = self._contents
-        names: list[str] = [*BREAKDOWN] if contents.has_traces else []
-        if contents.runs:
-            names[1:1] = RUN_BREAKDOWN
-            if contents.has_requests:
-                served = SERVED_BREAKDOWN if contents.has_traces else ()
-                names[2:2] = [*SERVING_BREAKDOWN, *served]
-            if contents.has_benchmarks:
-                names += BENCH_BREAKDOWN
-        if not contents.has_traces and len(contents.runs) > 1:
-            raise several("breakdown", contents.runs)
-        catalog = load_catalog()
-        known = self._known()
-        if self._left_out:
-            from tracekit.analysis.catalog import tables_behind
+    def results(self, names: Iterable[str]) -> dict[str, Result]:
+        """Return the rows of analyses with their default parameters, made two at a time.
 
-            # Something was measured on devices since this was opened.
-            asked = (catalog.analysis(name) for name in names if name not in known)
-            if self._left_out & tables_behind(asked):
-                self._become_whole()
-                known = self._known()
-        of_ranks = RANKS_BREAKDOWN if self._trace_count(known) > 1 else ()
-        place = names.index("phases") if of_ranks else 0
-        names[place:place] = [name for name in of_ranks if not catalog.analysis(name).reduces]
-        reducing = [TOTALS[name] for name in names if name in TOTALS]
-        reducing += [name for name in of_ranks if name not in names]
-        specs = [catalog.analysis(name) for name in names if name not in known]
-        reductions = [catalog.analysis(name) for name in reducing if name not in known]
-        # Of what is known each is read when it is asked for: no others are.
-        reduced = [one.analysis for spec in reductions for one in spec.reduces]
-        wanted = dict.fromkeys((*names, *reducing, *reduced))
-        answers = {name: known[name] for name in wanted if name in known}
-        unknown = [catalog.analysis(name) for name in wanted if name not in answers]
-        if unknown:
-            self._have(unknown)
-            connection = self._asked_connection
-            with rows_kept(connection, unknown if of_ranks else ()):
-                answers |= {one.name: one for one in run_analyses(connection, specs)}
-                reduced_now = run_reductions(connection, reductions, answers)
-                answers |= {one.name: one for one in reduced_now}
-        rest = [name for name in names[place:] if name not in of_ranks]
-        names = [*names[:place], *of_ranks, *rest]
-        names = [n for name in names for n in (name, TOTALS.get(name)) if n is not None]
-        found = {name: answers[name] for name in names}
-        if contents.runs:
-            answers[RUN_HEALTH] = self._answer(catalog.analysis(RUN_HEALTH), {})
-            found[HEALTH] = self._with_health_of_run(found.get(HEALTH), answers[RUN_HEALTH])
-        if self._keep is not None and unknown and self._ceiling_sources.are_empty():
-            self._keep(answers)
-        return found
-
-    def _trace_count(self, known: Mapping[str, Result]) -> int:
-        if "trace" in known:
-            return len(known["trace"])
-        ((count,),) = self._asked_connection.execute("SELECT count(*) FROM trace").fetchall()
-        return int(count)
-
-    def _known(self) -> Mapping[str, Result]:
-        """Return the answers that were there when this was opened, and still hold.
-
-        What was measured on devices may have come since.
+        Raises:
+            The errors of :meth:`query`.
         """
-        if not self._answers or self._ceiling_sources.are_empty():
-            return self._answers
-        from tracekit.analysis.session_tables import WithoutCeilings
+        from tracekit.analysis.catalog import load_catalog
+        from tracekit.analysis.relations import is_relation
 
-        return WithoutCeilings(self._answers)
+        specs = [load_catalog().analysis(name) for name in names]
+        connection = self._connection
+        for spec in specs:
+            self._check_scope(spec)
+        self._store.make(
+            one
+            for spec in specs
+            for one in ([spec.name] if is_relation(spec.name) else spec.requires)
+        )
+        del connection
+        return {spec.name: self._answer(spec, {}) for spec in specs}
+
+    def _trace_count(self) -> int:
+        if not self._contents.has_traces:
+            return 0
+        ((count,),) = self._connection.execute("SELECT count(*) FROM trace").fetchall()
+        return int(count)
 
     def _with_health_of_run(self, of_traces: Result | None, of_run: Result | None = None) -> Result:
         """Return the health of traces with what their run's manifest says of itself."""
@@ -530,7 +440,7 @@ class Trace:
             from tracekit.analysis.run import run_sql
 
             (found,) = run_sql(
-                self._asked_connection,
+                self._connection,
                 "SELECT EXISTS (FROM trace), list(path ORDER BY rowid), EXISTS (FROM request), "
                 "EXISTS (FROM benchmark) FROM run",
             )
@@ -574,8 +484,7 @@ class Trace:
     def close(self) -> None:
         """Close the store."""
         self._is_closed = True
-        if not callable(self._given_connection):
-            self._connection.close()
+        self._store.connection.close()
         self._resources.close()
 
     def __enter__(self) -> Trace:

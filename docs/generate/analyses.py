@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tracekit.analysis.catalog import Catalog, load_catalog
+from tracekit.analysis.relations import is_relation
 from tracekit.analysis.spec import ColumnSpec, Param, Spec
 from tracekit.schema import SESSION_TABLES, TABLES
 
@@ -95,9 +96,11 @@ def _default(param: Param) -> str:
 
 def _link_to(name: str, page: str) -> str:
     catalog = load_catalog()
+    if name.endswith("()") or is_relation(name):
+        return link(f"`{name}`", place_of(catalog.analysis(name.removesuffix("()"))), page)
     homes = {
-        "docs/reference/derived.md": {**catalog.tables, **catalog.views, **catalog.temporaries},
-        "docs/reference/macros.md": catalog.macros,
+        "docs/reference/derived.md": {**catalog.tables, **catalog.views},
+        "docs/reference/macros.md": catalog.functions,
         "docs/reference/tables.md": {table.name for table in (*TABLES, *SESSION_TABLES)},
     }
     for home, names in homes.items():
@@ -158,15 +161,7 @@ def _section(spec: Spec, folder: Path) -> str:
 
 def _made_of(spec: Spec, page: str) -> str:
     """Return the sentences that say what an analysis reads."""
-    if not spec.reduces:
-        return f"Rests on: {rests_on(spec, page)}."
-    shown = ", ".join(
-        link(f"`{r.analysis}`", place_of(load_catalog().analysis(r.analysis)), page)
-        + "".join(f" with `{name}` = `{value}`" for name, value in r.params)
-        for r in spec.reduces
-    )
-    also = f" Rests also on: {rests_on(spec, page)}." if spec.requires else ""
-    return f"It adds up the rows of {shown}.{also}"
+    return f"Rests on: {rests_on(spec, page)}."
 
 
 def _kept(spec: Spec) -> list[str]:

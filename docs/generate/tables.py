@@ -64,13 +64,13 @@ def _ingested_table(described: Table) -> str:
 def _derived() -> str:
     page = DERIVED_PAGE
     catalog = load_catalog()
-    specs = {**catalog.tables, **catalog.views, **catalog.temporaries}
+    specs = {**catalog.tables, **catalog.views}
     parts = [
         "# Derived tables and views\n",
         (
-            f"What the {link('ingested tables', TABLES_PAGE, page)} mean. Tables are worked out"
-            " once, when a store is made; views whenever they are read; temporary tables when SQL"
-            " first names them, and they are gone with the connection. Any SQL may use all of them:"
+            f"What the {link('ingested tables', TABLES_PAGE, page)} mean. Most tables are made"
+            " with a store; others when SQL first names them, and they are gone with the connection;"
+            " views are read anew each time. Any SQL may use all of them:"
             ' `tracekit sql TRACE "SELECT …"`. This page is made from the headers of the SQL'
             " files.\n"
         ),
@@ -89,7 +89,7 @@ def _derived() -> str:
 
 def _macros() -> str:
     page = MACROS_PAGE
-    macros = load_catalog().macros
+    macros = load_catalog().functions
     parts = [
         "# Macros\n",
         (

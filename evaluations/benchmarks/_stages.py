@@ -38,11 +38,11 @@ def main() -> None:
     timed("start: click and the command", partial(__import__, "tracekit.cli.breakdown"))
     timed("start: duckdb", partial(__import__, "duckdb"))
     timed("start: reader", partial(__import__, "tracekit.ingest.load"))
-    timed("start: analysis", partial(__import__, "tracekit.analysis.derive"))
+    timed("start: analysis", partial(__import__, "tracekit.analysis.relations"))
     timed("start: render", partial(__import__, "tracekit.render.table"))
+    from tracekit.analysis import relations
     from tracekit.analysis.breakdown import BREAKDOWN, TOTALS
     from tracekit.analysis.catalog import load_catalog
-    from tracekit.analysis.derive import Derivation, prepare
     from tracekit.analysis.run import run_analysis
     from tracekit.database import build_temporary
     from tracekit.ingest.load import load_trace
@@ -52,31 +52,34 @@ def main() -> None:
 
     catalog = timed("start: catalogue", load_catalog)
 
-    def room(_cursor: Any, _bytes: int, step: Any) -> None:
-        given = step.args[1:]
-        name = given[0].name if given else step.func.__name__
-        timed(f"derive: {name}", step)
+    make_one = relations._Making._make_one
 
+    def timed_one(making: Any, cursor: Any, name: str) -> None:
+        kind = "analysis" if name in catalog.analyses else "derive"
+        timed(f"{kind}: {name}", partial(make_one, making, cursor, name))
+
+    relations._Making._make_one = timed_one
     with contextlib.ExitStack() as resources:
         build = timed("store: tables", lambda: resources.enter_context(build_temporary()))
         connection = build.connection
         connection.execute("SET threads = 1")
-        timed("store: rules and macros", partial(prepare, connection))
+        timed("store: rules and macros", partial(relations.prepare, connection))
 
         def read() -> None:
             with Reading(trace) as reading:
                 load_trace(connection, reading, 0)
 
         timed("read", read)
-        Derivation(connection, _LARGE_BYTES, {THREAD: fill_threads}, room).make()
-        results = {}
-        for name in BREAKDOWN:
-            ask = partial(run_analysis, connection, catalog.analyses[name], {}, results)
-            results[name] = timed(f"analysis: {name}", ask)
-        for name, total in TOTALS.items():
-            if name in results:
-                ask = partial(run_analysis, connection, catalog.analyses[total], {}, results)
-                results[total] = timed(f"analysis: {total}", ask)
+        made = relations.Relations(connection, _LARGE_BYTES, {THREAD: fill_threads})
+        made.make_store()
+        names = [name for one in BREAKDOWN for name in (one, TOTALS.get(one)) if name is not None]
+        made.make(filter(relations.is_relation, names))
+        results = {
+            name: timed(
+                f"read: {name}", partial(run_analysis, connection, catalog.analyses[name], {})
+            )
+            for name in names
+        }
         timed("render", partial(render, results, io.StringIO()))
     taken["all"] = sum(taken.values())
     out.write_text(json.dumps(taken))

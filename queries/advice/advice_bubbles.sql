@@ -4,8 +4,8 @@
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text
--- Reduces:  pipeline_bubbles
+-- Requires: advice_text, pipeline_bubbles
+-- Input:    pipeline_bubbles
 
 WITH pipeline AS (
     SELECT
@@ -15,7 +15,7 @@ WITH pipeline AS (
         max(schedule_bubble_pct) AS schedule_pct,
         sum(bubble_ns * rank_count) / sum(rank_count) AS bubble_ns,
         100 * sum(bubble_ns * rank_count) / sum(window_ns * rank_count) AS bubble_pct
-    FROM pipeline_bubbles_rows
+    FROM pipeline_bubbles
 )
 
 SELECT

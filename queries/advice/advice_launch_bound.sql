@@ -6,8 +6,8 @@
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, idle_gap, attributed_events, launch, device_windows, compiled_regions
--- Reduces:  idle_causes
+-- Requires: advice_text, idle_gap, attributed_events, launch, device_windows, compiled_regions, idle_causes
+-- Input:    idle_causes
 
 WITH gaps AS (
     SELECT
@@ -42,7 +42,7 @@ host_bound AS (
     SELECT
         sum(idle_ns)::BIGINT AS idle_ns,
         (SELECT coalesce(sum(idle_ns), 0)::BIGINT FROM gaps WHERE is_pause) AS pause_ns
-    FROM idle_causes_rows
+    FROM idle_causes
     WHERE cause = 'host_bound'
 ),
 

@@ -4,10 +4,10 @@
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text
--- Reduces:  group_transfers
+-- Requires: advice_text, group_transfers
+-- Input:    group_transfers
 
-WITH slow AS (FROM group_transfers_rows WHERE is_outlier),
+WITH slow AS (FROM group_transfers WHERE is_outlier),
 
 -- What all that a change chooses takes: transfers of a class in a group; of a pair, on each rank.
 chosen AS (
@@ -15,7 +15,7 @@ chosen AS (
         class, pg_name, transfer_ns,
         unnest(if(sender_rank IS NULL AND pg_name IS NOT NULL, [NULL], ranks)) AS rank,
         if(is_outlier, excess_ns, 0) AS excess_ns
-    FROM group_transfers_rows
+    FROM group_transfers
 ),
 
 changed AS (

@@ -5,8 +5,8 @@
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text
--- Reduces:  sync_waits
+-- Requires: advice_text, sync_waits
+-- Input:    sync_waits
 
 WITH places AS (
     SELECT
@@ -16,7 +16,7 @@ WITH places AS (
         sum(wait_count)::BIGINT AS wait_count,
         max(step_count) AS step_count,
         sum(wait_ns)::BIGINT AS wait_ns
-    FROM sync_waits_rows
+    FROM sync_waits
     GROUP BY ALL
 ),
 

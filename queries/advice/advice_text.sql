@@ -4,7 +4,7 @@
 -- is_user_python(category, name): a call of a Python function that is neither torch's own nor built in. of_ranks(): whose
 -- times are summed up, where there are several. mean_ns(ns): their mean, which a window is compared with.
 --
--- Kind:     macro
+-- Kind:     function
 -- Requires: event_category, trace
 
 CREATE OR REPLACE MACRO chosen_name(name) AS regexp_replace(name, '[\s\[\]?;\\]', '?', 'g');

@@ -9,6 +9,7 @@
 -- Kind:     table
 -- Requires: device_events, launch_link, surroundings, replayed_event, replayed_ops, trace_traits, neighbours, repetition,
 --           kernel_order, attribution_rules
+-- Input:    device_events
 -- Columns:
 --   trace_id         INTEGER -> trace          the trace
 --   event_id         BIGINT -> event           the device event

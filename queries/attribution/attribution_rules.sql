@@ -8,7 +8,7 @@
 -- nothing is said. decided_without_launch('facts') has the two decisions of device events whose launch is not in the
 -- trace: of all rules, only the last two of each kind can apply to these, and they ask what was decided of others.
 --
--- Kind:   macro
+-- Kind:   function
 -- Params:
 --   facts  VARCHAR  name of the relation that has the columns which the rules name
 -- Columns:

@@ -4,6 +4,7 @@
 --
 -- Kind:     table
 -- Requires: event_category, launch
+-- Input:    launch WHERE contains(name, 'GraphLaunch')
 -- Columns:
 --   trace_id    INTEGER -> trace  the trace
 --   event_id    BIGINT -> record  the call

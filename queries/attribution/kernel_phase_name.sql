@@ -3,7 +3,7 @@
 -- forward, fwd, fprop. Kernels of class optimizer are the optimizer's, and so are those of torch's foreach functions
 -- (multi_tensor_apply). NULL where a name tells nothing, as those of most matrix products and element-wise kernels.
 --
--- Kind:   macro
+-- Kind:   function
 -- Access: private
 -- Params:
 --   name   VARCHAR  name of the kernel

@@ -4,6 +4,7 @@
 --
 -- Kind:     table
 -- Requires: event_category, device_events, launch, step_ranges
+-- Input:    device_events
 -- Columns:
 --   trace_id         INTEGER -> trace          the trace
 --   event_id         BIGINT -> event           the device event

@@ -8,6 +8,7 @@
 -- Kind:     table
 -- Requires: range_marker, device_events, launch, launch_link, surroundings, trace_traits, attribution_rules,
 --           class_fact, interval_neighbours
+-- Input:    trace_traits WHERE is_training
 -- Columns:
 --   trace_id           INTEGER -> trace          the trace
 --   launch_id          BIGINT -> event.event_id  the launch

@@ -6,6 +6,7 @@
 --
 -- Kind:     table
 -- Requires: device_events, launch_link, stretch_alignment
+-- Input:    launch_link WHERE launch_id IS NULL
 -- Columns:
 --   trace_id       INTEGER -> trace          the trace
 --   event_id       BIGINT -> event           the device event

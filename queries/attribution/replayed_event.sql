@@ -7,6 +7,7 @@
 --
 -- Kind:     table
 -- Requires: captured_call, device_events, launch, surroundings
+-- Input:    captured_call WHERE capture_id IS NOT NULL
 -- Columns:
 --   trace_id          INTEGER -> trace                  the trace
 --   event_id          BIGINT -> device_events.event_id  the device event

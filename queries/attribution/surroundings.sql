@@ -8,6 +8,7 @@
 --
 -- Kind:     table
 -- Requires: context_walk, range_marker
+-- Input:    scratch.walked
 -- Columns:
 --   trace_id           INTEGER -> trace                   the trace
 --   event_id           BIGINT -> record                   the launch, op or allocator event

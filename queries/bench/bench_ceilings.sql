@@ -5,7 +5,7 @@
 -- collective by op, backend and size of the group, at whichever message it was fastest. On a CPU the number of threads
 -- tells devices apart too, but for collectives, which no thread of arithmetic takes part in.
 --
--- Kind:     macro
+-- Kind:     function
 -- Access:   private
 -- Requires: bench_rates
 -- Params:

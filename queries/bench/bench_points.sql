@@ -2,7 +2,7 @@
 -- bench_points(wanted) are the rows of table benchmark of one family, of all runs, with all their columns; the three times
 -- below are NULL where they are of no use. What every bench analysis says besides of a point:
 --
--- Kind:     macro
+-- Kind:     function
 -- Access:   private
 -- Params:
 --   wanted  VARCHAR  gemm, memcpy, collective or launch

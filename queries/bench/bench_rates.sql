@@ -6,7 +6,7 @@
 -- source and target are far larger than any cache: 256 MiB each, where the largest cache of a device known today
 -- (Infinity Cache of the MI300X) has 256 MiB.
 --
--- Kind:     macro
+-- Kind:     function
 -- Access:   private
 -- Requires: collective
 -- Params:

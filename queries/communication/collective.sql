@@ -2,7 +2,7 @@
 -- Names are those of c10d ops (c10d::_allgather_base_), of NCCL's records (_allgather_base, all_to_allv) and of the
 -- ranges of a backend (nccl:all_reduce). bus_factor turns algorithm bandwidth into bus bandwidth, as nccl-tests does.
 --
--- Kind:   macro
+-- Kind:   function
 -- Params:
 --   name        VARCHAR  name of the collective
 --   class       VARCHAR  class of the collective, as in table kernel_class

@@ -9,6 +9,7 @@
 --
 -- Kind:     table
 -- Requires: device_events, attribution, launch, event_category, collective, tensor
+-- Input:    device_events WHERE kind = 'comm'
 -- Columns:
 --   trace_id       INTEGER -> trace                  the trace
 --   event_id       BIGINT -> device_events.event_id  the device event

@@ -4,7 +4,8 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Reduces:  communication, timeline
+-- Requires: communication, timeline
+-- Input:    communication
 -- Columns:
 --   class                  VARCHAR    class of the collective, as in table kernel_class
 --   pg_name                VARCHAR    process group, where the call names it
@@ -27,7 +28,7 @@
 
 WITH told AS (
     SELECT class, pg_name, reason, min(rowid) AS place
-    FROM communication_rows
+    FROM communication
     WHERE reason IS NOT NULL
     GROUP BY class, pg_name, reason
 ),
@@ -50,7 +51,7 @@ summed AS (
         sum(message_bytes)::BIGINT AS message_bytes,
         bool_and(bus_bytes_per_s IS NOT NULL) FILTER (sized_ns IS NOT NULL) AS has_bus,
         sum(bus_bytes_per_s * sized_ns) AS bus_bytes_ns
-    FROM communication_rows
+    FROM communication
     GROUP BY class, pg_name
 )
 
@@ -58,7 +59,7 @@ SELECT
     s.class, s.pg_name, s.call_count, s.kernel_ns, s.comm_ns, s.wall_ns,
     100.0 * (s.comm_ns - s.wall_ns) / nullif(s.comm_ns, 0) AS overlapped_pct,
     100.0 * s.wall_ns
-    / nullif((SELECT sum(window_ns)::BIGINT FROM timeline_rows), 0) AS wall_pct,
+    / nullif((SELECT sum(window_ns)::BIGINT FROM timeline), 0) AS wall_pct,
     s.sized_count, s.sized_ns, s.message_bytes,
     1e9 * s.message_bytes / s.sized_ns AS algorithm_bytes_per_s,
     CASE WHEN s.has_bus THEN s.bus_bytes_ns / s.sized_ns END AS bus_bytes_per_s,

@@ -4,8 +4,8 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: stepped_devices
--- Reduces:  steps, communication, memcpy_steps
+-- Requires: stepped_devices, steps, communication, memcpy_steps
+-- Input:    steps
 -- Columns:
 --   kind            VARCHAR  comm or memcpy
 --   class           VARCHAR  class of the collective or copy, as in table kernel_class; (all) for all together
@@ -15,7 +15,7 @@
 -- Invariant: 0 <= step_kernel_ns AND 0 <= step_pct
 
 WITH counted AS (
-    FROM stepped_devices('steps_rows')
+    FROM stepped_devices('steps')
 ),
 
 devices AS (
@@ -25,12 +25,12 @@ devices AS (
 
 done AS (
     SELECT rank, device, 'comm' AS kind, class, step_kernel_ns, step_pct, rowid AS place
-    FROM communication_rows
+    FROM communication
     UNION ALL
     SELECT
         rank, device, 'memcpy' AS kind, direction AS class, step_kernel_ns, step_pct,
         rowid AS place
-    FROM memcpy_steps_rows
+    FROM memcpy_steps
     WHERE direction <> '(all)'
 ),
 

@@ -3,6 +3,7 @@
 --
 -- Kind:     table
 -- Requires: interval_innermost, attribution, launch, compiled_regions
+-- Input:    compiled_regions
 -- Columns:
 --   trace_id   INTEGER -> trace                  the trace
 --   event_id   BIGINT -> device_events.event_id  the device event

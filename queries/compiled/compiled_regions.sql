@@ -5,6 +5,8 @@
 --
 -- Kind:     table
 -- Requires: event_category, interval_innermost
+-- Input:    event WHERE starts_with(name, 'Torch-Compiled Region') OR name IN ('CompiledFunction',
+--           'CompiledFunctionBackward')
 -- Columns:
 --   trace_id   INTEGER -> trace            the trace
 --   region_id  BIGINT -> event.event_id    the span, as event_id in table event

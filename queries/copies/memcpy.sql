@@ -5,6 +5,7 @@
 -- Kind:     analysis
 -- Scope:    trace
 -- Requires: device_events, device_ceiling, ceilings
+-- Input:    device_events WHERE kind = 'memcpy' OR class = 'memset'
 -- Columns:
 --   rank               INTEGER  global rank
 --   device             VARCHAR  number of the device

@@ -3,7 +3,8 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Reduces:  memcpy
+-- Requires: memcpy
+-- Input:    memcpy
 -- Columns:
 --   direction              VARCHAR  class: memcpy_h2d, memcpy_d2h, memcpy_d2d, memset
 --   copy_count             BIGINT   copies
@@ -25,6 +26,6 @@ SELECT
     sum(sized_count)::BIGINT AS sized_count,
     sum(sized_ns)::BIGINT AS sized_ns,
     1e9 * sum(bytes)::BIGINT / sum(sized_ns)::BIGINT AS bandwidth_bytes_per_s
-FROM memcpy_rows
+FROM memcpy
 GROUP BY direction
 ORDER BY sum(kernel_ns) DESC, direction

@@ -5,7 +5,7 @@
 -- collective_backend and is_reduce tell which of the measured collectives one in a trace may be: who ran it, by the
 -- name of its kernel or span (RCCL names its kernels as NCCL does), and whether one of class comm_other is a reduce.
 --
--- Kind:     macro
+-- Kind:     function
 -- Access:   private
 -- Requires: device_ceiling
 -- Params:

@@ -69,7 +69,7 @@ costed AS (
         o.flops, o.bytes,
         coalesce(w.why, o.reason) AS why_not
     FROM work AS w
-    LEFT JOIN launched_op_costs() AS o USING (trace_id, op_id)
+    LEFT JOIN launched_op_costs AS o USING (trace_id, op_id)
 ),
 
 -- The named ops and their time first, for the longest of a row.

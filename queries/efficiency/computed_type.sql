@@ -1,7 +1,7 @@
 -- Which type did the kernels of an op compute in?
 -- Kernels of products of fp32 may compute in tf32, which has another peak: their names tell.
 --
--- Kind:     macro
+-- Kind:     function
 -- Access:   private
 -- Params:
 --   kernel   VARCHAR  name of a kernel

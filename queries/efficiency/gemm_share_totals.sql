@@ -3,7 +3,8 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Reduces:  gemm_share
+-- Requires: gemm_share
+-- Input:    gemm_share
 -- Columns:
 --   phase           VARCHAR  as in gemm_share, but for recompute; (all) for all together
 --   gemm_kernel_ns  BIGINT   sum of the durations of kernels of class gemm, ns
@@ -16,6 +17,6 @@ SELECT
     sum(gemm_kernel_ns)::BIGINT AS gemm_kernel_ns,
     sum(kernel_ns)::BIGINT AS kernel_ns,
     100.0 * sum(gemm_kernel_ns)::BIGINT / nullif(sum(kernel_ns)::BIGINT, 0) AS gemm_pct
-FROM gemm_share_rows
+FROM gemm_share
 GROUP BY if(phase = 'recompute', 'backward', phase)
 ORDER BY min(rowid)

@@ -3,7 +3,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Reduces:  gemms limit=0
+-- Requires: gemms()
 -- Columns:
 --   m           BIGINT  rows of the product
 --   n           BIGINT  its columns
@@ -31,7 +31,7 @@ SELECT
         WHEN bool_and(peak_flop_per_s IS NOT NULL)
             THEN 100.0 * (1e9 * sum(flops)::BIGINT) / nullif(sum(kernel_ns * peak_flop_per_s), 0)
     END AS peak_pct
-FROM gemms_rows
+FROM gemms(p_limit := 0)
 WHERE flops IS NOT NULL
 GROUP BY m, n, k, batch, dtype
 ORDER BY sum(kernel_ns) DESC, m, n, k, batch, dtype

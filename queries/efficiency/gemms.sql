@@ -68,7 +68,7 @@ costed AS (
                 THEN coalesce(o.reason, 'it is part of another operation')
         END AS no_size
     FROM work AS w
-    LEFT JOIN launched_op_costs() AS o ON w.trace_id = o.trace_id AND w.op_id = o.op_id
+    LEFT JOIN launched_op_costs AS o ON w.trace_id = o.trace_id AND w.op_id = o.op_id
     WHERE o.op_class = 'gemm' OR w.class = 'gemm'
 ),
 

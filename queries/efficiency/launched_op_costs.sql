@@ -1,7 +1,8 @@
 -- What did the ops that put work on devices cost?
--- launched_op_costs() asks op_costs for the ops that launched any device event.
+-- launched_op_costs asks op_costs for the ops that launched any device event.
 --
--- Kind:     macro
+-- Kind:     table
+-- Made:     when asked for
 -- Access:   private
 -- Requires: attribution, op_costs
 -- Columns:
@@ -18,14 +19,12 @@
 --   bytes     BIGINT   as in op_costs
 --   reason    VARCHAR  as in op_costs
 
-CREATE OR REPLACE MACRO launched_op_costs() AS TABLE (
-    WITH launched_op AS (
-        SELECT
-            e.trace_id, e.event_id AS op_id, e.name, e.args, e.pid, e.tid, e.ts_ns,
-            e.ts_ns + e.dur_ns AS end_ns
-        FROM record AS e
-        WHERE (e.trace_id, e.event_id) IN (SELECT (trace_id, op_id) FROM attribution)
-    )
+WITH launched_op AS (
+    SELECT
+        e.trace_id, e.event_id AS op_id, e.name, e.args, e.pid, e.tid, e.ts_ns,
+        e.ts_ns + e.dur_ns AS end_ns
+    FROM record AS e
+    WHERE (e.trace_id, e.event_id) IN (SELECT (trace_id, op_id) FROM attribution)
+)
 
-    SELECT * FROM op_costs('launched_op')
-);
+SELECT * FROM op_costs('launched_op')

@@ -70,7 +70,7 @@ work AS (
 costed AS (
     SELECT w.*, o.flops IS NOT NULL AS is_known, o.flops, computed_type(o.dtype, w.is_tf32) AS dtype
     FROM work AS w
-    LEFT JOIN launched_op_costs() AS o
+    LEFT JOIN launched_op_costs AS o
         ON
             w.trace_id = o.trace_id AND w.op_id = o.op_id
             AND o.op_class IN ('gemm', 'attention', 'conv') AND o.flops IS NOT NULL

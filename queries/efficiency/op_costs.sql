@@ -11,7 +11,7 @@
 -- count as such; the copy of a bias does not make an addmm, nor what is added inside of it a convolution. Shapes that tell more than 2^53 operations, elements or
 -- bytes are no shapes: no device does that much in one op, and no DOUBLE counts it exactly.
 --
--- Kind:     macro
+-- Kind:     function
 -- Requires: tensor, op_forms, interval_neighbours
 -- Params:
 --   relation  VARCHAR  name of a relation of ops with trace_id, op_id, name, args, pid, tid, ts_ns, end_ns

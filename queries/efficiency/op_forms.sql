@@ -2,7 +2,7 @@
 -- What the forms mean is said, and worked out, by macro op_costs. One line of the list is for ops that are alike; a
 -- name without a namespace is of aten. Arguments are numbered from 1.
 --
--- Kind:     macro
+-- Kind:     function
 -- Access:   private
 -- Columns:
 --   name      VARCHAR  the op

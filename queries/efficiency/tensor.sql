@@ -2,7 +2,7 @@
 -- Types and shapes as torch.profiler records them with record_shapes (Input type, Input Dims), and as NCCL's records
 -- name types. The shape of a list of tensors is the list of their shapes.
 --
--- Kind:   macro
+-- Kind:   function
 -- Params:
 --   dims    BIGINT[]   shape of a tensor
 --   nelems  BIGINT     elements as a file tells them

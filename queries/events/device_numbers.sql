@@ -4,7 +4,7 @@
 -- the same in their order; where more or fewer are told, a device has the name that all described have, if they have
 -- one, and the allocator's keep their numbers. Elsewhere numbers are the same.
 --
--- Kind:     macro
+-- Kind:     function
 -- Requires: accelerator, device_windows
 -- Columns:
 --   trace_id     INTEGER  the trace

@@ -3,7 +3,7 @@
 -- that other profilers mark is found by the rules of queries/rules/device_events.toml, in table device_mark: they are
 -- tried on events of a category that is not known here, and of those that hold several things (mtia_ccp_events, hpu_op).
 --
--- Kind: macro
+-- Kind: function
 
 CREATE OR REPLACE MACRO is_device_work(category) AS (
     category IN ('kernel', 'gpu_memcpy', 'gpu_memset', 'Kernel', 'Memcpy', 'Memset')

@@ -4,7 +4,7 @@
 -- event that overlaps an interval begins in a cell that the interval touches, in the cell in front of these, or is as long
 -- as a cell. Where few gaps are looked at, few events need be sorted.
 --
--- Kind:   macro
+-- Kind:   function
 -- Access: private
 -- Params:
 --   relation  VARCHAR  name of a relation with trace_id, start_ns BIGINT, end_ns BIGINT

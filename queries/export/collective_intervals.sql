@@ -3,7 +3,7 @@
 -- those of other ranks, the wait comes first and the transfer behind it: the last rank to arrive has no wait, and all
 -- of them end together.
 --
--- Kind:     macro
+-- Kind:     function
 -- Requires: collective_events, collective_matches
 -- Columns:
 --   trace_id         INTEGER  the trace
@@ -47,6 +47,6 @@ CREATE OR REPLACE MACRO collective_intervals() AS TABLE (
             not_known: c.reason
         } AS facts
     FROM collective_events AS c
-    INNER JOIN collective_matches() AS m USING (trace_id, event_id)
+    INNER JOIN collective_matches AS m USING (trace_id, event_id)
     WHERE c.is_transfer AND c.piece = 0
 );

@@ -10,7 +10,7 @@
 --   requests in the batch   likewise
 -- and what was sampled (counter_samples) by its name.
 --
--- Kind:     macro
+-- Kind:     function
 -- Requires: interval_depth, timeline_intervals, device_windows, serving_step_ranges, device_numbers, counter_samples
 -- Params:
 --   walls   VARCHAR  name of a relation with the rows of wall_intervals('work')

@@ -3,7 +3,7 @@
 -- surroundings; the file's own arrows (table flow) come to them where both of their ends are at an event. An end is at
 -- the shortest event of its thread that begins with it, else at the innermost one that holds it.
 --
--- Kind:     macro
+-- Kind:     function
 -- Requires: interval_innermost
 -- Params:
 --   flows  VARCHAR  name of a relation with the rows of table record that are flows

@@ -2,7 +2,7 @@
 -- A row of event_facts('work', 'rates') is an event with its place, its attribution and how that is known, and the rate of the op that
 -- launched it. On cpu an op may have been interrupted by others: its pieces are one row.
 --
--- Kind:     macro
+-- Kind:     function
 -- Requires: module
 -- Params:
 --   work   VARCHAR  name of a relation with the rows of attributed_events

@@ -1,7 +1,7 @@
 -- When was each device idle, why, and what kept the host busy?
 -- A row of gap_intervals('gaps') is a gap.
 --
--- Kind:     macro
+-- Kind:     function
 -- Requires: module
 -- Params:
 --   gaps  VARCHAR  name of a relation with rows of table idle_gap

@@ -3,7 +3,7 @@
 -- else in between; it includes the gaps within. So rows nest as the modules do, up to 100 levels deep. Work of no module has a row by its name
 -- in analysis modules. The wall_ns of a module's rows add up to its total_wall_ns there.
 --
--- Kind:     macro
+-- Kind:     function
 -- Requires: module, interval_runs
 -- Params:
 --   walls  VARCHAR  name of a relation with the rows of wall_intervals('work')

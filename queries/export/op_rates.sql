@@ -3,7 +3,7 @@
 -- that the op launched on the device. The peak is the dense one of the operands' type; of fp32 on a kernel for tf32, that
 -- of tf32.
 --
--- Kind:     macro
+-- Kind:     function
 -- Requires: device_peak, computed_type, op_costs
 -- Params:
 --   work  VARCHAR  name of a relation with the rows of attributed_events, all that are of one of the ops

@@ -2,7 +2,7 @@
 -- phase_intervals('walls', 'work') tiles the window of each device. Idle time has the phase that table idle_gap
 -- says, as in analysis phases: the lengths of a phase add up to its wall_ns and idle_ns there.
 --
--- Kind:     macro
+-- Kind:     function
 -- Requires: idle_gap, interval_runs
 -- Params:
 --   walls  VARCHAR  name of a relation with the rows of wall_intervals('work')

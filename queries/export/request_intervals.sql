@@ -3,7 +3,7 @@
 -- served it, as far as that step is in a trace; then its prompt is read until its first token comes; then it is decoded.
 -- Times are ns since the epoch, by the clock of the client.
 --
--- Kind:     macro
+-- Kind:     function
 -- Requires: serving_step_ranges
 -- Columns:
 --   run_id           VARCHAR  the run

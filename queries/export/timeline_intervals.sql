@@ -1,7 +1,7 @@
 -- When was each device at which kind of work, and when idle?
 -- timeline_intervals('walls') tiles the window of each device; the lengths of a kind add up to what analysis timeline has.
 --
--- Kind:     macro
+-- Kind:     function
 -- Requires: interval_runs
 -- Params:
 --   walls  VARCHAR  name of a relation with the rows of wall_intervals('work')

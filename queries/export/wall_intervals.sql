@@ -3,7 +3,7 @@
 -- before memcpy, of each kind to the one that started first. So the lengths of an event add up to its wall_ns in table
 -- device_events, and those without an event to the idle time.
 --
--- Kind:     macro
+-- Kind:     function
 -- Requires: interval_owner, interval_layers
 -- Params:
 --   work  VARCHAR  name of a relation with the rows of device_events or attributed_events

@@ -2,7 +2,8 @@
 -- What a change is chosen by. An edge is about what it leads to: the work, the launch with the work that it put there, the
 -- host's time before that. Time of the host has beside it what of it is inside of ops.
 --
--- Kind:     temporary
+-- Kind:     table
+-- Made:     when asked for
 -- Requires: event_category, graph_span, graph_edge, graph_clock, attributed_events, attribution, collective_events, module, trace,
 --           step_ranges, interval_overlap, interval_innermost
 -- Columns:

@@ -2,7 +2,8 @@
 -- Launches of recorded work, waits, calls on events and streams, and other calls of 8 µs or more. Of calls inside each
 -- other the outer one, unless only the inner one launches work. Shorter calls are time of the host between these.
 --
--- Kind:     temporary
+-- Kind:     table
+-- Made:     when asked for
 -- Access:   private
 -- Requires: event_category, launch, host_waits, interval_neighbours
 -- Columns:

@@ -2,7 +2,8 @@
 -- By the base times of the files, less how far the ends of the collectives that all ranks share are apart in the
 -- median, where that is more than their spread: as analysis clock_offsets has it.
 --
--- Kind:     temporary
+-- Kind:     table
+-- Made:     when asked for
 -- Access:   private
 -- Requires: collective_matches
 -- Columns:
@@ -16,7 +17,7 @@ WITH rank_count AS (
 
 ended AS (
     SELECT m.match_id, m.trace_id, m.end_ns + t.base_time_ns AS end_ns
-    FROM collective_matches() AS m
+    FROM collective_matches AS m
     INNER JOIN trace AS t ON m.trace_id = t.trace_id
     CROSS JOIN rank_count AS c
     WHERE

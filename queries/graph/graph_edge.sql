@@ -4,7 +4,8 @@
 -- trace has many of the kind (latency, gaps of a stream), never more than was recorded. Of all edges into a node
 -- the one that ends last binds; what is left up to the recorded moment is its rest.
 --
--- Kind:     temporary
+-- Kind:     table
+-- Made:     when asked for
 -- Requires: graph_span, graph_host_edge, graph_work_edge, graph_wait_edge, graph_meeting_edge
 -- Columns:
 --   edge_id      BIGINT   number of the edge, from 0

@@ -1,7 +1,8 @@
 -- Which work ends last in each trace?
 -- The end of the device window, up to which paths and slack count.
 --
--- Kind:     temporary
+-- Kind:     table
+-- Made:     when asked for
 -- Access:   private
 -- Requires: graph_span
 -- Columns:

@@ -1,7 +1,8 @@
 -- By how much would the run end earlier if all work of a group took no time?
 -- A replay with the recorded times for each group. The statement gives the edges, and behind them what is in which group.
 --
--- Kind:     temporary
+-- Kind:     table
+-- Made:     when asked for
 -- Access:   private
 -- Requires: graph_edge, graph_end, graph_group, edge_fact
 -- Columns:

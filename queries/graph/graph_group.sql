@@ -1,7 +1,8 @@
 -- Which kernels, modules, classes, phases and collectives have most of the critical path?
 -- The 40 first of each kind, by their time on the paths of all ranks; what has none gains nothing if it is gone.
 --
--- Kind:     temporary
+-- Kind:     table
+-- Made:     when asked for
 -- Access:   private
 -- Requires: graph_path, graph_edge, edge_fact
 -- Columns:

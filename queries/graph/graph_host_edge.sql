@@ -5,7 +5,8 @@
 -- spans, the later one also waits for the last span of the other thread, or for the collective. What workers load waits
 -- for the batch before it, as long as that took, and the thread that takes it for the batch. The first span of a thread begins behind the last one that ended before it on any other.
 --
--- Kind:     temporary
+-- Kind:     table
+-- Made:     when asked for
 -- Access:   private
 -- Requires: graph_span, graph_clock, graph_task, host_waits, thread_waits, interval_overlap
 -- Columns:

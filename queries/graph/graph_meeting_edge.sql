@@ -4,7 +4,8 @@
 -- the backend runs waits for the call that posted it, and for what that thread ran before. A call of more than 0.1 ms
 -- does work of its own first: what began behind it waits for its end, and what began in it for so much of it.
 --
--- Kind:     temporary
+-- Kind:     table
+-- Made:     when asked for
 -- Access:   private
 -- Requires: graph_span, graph_task, collective_matches
 -- Columns:
@@ -22,7 +23,7 @@ WITH met AS (
         m.trace_id, s.span_id, s.start_ns, s.end_ns, m.match_id,
         max(s.start_ns) OVER (PARTITION BY m.match_id) AS meeting_ns, m.transfer_ns, m.matched_by,
         -dense_rank() OVER (ORDER BY m.match_id) AS meeting
-    FROM collective_matches() AS m
+    FROM collective_matches AS m
     INNER JOIN graph_span AS s USING (trace_id, event_id)
     WHERE m.wait_ns IS NOT NULL AND s.kind = 'work' AND s.piece = 0
 )

@@ -1,7 +1,8 @@
 -- Which edges lead to the end of each trace, one behind the other?
 -- From the end of its last work back over the edges that bind. The statement gives these.
 --
--- Kind:     temporary
+-- Kind:     table
+-- Made:     when asked for
 -- Access:   private
 -- Requires: graph_edge, graph_end
 -- Columns:

@@ -1,7 +1,7 @@
 -- Why does one thing of a trace wait for another, by the kind of the edge?
 -- The sentence of each kind of edge of table graph_edge.
 --
--- Kind:     macro
+-- Kind:     function
 -- Params:
 --   kind      VARCHAR  kind of the edge
 --   known_by  VARCHAR  how it is known: recorded, inferred or assumed

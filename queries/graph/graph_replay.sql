@@ -1,7 +1,8 @@
 -- When does each node come if every edge has the weight that is usual, and nothing is carried over from the recording?
 -- The statement gives the edges that are replayed.
 --
--- Kind:     temporary
+-- Kind:     table
+-- Made:     when asked for
 -- Access:   private
 -- Requires: graph_edge, graph_end
 -- Columns:

@@ -8,7 +8,8 @@
 -- end only when that thread has a core again: where the thread that waits for it went on before, by up to a quarter of
 -- its longest pause meanwhile, the collective ends there.
 --
--- Kind:     temporary
+-- Kind:     table
+-- Made:     when asked for
 -- Access:   private
 -- Requires: event_category, graph_call, graph_clock, device_events, launch_link, launch, step_ranges, interval_neighbours, host_waits
 -- Columns:

@@ -2,7 +2,8 @@
 -- Of gloo and its like: calls of c10d, and spans on threads that run nothing else. They belong together in their order
 -- within the process, if there are as many of both and none runs before its call.
 --
--- Kind:     temporary
+-- Kind:     table
+-- Made:     when asked for
 -- Access:   private
 -- Requires: graph_span
 -- Columns:

@@ -2,7 +2,8 @@
 -- A replay with the recorded times: at_ns is when a node was recorded, and latest_ns is when it may come with all that
 -- waits for it as it was. The statement gives the edges that are replayed.
 --
--- Kind:     temporary
+-- Kind:     table
+-- Made:     when asked for
 -- Access:   private
 -- Requires: graph_edge, graph_end
 -- Columns:

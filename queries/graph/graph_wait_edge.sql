@@ -5,7 +5,8 @@
 -- when running work does has waited for it (cudaFree and its like). Where a call waited, what it takes itself is the
 -- median of the calls of its name that did not; what follows the end of the wait is the median of such ends.
 --
--- Kind:     temporary
+-- Kind:     table
+-- Made:     when asked for
 -- Access:   private
 -- Requires: graph_span, graph_work
 -- Columns:

@@ -2,7 +2,8 @@
 -- The weights of table graph_edge with the tenth, the fiftieth and the ninetieth percentile of what is usual in the trace.
 -- Of each the rest up to the recorded moment is at the edge that binds with these weights.
 --
--- Kind:     temporary
+-- Kind:     table
+-- Made:     when asked for
 -- Access:   private
 -- Requires: graph_edge
 -- Columns:

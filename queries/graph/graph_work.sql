@@ -3,7 +3,8 @@
 -- gap between two works of a stream by works that were launched long before the one before them ended. Of each the
 -- tenth, the fiftieth and the ninetieth percentile, without what is far beyond the rest.
 --
--- Kind:     temporary
+-- Kind:     table
+-- Made:     when asked for
 -- Access:   private
 -- Requires: graph_span, launch, graph_clock, interval_neighbours
 -- Columns:

@@ -6,7 +6,8 @@
 -- without a launch in the trace waits for the host span before it on the busiest thread; a stream whose first work began
 -- late had a backlog before the window. What is still left is not explained, and stays with the edge that binds.
 --
--- Kind:     temporary
+-- Kind:     table
+-- Made:     when asked for
 -- Access:   private
 -- Requires: graph_span, graph_work
 -- Columns:

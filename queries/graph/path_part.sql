@@ -2,7 +2,8 @@
 -- The edges of graph_path; what is left of one above 15 µs is a part of its own. The parts of a trace touch each other and
 -- add up to its window.
 --
--- Kind:     temporary
+-- Kind:     table
+-- Made:     when asked for
 -- Access:   private
 -- Requires: graph_edge, graph_end, graph_path
 -- Columns:

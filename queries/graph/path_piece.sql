@@ -3,7 +3,8 @@
 -- Python or not recorded. The pieces of a trace are in order, touch each other and add up to its window. Phase and module of
 -- the host's time are those of the work that it leads to.
 --
--- Kind:     temporary
+-- Kind:     table
+-- Made:     when asked for
 -- Requires: event_category, graph_span, path_part, graph_clock, host_waits, interval_self, attributed_events, module
 -- Columns:
 --   trace_id     INTEGER -> trace            the trace whose end the path leads to

@@ -3,7 +3,7 @@
 -- can be told again of a run whose ranks were read apart. health_of_ranks('fact') is a relation of metrics; health puts
 -- the facts together.
 --
--- Kind:   macro
+-- Kind:   function
 -- Access: private
 -- Params:
 --   facts  VARCHAR  name of the relation of what is known of each trace, rank_facts() at least: fact, in health

@@ -2,7 +2,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Reduces:  trace
+-- Requires: trace()
 -- Columns:
 --   trace_count         BIGINT  traces
 --   truncated_count     BIGINT  of these, cut off
@@ -25,4 +25,4 @@ SELECT
     coalesce(sum(repaired_count), 0)::BIGINT AS repaired_count,
     coalesce(sum(file_bytes), 0)::BIGINT AS file_bytes,
     coalesce(max(window_ns), 0)::BIGINT AS max_window_ns
-FROM trace_rows
+FROM trace()

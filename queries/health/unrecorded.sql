@@ -6,6 +6,7 @@
 -- Kind:     analysis
 -- Scope:    trace
 -- Requires: event_category, accelerator, cpu_work
+-- Input:    accelerator WHERE NOT is_recorded
 -- Columns:
 --   rank          INTEGER  global rank
 --   accelerator   VARCHAR  the kind of accelerator, as far as the file tells

@@ -3,7 +3,8 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Reduces:  unrecorded
+-- Requires: unrecorded
+-- Input:    unrecorded
 -- Columns:
 --   kind      VARCHAR  op, call (of the runtime or driver) or range
 --   name      VARCHAR  the op, call or range
@@ -17,7 +18,7 @@ SELECT
     sum(op_count)::BIGINT AS op_count,
     sum(host_ns)::BIGINT AS host_ns,
     100.0 * sum(host_ns)::BIGINT / nullif(sum(sum(host_ns)) OVER ()::BIGINT, 0) AS host_pct
-FROM unrecorded_rows
+FROM unrecorded
 WHERE name IS NOT NULL
 GROUP BY kind, name
 ORDER BY sum(host_ns) DESC, name, kind

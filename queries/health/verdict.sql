@@ -11,7 +11,8 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Reduces:  timeline, kernel_classes, idle_causes, health, waits limit=0
+-- Requires: timeline, kernel_classes, idle_causes, health, waits()
+-- Input:    timeline
 -- Columns:
 --   topic       VARCHAR  late_rank, late_by, others_wait, largest_part, largest_loss or trust
 --   subject     VARCHAR  class of kernels; compute, exposed_comm, exposed_memcpy or a cause of idle time; metric of health
@@ -38,7 +39,7 @@ WITH windows AS (
         sum(exposed_comm_ns)::BIGINT AS exposed_comm_ns,
         sum(exposed_memcpy_ns)::BIGINT AS exposed_memcpy_ns,
         sum(event_count)::BIGINT AS event_count
-    FROM timeline_rows
+    FROM timeline
 ),
 
 part AS (
@@ -46,7 +47,7 @@ part AS (
         class AS subject,
         sum(wall_ns)::BIGINT AS amount_ns,
         sum(kernel_count)::BIGINT AS kernel_count
-    FROM kernel_classes_rows
+    FROM kernel_classes
     GROUP BY class
     HAVING sum(wall_ns) > 0
     ORDER BY sum(wall_ns) DESC, class
@@ -73,7 +74,7 @@ loss AS (
             sum(idle_ns)::BIGINT AS amount_ns,
             arg_max({op: top_op, python: top_python}, (idle_ns, -rowid)) AS place,
             sum(gap_count)::BIGINT AS gap_count
-        FROM idle_causes_rows
+        FROM idle_causes
         WHERE cause NOT IN ('not_recorded', 'profiler')
         GROUP BY cause
     ) AS candidate
@@ -95,7 +96,7 @@ warned AS (
         if(
             any_value(unit) = 'pct' AND metric <> 'inferred_device_time', min(value), max(value)
         ) AS value
-    FROM health_rows
+    FROM health
     GROUP BY metric
 ),
 
@@ -137,7 +138,7 @@ waited AS (
         sum(wait_ns - passed_on_ns)::BIGINT AS wait_ns,
         sum(match_count)::BIGINT AS match_count,
         sum(sum(wait_ns - passed_on_ns)) OVER () AS all_wait_ns
-    FROM waits_rows
+    FROM waits(p_limit := 0)
     WHERE straggler_rank IS NOT NULL
     GROUP BY straggler_rank
 ),
@@ -149,7 +150,7 @@ late AS (
         sum(other.window_ns)::BIGINT AS window_ns,
         sum(other.exposed_comm_ns)::BIGINT AS exposed_comm_ns
     FROM waited
-    INNER JOIN timeline_rows AS other ON waited.rank <> other.rank
+    INNER JOIN timeline AS other ON waited.rank <> other.rank
     CROSS JOIN trust
     WHERE 2 * waited.wait_ns > waited.all_wait_ns AND NOT trust.has_missing_work
     GROUP BY waited.rank, waited.wait_ns, waited.match_count
@@ -158,22 +159,22 @@ late AS (
 
 spent AS (
     SELECT rank, 'compute' AS subject, compute_ns AS amount_ns, NULL AS place
-    FROM timeline_rows
+    FROM timeline
     UNION ALL
     SELECT rank, 'exposed_memcpy' AS subject, exposed_memcpy_ns AS amount_ns, NULL AS place
-    FROM timeline_rows
+    FROM timeline
     UNION ALL
     SELECT
         rank, cause AS subject,
         idle_ns AS amount_ns,
         {op: top_op, python: top_python} AS place
-    FROM idle_causes_rows
+    FROM idle_causes
     WHERE cause NOT IN ('comm_wait', 'not_recorded', 'profiler')
 ),
 
 recorded_rank AS (
     SELECT DISTINCT rank
-    FROM timeline_rows
+    FROM timeline
     WHERE rank IS NOT NULL
 ),
 

@@ -5,7 +5,7 @@
 -- process to give something back: a lock, an item of a queue. host_range_hands_over: does a Python function do that?
 -- NULL for anything else.
 --
--- Kind:     macro
+-- Kind:     function
 -- Access:   private
 
 CREATE OR REPLACE MACRO host_call_wait(name) AS

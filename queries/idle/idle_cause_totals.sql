@@ -4,7 +4,8 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Reduces:  idle_causes, timeline
+-- Requires: idle_causes, timeline
+-- Input:    idle_causes
 -- Columns:
 --   cause       VARCHAR  as in idle_causes
 --   gap_count   BIGINT   gaps
@@ -21,10 +22,10 @@ SELECT
     sum(gap_count)::BIGINT AS gap_count,
     sum(idle_ns)::BIGINT AS idle_ns,
     100.0 * sum(idle_ns)::BIGINT
-    / nullif((SELECT sum(window_ns)::BIGINT FROM timeline_rows), 0) AS idle_pct,
+    / nullif((SELECT sum(window_ns)::BIGINT FROM timeline), 0) AS idle_pct,
     list(top_op ORDER BY idle_ns DESC, rowid)[1] AS top_op,
     list(top_module ORDER BY idle_ns DESC, rowid)[1] AS top_module,
     list(top_python ORDER BY idle_ns DESC, rowid)[1] AS top_python
-FROM idle_causes_rows
+FROM idle_causes
 GROUP BY cause
 ORDER BY sum(idle_ns) DESC, cause

@@ -1,7 +1,7 @@
 -- Which lengths decide about the cause of a gap?
 -- Table idle_gap decides by them, and its header says how.
 --
--- Kind: macro
+-- Kind: function
 
 -- What ended longer ago than this keeps no work waiting: a longer gap behind it has another cause. The usual delay of
 -- work behind its launch is no longer either, whatever the device shows.

@@ -2,7 +2,7 @@
 -- The macros of intervals compare what has the same part: here, waits of one kind on one thread. One number for the two
 -- is compared faster than a text.
 --
--- Kind:   macro
+-- Kind:   function
 -- Params:
 --   id    BIGINT   number of the thread or the gap
 --   kind  VARCHAR  kind of wait, as in table host_waits, or profiler

@@ -2,7 +2,7 @@
 -- common_start_ns is where it starts, common_end_ns where it ends, common_ns how long it is. Of intervals that have nothing in
 -- common it starts and ends at the start of the later one, and is 0 long.
 --
--- Kind:   macro
+-- Kind:   function
 -- Params:
 --   start_ns  BIGINT  start of the one, ns
 --   end_ns    BIGINT  its end, ns

@@ -3,7 +3,7 @@
 -- to the time between the first start and the last end. One that ends where another starts is open with it for a
 -- moment: a piece of no length. One sort per part.
 --
--- Kind:   macro
+-- Kind:   function
 -- Params:
 --   relation  VARCHAR  name of a relation with part, start_ns BIGINT, end_ns BIGINT
 -- Columns:

@@ -3,7 +3,7 @@
 -- the start of the first and the end of the last interval of each part that no interval covers. Lengths of gaps add
 -- up to that window minus the union. One sort per part.
 --
--- Kind:   macro
+-- Kind:   function
 -- Params:
 --   relation  VARCHAR  name of a relation with part, id BIGINT, start_ns BIGINT, end_ns BIGINT
 -- Columns:

@@ -6,7 +6,7 @@
 -- (a segment tree). So a span is noted at a few blocks and a moment looks at one of each length: the cost is that of
 -- sorting, however deep the spans nest.
 --
--- Kind:   macro
+-- Kind:   function
 -- Params:
 --   moments  VARCHAR  name of a relation with part, id, at_ns
 --   spans    VARCHAR  name of a relation with part, id, start_ns, end_ns

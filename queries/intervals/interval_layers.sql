@@ -2,7 +2,7 @@
 -- interval_layers('relation') tiles the time of each part between its first start and its last end. The intervals of one
 -- layer are disjoint; a moment belongs to the open interval of the lowest layer. There are three layers.
 --
--- Kind:   macro
+-- Kind:   function
 -- Params:
 --   relation  VARCHAR  name of a relation with part, layer (1, 2 or 3), id BIGINT (not 0), start_ns BIGINT, end_ns BIGINT
 -- Columns:

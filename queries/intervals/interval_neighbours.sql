@@ -3,7 +3,7 @@
 -- several columns is written (a, b). Gaps before all intervals of a part that are not negative add up to the time
 -- between its first start and its last end that no interval covers.
 --
--- Kind:   macro
+-- Kind:   function
 -- Params:
 --   part      ANY     intervals of different parts do not meet
 --   start_ns  BIGINT  start, ns

@@ -2,7 +2,7 @@
 -- interval_overlap('pieces', 'cover') measures by running totals: the covered length before a moment is looked up
 -- for both ends of a piece (ASOF join), and the difference is what is covered between them.
 --
--- Kind:     macro
+-- Kind:     function
 -- Requires: interval_union
 -- Params:
 --   pieces  VARCHAR  name of a relation with part, id, start_ns, end_ns

@@ -3,7 +3,7 @@
 -- an interval owns is the one piece behind the latest end of all that started before it. The pieces of a partition
 -- are disjoint and add up to the length of its union.
 --
--- Kind:     macro
+-- Kind:     function
 -- Requires: interval_neighbours
 -- Params:
 --   part      VARCHAR  intervals of different parts do not compete

@@ -2,7 +2,7 @@
 -- interval_pairs('lefts', 'rights') needs each relation to be disjoint in itself: then at most one of either is open
 -- at any moment, and one sweep over all starts and ends finds every pair.
 --
--- Kind:   macro
+-- Kind:   function
 -- Params:
 --   lefts   VARCHAR  name of a relation with part, id, start_ns, end_ns; disjoint within a part
 --   rights  VARCHAR  the same of the others

@@ -2,7 +2,7 @@
 -- interval_runs('relation') joins the intervals of each part that are neighbours in the order of their starts and have
 -- the same label. Gaps between them do not part them.
 --
--- Kind:   macro
+-- Kind:   function
 -- Params:
 --   relation  VARCHAR  name of a relation with part, label, start_ns BIGINT, end_ns BIGINT, busy_ns BIGINT; the intervals of
 --                      a part are disjoint

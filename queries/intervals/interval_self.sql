@@ -4,7 +4,7 @@
 -- at a depth is what began there last. Pieces of a part are disjoint and add up to the length of its union. One sort per
 -- part.
 --
--- Kind:   macro
+-- Kind:   function
 -- Params:
 --   relation  VARCHAR  name of a relation with part, id, start_ns BIGINT, end_ns BIGINT; none is empty
 -- Columns:

@@ -2,7 +2,7 @@
 -- interval_shared('relation') returns stretches, which may overlap, whose union is that time: of each interval what it has in
 -- common with those that started before it. One sort per part.
 --
--- Kind:   macro
+-- Kind:   function
 -- Params:
 --   relation  VARCHAR  name of a relation with part, id, start_ns BIGINT, end_ns BIGINT
 -- Columns:

@@ -2,7 +2,7 @@
 -- interval_union('relation') takes the name of a relation with part, start_ns, end_ns. Intervals that touch are
 -- joined. One sort per part; nothing is compared pairwise.
 --
--- Kind:   macro
+-- Kind:   function
 -- Params:
 --   relation  VARCHAR  name of a relation with part VARCHAR, start_ns BIGINT, end_ns BIGINT
 -- Columns:

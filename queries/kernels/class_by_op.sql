@@ -2,7 +2,7 @@
 -- The name of a kernel says what it computes with: cuDNN runs convolutions, and libraries run attention, by kernels that
 -- are called gemm. Where the op is a convolution, attention or a product, kernels of class gemm and other have its class.
 --
--- Kind:     macro
+-- Kind:     function
 -- Access:   private
 
 CREATE OR REPLACE MACRO class_by_op(class, op_name) AS CASE

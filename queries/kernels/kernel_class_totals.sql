@@ -3,7 +3,8 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Reduces:  kernel_classes, timeline
+-- Requires: kernel_classes, timeline
+-- Input:    kernel_classes
 -- Columns:
 --   class         VARCHAR  class of the kernels, as in table kernel_class
 --   kind          VARCHAR  compute, comm or memcpy
@@ -20,7 +21,7 @@ SELECT
     sum(kernel_ns)::BIGINT AS kernel_ns,
     sum(wall_ns)::BIGINT AS wall_ns,
     100.0 * sum(wall_ns)::BIGINT
-    / nullif((SELECT sum(window_ns)::BIGINT FROM timeline_rows), 0) AS wall_pct
-FROM kernel_classes_rows
+    / nullif((SELECT sum(window_ns)::BIGINT FROM timeline), 0) AS wall_pct
+FROM kernel_classes
 GROUP BY class, kind
 ORDER BY sum(wall_ns) DESC, class, kind

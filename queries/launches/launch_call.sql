@@ -5,6 +5,7 @@
 --
 -- Kind:     table
 -- Requires: event_category, device_events, implausible, runtime_calls
+-- Input:    event_kind WHERE is_launch_call(category)
 -- Columns:
 --   trace_id     INTEGER -> trace                  the trace
 --   event_id     BIGINT -> record.event_id         the call

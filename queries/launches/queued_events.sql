@@ -2,7 +2,7 @@
 -- queued_events() has a row for each device event whose launch is in the trace: it is queued from the start of its launch
 -- call until it starts on the device. Work that was launched before the window has none.
 --
--- Kind:     macro
+-- Kind:     function
 -- Access:   private
 -- Requires: attributed_events, launch
 -- Columns:

@@ -14,8 +14,10 @@
 --   7  activations: of phase forward or recompute, given back in a later pass, in a trace with a backward pass
 --   8  unknown: all else, such as caches of keys and values, and what a trace without phases holds
 --
--- Kind:     temporary
+-- Kind:     table
+-- Made:     when asked for
 -- Requires: device_numbers, surroundings, trace_traits, attribution, attribution_rules, launch, step_ranges
+-- Input:    memory
 -- Columns:
 --   trace_id         INTEGER -> trace             the trace
 --   event_id         BIGINT -> memory             the event

@@ -3,7 +3,8 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Reduces:  memory_peak
+-- Requires: memory_peak
+-- Input:    memory_peak
 -- Columns:
 --   rank         INTEGER  global rank
 --   device       VARCHAR  number of the device as its kernels have it, or cpu: the host
@@ -25,7 +26,7 @@ WITH named AS (
             {'dimension': 'module', 'holder': module_path}, {'dimension': 'op', 'holder': op},
             {'dimension': 'line', 'holder': line}
         ], recursive := TRUE)
-    FROM memory_peak_rows
+    FROM memory_peak
 )
 
 SELECT

@@ -5,8 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: stepped_devices
--- Reduces:  modules steps=TRUE, steps
+-- Requires: stepped_devices, modules(), steps
 -- Columns:
 --   phase         VARCHAR  as in phases
 --   step_wall_ns  DOUBLE   busy time that is theirs, per step and layer, ns
@@ -16,10 +15,10 @@
 
 WITH named AS (
     SELECT
-        rank, device, phase, layer, parent_path, rowid AS place, total_wall_ns,
+        rank, device, phase, layer, parent_path, row_number() OVER () AS place, total_wall_ns,
         regexp_extract(module_path, '([^./]*)$', 1) AS own_name,
         regexp_extract(module_path, '^(.*)[./][^./]*$', 1) AS outer_path
-    FROM modules_rows
+    FROM modules(p_steps := TRUE)
     WHERE layer IS NOT NULL
 ),
 
@@ -29,7 +28,7 @@ timed AS (
         min(n.place) AS place,
         sum(n.total_wall_ns) / any_value(c.step_count) AS step_wall_ns
     FROM named AS n
-    INNER JOIN stepped_devices('steps_rows') AS c
+    INNER JOIN stepped_devices('steps') AS c
         ON n.rank IS NOT DISTINCT FROM c.rank AND n.device = c.device
     WHERE
         regexp_matches(n.own_name, '(?i)attn|attention')

@@ -4,8 +4,8 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: icicle
--- Reduces:  module_classes, modules, timeline
+-- Requires: icicle, module_classes, modules, timeline
+-- Input:    module_classes
 -- Columns:
 --   class          VARCHAR  as in kernel_classes
 --   kind           VARCHAR  compute, comm or memcpy
@@ -22,7 +22,7 @@
 
 WITH RECURSIVE tree AS MATERIALIZED (
     SELECT rollup_path, parent_path, depth, min(rowid) AS position, row_number() OVER () AS id
-    FROM modules_rows
+    FROM modules
     GROUP BY rollup_path, parent_path, depth
     QUALIFY row_number() OVER (PARTITION BY rollup_path ORDER BY position) = 1
 ),
@@ -32,7 +32,7 @@ own AS (
         class, kind, module_path,
         sum(kernel_count)::BIGINT AS kernel_count,
         sum(self_wall_ns)::BIGINT AS wall_ns
-    FROM module_classes_rows
+    FROM module_classes
     GROUP BY class, kind, module_path
 ),
 
@@ -110,7 +110,7 @@ SELECT
     from_ns + total_wall_ns AS to_ns,
     total_wall_ns, self_wall_ns,
     100.0 * total_wall_ns
-    / nullif((SELECT sum(window_ns)::BIGINT FROM timeline_rows), 0) AS wall_pct,
+    / nullif((SELECT sum(window_ns)::BIGINT FROM timeline), 0) AS wall_pct,
     kernel_count
 FROM icicle('node')
 ORDER BY from_ns, depth, position

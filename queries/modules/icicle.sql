@@ -3,7 +3,7 @@
 -- it lie in the same part one level deeper, behind the time that is its own. Pictures do not mix, nor do the trees of one.
 -- icicle_label says what the path of a node has beyond that of the node around it.
 --
--- Kind:     macro
+-- Kind:     function
 -- Access:   private
 -- Params:
 --   nodes        VARCHAR  name of a relation with picture, tree, module_path ('' for the root of a tree), parent_path (NULL for what lies in nothing), depth, position, self_wall_ns, total_wall_ns

@@ -5,8 +5,8 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: icicle
--- Reduces:  modules, timeline
+-- Requires: icicle, modules, timeline
+-- Input:    modules
 -- Columns:
 --   view           VARCHAR  modules, or phases: with the phases around the modules
 --   phase          VARCHAR  as in phases; NULL in the view modules
@@ -29,7 +29,7 @@ WITH node AS (
         sum(self_wall_ns)::BIGINT AS self_wall_ns,
         sum(total_wall_ns)::BIGINT AS total_wall_ns,
         min(rowid) AS position
-    FROM modules_rows
+    FROM modules
     GROUP BY rollup_path, parent_path, depth
     UNION ALL
     SELECT
@@ -41,7 +41,7 @@ WITH node AS (
         sum(self_wall_ns)::BIGINT AS self_wall_ns,
         sum(total_wall_ns)::BIGINT AS total_wall_ns,
         min(rowid) AS position
-    FROM modules_rows
+    FROM modules
     GROUP BY phase, rollup_path, parent_path, depth
     UNION ALL
     SELECT
@@ -54,7 +54,7 @@ WITH node AS (
         0 AS self_wall_ns,
         sum(self_wall_ns)::BIGINT AS total_wall_ns,
         min(rowid) AS position
-    FROM modules_rows
+    FROM modules
     GROUP BY phase
 )
 
@@ -66,7 +66,7 @@ SELECT
     from_ns + total_wall_ns AS to_ns,
     total_wall_ns, self_wall_ns,
     100.0 * total_wall_ns
-    / nullif((SELECT sum(window_ns)::BIGINT FROM timeline_rows), 0) AS wall_pct,
+    / nullif((SELECT sum(window_ns)::BIGINT FROM timeline), 0) AS wall_pct,
     kernel_count
 FROM icicle('node')
 ORDER BY picture, from_ns, depth, position

@@ -3,7 +3,8 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Reduces:  modules, timeline
+-- Requires: modules, timeline
+-- Input:    modules
 -- Columns:
 --   module_path      VARCHAR  whole name of the module with the numbers of layers replaced by *, or a row in parentheses
 --   parent_path      VARCHAR  that of the module around it; NULL at the top
@@ -27,10 +28,10 @@ SELECT
     sum(self_wall_ns)::BIGINT AS self_wall_ns,
     sum(total_wall_ns)::BIGINT AS total_wall_ns,
     100.0 * sum(self_wall_ns)::BIGINT
-    / nullif((SELECT sum(window_ns)::BIGINT FROM timeline_rows), 0) AS self_pct,
+    / nullif((SELECT sum(window_ns)::BIGINT FROM timeline), 0) AS self_pct,
     100.0 * sum(total_wall_ns)::BIGINT
-    / nullif((SELECT sum(window_ns)::BIGINT FROM timeline_rows), 0) AS wall_pct,
+    / nullif((SELECT sum(window_ns)::BIGINT FROM timeline), 0) AS wall_pct,
     sum(total_kernel_ns)::BIGINT AS total_kernel_ns
-FROM modules_rows
+FROM modules
 GROUP BY rollup_path, parent_path, depth
 ORDER BY min(rowid)

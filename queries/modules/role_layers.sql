@@ -37,7 +37,7 @@ WITH compiled AS (
 -- Steps alone, where some are marked.
 stepped AS (
     SELECT trace_id, device, phase, module_id, row_name, role, wall_ns, 0 AS idle_ns
-    FROM role_work('module')
+    FROM role_work
     WHERE is_in_step(trace_id, step)
     UNION ALL BY NAME
     SELECT trace_id, device, phase, module_id, row_name, 0 AS wall_ns, idle_ns

@@ -1,7 +1,7 @@
 -- In which order are the parts of a decoder shown?
 -- That of a pass through it. A row of modules, in parentheses, has no place.
 --
--- Kind:     macro
+-- Kind:     function
 -- Access:   private
 -- Params:
 --   role  VARCHAR  the part, as in role_work

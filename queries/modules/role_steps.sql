@@ -3,8 +3,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: stepped_devices
--- Reduces:  roles steps=TRUE, steps
+-- Requires: stepped_devices, roles(), steps
 -- Columns:
 --   phase         VARCHAR  as in roles
 --   role          VARCHAR  the part, as in roles
@@ -18,8 +17,8 @@ SELECT
     sum(r.wall_ns / c.step_count) / any_value(c.device_count) AS step_wall_ns,
     coalesce(sum(r.phase_pct), 0) / any_value(c.device_count) AS phase_pct,
     any_value(c.device_count) AS device_count
-FROM roles_rows AS r
-INNER JOIN stepped_devices('steps_rows') AS c
+FROM (SELECT *, row_number() OVER () AS place FROM roles(p_steps := TRUE)) AS r
+INNER JOIN stepped_devices('steps') AS c
     ON r.rank IS NOT DISTINCT FROM c.rank AND r.device = c.device
 GROUP BY r.phase, r.role
-ORDER BY min(r.rowid)
+ORDER BY min(r.place)

@@ -33,7 +33,7 @@ WITH summed AS (
         sum(dur_ns)::BIGINT AS kernel_ns,
         sum(wall_ns)::BIGINT AS wall_ns,
         coalesce(sum(dur_ns) FILTER (is_inferred), 0)::BIGINT AS inferred_ns
-    FROM role_work('module')
+    FROM role_work
     WHERE
         ($phase IS NULL OR phase = $phase)
         AND (NOT $steps OR is_in_step(trace_id, step))

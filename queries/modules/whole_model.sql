@@ -7,7 +7,7 @@
 -- whole_model_work('kept', layers) is a relation: of each kind of work of each phase, what ran and what the whole model
 -- would take. Its relation names work as it likes; a NULL is a kind too.
 --
--- Kind:     macro
+-- Kind:     function
 -- Access:   private
 -- Params:
 --   phase            VARCHAR  phase of the work, as in attribution

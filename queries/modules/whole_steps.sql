@@ -4,7 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Reduces:  layers layers=$layers, role_layers layers=$layers, serving_layers layers=$layers
+-- Requires: layers(), role_layers(), serving_layers()
 -- Params:
 --   layers  BIGINT = NULL  layers of the whole model; without it nothing is extrapolated
 -- Columns:
@@ -30,20 +30,20 @@ WITH told AS (
     SELECT
         *,
         1 AS place,
-        rowid AS row_place,
+        row_number() OVER () AS row_place,
         'layers' AS source,
         NULL AS work_group
-    FROM layers_rows
+    FROM layers(p_layers := $layers)
     UNION ALL BY NAME
-    SELECT * RENAME (role AS work), 2 AS place, rowid AS row_place, 'role_layers' AS source
-    FROM role_layers_rows
+    SELECT * RENAME (role AS work), 2 AS place, row_number() OVER () AS row_place, 'role_layers' AS source
+    FROM role_layers(p_layers := $layers)
     UNION ALL BY NAME
     SELECT
         * RENAME (task AS work, task_group AS work_group),
         3 AS place,
-        rowid AS row_place,
+        row_number() OVER () AS row_place,
         'serving_layers' AS source
-    FROM serving_layers_rows
+    FROM serving_layers(p_layers := $layers)
 ),
 
 devices AS (

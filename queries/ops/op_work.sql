@@ -5,7 +5,8 @@
 -- Own time of the host is what no op inside leaves of it, by macro interval_self: own times of a thread add up to the
 -- time in ops.
 --
--- Kind:     temporary
+-- Kind:     table
+-- Made:     when asked for
 -- Requires: event_category, host_spans, attributed_events, interval_self
 -- Columns:
 --   trace_id             INTEGER -> trace            the trace

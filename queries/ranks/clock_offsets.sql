@@ -26,7 +26,7 @@ WITH device_count AS (
 
 ended AS (
     SELECT m.match_id, m.trace_id, m.device, m.end_ns + t.base_time_ns AS end_ns
-    FROM collective_matches() AS m
+    FROM collective_matches AS m
     INNER JOIN trace AS t ON m.trace_id = t.trace_id
     CROSS JOIN device_count AS c
     WHERE

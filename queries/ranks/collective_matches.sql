@@ -4,7 +4,8 @@
 -- the two ranks, if both calls name the other end. The last rank to arrive has the shortest duration, and that is the
 -- transfer; what a rank's own is longer, it waited. Only durations are compared: the clocks of ranks are not.
 --
--- Kind:     macro
+-- Kind:     table
+-- Made:     when asked for
 -- Requires: collective_events, interval_neighbours
 -- Columns:
 --   trace_id       INTEGER  the trace
@@ -35,106 +36,104 @@
 --   wall_ns        BIGINT   of its duration, what is exposed: nothing is computed, ns
 --   bus_factor     DOUBLE   part of the message that crosses the wires of a rank
 
-CREATE OR REPLACE MACRO collective_matches() AS TABLE (
-    WITH listed AS (
-        SELECT trace_id, pg_name, min(hash(ranks::VARCHAR))::VARCHAR AS ranks_key
-        FROM process_group
-        GROUP BY trace_id, pg_name
-    ),
+WITH listed AS (
+    SELECT trace_id, pg_name, min(hash(ranks::VARCHAR))::VARCHAR AS ranks_key
+    FROM process_group
+    GROUP BY trace_id, pg_name
+),
 
-    -- The number of a send counts what its rank did, and is no other rank's number.
-    called AS (
-        SELECT
-            c.* EXCLUDE (reason),
-            t.rank, t.world_size,
-            c.peer_rank IS NOT NULL AND t.rank IS NOT NULL AS is_pair,
-            if(c.is_send, t.rank, c.peer_rank) AS sender_rank,
-            if(c.is_send, c.peer_rank, t.rank) AS receiver_rank,
-            coalesce(if(c.pg_ranks IS NULL, NULL, hash(c.pg_ranks)::VARCHAR), l.ranks_key)
-                AS ranks_key
-        FROM collective_events AS c
-        INNER JOIN trace AS t USING (trace_id)
-        LEFT JOIN listed AS l USING (trace_id, pg_name)
-        WHERE c.is_transfer AND c.piece = 0
-    ),
-
-    numbered AS (
-        SELECT
-            *,
-            if(
-                is_pair,
-                concat_ws('/', class, sender_rank, receiver_rank),
-                concat_ws('/', pg_name, ranks_key, class)
-            ) AS family,
-            if(seq IS NULL OR is_pair, 'order', 'seq') AS matched_by,
-            if(is_pair, 2, coalesce(group_size, world_size)) AS expected_count,
-            gap_before_ns((trace_id, device), ts_ns, end_ns, event_id) AS gap_ns
-        FROM called
-    ),
-
-    ordered AS (
-        SELECT
-            *,
-            if(
-                matched_by = 'seq',
-                seq,
-                row_number() OVER (PARTITION BY trace_id, device, family ORDER BY ts_ns, event_id)
-            ) AS number,
-            count(*) OVER (PARTITION BY trace_id, device, family) AS family_count
-        FROM numbered
-    ),
-
-    -- A call that runs as several kernels has one Seq for all.
-    keyed AS (
-        SELECT
-            *,
-            concat_ws(
-                '/', family, matched_by, number,
-                row_number() OVER (
-                    PARTITION BY trace_id, device, family, matched_by, number
-                    ORDER BY ts_ns, event_id
-                )
-            ) AS match_id
-        FROM ordered
-    ),
-
-    met AS (
-        SELECT
-            *,
-            count(*) OVER match AS rank_count,
-            min(dur_ns) OVER match AS min_dur_ns,
-            CASE
-                WHEN class IN ('comm_p2p', 'comm_other') AND NOT is_pair
-                    THEN 'no collective of a whole group'
-                WHEN count(*) OVER match < 2 THEN 'no other rank recorded it'
-                WHEN
-                    matched_by = 'order'
-                    AND min(family_count) OVER family_calls < max(family_count) OVER family_calls
-                    THEN 'ranks recorded different numbers of them, and no Seq tells which is which'
-                WHEN
-                    class <> 'comm_alltoall'
-                    AND min(message_bytes) OVER match < max(message_bytes) OVER match
-                    THEN 'ranks recorded messages of different sizes'
-            END AS reason,
-            row_number() OVER (
-                PARTITION BY match_id ORDER BY dur_ns, rank NULLS LAST, trace_id, device
-            ) AS place
-        FROM keyed
-        WINDOW match AS (PARTITION BY match_id), family_calls AS (PARTITION BY family)
-    )
-
+-- The number of a send counts what its rank did, and is no other rank's number.
+called AS (
     SELECT
-        m.trace_id, m.event_id, m.rank, m.device, m.class, m.collective, m.pg_name, m.pg_desc,
-        m.matched_by, m.number, m.match_id, m.rank_count, m.expected_count, m.message_bytes,
-        m.dur_ns,
-        if(m.reason IS NULL, m.min_dur_ns, NULL) AS transfer_ns,
-        if(m.reason IS NULL, m.dur_ns - m.min_dur_ns, NULL) AS wait_ns,
-        if(m.reason IS NULL, m.place = 1, NULL) AS is_last,
-        m.reason,
-        greatest(coalesce(m.gap_ns, 0), 0) AS own_ns,
-        m.gap_ns IS NULL AS is_first,
-        if(m.is_pair, m.sender_rank, NULL) AS sender_rank,
-        if(m.is_pair, m.receiver_rank, NULL) AS receiver_rank,
-        m.ts_ns, m.end_ns, m.wall_ns, m.bus_factor
-    FROM met AS m
-);
+        c.* EXCLUDE (reason),
+        t.rank, t.world_size,
+        c.peer_rank IS NOT NULL AND t.rank IS NOT NULL AS is_pair,
+        if(c.is_send, t.rank, c.peer_rank) AS sender_rank,
+        if(c.is_send, c.peer_rank, t.rank) AS receiver_rank,
+        coalesce(if(c.pg_ranks IS NULL, NULL, hash(c.pg_ranks)::VARCHAR), l.ranks_key)
+            AS ranks_key
+    FROM collective_events AS c
+    INNER JOIN trace AS t USING (trace_id)
+    LEFT JOIN listed AS l USING (trace_id, pg_name)
+    WHERE c.is_transfer AND c.piece = 0
+),
+
+numbered AS (
+    SELECT
+        *,
+        if(
+            is_pair,
+            concat_ws('/', class, sender_rank, receiver_rank),
+            concat_ws('/', pg_name, ranks_key, class)
+        ) AS family,
+        if(seq IS NULL OR is_pair, 'order', 'seq') AS matched_by,
+        if(is_pair, 2, coalesce(group_size, world_size)) AS expected_count,
+        gap_before_ns((trace_id, device), ts_ns, end_ns, event_id) AS gap_ns
+    FROM called
+),
+
+ordered AS (
+    SELECT
+        *,
+        if(
+            matched_by = 'seq',
+            seq,
+            row_number() OVER (PARTITION BY trace_id, device, family ORDER BY ts_ns, event_id)
+        ) AS number,
+        count(*) OVER (PARTITION BY trace_id, device, family) AS family_count
+    FROM numbered
+),
+
+-- A call that runs as several kernels has one Seq for all.
+keyed AS (
+    SELECT
+        *,
+        concat_ws(
+            '/', family, matched_by, number,
+            row_number() OVER (
+                PARTITION BY trace_id, device, family, matched_by, number
+                ORDER BY ts_ns, event_id
+            )
+        ) AS match_id
+    FROM ordered
+),
+
+met AS (
+    SELECT
+        *,
+        count(*) OVER match AS rank_count,
+        min(dur_ns) OVER match AS min_dur_ns,
+        CASE
+            WHEN class IN ('comm_p2p', 'comm_other') AND NOT is_pair
+                THEN 'no collective of a whole group'
+            WHEN count(*) OVER match < 2 THEN 'no other rank recorded it'
+            WHEN
+                matched_by = 'order'
+                AND min(family_count) OVER family_calls < max(family_count) OVER family_calls
+                THEN 'ranks recorded different numbers of them, and no Seq tells which is which'
+            WHEN
+                class <> 'comm_alltoall'
+                AND min(message_bytes) OVER match < max(message_bytes) OVER match
+                THEN 'ranks recorded messages of different sizes'
+        END AS reason,
+        row_number() OVER (
+            PARTITION BY match_id ORDER BY dur_ns, rank NULLS LAST, trace_id, device
+        ) AS place
+    FROM keyed
+    WINDOW match AS (PARTITION BY match_id), family_calls AS (PARTITION BY family)
+)
+
+SELECT
+    m.trace_id, m.event_id, m.rank, m.device, m.class, m.collective, m.pg_name, m.pg_desc,
+    m.matched_by, m.number, m.match_id, m.rank_count, m.expected_count, m.message_bytes,
+    m.dur_ns,
+    if(m.reason IS NULL, m.min_dur_ns, NULL) AS transfer_ns,
+    if(m.reason IS NULL, m.dur_ns - m.min_dur_ns, NULL) AS wait_ns,
+    if(m.reason IS NULL, m.place = 1, NULL) AS is_last,
+    m.reason,
+    greatest(coalesce(m.gap_ns, 0), 0) AS own_ns,
+    m.gap_ns IS NULL AS is_first,
+    if(m.is_pair, m.sender_rank, NULL) AS sender_rank,
+    if(m.is_pair, m.receiver_rank, NULL) AS receiver_rank,
+    m.ts_ns, m.end_ns, m.wall_ns, m.bus_factor
+FROM met AS m

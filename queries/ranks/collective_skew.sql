@@ -53,7 +53,7 @@ WITH matched AS (
         any_value(rank) FILTER (is_last) AS straggler_rank,
         arg_max(rank, (wait_ns, -rank)) AS longest_waiting_rank,
         NULL::VARCHAR AS reason
-    FROM collective_matches()
+    FROM collective_matches
     WHERE reason IS NULL
     GROUP BY match_id, class, pg_name
 ),
@@ -76,7 +76,7 @@ unmatched AS (
         max(expected_count) AS expected_count,
         max(message_bytes) AS message_bytes,
         reason
-    FROM collective_matches()
+    FROM collective_matches
     WHERE reason IS NOT NULL
     GROUP BY class, pg_name, reason
 )

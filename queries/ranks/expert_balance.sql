@@ -26,7 +26,7 @@ WITH exchanged AS (
         m.match_id,
         regexp_replace(m.match_id, '/(seq|order)/\d+/\d+$', '') AS group_key,
         m.pg_name, m.pg_desc, m.rank, m.expected_count, e.message_bytes AS in_bytes, e.out_bytes
-    FROM collective_matches() AS m
+    FROM collective_matches AS m
     INNER JOIN collective_events AS e
         ON m.trace_id = e.trace_id AND m.event_id = e.event_id AND e.piece = 0
     WHERE m.class = 'comm_alltoall' AND m.reason IS NULL AND m.rank_count = m.expected_count

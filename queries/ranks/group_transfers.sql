@@ -33,13 +33,13 @@
 
 WITH dimension AS (
     SELECT pg_name, rank, min(dimension) AS dimension
-    FROM parallel_members()
+    FROM parallel_members
     GROUP BY pg_name, rank
 ),
 
 matched AS (
     SELECT m.*, n.node
-    FROM collective_matches() AS m
+    FROM collective_matches AS m
     LEFT JOIN rank_nodes() AS n USING (trace_id)
     WHERE m.reason IS NULL AND m.rank_count >= m.expected_count
 ),

@@ -1,6 +1,6 @@
 -- How is it said that something is on another level than usual?
 --
--- Kind:   macro
+-- Kind:   function
 -- Access: private
 -- Params:
 --   levels  BIGINT   by how many levels it is higher

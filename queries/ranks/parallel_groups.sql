@@ -5,8 +5,8 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Reduces:  rank_waits, group_transfers
--- Requires: parallel_members, rank_nodes, collective_events, trace
+-- Requires: parallel_members, rank_nodes, collective_events, trace, rank_waits, group_transfers
+-- Input:    rank_waits
 -- Columns:
 --   dimension            VARCHAR    world, tensor, data, pipeline, expert, context or mixed
 --   known_by             VARCHAR    description, traffic or layout
@@ -37,7 +37,7 @@ WITH node AS (
 -- The ranks that are reduced here, and whose collectives name a group.
 traced AS (
     SELECT DISTINCT rank
-    FROM rank_waits_rows
+    FROM rank_waits
 ),
 
 used AS (
@@ -56,7 +56,7 @@ one AS (
         list(m.rank) FILTER (t.rank IS NULL) AS missing_ranks,
         bool_or(u.rank IS NOT NULL) AS is_used,
         nullif(count(DISTINCT n.node), 0) AS node_count
-    FROM parallel_members() AS m
+    FROM parallel_members AS m
     LEFT JOIN node AS n USING (rank)
     LEFT JOIN traced AS t USING (rank)
     LEFT JOIN used AS u USING (pg_name, rank)
@@ -101,7 +101,7 @@ moved AS (
         SELECT
             *,
             message_bytes = max(message_bytes) OVER (PARTITION BY dimension, class) AS is_largest
-        FROM group_transfers_rows
+        FROM group_transfers
     ) AS g
     INNER JOIN member_of AS o
         ON

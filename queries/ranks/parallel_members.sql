@@ -3,7 +3,8 @@
 -- all-to-alls of experts; and else by its place: ranks next to each other are tensor-parallel, ranks apart
 -- data-parallel. A group of all ranks without a description is the world. A row is a rank in a group.
 --
--- Kind:     macro
+-- Kind:     table
+-- Made:     when asked for
 -- Requires: trace, process_group, collective_events
 -- Columns:
 --   pg_name      VARCHAR  name of the group
@@ -17,138 +18,136 @@
 --   rank         BIGINT   global rank
 --   place        BIGINT   its place in the group, from 0
 
-CREATE OR REPLACE MACRO parallel_members() AS TABLE (
-    WITH told AS (
-        SELECT DISTINCT pg_name, pg_desc, try_cast(ranks::VARCHAR AS BIGINT[]) AS ranks
-        FROM process_group
-        WHERE ranks IS NOT NULL
-    ),
+WITH told AS (
+    SELECT DISTINCT pg_name, pg_desc, try_cast(ranks::VARCHAR AS BIGINT[]) AS ranks
+    FROM process_group
+    WHERE ranks IS NOT NULL
+),
 
-    -- Where files describe no groups, collectives name the ranks of theirs, as long as they are few.
-    said AS (
-        SELECT DISTINCT pg_name, pg_desc, try_cast(pg_ranks AS BIGINT[]) AS ranks
-        FROM collective_events
-        WHERE
-            pg_ranks IS NOT NULL
-            AND trace_id NOT IN (SELECT trace_id FROM process_group WHERE ranks IS NOT NULL)
-    ),
+-- Where files describe no groups, collectives name the ranks of theirs, as long as they are few.
+said AS (
+    SELECT DISTINCT pg_name, pg_desc, try_cast(pg_ranks AS BIGINT[]) AS ranks
+    FROM collective_events
+    WHERE
+        pg_ranks IS NOT NULL
+        AND trace_id NOT IN (SELECT trace_id FROM process_group WHERE ranks IS NOT NULL)
+),
 
-    both_told AS (
-        SELECT * FROM told
-        UNION ALL
-        SELECT * FROM said
-    ),
+both_told AS (
+    SELECT * FROM told
+    UNION ALL
+    SELECT * FROM said
+),
 
-    listed AS (
-        SELECT
-            pg_name,
-            any_value(pg_desc) AS pg_desc,
-            ranks,
-            hash(pg_name, ranks)::VARCHAR AS group_key
-        FROM both_told
-        WHERE len(ranks) > 1
-        GROUP BY pg_name, ranks
-    ),
-
-    member AS (
-        SELECT pg_name, group_key, unnest(ranks) AS rank, generate_subscripts(ranks, 1) - 1 AS place
-        FROM listed
-    ),
-
-    apart AS (
-        SELECT group_key, rank - lag(rank) OVER (PARTITION BY group_key ORDER BY place) AS stride
-        FROM member
-    ),
-
-    strided AS (
-        SELECT group_key, if(min(stride) = max(stride), min(stride), NULL) AS stride
-        FROM apart
-        GROUP BY group_key
-    ),
-
-    used AS (
-        SELECT
-            t.rank, c.pg_name,
-            bool_or(c.class = 'comm_p2p') AS has_p2p,
-            bool_or(c.class = 'comm_alltoall') AS has_alltoall
-        FROM collective_events AS c
-        INNER JOIN trace AS t USING (trace_id)
-        WHERE c.class IN ('comm_p2p', 'comm_alltoall')
-        GROUP BY t.rank, c.pg_name
-    ),
-
-    traffic AS (
-        SELECT m.group_key, bool_or(u.has_p2p) AS has_p2p, bool_or(u.has_alltoall) AS has_alltoall
-        FROM used AS u
-        INNER JOIN member AS m USING (rank, pg_name)
-        GROUP BY m.group_key
-    ),
-
-    world AS (
-        SELECT max(world_size) AS world_size
-        FROM trace
-    ),
-
-    named AS (
-        SELECT
-            l.*,
-            len(l.ranks) AS group_size,
-            l.ranks[1] AS first_rank,
-            s.stride,
-            len(l.ranks) = w.world_size AS is_world,
-            concat_ws(
-                '+',
-                if(regexp_matches(l.pg_desc, '(?i)pipe|(^|[^a-z])pp([^a-z]|$)'), 'pipeline', NULL),
-                if(
-                    regexp_matches(l.pg_desc, '(?i)tensor|(^|[^a-z])(tp|mp)([^a-z]|$)'),
-                    'tensor', NULL
-                ),
-                if(
-                    regexp_matches(l.pg_desc, '(?i)expert|moe|(^|[^a-z])ep([^a-z]|$)'),
-                    'expert', NULL
-                ),
-                if(
-                    regexp_matches(l.pg_desc, '(?i)context|sequence|(^|[^a-z])(cp|sp)([^a-z]|$)'),
-                    'context', NULL
-                ),
-                if(
-                    regexp_matches(
-                        l.pg_desc, '(?i)data|shard|replic|zero|(^|[^a-z])([hdf]*s?dp)([^a-z]|$)'
-                    ),
-                    'data', NULL
-                )
-            ) AS words,
-            coalesce(t.has_p2p, FALSE) AS has_p2p,
-            coalesce(t.has_alltoall, FALSE) AS has_alltoall
-        FROM listed AS l
-        INNER JOIN strided AS s USING (group_key)
-        LEFT JOIN traffic AS t USING (group_key)
-        CROSS JOIN world AS w
-    ),
-
-    decided AS (
-        SELECT
-            *,
-            CASE
-                WHEN contains(words, '+') THEN 'mixed'
-                WHEN words <> '' THEN words
-                WHEN is_world THEN 'world'
-                WHEN has_p2p THEN 'pipeline'
-                WHEN has_alltoall THEN 'expert'
-                WHEN stride = 1 THEN 'tensor'
-                ELSE 'data'
-            END AS dimension, CASE
-                WHEN words <> '' THEN 'description'
-                WHEN is_world THEN 'layout'
-                WHEN has_p2p OR has_alltoall THEN 'traffic'
-                ELSE 'layout'
-            END AS known_by
-        FROM named
-    )
-
+listed AS (
     SELECT
-        d.pg_name, d.pg_desc, d.group_key, d.dimension, d.known_by, d.group_size, d.first_rank,
-        d.stride, m.rank, m.place
-    FROM decided AS d
-    INNER JOIN member AS m USING (group_key)
-);
+        pg_name,
+        any_value(pg_desc) AS pg_desc,
+        ranks,
+        hash(pg_name, ranks)::VARCHAR AS group_key
+    FROM both_told
+    WHERE len(ranks) > 1
+    GROUP BY pg_name, ranks
+),
+
+member AS (
+    SELECT pg_name, group_key, unnest(ranks) AS rank, generate_subscripts(ranks, 1) - 1 AS place
+    FROM listed
+),
+
+apart AS (
+    SELECT group_key, rank - lag(rank) OVER (PARTITION BY group_key ORDER BY place) AS stride
+    FROM member
+),
+
+strided AS (
+    SELECT group_key, if(min(stride) = max(stride), min(stride), NULL) AS stride
+    FROM apart
+    GROUP BY group_key
+),
+
+used AS (
+    SELECT
+        t.rank, c.pg_name,
+        bool_or(c.class = 'comm_p2p') AS has_p2p,
+        bool_or(c.class = 'comm_alltoall') AS has_alltoall
+    FROM collective_events AS c
+    INNER JOIN trace AS t USING (trace_id)
+    WHERE c.class IN ('comm_p2p', 'comm_alltoall')
+    GROUP BY t.rank, c.pg_name
+),
+
+traffic AS (
+    SELECT m.group_key, bool_or(u.has_p2p) AS has_p2p, bool_or(u.has_alltoall) AS has_alltoall
+    FROM used AS u
+    INNER JOIN member AS m USING (rank, pg_name)
+    GROUP BY m.group_key
+),
+
+world AS (
+    SELECT max(world_size) AS world_size
+    FROM trace
+),
+
+named AS (
+    SELECT
+        l.*,
+        len(l.ranks) AS group_size,
+        l.ranks[1] AS first_rank,
+        s.stride,
+        len(l.ranks) = w.world_size AS is_world,
+        concat_ws(
+            '+',
+            if(regexp_matches(l.pg_desc, '(?i)pipe|(^|[^a-z])pp([^a-z]|$)'), 'pipeline', NULL),
+            if(
+                regexp_matches(l.pg_desc, '(?i)tensor|(^|[^a-z])(tp|mp)([^a-z]|$)'),
+                'tensor', NULL
+            ),
+            if(
+                regexp_matches(l.pg_desc, '(?i)expert|moe|(^|[^a-z])ep([^a-z]|$)'),
+                'expert', NULL
+            ),
+            if(
+                regexp_matches(l.pg_desc, '(?i)context|sequence|(^|[^a-z])(cp|sp)([^a-z]|$)'),
+                'context', NULL
+            ),
+            if(
+                regexp_matches(
+                    l.pg_desc, '(?i)data|shard|replic|zero|(^|[^a-z])([hdf]*s?dp)([^a-z]|$)'
+                ),
+                'data', NULL
+            )
+        ) AS words,
+        coalesce(t.has_p2p, FALSE) AS has_p2p,
+        coalesce(t.has_alltoall, FALSE) AS has_alltoall
+    FROM listed AS l
+    INNER JOIN strided AS s USING (group_key)
+    LEFT JOIN traffic AS t USING (group_key)
+    CROSS JOIN world AS w
+),
+
+decided AS (
+    SELECT
+        *,
+        CASE
+            WHEN contains(words, '+') THEN 'mixed'
+            WHEN words <> '' THEN words
+            WHEN is_world THEN 'world'
+            WHEN has_p2p THEN 'pipeline'
+            WHEN has_alltoall THEN 'expert'
+            WHEN stride = 1 THEN 'tensor'
+            ELSE 'data'
+        END AS dimension, CASE
+            WHEN words <> '' THEN 'description'
+            WHEN is_world THEN 'layout'
+            WHEN has_p2p OR has_alltoall THEN 'traffic'
+            ELSE 'layout'
+        END AS known_by
+    FROM named
+)
+
+SELECT
+    d.pg_name, d.pg_desc, d.group_key, d.dimension, d.known_by, d.group_size, d.first_rank,
+    d.stride, m.rank, m.place
+FROM decided AS d
+INNER JOIN member AS m USING (group_key)

@@ -30,7 +30,7 @@
 
 WITH stage AS (
     SELECT rank, min(place) AS stage, max(group_size) AS stage_count
-    FROM parallel_members()
+    FROM parallel_members
     WHERE dimension = 'pipeline'
     GROUP BY rank
 ),
@@ -38,7 +38,7 @@ WITH stage AS (
 -- Groups that have ranks of several stages wait for all of them.
 crossing AS (
     SELECT m.pg_name, m.group_key
-    FROM parallel_members() AS m
+    FROM parallel_members AS m
     INNER JOIN stage AS s USING (rank)
     GROUP BY m.pg_name, m.group_key
     HAVING min(s.stage) < max(s.stage)
@@ -46,7 +46,7 @@ crossing AS (
 
 crossing_member AS (
     SELECT DISTINCT m.pg_name, m.rank
-    FROM parallel_members() AS m
+    FROM parallel_members AS m
     INNER JOIN crossing AS c USING (group_key)
 ),
 
@@ -62,7 +62,7 @@ part AS (
             WHEN (m.sender_rank = m.rank) = (t.stage > s.stage) THEN 1
             ELSE -1
         END AS flight
-    FROM collective_matches() AS m
+    FROM collective_matches AS m
     INNER JOIN stage AS s USING (rank)
     LEFT JOIN stage AS t
         ON if(m.sender_rank = m.rank, m.receiver_rank, m.sender_rank) = t.rank

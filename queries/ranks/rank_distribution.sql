@@ -6,7 +6,8 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Reduces:  timeline, rank_waits, phases, steps
+-- Requires: timeline, rank_waits, phases, steps
+-- Input:    timeline
 -- Columns:
 --   part         VARCHAR  window, compute, exposed_comm, exposed_memcpy, idle, step, comm_wait, own or phase/…
 --   rank_count   BIGINT   devices that it is spread over
@@ -24,25 +25,25 @@
 
 WITH device AS (
     SELECT rowid AS place, rank, device
-    FROM timeline_rows
+    FROM timeline
 ),
 
 phase_sum AS (
     SELECT phase, rank, device, sum(wall_ns)::BIGINT AS value_ns
-    FROM phases_rows
+    FROM phases
     GROUP BY phase, rank, device
 ),
 
 -- A rank that never is in a phase is 0 in it.
 phase_name AS (
     SELECT phase, row_number() OVER (ORDER BY min(rowid)) AS position
-    FROM phases_rows
+    FROM phases
     GROUP BY phase
 ),
 
 step_mean AS (
     SELECT rank, device, avg(span_ns)::BIGINT AS value_ns
-    FROM steps_rows
+    FROM steps
     WHERE step IS NOT NULL AND span_ns IS NOT NULL
     GROUP BY rank, device
 ),
@@ -60,8 +61,8 @@ value AS (
             WHEN 'comm_wait' THEN if(w.matched_count > 0, w.comm_wait_ns, NULL)
         END AS value_ns
     FROM device AS d
-    INNER JOIN timeline_rows AS t ON d.place = t.rowid
-    INNER JOIN rank_waits_rows AS w ON d.place = w.rowid
+    INNER JOIN timeline AS t ON d.place = t.rowid
+    INNER JOIN rank_waits AS w ON d.place = w.rowid
     CROSS JOIN (
         VALUES
         (1, 'window'), (2, 'compute'), (3, 'exposed_comm'), (4, 'exposed_memcpy'), (5, 'idle'),

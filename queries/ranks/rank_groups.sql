@@ -5,8 +5,8 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Reduces:  timeline, rank_waits, phases
--- Requires: more_or_less
+-- Requires: more_or_less, timeline, rank_waits, phases
+-- Input:    timeline
 -- Params:
 --   apart_pct  DOUBLE = 2  ranks are apart in a part of the timeline by so much of the median window, 0 to 100
 -- Columns:
@@ -35,7 +35,7 @@
 
 WITH phase_list AS (
     SELECT rank, device, list(DISTINCT phase ORDER BY phase) AS phases
-    FROM phases_rows
+    FROM phases
     WHERE wall_ns > 0
     GROUP BY rank, device
 ),
@@ -46,8 +46,8 @@ device AS (
         t.compute_ns, t.exposed_comm_ns, t.exposed_memcpy_ns, t.idle_ns,
         coalesce(array_to_string(p.phases, ', '), '') AS phases,
         $apart_pct * median(t.window_ns) OVER () / 100 AS apart_ns
-    FROM timeline_rows AS t
-    INNER JOIN rank_waits_rows AS w USING (rowid)
+    FROM timeline AS t
+    INNER JOIN rank_waits AS w USING (rowid)
     LEFT JOIN phase_list AS p ON t.rank IS NOT DISTINCT FROM p.rank AND t.device = p.device
 ),
 

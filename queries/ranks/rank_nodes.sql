@@ -2,7 +2,7 @@
 -- The host that the trace names, else the one that its file is named after, as torch.profiler's handler does. Where no
 -- trace tells, ranks whose devices are numbered on from 0 are taken for one machine.
 --
--- Kind:     macro
+-- Kind:     function
 -- Requires: trace, device_windows
 -- Columns:
 --   trace_id     INTEGER  the trace

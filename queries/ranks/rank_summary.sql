@@ -4,8 +4,8 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Reduces:  timeline, rank_waits
--- Requires: trace, step_ranges
+-- Requires: trace, step_ranges, timeline, rank_waits
+-- Input:    timeline
 -- Columns:
 --   rank                INTEGER  global rank
 --   device              VARCHAR  number of the device, or cpu
@@ -61,8 +61,8 @@ SELECT
         WHEN max(c.matched_count) OVER () > 0
             THEN c.caused_wait_ns > 0 AND c.caused_wait_ns = max(c.caused_wait_ns) OVER ()
     END AS is_straggler, c.node, c.stage, c.own_ns, c.excess_ns, c.is_outlier
-FROM timeline_rows AS w
-INNER JOIN rank_waits_rows AS c USING (rowid)
+FROM timeline AS w
+INNER JOIN rank_waits AS c USING (rowid)
 LEFT JOIN step_time AS s USING (trace_id)
 CROSS JOIN job AS j
 ORDER BY w.rowid

@@ -39,12 +39,12 @@
 
 WITH matched AS (
     SELECT *
-    FROM collective_matches()
+    FROM collective_matches
 ),
 
 stage AS (
     SELECT rank, min(place) AS stage
-    FROM parallel_members()
+    FROM parallel_members
     WHERE dimension = 'pipeline'
     GROUP BY rank
 ),

@@ -9,7 +9,8 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Reduces:  rank_waits, group_transfers
+-- Requires: rank_waits, group_transfers
+-- Input:    rank_waits
 -- Columns:
 --   kind                  VARCHAR    rank, node, link, or ranks that are slow alike
 --   name                  VARCHAR    which one
@@ -54,7 +55,7 @@ WITH node_part AS (
             max_caused_wait_ns
         ) FILTER (is_outlier) AS worst,
         sum(caused_wait_ns) FILTER (is_outlier)::BIGINT AS caused_wait_ns
-    FROM rank_waits_rows
+    FROM rank_waits
     WHERE node IS NOT NULL
     GROUP BY node
 ),
@@ -75,7 +76,7 @@ in_line AS (
     SELECT
         *,
         own_ns - min(own_ns) OVER (PARTITION BY stage ORDER BY own_ns ROWS 1 PRECEDING) AS gap_ns
-    FROM rank_waits_rows
+    FROM rank_waits
     WHERE NOT is_outlier
 ),
 
@@ -104,7 +105,7 @@ halves AS (
             },
             (r.max_caused_wait_ns, -r.rank)
         ) FILTER (r.own_ns >= p.slow_from_ns) AS worst
-    FROM rank_waits_rows AS r
+    FROM rank_waits AS r
     INNER JOIN parted AS p ON r.stage IS NOT DISTINCT FROM p.stage
     WHERE r.own_ns IS NOT NULL
     GROUP BY r.stage
@@ -158,7 +159,7 @@ found AS (
         r.late_ns > r.excess_ns / 2,
         r.late_class, r.late_pg_name, r.late_number, r.caused_wait_ns, r.waiting_rank_count,
         r.longest_waiting_rank, r.max_caused_wait_ns, NULL, NULL
-    FROM rank_waits_rows AS r
+    FROM rank_waits AS r
     LEFT JOIN slow_node AS s ON r.node = s.node
     -- A rank of a slow node is one of its own if it is slower by far than the rest of the node.
     WHERE r.is_outlier AND (s.node IS NULL OR r.excess_ns > 2 * s.delay_ns)
@@ -178,7 +179,7 @@ found AS (
         NULL,
         0,
         bus_bytes_per_s, peer_bus_bytes_per_s
-    FROM group_transfers_rows
+    FROM group_transfers
     WHERE is_outlier
 )
 

@@ -34,7 +34,7 @@ WITH matched AS (
         *,
         regexp_replace(match_id, '/(seq|order)/\d+/\d+$', '') AS group_key,
         wait_ns > 0 AS has_waited
-    FROM collective_matches()
+    FROM collective_matches
     WHERE reason IS NULL
 ),
 
@@ -87,7 +87,7 @@ one AS (
 
 dimension AS (
     SELECT pg_name, rank, min(dimension) AS dimension
-    FROM parallel_members()
+    FROM parallel_members
     GROUP BY pg_name, rank
 ),
 

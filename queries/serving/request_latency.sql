@@ -2,7 +2,7 @@
 -- request_latency(since) has a row per value of each metric: one per request that succeeded and was measured, of itl
 -- one per pair of tokens (or chunks of tokens) that followed each other. Arguments as for request_times.
 --
--- Kind:     macro
+-- Kind:     function
 -- Requires: request_times
 -- Params:
 --   since  VARCHAR  sent or arrival

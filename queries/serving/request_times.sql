@@ -2,7 +2,7 @@
 -- request_times(since) takes what a request's time counts from: sent, when it left the client (its last attempt), or
 -- arrival, when the schedule wanted it sent. The two differ where the client holds a request back, and where it is late.
 --
--- Kind:   macro
+-- Kind:   function
 -- Params:
 --   since  VARCHAR  sent or arrival
 -- Columns:

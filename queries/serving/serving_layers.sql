@@ -37,14 +37,14 @@ WITH compiled AS (
 
 work AS (
     SELECT trace_id, device, phase, task_group, task, module_id, row_name, wall_ns AS time_ns
-    FROM serving_task_time('module')
+    FROM serving_task_time
     UNION ALL
     SELECT
         trace_id, device, phase,
         'timeline' AS task_group,
         section AS task, module_id, row_name,
         wall_ns + idle_ns AS time_ns
-    FROM serving_section_work('module')
+    FROM serving_section_work
 ),
 
 summed AS (

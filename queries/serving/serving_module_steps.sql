@@ -4,8 +4,8 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: serving_phase_devices
--- Reduces:  serving_modules
+-- Requires: serving_phase_devices, serving_modules
+-- Input:    serving_modules
 -- Columns:
 --   phase         VARCHAR  as in serving_modules
 --   task_group    VARCHAR  computation, communication or rest
@@ -17,7 +17,7 @@
 -- Invariant: (step_wall_ns IS NULL OR 0 <= step_wall_ns) AND (phase_pct IS NULL OR phase_pct <= 100.0000001)
 
 WITH shared AS (
-    SELECT * RENAME (phase_pct AS share_pct) FROM serving_modules_rows
+    SELECT * RENAME (phase_pct AS share_pct) FROM serving_modules
 ),
 
 summed AS (
@@ -28,7 +28,7 @@ summed AS (
         grouping(task) AS is_all,
         fsum(step_wall_ns ORDER BY rowid) AS step_wall_ns,
         fsum(phase_pct ORDER BY rowid) AS phase_pct
-    FROM serving_modules_rows
+    FROM serving_modules
     GROUP BY GROUPING SETS ((phase, task_group, task), (phase, task_group))
 )
 

@@ -3,7 +3,8 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Reduces:  serving_modules
+-- Requires: serving_modules
+-- Input:    serving_modules
 -- Columns:
 --   phase          VARCHAR  as in serving_modules
 --   task_group     VARCHAR  computation, communication or rest
@@ -23,7 +24,7 @@ WITH summed AS (
         sum(kernel_count)::BIGINT AS kernel_count,
         sum(kernel_ns)::BIGINT AS kernel_ns,
         sum(wall_ns)::BIGINT AS wall_ns
-    FROM serving_modules_rows
+    FROM serving_modules
     GROUP BY phase, task_group, task
 ),
 

@@ -28,7 +28,7 @@ WITH spent AS (
         sum(kernel_count)::BIGINT AS kernel_count,
         sum(kernel_ns)::BIGINT AS kernel_ns,
         sum(wall_ns)::BIGINT AS wall_ns
-    FROM serving_task_time('module')
+    FROM serving_task_time
     GROUP BY trace_id, device, phase, task_group, task
 )
 

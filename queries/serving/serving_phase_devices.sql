@@ -1,7 +1,7 @@
 -- Of how many devices of a run does each phase of a serving engine tell, its steps, and shares of it?
 -- For means over devices: serving_phase_devices('shared') is a relation with a row for each phase.
 --
--- Kind:     macro
+-- Kind:     function
 -- Access:   private
 -- Params:
 --   shared  VARCHAR  name of a relation with rank, device, phase, step_count, share_pct

@@ -1,7 +1,7 @@
 -- How many steps of each phase of serving put work on each device?
 -- serving_phase_steps() is what times per step are divided by: a device without marked steps of a phase has no row.
 --
--- Kind:     macro
+-- Kind:     function
 -- Access:   private
 -- Requires: serving_step_ranges, serving_step_work
 -- Columns:

@@ -1,11 +1,9 @@
 -- Where in a pass of a serving engine through the model is each device event: before the layers, attention, FFN, …?
--- serving_section_work('module') is a relation; it has the work of passes alone.
 --
--- Kind:     macro
+-- Kind:     table
+-- Made:     when asked for
 -- Access:   private
 -- Requires: module, attributed_events, module_roles, launch, interval_neighbours
--- Params:
---   modules  VARCHAR  name of the relation of modules: table module
 -- Columns:
 --   trace_id      INTEGER  the trace
 --   device        VARCHAR  number of the device, or cpu
@@ -22,52 +20,50 @@
 --   launch_ts_ns  BIGINT   start of its launch, ns
 --   section       VARCHAR  before transformer, attention, ffn, after transformer or other
 
-CREATE OR REPLACE MACRO serving_section_work(modules) AS TABLE (
-    WITH layer_range AS (
-        SELECT trace_id, min(position) AS first_position, max(last_position) AS last_position
-        FROM query_table(modules)
-        WHERE layer IS NOT NULL
-        GROUP BY trace_id
-    ),
+WITH layer_range AS (
+    SELECT trace_id, min(position) AS first_position, max(last_position) AS last_position
+    FROM module
+    WHERE layer IS NOT NULL
+    GROUP BY trace_id
+),
 
-    waited AS (
-        SELECT
-            trace_id, device, event_id, piece, dur_ns, wall_ns, ts_ns, phase, module_id, row_name,
-            launch_id,
-            greatest(
-                coalesce(gap_before_ns((trace_id, device), ts_ns, end_ns, (event_id, piece)), 0),
-                0
-            ) AS idle_ns
-        FROM attributed_events
-    ),
-
-    work AS (
-        SELECT
-            d.* EXCLUDE (launch_id),
-            m.layer, l.ts_ns AS launch_ts_ns, CASE
-                WHEN m.layer IS NOT NULL THEN r.section
-                WHEN m.last_position < g.first_position THEN 'before transformer'
-                WHEN m.position > g.last_position THEN 'after transformer'
-                ELSE 'other'
-            END AS section
-        FROM waited AS d
-        INNER JOIN layer_range AS g USING (trace_id)
-        LEFT JOIN query_table(modules) AS m USING (trace_id, module_id)
-        LEFT JOIN module_roles(modules) AS r USING (trace_id, module_id)
-        LEFT JOIN launch AS l USING (trace_id, launch_id)
-        WHERE d.phase IN ('prefill', 'mixed', 'decode', 'verify', 'forward')
-    )
-
+waited AS (
     SELECT
-        * EXCLUDE (section),
-        coalesce(
-            section,
-            last_value(section IGNORE NULLS) OVER (
-                PARTITION BY trace_id, device, layer
-                ORDER BY launch_ts_ns, ts_ns, event_id, piece
-                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-            ),
-            'attention'
-        ) AS section
-    FROM work
-);
+        trace_id, device, event_id, piece, dur_ns, wall_ns, ts_ns, phase, module_id, row_name,
+        launch_id,
+        greatest(
+            coalesce(gap_before_ns((trace_id, device), ts_ns, end_ns, (event_id, piece)), 0),
+            0
+        ) AS idle_ns
+    FROM attributed_events
+),
+
+work AS (
+    SELECT
+        d.* EXCLUDE (launch_id),
+        m.layer, l.ts_ns AS launch_ts_ns, CASE
+            WHEN m.layer IS NOT NULL THEN r.section
+            WHEN m.last_position < g.first_position THEN 'before transformer'
+            WHEN m.position > g.last_position THEN 'after transformer'
+            ELSE 'other'
+        END AS section
+    FROM waited AS d
+    INNER JOIN layer_range AS g USING (trace_id)
+    LEFT JOIN module AS m USING (trace_id, module_id)
+    LEFT JOIN module_roles AS r USING (trace_id, module_id)
+    LEFT JOIN launch AS l USING (trace_id, launch_id)
+    WHERE d.phase IN ('prefill', 'mixed', 'decode', 'verify', 'forward')
+)
+
+SELECT
+    * EXCLUDE (section),
+    coalesce(
+        section,
+        last_value(section IGNORE NULLS) OVER (
+            PARTITION BY trace_id, device, layer
+            ORDER BY launch_ts_ns, ts_ns, event_id, piece
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ),
+        'attention'
+    ) AS section
+FROM work

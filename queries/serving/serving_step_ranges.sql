@@ -7,6 +7,10 @@
 --
 -- Kind:     table
 -- Requires: event_category, range_marker
+-- Input:    event WHERE is_annotation(category) AND (name IN ('tk/phase/prefill', 'tk/phase/decode',
+--           'tk/phase/mixed') OR starts_with(name, 'tk/batch/') OR starts_with(name, 'execute_') OR
+--           starts_with(name, 'step[') OR starts_with(name, 'engine_step ')) OR (category, name) IN (SELECT
+--           (category, name) FROM range_marker WHERE means = 'frame')
 -- Columns:
 --   trace_id               INTEGER -> trace  the trace
 --   step                   BIGINT            number of the step: that of tk/step, else from 0 in order of time

@@ -5,6 +5,7 @@
 --
 -- Kind:     table
 -- Requires: attributed_events, serving_step_ranges, launch, interval_neighbours
+-- Input:    serving_step_ranges
 -- Columns:
 --   trace_id      INTEGER -> trace               the trace
 --   device        VARCHAR -> device_windows      number of the device, or cpu

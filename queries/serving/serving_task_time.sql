@@ -1,12 +1,11 @@
 -- Which kind of work of a serving engine does each stretch of a device's time belong to, busy or idle?
 -- GEMM, RoPE, a norm, Triton, an all-reduce, …; idle time is work of its own: it goes to the phase, and for layers to the
--- module, of the device event that ends it. serving_task_time('module') is a relation.
+-- module, of the device event that ends it.
 --
--- Kind:     macro
+-- Kind:     table
+-- Made:     when asked for
 -- Access:   private
--- Requires: module, attributed_events, surroundings, module_roles, interval_neighbours
--- Params:
---   modules  VARCHAR  name of the relation of modules: table module
+-- Requires: module, attributed_events, surroundings, module_roles, interval_neighbours, is_triton_kernel
 -- Columns:
 --   trace_id      INTEGER  the trace
 --   device        VARCHAR  number of the device, or cpu
@@ -19,63 +18,49 @@
 --   kernel_ns     BIGINT   its duration, ns; 0 for idle time
 --   wall_ns       BIGINT   time that is its own, ns
 
--- A kernel of Triton has the name of its Python function: in lower case, with neither the signature of C++ nor its
--- mangling. Libraries that ship machine code under such names (cuDNN, the fmha kernels of AMD) are left out, and so are
--- kernels of class gemm and conv, whose names are those of vendors as often.
-CREATE OR REPLACE MACRO is_triton_kernel(class, name) AS (
-    class = 'triton_fused'
-    OR (
-        class NOT IN ('gemm', 'conv', 'memset')
-        AND regexp_matches(name, '^[a-z_][a-z0-9_]*$')
-        AND NOT regexp_matches(name, '^(?:cudnn|fmha|cutlass|flash_(?:fwd|bwd)|memset|memcpy)')
-    )
-);
-
-CREATE OR REPLACE MACRO serving_task_time(modules) AS TABLE (
-    WITH task_work AS MATERIALIZED (
-        SELECT
-            d.trace_id, d.device, d.piece, d.module_id, d.row_name, d.dur_ns, d.wall_ns, CASE
-                WHEN d.phase IN ('prefill', 'mixed', 'decode', 'verify', 'forward') THEN d.phase
-                ELSE 'other'
-            END AS phase,
-            gap_before_ns(
-                (d.trace_id, d.device), d.ts_ns, d.end_ns, (d.event_id, d.piece)
-            ) AS gap_ns,
-            CASE d.kind
-                WHEN 'comm' THEN 'communication' WHEN 'memcpy' THEN 'rest' ELSE 'computation'
-            END AS task_group, CASE
-                WHEN d.kind = 'memcpy' THEN 'memory copy'
-                WHEN d.class = 'comm_allreduce' THEN 'all-reduce'
-                WHEN d.class = 'comm_allgather' THEN 'all-gather'
-                WHEN d.kind = 'comm' THEN 'other'
-                WHEN d.class = 'rope' OR x.module_part = 'rope' OR m.role = 'RoPE' THEN 'RoPE'
-                WHEN d.class = 'norm' OR m.role = 'RMSNorm' THEN 'RMSNorm'
-                WHEN d.class = 'gemm' THEN 'GEMM'
-                WHEN is_triton_kernel(d.class, d.name) THEN 'Triton'
-                WHEN d.class = 'attention' THEN 'attention'
-                WHEN d.class = 'elementwise' THEN 'element-wise'
-                ELSE 'other'
-            END AS task
-        FROM attributed_events AS d
-        LEFT JOIN surroundings AS x ON d.trace_id = x.trace_id AND d.launch_id = x.event_id
-        LEFT JOIN module_roles(modules) AS m
-            ON d.trace_id = m.trace_id AND d.module_id = m.module_id
-    )
-
+WITH task_work AS MATERIALIZED (
     SELECT
-        trace_id, device, phase, task_group, task, module_id, row_name,
-        if(piece = 0, 1, 0)::BIGINT AS kernel_count,
-        dur_ns AS kernel_ns, wall_ns
-    FROM task_work
-    UNION ALL
-    SELECT
-        trace_id, device, phase,
-        'rest' AS task_group,
-        'idle' AS task,
-        module_id, row_name,
-        0::BIGINT AS kernel_count,
-        0::BIGINT AS kernel_ns,
-        gap_ns AS wall_ns
-    FROM task_work
-    WHERE gap_ns > 0
-);
+        d.trace_id, d.device, d.piece, d.module_id, d.row_name, d.dur_ns, d.wall_ns, CASE
+            WHEN d.phase IN ('prefill', 'mixed', 'decode', 'verify', 'forward') THEN d.phase
+            ELSE 'other'
+        END AS phase,
+        gap_before_ns(
+            (d.trace_id, d.device), d.ts_ns, d.end_ns, (d.event_id, d.piece)
+        ) AS gap_ns,
+        CASE d.kind
+            WHEN 'comm' THEN 'communication' WHEN 'memcpy' THEN 'rest' ELSE 'computation'
+        END AS task_group, CASE
+            WHEN d.kind = 'memcpy' THEN 'memory copy'
+            WHEN d.class = 'comm_allreduce' THEN 'all-reduce'
+            WHEN d.class = 'comm_allgather' THEN 'all-gather'
+            WHEN d.kind = 'comm' THEN 'other'
+            WHEN d.class = 'rope' OR x.module_part = 'rope' OR m.role = 'RoPE' THEN 'RoPE'
+            WHEN d.class = 'norm' OR m.role = 'RMSNorm' THEN 'RMSNorm'
+            WHEN d.class = 'gemm' THEN 'GEMM'
+            WHEN is_triton_kernel(d.class, d.name) THEN 'Triton'
+            WHEN d.class = 'attention' THEN 'attention'
+            WHEN d.class = 'elementwise' THEN 'element-wise'
+            ELSE 'other'
+        END AS task
+    FROM attributed_events AS d
+    LEFT JOIN surroundings AS x ON d.trace_id = x.trace_id AND d.launch_id = x.event_id
+    LEFT JOIN module_roles AS m
+        ON d.trace_id = m.trace_id AND d.module_id = m.module_id
+)
+
+SELECT
+    trace_id, device, phase, task_group, task, module_id, row_name,
+    if(piece = 0, 1, 0)::BIGINT AS kernel_count,
+    dur_ns AS kernel_ns, wall_ns
+FROM task_work
+UNION ALL
+SELECT
+    trace_id, device, phase,
+    'rest' AS task_group,
+    'idle' AS task,
+    module_id, row_name,
+    0::BIGINT AS kernel_count,
+    0::BIGINT AS kernel_ns,
+    gap_ns AS wall_ns
+FROM task_work
+WHERE gap_ns > 0

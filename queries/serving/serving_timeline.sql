@@ -40,7 +40,7 @@ SELECT
     )::BIGINT AS span_pct,
     n.step_count,
     sum(s.wall_ns + s.idle_ns)::BIGINT / n.step_count AS step_span_ns
-FROM serving_section_work('module') AS s
+FROM serving_section_work AS s
 INNER JOIN device_windows AS w ON s.trace_id = w.trace_id AND s.device = w.device
 LEFT JOIN serving_phase_steps() AS n
     ON s.trace_id = n.trace_id AND s.device = n.device AND s.phase = n.phase

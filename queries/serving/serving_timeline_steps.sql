@@ -4,8 +4,8 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: serving_phase_devices
--- Reduces:  serving_timeline
+-- Requires: serving_phase_devices, serving_timeline
+-- Input:    serving_timeline
 -- Columns:
 --   phase         VARCHAR  as in serving_timeline
 --   section       VARCHAR  as in serving_timeline; transformer for attention and ffn together
@@ -15,14 +15,14 @@
 -- Invariant: (step_span_ns IS NULL OR 0 <= step_span_ns) AND (span_pct IS NULL OR span_pct <= 100.0000001)
 
 WITH shared AS (
-    SELECT * RENAME (span_pct AS share_pct) FROM serving_timeline_rows
+    SELECT * RENAME (span_pct AS share_pct) FROM serving_timeline
 ),
 
 named AS (
     SELECT
         phase, rowid AS place, step_span_ns, span_pct,
         unnest(if(section IN ('attention', 'ffn'), [section, 'transformer'], [section])) AS section
-    FROM serving_timeline_rows
+    FROM serving_timeline
 ),
 
 summed AS (

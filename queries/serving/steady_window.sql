@@ -6,7 +6,7 @@
 -- without decoding, steps are judged by the prompts they read. steady_window('serving_step_ranges', 10) is a relation with
 -- one row for each trace whose steps all tell their batch.
 --
--- Kind:     macro
+-- Kind:     function
 -- Access:   private
 -- Params:
 --   steps          VARCHAR  name of the relation of steps: view serving_step_ranges

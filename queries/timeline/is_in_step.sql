@@ -1,7 +1,7 @@
 -- Does something count in figures per step?
 -- What belongs to a step; in a trace that marks none, everything.
 --
--- Kind:     macro
+-- Kind:     function
 -- Access:   private
 -- Requires: step_ranges
 -- Params:

@@ -1,7 +1,7 @@
 -- In which order are phases shown?
 -- That of a step, then those of serving; anything else, such as (all), has no place and comes last or first.
 --
--- Kind:   macro
+-- Kind:   function
 -- Params:
 --   phase  VARCHAR  the phase, as in attribution
 

@@ -5,8 +5,8 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: stepped_devices
--- Reduces:  phases, steps
+-- Requires: stepped_devices, phases, steps
+-- Input:    phases
 -- Columns:
 --   phase                   VARCHAR  as in phases, but for recompute
 --   step_span_ns            DOUBLE   busy and idle time within steps, per step, ns
@@ -22,8 +22,8 @@ SELECT
     sum(p.step_compute_kernel_ns / c.step_count) / any_value(c.device_count)
         AS step_compute_kernel_ns,
     any_value(c.device_count) AS device_count
-FROM phases_rows AS p
-INNER JOIN stepped_devices('steps_rows') AS c
+FROM phases AS p
+INNER JOIN stepped_devices('steps') AS c
     ON p.rank IS NOT DISTINCT FROM c.rank AND p.device = c.device
 GROUP BY if(p.phase = 'recompute', 'backward', p.phase)
 ORDER BY min(p.rowid)

@@ -3,7 +3,8 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Reduces:  phases, timeline
+-- Requires: phases, timeline
+-- Input:    phases
 -- Columns:
 --   phase              VARCHAR  as in phases
 --   kernel_ns          BIGINT   sum of the durations of its device events, ns; overlap counts twice
@@ -29,11 +30,11 @@ SELECT
     sum(exposed_comm_ns)::BIGINT AS exposed_comm_ns,
     sum(wall_ns - exposed_comm_ns)::BIGINT AS covered_ns,
     100.0 * sum(wall_ns + idle_ns)::BIGINT
-    / nullif((SELECT sum(window_ns)::BIGINT FROM timeline_rows), 0) AS span_pct,
+    / nullif((SELECT sum(window_ns)::BIGINT FROM timeline), 0) AS span_pct,
     sum(kernel_count)::BIGINT AS kernel_count,
     sum(compute_kernel_ns)::BIGINT AS compute_kernel_ns,
     sum(inferred_ns)::BIGINT AS inferred_ns,
     count(*) AS device_count
-FROM phases_rows
+FROM phases
 GROUP BY phase
 ORDER BY min(rowid)

@@ -4,7 +4,8 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Reduces:  steps
+-- Requires: steps
+-- Input:    steps
 -- Columns:
 --   step         BIGINT   number of the step
 --   rank_count   BIGINT   devices that it put work on
@@ -25,7 +26,7 @@ SELECT
     max(span_ns) AS max_ns,
     arg_max(rank, (span_ns, -rank)) AS max_rank,
     100.0 * (max(span_ns) - min(span_ns)) / nullif(quantile_disc(span_ns, 0.5), 0) AS spread_pct
-FROM steps_rows
+FROM steps
 WHERE step IS NOT NULL AND span_ns > 0
 GROUP BY step
 ORDER BY step

@@ -4,7 +4,8 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Reduces:  steps
+-- Requires: steps
+-- Input:    steps
 -- Columns:
 --   step_count    BIGINT  steps that put work on a device, each once for every device
 --   rank_count    BIGINT  ranks that have such steps; those of unknown rank are one
@@ -28,5 +29,5 @@ SELECT
     coalesce(sum(wall_ns) FILTER (step IS NULL), 0)::BIGINT AS outside_ns,
     100.0 * coalesce(sum(wall_ns) FILTER (step IS NULL), 0)::BIGINT
     / nullif(sum(wall_ns)::BIGINT, 0) AS outside_pct
-FROM steps_rows
+FROM steps
 HAVING count(*) > 0

@@ -2,7 +2,7 @@
 -- Steps none of whose work is in the file do not count. For means over devices: stepped_devices('steps_rows') is a
 -- relation with a row for each device that has a step.
 --
--- Kind:     macro
+-- Kind:     function
 -- Access:   private
 -- Params:
 --   stepped  VARCHAR  name of a relation with rank, device, step, span_ns: the rows of steps

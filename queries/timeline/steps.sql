@@ -6,6 +6,7 @@
 -- Kind:     analysis
 -- Scope:    trace
 -- Requires: device_events, attribution, device_windows, device_steps, step_ranges, unrecorded_step
+-- Input:    step_ranges
 -- Columns:
 --   rank          INTEGER  global rank
 --   device        VARCHAR  number of the device, or cpu

@@ -2,6 +2,7 @@
 --
 -- Kind:     table
 -- Requires: launch_call, launch_link, step_ranges
+-- Input:    launch_call WHERE is_missing AND is_kernel
 -- Columns:
 --   trace_id       INTEGER -> trace       the trace
 --   step           BIGINT -> step_ranges  number of the step

@@ -10,7 +10,6 @@ from every_trace import REPO
 
 import tracekit
 from tracekit.analysis.catalog import load_catalog
-from tracekit.errors import QueryError
 
 SAMPLE = REPO / "sample_traces" / "serve_vllm"
 # A run has rows about itself in its health; what why tells is of the event that is asked for.
@@ -41,7 +40,8 @@ def test_parameters(opened: Callable[[Path], tracekit.Trace]) -> None:
         assert trace.sql(f"FROM kernels({words})").rows == trace.query("kernels", **params).rows
 
 
-def test_its_name_alone_is_no_table(opened: Callable[[Path], tracekit.Trace]) -> None:
-    with pytest.raises(QueryError) as caught:
-        opened(SAMPLE).sql("FROM timeline")
-    assert caught.value.hint == "it is an analysis: FROM timeline()"
+def test_its_name_alone_is_a_table_of_its_rows(opened: Callable[[Path], tracekit.Trace]) -> None:
+    trace = opened(SAMPLE)
+    assert trace.sql("FROM timeline").rows == trace.query("timeline").rows
+    # Of two it is the name of a table of what was ingested.
+    assert trace.sql("FROM trace").column_names != trace.query("trace").column_names

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tracekit.analysis import catalog, derive
-from tracekit.analysis.catalog import load_catalog, tables_behind
-from tracekit.analysis.device_peaks import DEVICE_PEAK
+from tracekit.analysis import catalog, relations
+from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.device_peaks import DEVICE_CEILING, DEVICE_PEAK
 from tracekit.analysis.header import parse_header
-from tracekit.analysis.session_tables import DEVICE_CEILING
 from tracekit.analysis.spec import Spec
 from tracekit.errors import QueryError
 from tracekit.ingest.load import load_trace
@@ -36,7 +35,7 @@ def test_files_are_found_by_being_there_in_order(tmp_path: Path) -> None:
     write(tmp_path, "kernels", "kernels.sql", "analysis")
     write(tmp_path, "kernels", "kernel_class.sql", "table")
     write(tmp_path, "timeline", "steps.sql", "view")
-    write(tmp_path, "intervals", "interval_union.sql", "macro")
+    write(tmp_path, "intervals", "interval_union.sql", "function")
     write(tmp_path, "kernels", "_shared.sql", "analysis")
     write(tmp_path, "kernels", ".#kernels.sql", "analysis")
     write(tmp_path, "__pycache__", "other.sql", "analysis")
@@ -45,11 +44,11 @@ def test_files_are_found_by_being_there_in_order(tmp_path: Path) -> None:
     assert list(catalog.analyses) == ["kernels", "timeline"]
     assert list(catalog.tables) == ["kernel_class"]
     assert list(catalog.views) == ["steps"]
-    assert list(catalog.macros) == ["interval_union"]
+    assert list(catalog.functions) == ["interval_union"]
     assert catalog.analysis("kernels").question == "What is kernels.sql?"
     assert catalog.tables["kernel_class"].kind == "table"
     assert catalog.views["steps"].kind == "view"
-    assert catalog.macros["interval_union"].kind == "macro"
+    assert catalog.functions["interval_union"].kind == "function"
     assert load_catalog(tmp_path) is catalog
 
 
@@ -104,7 +103,7 @@ def test_what_is_read_is_required(spec: Spec) -> None:
     assert (read & made) - own <= set(spec.requires)
     if spec.scope != "runs":
         named = set(re.findall(r"\w\('(\w+)'", sql))
-        assert (named & made) - own <= tables_behind([spec])
+        assert (named & made) - own <= relations.dependencies(spec.requires)
 
 
 def test_a_list_shows_what_the_headers_say() -> None:
@@ -145,7 +144,7 @@ def test_a_byte_of_what_makes_rows_is_another_key(file: str, tmp_path: Path) -> 
 
 
 def test_everything_that_fills_a_store_decides_which_store_is_used() -> None:
-    steps = {step.__module__ for step in derive._IN_PYTHON.values()}
+    steps = {step.__module__ for step, _ in relations._IN_PYTHON.values()}
     readers = {reader.__module__ for reader in (fill_threads, load_trace)}
     folders = {module.split(".")[1] for module in steps | readers}
     assert folders <= set(catalog._MAKING)
@@ -157,6 +156,8 @@ def test_the_version_and_the_rules_are_part_of_the_key(
     rules = tmp_path / "rules.toml"
     rules.write_text("# none")
     assert catalog.make_digest(rules) != catalog.make_digest()
+    # A store of the cache may have rows of analyses.
+    assert catalog.cache_digest() != catalog.make_digest()
     digest_of_package = catalog._digest_of_package.__wrapped__
     before = digest_of_package(catalog.PACKAGE)
     monkeypatch.setattr(catalog, "__version__", "0.0.0")

@@ -80,11 +80,11 @@ def test_reasons_for_no_rows_name_what_else_is_empty() -> None:
 
 def test_a_macro_needs_no_columns_and_its_params_are_arguments() -> None:
     text = (
-        "-- What is the union?\n--\n-- Kind: macro\n-- Params:\n"
+        "-- What is the union?\n--\n-- Kind: function\n-- Params:\n"
         "--   relation  TABLE  name of a relation\nCREATE MACRO u(relation) AS 1;\n"
     )
     spec = parse_header(text, "interval_union", "x.sql")
-    assert (spec.kind, spec.scope, spec.columns) == ("macro", None, ())
+    assert (spec.kind, spec.scope, spec.columns) == ("function", None, ())
     assert spec.params[0].type == "TABLE"
 
 
@@ -102,8 +102,8 @@ def test_windows_line_ends_and_a_byte_order_mark_are_read() -> None:
 BAD = {
     "no header": ("SELECT 1", "the header is missing"),
     "empty file": ("", "the header is missing"),
-    "empty question": ("--\n-- Kind: macro\nSELECT 1", "the header is missing"),
-    "no SQL": ("-- Why?\n--\n-- Kind: macro\n", "no SQL below"),
+    "empty question": ("--\n-- Kind: function\nSELECT 1", "the header is missing"),
+    "no SQL": ("-- Why?\n--\n-- Kind: function\n", "no SQL below"),
     "no kind": ("-- Why?\n--\n-- Scope: trace\nSELECT 1", "Kind is missing"),
     "unknown kind": ("-- Why?\n--\n-- Kind: query\nSELECT 1", "unknown Kind 'query'"),
     "no scope": (
@@ -115,15 +115,15 @@ BAD = {
         "unknown Scope 'rank'",
     ),
     "scope of a macro": (
-        "-- Why?\n--\n-- Kind: macro\n-- Scope: trace\nSELECT 1",
-        "a macro has no Scope",
+        "-- Why?\n--\n-- Kind: function\n-- Scope: trace\nSELECT 1",
+        "a function has no Scope",
     ),
     "no columns": ("-- Why?\n--\n-- Kind: view\nSELECT 1", "Columns is missing or empty"),
     "empty columns": (analysis("-- Columns:"), "Columns is missing or empty"),
     "unknown field": (analysis("-- Column: a"), "unknown header field 'Column'"),
     "free text after the fields": (analysis("-- and so on"), "'and so on' is no header field"),
     "indented line before a field": (
-        "-- Why?\n--\n--   a  INTEGER  x\n-- Kind: macro\nSELECT 1",
+        "-- Why?\n--\n--   a  INTEGER  x\n-- Kind: function\nSELECT 1",
         "belongs to no field",
     ),
     "a field twice": (analysis("-- Requires: a", "-- Requires: b"), "Requires is given twice"),

@@ -180,7 +180,7 @@ def test_roles_of_the_products_of_real_stretches(
     assert unplaced == [(0,)]
     if name == "tl_mi300_qwen":
         placed = trace.sql(
-            "SELECT role, sum(r.dur_ns)::BIGINT FROM role_work('module') AS r"
+            "SELECT role, sum(r.dur_ns)::BIGINT FROM role_work AS r"
             " JOIN attribution USING (trace_id, event_id, piece)"
             " WHERE link = 'before_window' AND role IN ('QKV', 'Output') GROUP BY ALL"
         ).rows

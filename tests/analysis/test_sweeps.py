@@ -17,8 +17,9 @@ from traces_by_hand import Event, span
 import tracekit
 from tracekit.analysis import context_walk
 from tracekit.analysis.catalog import load_catalog
-from tracekit.analysis.macros import macros_of
+from tracekit.analysis.relations import ensure, functions_of
 from tracekit.analysis.sweeps import SWEEPS, SWEPT, compiled_sweeps, sweep_table, swept
+from tracekit.database import STORE, add_session
 from tracekit.sql_text import rows
 
 pytest.importorskip(
@@ -57,8 +58,8 @@ Row = tuple[Any, ...]
 @pytest.fixture(scope="module")
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as connection:
-        for macro in macros_of(load_catalog().tables[name] for name in SWEEPS):
-            connection.execute(macro.sql)
+        add_session(connection, [STORE])
+        ensure(connection, functions_of(load_catalog().tables[name] for name in SWEEPS))
         yield connection
 
 

@@ -63,8 +63,6 @@ class FakeTrace:
     error: BaseException | None = None
     missing: tuple[tuple[str, str], ...] = ()
 
-    known_advice: None = None
-
     def query(self, name: str, **params: object) -> Result:
         if self.error:
             raise self.error

@@ -10,18 +10,18 @@ import duckdb
 import pytest
 
 import tracekit
-from tracekit.analysis.catalog import load_catalog
-from tracekit.analysis.macros import macros_of, make_macros
+from tracekit.analysis.relations import ensure
 from tracekit.analysis.run import run_analysis
 from tracekit.analysis.spec import ColumnSpec, Spec
+from tracekit.database import STORE, add_session
 
 
 @pytest.fixture(scope="module")
 def rate() -> Callable[[str], Any]:
     """Return a function that works out an expression of the macros."""
     connection = duckdb.connect()
-    make_macros(connection, macros_of([load_catalog().macros["bench_rates"]]))
-    make_macros(connection, [load_catalog().macros["bench_rates"]])
+    add_session(connection, [STORE])
+    ensure(connection, ["bench_rates"])
 
     def work_out(expression: str) -> Any:
         row = connection.execute(f"SELECT {expression}").fetchone()

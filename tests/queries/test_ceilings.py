@@ -365,16 +365,15 @@ def test_the_table_is_empty_where_nothing_is_known(tiny_trace: MakeTrace) -> Non
 
 
 def test_a_breakdown_has_the_shares_too(tiny_trace: MakeTrace, make_bench: MakeBench) -> None:
-    """Also the first one, whose answers are found while the store is made."""
     copy = {"family": "memcpy", "op": "d2d", "message_bytes": 2000, "median_ns": 10_000.0}
     events = work("gpu_memcpy", "Memcpy DtoD (Device -> Device)", 0, 10, 1, bytes=1000)
     path = tiny_trace(events, deviceProperties=H100)
     bench = make_bench("b", [copy], **GPU)
     for _ in range(2):
-        with tracekit.open(path, ceilings=bench, expect_breakdown=True) as trace:
+        with tracekit.open(path, ceilings=bench) as trace:
             (row,) = trace.breakdown()["memcpy"].to_dicts()
             assert row["ceiling_pct"] == pytest.approx(50)
     # Nothing of it is kept with the store.
-    with tracekit.open(path, expect_breakdown=True) as trace:
+    with tracekit.open(path) as trace:
         (row,) = trace.breakdown()["memcpy"].to_dicts()
         assert row["ceiling_pct"] is None

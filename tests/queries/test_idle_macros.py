@@ -14,7 +14,7 @@ from tracekit.analysis.catalog import load_catalog
 @pytest.fixture(scope="module")
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as made:
-        macros = load_catalog().macros
+        macros = load_catalog().functions
         for name in ("event_category", "interval_union", "interval_gaps"):
             made.execute(macros[name].sql)
         made.execute(macros["interval_innermost"].sql)

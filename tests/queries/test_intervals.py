@@ -41,7 +41,7 @@ check = settings(max_examples=60, deadline=None, derandomize=True, database=None
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as connection:
         for name in ("interval_union", "interval_overlap", "interval_neighbours", "interval_owner"):
-            connection.execute(load_catalog().macros[name].sql)
+            connection.execute(load_catalog().functions[name].sql)
         yield connection
 
 
@@ -199,7 +199,7 @@ def test_neighbours_of_one_kind_are_one() -> None:
         assert found == sorted(map(tuple, wanted), key=lambda one: (one[0], one[2]))
 
     with run:
-        run.execute(load_catalog().macros["interval_runs"].sql)
+        run.execute(load_catalog().functions["interval_runs"].sql)
         run.execute(
             "CREATE TABLE labelled (part VARCHAR, label VARCHAR, start_ns BIGINT, "
             "end_ns BIGINT, busy_ns BIGINT)"

@@ -2,48 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-import duckdb
 import pytest
+from given_rows import analysis_of, rows_of
 
-from tracekit.analysis.catalog import load_catalog
-from tracekit.analysis.result import Column, Result
-from tracekit.analysis.run import run_analysis
-
-
-def rows_of(name: str, *rows: Mapping[str, Any]) -> Result:
-    """The result of an analysis; columns that a row does not give are NULL."""
-    spec = load_catalog().analysis(name)
-    assert all(set(row) <= set(spec.column_names) for row in rows)
-    columns = tuple(Column(column.name, column.type) for column in spec.columns)
-    return Result(name, columns, [tuple(map(row.get, spec.column_names)) for row in rows])
+from tracekit.analysis.result import Result
 
 
 def reduced(name: str, *inputs: Result) -> list[dict[str, Any]]:
-    spec = load_catalog().analysis(name)
-    known = {result.name: result for result in inputs}
-    with duckdb.connect() as connection:
-        return run_analysis(connection, spec, {}, known).to_dicts()
-
-
-def reduced_with_params(name: str, *inputs: Result) -> list[dict[str, Any]]:
-    """Of an analysis that reduces others with parameters: their rows are made its tables."""
-    spec = load_catalog().analysis(name)
-    tables = {one.analysis: one.table for one in spec.reduces}
-    with duckdb.connect() as connection:
-        for result in inputs:
-            types = ", ".join(f"{column.name} {column.type}" for column in result.columns)
-            holes = ", ".join("?" * len(result.columns))
-            connection.execute(f"CREATE TABLE {tables[result.name]} ({types})")
-            connection.executemany(
-                f"INSERT INTO {tables[result.name]} VALUES ({holes})", result.rows
-            )
-        for macro in ("stepped_devices",):
-            connection.execute(load_catalog().macros[macro].sql)
-        rows = connection.execute(spec.sql).fetchall()
-    return [dict(zip(spec.column_names, row, strict=True)) for row in rows]
+    return analysis_of(name, *inputs).to_dicts()
 
 
 def steps(*counts: int) -> Result:
@@ -151,7 +119,7 @@ def test_norms_and_what_is_inside_of_attention_are_no_attention_of_their_own(
             module(0, f"{around}{join}{norm}", "model.layers.*", layer, 2),
         ]
     rows.append(module(0, f"model{join}attention_mask", "model", None, 100))
-    (found,) = reduced_with_params("attention_layers", rows_of("modules", *rows), steps(2))
+    (found,) = reduced("attention_layers", rows_of("modules", *rows), steps(2))
     assert tuple(found.values()) == ("forward", 10.0, 2, 1)
 
 
@@ -161,14 +129,14 @@ def test_attention_of_both_kinds_in_one_layer_is_one_time() -> None:
         module(0, "decoder.block.0.EncDecAttention", "decoder.block.*", 0, 10),
         module(0, "encoder.block.0.SelfAttention", "encoder.block.*", 0, 20),
     ]
-    (found,) = reduced_with_params("attention_layers", rows_of("modules", *rows), steps(1))
+    (found,) = reduced("attention_layers", rows_of("modules", *rows), steps(1))
     assert (found["step_wall_ns"], found["layer_count"]) == (30.0, 2)
 
 
 def test_attention_is_over_the_steps_of_each_device() -> None:
     rows = [module(rank, "layers.0.attn", "layers.*", 0, 12) for rank in (0, 1, 2)]
     # Rank 2 marks no steps.
-    (found,) = reduced_with_params("attention_layers", rows_of("modules", *rows), steps(1, 3, 0))
+    (found,) = reduced("attention_layers", rows_of("modules", *rows), steps(1, 3, 0))
     assert (found["step_wall_ns"], found["device_count"]) == ((12 + 4) / 2, 2)
 
 
@@ -184,7 +152,7 @@ def test_the_share_of_peak_is_that_of_all_time_not_a_mean_of_shares() -> None:
     ]
     without_size = {"rank": 0, "kernel_ns": 99, "call_count": 1, "reason": "no shapes"}
     told = rows_of("gemms", *rows, without_size)
-    (found,) = reduced_with_params("gemm_totals", told)
+    (found,) = reduced("gemm_totals", told)
     assert (found["call_count"], found["kernel_ns"], found["mean_ns"]) == (2, 5, 2.5)
     assert found["peak_pct"] == pytest.approx(40)
     # The two figures of a row tell the same: 16 operations in mean_ns, of the peak.
@@ -197,7 +165,7 @@ def test_a_product_on_a_device_whose_peak_is_not_known_has_no_share() -> None:
         size | {"rank": 0, "kernel_ns": 1, "peak_flop_per_s": 16e9},
         size | {"rank": 1, "kernel_ns": 1},
     ]
-    (found,) = reduced_with_params("gemm_totals", rows_of("gemms", *rows))
+    (found,) = reduced("gemm_totals", rows_of("gemms", *rows))
     assert (found["peak_pct"], found["flop_per_s"]) == (None, 16e9)
 
 

@@ -75,7 +75,7 @@ def test_pairs_are_those_of_a_comparison_of_all(
         )
         for number, (start, end) in enumerate(rows):
             connection.execute(f"INSERT INTO {name} VALUES ('p', {number}, {start}, {end})")
-    connection.execute(load_catalog().macros["interval_pairs"].sql)
+    connection.execute(load_catalog().functions["interval_pairs"].sql)
     found = connection.execute("FROM interval_pairs('l', 'r') ORDER BY ALL").fetchall()
     expected = [
         (i, j, min(a[1], b[1]) - max(a[0], b[0]))

@@ -119,7 +119,7 @@ def wrong_roles(path: Path, names: dict[str, str] | None) -> tuple[list[str], in
     """Return what the product says otherwise than the table, and how many modules were held."""
     with tracekit.open(path, cache=False) as trace:
         rows = trace.sql(
-            "SELECT DISTINCT m.path, w.role FROM role_work('module') AS w "
+            "SELECT DISTINCT m.path, w.role FROM role_work AS w "
             "INNER JOIN module AS m ON w.trace_id = m.trace_id AND w.module_id = m.module_id"
         ).to_dicts()
     wrong = []

@@ -3,37 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
+from given_rows import analysis_of, rows_of
 
 import tracekit
 from tracekit.analysis.breakdown import TOTALS
-from tracekit.analysis.catalog import load_catalog
-from tracekit.analysis.header import parse_header
-from tracekit.analysis.result import Column, Result
-from tracekit.analysis.run import run_analysis, run_reductions
-from tracekit.errors import QueryError, UsageError
+from tracekit.analysis.result import Result
+from tracekit.errors import UsageError
 
 REPO = Path(__file__).resolve().parents[2]
 Opened = Callable[[Path], tracekit.Trace]
 
 
-def rows_of(name: str, *rows: Mapping[str, Any]) -> Result:
-    """The result of an analysis; columns that a row does not give are NULL."""
-    spec = load_catalog().analysis(name)
-    assert all(set(row) <= set(spec.column_names) for row in rows)
-    columns = tuple(Column(column.name, column.type) for column in spec.columns)
-    return Result(name, columns, [tuple(map(row.get, spec.column_names)) for row in rows])
-
-
 def reduced(name: str, *inputs: Result) -> list[dict[str, Any]]:
-    known = {result.name: result for result in inputs}
-    with duckdb.connect() as connection:
-        return run_analysis(connection, load_catalog().analysis(name), {}, known).to_dicts()
+    return analysis_of(name, *inputs).to_dicts()
 
 
 def windows(*lengths_ns: int) -> Result:
@@ -137,12 +124,6 @@ def test_together_they_say_what_each_says_alone(opened: Opened) -> None:
     for name, totals in TOTALS.items():
         if name in found:
             assert found[totals] == trace.query(totals)
-    assert (
-        trace.sql("SELECT table_name FROM duckdb_tables() WHERE table_name LIKE '%_rows'").rows
-        == []
-    )
-    specs = [load_catalog().analysis("phase_totals")]
-    assert run_reductions(trace.connection, specs, {}) == [found["phase_totals"]]
 
 
 @pytest.mark.parametrize("run", ["pretrain_R+Z3", "serve_vllm"])
@@ -171,57 +152,19 @@ def test_totals_are_the_sums_of_the_rows(opened: Opened, run: str) -> None:
     assert sum(found["phase_totals"].column("span_pct")) == pytest.approx(100)
 
 
-HEADER = """-- What?
---
--- Kind:    analysis
--- Scope:   {scope}
--- Reduces: {reduces}
--- Columns:
---   n  BIGINT  rows
-
-SELECT count(*) AS n FROM phases_rows
-"""
-
-
-@pytest.mark.parametrize(
-    ("scope", "reduces", "reason"),
-    [
-        ("trace", "phases", "Reduces is for an analysis of scope run"),
-        ("run", "phases limit", "Reduces: cannot read 'phases limit'"),
-        ("run", "phases, phases", "Reduces: phases is declared twice"),
-        ("run", "phases n=$most", r"\$most is used but not declared in Params"),
-    ],
-)
-def test_headers_that_reduce_wrongly(scope: str, reduces: str, reason: str) -> None:
-    with pytest.raises(QueryError, match=reason):
-        parse_header(HEADER.format(scope=scope, reduces=reduces), "x", "x.sql")
-
-
-def test_a_reduction_may_ask_with_parameters(opened: Opened) -> None:
-    text = HEADER.replace("phases_rows", "kernels_rows").format(
-        scope="run", reduces="kernels limit=1"
+def test_an_analysis_may_call_another_with_parameters(opened: Opened, tmp_path: Path) -> None:
+    (tmp_path / "most.sql").write_text(
+        "-- How many kernels?\n--\n-- Kind:    analysis\n-- Scope:   run\n"
+        "-- Requires: kernels()\n-- Params:\n--   most  BIGINT = 1  kernels of a device\n"
+        "-- Columns:\n--   n  BIGINT  rows\n\n"
+        "SELECT count(*) AS n FROM kernels(p_limit := $most)\n",
+        encoding="utf-8",
     )
-    trace = opened(REPO / "sample_traces" / "pretrain_R+Z3")
-    spec = parse_header(text, "x", "x.sql")
-    assert run_analysis(trace.connection, spec, {}, {"kernels": rows_of("kernels")}).rows == [(2,)]
-    nested = parse_header(HEADER.format(scope="run", reduces="phase_totals"), "x", "x.sql")
-    with pytest.raises(QueryError, match="phase_totals cannot be reduced"):
-        run_analysis(trace.connection, nested, {})
-
-
-def test_a_reduction_hands_its_parameters_on(opened: Opened) -> None:
-    text = HEADER.replace("phases_rows", "kernels_rows").format(
-        scope="run", reduces="kernels limit=$most"
-    )
-    text = text.replace(
-        "-- Columns", "-- Params:\n--   most  BIGINT = 1  kernels of a device\n-- Columns"
-    )
-    trace = opened(REPO / "sample_traces" / "pretrain_R+Z3")
-    spec = parse_header(text, "x", "x.sql")
-    assert run_analysis(trace.connection, spec, {}).rows == [(2,)]
-    assert run_analysis(trace.connection, spec, {"most": 3}).rows == [(6,)]
-    with pytest.raises(UsageError, match="most"):
-        run_analysis(trace.connection, spec, {"most": "many"})
+    with tracekit.open(REPO / "sample_traces" / "pretrain_R+Z3", queries=tmp_path) as trace:
+        assert trace.query("most").rows == [(2,)]
+        assert trace.query("most", most=3).rows == [(6,)]
+        with pytest.raises(UsageError, match="most"):
+            trace.query("most", most="many")
 
 
 def test_the_whole_model_as_the_mean_over_devices() -> None:

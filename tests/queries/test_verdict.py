@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 from cases_as_ranks import opened_as_ranks
+from given_rows import analysis_of, rows_of
 from traces_by_hand import Event, call, kernel, span
 
 import tracekit
-from tracekit.analysis.catalog import load_catalog
-from tracekit.analysis.reductions import rows_laid
-from tracekit.analysis.result import Column, Result
+from tracekit.analysis.result import Result
 from tracekit.report.verdict import sentences
 
 
-def rows_of(name: str, *rows: Mapping[str, Any]) -> Result:
-    spec = load_catalog().analysis(name)
-    columns = tuple(Column(column.name, column.type) for column in spec.columns)
-    return Result(name, columns, [tuple(map(row.get, spec.column_names)) for row in rows])
-
-
 def verdict(*inputs: Result) -> dict[str, dict[str, Any]]:
-    given = {"health": rows_of("health", {"metric": "rejected", "severity": "ok"})}
-    given |= {result.name: result for result in inputs}
-    spec = load_catalog().analysis("verdict")
-    laid = {one: given.get(one.analysis) or rows_of(one.analysis) for one in spec.reduces}
-    with duckdb.connect() as connection, rows_laid(connection, laid):
-        rows = connection.execute(spec.sql).fetchall()
-    told = [dict(zip(spec.column_names, row, strict=True)) for row in rows]
-    return {row["topic"]: row for row in told}
+    health = rows_of("health", {"metric": "rejected", "severity": "ok"})
+    rows = analysis_of("verdict", health, *inputs).to_dicts()
+    return {row["topic"]: row for row in rows}
 
 
 def window(

@@ -157,7 +157,7 @@ def test_what_decided(open_events: Callable[[list[Event]], tracekit.Trace], name
 
 
 def test_each_reason_is_tried_and_no_other_is_given() -> None:
-    sql = load_catalog().macros["attribution_rules"].sql
+    sql = load_catalog().functions["attribution_rules"].sql
     listed = set(re.findall(r"^        \('([a-z ]+)', '", sql, re.MULTILINE))
     # That of a capture stands in place of what its surroundings say, whichever rule asks for them.
     listed -= {"phase", "capture"}
@@ -171,7 +171,7 @@ def test_each_reason_is_tried_and_no_other_is_given() -> None:
 
 @pytest.mark.parametrize("decides", ["phase", "module"])
 def test_the_rules_stand_in_the_order_of_their_numbers(decides: str) -> None:
-    sql = load_catalog().macros["attribution_rules"].sql
+    sql = load_catalog().functions["attribution_rules"].sql
     listed = [int(rule) for rule in re.findall(rf"\('{decides}', (\d+), '", sql)]
     assert listed == list(range(1, len(listed) + 1))
     branches = re.findall(rf"rule: (\d+),[^}}]*?{decides}(?:_id)?:", sql)

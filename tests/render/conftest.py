@@ -6,13 +6,12 @@ import io
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import duckdb
 import pytest
+from given_rows import analysis_of, rows_of
 
 from tracekit.analysis.breakdown import TOTALS
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.result import Column, Result
-from tracekit.analysis.run import run_reductions
 from tracekit.render import renderer
 
 Make = Callable[..., Result]
@@ -29,14 +28,14 @@ def with_totals(data: Mapping[str, Result]) -> dict[str, Result]:
     """
 
     def whole(name: str) -> Result:
-        columns = tuple(Column(c.name, c.type) for c in load_catalog().analysis(name).columns)
+        names = load_catalog().analysis(name).column_names
         rows = data[name].to_dicts() if name in data else []
-        return Result(name, columns, [tuple(row.get(c.name) for c in columns) for row in rows])
+        return rows_of(name, *({one: row.get(one) for one in names} for row in rows))
 
     specs = [load_catalog().analysis(TOTALS[name]) for name in data if name in TOTALS]
-    known = {one.analysis: whole(one.analysis) for spec in specs for one in spec.reduces}
-    with duckdb.connect() as connection:
-        return {**data, **{r.name: r for r in run_reductions(connection, specs, known)}}
+    required = {one.removesuffix("()") for spec in specs for one in spec.requires}
+    known = [whole(name) for name in required if name in load_catalog().analyses]
+    return {**data, **{spec.name: analysis_of(spec.name, *known) for spec in specs}}
 
 
 @pytest.fixture

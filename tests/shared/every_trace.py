@@ -13,10 +13,7 @@ from typing import Any
 import pytest
 
 import tracekit
-from tracekit.analysis.breakdown import HEALTH
-from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.result import Result
-from tracekit.analysis.run import run_analysis
 from tracekit.errors import QueryError
 
 REPO = Path(__file__).resolve().parents[2]
@@ -88,10 +85,7 @@ def group_of(item: pytest.Item) -> str:
 
 
 class Answers:
-    """What the analyses say of one trace: each is run once for the same parameters.
-
-    What reduces the answers of others is given those, as in a breakdown.
-    """
+    """What the analyses say of one trace: each is run once for the same parameters."""
 
     def __init__(self, trace: tracekit.Trace) -> None:
         self.trace = trace
@@ -111,22 +105,13 @@ class Answers:
             return self._others[key]
         if name not in self._known:
             try:
-                self._known[name] = self._ask(name)
+                self._known[name] = self.trace.query(name)
             except QueryError as error:
                 self._known[name] = error
         found = self._known[name]
         if isinstance(found, QueryError):
             raise found
         return found
-
-    def _ask(self, name: str) -> Result:
-        spec = load_catalog().analyses[name]
-        if not spec.reduces:
-            return self.trace.query(name)
-        # Of a run, health is asked with that of its manifest, which nothing reduces.
-        names = [one.analysis for one in spec.reduces if not one.params and one.analysis != HEALTH]
-        reduced = {one: self(one) for one in names}
-        return run_analysis(self.trace.connection, spec, {}, reduced)
 
 
 Answered = Callable[[Path], Answers]

@@ -28,7 +28,7 @@ def opened_once() -> Iterator[None]:
         ) -> Iterator[tracekit.Trace]:
             key = repr((traces, given, options))
             # What only breaks down closes its trace before it has printed all.
-            if key not in shared or "only_breakdown" in options:
+            if key not in shared or "for_breakdown" in options:
                 shared[key] = stack.enter_context(open_traces(traces, *given, **options))
             yield shared[key]
 

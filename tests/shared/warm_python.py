@@ -32,7 +32,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
         # What most commands need, down to the headers of all analyses.
         *("tracekit.cli._main", "tracekit.cli.breakdown", "tracekit.cli.query", "tracekit.trace"),
         *("tracekit.opening", "tracekit.ingest.reading", "tracekit.ingest.load"),
-        *("tracekit.ingest.event_loader", "tracekit.ingest.threads", "tracekit.analysis.derive"),
+        *("tracekit.ingest.event_loader", "tracekit.ingest.threads", "tracekit.analysis.relations"),
         *(
             "tracekit.analysis.query_folders",
             "tracekit.analysis.scopes",

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from tracekit.analysis.interruptible import interruptible
-from tracekit.analysis.macros import provide_macros_in
 from tracekit.analysis.query_errors import sql_error
-from tracekit.analysis.temporaries import provide_temporaries_in
+from tracekit.analysis.relations import ensure_named
 
 if TYPE_CHECKING:
     from typing_extensions import CapsuleType
@@ -40,8 +39,7 @@ def stream_arrow(connection: duckdb.DuckDBPyConnection, text: str) -> ArrowRows:
 
     def ask() -> CapsuleType:
         try:
-            provide_temporaries_in(connection, text)
-            provide_macros_in(connection, text)
+            ensure_named(connection, text)
             stream: CapsuleType = connection.sql(text).__arrow_c_stream__()
             return stream
         except BaseException:

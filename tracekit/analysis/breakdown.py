@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.scopes import Contents, several
+
 BREAKDOWN = (
     "trace",
     "unrecorded",
@@ -27,7 +30,7 @@ FULL_BREAKDOWN = ("path_totals", "slack", "replay")
 """What a full one has besides, of traces: what the end of the run waited for."""
 
 ADVICE = "advise"
-"""What is kept with a breakdown's answers once advice was given."""
+"""What advice is called among the results of a breakdown."""
 
 RUN_HEALTH = "run_health"
 """What a run adds to the health of its traces."""
@@ -75,18 +78,41 @@ ASKED_OF_RANKS = ("collective_skew",)
 """What is asked of several traces besides a breakdown, as often as not."""
 
 
-def reductions_kept(analyses: Collection[str], trace_count: int) -> list[str]:
-    """Return the analyses of scope ``run`` whose rows a dataset keeps, in an order to run them.
+def breakdown_of(contents: Contents, trace_count: int) -> list[str]:
+    """Return the analyses of a breakdown, in the order in which they are read.
 
-    They are those of a breakdown, and what these reduce that is of scope ``run`` itself.
+    After each comes what :data:`TOTALS` makes of it.
+
+    Raises:
+        UsageError: there are several runs.
     """
-    from tracekit.analysis.catalog import load_catalog
+    if not contents.has_traces and len(contents.runs) > 1:
+        raise several("breakdown", contents.runs)
+    names: list[str] = [*BREAKDOWN] if contents.has_traces else []
+    if trace_count > 1:
+        place = names.index("phases")
+        names[place:place] = RANKS_BREAKDOWN
+    if contents.runs:
+        names[1:1] = RUN_BREAKDOWN
+        if contents.has_requests:
+            served = SERVED_BREAKDOWN if contents.has_traces else ()
+            names[2:2] = [*SERVING_BREAKDOWN, *served]
+        if contents.has_benchmarks:
+            names += BENCH_BREAKDOWN
+    return [n for name in names for n in (name, TOTALS.get(name)) if n is not None]
 
+
+def run_analyses_of(analyses: Collection[str], trace_count: int) -> list[str]:
+    """Return the analyses of scope ``run`` whose rows a dataset has: those of its breakdown."""
     catalog = load_catalog()
     names = [TOTALS[name] for name in analyses if name in TOTALS]
     if trace_count > 1 and set(BREAKDOWN) <= set(analyses):
         of_ranks = (*RANKS_BREAKDOWN, *ASKED_OF_RANKS)
-        reduced = [one.analysis for name in of_ranks for one in catalog.analysis(name).reduces]
-        names += [name for name in reduced if catalog.analysis(name).scope == "run"]
+        required = [name for one in of_ranks for name in catalog.analysis(one).requires]
+        names += [
+            name
+            for name in required
+            if name in catalog.analyses and catalog.analysis(name).scope == "run"
+        ]
         names += of_ranks
-    return sorted(dict.fromkeys(names), key=lambda name: bool(catalog.analysis(name).reduces))
+    return [*dict.fromkeys(names)]

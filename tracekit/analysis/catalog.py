@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -106,16 +106,12 @@ class Specs(Mapping[str, Spec]):
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """Every SQL file by kind and name, in alphabetical order.
-
-    Tables are made with a store, temporaries on a connection when something first requires them.
-    """
+    """Every SQL file by kind and name, in alphabetical order."""
 
     analyses: Specs
     tables: Specs
     views: Specs
-    macros: Specs
-    temporaries: Specs
+    functions: Specs
 
     def analysis(self, name: str) -> Spec:
         """Return the analysis of that name.
@@ -146,9 +142,7 @@ def load_catalog(root: Path | None = None) -> Catalog:
             raise QueryError(f"{path}: {paths[name]} is of the same name")
         paths[name] = file.path
         found[_kind_of(name, file)].files[name] = file
-    catalog = Catalog(
-        found["analysis"], found["table"], found["view"], found["macro"], found["temporary"]
-    )
+    catalog = Catalog(found["analysis"], found["table"], found["view"], found["function"])
     if root is not None:
         for specs in found.values():
             list(specs.values())
@@ -183,33 +177,6 @@ def _sql_files(root: Path) -> list[tuple[str, str, Path]]:
     return sorted(found, key=lambda item: item[:2])
 
 
-def tables_behind(specs: Iterable[Spec]) -> frozenset[str]:
-    """Return the names of the tables that SQL files require, as their headers say it.
-
-    What a table was made of is not among them, and neither are the tables of the file itself, which
-    headers do not name.
-    """
-    catalog = load_catalog()
-    found: set[str] = set()
-
-    def look(names: Iterable[str]) -> None:
-        for name in names:
-            if name not in found:
-                found.add(name)
-                between = (
-                    catalog.views.get(name)
-                    or catalog.macros.get(name)
-                    or catalog.temporaries.get(name)
-                )
-                if between is not None:
-                    look(between.requires)
-
-    for spec in specs:
-        look(spec.requires)
-        found |= tables_behind(catalog.analysis(one.analysis) for one in spec.reduces)
-    return frozenset(found)
-
-
 PACKAGE = Path(__file__).parents[1]
 """The folder of the package."""
 
@@ -229,6 +196,14 @@ def make_digest(rules: Path | None = None) -> str:
     return digest.hexdigest()
 
 
+def cache_digest(rules: Path | None = None) -> str:
+    """Return a digest of all that decides what a store of the cache holds: analyses, too."""
+    digest = hashlib.sha256(make_digest(rules).encode())
+    for name, sql in load_catalog().analyses.texts():
+        digest.update(f"{name}\0{sql}\0".encode())
+    return digest.hexdigest()
+
+
 @cache
 def _digest_of_package(package: Path) -> bytes:
     digest = hashlib.sha256(__version__.encode())
@@ -240,7 +215,7 @@ def _digest_of_package(package: Path) -> bytes:
                     digest.update(f"{path.name}\0".encode())
                     digest.update(source.read())
     catalog = load_catalog()
-    derived = {"macro": catalog.macros, "table": catalog.tables, "view": catalog.views}
+    derived = {"function": catalog.functions, "table": catalog.tables, "view": catalog.views}
     for kind, specs in derived.items():
         for name, sql in specs.texts():
             digest.update(f"{kind} {name}\0{sql}\0".encode())

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tracekit.analysis.session_tables import DEVICE_CEILING, lay_table
+from tracekit.analysis.device_peaks import DEVICE_CEILING
+from tracekit.analysis.relations import fill_session_table
 from tracekit.database import ceilings_dir
 from tracekit.storage import Place, lies_in
 
@@ -83,4 +84,4 @@ def lay(connection: duckdb.DuckDBPyConnection, sources: Sources) -> None:
         from tracekit.analysis.ceilings import find, places
 
         rows = [row for place in places(connection) for row in find(place, sources)]
-    lay_table(connection, DEVICE_CEILING, rows)
+    fill_session_table(connection, DEVICE_CEILING, rows)

@@ -38,13 +38,12 @@ from typing import Annotated, Any, Literal, NamedTuple
 import duckdb
 import msgspec
 
-from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.ceiling_sources import BENCHMARKS_NAME, GIVEN, Sources, result_in
 from tracekit.analysis.device_peaks import peak_of
-from tracekit.analysis.macros import macros_of, make_macros
+from tracekit.analysis.relations import ensure
 from tracekit.analysis.result import columns_of_text
 from tracekit.analysis.run import run_sql
-from tracekit.database import ceilings_dir, is_writable_by_all
+from tracekit.database import STORE, add_session, ceilings_dir, is_writable_by_all
 from tracekit.errors import StoreError, UsageError
 from tracekit.sql_text import select_rows
 from tracekit.storage import Location, Place
@@ -277,10 +276,10 @@ def ceilings_of(points: Sequence[Point]) -> list[Ceiling]:
     values = [
         (number, *(getattr(point, name) for name in columns)) for number, point in enumerate(points)
     ]
-    macro = load_catalog().macros["bench_ceilings"]
     with duckdb.connect() as connection:
         connection.execute("SET threads = 1")
-        make_macros(connection, [*macros_of([macro]), macro])
+        add_session(connection, [STORE])
+        ensure(connection, ["bench_ceilings"])
         connection.execute(f"CREATE TEMP TABLE point AS {select_rows(_TYPES, values)}")
         rows = connection.execute("FROM bench_ceilings('point')").fetchall()
     return [Ceiling(*(*row[1:], points[row[0]])) for row in rows]

@@ -18,7 +18,8 @@ from tracekit.analysis.header import SQL_TOKEN, read_header, split_header
 from tracekit.analysis.interruptible import interruptible
 from tracekit.analysis.params import ParamValue, default_of
 from tracekit.analysis.query_folders import Library, OwnFile, read_text, taken_names
-from tracekit.analysis.run import columns_of, with_values
+from tracekit.analysis.relations import is_relation, with_values
+from tracekit.analysis.run import columns_of
 from tracekit.analysis.spec import Spec, columns_of_spec, dangling_sql, wrong_key
 from tracekit.analysis.store_catalogue import empty_store
 from tracekit.analysis.user_queries import (
@@ -106,7 +107,8 @@ class _Check:
         catalog = load_catalog()
         line = self._lines.get("Requires")
         known = {
-            *(*catalog.macros, *catalog.temporaries),
+            *(*catalog.functions, *catalog.tables, *filter(is_relation, catalog.analyses)),
+            *(f"{name}()" for name in catalog.analyses),
             *(*self._relations, *self._library.files),
         }
         for name in spec.requires:
@@ -115,19 +117,16 @@ class _Check:
             refused = [file for file in self._library.refused if file.name == name]
             if refused:
                 found.append(self._wrong("requires", f"{name}: {refused[0].reason}", line))
-            elif name in catalog.analyses:
-                text = f"{name} is an analysis, which no file can require"
-                found.append(self._wrong("requires", text, line))
             else:
                 found.append(
-                    self._wrong("requires", f"there is no table, view or macro {name}", line)
+                    self._wrong("requires", f"there is no table, function or analysis {name}", line)
                 )
         sql = without_comments(spec.sql)
         read = set(re.findall(r"\b(?:from|join)\s+(\w+)", sql, re.IGNORECASE))
-        called = {name for name in re.findall(r"\b(\w+)\s*\(", sql) if name in catalog.macros}
+        called = {name for name in re.findall(r"\b(\w+)\s*\(", sql) if name in catalog.functions}
         local = set(re.findall(r"\b(\w+)\s+AS\s+(?:(?:NOT\s+)?MATERIALIZED\s*)?\(", sql, re.I))
         made = {
-            *(*catalog.tables, *catalog.views, *catalog.temporaries),
+            *(*catalog.tables, *catalog.views),
             *self._library.files,
         } - {spec.name}
         for name in sorted(((read & made) - local | called) - {*spec.requires}):
@@ -141,7 +140,7 @@ class _Check:
         """Run the file on a store, and look at what it gives."""
         try:
             with own_cursor(
-                connection, self._library, self._library.files[self._spec.name], {}
+                connection, self._library, self._library.files[self._spec.name]
             ) as cursor:
                 return interruptible(cursor, lambda: self._run(cursor, is_trace=is_trace))
         except TracekitError as error:
@@ -150,12 +149,12 @@ class _Check:
 
     def _run(self, cursor: duckdb.DuckDBPyConnection, *, is_trace: bool) -> list[Finding]:
         spec = self._spec
-        if spec.kind == "macro":
-            # What a macro says is bound where it is called.
+        if spec.kind == "function":
+            # What a function says is bound where it is called.
             cursor.execute("ROLLBACK")
             lay(cursor, spec)
             count = len(cursor.extract_statements(spec.sql))
-            return [Finding(None, "SQL", True, f"{count} macro{'s' if count != 1 else ''}")]
+            return [Finding(None, "SQL", True, f"{count} function{'s' if count != 1 else ''}")]
         statement = with_values(spec, _values(spec)) if spec.kind == "analysis" else spec.sql
         try:
             sql = select_of(cursor, spec, statement)

@@ -92,6 +92,9 @@ def find_device(name: str) -> DevicePeak:
     raise QueryError(f"device={name}: {what}", hint=f"there are: {known}")
 
 
+DEVICE_CEILING = "device_ceiling"
+"""The table of the session with what devices were measured to do at most."""
+
 MEMORY = "memory"
 """In place of a type of number: the bandwidth of a device's memory, bytes/s."""
 

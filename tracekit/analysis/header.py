@@ -5,12 +5,13 @@ The header is the run of `--` lines at the top of the file:
     -- The question in one line?
     -- Optional further lines.
     --
-    -- Kind:     analysis | view | table | macro | temporary (a table of the connection)
+    -- Kind:     analysis | view | table | function
                  | advice (an analysis whose columns and invariants are :data:`ADVICE`)
+    -- Made:     when asked for                       (tables that few questions read)
     -- Scope:    trace | run | runs                   (analyses)
     -- Access:   private                              (helps others; may change with any version)
-    -- Requires: other, names
-    -- Reduces:  analyses, other limit=0 at_ns=$at_ns (analyses of scope run)
+    -- Requires: other, names, gemms()                ((): an analysis that is called with values)
+    -- Input:    relation, with WHERE or GROUP BY     (without a row of it, this has none either)
     -- Params:
     --   name  BIGINT = 0  meaning, unit              (no `= …`: required; `= NULL`: may be unset)
     --   sort  VARCHAR{total|mean} = total  meaning   (one of these values)
@@ -36,7 +37,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar, get_args
 
 from tracekit.analysis.params import PARAM_TYPES, default_of
-from tracekit.analysis.spec import ColumnSpec, Key, Kind, Param, Reduced, Scope, Spec
+from tracekit.analysis.spec import ColumnSpec, Key, Kind, Param, Scope, Spec
 from tracekit.errors import QueryError, UsageError, did_you_mean
 
 _HEADER = re.compile(r"(?:--[^\n]*(?:\n|\Z))*")
@@ -131,7 +132,7 @@ def key_of(match: re.Match[str]) -> Key | None:
 __all__ = ["ColumnSpec", "HeaderProblem", "Key", "Param", "Spec", "parse_header", "read_header"]
 
 _FIELDS = (
-    *("Kind", "Scope", "Access", "Requires", "Reduces", "Params", "Needs", "Columns"),
+    *("Kind", "Made", "Scope", "Access", "Requires", "Input", "Params", "Needs", "Columns"),
     *("Keep", "Invariant", "Empty", "Note"),
 )
 _REPEATABLE = ("Invariant", "Empty", "Note")
@@ -151,8 +152,7 @@ Invariant: cost_ns IS NULL OR cost_ns > 0
 
 _FIELD = re.compile(r"(?P<name>[A-Za-z]+):[ \t]*(?P<value>.*)")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
-_REDUCED = re.compile(rf"(?P<name>{_NAME.pattern})(?P<params>(?:\s+{_NAME.pattern}=[^\s,=]+)*)")
-_HANDED_ON = re.compile(rf"=\$({_NAME.pattern})")
+_REQUIRED = re.compile(rf"{_NAME.pattern}(?:\(\))?")
 _PARAM = re.compile(
     rf"(?P<name>[a-z][a-z0-9_]*)\s+(?P<type>{TYPE})"
     r"(?:\{(?P<choices>[^{}]+)\})?"
@@ -235,7 +235,8 @@ class _Reader:
             kind=kind or "view",
             scope=self._scope(kind),
             requires=self._requires(),
-            reduces=self._reduces(),
+            input=self._input(),
+            is_on_demand=self._choice("Made", ("when asked for",)) is not None,
             params=params,
             columns=self._columns(kind),
             invariants=self._texts("Invariant"),
@@ -343,7 +344,7 @@ class _Reader:
             return ()
         names = tuple(part.strip() for part in found.text.split(","))
         for name in names:
-            if not _NAME.fullmatch(name):
+            if not _REQUIRED.fullmatch(name):
                 self._wrong(
                     found.number,
                     f"Requires: {name!r} is no name",
@@ -351,29 +352,9 @@ class _Reader:
                 )
         return names
 
-    def _reduces(self) -> tuple[Reduced, ...]:
-        found = self._one("Reduces")
-        if found is None:
-            return ()
-        scope = self._one("Scope")
-        if scope is None or scope.text != "run":
-            self._wrong(found.number, "Reduces is for an analysis of scope run")
-        reduced = []
-        names: set[str] = set()
-        for part in found.text.split(","):
-            match = _REDUCED.fullmatch(part.strip())
-            if match is None:
-                self._wrong(
-                    found.number,
-                    f"Reduces: cannot read {part.strip()!r}",
-                    "write `analysis` or `analysis name=1`",
-                )
-                continue
-            pairs = (given.partition("=") for given in match["params"].split())
-            params = tuple((name, value) for name, _, value in pairs)
-            reduced.append(Reduced(match["name"], params))
-            self._check_unique(found.number, "Reduces", match["name"], names)
-        return tuple(reduced)
+    def _input(self) -> str:
+        found = self._one("Input")
+        return "" if found is None else found.text
 
     def _params(self, kind: Kind | None) -> tuple[Param, ...]:
         params: list[Param] = []
@@ -412,7 +393,7 @@ class _Reader:
         )
         param = Param(match["name"], match["type"], default, match["meaning"].strip(), choices)
         if kind != "analysis":
-            # A macro's arguments may be of any type, expressions and names included.
+            # A function's arguments may be of any type, expressions and names included.
             return param
         if param.type not in PARAM_TYPES:
             self._wrong(
@@ -450,7 +431,7 @@ class _Reader:
                     )
                 )
                 self._check_unique(number, "Columns", match["name"], names)
-        if not entries and kind not in (None, "macro"):
+        if not entries and kind not in (None, "function"):
             found = self._one("Columns")
             number = 1 if found is None else found.number
             self._wrong(number, "the header field Columns is missing or empty")
@@ -482,8 +463,7 @@ class _Reader:
         before.add(name)
 
     def _check_used(self, params: tuple[Param, ...]) -> None:
-        reduces = self._one("Reduces")
-        used = dict.fromkeys(_HANDED_ON.findall(reduces.text), reduces.number) if reduces else {}
+        used: dict[str, int] = {}
         # Most files have no parameter: the tokens of their SQL need not be looked at.
         for match in SQL_TOKEN.finditer(self._body) if "$" in self._body else ():
             if match["param"]:

@@ -25,7 +25,7 @@ _IDS = ("trace_id", "event_id", "piece")
 _ROLE = "role"
 
 _WITH_ROLES = """(SELECT w.*, CASE WHEN w.kind = 'idle' THEN 'idle' ELSE r.role END AS role
-FROM work AS w LEFT JOIN role_work('module') AS r USING (trace_id, event_id, piece)) AS work"""
+FROM work AS w LEFT JOIN role_work AS r USING (trace_id, event_id, piece)) AS work"""
 """The view with roles: as analysis roles has them, which takes longer."""
 
 

@@ -150,10 +150,9 @@ def taken_names() -> dict[str, str]:
     """Return the names that no file of the user's may have, with what has them."""
     catalog = load_catalog()
     taken = {table.name: "a table" for table in (*TABLES, *SESSION_TABLES)}
-    taken |= dict.fromkeys(catalog.macros, "a macro")
+    taken |= dict.fromkeys(catalog.functions, "a function")
     taken |= dict.fromkeys(catalog.tables, "a table")
     taken |= dict.fromkeys(catalog.views, "a view")
-    taken |= dict.fromkeys(catalog.temporaries, "a table")
     return taken | dict.fromkeys(catalog.analyses, "an analysis")
 
 

@@ -503,6 +503,6 @@ def role_macros(connection: duckdb.DuckDBPyConnection) -> str:
         # A store may be anybody's, and its rules of any subject: others would be tried by nobody.
         conditions.get(applies_to, []).append((inside + condition(pattern), rule_id))
     return ";\n".join(
-        f"CREATE OR REPLACE TEMP MACRO {ROLE_CALL}{subject}(name, is_inside) AS {first_match(some)}"
+        f"CREATE OR REPLACE MACRO {ROLE_CALL}{subject}(name, is_inside) AS {first_match(some)}"
         for subject, some in conditions.items()
     )

@@ -2,52 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import duckdb
 
-from tracekit.analysis.catalog import load_catalog
-from tracekit.analysis.header import SQL_TOKEN
 from tracekit.analysis.interruptible import Deadline, interruptible
-from tracekit.analysis.macros import is_of_nothing, provide_macros, provide_macros_in
-from tracekit.analysis.params import ParamValue, bind
+from tracekit.analysis.params import bind
 from tracekit.analysis.query_errors import sql_error, store_error
-from tracekit.analysis.reductions import (
-    Inputs,
-    check_reduced,
-    columns_read,
-    passed_on,
-    reduces_nothing,
-    rows_laid,
+from tracekit.analysis.relations import (
+    Relations,
+    ensure_named,
+    has_no_input,
+    is_relation,
+    with_values,
 )
 from tracekit.analysis.result import Column, Result, RowStream
-from tracekit.analysis.session_tables import provide_tables
-from tracekit.analysis.spec import Reduced, Spec
-from tracekit.analysis.temporaries import provide_temporaries, provide_temporaries_in
-from tracekit.database import cursor_of, execute_own
-from tracekit.errors import QueryError, StoreError
-from tracekit.sql_text import literal
-
-
-def with_values(spec: Spec, values: Mapping[str, ParamValue]) -> str:
-    """Return the SQL with every `$name` replaced by its value, cast to its declared type.
-
-    Comments, texts and quoted names are stepped over as wholes, so only a parameter is replaced.
-    """
-    types = {param.name: param.type for param in spec.params}
-
-    def replacement(match: re.Match[str]) -> str:
-        name = match["param"]
-        if name is None:
-            return match.group()
-        return f"CAST({literal(values[name])} AS {types[name]})"
-
-    return SQL_TOKEN.sub(replacement, spec.sql) if types else spec.sql
+from tracekit.analysis.spec import Spec
+from tracekit.database import execute_own
+from tracekit.errors import QueryError
 
 
 def declared_otherwise(spec: Spec, columns: Sequence[Column]) -> str | None:
@@ -118,15 +93,11 @@ _AS_TEXT = re.compile(r"WITH TIME ZONE|TIMESTAMP_NS|TIME_NS|INTERVAL")
 
 
 def run_analysis(
-    connection: duckdb.DuckDBPyConnection,
-    spec: Spec,
-    params: Mapping[str, object],
-    known: Mapping[str, Result] | None = None,
+    connection: duckdb.DuckDBPyConnection, spec: Spec, params: Mapping[str, object]
 ) -> Result:
-    """Run one analysis on a store that has what it requires.
+    """Run one analysis on a store; the defaults of its header fill up `params`.
 
-    Of `known` results of analyses with their default parameters, by name, what a reduction reduces
-    is taken; the defaults of the header fill up `params`.
+    Where its rows lie in the store, or something has read them before, these are taken.
 
     Raises:
         QueryError: a parameter is unknown or missing.
@@ -135,75 +106,11 @@ def run_analysis(
         RuntimeError: the SQL returns other columns than its header declares, which is a bug in the
             file.
     """
-    values = bind(spec, params)
-    known = known or {}
-    inputs = {one: input_of(connection, spec, one, known, values) for one in spec.reduces}
-    return _run(connection, spec, params, inputs)
-
-
-def run_reductions(
-    connection: duckdb.DuckDBPyConnection, specs: Sequence[Spec], known: Mapping[str, Result]
-) -> list[Result]:
-    """Run several reductions with their default parameters; what they share is laid out once.
-
-    Raises:
-        The errors of :func:`run_analysis`.
-    """
-    named = {reduced: spec for spec in specs for reduced in spec.reduces}
-    inputs = {one: input_of(connection, spec, one, known, {}) for one, spec in named.items()}
-    read = {
-        one: inputs[one]
-        for spec in specs
-        if not reduces_nothing(spec, inputs)
-        for one in spec.reduces
-    }
-
-    def reduce_all() -> list[Result]:
-        with rows_laid(connection, columns_read(specs, read)):
-            return [_run(connection, spec, {}, inputs, is_laid=True) for spec in specs]
-
-    return interruptible(connection, reduce_all)
-
-
-def input_of(
-    connection: duckdb.DuckDBPyConnection,
-    spec: Spec,
-    reduced: Reduced,
-    known: Mapping[str, Result],
-    params: Mapping[str, object],
-) -> Result:
-    """Return a result that an analysis reduces.
-
-    Raises:
-        QueryError: there is no such analysis, or it cannot be reduced.
-    """
-    passed = passed_on(spec, reduced, params)
-    if reduced.analysis in known and not passed:
-        return known[reduced.analysis]
-    other = load_catalog().analysis(reduced.analysis)
-    check_reduced(spec, other)
-    return run_analysis(connection, other, passed)
-
-
-def _run(
-    connection: duckdb.DuckDBPyConnection,
-    spec: Spec,
-    params: Mapping[str, object],
-    inputs: Inputs,
-    *,
-    is_laid: bool = False,
-) -> Result:
     statement = with_values(spec, bind(spec, params))
-    if reduces_nothing(spec, inputs):
-        declared = tuple(Column(column.name, column.type) for column in spec.columns)
-        return Result(spec.name, declared, [])
-
-    def ask() -> _Answer:
-        with contextlib.nullcontext() if is_laid else rows_laid(connection, inputs):
-            return _answer(connection, spec, statement)
-
     try:
-        columns, rows = interruptible(connection, ask)
+        columns, rows = interruptible(
+            connection, lambda: _answer(connection, spec, statement, has_defaults=not params)
+        )
     except (duckdb.Error, UnicodeDecodeError) as error:
         blamed = store_error(spec.name, error)
         if blamed is None:
@@ -272,8 +179,7 @@ def _open_text(
 ) -> tuple[tuple[Column, ...], Callable[[int], list[tuple[Any, ...]]]]:
     """Run statements; return the columns of the last, and what takes so many of its rows."""
     with _left_clean(connection):
-        provide_temporaries_in(connection, text)
-        provide_macros_in(connection, text)
+        ensure_named(connection, text)
         *before, last = _statements(connection, text)
         for statement in before:
             connection.execute(statement)
@@ -286,14 +192,19 @@ def _open_text(
         return columns, connection.fetchmany
 
 
-def _answer(connection: duckdb.DuckDBPyConnection, spec: Spec, statement: str) -> _Answer:
+def _answer(
+    connection: duckdb.DuckDBPyConnection, spec: Spec, statement: str, *, has_defaults: bool
+) -> _Answer:
     with _left_clean(connection):
-        if is_of_nothing(connection, spec):
-            return tuple(Column(column.name, column.type) for column in spec.columns), []
-        provide_tables(connection, spec)
-        provide_temporaries(connection, spec)
-        provide_macros(connection, spec)
-        execute_own(connection, statement)
+        relations = Relations(connection)
+        if has_defaults and is_relation(spec.name) and relations.has_rows_of(spec.name):
+            relations.make([spec.name])
+            connection.execute(f"FROM {spec.name}")
+        else:
+            relations.make([*spec.requires])
+            if has_no_input(connection, spec):
+                return tuple(Column(column.name, column.type) for column in spec.columns), []
+            execute_own(connection, statement)
         columns = columns_of(connection)
         _check_declared(spec, columns)
         return columns, connection.fetchall()
@@ -364,56 +275,3 @@ def _left_clean(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
     except BaseException:
         connection.abort()
         raise
-
-
-def run_analyses(connection: duckdb.DuckDBPyConnection, specs: Sequence[Spec]) -> list[Result]:
-    """Run several analyses with their default parameters, two at a time.
-
-    DuckDB plans a statement on one thread, and planning is most of the time of a small trace. What
-    finds no room beside another is run alone behind them.
-
-    Raises:
-        The errors of :func:`run_analysis`.
-    """
-    cursors = _Cursors(connection, 2)
-    # From the last on: of a breakdown that is health, the longest; the short ones fill up the end.
-    waiting = iter(reversed(list(enumerate(specs))))
-    results: dict[int, Result] = {}
-    too_large: list[tuple[int, Spec]] = []
-
-    def drain(cursor: duckdb.DuckDBPyConnection) -> None:
-        for position, spec in waiting:
-            try:
-                results[position] = run_analysis(cursor, spec, {})
-            except StoreError as error:
-                if not isinstance(error.__cause__, duckdb.OutOfMemoryException):
-                    raise
-                too_large.append((position, spec))
-
-    def work() -> None:
-        with ThreadPoolExecutor(len(cursors.all), thread_name_prefix="tracekit-query") as pool:
-            for done in [pool.submit(drain, cursor) for cursor in cursors.all]:
-                done.result()
-        for position, spec in too_large:
-            results[position] = run_analysis(cursors.all[0], spec, {})
-
-    try:
-        interruptible(cursors, work)
-    finally:
-        cursors.close()
-    return [results[position] for position in range(len(specs))]
-
-
-class _Cursors:
-    """Connections to the store of another one, which are interrupted together."""
-
-    def __init__(self, connection: duckdb.DuckDBPyConnection, count: int) -> None:
-        self.all = [cursor_of(connection) for _ in range(count)]
-
-    def interrupt(self) -> None:
-        for cursor in self.all:
-            cursor.interrupt()
-
-    def close(self) -> None:
-        for cursor in self.all:
-            cursor.close()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["analysis", "view", "table", "macro", "temporary"]
+Kind = Literal["analysis", "view", "table", "function"]
 Scope = Literal["trace", "run", "runs"]
 
 
@@ -64,28 +64,13 @@ class ColumnSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Reduced:
-    """An analysis whose rows another one reduces, with the parameters that it is asked with.
-
-    The rows are a table of its name with ``_rows`` behind it. A value ``$name`` is that of the
-    parameter `name` of the analysis that reduces.
-    """
-
-    analysis: str
-    params: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def table(self) -> str:
-        """The name of the table that holds the rows."""
-        return f"{self.analysis}_rows"
-
-
-@dataclass(frozen=True, slots=True)
 class Spec:
-    """One SQL file: an analysis, a view, a derived table or a macro file.
+    """One SQL file: an analysis, a view, a derived table, or functions.
 
     `question` is the first line of the header, `description` the rest of its first paragraph. Only
-    an analysis has a `scope`, and only one of scope `run` has analyses that it `reduces`.
+    an analysis has a `scope`. A table that `is_on_demand` is no part of a store: it is made when
+    something first requires it. Without a row of `input`, which is what may stand after FROM, a
+    relation has none.
     `keep` are the columns that a screen too narrow for all keeps longest, the most telling first.
     `invariants` are SQL conditions over the columns that hold for every row. `empty` are reasons
     why there is no row, each with the relation whose lack of rows it tells, or with none. `sql` is
@@ -110,13 +95,19 @@ class Spec:
     subject: str = ""
     is_private: bool = False
     needs: tuple[str, ...] = ()
-    reduces: tuple[Reduced, ...] = ()
     keep: tuple[str, ...] = ()
+    input: str = ""
+    is_on_demand: bool = False
 
     @property
     def column_names(self) -> tuple[str, ...]:
         """The names of the declared columns, in order."""
         return tuple(column.name for column in self.columns)
+
+    @property
+    def needs_values(self) -> bool:
+        """Whether it cannot be asked with its defaults alone."""
+        return bool(self.needs) or any(param.is_required for param in self.params)
 
     def empty_table(self, place: str = "") -> str:
         """Return the SQL that makes the table without a row, under its own name or another."""

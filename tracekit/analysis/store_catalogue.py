@@ -15,17 +15,15 @@ from pathlib import Path
 import duckdb
 
 from tracekit.analysis.catalog import load_catalog
-from tracekit.analysis.derive import prepare
 from tracekit.analysis.device_peaks import create_device_peaks
 from tracekit.analysis.device_rules import create_device_marks
 from tracekit.analysis.plausibility import create_event_kinds
+from tracekit.analysis.relations import prepare
 from tracekit.analysis.spec import Spec
-from tracekit.database import SCRATCH, create_tables, lock
+from tracekit.database import SCRATCH, add_session, create_tables, lock
+from tracekit.database.opening import OF_TRACES
 from tracekit.errors import StoreError
 from tracekit.schema import TABLES
-
-PREPARED = "kernel_rule"
-"""The table that every store of traces has."""
 
 Catalogue = dict[tuple[str, str], str]
 """Of each entry its kind and name, and the statement that makes it."""
@@ -40,7 +38,7 @@ def check_catalogue(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         StoreError: something in it is not ours, or is missing.
     """
     expected, found = _reference(), _catalogue_of(connection, "store")
-    if ("table", PREPARED) not in found:
+    if ("table", OF_TRACES) not in found:
         # A store of runs without traces.
         ingested = {table.name for table in TABLES}
         expected = {entry: text for entry, text in expected.items() if entry[1] in ingested}
@@ -73,6 +71,7 @@ def empty_store() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as connection:
         connection.execute(f"SET threads = 1; ATTACH ':memory:' AS {SCRATCH}")
         connection.execute("ATTACH ':memory:' AS store; USE store")
+        add_session(connection)
         lock(connection)
         create_empty_tables(connection)
         for view in views_in_order():
@@ -96,7 +95,8 @@ def create_empty_tables(
     create_event_kinds(connection)
     create_device_marks(connection)
     for table in load_catalog().tables.values():
-        connection.execute(table.empty_table())
+        if not table.is_on_demand:
+            connection.execute(table.empty_table())
     found = connection.execute(
         "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()"
     ).fetchall()

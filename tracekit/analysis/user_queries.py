@@ -1,7 +1,7 @@
 """Runs SQL files of the user's, which read the trace.
 
-An analysis, a view or a table is one SELECT, a macro file nothing but macros; they are made on a
-connection of their own, which is gone afterwards, so no file changes what another analysis gives.
+An analysis, a view or a table is one SELECT, one of functions nothing but macros. They are made on
+a connection of their own, which is gone afterwards: no file changes what another analysis gives.
 """
 
 from __future__ import annotations
@@ -9,23 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import duckdb
 
 from tracekit.analysis.header import SQL_TOKEN
 from tracekit.analysis.interruptible import interruptible
-from tracekit.analysis.macros import provide_macros
 from tracekit.analysis.params import bind
 from tracekit.analysis.query_errors import sql_error
 from tracekit.analysis.query_folders import Library, OwnFile
-from tracekit.analysis.reductions import lay_rows
+from tracekit.analysis.relations import ensure, has_no_input, with_values
 from tracekit.analysis.result import Column, Result
-from tracekit.analysis.run import columns_of, declared_otherwise, input_of, with_values
-from tracekit.analysis.session_tables import provide_tables
+from tracekit.analysis.run import columns_of, declared_otherwise
 from tracekit.analysis.spec import Spec
-from tracekit.analysis.temporaries import provide_temporaries
 from tracekit.database import cursor_of
 from tracekit.errors import QueryError, StoreError
 from tracekit.sql_text import quote
@@ -49,7 +45,7 @@ def run_own_analysis(
     """
     spec = own.spec
     statement = with_values(spec, bind(spec, params))
-    with own_cursor(connection, library, own, params) as cursor:
+    with own_cursor(connection, library, own) as cursor:
         columns, rows = interruptible(cursor, lambda: _answer(cursor, spec, statement))
     different = declared_otherwise(spec, columns)
     if different is not None:
@@ -65,7 +61,6 @@ def own_cursor(
     connection: duckdb.DuckDBPyConnection,
     library: Library,
     own: OwnFile,
-    params: Mapping[str, object],
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """Give a connection that has what a file requires, and can only read.
 
@@ -73,12 +68,10 @@ def own_cursor(
         QueryError: a file that it requires fails.
     """
     needed = in_order(library, own)
-    inputs = {one: input_of(connection, own.spec, one, {}, params) for one in own.spec.reduces}
     cursor = cursor_of(connection)
     try:
-        lay_rows(cursor, inputs)
         for other in needed:
-            _provide(cursor, other.spec, own.spec)
+            ensure(cursor, _ours(other.spec, library))
             if other is not own:
                 lay(cursor, other.spec)
         cursor.execute("BEGIN TRANSACTION READ ONLY")
@@ -120,7 +113,7 @@ def lay(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
         QueryError: it is something else, it has the name of something of the store's, or it fails.
     """
     try:
-        if spec.kind == "macro":
+        if spec.kind == "function":
             for statement in macro_statements(connection, spec):
                 connection.execute(statement)
             return
@@ -149,7 +142,7 @@ def lay_named(connection: duckdb.DuckDBPyConnection, library: Library, text: str
             continue
         for other in in_order(library, own):
             if not _is_there(connection, other.spec.name):
-                _provide(connection, other.spec, other.spec)
+                ensure(connection, _ours(other.spec, library))
                 lay(connection, other.spec)
 
 
@@ -174,16 +167,14 @@ def only_select(connection: duckdb.DuckDBPyConnection, spec: Spec, sql: str) -> 
 
 
 def select_of(connection: duckdb.DuckDBPyConnection, spec: Spec, statement: str) -> str:
-    """Return the SELECT of a file; without rows where it reduces none, as tracekit's own are.
+    """Return the SELECT of a file; without rows where its input has none, as tracekit's own are.
 
     Raises:
         QueryError: it is another statement, or several.
         duckdb.Error: it cannot be parsed.
     """
     sql = only_select(connection, spec, statement)
-    if spec.reduces and not connection.execute(f"FROM {spec.reduces[0].table} LIMIT 1").fetchall():
-        return f"FROM ({sql}\n) LIMIT 0"
-    return sql
+    return f"FROM ({sql}\n) LIMIT 0" if has_no_input(connection, spec) else sql
 
 
 def macro_statements(connection: duckdb.DuckDBPyConnection, spec: Spec) -> list[str]:
@@ -200,7 +191,7 @@ def macro_statements(connection: duckdb.DuckDBPyConnection, spec: Spec) -> list[
         if match is None:
             raise QueryError(
                 f"{spec.path}: a statement in it makes no macro",
-                hint="of kind macro, a file is statements CREATE OR REPLACE MACRO name(…) AS …",
+                hint="of kind function, a file is statements CREATE OR REPLACE MACRO name(…) AS …",
             )
         name = match["name"].lower()
         found = connection.execute(
@@ -245,12 +236,9 @@ def _answer(
         raise own_error(connection, spec, error) from error
 
 
-def _provide(connection: duckdb.DuckDBPyConnection, spec: Spec, asked: Spec) -> None:
-    """Give a connection the macros and tables of tracekit's own that a file requires."""
-    provide_tables(connection, spec)
-    provide_temporaries(connection, spec)
-    # A store of runs alone has no macros.
-    provide_macros(connection, replace(spec, scope=asked.scope))
+def _ours(spec: Spec, library: Library) -> list[str]:
+    """Return what a file requires of tracekit's own."""
+    return [name for name in spec.requires if name not in library.files]
 
 
 def _is_there(connection: duckdb.DuckDBPyConnection, name: str) -> bool:

@@ -27,9 +27,7 @@ def open_traces(
     *,
     is_traced: bool = True,
     unsafe: bool = False,
-    expect_breakdown: bool = False,
-    only_breakdown: bool = False,
-    accept_summary: bool = False,
+    for_breakdown: bool = False,
 ) -> Iterator[Trace]:
     """Open traces with a progress bar and close them afterwards.
 
@@ -41,31 +39,28 @@ def open_traces(
         reading: how they are read.
         is_traced: read traces; without them only manifests and requests.
         unsafe: let SQL read files and the network.
-        expect_breakdown: a breakdown will be asked for.
-        only_breakdown: and nothing else.
-        accept_summary: what a breakdown of many ranks kept will do, unless it lacks what is asked.
+        for_breakdown: a breakdown will be asked for.
     """
-    import tracekit
-    from tracekit.opening import tune_for_traces
+    from tracekit.opening import OpenRequest, open_request, tune_for_traces
 
     reading = reading or Reading()
     tune_for_traces()
     with progress_bar() as progress, ranks_bar() as ranks_progress:
-        trace = tracekit.open(
-            *traces,
-            traces=is_traced,
-            cache=not reading.no_cache,
-            rules=reading.rules,
-            capture=reading.capture,
-            ceilings=reading.ceilings,
-            queries=reading.queries,
-            progress=progress,
-            unsafe=unsafe,
-            expect_breakdown=expect_breakdown,
-            only_breakdown=only_breakdown,
-            accept_summary=accept_summary,
-            engine=reading.engine,
-            ranks_progress=ranks_progress,
+        trace = open_request(
+            OpenRequest(
+                traces,
+                cache=not reading.no_cache,
+                rules=reading.rules,
+                ceilings=reading.ceilings,
+                capture=reading.capture,
+                queries=reading.queries,
+                progress=progress,
+                is_unsafe=unsafe,
+                engine=reading.engine,
+                is_traced=is_traced,
+                ranks_progress=ranks_progress,
+                for_breakdown=for_breakdown,
+            )
         )
     with trace:
         yield trace

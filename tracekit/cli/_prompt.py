@@ -183,7 +183,6 @@ def _tables(trace: Trace) -> Result:
     derived = (
         *catalog.tables.values(),
         *catalog.views.values(),
-        *catalog.temporaries.values(),
     )
     rows_of |= {spec.name: spec.question for spec in derived}
     private = {spec.name for spec in derived if spec.is_private}
@@ -208,7 +207,6 @@ def _schema(trace: Trace, name: str | None) -> Result:
     derived = (
         *catalog.tables.values(),
         *catalog.views.values(),
-        *catalog.temporaries.values(),
     )
     meanings |= {
         (spec.name, column.name): column.meaning for spec in derived for column in spec.columns

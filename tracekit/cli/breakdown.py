@@ -39,9 +39,9 @@ def command(
     from tracekit.cli.advise import told_shortly
     from tracekit.render._console import make_console
 
-    with open_traces(traces, reading, only_breakdown=True) as trace:
+    with open_traces(traces, reading, for_breakdown=True) as trace:
         results = trace.breakdown(full=full)
-        advice = trace.known_advice
+        advice = None
         if full and "path_totals" in results:
             advice = trace.advise().as_result()
         if advice is not None and format_name != "table":

@@ -29,7 +29,7 @@ def command(traces: tuple[str, ...], reading: Reading) -> None:
             hint="tracekit breakdown prints the same figures",
         )
     check_installed()
-    with open_traces(traces, reading, expect_breakdown=True) as trace:
+    with open_traces(traces, reading, for_breakdown=True) as trace:
         exit_code = browse(trace, traces)
     if exit_code:
         raise click.exceptions.Exit(exit_code)

@@ -16,5 +16,5 @@ def command(traces: tuple[str, ...], format_name: str, reading: Reading) -> None
     """Show how much of the trace every figure rests on."""
     from tracekit.cli._open import open_traces
 
-    with open_traces(traces, reading, accept_summary=True) as trace:
+    with open_traces(traces, reading) as trace:
         emit(trace.health(), format_name)

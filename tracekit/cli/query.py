@@ -230,9 +230,7 @@ def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:
         parent = click.get_current_context().parent
         before = () if parent is None else parent.params["queries"]
         folders = (*before, *reading.queries)
-        with open_traces(
-            traces, replace(reading, queries=folders), is_traced=is_traced, accept_summary=True
-        ) as trace:
+        with open_traces(traces, replace(reading, queries=folders), is_traced=is_traced) as trace:
             if device or peak:
                 trace.assume_peaks(device, **dict(map(_peak, peak)))
             result = trace.query(spec.name, **given)

@@ -60,7 +60,7 @@ def command(
     if base is not None:
         html = compared(base, traces, reading)
     else:
-        with open_traces(traces, reading, expect_breakdown=True) as trace:
+        with open_traces(traces, reading, for_breakdown=True) as trace:
             runs = several_runs(trace, traces)
             if not runs:
                 html = report(trace, traces)
@@ -104,7 +104,7 @@ def _each(runs: Sequence[Run], output: Path, reading: Reading, *, force: bool) -
     for named, file in files.items():
         html = ""
         try:
-            with open_traces([named], reading, expect_breakdown=True) as trace:
+            with open_traces([named], reading, for_breakdown=True) as trace:
                 html = report(trace, [named])
         except click.exceptions.Exit:
             # Some of its ranks could not be read, which was said; the report is of the others.
@@ -138,6 +138,6 @@ def compared(
     results = compare(base, new, cache=not reading.no_cache, rules=reading.rules).results()
     sides = {}
     for side, named in (("base", base), ("new", new)):
-        with open_traces([named], reading, expect_breakdown=True) as trace:
+        with open_traces([named], reading, for_breakdown=True) as trace:
             sides[side] = modules_of(trace)
     return comparison_page(results, sides, base, new, changes)

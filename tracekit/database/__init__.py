@@ -9,7 +9,6 @@ from __future__ import annotations
 from tracekit.database.building import Build, build_store, build_temporary
 from tracekit.database.cache import (
     CachedStore,
-    answers_path,
     cache_dir,
     cached_store_path,
     ceilings_dir,
@@ -22,8 +21,12 @@ from tracekit.database.cache import (
     touch,
 )
 from tracekit.database.connections import (
+    FUNCTIONS,
     SCRATCH,
+    SESSION,
     SMALL_SOURCE_BYTES,
+    STORE,
+    add_session,
     create_run_tables,
     create_tables,
     cursor_of,
@@ -41,13 +44,16 @@ from tracekit.database.opening import Check, DamagedStoreError, open_store
 from tracekit.storage.temp_dirs import building_file, temporary_folder, temporary_place
 
 __all__ = [
+    "FUNCTIONS",
     "SCRATCH",
+    "SESSION",
     "SMALL_SOURCE_BYTES",
+    "STORE",
     "Build",
     "CachedStore",
     "Check",
     "DamagedStoreError",
-    "answers_path",
+    "add_session",
     "build_store",
     "build_temporary",
     "building_file",

@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tracekit.database.connections import SCRATCH, create_tables, explained, set_limits
+from tracekit.database.connections import (
+    SCRATCH,
+    add_session,
+    create_tables,
+    explained,
+    set_limits,
+)
 from tracekit.errors import StoreError
 from tracekit.sql_text import quote
 from tracekit.storage import Place
@@ -140,4 +146,5 @@ def _connect(path: Path | None, folder: Path) -> duckdb.DuckDBPyConnection:
             f"ATTACH {quote(str(path))} AS store (RECOVERY_MODE NO_WAL_WRITES); USE store; "
             f"SET checkpoint_threshold = {quote(CHECKPOINT_THRESHOLD)}"
         )
+    add_session(connection)
     return connection

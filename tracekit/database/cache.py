@@ -61,11 +61,6 @@ def ceilings_dir() -> Path:
     return cache_dir() / "ceilings"
 
 
-def answers_path(store: Path) -> Path:
-    """Return where the answers lie that are kept with a cached store."""
-    return store.parent / "answers" / f"{store.stem}.json"
-
-
 def cached_store_path(sources: Sequence[Place], digest: str) -> Path:
     """Return where the cached store of these files lies, or would lie.
 
@@ -236,7 +231,6 @@ def _remove(store: Path) -> None:
             shutil.rmtree(store)
     else:
         store.unlink(missing_ok=True)
-        answers_path(store).unlink(missing_ok=True)
 
 
 def _modified_s(file: Path) -> float:

@@ -7,13 +7,13 @@ import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.errors import StoreError
 from tracekit.schema import RUN_TABLES, TABLES
-from tracekit.sql_text import quote
+from tracekit.sql_text import quote, rows
 from tracekit.units import MB
 
 if TYPE_CHECKING:
@@ -140,14 +140,42 @@ def _limits(text_bytes: int) -> tuple[str, ...]:
 SCRATCH = "scratch"
 """The database in memory that a build has besides the store."""
 
+SESSION = "session"
+"""The database in memory that every connection has: see :func:`add_session`."""
+
+STORE = "*"
+"""What its list of relations has where all that a store of traces has is made."""
+
+FUNCTIONS = "functions"
+"""And where its functions are."""
+
 
 def cursor_of(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
     """Return a second connection to the same store, for another thread."""
-    [(database,)] = connection.execute("SELECT current_database()").fetchall()
+    [(path, database)] = connection.execute(
+        "SELECT current_setting('search_path'), current_database()"
+    ).fetchall()
     cursor = connection.cursor()
     # A cursor begins in the database that its connection was opened with.
-    cursor.execute(f"USE {database}")
+    cursor.execute(f"SET search_path = {quote(path or database)}")
     return cursor
+
+
+def add_session(connection: duckdb.DuckDBPyConnection, made: Iterable[str] = ()) -> None:
+    """Give a connection the database in which lies what is made of its store when asked for.
+
+    It is in memory. All connections to one DuckDB instance see it, after the store, and table
+    ``relation`` has the names of what is `made`.
+    """
+    [(database,)] = connection.execute("SELECT current_database()").fetchall()
+    quoted = '"' + database.replace('"', '""') + '"'
+    connection.execute(
+        f"ATTACH IF NOT EXISTS ':memory:' AS {SESSION}; "
+        f"CREATE TABLE IF NOT EXISTS {SESSION}.main.relation (name VARCHAR); "
+        f"SET search_path = {quote(f'{quoted}.main,{SESSION}.main')}"
+    )
+    if names := rows([(name,) for name in made]):
+        connection.execute(f"INSERT INTO {SESSION}.main.relation VALUES {names}")
 
 
 _parsed: dict[str, list[duckdb.Statement]] = {}

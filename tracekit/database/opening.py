@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tracekit.database.connections import lock, set_limits
+from tracekit.database.connections import FUNCTIONS, STORE, add_session, lock, set_limits
 from tracekit.errors import StoreError
 from tracekit.schema import SCHEMA_VERSION
 from tracekit.sql_text import quote
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 SMALL_STORE_BYTES = 16 * MB
 """In a store up to this size a second thread costs a query more than it saves."""
+
+
+OF_TRACES = "kernel_rule"
+"""The table that every store of traces has, and no other."""
 
 
 class DamagedStoreError(StoreError):
@@ -65,26 +69,29 @@ def open_store(
     if resources is not None:
         spill_folder = temporary_folder()
         resources.callback(shutil.rmtree, spill_folder, ignore_errors=True)
-    connection = _opened(path, spill_folder, check)
+    connection, tables = _opened(path, spill_folder, check)
     if unsafe:
         connection.close()
         connection = _attached(path, spill_folder, is_locked=False)
     connection.execute("USE store")
+    # A store of runs alone has no functions.
+    add_session(connection, [STORE, *tables, *([FUNCTIONS] if OF_TRACES in tables else [])])
     return connection
 
 
 def _opened(
     path: Path, spill_folder: Path | None, check: Check | None
-) -> duckdb.DuckDBPyConnection:
+) -> tuple[duckdb.DuckDBPyConnection, frozenset[str]]:
     import duckdb
 
     connection = _attached(path, spill_folder, is_locked=True)
     try:
-        tables = connection.execute(
+        found = connection.execute(
             "SELECT table_name FROM system.main.duckdb_tables() "
             "WHERE database_name = 'store' AND schema_name = 'main' AND NOT internal"
         ).fetchall()
-        missing = {"store_info", "trace", "run"} - {name for (name,) in tables}
+        tables = frozenset(name for (name,) in found)
+        missing = {"store_info", "trace", "run"} - tables
         if missing:
             raise StoreError(
                 f"{path}: not a store that tracekit can open: it has no table {min(missing)}",
@@ -92,9 +99,9 @@ def _opened(
             )
         row = connection.execute("SELECT schema_version FROM store.main.store_info").fetchone()
         if row is None or row[0] != SCHEMA_VERSION:
-            found = "unknown" if row is None else row[0]
+            version = "unknown" if row is None else row[0]
             raise StoreError(
-                f"{path}: the store has schema version {found}, "
+                f"{path}: the store has schema version {version}, "
                 f"this tracekit reads {SCHEMA_VERSION}",
                 hint="make a new one from the trace: tracekit ingest TRACE -o STORE",
             )
@@ -106,7 +113,7 @@ def _opened(
     except BaseException:
         connection.close()
         raise
-    return connection
+    return connection, tables
 
 
 def _attached(

@@ -60,9 +60,8 @@ class Manifest:
 
     `shards` are the ids of the traces that were read together; `tables` and `analyses` the files by
     name. `rules` is the user's rules file, as text. `runs` are the run folders, and has_requests
-    and has_benchmarks whether those hold any. `left_out` are tables that are not there, whatever
-    they would hold: those of a summary, which answers a breakdown. `made_by` is a digest of the
-    code and SQL that made the rows.
+    and has_benchmarks whether those hold any. `made_by` is a digest
+    of the code and SQL that made the rows.
     """
 
     recipe: str
@@ -76,7 +75,6 @@ class Manifest:
     rules: str | None = None
     has_requests: bool = False
     has_benchmarks: bool = False
-    left_out: list[str] = field(default_factory=list)
     made_by: str = ""
     format: str = FORMAT
     format_version: int = FORMAT_VERSION

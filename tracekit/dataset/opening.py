@@ -1,4 +1,4 @@
-"""Opening a dataset: its tables as views over its Parquet files, its analyses as answers.
+"""Opening a dataset: its tables as views over its Parquet files, the rows of its analyses.
 
 A dataset is data, whoever made it. Of the SQL that runs, none comes from it: the views are
 tracekit's own, over files whose names were looked at, and what is read of them has the columns and
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +24,6 @@ from tracekit.sql_text import quote, rows
 if TYPE_CHECKING:
     import duckdb
 
-    from tracekit.analysis.result import Result
     from tracekit.storage import Location
 
 _RUN_TABLES = frozenset(table.name for table in RUN_TABLES)
@@ -32,11 +31,10 @@ _RUN_TABLES = frozenset(table.name for table in RUN_TABLES)
 
 @dataclass(frozen=True, slots=True)
 class OpenDataset:
-    """A dataset that was opened: how it is asked, what is in it, and what is answered already."""
+    """A dataset that was opened: how it is asked, and what is in it."""
 
     connection: duckdb.DuckDBPyConnection
     manifest: Manifest
-    answers: Mapping[str, Result]
 
 
 def open_dataset(
@@ -70,7 +68,7 @@ def open_listed(
     """
     import duckdb
 
-    from tracekit.database import set_limits, temporary_folder
+    from tracekit.database import add_session, set_limits, temporary_folder
 
     folder = temporary_folder()
     resources.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -78,7 +76,9 @@ def open_listed(
     try:
         files = _Files(dataset, connection, manifest, folder)
         set_limits(connection, folder)
-        _lay_tables(connection, manifest, files, folder)
+        add_session(connection)
+        _create_tables(connection, manifest, files, folder)
+        _create_analyses(connection, manifest, files)
         if not unsafe:
             _lock(connection, files)
     except (duckdb.Error, UnicodeDecodeError) as error:
@@ -87,7 +87,7 @@ def open_listed(
     except BaseException:
         connection.close()
         raise
-    return OpenDataset(connection, manifest, _Answers(connection, manifest, files))
+    return OpenDataset(connection, manifest)
 
 
 class _Files:
@@ -122,7 +122,7 @@ class _Files:
         return f"read_parquet([{names}])"
 
 
-def _lay_tables(
+def _create_tables(
     connection: duckdb.DuckDBPyConnection, manifest: Manifest, files: _Files, folder: Path
 ) -> None:
     """Create what a store has: tables that are views over files, views, and macros."""
@@ -137,22 +137,53 @@ def _lay_tables(
         if name in manifest.tables:
             described = connection.execute(f"DESCRIBE {name}").fetchall()
             connection.execute(f"DROP TABLE {name}")
-            _lay_view(connection, manifest, files, name, [(row[0], row[1]) for row in described])
+            _create_view(connection, manifest, files, name, [(row[0], row[1]) for row in described])
     info = (manifest.schema_version, manifest.tracekit_version, manifest.made_by)
     connection.execute(f"INSERT INTO store_info VALUES {rows([info])}")
     for view in views_in_order():
         if view.name in manifest.tables:
             columns = [(column.name, column.type) for column in view.columns]
-            _lay_view(connection, manifest, files, view.name, columns)
+            _create_view(connection, manifest, files, view.name, columns)
         else:
             connection.execute(f"CREATE VIEW {view.name} AS\n{view.sql}")
-    # An empty table would be an answer, and a wrong one.
-    for name in manifest.left_out:
-        if name in empty and name not in manifest.tables:
-            connection.execute(f"DROP TABLE {name}")
 
 
-def _lay_view(
+def _create_analyses(
+    connection: duckdb.DuckDBPyConnection, manifest: Manifest, files: _Files
+) -> None:
+    """Create a view over the rows of each analysis that lie in the dataset."""
+    from tracekit.analysis.catalog import load_catalog
+    from tracekit.analysis.relations import GIVEN
+    from tracekit.database import SESSION, STORE
+
+    analyses = load_catalog().analyses
+    given = [name for name in manifest.analyses if name in analyses]
+    connection.execute(f"CREATE SCHEMA {SESSION}.{GIVEN}")
+    for name in given:
+        listed = manifest.analyses[name]
+        _check(files.dataset, listed)
+        picked = ", ".join(
+            f'"{one.name}"::{one.type} AS "{one.name}"' for one in analyses[name].columns
+        )
+        connection.execute(
+            f"CREATE VIEW {SESSION}.{GIVEN}.{name} AS SELECT {picked} FROM {files.sql([listed])}"
+        )
+    made = [(STORE,), *((f"{GIVEN}.{name}",) for name in given)]
+    connection.execute(f"INSERT INTO {SESSION}.main.relation VALUES {rows(made)}")
+
+
+def _check(dataset: Location, listed: ListedFile) -> None:
+    """Raise an error if a file on a disk is no longer what was written.
+
+    Parquet notices only some of what befalls its bytes: the rest would be other figures. Object
+    stores keep checksums of their own.
+    """
+    file = File(listed.name, listed.size_bytes, listed.sha256, listed.row_count)
+    if dataset.local_path is not None and not is_there(dataset, file):
+        raise _damaged(dataset, f"{listed.name} is not what the manifest says")
+
+
+def _create_view(
     connection: duckdb.DuckDBPyConnection,
     manifest: Manifest,
     files: _Files,
@@ -201,64 +232,3 @@ def _damaged(dataset: Location, text: str) -> StoreError:
         f"{dataset.shown}: the dataset is damaged: {reason}",
         hint="make a new one: tracekit ingest RANKS -o NAME.tracekit --force",
     )
-
-
-class _Answers(Mapping[str, "Result"]):
-    """The rows of the analyses that a dataset holds; each is read when it is asked for."""
-
-    def __init__(
-        self, connection: duckdb.DuckDBPyConnection, manifest: Manifest, files: _Files
-    ) -> None:
-        self._connection = connection
-        self._manifest = manifest
-        self._files = files
-        self._read: dict[str, Result] = {}
-
-    def __getitem__(self, name: str) -> Result:
-        """Return the rows of an analysis with its default parameters.
-
-        Raises:
-            KeyError: they are not in the dataset.
-            StoreError: its file is damaged.
-        """
-        import duckdb
-
-        from tracekit.analysis.catalog import load_catalog
-        from tracekit.analysis.result import Column, Result
-        from tracekit.database import cursor_of
-
-        if name not in self._read:
-            listed = self._manifest.analyses[name]
-            self._check(listed)
-            spec = load_catalog().analyses[name]
-            columns = tuple(Column(column.name, column.type) for column in spec.columns)
-            picked = ", ".join(f'"{column.name}"::{column.type}' for column in columns)
-            cursor = cursor_of(self._connection)
-            try:
-                found = cursor.execute(f"SELECT {picked} FROM {self._files.sql([listed])}")
-                self._read[name] = Result(name, columns, found.fetchall())
-            except (duckdb.Error, UnicodeDecodeError) as error:
-                raise _damaged(self._files.dataset, str(error)) from error
-            finally:
-                cursor.close()
-        return self._read[name]
-
-    def _check(self, listed: ListedFile) -> None:
-        """Raise an error if a file on a disk is no longer what was written.
-
-        Parquet notices only some of what befalls its bytes: the rest would be other figures.
-        Object stores keep checksums of their own.
-        """
-        dataset = self._files.dataset
-        file = File(listed.name, listed.size_bytes, listed.sha256, listed.row_count)
-        if dataset.local_path is not None and not is_there(dataset, file):
-            raise _damaged(dataset, f"{listed.name} is not what the manifest says")
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._manifest.analyses)
-
-    def __len__(self) -> int:
-        return len(self._manifest.analyses)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._manifest.analyses

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tracekit import __version__
-from tracekit.analysis.breakdown import reductions_kept
-from tracekit.analysis.result import Result
+from tracekit.analysis.breakdown import run_analyses_of
 from tracekit.database import temporary_folder
 from tracekit.dataset.consolidation import SmallFiles, write_run_tables
 from tracekit.dataset.files import File, put_file
@@ -24,7 +23,7 @@ from tracekit.engine.engines import Engine
 from tracekit.engine.work import BatchResult, Failure, JobSpec, Rank, make_batches
 from tracekit.errors import StoreError, TraceError
 from tracekit.schema import SCHEMA_VERSION
-from tracekit.sql_text import quote, select_rows
+from tracekit.sql_text import quote
 from tracekit.storage import Location
 
 
@@ -60,16 +59,15 @@ class RunProgress:
             self.slowest = result
 
 
-def recipe_of(rules: Path | None, analyses: Sequence[str], left_out: Sequence[str] = ()) -> str:
+def recipe_of(rules: Path | None, analyses: Sequence[str]) -> str:
     """Return a digest of what decides what a dataset holds, but for its traces."""
     from tracekit.analysis.catalog import load_catalog, make_digest
 
     digest = hashlib.sha256(f"{FORMAT_VERSION} {SCHEMA_VERSION} {make_digest(rules)}".encode())
-    wanted = {*analyses, *reductions_kept(analyses, 2)}
+    wanted = {*analyses, *run_analyses_of(analyses, 2)}
     for name, text in load_catalog().analyses.texts():
         if name in wanted:
             digest.update(f"{name}\0{text}\0".encode())
-    digest.update(" ".join(left_out).encode())
     return digest.hexdigest()
 
 
@@ -217,12 +215,11 @@ def _manifest(
         rules=job.rules_text,
         has_requests=has_requests,
         has_benchmarks=has_benchmarks,
-        left_out=[*job.left_out],
     )
 
 
 def _with_run_rows(dataset: Location, manifest: Manifest, folder: Path) -> Manifest:
-    """Write what reduces the rows of all traces; return the manifest with it."""
+    """Write the analyses of the run; return the manifest with them."""
     analyses = dict(manifest.analyses)
     for name, path, row_count in write_run_rows(dataset, manifest, folder):
         analyses[name] = _listed(put_file(dataset, f"analyses/{name}", "all", path, row_count))
@@ -288,49 +285,29 @@ def write_run_rows(
     """
     import duckdb
 
-    from tracekit.database import DamagedStoreError
+    from tracekit.analysis.relations import ensure
+    from tracekit.database import SESSION, DamagedStoreError
+    from tracekit.dataset.opening import open_listed
 
-    names = reductions_kept(manifest.analyses, len(manifest.traces))
+    names = run_analyses_of(manifest.analyses, len(manifest.traces))
     if not names:
         return
     target = folder / "run_rows.parquet"
-    try:
-        found = _rows_of(dataset, manifest, names)
-    except DamagedStoreError:
-        raise
-    except (duckdb.OutOfMemoryException, StoreError):
-        return
-    with duckdb.connect() as connection:
-        connection.execute("SET threads = 1")
-        for result in found:
-            types = {column.name: column.type for column in result.columns}
-            sql = select_rows(types, result.rows)
-            connection.execute(f"COPY ({sql}) TO {quote(str(target))} ({WRITTEN_AS})")
-            yield result.name, target, len(result.rows)
-            with contextlib.suppress(OSError):
-                target.unlink()
-
-
-def _rows_of(dataset: Location, manifest: Manifest, names: list[str]) -> list[Result]:
-    from tracekit.analysis.catalog import load_catalog
-    from tracekit.analysis.macros import rows_kept
-    from tracekit.analysis.run import run_analysis, run_reductions
-    from tracekit.dataset.opening import open_listed
-
-    specs = [load_catalog().analysis(name) for name in names]
     with contextlib.ExitStack() as resources:
         opened = open_listed(dataset, manifest, resources, unsafe=True)
         connection = resources.enter_context(opened.connection)
         # Sums of fractions depend on how many threads there are.
         connection.execute("SET threads = 1")
-        known: dict[str, Result] = {}
-        with rows_kept(connection, specs):
-            for spec in specs:
-                if not spec.reduces:
-                    known[spec.name] = run_analysis(connection, spec, {})
-        reductions = [spec for spec in specs if spec.reduces]
-        for one in {one.analysis for spec in reductions for one in spec.reduces}:
-            if one not in known and one in opened.answers:
-                known[one] = opened.answers[one]
-        known |= {result.name: result for result in run_reductions(connection, reductions, known)}
-    return [known[name] for name in names]
+        try:
+            ensure(connection, names)
+        except DamagedStoreError:
+            raise
+        except (duckdb.OutOfMemoryException, StoreError):
+            return
+        for name in names:
+            written = connection.execute(
+                f"COPY (FROM {SESSION}.main.{name}) TO {quote(str(target))} ({WRITTEN_AS})"
+            ).fetchone()
+            yield name, target, written[0] if written else 0
+            with contextlib.suppress(OSError):
+                target.unlink()

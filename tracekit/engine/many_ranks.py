@@ -7,7 +7,7 @@ import logging
 import shutil
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,44 +24,18 @@ from tracekit.ingest.sources import (
     named_paths,
     usual_text_bytes,
 )
-from tracekit.storage import Location, Place, place_of
-from tracekit.trace import Trace
+from tracekit.storage import Location, Place
+from tracekit.trace import OpenStore
 
 if TYPE_CHECKING:
     import duckdb
 
-    from tracekit.analysis.ceiling_sources import Sources as CeilingSources
     from tracekit.dataset.manifest import Manifest
     from tracekit.engine.dataset_writer import RunProgress
     from tracekit.engine.engines import Engine
     from tracekit.ingest.sources import Sources
 
 _log = logging.getLogger("tracekit")
-
-
-def not_for_breakdown(
-    contents: Contents, ceilings: CeilingSources | None = None
-) -> tuple[str, ...]:
-    """Return the large tables that a breakdown does without: writing them is a third of its time.
-
-    All of them, as the rows of its analyses are there; but where devices were measured, two of them
-    look at the events once more.
-
-    Args:
-        contents: what there is besides the traces.
-        ceilings: what was measured; None for what lies in the run folders and in the cache.
-    """
-    from tracekit.analysis.catalog import load_catalog, tables_behind
-    from tracekit.analysis.ceiling_sources import Sources as CeilingSources
-    from tracekit.analysis.session_tables import DEVICE_CEILING
-    from tracekit.dataset.layout import LARGE_TABLES
-
-    sources = ceilings or CeilingSources(folders=[*map(place_of, contents.runs)])
-    needed: frozenset[str] = frozenset()
-    if not sources.are_empty():
-        asked = map(load_catalog().analysis, (*BREAKDOWN, *SERVED_BREAKDOWN))
-        needed = tables_behind(spec for spec in asked if DEVICE_CEILING in spec.requires)
-    return tuple(name for name in LARGE_TABLES if name not in needed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +48,6 @@ class DistributedIngest:
         choice: how they shall be read.
         rules: a rules file of the user's.
         progress: called when a unit is done.
-        left_out: large tables that are not kept, though another question may need them: see
-            :func:`not_for_breakdown`. Who asks one has the traces read again.
     """
 
     sources: Sources
@@ -83,7 +55,6 @@ class DistributedIngest:
     choice: EngineChoice
     rules: Path | None = None
     progress: Callable[[RunProgress], None] | None = None
-    left_out: tuple[str, ...] = ()
 
     def make(
         self, dataset: Location, analyses: Sequence[str] | None = None, *, replaces: bool = False
@@ -100,11 +71,10 @@ class DistributedIngest:
         job = JobSpec(
             analyses=wanted,
             dataset=dataset,
-            recipe=recipe_of(self.rules, wanted, self.left_out),
+            recipe=recipe_of(self.rules, wanted),
             rules_text=None if self.rules is None else self.rules.read_text(encoding="utf-8"),
             runs=tuple(self.sources.runs),
             memory_bytes=memory_bytes,
-            left_out=self.left_out,
         )
         return make_dataset(
             self._ranks(),
@@ -115,14 +85,7 @@ class DistributedIngest:
             replaces=replaces,
         )
 
-    def open(
-        self,
-        *,
-        is_kept: bool,
-        is_unsafe: bool,
-        ceilings: CeilingSources | None,
-        query_folders: Sequence[Path],
-    ) -> Trace:
+    def open(self, resources: contextlib.ExitStack, *, is_kept: bool, is_unsafe: bool) -> OpenStore:
         """Open the traces; the dataset that they become is kept in the cache, or goes with it.
 
         Raises:
@@ -130,64 +93,36 @@ class DistributedIngest:
         """
         from tracekit.dataset.opening import open_dataset
 
-        whole = replace(self, left_out=())
+        place = self._cached() if is_kept else self._passing(resources)
+        dataset = Location.of(place)
+        is_there = is_kept and self._is_whole(dataset)
+        manifest = None if is_there else self._made(dataset)
+        try:
+            found = open_dataset(dataset, resources, unsafe=is_unsafe)
+        except StoreError:
+            if not is_there:
+                raise
+            self._forget(place)
+            manifest = self._made(dataset)
+            found = open_dataset(dataset, resources, unsafe=is_unsafe)
+        if is_kept:
+            from tracekit.database import forget_older, touch
 
-        def open_whole() -> Trace:
-            return whole.open(
-                is_kept=is_kept,
-                is_unsafe=is_unsafe,
-                ceilings=ceilings,
-                query_folders=query_folders,
-            )
+            forget_older(place)
+            touch(place)
 
-        if self.left_out and is_kept and whole._is_whole(Location.of(whole._cached())):
-            return open_whole()
-        with contextlib.ExitStack() as resources:
-            place = self._cached() if is_kept else self._passing(resources)
-            dataset = Location.of(place)
-            is_there = is_kept and self._is_whole(dataset)
-            manifest = None if is_there else self._made(dataset)
-            try:
-                found = open_dataset(dataset, resources, unsafe=is_unsafe)
-            except StoreError:
-                if not is_there:
-                    raise
-                self._forget(place)
-                manifest = self._made(dataset)
-                found = open_dataset(dataset, resources, unsafe=is_unsafe)
-            if is_kept:
-                from tracekit.database import forget_older, touch
+        def make_again(resources: contextlib.ExitStack) -> duckdb.DuckDBPyConnection:
+            self._forget(place)
+            self._made(dataset)
+            return open_dataset(dataset, resources, unsafe=is_unsafe).connection
 
-                forget_older(place)
-                touch(place)
-
-            def make_again(resources: contextlib.ExitStack) -> duckdb.DuckDBPyConnection:
-                self._forget(place)
-                self._made(dataset)
-                return open_dataset(dataset, resources, unsafe=is_unsafe).connection
-
-            return Trace(
-                found.connection,
-                place if is_kept else None,
-                resources.pop_all(),
-                self.contents,
-                found.answers,
-                make_again if is_kept else None,
-                ceilings=ceilings,
-                query_folders=query_folders,
-                left_out=self.left_out,
-                open_whole=open_whole if self.left_out else None,
-                missing=[
-                    (one.location, one.reason) for one in (manifest or found.manifest).missing
-                ],
-            )
-
-    def or_summary(self, ceilings: CeilingSources | None) -> DistributedIngest:
-        """Return what a breakdown kept of these traces, if nothing but that is in the cache."""
-        summary = replace(self, left_out=not_for_breakdown(self.contents, ceilings))
-        if self._is_whole(Location.of(self._cached())):
-            return self
-        return summary if self._is_whole(Location.of(summary._cached())) else self
+        missing = (manifest or found.manifest).missing
+        return OpenStore(
+            found.connection,
+            place if is_kept else None,
+            make_again if is_kept else None,
+            tuple((one.location, one.reason) for one in missing),
+        )
 
     def _of_breakdown(self) -> list[str]:
         return [*BREAKDOWN, *(SERVED_BREAKDOWN if self.contents.has_requests else ())]
@@ -256,7 +191,7 @@ class DistributedIngest:
         from tracekit.database import cached_store_path
         from tracekit.dataset.layout import SUFFIX
 
-        recipe = recipe_of(self.rules, self._of_breakdown(), self.left_out)
+        recipe = recipe_of(self.rules, self._of_breakdown())
         try:
             store = cached_store_path(self.sources.files, recipe)
         except OSError as error:

@@ -18,14 +18,9 @@ from pathlib import Path
 import duckdb
 
 from tracekit.analysis.catalog import load_catalog
-from tracekit.analysis.derive import Derivation, prepare
-from tracekit.analysis.macros import provide_macros
 from tracekit.analysis.params import bind
-from tracekit.analysis.run import with_values
-from tracekit.analysis.session_tables import provide_tables
-from tracekit.analysis.spec import Spec
-from tracekit.analysis.temporaries import provide_temporaries
-from tracekit.database import SCRATCH, create_tables, temporary_folder
+from tracekit.analysis.relations import Relations, is_relation, prepare, with_values
+from tracekit.database import SCRATCH, SESSION, add_session, create_tables, temporary_folder
 from tracekit.dataset.files import File, put_file
 from tracekit.dataset.layout import BY_TIME, LARGE_TABLES, SMALL_TABLES, WRITTEN_AS
 from tracekit.dataset.shards import Description, key_of, write_shard
@@ -122,6 +117,7 @@ class Worker:
                 f"SET temp_directory = {quote(str(self._folder / 'spill'))}; "
                 f"ATTACH ':memory:' AS {SCRATCH}"
             )
+            add_session(connection)
             create_tables(connection)
             prepare(connection, self._rules)
             yield connection
@@ -159,20 +155,19 @@ class Worker:
         """Derive and ask; return what is wanted of the traces that are loaded."""
         self._load_runs(connection, ranks)
         text_bytes = sum(rank.text_bytes for rank in ranks)
-        Derivation(connection, text_bytes, {THREAD: fill_threads}, _do_it).make()
+        relations = Relations(connection, text_bytes, {THREAD: fill_threads}, is_bounded=True)
+        relations.make_store()
         small = {f"tables/{name}": self._small(connection, name) for name in SMALL_TABLES}
+        relations.make(filter(is_relation, self._job.analyses))
         for name in self._job.analyses:
-            spec = load_catalog().analysis(name)
-            small[f"analyses/{name}"] = self._answer(connection, spec)
+            small[f"analyses/{name}"] = self._rows_of(connection, relations, name)
         dataset = self._job.dataset
-        left_out = LARGE_TABLES if dataset is None else self._job.left_out
+        if dataset is None:
+            return Shard(tuple(ranks), small)
         counts = {
             name: (connection.execute(f"SELECT count(trace_id) FROM {name}").fetchone() or (0,))[0]
             for name in LARGE_TABLES
-            if name not in left_out
         }
-        if dataset is None:
-            return Shard(tuple(ranks), small)
         traces = tuple(rank.in_shard for rank in ranks)
         key = key_of(self._job.recipe, traces)
         files: dict[str, File] = {}
@@ -230,23 +225,21 @@ class Worker:
         self._write(connection, table)
         return self._file.read_bytes()
 
-    def _answer(self, connection: duckdb.DuckDBPyConnection, spec: Spec) -> bytes:
+    def _rows_of(
+        self, connection: duckdb.DuckDBPyConnection, relations: Relations, name: str
+    ) -> bytes:
         """Return the rows of an analysis, each with its trace, in the order of the result."""
-        provide_tables(connection, spec)
-        provide_macros(connection, spec)
-        statement = with_values(spec, bind(spec, {}))
-        provide_temporaries(connection, spec)
-        connection.execute(f"CREATE OR REPLACE TEMP TABLE answer AS\n{statement}")
+        place = f"{SESSION}.main.{name}"
+        if not is_relation(name):
+            # A table of what was ingested has its name.
+            spec = load_catalog().analysis(name)
+            relations.make(spec.requires)
+            place = f"{SESSION}.main.answer"
+            statement = with_values(spec, bind(spec, {}))
+            connection.execute(f"CREATE OR REPLACE TABLE {place} AS\n{statement}")
         connection.execute(
-            "COPY (SELECT trace.trace_id, answer.* FROM answer "
-            "LEFT JOIN trace ON answer.rank IS NOT DISTINCT FROM trace.rank ORDER BY answer.rowid) "
+            f"COPY (SELECT trace.trace_id, rows.* FROM {place} AS rows LEFT JOIN trace "
+            "ON rows.rank IS NOT DISTINCT FROM trace.rank ORDER BY rows.rowid) "
             f"TO {quote(str(self._file))} ({WRITTEN_AS})"
         )
-        connection.execute("DROP TABLE temp.answer")
         return self._file.read_bytes()
-
-
-def _do_it(connection: object, text_bytes: int, step: object) -> None:
-    """Do a step of deriving in the memory that there is."""
-    del connection, text_bytes
-    step()  # type: ignore[operator]

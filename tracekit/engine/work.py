@@ -70,7 +70,6 @@ class JobSpec:
         rules_text: the user's rules for the classifiers, as the file says them.
         runs: run folders whose manifests the analyses may look at.
         memory_bytes: what one unit may take, its process included, bytes.
-        left_out: large tables that are not written to the dataset.
     """
 
     analyses: tuple[str, ...]
@@ -79,7 +78,6 @@ class JobSpec:
     rules_text: str | None = None
     runs: tuple[Place, ...] = ()
     memory_bytes: int = 512 << 20
-    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

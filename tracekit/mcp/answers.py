@@ -18,6 +18,7 @@ from tracekit.analysis.spec import Spec
 from tracekit.errors import QueryError, TracekitError, UsageError, did_you_mean
 from tracekit.ingest.progress import Progress
 from tracekit.mcp.folders import allowed, traces_in
+from tracekit.opening import OpenRequest, open_request
 from tracekit.render._text import printable
 from tracekit.render.brief import MOST_TOKENS, USUAL_TOKENS, brief, counted, token_count
 from tracekit.schema import TABLES
@@ -98,11 +99,8 @@ class Tools:
             return "\n".join(printable(line)[:1_500] for line in lines), True
 
     def _opened(self, trace: str, *, traces: bool = True) -> Trace:
-        return tracekit.open(
-            allowed(self.folders, trace),
-            traces=traces,
-            progress=self.progress,
-            accept_summary=True,
+        return open_request(
+            OpenRequest([allowed(self.folders, trace)], progress=self.progress, is_traced=traces)
         )
 
     def open(self, trace: str = "", max_tokens: int = USUAL_TOKENS) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.graph_sweeps import REPLAY, create_swept
-from tracekit.analysis.macros import provide_macros_in
+from tracekit.analysis.relations import ensure_named
 from tracekit.analysis.run import run_analysis
 from tracekit.prediction.edges import EDGES, TABLE, left_ns
 from tracekit.sql_text import quote
@@ -87,7 +87,7 @@ class Contention:
             f"FROM (VALUES {values}) AS s(rank, device, beside, slope) "
             "INNER JOIN trace AS t ON t.rank IS NOT DISTINCT FROM s.rank GROUP BY ALL"
         )
-        provide_macros_in(connection, "interval_overlap() interval_shared()")
+        ensure_named(connection, "interval_overlap() interval_shared()")
         self._measure(_BEFORE)
         said, least_pct = [], 100.0
         for beside, what in (("comm", "communication"), ("compute", "another kernel")):

@@ -14,13 +14,13 @@ from typing import Any
 
 import duckdb
 
-from tracekit.analysis.macros import provide_macros_in
-from tracekit.analysis.session_tables import DATABASE
+from tracekit.analysis.relations import ensure_named
+from tracekit.database import SESSION
 from tracekit.errors import QueryError, UsageError
 from tracekit.prediction.changes import COLUMNS, REMOVE, WORKERS, Change
 from tracekit.sql_text import quote
 
-TABLE = f"{DATABASE}.main.changed_edge"
+TABLE = f"{SESSION}.main.changed_edge"
 """The table of the edges of a prediction."""
 
 ADDED = f"{TABLE}_added"
@@ -556,7 +556,7 @@ def lay_measured(
             f"{change.text!r}: collectives were measured on {points[0][4]}, and this trace is of "
             "another device"
         )
-    provide_macros_in(connection, "collective_class()")
+    ensure_named(connection, "collective_class()")
     # The latency is where a line through the two smallest sizes begins.
     connection.execute(
         f"CREATE OR REPLACE TABLE {MEASURED} AS WITH point AS ("

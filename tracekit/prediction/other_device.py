@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracekit.analysis.device_peaks import find_device
-from tracekit.analysis.macros import provide_macros_in
+from tracekit.analysis.relations import ensure_named
 from tracekit.errors import QueryError
 from tracekit.sql_text import literal, quote
 
@@ -80,7 +80,7 @@ LEFT JOIN peak AS p ON w.trace_id = p.trace_id AND w.dtype = p.dtype
 
 _BOUNDS = ("arithmetic", "as it was", "too short to tell")
 
-_NEEDED = "launched_op_costs() computed_type() is_tf32_kernel()"
+_NEEDED = "FROM launched_op_costs WHERE computed_type() is_tf32_kernel()"
 
 
 def scale_to_device(connection: duckdb.DuckDBPyConnection, table: str, name: str) -> list[str]:
@@ -141,7 +141,7 @@ def _scale(connection: duckdb.DuckDBPyConnection, table: str, asked: str, **rati
     """Scale compute by ratios of peaks; return which share of it what binds."""
     if not connection.execute("FROM device_peak LIMIT 1").fetchall():
         raise QueryError(f"{asked}: no peak of the recorded device is known")
-    provide_macros_in(connection, _NEEDED)
+    ensure_named(connection, _NEEDED)
     connection.execute(_RATIOS.format(table=table, launch_bound=LAUNCH_BOUND_NS, **ratio))
     connection.execute(
         f"UPDATE {table} AS e SET factor = e.factor * d.ratio FROM {table}_device AS d "

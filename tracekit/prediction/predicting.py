@@ -13,11 +13,10 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from tracekit.analysis.graph_sweeps import REPLAY, create_swept, read_moments
-from tracekit.analysis.macros import provide_macros_in
+from tracekit.analysis.relations import ensure_named
 from tracekit.analysis.result import Column, Result
 from tracekit.analysis.run import run_analysis
-from tracekit.analysis.session_tables import DATABASE
-from tracekit.analysis.temporaries import provide_temporaries_in
+from tracekit.database import SESSION
 from tracekit.errors import QueryError, UsageError
 from tracekit.prediction.changes import LAST, SERVING, Change, parse_change
 from tracekit.prediction.contention import Contention
@@ -31,16 +30,14 @@ if TYPE_CHECKING:
     from tracekit.prediction.serving import ServingPrediction
     from tracekit.prediction.sizes import Ask
 
-_TABLES = (
+_READ = (
     "FROM graph_edge, graph_weight, graph_end, graph_span, graph_clock, edge_fact, "
-    "attributed_events, launch, run, run_repeat"
+    "attributed_events, launch, run, run_repeat WHERE is_op() is_annotation() is_python_call() "
+    "is_launch_call() interval_overlap() interval_union()"
 )
-_MACROS = (
-    "is_op() is_annotation() is_python_call() is_launch_call() interval_overlap() interval_union()"
-)
-"""The tables and macros that the statements of a prediction read."""
+"""The tables and functions that the statements of a prediction read."""
 
-_AT = f"{DATABASE}.main.changed_at"
+_AT = f"{SESSION}.main.changed_at"
 
 MARGIN, MARGIN_OF_CHANGE = 0.01, 0.05
 """So much is added to either side of an interval: of the recorded window, and of the change.
@@ -184,8 +181,7 @@ class Predictor:
         rows = [dict(zip(columns, row, strict=True)) for row in replay.rows]
         self._inferred_pct = max(row["inferred_pct"] or 0.0 for row in rows)
         self._unexplained_ns = max(row["unexplained_ns"] for row in rows)
-        provide_temporaries_in(connection, _TABLES)
-        provide_macros_in(connection, _MACROS)
+        ensure_named(connection, _READ)
         create_edges(connection)
         self._moments = connection.execute(
             f"SELECT trace_id, list(moment ORDER BY moment) FROM (SELECT DISTINCT trace_id, moment "

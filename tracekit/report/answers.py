@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tracekit.analysis.breakdown import ADVICE, HEALTH, RUN_HEALTH
+from tracekit.analysis.breakdown import ADVICE
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.result import Result
-from tracekit.analysis.run import run_analyses, run_reductions
 from tracekit.errors import QueryError, UsageError
 from tracekit.plot import PARAMS
 from tracekit.report.sections import SECTIONS
@@ -42,11 +41,7 @@ def gather(trace: Trace) -> Answers:
     results = answers.results
     catalog = load_catalog()
     specs = [catalog.analysis(name) for name in _wanted(results)]
-    _ask(trace, [spec.name for spec in specs if not spec.reduces], answers)
-    if reductions := [spec for spec in specs if spec.reduces]:
-        known = {**results, HEALTH: _of_traces(trace, results)}
-        for result in run_reductions(trace.connection, reductions, known):
-            results[result.name] = result
+    _ask(trace, [spec.name for spec in specs], answers)
     if "path_totals" in results:
         results[ADVICE] = trace.advise().as_result()
     answers.path = results.get("critical_path")
@@ -77,13 +72,6 @@ def _wanted(results: Mapping[str, Result]) -> Iterator[str]:
                 yield name
 
 
-def _of_traces(trace: Trace, results: Mapping[str, Result]) -> Result:
-    """Return the health of the traces alone: a breakdown has that of their run behind it."""
-    health = results[HEALTH]
-    of_run = len(trace.query(RUN_HEALTH)) if "run" in results else 0
-    return Result(HEALTH, health.columns, health.rows[: len(health) - of_run])
-
-
 def _is_small(timeline: Result) -> bool:
     counts = timeline.column("event_count")
     return len(counts) <= _MOST_DEVICES and all(count <= _MOST_DEVICE_EVENTS for count in counts)
@@ -95,15 +83,11 @@ def _names_serving(phases: Result) -> bool:
 
 def _ask(trace: Trace, names: Sequence[str], answers: Answers) -> None:
     """Ask analyses, two at a time; where one is refused, all one by one, to know which and why."""
-    catalog = load_catalog()
-    specs = [catalog.analysis(name) for name in names]
     try:
-        found = run_analyses(trace.connection, specs)
+        answers.results |= trace.results(names)
     except (QueryError, UsageError):
         for name in names:
             try:
                 answers.results[name] = trace.query(name)
             except (QueryError, UsageError) as error:
                 answers.refused[name] = error.message
-        return
-    answers.results |= {result.name: result for result in found}

@@ -12,7 +12,7 @@ import pytest
 from traces_by_hand import span, work
 
 import tracekit
-from tracekit.analysis import derive
+from tracekit.analysis import relations
 from tracekit.analysis.breakdown import BREAKDOWN, TOTALS
 from tracekit.analysis.catalog import load_catalog
 from tracekit.errors import QueryError, TracekitError
@@ -59,10 +59,10 @@ def test_analyses_say_the_same_of_a_store_that_is_not_kept(path: Path, cache: Pa
         for name in reversed(NAMES):
             assert asked(trace, name) == asked(kept, name), name
         # None of them had to have all.
-        assert trace._derive is not None
+        assert trace._store.derive is not None
         whole = kept.sql(CATALOGUE).rows
         assert trace.sql(CATALOGUE).rows == whole
-        assert trace._derive is None
+        assert trace._store.derive is None
         for name in ("idle_gap", "attributed_events", "record"):
             text = f"SELECT * FROM {name} ORDER BY ALL"
             assert trace.sql(text).rows == kept.sql(text).rows
@@ -88,16 +88,16 @@ def test_sql_of_the_users_reaches_no_files(path: Path, tmp_path: Path) -> None:
 
 
 def test_a_step_that_failed_is_tried_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    create = derive._create
+    create = relations._Making._create
 
-    def fails(connection: duckdb.DuckDBPyConnection, spec: Any) -> None:
+    def fails(making: Any, connection: duckdb.DuckDBPyConnection, spec: Any) -> None:
         if spec.name == "attribution":
             raise duckdb.InterruptException("no more")
-        create(connection, spec)
+        create(making, connection, spec)
 
     with tracekit.open(path, cache=False) as trace, tracekit.open(path, cache=False) as other:
         with monkeypatch.context() as patch:
-            patch.setattr(derive, "_create", fails)
+            patch.setattr(relations._Making, "_create", fails)
             with pytest.raises(duckdb.InterruptException):
                 trace.query("idle_gaps")
         assert "device_events" in made(trace)
@@ -106,17 +106,22 @@ def test_a_step_that_failed_is_tried_again(path: Path, monkeypatch: pytest.Monke
 
 def test_each_step_is_done_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
-    create = derive._create
+    create = relations._Making._create
 
-    def counted(connection: duckdb.DuckDBPyConnection, spec: Any) -> None:
+    def counted(making: Any, connection: duckdb.DuckDBPyConnection, spec: Any) -> None:
         done.append(spec.name)
-        create(connection, spec)
+        create(making, connection, spec)
 
-    monkeypatch.setattr(derive, "_create", counted)
+    monkeypatch.setattr(relations._Making, "_create", counted)
     with tracekit.open(path, cache=False) as trace:
-        assert trace._derive is not None
+        assert trace._store.derive is not None
         with ThreadPoolExecutor(4) as pool:
-            list(pool.map(trace._derive, [["idle_gap"], ["attribution"], ["overlap"], ["work"]]))
+            list(
+                pool.map(
+                    trace._store.derive, [["idle_gap"], ["attribution"], ["overlap"], ["work"]]
+                )
+            )
         _ = trace.connection
-    in_sql = {*load_catalog().tables, *load_catalog().views} - set(derive._IN_PYTHON)
+    tables = {name for name, spec in load_catalog().tables.items() if not spec.is_on_demand}
+    in_sql = {*tables, *load_catalog().views} - set(relations._IN_PYTHON)
     assert len(done) == len(set(done)) == len(in_sql)

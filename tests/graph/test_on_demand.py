@@ -12,9 +12,14 @@ import duckdb
 import pytest
 
 import tracekit
-from tracekit.analysis import temporaries
+from tracekit.analysis import relations
 from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.spec import Spec
 from tracekit.database import cursor_of
+
+
+def on_demand() -> dict[str, Spec]:
+    return {name: spec for name, spec in load_catalog().tables.items() if spec.is_on_demand}
 
 
 @pytest.fixture
@@ -31,12 +36,12 @@ def test_a_store_stays_as_it_is(store: Path) -> None:
     assert hashlib.sha256(store.read_bytes()).hexdigest() == digest
     with duckdb.connect(str(store), read_only=True) as connection:
         names = {row[0] for row in connection.execute("SHOW TABLES").fetchall()}
-    assert names.isdisjoint(load_catalog().temporaries)
+    assert names.isdisjoint(on_demand())
 
 
 def test_they_have_the_columns_of_their_headers(store: Path) -> None:
     with tracekit.open(store) as trace:
-        for spec in load_catalog().temporaries.values():
+        for spec in on_demand().values():
             declared = [(column.name, column.type) for column in spec.columns]
             found = trace.sql(f"DESCRIBE {spec.name}").rows
             assert [tuple(row[:2]) for row in found] == declared, spec.name
@@ -47,18 +52,18 @@ def test_they_have_the_columns_of_their_headers(store: Path) -> None:
 
 def test_each_is_made_once(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
-    provide = temporaries.provide_macros
+    create = relations._Making._create
 
-    def counted(connection: duckdb.DuckDBPyConnection, spec: Any) -> None:
+    def counted(making: Any, cursor: duckdb.DuckDBPyConnection, spec: Spec) -> None:
         made.append(spec.name)
-        provide(connection, spec)
+        create(making, cursor, spec)
 
-    monkeypatch.setattr(temporaries, "provide_macros", counted)
+    monkeypatch.setattr(relations._Making, "_create", counted)
     with tracekit.open(store) as trace:
         cursors = [cursor_of(trace.connection) for _ in range(4)]
 
         def count(cursor: duckdb.DuckDBPyConnection) -> int:
-            temporaries.provide_temporaries_in(cursor, "SELECT count(*) FROM graph_edge")
+            relations.ensure(cursor, ["graph_edge"])
             return int(cursor.execute("SELECT count(*) FROM graph_edge").fetchall()[0][0])
 
         with ThreadPoolExecutor(4) as pool:

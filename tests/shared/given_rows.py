@@ -1,0 +1,50 @@
+"""Analyses of rows that a test gives in place of what other analyses return."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import duckdb
+
+from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.relations import dependencies, is_relation
+from tracekit.analysis.result import Column, Result
+from tracekit.analysis.run import run_analysis
+from tracekit.database import SESSION, STORE, add_session
+from tracekit.sql_text import select_rows
+
+
+def rows_of(name: str, *rows: Mapping[str, Any]) -> Result:
+    """The result of an analysis; columns that a row does not give are NULL."""
+    spec = load_catalog().analysis(name)
+    assert all(set(row) <= set(spec.column_names) for row in rows)
+    columns = tuple(Column(column.name, column.type) for column in spec.columns)
+    return Result(name, columns, [tuple(map(row.get, spec.column_names)) for row in rows])
+
+
+def analysis_of(name: str, *given: Result, **params: object) -> Result:
+    """What an analysis makes of the rows of others; of what is not given there are none."""
+    spec = load_catalog().analysis(name)
+    results = {result.name: result for result in given}
+    with duckdb.connect() as connection:
+        add_session(connection, [STORE])
+        for required in spec.requires:
+            other = required.removesuffix("()")
+            if other not in load_catalog().analyses:
+                continue
+            result = results.get(other) or rows_of(other)
+            rows = select_rows({c.name: c.type for c in result.columns}, result.rows)
+            is_table = required == other and is_relation(other)
+            place = f"{SESSION}.main.{other}{'' if is_table else '_given'}"
+            connection.execute(f"CREATE TABLE {place} AS {rows}")
+            if not is_table:
+                declared = load_catalog().analysis(other).params
+                takes = ", ".join(f"p_{one.name} := NULL" for one in declared)
+                connection.execute(
+                    f"CREATE MACRO {SESSION}.main.{other}({takes}) AS TABLE FROM {place}"
+                )
+            connection.execute(f"INSERT INTO {SESSION}.main.relation VALUES ('{required}')")
+        for table in dependencies(spec.requires) & load_catalog().tables.keys():
+            connection.execute(load_catalog().tables[table].empty_table())
+        return run_analysis(connection, spec, params)
