@@ -231,10 +231,12 @@ class Trace:
         return self._answer(spec, params)
 
     def _answer(self, spec: Spec, params: Mapping[str, object]) -> Result:
+        from tracekit.analysis.relations import has_rows_of
         from tracekit.analysis.run import run_analysis
 
         connection = self._connection
-        self._store.make(spec.requires)
+        if self._store.derive is not None and (params or not has_rows_of(connection, spec.name)):
+            self._store.make(spec.requires)
         return run_analysis(connection, spec, params)
 
     def sql(self, text: str) -> Result:

@@ -75,7 +75,7 @@ def test_a_file_of_an_analysis_that_changed_is_said_although_it_can_be_read(
         changed = own.read_parquet(str(file)).project("* REPLACE (compute_ns + 1 AS compute_ns)")
         changed.write_parquet(str(tmp_path / "new"))
     file.write_bytes((tmp_path / "new").read_bytes())
-    with tracekit.open(dataset) as trace, pytest.raises(StoreError, match="what the manifest says"):
+    with tracekit.open(dataset) as trace, pytest.raises(StoreError, match="damaged"):
         trace.query("timeline")
 
 

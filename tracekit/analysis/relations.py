@@ -74,7 +74,7 @@ Step = Callable[["duckdb.DuckDBPyConnection"], None]
 """What makes or fills a table."""
 
 GIVEN = "given"
-"""The schema of the session in which a dataset has the rows of analyses that it holds."""
+"""The table of the session with the statements that read rows which a dataset has of analyses."""
 
 _IN_PYTHON: dict[str, tuple[Step, tuple[str, ...]]] = {
     context_walk.WALK: (context_walk.walk_contexts, context_walk.REQUIRES),
@@ -259,6 +259,13 @@ def is_relation(name: str) -> bool:
     return name in load_catalog().analyses and name not in _INGESTED
 
 
+def has_rows_of(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
+    """Whether the rows of an analysis with its default parameters are there to be read."""
+    return is_relation(name) and not Relations(connection).made().isdisjoint(
+        (name, f"{GIVEN}.{name}")
+    )
+
+
 def has_no_input(connection: duckdb.DuckDBPyConnection, spec: Spec) -> bool:
     """Whether a relation has no row because there is nothing of what it is made of.
 
@@ -282,6 +289,17 @@ def fill_session_table(
         connection.execute(f"INSERT INTO {place} {select_rows(types, values)}")
     if name not in Relations(connection).made():
         connection.execute(f"INSERT INTO {SESSION}.main.relation VALUES ({quote(name)})")
+
+
+def give_rows(connection: duckdb.DuckDBPyConnection, statements: Mapping[str, str]) -> None:
+    """Have the rows of analyses read by these statements, where something asks for them."""
+    connection.execute(f"CREATE TABLE {SESSION}.main.{GIVEN} (name VARCHAR, statement VARCHAR)")
+    if statements:
+        connection.execute(
+            f"INSERT INTO {SESSION}.main.{GIVEN} VALUES {rows([*statements.items()])}"
+        )
+        given = rows([(f"{GIVEN}.{name}",) for name in statements])
+        connection.execute(f"INSERT INTO {SESSION}.main.relation VALUES {given}")
 
 
 class Relations:
@@ -318,10 +336,6 @@ class Relations:
             add_session(self._connection, (STORE, FUNCTIONS))
             return frozenset((STORE, FUNCTIONS))
         return frozenset(name for (name,) in found)
-
-    def has_rows_of(self, name: str) -> bool:
-        """Whether the rows of an analysis with its default parameters are there to be read."""
-        return not self.made().isdisjoint((name, f"{GIVEN}.{name}"))
 
     def make_store(self, analyses: Iterable[str] = ()) -> None:
         """Make what every store of traces has, and the rows of these analyses into it."""
@@ -496,12 +510,14 @@ class _Making:
                             sorter.done(name)
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
+                # One that was not begun yet never counts as done.
+                running = {one: name for one, name in running.items() if not one.cancelled()}
                 while wait(running, timeout=0.05).not_done:
                     # Again and again: an interrupt that comes between two statements is lost.
                     for cursor in everyone:
                         cursor.interrupt()
                 for future, name in running.items():
-                    if not (future.cancelled() or future.exception() or future.result() is None):
+                    if not future.exception() and future.result() is not None:
                         self.new.append(name)
                 raise
         for cursor in everyone:
@@ -514,9 +530,10 @@ class _Making:
 
         def step() -> None:
             if f"{GIVEN}.{name}" in self._made:
-                cursor.execute(
-                    f"CREATE TABLE {SESSION}.main.{name} AS FROM {SESSION}.{GIVEN}.{name}"
-                )
+                [(statement,)] = cursor.execute(
+                    f"SELECT statement FROM {SESSION}.main.{GIVEN} WHERE name = {quote(name)}"
+                ).fetchall()
+                cursor.execute(f"CREATE TABLE {SESSION}.main.{name} AS {statement}")
             elif in_python is not None:
                 in_python[0](cursor)
             elif spec is None:

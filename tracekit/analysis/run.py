@@ -13,10 +13,10 @@ from tracekit.analysis.interruptible import Deadline, interruptible
 from tracekit.analysis.params import bind
 from tracekit.analysis.query_errors import sql_error, store_error
 from tracekit.analysis.relations import (
-    Relations,
+    ensure,
     ensure_named,
     has_no_input,
-    is_relation,
+    has_rows_of,
     with_values,
 )
 from tracekit.analysis.result import Column, Result, RowStream
@@ -196,12 +196,11 @@ def _answer(
     connection: duckdb.DuckDBPyConnection, spec: Spec, statement: str, *, has_defaults: bool
 ) -> _Answer:
     with _left_clean(connection):
-        relations = Relations(connection)
-        if has_defaults and is_relation(spec.name) and relations.has_rows_of(spec.name):
-            relations.make([spec.name])
+        if has_defaults and has_rows_of(connection, spec.name):
+            ensure(connection, [spec.name])
             connection.execute(f"FROM {spec.name}")
         else:
-            relations.make([*spec.requires])
+            ensure(connection, spec.requires)
             if has_no_input(connection, spec):
                 return tuple(Column(column.name, column.type) for column in spec.columns), []
             execute_own(connection, statement)

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.dataset.consolidation import MARKER_NUMBER
-from tracekit.dataset.files import File, is_there
 from tracekit.dataset.manifest import ListedFile, Manifest, read_manifest
 from tracekit.errors import StoreError
 from tracekit.schema import RUN_TABLES
@@ -78,7 +77,7 @@ def open_listed(
         set_limits(connection, folder)
         add_session(connection)
         _create_tables(connection, manifest, files, folder)
-        _create_analyses(connection, manifest, files)
+        _list_analyses(connection, manifest, files)
         if not unsafe:
             _lock(connection, files)
     except (duckdb.Error, UnicodeDecodeError) as error:
@@ -148,39 +147,39 @@ def _create_tables(
             connection.execute(f"CREATE VIEW {view.name} AS\n{view.sql}")
 
 
-def _create_analyses(
+def _list_analyses(
     connection: duckdb.DuckDBPyConnection, manifest: Manifest, files: _Files
 ) -> None:
-    """Create a view over the rows of each analysis that lie in the dataset."""
+    """List the statements that read the rows of analyses which the dataset has."""
     from tracekit.analysis.catalog import load_catalog
-    from tracekit.analysis.relations import GIVEN
+    from tracekit.analysis.relations import give_rows
     from tracekit.database import SESSION, STORE
 
     analyses = load_catalog().analyses
-    given = [name for name in manifest.analyses if name in analyses]
-    connection.execute(f"CREATE SCHEMA {SESSION}.{GIVEN}")
-    for name in given:
-        listed = manifest.analyses[name]
-        _check(files.dataset, listed)
-        picked = ", ".join(
-            f'"{one.name}"::{one.type} AS "{one.name}"' for one in analyses[name].columns
-        )
-        connection.execute(
-            f"CREATE VIEW {SESSION}.{GIVEN}.{name} AS SELECT {picked} FROM {files.sql([listed])}"
-        )
-    made = [(STORE,), *((f"{GIVEN}.{name}",) for name in given)]
-    connection.execute(f"INSERT INTO {SESSION}.main.relation VALUES {rows(made)}")
+    statements = {}
+    for name, listed in manifest.analyses.items():
+        if name in analyses:
+            columns = analyses[name].columns
+            picked = ", ".join(f'"{one.name}"::{one.type} AS "{one.name}"' for one in columns)
+            read = f"SELECT {picked} FROM {files.sql([listed])}"
+            statements[name] = f"{read} WHERE {_is_as_written(files, listed)}"
+    give_rows(connection, statements)
+    connection.execute(f"INSERT INTO {SESSION}.main.relation VALUES ({quote(STORE)})")
 
 
-def _check(dataset: Location, listed: ListedFile) -> None:
-    """Raise an error if a file on a disk is no longer what was written.
+def _is_as_written(files: _Files, listed: ListedFile) -> str:
+    """Return a condition that fails if a file on a disk is no longer what was written.
 
     Parquet notices only some of what befalls its bytes: the rest would be other figures. Object
     stores keep checksums of their own.
     """
-    file = File(listed.name, listed.size_bytes, listed.sha256, listed.row_count)
-    if dataset.local_path is not None and not is_there(dataset, file):
-        raise _damaged(dataset, f"{listed.name} is not what the manifest says")
+    if files.dataset.local_path is None:
+        return "TRUE"
+    changed = quote(f"Corrupt file: {listed.name} is not what the manifest says")
+    return (
+        f"(SELECT if(sha256(content) = {quote(listed.sha256)}, TRUE, error({changed})) "
+        f"FROM read_blob({quote(files.begin + listed.name)}))"
+    )
 
 
 def _create_view(
