@@ -19,8 +19,8 @@
 --   module_id    INTEGER  module, as in table module; NULL where none
 --   row_name     VARCHAR  row of modules where there is no module
 --   role         VARCHAR  the part; rows in parentheses are those of modules; other: inside a module without a role
---   dur_ns       BIGINT   duration, ns
 --   step         BIGINT   step, as in table attribution
+--   dur_ns       BIGINT   duration, ns
 --   wall_ns      BIGINT   busy time that is its own, ns
 --   is_inferred  BOOLEAN  its role comes from its place on the stream, its module's among others, or from repetition
 

@@ -12,10 +12,10 @@
 --   dur_ns        BIGINT   duration, ns
 --   wall_ns       BIGINT   busy time that is its own, ns
 --   ts_ns         BIGINT   start, ns
---   idle_ns       BIGINT   idle time before it, ns
 --   phase         VARCHAR  prefill, mixed, decode, verify or forward
 --   module_id     INTEGER  module, as in table module; NULL where none
 --   row_name      VARCHAR  row of modules where there is no module
+--   idle_ns       BIGINT   idle time before it, ns
 --   layer         INTEGER  layer of its module; NULL outside of layers
 --   launch_ts_ns  BIGINT   start of its launch, ns
 --   section       VARCHAR  before transformer, attention, ffn, after transformer or other

@@ -48,5 +48,5 @@ def test_tracekit_sees_the_window_and_every_launch(made: HandMade, tmp_path: Pat
         span = trace.sql("SELECT max(end_ns) - min(start_ns) FROM device_windows").rows
         assert span == [(made.window_ns,)]
         assert trace.sql("SELECT DISTINCT link FROM launch_link").rows == [("launch",)]
-        matched = trace.sql("SELECT count(*) FROM collective_matches() WHERE reason IS NULL").rows
+        matched = trace.sql("SELECT count(*) FROM collective_matches WHERE reason IS NULL").rows
         assert matched == [(2 if len(made.ranks) == 2 else 0,)]

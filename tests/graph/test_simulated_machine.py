@@ -337,7 +337,7 @@ def _has_its_steps(simulation: Simulation, trace: tracekit.Trace) -> bool:
 
 def _has_its_collectives(simulation: Simulation, trace: tracekit.Trace) -> bool:
     found = trace.sql(
-        "SELECT number, transfer_ns, count(*) FROM collective_matches() "
+        "SELECT number, transfer_ns, count(*) FROM collective_matches "
         "WHERE matched_by = 'seq' AND reason IS NULL GROUP BY ALL ORDER BY ALL"
     ).rows
     shortest: dict[int, int] = {}

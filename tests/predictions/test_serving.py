@@ -206,7 +206,7 @@ def test_the_schedule_is_that_of_the_trace(opened: Callable[[Path], tracekit.Tra
         for row in trace.query("serving_steps").to_dicts()
         if row["step"] is not None
     ]
-    connection = trace._asked_connection
+    connection = trace._connection
     recorded = serving._recorded(connection, connection.execute(serving._RUNS).fetchone())
     simulated = Serving(recorded.requests, recorded.engine, StepTimes(recorded.steps).usual())
     assert len(traced) == 50

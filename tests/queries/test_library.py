@@ -25,8 +25,11 @@ TRACES = [
 ]
 
 CATALOG = load_catalog()
-RELATIONS = [*CATALOG.tables.values(), *CATALOG.views.values()]
-ALL = [*RELATIONS, *CATALOG.macros.values(), *CATALOG.analyses.values()]
+RELATIONS = [
+    *(spec for spec in CATALOG.tables.values() if not spec.is_on_demand),
+    *CATALOG.views.values(),
+]
+ALL = [*RELATIONS, *CATALOG.functions.values(), *CATALOG.analyses.values()]
 
 INTERVALS = {
     "an end against the ends before it": r"\bmax\s*\([^()]*end_ns[^()]*\)\s*OVER\b",
@@ -45,7 +48,8 @@ def relations() -> dict[str, Mapping[str, str]]:
         table.name: {column.name: column.type for column in table.columns}
         for table in (*TABLES, *SESSION_TABLES)
     }
-    return found | {spec.name: columns_of_spec(spec) for spec in RELATIONS}
+    known = (*CATALOG.tables.values(), *CATALOG.views.values())
+    return found | {spec.name: columns_of_spec(spec) for spec in known}
 
 
 @pytest.mark.parametrize("what", INTERVALS)
@@ -64,7 +68,7 @@ def test_the_mathematics_of_intervals_stands_in_macros_alone(what: str) -> None:
 
 def test_no_two_tables_views_or_macros_have_nearly_one_name() -> None:
     """An analysis may be named in the plural of the table that it is about: modules, module."""
-    names = [spec.name for spec in (*RELATIONS, *CATALOG.macros.values())]
+    names = [spec.name for spec in (*RELATIONS, *CATALOG.functions.values())]
     names += [table.name for table in (*TABLES, *SESSION_TABLES)]
     singular = [name.removesuffix("s").replace("_", "") for name in names]
     assert sorted(set(singular)) == sorted(singular)

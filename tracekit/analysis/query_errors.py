@@ -21,13 +21,7 @@ _DAMAGE = re.compile(
     "|Failed to read file|[Dd]ecompress|Parquet|No magic bytes|TProtocol"
 )
 
-RENAMED = {
-    "collectives": "collective_events",
-    "steps": "step_ranges",
-    "serving_steps": "serving_step_ranges",
-    "launches": "runtime_calls",
-    "ops": "op_calls",
-}
+RENAMED = {"launches": "runtime_calls"}
 """Tables and views that had another name, by that."""
 
 _LIFT_LIMITS = "SQL may not reach files, network or settings; --unsafe lifts that if you trust it"

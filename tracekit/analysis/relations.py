@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import cache
@@ -154,13 +154,18 @@ def functions_of_stores() -> tuple[str, ...]:
     return functions_of([*(one for one in made if not one.is_on_demand), *catalog.views.values()])
 
 
-def functions_of(specs: Iterable[Spec]) -> tuple[str, ...]:
-    """Return the functions that SQL files call, each after those that it requires itself."""
+def functions_of(specs: Iterable[Spec], made: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the functions that SQL files call, each after those that it requires itself.
+
+    Those that are made, and what they call, are left out.
+    """
     functions = load_catalog().functions
     found: dict[str, None] = {}
 
     def add(names: Iterable[str]) -> None:
         for name in names:
+            if name in made:
+                continue
             if name in functions and name not in found:
                 add(functions[name].requires)
                 if ROLE_CALL in functions[name].sql:
@@ -177,11 +182,11 @@ def functions_of(specs: Iterable[Spec]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def dependencies(names: Iterable[str]) -> frozenset[str]:
-    """Return the tables, views and analyses that names lead to, through functions alone."""
+def dependencies(names: Iterable[str], made: Collection[str] = ()) -> frozenset[str]:
+    """Return the tables, views and analyses that names lead to, through functions not yet made."""
     catalog = load_catalog()
     found: set[str] = set()
-    seen: set[str] = set()
+    seen: set[str] = set(made)
     waiting = list(names)
     while waiting:
         name = waiting.pop()
@@ -368,7 +373,7 @@ class Relations:
         names = tuple(names)
         with _LOCK:
             before = self.made()
-            functions = [name for name in self._functions(names) if name not in before]
+            functions = [*self._functions(names, before)]
             graph = self._graph(names, before)
             if not functions and not graph:
                 return before
@@ -393,20 +398,19 @@ class Relations:
                     self._connection.execute(f"DROP TABLE {SCRATCH}.{table}")
             return made
 
-    def _functions(self, names: Iterable[str]) -> Iterable[str]:
+    def _functions(self, names: Iterable[str], made: frozenset[str]) -> Iterator[str]:
         functions = load_catalog().functions
         for name in names:
-            if name in functions:
-                yield from functions_of([functions[name]])
-                yield name
-            elif name.endswith("()"):
-                yield from functions_of([load_catalog().analysis(name[:-2])])
-                yield name
+            if name in made or not (name in functions or name.endswith("()")):
+                continue
+            spec = functions.get(name) or load_catalog().analysis(name[:-2])
+            yield from functions_of([spec], made)
+            yield name
 
     def _graph(self, names: Iterable[str], made: frozenset[str]) -> dict[str, frozenset[str]]:
         """Return what is to be made, of each what must be made before it."""
         graph: dict[str, frozenset[str]] = {}
-        waiting = [*dependencies(names)]
+        waiting = [*dependencies(names, made)]
         # What every step reads of the events is what is left of them.
         first = frozenset() if STORE in made else frozenset((IMPLAUSIBLE,))
         while waiting:
@@ -419,7 +423,7 @@ class Relations:
                 required = frozenset(self._in_python[name][1]) | (first - {name})
             else:
                 spec = _spec_of(name)
-                required = (dependencies(spec.requires) if spec else frozenset[str]()) | first
+                required = (dependencies(spec.requires, made) if spec else frozenset[str]()) | first
             required = frozenset(one for one in required if self._is_to_be_made(one, made))
             graph[name] = required
             waiting += required
@@ -447,6 +451,12 @@ class _Making:
     def make(self, graph: Mapping[str, frozenset[str]]) -> None:
         """Make relations, each after what it requires."""
         if not graph:
+            return
+        if _is_in_transaction(self._connection):
+            # It sees what other connections make no more than they see what it makes.
+            for name in TopologicalSorter(graph).static_order():
+                self._make_one(self._connection, name)
+                self.new.append(name)
             return
         text_bytes = self._relations._text_bytes
         is_limited = not self._relations._is_bounded
@@ -561,10 +571,10 @@ class _Making:
         if has_no_input(cursor, spec):
             cursor.execute(spec.empty_table(place))
         elif spec.name in SWEPT_TABLES:
-            self.provide(cursor, functions_of([spec]))
+            self.provide(cursor, functions_of([spec], self._made))
             create_swept(cursor, place, SWEPT_TABLES[spec.name], spec.sql)
         elif not sweep_table(cursor, spec):
-            self.provide(cursor, functions_of([spec]))
+            self.provide(cursor, functions_of([spec], self._made))
             text = with_values(spec, bind(spec, {})) if spec.kind == "analysis" else spec.sql
             what = "VIEW" if spec.kind == "view" else "TABLE"
             execute_own(cursor, f"CREATE {what} {place} AS\n{text}")
@@ -587,6 +597,12 @@ class _Making:
 
 
 _FUNCTION_LOCK = RLock()
+
+
+def _is_in_transaction(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Whether a transaction has been begun: else each statement has one of its own."""
+    one, other = (connection.execute("SELECT txid_current()").fetchall() for _ in range(2))
+    return one == other
 
 
 def _in_session(sql: str) -> str:

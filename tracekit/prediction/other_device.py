@@ -31,7 +31,7 @@ memory AS (
 cost AS (
     SELECT c.trace_id, c.op_id, c.flops, c.bytes,
         computed_type(c.dtype, coalesce(t.is_tf32, FALSE)) AS dtype
-    FROM launched_op_costs() AS c
+    FROM launched_op_costs AS c
     LEFT JOIN (
         SELECT trace_id, op_id, bool_or(is_tf32_kernel(name)) AS is_tf32
         FROM attributed_events GROUP BY ALL
