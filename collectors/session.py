@@ -153,6 +153,7 @@ class Collection(Observer):
     """
 
     looks_first = False
+    recorder: LoopRecorder | None = None
 
     def __init__(
         self, plan: LoopPlan, target: Path, model: nn.Module, optimizer: Any, *, force: bool

@@ -61,6 +61,8 @@ _loop: _Loop | None = None
 class _Loop(Observer):
     """The training loop of this process, if it turns out to have one."""
 
+    recorder: LoopRecorder | None = None
+
     def __init__(self, folder: Path, plan: LoopPlan, unusable: Callable[[str, str], None]) -> None:
         self._folder = folder
         self._report_unusable = unusable

@@ -22,7 +22,7 @@ from torch import nn
 
 from ..machine import accelerator
 from ..process.distributed import Place
-from ..profiler.loop_profilers import LoopProfilers, keep_copy
+from ..profiler.loop_profilers import LoopProfilers, ProfilerListener, keep_copy
 from ..profiler.step_clock import StepClock
 from ..ranges import Phase
 from ..run.manifest import sentence
@@ -32,11 +32,11 @@ from .ranges import LoopRanges
 from .report import EVALUATION_NOTE, GRADLESS_NOTE, OWN_PROFILER_NOTE, LoopReport
 from .times import LoopTimes, mean_ns
 from .traces import LoopTraces
-from .watch import CallKind, LoopWatch
+from .watch import CallKind, CallListener, LoopWatch
 from .windows import Windows
 
 
-class LoopRecorder:
+class LoopRecorder(CallListener, ProfilerListener):
     """Records the steps of a loop: `begin_step` and `end_step` around each, `close` at the end.
 
     `report` is filled in as figures become known.
@@ -69,7 +69,7 @@ class LoopRecorder:
         self._ranges = LoopRanges(models, optimizer, watch.thread)
         self._times = LoopTimes(self.report)
         self._theirs = profilers
-        self._theirs.observer = self
+        self._theirs.listener = self
         self._windows = Windows(plan, place)
         self._is_first_call = True
         self._traces = LoopTraces(plan, place, self.report)
