@@ -42,6 +42,7 @@ from tracekit.units import NS_PER_S
 from ..machine.hardware import accelerator_count
 from ..process.signals import signals_as_interrupt
 from ..progress import ProgressLine
+from ..run.environment import require
 from ..run.folder import RunFolder, default_target
 from . import engines, records
 from .engine import Echo, EngineFacts, ServingEngine
@@ -172,6 +173,8 @@ def _engine(name: str, values: Mapping[str, Any], redactor: Redactor) -> Serving
             f"--{given.replace('_', '-')} is for a server, and --engine transformers has none",
             hint=f"say which server it is: --engine {others}",
         )
+    if name != DEFAULT_ENGINE:
+        require({"httptools": "httptools", "psutil": "psutil"}, f"--engine {name}")
     engine: ServingEngine = import_module(f"{engines.__name__}.{name}").create(values, redactor)
     return engine
 
