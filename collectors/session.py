@@ -49,7 +49,6 @@ from .process.distributed import Place
 from .process.job import current_place, job_id, local_rank_count
 from .profiler.loop_profilers import LoopProfilers
 from .progress import write_notice
-from .ranges import phase
 from .run.folder import check_replaceable, default_target
 from .run.manifest import read_reports
 from .run.stale_dirs import host_mark
@@ -281,9 +280,8 @@ class Collection(Observer):
         while True:
             self.begin_step()
             recorder = self.recorder
-            is_ranged = recorder is not None and recorder.is_ranged and not recorder.is_done
             try:
-                with phase("data") if is_ranged else contextlib.nullcontext():
+                with recorder.phase("data") if recorder else contextlib.nullcontext():
                     batch = next(source)
             except StopIteration:
                 if recorder is not None:

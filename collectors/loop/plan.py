@@ -10,7 +10,7 @@ import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import UsageError
 
@@ -51,6 +51,7 @@ class LoopPlan:
         stage: what the manifest calls the run (`manifest.Stage`).
         name: the model's name in tables; its class if None.
         profiler: what the profiler keeps, as `Profile` takes it.
+        metadata: what the trace says of the run besides what the recorder knows of it.
         ranks: which ranks leave a trace, as `is_traced` knows it; None is its default.
         window_count: how many windows of steps are profiled.
         every_count: steps from the end of one window to the next.
@@ -64,6 +65,7 @@ class LoopPlan:
     stage: Stage = "custom"
     name: str | None = None
     profiler: dict[str, bool] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
     ranks: str | None = None
     window_count: int = 1
     every_count: int = 0

@@ -9,11 +9,12 @@ optimizer phase the step of any `torch.optim.Optimizer`. An engine such as DeepS
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -127,6 +128,15 @@ class LoopRanges(training_hooks.Listener):
         if self._step is not None:
             self._step.__exit__(None, None, None)
             self._step = None
+
+    @contextlib.contextmanager
+    def phase(self, name: Phase) -> Iterator[None]:
+        """Open a phase for the block, if ranges are attached."""
+        self._begin_phase(name)
+        try:
+            yield
+        finally:
+            self._end_phase(name)
 
     def root_begins(self, module: nn.Module, phase: Phase) -> None:
         """Open the phase of a call from outside of all modules; new ones get ranges."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import statistics
 
+import torch
+
 from ..machine import accelerator, memory
 from ..profiler.step_clock import StepClock
 from .report import LoopReport
@@ -17,8 +19,8 @@ class LoopTimes:
     is in no step's time.
     """
 
-    def __init__(self, report: LoopReport) -> None:
-        self.device = accelerator.CPU
+    def __init__(self, report: LoopReport, device: torch.device) -> None:
+        self.device = device
         self.tokens = TokenCounter()
         self.is_evaluating = False
         self._report = report

@@ -124,4 +124,5 @@ class LoopTraces:
             "precision": self._report.precision,
             "rank": self._place.rank,
             "world_size": self._place.world_size,
+            **self._plan.metadata,
         }

@@ -47,7 +47,7 @@ def run_rank(
 
     Whatever goes wrong is in the result, except an interrupt and errors of the disk.
     """
-    result = RankResult(rank=place.rank)
+    result = RankResult(rank=place.rank, world_size=place.world_size)
     try:
         from .train import train
 

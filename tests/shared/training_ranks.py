@@ -37,7 +37,7 @@ def main(folder: Path, kind: str) -> None:
             is_sharded_early = name == "sharded while made"
             deepspeed_engine.WHOLE_MODEL_SHARE = 0.0 if is_sharded_early else 1.0
             spec = make_spec(values, ["test"], world_size=place.world_size)
-            result = RankResult(rank=place.rank)
+            result = RankResult(rank=place.rank, world_size=place.world_size)
             try:
                 train(spec, place, device, folder / name, result, lambda _: None)
             except Exception as error:
