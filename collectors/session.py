@@ -258,7 +258,6 @@ class Collection(Observer):
         return self.recorder is None or self.recorder.is_done
 
     def training_call_begins(self, module: nn.Module, *_: Any) -> None:
-        """Remember what is called for training in the first step."""
         if self._called is not None:
             self._called[module] = None
 
@@ -342,7 +341,6 @@ class Collection(Observer):
         return self.recorder
 
     def _finish(self) -> None:
-        """Let the run folder be made, beside the loop that goes on."""
         if self._finisher is None:
             self._finisher = threading.Thread(target=self._make_folder, name="tracekit")
             self._finisher.start()

@@ -100,7 +100,6 @@ class LoopRecorder(CallListener, ProfilerListener):
 
     @property
     def has_profiled(self) -> bool:
-        """Whether a profiler runs or has run, ours or the loop's."""
         return self._traces.has_begun or self._theirs.was_seen
 
     def phase(self, name: Phase) -> contextlib.AbstractContextManager[None]:
@@ -194,7 +193,6 @@ class LoopRecorder(CallListener, ProfilerListener):
     def root_begins(
         self, module: nn.Module, kind: CallKind, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> None:
-        """Take note of the call of a model, a teacher, a loss."""
         if self.is_done or not self._has_begun:
             return
         if kind == "evaluation":
@@ -221,7 +219,6 @@ class LoopRecorder(CallListener, ProfilerListener):
         self._ranges.root_begins(module, self._phase_of(kind))
 
     def root_ended(self, kind: CallKind) -> None:
-        """Take note of its end."""
         if self._has_begun:
             self._ranges.root_ended(self._phase_of(kind))
 
@@ -279,7 +276,6 @@ class LoopRecorder(CallListener, ProfilerListener):
         self._publish()
 
     def failed(self, error: Exception) -> None:
-        """Give up: the loop goes on without us."""
         self.report.note(f"recording stopped in step {self.report.step_count}: {sentence(error)}")
         with contextlib.suppress(Exception):
             self.abandon()

@@ -78,7 +78,6 @@ class LoopReport(RankReport):
 
     @classmethod
     def of(cls, place: Place, plan: LoopPlan) -> LoopReport:
-        """Return the report of a rank that has nothing to tell yet."""
         return cls(
             rank=place.rank,
             world_size=place.world_size,
@@ -90,7 +89,6 @@ class LoopReport(RankReport):
         )
 
     def note(self, text: str) -> None:
-        """Add a note, once."""
         if text not in self.notes:
             self.notes.append(text)
 
@@ -117,7 +115,6 @@ class LoopReport(RankReport):
 
 
 def loop_notes(reports: Sequence[LoopReport]) -> list[str]:
-    """Return what is to be said of several loops in the processes of a run."""
     if not reports:
         return []
     notes = []

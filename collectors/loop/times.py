@@ -64,12 +64,10 @@ class LoopTimes:
         self.tokens.drop_step()
 
     def begin_evaluation(self) -> None:
-        """Stop the clock: what follows is in no step."""
         self.is_evaluating = True
         self.clock.pause()
 
     def keep_measured(self) -> None:
-        """Report what the timed steps told, as many as there were."""
         report = self._report
         report.step_ns = self.end()
         self.tokens.end()
@@ -89,5 +87,4 @@ class LoopTimes:
 
 
 def mean_ns(step_ns: list[int]) -> int | None:
-    """Return the mean time of steps, ns; None without any."""
     return round(statistics.fmean(step_ns)) if step_ns else None

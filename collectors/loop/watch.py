@@ -37,8 +37,6 @@ _Flags = WeakKeyDictionary[nn.Module, bool]
 
 
 class CallListener:
-    """Is called about the calls of all roots."""
-
     def root_begins(
         self, module: nn.Module, kind: CallKind, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> None:
@@ -126,12 +124,10 @@ class LoopWatch(training_hooks.Listener):
         self._wants_inner = False
 
     def start(self) -> None:
-        """Hear of calls from now on."""
         module_calls.listen(self)
         training_hooks.listen(self)
 
     def stop(self) -> None:
-        """Hear of nothing more."""
         module_calls.unlisten(self)
         training_hooks.unlisten(self)
         if self._leaf is not None:
@@ -150,7 +146,6 @@ class LoopWatch(training_hooks.Listener):
 
     @property
     def optimizers(self) -> list[Any]:
-        """The optimizers of the loop, as weak references."""
         return [*self._optimizers]
 
     def before(

@@ -40,7 +40,6 @@ class ProfilerListener:
 
 
 def is_any_enabled() -> bool:
-    """Tell whether a profiler runs in this process or on this thread."""
     on_thread = getattr(torch.autograd, "_profiler_enabled", lambda: False)
     return bool(getattr(profiler, "_is_profiler_enabled", False) or on_thread())
 
@@ -64,7 +63,6 @@ class LoopProfilers:
         return bool(self._active) or self._was_before
 
     def attach(self) -> None:
-        """Watch from now on."""
         kind = profiler.profile
         self._around(kind, "_prepare_trace", before=self._starts)
         self._around(kind, "_start_trace", before=self._starts)
@@ -77,7 +75,6 @@ class LoopProfilers:
                 self._around(marker, "__exit__", after=self._stopped)
 
     def detach(self) -> None:
-        """Put everything back."""
         while self._undo:
             self._undo.pop()()
 

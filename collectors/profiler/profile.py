@@ -44,7 +44,6 @@ def own_profiler_call() -> Iterator[None]:
 
 
 def is_own_profiler_call() -> bool:
-    """Tell whether a call of torch's profiler is ours."""
     return _is_own_call
 
 
@@ -152,12 +151,10 @@ class Profile:
         self._start()
 
     def stop(self) -> None:
-        """Stop to record, on the thread that started it."""
         self.end()
         self.is_recorded = True
 
     def step(self) -> None:
-        """End a step of the schedule."""
         self._ended_count += 1
         if self._ended_count == self.step_count:
             wait_until_idle()

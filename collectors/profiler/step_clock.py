@@ -31,7 +31,6 @@ class StepClock:
 
     @property
     def step_count(self) -> int:
-        """How many steps have ended."""
         return len(self._steps)
 
     def tick(self) -> None:
@@ -66,7 +65,6 @@ class StepClock:
             self._begin = None
 
     def resume(self) -> None:
-        """Let the clock go on, if it is stopped."""
         if self._begin is None and self._device is not None:
             self._begin = self._mark()
 
@@ -75,7 +73,6 @@ class StepClock:
         self._parts.clear()
 
     def drop(self) -> None:
-        """Forget the step that ended last."""
         if self._steps:
             self._steps.pop()
 

@@ -90,7 +90,6 @@ def of_ranks(environments: Iterable[Mapping[str, Any]]) -> Environment:
 
 @functools.cache
 def package_versions() -> dict[str, str]:
-    """Return the versions of the packages that a run depends on, of those that are installed."""
     versions = {}
     for name in _PACKAGES:
         try:

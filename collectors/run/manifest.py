@@ -52,7 +52,6 @@ class RankReport:
     notes: list[str] = field(default_factory=list)
 
     def note_error(self, error: BaseException) -> None:
-        """Note what ended this rank."""
         self.ended_unix_ns = time.time_ns()
         if memory.is_out_of_memory(error):
             self.outcome, self.reason = "oom", memory.out_of_memory_reason(error)
@@ -75,7 +74,6 @@ def read_reports(folder: Path, kind: type[Report]) -> list[Report]:
 
 
 def sentence(error: BaseException) -> str:
-    """Return in a line what went wrong."""
     if isinstance(error, TracekitError):
         return error.message
     text = mask_text(str(error).strip().split("\n", 1)[0][:300])
@@ -133,7 +131,6 @@ def node_count(reports: Sequence[RankReport]) -> int:
 
 
 def rate_text(run: Manifest) -> str:
-    """Return the tokens per second of a run, with their spread over its repeats."""
     if run.tokens_per_s_mean is None:
         return "? tokens/s"
     spread = "" if run.tokens_per_s_std is None else f" ± {run.tokens_per_s_std:,.0f}"

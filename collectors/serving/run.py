@@ -90,7 +90,6 @@ def run(
 
 
 def redactor_of(values: Mapping[str, Any], command: Sequence[str] = ()) -> Redactor:
-    """Return what takes out the secrets of a run: of its arguments, command and environment."""
     found = secrets_in_environment(os.environ) | secrets_in_words(command)
     for key in _TEXTS:
         found |= secrets_in_text(values.get(key) or "")
@@ -155,7 +154,6 @@ def _run(
 
 
 def engine_names() -> list[str]:
-    """Return the engines, which are found by being there."""
     modules = iter_modules(engines.__path__)
     return sorted(module.name for module in modules if not module.name.startswith("_"))
 

@@ -115,8 +115,6 @@ def _failed_manifest(
 
 
 class _Progress:
-    """Passes on what rank 0 says that it is doing."""
-
     def __init__(self, path: Path, echo: Echo) -> None:
         self._path = path
         self._echo = echo
@@ -202,7 +200,6 @@ def _raise_outcome(run: manifest.Manifest, target: Path) -> None:
 
 
 def _needs_less(run: manifest.Manifest) -> str:
-    """Return what would need less memory than a run did."""
     used = set((run.opt or "").split("+"))
     methods = [method for method in ("R", "Z3", "O") if method not in used]
     ways = [f"{' or '.join(methods)} in --opt"] if methods else []
@@ -212,7 +209,6 @@ def _needs_less(run: manifest.Manifest) -> str:
 
 
 def summary(run: manifest.Manifest, target: Path) -> list[str]:
-    """Return what a person wants to know of a run first, in a few lines."""
     size = manifest.peak_bytes(run)
     memory = "peak memory not known" if size is None else f"peak {size / GB:.2f} GB a rank"
     ranks = "1 rank" if run.parallel.world_size == 1 else f"{run.parallel.world_size} ranks"

@@ -181,7 +181,6 @@ def _batches(
 def _step(
     engine: Engine, batches: Iterator[Mapping[str, torch.Tensor]], recorder: LoopRecorder
 ) -> torch.Tensor:
-    """Train one step and return its loss, still on the device."""
     with recorder.phase("data"):
         batch = next(batches)
     with recorder.phase("forward"):

@@ -66,8 +66,6 @@ def run_rank(
 
 
 def _progress(work: Path) -> Callable[[str], None]:
-    """Return a function that tells the launcher what the run is doing."""
-
     def say(line: str) -> None:
         with contextlib.suppress(OSError), (work / PROGRESS).open("a", encoding="utf-8") as file:
             file.write(line + "\n")
