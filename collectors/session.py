@@ -42,7 +42,7 @@ from .loop.folder import LoopFolder
 from .loop.plan import LoopPlan, check_ranks
 from .loop.program_loop import defer_to_program
 from .loop.recorder import LoopRecorder
-from .loop.report import LoopReport, first_failure, summary
+from .loop.report import LoopReport, first_failure, read_reports, summary
 from .loop.trained_models import outermost
 from .loop.watch import LoopWatch, Observer
 from .process.distributed import Place
@@ -50,7 +50,6 @@ from .process.job import current_place, job_id, local_rank_count
 from .profiler.loop_profilers import LoopProfilers
 from .progress import write_notice
 from .run.folder import check_replaceable, default_target
-from .run.manifest import read_reports
 from .run.stale_dirs import host_mark
 
 _T = TypeVar("_T")

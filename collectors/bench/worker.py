@@ -22,6 +22,7 @@ from tracekit.errors import TracekitError, WorkloadError
 from ..process.distributed import Place, device_of, process_group
 from ..process.launch import run_as_rank
 from ..run.environment import probe
+from ..run.manifest import write_whole
 from .point import Point, to_text
 from .settings import Settings
 
@@ -70,9 +71,7 @@ class Part:
     def write_plan(self, points: Sequence[Point]) -> None:
         environment = dataclasses.asdict(probe())
         (self._work / ENVIRONMENT).write_text(json.dumps(environment), "utf-8")
-        partial = self._plan.with_suffix(".partial")
-        partial.write_text(json.dumps([dataclasses.asdict(point) for point in points]), "utf-8")
-        partial.replace(self._plan)
+        write_whole(self._plan, json.dumps([dataclasses.asdict(point) for point in points]))
 
     def write_lines(self, lines: Iterable[Mapping[str, Any]]) -> None:
         with self.lines.open("a", encoding="utf-8") as file:

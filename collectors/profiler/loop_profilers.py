@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch.autograd import profiler
 
+from ..run.trace_file import whole_file
 from .profile import is_own_profiler_call
 
 _MARKERS = ("emit_nvtx", "emit_itt")
@@ -139,15 +140,7 @@ def keep_copy(path: Path, folder: Path, name: str) -> str:
     """Copy a trace that the loop has written, and return the name of the copy.
 
     It is copied at once: the loop may delete the file, or write the next one over it.
-
-    Raises:
-        OSError: it cannot be copied; nothing is left.
     """
-    target = folder / f"{name}.json"
-    aside = target.with_name(f".{target.name}.partial")
-    try:
+    with whole_file(folder / f"{name}.json") as aside:
         shutil.copyfile(path, aside)
-        aside.replace(target)
-    finally:
-        aside.unlink(missing_ok=True)
-    return target.name
+    return f"{name}.json"

@@ -10,9 +10,8 @@ from typing import Any
 from tracekit import manifest
 from tracekit.units import NS_PER_S
 
-from ..loop.report import LoopReport
+from ..loop.report import LoopReport, manifest_of_ranks
 from ..model.models import display_name
-from ..run.manifest import manifest_of, node_count
 from .spec import TrainingSpec
 
 
@@ -42,7 +41,7 @@ def make_manifest(
     is_ok = outcome == "ok"
     repeats = _repeats(spec, results) if is_ok else []
     rates = [one.tokens_per_s for one in repeats if one.tokens_per_s is not None]
-    run = manifest_of(
+    run = manifest_of_ranks(
         spec.stage,  # type: ignore[arg-type]
         spec.engine,
         spec.command,
@@ -58,12 +57,11 @@ def make_manifest(
         precision=spec.precision,
         seed=spec.seed,
         attention_reason=first.attention_reason,
-        parallel=manifest.Parallel(
-            world_size=spec.rank_count,
-            data_size=spec.data_size,
-            tensor_size=spec.tensor_size,
-            node_count=node_count(results),
-        ),
+        parallel={
+            "world_size": spec.rank_count,
+            "data_size": spec.data_size,
+            "tensor_size": spec.tensor_size,
+        },
         steps=manifest.Steps(
             warmup_count=spec.warmup_count,
             measured_count=spec.measured_count,

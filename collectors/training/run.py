@@ -12,6 +12,7 @@ from tracekit import manifest
 from tracekit.errors import StoreError, TracekitError, WorkloadError
 from tracekit.units import GB
 
+from ..loop.report import read_reports
 from ..machine import memory
 from ..machine.hardware import accelerator_count
 from ..model.models import display_name
@@ -21,7 +22,7 @@ from ..process.launch import Failure, run_ranks
 from ..process.signals import signals_as_interrupt
 from ..run.environment import require
 from ..run.folder import RunFolder, default_target
-from ..run.manifest import rate_text, read_reports, step_cost
+from ..run.manifest import rate_text, step_cost
 from . import worker
 from .result import RankResult, make_manifest
 from .spec import TrainingSpec, make_spec

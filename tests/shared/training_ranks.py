@@ -17,8 +17,8 @@ from pathlib import Path
 import torch
 
 from tracekit import manifest
+from tracekit.collectors.loop.report import read_reports
 from tracekit.collectors.process.distributed import barrier, device_of, place_in, process_group
-from tracekit.collectors.run.manifest import read_reports
 from tracekit.collectors.training.engines import deepspeed as deepspeed_engine
 from tracekit.collectors.training.result import RankResult, make_manifest
 from tracekit.collectors.training.spec import make_spec
