@@ -12,7 +12,7 @@ from tracekit import manifest
 from tracekit.errors import StoreError, TracekitError, WorkloadError
 from tracekit.units import GB
 
-from ..loop.report import read_reports
+from ..loop.report import first_failure, read_reports
 from ..machine import memory
 from ..machine.hardware import accelerator_count
 from ..model.models import display_name
@@ -95,24 +95,21 @@ def _require_packages(spec: TrainingSpec) -> None:
 def _failed_manifest(
     spec: TrainingSpec, results: Sequence[RankResult], failure: Failure, kill_count: int
 ) -> manifest.Manifest:
-    out_of_memory = [result for result in results if result.outcome == "oom"]
-    if out_of_memory:
-        first = min(out_of_memory, key=lambda result: result.ended_unix_ns)
-        return make_manifest(
-            spec, results, outcome="oom", reason=f"rank {first.rank}: {first.reason}"
-        )
-    if memory.was_killed_for_memory(failure.exit_code, kill_count):
+    outcome: manifest.Outcome = "failed"
+    first = first_failure(results)
+    if first is not None and first.outcome == "oom":
+        outcome, reason = "oom", f"rank {first.rank}: {first.reason}"
+    elif memory.was_killed_for_memory(failure.exit_code, kill_count):
+        outcome = "oom"
         reason = f"rank {failure.rank}: killed by the kernel, which had no memory left"
-        return make_manifest(spec, results, outcome="oom", reason=reason)
     # The rank that a signal ended left no result; else the one that failed first is the cause.
-    failed = [result for result in results if result.outcome == "failed"]
-    has_result = any(result.rank == failure.rank for result in failed)
-    if failed and has_result:
-        first = min(failed, key=lambda result: result.ended_unix_ns)
+    elif first is not None and any(
+        one.rank == failure.rank and one.outcome == "failed" for one in results
+    ):
         reason = f"rank {first.rank} of {spec.rank_count} failed: {first.reason}"
     else:
         reason = f"rank {failure.rank} of {spec.rank_count} died: {failure}"
-    return make_manifest(spec, results, outcome="failed", reason=reason)
+    return make_manifest(spec, results, outcome=outcome, reason=reason)
 
 
 class _Progress:
