@@ -24,14 +24,13 @@ from torch import nn
 from ..machine import accelerator
 from ..process.distributed import Place
 from ..profiler.loop_profilers import LoopProfilers, ProfilerListener, keep_copy
-from ..profiler.step_clock import StepClock
 from ..ranges import Phase
 from ..run.manifest import sentence
 from .description import autocast_type, describe
 from .plan import PROFILER_WARMUP_COUNT, LoopPlan
 from .ranges import LoopRanges
 from .report import EVALUATION_NOTE, GRADLESS_NOTE, OWN_PROFILER_NOTE, LoopReport
-from .times import LoopTimes, mean_ns
+from .times import LoopTimes, StepClock, mean_ns
 from .traces import LoopTraces
 from .watch import CallKind, CallListener, LoopWatch
 from .windows import Windows
