@@ -65,7 +65,7 @@ class LoopRecorder(CallListener, ProfilerListener):
         device: torch.device = accelerator.CPU,
     ) -> None:
         self.plan = plan
-        self._describes_itself = report is not None
+        self._is_self_described = report is not None
         self.report = report or LoopReport.of(place, plan)
         self.is_done = False
         self._place, self._folder = place, folder
@@ -347,7 +347,7 @@ class LoopRecorder(CallListener, ProfilerListener):
 
     def _describe(self) -> None:
         model = self._trained[0]()
-        if model is not None and not self._describes_itself:
+        if model is not None and not self._is_self_described:
             describe(model, self.plan.name, self.report)
 
     def _begin_part(self) -> bool:

@@ -59,6 +59,7 @@ def train(
         profiler={**spec.profiler, "all_threads": engine.needs_all_threads},
         metadata=_metadata(spec, place),
     )
+    # It is never started: this program says itself where its steps and phases are.
     watch = LoopWatch(Observer(), "told")
     recorder = LoopRecorder(
         plan, place, folder, [engine.module], watch, LoopProfilers(), report=result, device=device
