@@ -7,12 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import running, wait_for
 
 import tracekit
 from tracekit import manifest
@@ -230,7 +230,7 @@ def test_an_interrupt_leaves_no_process_and_no_half_cell(
     assert process.returncode == 130
     assert "interrupted: 1 of 3 cells are finished; the same command goes on" in errors
     assert names(tmp_path / "runs") == [f"pretrain_tiny_Naive_bs{batch_size}_n1"]
-    assert not any(is_alive(pid) for pid in pids)
+    assert running(pids) == []
 
 
 def hanging_sweep(tmp_path: Path, *words: str) -> tuple[subprocess.Popen[str], list[int]]:
@@ -251,10 +251,7 @@ def hanging_sweep(tmp_path: Path, *words: str) -> tuple[subprocess.Popen[str], l
         start_new_session=True,
     )
     pids = log.with_suffix(".pids")
-    deadline = time.monotonic() + 60
-    while not (pids.exists() and pids.read_text()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_for(lambda: pids.exists() and pids.read_text())
     return process, [int(pid) for pid in pids.read_text().split()]
 
 
@@ -269,7 +266,7 @@ def test_a_killed_sweep_takes_its_cell_with_it(
     behave()
     # At once: what is still ending is waited for.
     assert sweep(tmp_path, *words) == 0
-    assert not any(is_alive(pid) for pid in pids)
+    assert running(pids) == []
     assert names(tmp_path / "runs") == [f"pretrain_tiny_R_bs{batch_size}_n1"]
 
 
@@ -282,19 +279,10 @@ def test_a_cell_that_another_sweep_runs_is_left_alone(
         folder = tmp_path / "runs" / "pretrain_tiny_R_bs1_n1"
         said = f"error: {folder} is being made by another sweep, process {process.pid}\n"
         assert said in capsys.readouterr().err
-        assert all(is_alive(pid) for pid in pids)
+        assert running(pids) == pids
     finally:
         process.terminate()
         process.communicate(timeout=60)
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    # One that nobody waited for yet is dead too.
-    return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
 
 
 # -- for real --------------------------------------------------------------------------------------
