@@ -172,7 +172,7 @@ def _engine(name: str, values: Mapping[str, Any], redactor: Redactor) -> Serving
             hint=f"say which server it is: --engine {others}",
         )
     if name != DEFAULT_ENGINE:
-        require({"httptools": "httptools", "psutil": "psutil"}, f"--engine {name}")
+        require({"httptools": "httptools", "psutil": "psutil"}, f"--engine {name}", "serve")
     engine: ServingEngine = import_module(f"{engines.__name__}.{name}").create(values, redactor)
     return engine
 

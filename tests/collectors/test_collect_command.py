@@ -199,6 +199,7 @@ def test_megatron_needs_cuda(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("package", "arguments", "needed_by"),
     [
+        ("httptools", ("--stage", "serve", "--engine", "vllm"), "--engine vllm"),
         ("torch", (), "--opt Naive"),
         ("deepspeed", ("--opt", "R+Z3"), "--opt R+Z3"),
         ("bitsandbytes", ("--stage", "finetune", "--opt", "QL"), "--opt QL"),
@@ -221,9 +222,10 @@ def test_a_missing_package_is_named(
     )
     done = cli("collect", *arguments, env={"PYTHONPATH": str(tmp_path / "path")})
     assert done.exit_code == 6
+    extra = "serve" if package == "httptools" else "collect"
     assert done.stderr == (
         f"error: {needed_by} needs {package}, which is not installed\n"
-        f"hint: pip install 'tracekit-llm[collect]', or only: pip install {package}\n"
+        f"hint: pip install 'tracekit-llm[{extra}]', or only: pip install {package}\n"
     )
     assert left_in(tmp_path) == ["path"]
 
