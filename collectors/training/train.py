@@ -57,7 +57,16 @@ def train(
         measured_count=spec.measured_count * spec.repeat_count,
         profiled_count=spec.profiled_count,
         profiler={**spec.profiler, "all_threads": engine.needs_all_threads},
-        metadata=_metadata(spec, place),
+        metadata={
+            "stage": spec.stage,
+            "engine": spec.engine,
+            "opt": spec.opt_text,
+            "model": models.display_name(spec.model, spec.layer_count),
+            "precision": spec.precision,
+            "batch_size": spec.batch_size,
+            "sequence_length": spec.sequence_length,
+            "seed": spec.seed,
+        },
     )
     # It is never started: this program says itself where its steps and phases are.
     watch = LoopWatch(Observer(), "told")
@@ -191,18 +200,3 @@ def _step(
     with recorder.phase("optimizer"):
         engine.optimize()
     return loss.detach()
-
-
-def _metadata(spec: TrainingSpec, place: Place) -> dict[str, Any]:
-    return {
-        "stage": spec.stage,
-        "engine": spec.engine,
-        "opt": spec.opt_text,
-        "model": models.display_name(spec.model, spec.layer_count),
-        "precision": spec.precision,
-        "batch_size": spec.batch_size,
-        "sequence_length": spec.sequence_length,
-        "seed": spec.seed,
-        "rank": place.rank,
-        "world_size": place.world_size,
-    }
