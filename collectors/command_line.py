@@ -50,7 +50,6 @@ class _Form(click.ParamType):  # type: ignore[type-arg]  # generic since click 8
 
 
 def choice(*names: str) -> click.ParamType[Any]:
-    """Return the form of a value that is one of some names."""
     read = lambda text: names[names.index(text)]  # noqa: E731
     return _Form(f"[{'|'.join(names)}]", read, f"not one of {', '.join(names)}")
 
@@ -66,8 +65,6 @@ def _integer(least: int) -> click.ParamType[Any]:
 
 
 def number(most: float = math.inf) -> click.ParamType[Any]:
-    """Return the form of a number above 0, and up to a bound."""
-
     def read(text: str) -> float:
         number = float(text)
         if not 0 < number <= most or math.isinf(number):
@@ -131,7 +128,6 @@ class Option(click.Option):
         }
 
     def but(self, **changes: Any) -> Option:
-        """Return the same option with some of its arguments changed."""
         return Option(**{**self._made_of, **changes})
 
 
@@ -152,7 +148,6 @@ class GroupedCommand(click.Command):
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options, group by group."""
         groups: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)

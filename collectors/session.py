@@ -42,16 +42,14 @@ from .loop.folder import LoopFolder
 from .loop.plan import LoopPlan, check_ranks
 from .loop.program_loop import defer_to_program
 from .loop.recorder import LoopRecorder
-from .loop.report import LoopReport, first_failure, summary
+from .loop.report import LoopReport, first_failure, read_reports, summary
 from .loop.trained_models import outermost
 from .loop.watch import LoopWatch, Observer
 from .process.distributed import Place
 from .process.job import current_place, job_id, local_rank_count
 from .profiler.loop_profilers import LoopProfilers
 from .progress import write_notice
-from .ranges import phase
 from .run.folder import check_replaceable, default_target
-from .run.manifest import read_reports
 from .run.stale_dirs import host_mark
 
 _T = TypeVar("_T")
@@ -153,6 +151,7 @@ class Collection(Observer):
     """
 
     looks_first = False
+    recorder: LoopRecorder | None = None
 
     def __init__(
         self, plan: LoopPlan, target: Path, model: nn.Module, optimizer: Any, *, force: bool
@@ -258,7 +257,6 @@ class Collection(Observer):
         return self.recorder is None or self.recorder.is_done
 
     def training_call_begins(self, module: nn.Module, *_: Any) -> None:
-        """Remember what is called for training in the first step."""
         if self._called is not None:
             self._called[module] = None
 
@@ -280,9 +278,8 @@ class Collection(Observer):
         while True:
             self.begin_step()
             recorder = self.recorder
-            is_ranged = recorder is not None and recorder.is_ranged and not recorder.is_done
             try:
-                with phase("data") if is_ranged else contextlib.nullcontext():
+                with recorder.phase("data") if recorder else contextlib.nullcontext():
                     batch = next(source)
             except StopIteration:
                 if recorder is not None:
@@ -343,7 +340,6 @@ class Collection(Observer):
         return self.recorder
 
     def _finish(self) -> None:
-        """Let the run folder be made, beside the loop that goes on."""
         if self._finisher is None:
             self._finisher = threading.Thread(target=self._make_folder, name="tracekit")
             self._finisher.start()

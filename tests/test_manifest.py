@@ -119,35 +119,20 @@ def test_a_whole_number_is_a_number(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("members", "said"),
     [
-        ({"run_id": None}, "run.json: run_id is None, not of type str"),
+        ({"run_id": None}, "Expected `str`, got `null` - at `$.run_id`"),
+        ({"stage": "eval"}, "Invalid enum value 'eval' - at `$.stage`"),
+        ({"batch_size": True}, "Expected `int | null`, got `bool` - at `$.batch_size`"),
+        ({"batch_size": 1.5}, "Expected `int | null`, got `float` - at `$.batch_size`"),
+        ({"parallel": None}, "Expected `object`, got `null` - at `$.parallel`"),
         (
-            {"stage": "eval"},
-            "run.json: stage is 'eval', not one of pretrain, finetune, serve, bench, custom",
-        ),
-        ({"batch_size": "1"}, "run.json: batch_size is '1', not of type int"),
-        ({"batch_size": True}, "run.json: batch_size is True, not of type int"),
-        ({"batch_size": 1.5}, "run.json: batch_size is 1.5, not of type int"),
-        ({"tokens_per_s_mean": "fast"}, "run.json: tokens_per_s_mean is 'fast', not of type float"),
-        ({"parallel": None}, "run.json: parallel is None, not of type Parallel"),
-        (
-            {"parallel": {"world_size": "2"}},
-            "run.json: parallel: world_size is '2', not of type int",
-        ),
-        ({"repeats": {}}, "run.json: repeats is {}, not of type list"),
-        ({"repeats": [{"wall_ns": 1}]}, "run.json: repeats[0]: tokens_per_s is missing"),
-        (
-            {"repeats": [{"tokens_per_s": 1, "wall_ns": 1, "step_ns": [1, "2"]}]},
-            "run.json: repeats[0]: step_ns[1] is '2', not of type int",
+            {"repeats": [{"wall_ns": 1}]},
+            "Object missing required field `tokens_per_s` - at `$.repeats[0]`",
         ),
         ({"batch_size": -4}, "run.json: batch_size is -4, below zero"),
         ({"tokens_per_s_mean": float("nan")}, "run.json: tokens_per_s_mean is nan, not a number"),
         (
             {"repeats": [{"tokens_per_s": 1, "wall_ns": 1, "step_ns": [1, -2]}]},
             "run.json: repeats[0]: step_ns[1] is -2, below zero",
-        ),
-        (
-            {"environment": {"packages": {"torch": 2}}},
-            "run.json: environment: packages.torch is 2, not of type str",
         ),
     ],
 )
@@ -156,14 +141,6 @@ def test_a_member_of_a_wrong_type(tmp_path: Path, members: dict[str, Any], said:
     with pytest.raises(TraceError) as raised:
         manifest.read(path)
     assert raised.value.message == f"{path}: the manifest is not valid: {said}"
-
-
-def test_a_member_that_is_missing(tmp_path: Path) -> None:
-    path = written(tmp_path, {"run_id": "a"})
-    with pytest.raises(TraceError) as raised:
-        manifest.read(path)
-    reason = "the manifest is not valid: run.json: tracekit_version is missing"
-    assert raised.value.message == f"{path}: {reason}"
 
 
 @pytest.mark.parametrize(

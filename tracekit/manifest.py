@@ -11,21 +11,23 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from tracekit.amounts import check_amounts
 from tracekit.errors import TraceError
 from tracekit.storage import Location
-from tracekit.typed_json import build
 from tracekit.units import NS_PER_S
 
 if TYPE_CHECKING:
     from tracekit.storage import Place
 
 FILE_NAME = "run.json"
+# Members that may be below zero; a loss that diverged is no number.
+_SIGNED = ("seed", "exit_code", "final_loss", "window_start_ns", "window_end_ns", "lost_ns")
+_MAX_DEPTH, _MAX_ITEMS = 100, 100_000
 SCHEMA_VERSION = 2
 """Raised when a member changes its meaning; a manifest of a later version is refused."""
 
@@ -354,6 +356,9 @@ def read(path: Place) -> Manifest:
         TraceError: the file is missing, no JSON, of a later version, or a member has a wrong type
             or is an amount below zero.
     """
+    # Imported here: a program that is recorded loads this module, and may have a msgspec.py.
+    import msgspec
+
     try:
         # Behind a URL every question is a request.
         if path.is_dir() if isinstance(path, Path) else path.name != FILE_NAME:
@@ -376,8 +381,35 @@ def read(path: Place) -> Manifest:
             hint="read it with the tracekit that wrote it, or a later one",
         )
     try:
-        run = build(Manifest, value, "run.json")
-        check_amounts(run, "run.json")
-    except (ArithmeticError, RecursionError, TypeError, ValueError) as error:
-        raise TraceError(f"{path}: the manifest is not valid: {error}") from error
+        run = msgspec.convert(value, Manifest)
+        if _height(value) > _MAX_DEPTH:
+            raise ValueError(f"it is nested more than {_MAX_DEPTH} deep")
+        _check_amounts(run, "run.json")
+    except (RecursionError, ValueError) as error:
+        raise TraceError(f"{path}: the manifest is not valid: {error!s:.200}") from error
     return run
+
+
+def _height(value: object) -> int:
+    inside: Iterable[object] = value.values() if isinstance(value, dict) else ()
+    return 1 + max(map(_height, value if isinstance(value, list) else inside), default=0)
+
+
+def _check_amounts(value: object, where: str) -> None:
+    """Check that counts, sizes, times and rates are numbers, and not below zero.
+
+    Numbers in a dict (what a framework states of itself) are its own.
+    """
+    if dataclasses.is_dataclass(value):
+        for item in dataclasses.fields(value):
+            if item.name not in _SIGNED:
+                _check_amounts(getattr(value, item.name), f"{where}: {item.name}")
+    elif isinstance(value, list):
+        if len(value) > _MAX_ITEMS:
+            raise ValueError(f"{where} has more than {_MAX_ITEMS:,} items")
+        for position, item in enumerate(value):
+            _check_amounts(item, f"{where}[{position}]")
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{where} is {value}, not a number")
+    elif isinstance(value, int | float) and value < 0:
+        raise ValueError(f"{where} is {value}, below zero")

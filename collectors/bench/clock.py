@@ -56,8 +56,6 @@ class WallClock:
 
 
 class EventClock:
-    """Times calls by events on the current stream of a CUDA device, the current one."""
-
     timer = "cuda_event"
 
     def __init__(self, device: torch.device, cuda: Any = None) -> None:

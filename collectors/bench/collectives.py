@@ -42,7 +42,6 @@ def whole_bytes(size_bytes: int, group_size: int, dtype: str) -> int:
 
 @contextlib.contextmanager
 def prepared(point: Point, device: torch.device) -> Iterator[Call]:
-    """Give the call of a point, which all ranks make alike; see `call_of`."""
     import torch
 
     assert point.message_bytes is not None
@@ -95,7 +94,6 @@ def call_of(op: str, zeros: Callable[[int], torch.Tensor], count: int, part_coun
 
 
 def _newest(*names: str) -> Callable[..., Any]:
-    """Return the first of several functions of torch.distributed that it has."""
     import torch.distributed as dist
 
     for name in names:
@@ -121,5 +119,4 @@ class Group:
         return numbers.tolist()
 
     def wait(self) -> None:
-        """Wait until every rank is here."""
         self.largest((0.0,))

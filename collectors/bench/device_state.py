@@ -74,7 +74,6 @@ class DeviceState:
 
 
 def state_of(device: torch.device) -> DeviceState:
-    """Return what asks about a device of torch's."""
     if device.type != "cuda":
         return DeviceState(None)
     import torch

@@ -45,7 +45,6 @@ def dtypes_of(device: torch.device) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def prepared(point: Point, device: torch.device) -> Iterator[Call]:
-    """Give the call of a point; `UnsupportedError` if torch has no such product here."""
     assert point.m is not None
     assert point.n is not None
     assert point.k is not None

@@ -19,7 +19,6 @@ KERNELS = "kernels_"
 
 @contextlib.contextmanager
 def prepared(point: Point, device: torch.device) -> Iterator[Call]:
-    """Give the call of a point; `UnsupportedError` if torch has no such thing here."""
     if point.op == "op_call":
         yield _op_call(device)
     elif point.op == "empty_kernel":

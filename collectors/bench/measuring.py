@@ -54,7 +54,6 @@ class LostGroupError(Exception):
 
 
 def facts_of(device: torch.device) -> DeviceFacts:
-    """Return what is measured on, named as the manifest's environment names it."""
     import torch
 
     if device.type != "cuda":
@@ -103,7 +102,6 @@ def _wake(device: torch.device) -> None:
 
 
 def budget_of(point: Point, settings: Settings) -> Budget:
-    """Return how much may be spent on a point."""
     most_inner = MOST_QUEUED if "cuda_event" in point.timer or point.family == "launch" else 10_000
     if point.op == "graph_replay":
         most_inner = max(1, MOST_QUEUED // int((point.series or "").removeprefix(KERNELS)))

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def prepared(point: Point, device: torch.device) -> Iterator[Call]:
-    """Give the call of a point."""
     assert point.message_bytes is not None
     places = {"h2d": "hd", "d2h": "dh", "d2d": "dd", "h2h": "hh"}[point.op]
     source, target = (_bytes(point, place, device) for place in places)

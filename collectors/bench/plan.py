@@ -75,7 +75,6 @@ def plan(settings: Settings, device: torch.device, family: str, group_size: int)
 
 
 def timer_of(device_type: str) -> str:
-    """Return the clock of what a device computes."""
     return "cuda_event" if device_type == "cuda" else "wall_clock"
 
 

@@ -42,7 +42,6 @@ class Point:
     timer: str = "wall_clock"
 
     def __str__(self) -> str:
-        """Return the point in a few words, for a line of progress."""
         words = [self.op, self.dtype, self.memory]
         if self.m is not None:
             words.append(f"{self.m}×{self.n}×{self.k}")
@@ -101,5 +100,4 @@ def line_of(
 
 
 def to_text(line: Mapping[str, Any]) -> str:
-    """Return a line as it stands in the file, with its end."""
     return json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n"

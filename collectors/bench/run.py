@@ -103,7 +103,6 @@ def run(what: str, values: Mapping[str, object], command: list[str], echo: Echo)
 
 
 def _take_part(settings: Settings, part: Part | None) -> None:
-    """Measure the collectives as the rank that the environment names."""
     place = place_in(os.environ)
     if place is None or "collective" not in settings.families:
         return
@@ -132,7 +131,6 @@ class _Bench:
         return any(part.texts() for part in self.parts)
 
     def measure(self, part: Part) -> None:
-        """Measure the points of a part, with as many processes one after the other as it takes."""
         if not part.families:
             return
         rank_count = _rank_count(self._settings) if part.name == worker.COLLECTIVE else 1
@@ -157,7 +155,6 @@ class _Bench:
                 return
 
     def _run(self, part: Part, first: int, rank_count: int) -> tuple[Failure | None, str]:
-        """Let processes measure from a point on; return what failed, and how to say it."""
         limit_s = self._settings.most_point_s
         module = ["-m", "tracekit.collectors.bench.worker"]
         logs = self._folder.logs / (part.name if not first else f"{part.name}-{first}")
@@ -286,7 +283,6 @@ def _load_note(load: float | None) -> list[str]:
 
 
 def _notes(lines: list[dict[str, Any]], outcomes: Mapping[str, int]) -> list[str]:
-    """Return what has no time, and the first reasons for it."""
     notes = []
     for outcome, said in (
         ("oom", "did not fit into memory"),

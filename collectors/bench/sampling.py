@@ -69,7 +69,6 @@ class Timing:
     sample_ns: list[float] = field(default_factory=list)
 
     def median(self) -> float:
-        """Return the median, ns."""
         from statistics import median
 
         return median(self.sample_ns)

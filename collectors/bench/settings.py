@@ -119,12 +119,10 @@ class Settings:
         return math.ceil(120 + 40 * self.point_s)
 
     def write(self, path: Path) -> None:
-        """Leave the settings in a file for the processes that measure."""
         path.write_text(json.dumps(dataclasses.asdict(self)), "utf-8")
 
     @classmethod
     def read(cls, path: Path) -> Settings:
-        """Read what `write` left."""
         members = json.loads(path.read_text("utf-8"))
         for name in ("families", "dtypes", "ops", "sizes_bytes"):
             members[name] = tuple(members[name])

@@ -22,6 +22,7 @@ from tracekit.errors import TracekitError, WorkloadError
 from ..process.distributed import Place, device_of, process_group
 from ..process.launch import run_as_rank
 from ..run.environment import probe
+from ..run.manifest import write_whole
 from .point import Point, to_text
 from .settings import Settings
 
@@ -53,7 +54,6 @@ class Part:
         self.lines = work / f"lines-{name}.jsonl"
 
     def plan(self) -> list[Point] | None:
-        """Return the points, None if there is no plan yet."""
         try:
             text = self._plan.read_text("utf-8")
         except OSError:
@@ -69,15 +69,11 @@ class Part:
         return text.split("\n")[:-1]
 
     def write_plan(self, points: Sequence[Point]) -> None:
-        """Leave the plan, and what there is to know of the machine."""
         environment = dataclasses.asdict(probe())
         (self._work / ENVIRONMENT).write_text(json.dumps(environment), "utf-8")
-        partial = self._plan.with_suffix(".partial")
-        partial.write_text(json.dumps([dataclasses.asdict(point) for point in points]), "utf-8")
-        partial.replace(self._plan)
+        write_whole(self._plan, json.dumps([dataclasses.asdict(point) for point in points]))
 
     def write_lines(self, lines: Iterable[Mapping[str, Any]]) -> None:
-        """Leave each line as soon as it is there."""
         with self.lines.open("a", encoding="utf-8") as file:
             for line in lines:
                 file.write(to_text(line))
@@ -122,7 +118,6 @@ def device_for(settings: Settings, place: Place) -> torch.device:
 def measure_together(
     settings: Settings, place: Place, device: torch.device, part: Part | None, first: int
 ) -> None:
-    """Measure the collectives, from a point on, as a rank of the group; rank 0 keeps them."""
     from .collectives import Group
     from .measuring import measure
     from .plan import plan

@@ -52,13 +52,11 @@ class CalledLoop:
         self._guarded(lambda _: self._enter(model))
 
     def begin_step(self) -> None:
-        """Begin a step, unless one is open."""
         if self._is_open and not self._has_step:
             self._has_step = True
             self._guarded(Collection.begin_step)
 
     def end_step(self) -> None:
-        """End the step that is open, if any."""
         if self._has_step:
             self._has_step = False
             self._guarded(Collection.end_step)

@@ -40,13 +40,11 @@ class TracekitCallback(RecordingCallback, Callback):
         self._loop.begin(pl_module)
 
     def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
-        """Begin a step, or go on with one."""
         if self._steps_before is None:
             self._steps_before = trainer.global_step
             self._loop.begin_step()
 
     def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
-        """End a step, if an optimizer has stepped."""
         if trainer.global_step != self._steps_before:
             self._steps_before = None
             self._loop.end_step()

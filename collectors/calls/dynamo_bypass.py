@@ -60,7 +60,6 @@ def unseen(function: _F) -> _F:
 
 
 def has_compiled() -> bool:
-    """Tell whether Dynamo has compiled anything in this process."""
     utils = sys.modules.get("torch._dynamo.utils")
     if utils is None:
         return False
@@ -113,7 +112,6 @@ def listen_to_compiled(act: Callable[[], None]) -> bool:
 
 
 def unlisten_to_compiled() -> None:
-    """Put everything back."""
     global _undo
     if _undo is not None:
         _undo()

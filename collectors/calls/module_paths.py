@@ -44,7 +44,6 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
 
 def _unwrapped(model: nn.Module) -> tuple[nn.Module, str]:
-    """Return the user's model and the prefix of the names of its modules."""
     prefix = ""
     while True:
         step_name = _wrapper_child(model)

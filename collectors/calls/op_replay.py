@@ -56,7 +56,6 @@ def named(text: str) -> str:
 
 
 def tensor(dims: list[int], dtype: str, strides: list[int], device: str) -> torch.Tensor:
-    """Return a tensor of a shape and strides, in elements."""
     if dtype not in DTYPES:
         raise UnknownError(f"a tensor of type {named(dtype or 'unknown')}")
     if len(strides) != len(dims):
@@ -176,12 +175,10 @@ def measure(cases: list[dict[str, Any]], device: str) -> list[dict[str, Any]]:
 
 
 def shown(times_us: list[float]) -> str:
-    """Return the median and the least of some times."""
     return f"{statistics.median(times_us):.1f} ({min(times_us):.1f})" if times_us else "-"
 
 
 def main(cases: list[dict[str, Any]]) -> None:
-    """Print a line for each case: recorded times, times now, or why there are none."""
     torch.manual_seed(0)
     has_device = torch.cuda.is_available() and any(case["is_on_device"] for case in cases)
     device = "cuda" if has_device else "cpu"

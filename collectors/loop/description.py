@@ -40,7 +40,6 @@ def describe(model: nn.Module, name: str | None, report: LoopReport) -> None:
 
 
 def _engine_of(model: nn.Module) -> str:
-    """Return what the model is wrapped in, by the name of its class's package or its own."""
     children = dict(model.named_children())
     # Beside DeepSpeed's engine, many a model of reinforcement learning has methods of these names.
     if "module" in children and hasattr(model, "backward") and hasattr(model, "step"):

@@ -89,7 +89,6 @@ class LoopFolder:
         return run
 
     def note_processes(self, reports: Sequence[LoopReport], run: manifest.Manifest) -> None:
-        """Note in a manifest which other processes have trained so far."""
         for report in reports:
             start = f"process {holder_of(self.work, report.rank)} is recorded as rank {report.rank}"
             run.notes = [note for note in run.notes if not note.startswith(start)]
@@ -128,7 +127,6 @@ class LoopFolder:
         outcome: manifest.Outcome,
         reason: str | None,
     ) -> None:
-        """Note in the run folder how its program ended."""
         if self.made is None:
             return
         run = dataclasses.replace(run, exit_code=exit_code)

@@ -22,6 +22,5 @@ class VisibleModules:
 
 
 def hide_modules() -> None:
-    """Take our modules out of `sys.modules`."""
     names = [name for name in sys.modules if name.partition(".")[0] == "tracekit"]
     sys.__dict__[_HIDDEN] = {name: sys.modules.pop(name) for name in names}

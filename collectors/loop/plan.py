@@ -10,7 +10,7 @@ import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import UsageError
 
@@ -51,6 +51,7 @@ class LoopPlan:
         stage: what the manifest calls the run (`manifest.Stage`).
         name: the model's name in tables; its class if None.
         profiler: what the profiler keeps, as `Profile` takes it.
+        metadata: what the trace says of the run besides what the recorder knows of it.
         ranks: which ranks leave a trace, as `is_traced` knows it; None is its default.
         window_count: how many windows of steps are profiled.
         every_count: steps from the end of one window to the next.
@@ -64,6 +65,7 @@ class LoopPlan:
     stage: Stage = "custom"
     name: str | None = None
     profiler: dict[str, bool] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
     ranks: str | None = None
     window_count: int = 1
     every_count: int = 0
@@ -72,7 +74,6 @@ class LoopPlan:
 
     @staticmethod
     def read(folder: Path) -> LoopPlan:
-        """Read the plan that `write` left in a folder."""
         return LoopPlan(**json.loads((folder / _FILE).read_text("utf-8")))
 
     def write(self, folder: Path) -> None:
@@ -81,7 +82,6 @@ class LoopPlan:
 
     @property
     def step_count(self) -> int:
-        """How many steps the loop must have."""
         recorded = self.measured_count + 2 * self.profiled_count + PROFILER_WARMUP_COUNT
         return self.warmup_count + recorded
 
@@ -99,7 +99,6 @@ class LoopPlan:
         return dataclasses.replace(plan, loop_length=step_count)
 
     def too_few(self, count: int, loop_count: int) -> str:
-        """Return the sentence about loops of which the longest ended after so many steps."""
         loop = "the loop" if loop_count == 1 else f"the longest of {loop_count} loops"
         return (
             f"{loop} ended after {count} steps, but {self.step_count} are needed: "
@@ -110,7 +109,6 @@ class LoopPlan:
 
 
 def check_ranks(text: str) -> str:
-    """Return a choice of ranks as it was given."""
     if text not in (ALL, FIRST_OF_NODE):
         _bounds(text)
     return text
@@ -130,7 +128,6 @@ def is_traced(choice: str | None, place: Place) -> bool:
 
 
 def default_ranks(world_size: int) -> str:
-    """Return what is chosen for a job of so many ranks."""
     return ALL if world_size <= ALL_UP_TO else FIRST_OF_NODE
 
 

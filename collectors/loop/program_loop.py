@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 
 def watch(folder: str, unusable: Callable[[str, str], None]) -> None:
-    """Record what this process trains."""
     global _loop
     _loop = _Loop(Path(folder), LoopPlan.read(Path(folder)), unusable)
     _loop.watch()
@@ -60,6 +59,8 @@ _loop: _Loop | None = None
 
 class _Loop(Observer):
     """The training loop of this process, if it turns out to have one."""
+
+    recorder: LoopRecorder | None = None
 
     def __init__(self, folder: Path, plan: LoopPlan, unusable: Callable[[str, str], None]) -> None:
         self._folder = folder
@@ -86,7 +87,6 @@ class _Loop(Observer):
         self._recorder_count = 0
 
     def watch(self) -> None:
-        """Wait for a model to be called and an optimizer to take a step."""
         if not IS_POSSIBLE:
             self._unusable("this torch cannot keep what watches it out of torch.compile's sight")
             return
@@ -458,7 +458,6 @@ def _is_given_activations(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> b
 
 
 def at_exit(function: Any) -> None:
-    """Have a function called when this process ends, whatever kind of process it is."""
     process = sys.modules.get("multiprocessing.process")
     if process is None or process.parent_process() is None:
         atexit.register(function)

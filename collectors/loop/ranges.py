@@ -9,11 +9,12 @@ optimizer phase the step of any `torch.optim.Optimizer`. An engine such as DeepS
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -57,11 +58,9 @@ class LoopRanges(training_hooks.Listener):
 
     @property
     def is_attached(self) -> bool:
-        """Whether calls have ranges."""
         return bool(self._undo)
 
     def attach(self) -> None:
-        """Open the ranges from now on."""
         # Dynamo guards on the attention that a model chooses and on the functions of its file.
         if not has_compiled():
             for parts in self._parts:
@@ -79,7 +78,6 @@ class LoopRanges(training_hooks.Listener):
             self._wrap(self._optimizer, "step", "optimizer")
 
     def detach(self) -> None:
-        """Take everything away again."""
         self._detach_phases()
         self._modules.detach()
         for parts in self._parts:
@@ -123,10 +121,17 @@ class LoopRanges(training_hooks.Listener):
             self.accumulated += self._accumulated_in_step
 
     def close_step(self) -> None:
-        """Close the range of the step; does nothing if none is open."""
         if self._step is not None:
             self._step.__exit__(None, None, None)
             self._step = None
+
+    @contextlib.contextmanager
+    def phase(self, name: Phase) -> Iterator[None]:
+        self._begin_phase(name)
+        try:
+            yield
+        finally:
+            self._end_phase(name)
 
     def root_begins(self, module: nn.Module, phase: Phase) -> None:
         """Open the phase of a call from outside of all modules; new ones get ranges."""
@@ -136,7 +141,6 @@ class LoopRanges(training_hooks.Listener):
             self._begin_phase(phase)
 
     def root_ended(self, phase: Phase) -> None:
-        """Close it."""
         if self.is_attached:
             self._end_phase(phase)
 

@@ -57,13 +57,11 @@ class RankClaim:
         return False
 
     def reject(self) -> None:
-        """Note that this process trains, and is not recorded."""
         with contextlib.suppress(OSError):
             self._note(os.getpid()).touch()
 
     @property
     def is_held(self) -> bool:
-        """Whether no other process has taken the rank."""
         return holder_of(self._folder, self._rank) in (os.getpid(), None)
 
     def _note(self, process: int) -> Path:

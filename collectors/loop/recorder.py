@@ -18,25 +18,25 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from ..machine import accelerator
 from ..process.distributed import Place
-from ..profiler.loop_profilers import LoopProfilers, keep_copy
-from ..profiler.step_clock import StepClock
+from ..profiler.loop_profilers import LoopProfilers, ProfilerListener, keep_copy
 from ..ranges import Phase
 from ..run.manifest import sentence
 from .description import autocast_type, describe
 from .plan import PROFILER_WARMUP_COUNT, LoopPlan
 from .ranges import LoopRanges
 from .report import EVALUATION_NOTE, GRADLESS_NOTE, OWN_PROFILER_NOTE, LoopReport
-from .times import LoopTimes, mean_ns
+from .times import LoopTimes, StepClock, mean_ns
 from .traces import LoopTraces
-from .watch import CallKind, LoopWatch
+from .watch import CallKind, CallListener, LoopWatch
 from .windows import Windows
 
 
-class LoopRecorder:
+class LoopRecorder(CallListener, ProfilerListener):
     """Records the steps of a loop: `begin_step` and `end_step` around each, `close` at the end.
 
     `report` is filled in as figures become known.
@@ -44,6 +44,9 @@ class LoopRecorder:
     The first of `models` is the one that is trained; `parts` is what the loop calls of it, where it
     is not called as a whole. `optimizer` is one that is no `torch.optim.Optimizer`. `publish` is
     called when `report` has changed.
+
+    A workload of ours is seen by no watch: it gives the `report`, in which it describes itself, the
+    `device` that it computes on, and its phases by `phase`.
     """
 
     def __init__(
@@ -54,12 +57,16 @@ class LoopRecorder:
         models: Sequence[nn.Module],
         watch: LoopWatch,
         profilers: LoopProfilers,
-        publish: Callable[[], None],
+        publish: Callable[[], None] = lambda: None,
         optimizer: Any = None,
         parts: Sequence[nn.Module] = (),
+        *,
+        report: LoopReport | None = None,
+        device: torch.device = accelerator.CPU,
     ) -> None:
         self.plan = plan
-        self.report = LoopReport.of(place, plan)
+        self._is_self_described = report is not None
+        self.report = report or LoopReport.of(place, plan)
         self.is_done = False
         self._place, self._folder = place, folder
         self._watch = watch
@@ -67,9 +74,9 @@ class LoopRecorder:
         # Weak: where windows are waited for, a program may be done with its model before.
         self._trained = [weakref.ref(one) for one in (models[0], *parts)]
         self._ranges = LoopRanges(models, optimizer, watch.thread)
-        self._times = LoopTimes(self.report)
+        self._times = LoopTimes(self.report, device)
         self._theirs = profilers
-        self._theirs.observer = self
+        self._theirs.listener = self
         self._windows = Windows(plan, place)
         self._is_first_call = True
         self._traces = LoopTraces(plan, place, self.report)
@@ -92,16 +99,22 @@ class LoopRecorder:
 
     @property
     def has_profiled(self) -> bool:
-        """Whether a profiler runs or has run, ours or the loop's."""
         return self._traces.has_begun or self._theirs.was_seen
 
-    @property
-    def is_ranged(self) -> bool:
-        """Whether calls have ranges: neither before the timed steps are over nor at the end."""
-        return self._ranges.is_attached
+    def phase(self, name: Phase) -> contextlib.AbstractContextManager[None]:
+        """Return the range of a phase, which opens nothing where no ranges are attached."""
+        return self._ranges.phase(name)
 
-    def begin_step(self) -> None:
-        """Begin a step; with the first it becomes known what runs here."""
+    def pause(self) -> None:
+        """Stop the clock until the next step begins: what follows is in no step."""
+        self._times.clock.pause()
+        self._times.clock.forget_parts()
+
+    def begin_step(self, number: int | None = None) -> None:
+        """Begin a step; with the first it becomes known what runs here.
+
+        `number` is that of its range, if not the number of steps before it.
+        """
         is_first, self._has_begun = not self._has_begun, True
         if is_first:
             self._describe()
@@ -109,7 +122,7 @@ class LoopRecorder:
         if not self.is_done and self._begin_part():
             self._has_trained = False
             self._times.begin_step(is_under_theirs=self._theirs.is_active)
-            self._ranges.begin_step(self.report.step_count)
+            self._ranges.begin_step(self.report.step_count if number is None else number)
 
     def optimizer_stepped(self) -> None:
         """Note that an optimizer has stepped: where nothing follows, the step is over here."""
@@ -179,7 +192,6 @@ class LoopRecorder:
     def root_begins(
         self, module: nn.Module, kind: CallKind, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> None:
-        """Take note of the call of a model, a teacher, a loss."""
         if self.is_done or not self._has_begun:
             return
         if kind == "evaluation":
@@ -206,7 +218,6 @@ class LoopRecorder:
         self._ranges.root_begins(module, self._phase_of(kind))
 
     def root_ended(self, kind: CallKind) -> None:
-        """Take note of its end."""
         if self._has_begun:
             self._ranges.root_ended(self._phase_of(kind))
 
@@ -264,7 +275,6 @@ class LoopRecorder:
         self._publish()
 
     def failed(self, error: Exception) -> None:
-        """Give up: the loop goes on without us."""
         self.report.note(f"recording stopped in step {self.report.step_count}: {sentence(error)}")
         with contextlib.suppress(Exception):
             self.abandon()
@@ -337,7 +347,7 @@ class LoopRecorder:
 
     def _describe(self) -> None:
         model = self._trained[0]()
-        if model is not None:
+        if model is not None and not self._is_self_described:
             describe(model, self.plan.name, self.report)
 
     def _begin_part(self) -> bool:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import json
 import os
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tracekit import manifest
 from tracekit.units import format_duration
 
+from ..machine import memory
 from ..process.distributed import Place
 from ..process.job import job_id, local_rank_count
-from ..run.manifest import RankReport, manifest_of, node_count, step_cost
+from ..run.environment import of_ranks
+from ..run.manifest import manifest_of, sentence, step_cost, write_whole
 from .plan import LoopPlan, default_ranks, is_traced
 
 EVALUATION_NOTE = (
@@ -33,9 +38,16 @@ OWN_PROFILER_NOTE = (
 )
 
 
+_SUFFIX = ".report.json"
+Report = TypeVar("Report", bound="LoopReport")
+
+
 @dataclass(slots=True, kw_only=True)
-class LoopReport(RankReport):
+class LoopReport:
     """What one rank measured. `step_ns` are the timed steps, `token_count` is of all of them.
+
+    `memory` has members of `manifest.RankMemory`, `environment` those of `manifest.Environment`;
+    they are empty of a rank that did not get so far. `trace` is a name in the run folder.
 
     It is written as soon as the loop is seen, and again when more is known; so that a rank that
     ends without a word has left what it got to. `is_recorded` says that the first window is over,
@@ -47,7 +59,19 @@ class LoopReport(RankReport):
     of `longest_later` steps. `layout` has members of `manifest.Parallel`, if they are known.
     """
 
+    rank: int
     world_size: int
+    outcome: manifest.Outcome = "ok"
+    reason: str | None = None
+    ended_unix_ns: int = 0
+    ranges_step_ns: int | None = None
+    profiled_step_ns: int | None = None
+    attention_backend: str | None = None
+    memory: dict[str, int] = field(default_factory=dict)
+    model: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, Any] = field(default_factory=dict)
+    trace: str | None = None
+    notes: list[str] = field(default_factory=list)
     local_rank: int = 0
     local_rank_count: int | None = None
     job_id: str | None = None
@@ -78,7 +102,6 @@ class LoopReport(RankReport):
 
     @classmethod
     def of(cls, place: Place, plan: LoopPlan) -> LoopReport:
-        """Return the report of a rank that has nothing to tell yet."""
         return cls(
             rank=place.rank,
             world_size=place.world_size,
@@ -90,9 +113,19 @@ class LoopReport(RankReport):
         )
 
     def note(self, text: str) -> None:
-        """Add a note, once."""
         if text not in self.notes:
             self.notes.append(text)
+
+    def note_error(self, error: BaseException) -> None:
+        self.ended_unix_ns = time.time_ns()
+        if memory.is_out_of_memory(error):
+            self.outcome, self.reason = "oom", memory.out_of_memory_reason(error)
+        else:
+            self.outcome, self.reason = "failed", sentence(error)
+
+    def write(self, folder: Path) -> None:
+        """Leave the report in a folder, whole or not at all."""
+        write_whole(folder / f"rank{self.rank}{_SUFFIX}", json.dumps(dataclasses.asdict(self)))
 
     def note_accumulation(self, counts: Sequence[int]) -> None:
         """Note after how many backward passes the optimizers stepped, each time."""
@@ -116,8 +149,16 @@ class LoopReport(RankReport):
         self.is_final = True
 
 
+def read_reports(folder: Path, kind: type[Report]) -> list[Report]:
+    """Return the reports in a folder, by rank; one that cannot be read is left out."""
+    found = []
+    for path in folder.glob(f"*{_SUFFIX}"):
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            found.append(kind(**json.loads(path.read_text("utf-8"))))
+    return sorted(found, key=lambda report: report.rank)
+
+
 def loop_notes(reports: Sequence[LoopReport]) -> list[str]:
-    """Return what is to be said of several loops in the processes of a run."""
     if not reports:
         return []
     notes = []
@@ -146,6 +187,35 @@ def first_failure(reports: Sequence[LoopReport]) -> LoopReport | None:
     return min(failed, key=key, default=None)
 
 
+def manifest_of_ranks(
+    stage: manifest.Stage,
+    engine: str,
+    command: Sequence[str],
+    reports: Sequence[LoopReport],
+    *,
+    parallel: Mapping[str, Any],
+    **members: Any,
+) -> manifest.Manifest:
+    """Return the manifest of a run that ranks report of; `members` are further ones of it."""
+    hosts = {report.environment.get("host_name") for report in reports if report.environment}
+    return manifest_of(
+        stage,
+        engine,
+        command,
+        attention_backend=reports[0].attention_backend if reports else None,
+        parallel=manifest.Parallel(**{**parallel, "node_count": max(1, len(hosts))}),
+        peak_memory=[
+            manifest.RankMemory(rank=report.rank, **report.memory)
+            for report in reports
+            if report.memory
+        ],
+        environment=of_ranks(report.environment for report in reports),
+        traces=[report.trace for report in reports if report.trace],
+        notes=list(dict.fromkeys(note for report in reports for note in report.notes)),
+        **members,
+    )
+
+
 def make_manifest(
     reports: Sequence[LoopReport],
     plan: LoopPlan,
@@ -159,10 +229,9 @@ def make_manifest(
 
     There are no reports if the program ended before its loop was seen.
     """
-    first = reports[0] if reports else LoopReport(0, world_size=1)
+    first = reports[0] if reports else LoopReport(rank=0, world_size=1)
     unknown = dict.fromkeys(("data_size", "tensor_size", "pipeline_size"))
-    layout = {"world_size": first.world_size, **(first.layout or unknown)}
-    run = manifest_of(
+    run = manifest_of_ranks(
         plan.stage,
         first.engine,
         command,
@@ -174,7 +243,7 @@ def make_manifest(
         sequence_length=first.sequence_length,
         gradient_accumulation=first.gradient_accumulation,
         precision=first.precision,
-        parallel=manifest.Parallel(**{**layout, "node_count": node_count(reports)}),
+        parallel={"world_size": first.world_size, **(first.layout or unknown)},
         steps=manifest.Steps(
             warmup_count=first.warmup_count if reports else plan.warmup_count,
             measured_count=len(first.step_ns),

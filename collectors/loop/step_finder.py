@@ -32,7 +32,6 @@ class StepFinder:
         self._begun_count = 0
 
     def optimizer_stepped(self, key: Hashable) -> None:
-        """Note that an optimizer has taken a step."""
         self._counts[key] = self._counts.get(key, 0) + 1
         self._step_count += 1
         if key not in self._taking_part:
@@ -46,7 +45,6 @@ class StepFinder:
         self._seen_at[key] = self._step_count
 
     def has_in_step(self, key: Hashable) -> bool:
-        """Tell whether an optimizer has stepped since the step began."""
         return key in self._counts
 
     def forget(self, key: Hashable) -> None:

@@ -57,7 +57,6 @@ class TokenCounter:
         return ", ".join(parts) or None
 
     def begin(self) -> None:
-        """Count from now on."""
         self.total = self._in_step = 0
         self.shapes.clear()
         self.is_without_ids = False
@@ -65,7 +64,6 @@ class TokenCounter:
         self._counted = None
 
     def end(self) -> None:
-        """Count no more."""
         self._is_counting = False
         # Not before: it waits for the device.
         self.total -= sum(one[0][0].numel() for one in self._alike if _is_copied(one))
@@ -100,13 +98,11 @@ class TokenCounter:
                 self._in_step += ids.numel()
 
     def keep_step(self) -> None:
-        """Let the tokens of the step that ends count."""
         self.total += self._in_step
         self._alike += self._alike_in_step
         self.drop_step()
 
     def drop_step(self) -> None:
-        """Forget the tokens of the step that ends."""
         self._in_step = 0
         self._given.clear()
         self._alike_in_step.clear()

@@ -46,7 +46,6 @@ class LoopTraces:
         return max(0, self._report.step_count - self.first_step)
 
     def begin(self, step_count: int, folder: Path) -> None:
-        """Begin a profile of so many steps, into a folder."""
         self.has_begun = True
         self._profile = Profile(
             folder / f"rank{self._place.rank}.json.gz",
@@ -59,7 +58,6 @@ class LoopTraces:
         self._begin = self._report.step_count
 
     def step(self) -> None:
-        """End a step of the profile, if there is one."""
         if self._profile is not None:
             self._profile.step()
 
@@ -93,7 +91,6 @@ class LoopTraces:
             report.note(f"{kept} of {self._plan.profiled_count} steps were profiled")
 
     def abandon(self) -> None:
-        """End the profile without a trace, if there is one."""
         profile, self._profile = self._profile, None
         if profile is not None:
             profile.abandon()
@@ -124,4 +121,5 @@ class LoopTraces:
             "precision": self._report.precision,
             "rank": self._place.rank,
             "world_size": self._place.world_size,
+            **self._plan.metadata,
         }

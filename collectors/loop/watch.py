@@ -16,7 +16,7 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 import torch
@@ -31,21 +31,28 @@ from .step_finder import StepFinder
 from .tokens import token_ids
 from .trained_models import is_alike, shares_modules, trained_part
 
-if TYPE_CHECKING:
-    from .recorder import LoopRecorder
-
 CallKind = Literal["training", "gradless", "generation", "evaluation", "teacher", "other"]
 StepBounds = Literal["found", "told", "optimizer"]
 _Flags = WeakKeyDictionary[nn.Module, bool]
 
 
+class CallListener:
+    def root_begins(
+        self, module: nn.Module, kind: CallKind, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> None:
+        """A root is called."""
+
+    def root_ended(self, kind: CallKind) -> None:
+        """The call of a root has ended."""
+
+    def inner_begins(self) -> None:
+        """A module is called inside of another's call; only where `wants_inner`."""
+
+
 class Observer:
-    """Hears of the bounds of steps, and of calls for training while there is no `recorder`.
+    """Hears of the bounds of steps, and of calls for training while there is no `recorder`."""
 
-    Once there is one, that hears of the calls of all roots.
-    """
-
-    recorder: LoopRecorder | None = None
+    recorder: CallListener | None = None
 
     def training_call_begins(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -117,12 +124,10 @@ class LoopWatch(training_hooks.Listener):
         self._wants_inner = False
 
     def start(self) -> None:
-        """Hear of calls from now on."""
         module_calls.listen(self)
         training_hooks.listen(self)
 
     def stop(self) -> None:
-        """Hear of nothing more."""
         module_calls.unlisten(self)
         training_hooks.unlisten(self)
         if self._leaf is not None:
@@ -141,7 +146,6 @@ class LoopWatch(training_hooks.Listener):
 
     @property
     def optimizers(self) -> list[Any]:
-        """The optimizers of the loop, as weak references."""
         return [*self._optimizers]
 
     def before(

@@ -44,7 +44,6 @@ class Windows:
 
     @property
     def is_open(self) -> bool:
-        """Whether a window is being profiled."""
         return self._steps_left > 0
 
     def wait(self, step_number: int) -> bool:
@@ -73,7 +72,6 @@ class Windows:
         return count
 
     def step_ended(self) -> bool:
-        """Count a step of the open window; return whether it was the last."""
         self._steps_left -= 1
         return self._steps_left == 0
 

@@ -32,13 +32,12 @@ from ..process.ending import describe_shell_code
 from ..process.job import launched_place
 from ..process.program import run_program
 from ..run.folder import Ended, check_replaceable, default_target
-from ..run.manifest import read_reports
 from ..run.stale_dirs import host_mark
 from .bootstrap import SITE, TORCH, UNUSABLE, VARIABLE
 from .folder import LoopFolder
 from .plan import LoopPlan, check_ranks
 from .rank_lock import UNRECORDED
-from .report import LoopReport, first_failure, loop_notes, summary
+from .report import LoopReport, first_failure, loop_notes, read_reports, summary
 
 # Counts of the command line, with their members of the plan.
 _COUNTS = {

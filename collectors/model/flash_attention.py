@@ -78,7 +78,6 @@ def flash(device: torch.device, dtype: torch.dtype, config: Any, sequence_length
 
 
 def package_backend() -> Backend:
-    """Return the flash-attn package as the choice."""
     version = importlib.metadata.version("flash-attn")
     return Backend(
         "flash_attention_2", f"flash-attn {version}", "the flash-attn package runs on this GPU"
@@ -86,7 +85,6 @@ def package_backend() -> Backend:
 
 
 def attention_shape(config: Any, sequence_length: int) -> AttentionShape:
-    """Return what the attention of a model computes with."""
     heads = int(config.num_attention_heads)
     size = int(getattr(config, "head_dim", None) or config.hidden_size // heads)
     # Multi-head latent attention: queries and keys are of two parts, values of a size of their own.

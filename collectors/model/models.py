@@ -40,7 +40,6 @@ def check_name(name: str, layer_count: int | None = None) -> None:
 
 
 def display_name(name: str, layer_count: int | None = None) -> str:
-    """Return the short name of a model for folder names and tables."""
     path = Path(name)
     short = name if name in CONFIGS else (path.stem if path.suffix == ".json" else path.name)
     return f"{short}-{layer_count}layers" if layer_count else short

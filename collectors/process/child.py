@@ -78,12 +78,10 @@ class Child:
 
     @property
     def exit_description(self) -> str | None:
-        """How it ended, in words: `exit code 1`, `signal SIGKILL`; None while it runs."""
         code = self.exit_code
         return None if code is None else describe_exit_code(code)
 
     def wait(self, limit_s: float | None = None) -> int | None:
-        """Wait until it has ended, no longer than so many seconds, and return its exit code."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self._process.wait(limit_s)
         return None

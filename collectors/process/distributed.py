@@ -22,15 +22,12 @@ _TIMEOUT = datetime.timedelta(minutes=30)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Which rank this process is."""
-
     rank: int
     local_rank: int
     world_size: int
 
 
 def place_in(environment: Mapping[str, str]) -> Place | None:
-    """Return the place that a launcher such as torchrun or deepspeed gave, or None without one."""
     if "RANK" not in environment or "WORLD_SIZE" not in environment:
         return None
     try:

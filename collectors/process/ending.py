@@ -45,7 +45,6 @@ def describe_shell_code(exit_code: int) -> str:
 
 
 def last_lines(text: str) -> str:
-    """Return the last lines of a log, in one."""
     return " | ".join(_lines(text)[-_TAIL_LINES:])
 
 

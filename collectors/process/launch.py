@@ -36,7 +36,6 @@ class Failure:
 
     @property
     def exit_description(self) -> str:
-        """How it ended, in words: `exit code 1`, `signal SIGKILL`."""
         return describe_exit_code(self.exit_code)
 
     def __str__(self) -> str:
@@ -44,12 +43,10 @@ class Failure:
         return f"{self.exit_description} ({last})" if last else self.exit_description
 
     def last_error(self) -> str:
-        """Return the last line of its log that tells of an error, else its last lines."""
         return last_error(self.log, self.exit_code)
 
 
 def log_path(logs: Path, rank: int) -> Path:
-    """Return the path of a rank's log."""
     return logs / f"rank{rank}.log"
 
 

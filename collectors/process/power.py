@@ -83,7 +83,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def packages(powercap: Path) -> list[Path]:
-    """Return the folders of the processors whose energy can be read."""
     found = []
     for folder in sorted(powercap.glob("*-rapl:*")):
         with suppress(OSError, ValueError):
@@ -142,14 +141,12 @@ class _Smi:
                 yield b"%sZ,%s,%s,\n" % (moment, self._numbers.get(cells[0], cells[0]), cells[1])
 
     def end(self) -> Iterator[bytes]:
-        """End it, and yield what it has still written."""
         if self.process:
             self.process.terminate()
             yield from self.samples(self.process.communicate()[0])
 
 
 def write_samples(path: Path, powercap: Path = _POWERCAP) -> None:
-    """Write samples to a file until the standard input is closed."""
     folders = packages(powercap)
     energy, smi = _Energy(folders), _Smi()
     with path.open("wb", buffering=0) as out, selectors.DefaultSelector() as ready:

@@ -1,1 +1,1 @@
-"""torch.profiler, and what steps take without it."""
+"""torch.profiler, ours and the loop's own."""

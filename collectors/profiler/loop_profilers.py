@@ -8,37 +8,39 @@ they did. The trace that the loop writes is copied as soon as it is there.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import shutil
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.autograd import profiler
 
-if TYPE_CHECKING:
-    from ..loop.recorder import LoopRecorder
+from ..run.trace_file import whole_file
+from .profile import is_own_profiler_call
 
 _MARKERS = ("emit_nvtx", "emit_itt")
-_is_ours = False
 
 
-@contextlib.contextmanager
-def ours() -> Iterator[None]:
-    """Tell that what is done to a profiler in this block is ours."""
-    global _is_ours
-    before, _is_ours = _is_ours, True
-    try:
-        yield
-    finally:
-        _is_ours = before
+class ProfilerListener:
+    """Is called when a profiler of the loop starts, stops or has written its trace."""
+
+    def on_user_profiler_start(self) -> None:
+        """A profiler of the loop is about to start."""
+
+    def on_user_profiler_stop(self) -> None:
+        """A profiler of the loop has stopped."""
+
+    def on_user_trace(self, path: Path) -> None:
+        """A profiler of the loop has written a trace."""
+
+    def failed(self, error: Exception) -> None:
+        """One of these calls has failed."""
 
 
 def is_any_enabled() -> bool:
-    """Tell whether a profiler runs in this process or on this thread."""
     on_thread = getattr(torch.autograd, "_profiler_enabled", lambda: False)
     return bool(getattr(profiler, "_is_profiler_enabled", False) or on_thread())
 
@@ -46,11 +48,11 @@ def is_any_enabled() -> bool:
 class LoopProfilers:
     """Watches for profilers that are not ours, while it is attached.
 
-    `observer` hears of them once there is one; `was_seen` tells whether there has been any.
+    `listener` is called about them once there is one; `was_seen` tells whether there was any.
     """
 
     def __init__(self) -> None:
-        self.observer: LoopRecorder | None = None
+        self.listener: ProfilerListener | None = None
         self._active: weakref.WeakSet[Any] = weakref.WeakSet()
         self._undo: list[Callable[[], None]] = []
         # One that was there before this is known by nothing but that it runs.
@@ -62,7 +64,6 @@ class LoopProfilers:
         return bool(self._active) or self._was_before
 
     def attach(self) -> None:
-        """Watch from now on."""
         kind = profiler.profile
         self._around(kind, "_prepare_trace", before=self._starts)
         self._around(kind, "_start_trace", before=self._starts)
@@ -75,28 +76,27 @@ class LoopProfilers:
                 self._around(marker, "__exit__", after=self._stopped)
 
     def detach(self) -> None:
-        """Put everything back."""
         while self._undo:
             self._undo.pop()()
 
     def _starts(self, one: Any, *_: Any) -> None:
         if getattr(one, "enabled", True) and one not in self._active:
             self.was_seen = True
-            if self.observer is not None:
-                self.observer.on_user_profiler_start()
+            if self.listener is not None:
+                self.listener.on_user_profiler_start()
             self._active.add(one)
 
     def _stopped(self, one: Any, *_: Any) -> None:
         if one in self._active or self._was_before:
             self._active.discard(one)
             self._was_before = False
-            if self.observer is not None:
-                self.observer.on_user_profiler_stop()
+            if self.listener is not None:
+                self.listener.on_user_profiler_stop()
 
     def _exported(self, one: Any, path: Any = None, *_: Any) -> None:
         del one
-        if path is not None and self.observer is not None:
-            self.observer.on_user_trace(Path(path))
+        if path is not None and self.listener is not None:
+            self.listener.on_user_trace(Path(path))
 
     def _around(
         self,
@@ -112,10 +112,10 @@ class LoopProfilers:
 
         @functools.wraps(original)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            if not _is_ours:
+            if not is_own_profiler_call():
                 self._tell(before, *args, *kwargs.values())
             result = original(*args, **kwargs)
-            if not _is_ours:
+            if not is_own_profiler_call():
                 self._tell(after, *args, *kwargs.values())
             return result
 
@@ -132,23 +132,15 @@ class LoopProfilers:
         try:
             act(*args)
         except Exception as error:  # noqa: BLE001 - the program must not fail for us
-            if self.observer is not None:
-                self.observer.failed(error)
+            if self.listener is not None:
+                self.listener.failed(error)
 
 
 def keep_copy(path: Path, folder: Path, name: str) -> str:
     """Copy a trace that the loop has written, and return the name of the copy.
 
     It is copied at once: the loop may delete the file, or write the next one over it.
-
-    Raises:
-        OSError: it cannot be copied; nothing is left.
     """
-    target = folder / f"{name}.json"
-    aside = target.with_name(f".{target.name}.partial")
-    try:
+    with whole_file(folder / f"{name}.json") as aside:
         shutil.copyfile(path, aside)
-        aside.replace(target)
-    finally:
-        aside.unlink(missing_ok=True)
-    return target.name
+    return f"{name}.json"

@@ -23,12 +23,28 @@ from tracekit.errors import WorkloadError
 from ..machine.accelerator import profiler_activities
 from ..process.gloo_threads import wait_until_idle
 from ..run.trace_file import pack, whole_file
-from .loop_profilers import ours
 
 _SILENT_SINCE = TorchVersion("2.13")
 _TRACE_NAME = re.compile(rb'("traceName":\s*)"(?:[^"\\]|\\.)*"')
 # Kineto writes this member last but for the file's own name; without it the file was cut off.
 _LAST_MEMBERS = (b'"baseTimeNanoseconds"', b'"traceName"')
+
+_is_own_call = False
+
+
+@contextlib.contextmanager
+def own_profiler_call() -> Iterator[None]:
+    """Mark calls of a profiler in this block as ours, which no watcher reports."""
+    global _is_own_call
+    before, _is_own_call = _is_own_call, True
+    try:
+        yield
+    finally:
+        _is_own_call = before
+
+
+def is_own_profiler_call() -> bool:
+    return _is_own_call
 
 
 class Profile:
@@ -119,7 +135,7 @@ class Profile:
             wait_until_idle()
         finally:
             # A profiler that is not stopped ends the process when it is thrown away.
-            with ours():
+            with own_profiler_call():
                 self._profiler.stop()
 
     def abandon(self) -> None:
@@ -135,16 +151,14 @@ class Profile:
         self._start()
 
     def stop(self) -> None:
-        """Stop to record, on the thread that started it."""
         self.end()
         self.is_recorded = True
 
     def step(self) -> None:
-        """End a step of the schedule."""
         self._ended_count += 1
         if self._ended_count == self.step_count:
             wait_until_idle()
-        with ours():
+        with own_profiler_call():
             self._profiler.step()
 
     def export(self) -> Path:
@@ -180,7 +194,7 @@ class Profile:
             )
 
     def _start(self) -> None:
-        with ours(), starting():
+        with own_profiler_call(), starting():
             self._profiler.start()
 
     def _make(self, **schedule: Any) -> None:
@@ -198,7 +212,7 @@ class Profile:
 
     def _export_json(self, path: Path) -> None:
         try:
-            with ours():
+            with own_profiler_call():
                 self._profiler.export_chrome_trace(str(path))
         except RuntimeError as error:
             raise WorkloadError(f"{self.path}: the trace cannot be written: {error}") from error

@@ -52,14 +52,12 @@ class RopeRanges:
         self.detach()
 
     def attach(self) -> None:
-        """Open the ranges from now on; does nothing where they are open."""
         for file in _files(self._kinds):
             for name, value in list(vars(file).items()):
                 if _ROPE.match(name):
                     self._wrap(file, name, value, functools.partial(part, "rope"))
 
     def detach(self) -> None:
-        """Put everything back."""
         for file, name, value in self._originals:
             # Whoever has put a function around ours since calls it, and it calls the model's.
             if getattr(vars(file).get(name), "__wrapped__", None) is value:
@@ -87,14 +85,12 @@ class AttentionRanges(RopeRanges):
     """
 
     def attach(self) -> None:
-        """Open the ranges from now on."""
         super().attach()
         for file in _files({base for kind in self._kinds for base in kind.__mro__}):
             self._wrap(file, _OWN, vars(file).get(_OWN), _Parts)
 
 
 def _files(kinds: set[type]) -> Iterator[ModuleType]:
-    """Yield the files of some classes, in the order of their names."""
     return filter(None, map(sys.modules.get, sorted({kind.__module__ for kind in kinds})))
 
 

@@ -103,7 +103,6 @@ class ModuleRanges:
             self._table.setdefault(_ref(module), named)
 
     def detach(self) -> None:
-        """Give no more ranges, and put everything back; does nothing if there are none."""
         module_calls.unlisten(self)
         for module, named in self._table.items():
             named.detach(module())
@@ -162,7 +161,6 @@ class _Named:
         return open_range(self, self._recompute_name if is_backward() else self._forward_name)
 
     def end(self, output: object) -> None:
-        """Close the range of a call, also of one that ended by an exception."""
         stack = this_thread.open
         for depth in range(len(stack) - 1, -1, -1):
             opened = stack[depth]
@@ -188,7 +186,6 @@ class _Named:
             module._gradient_checkpointing_func = _Checkpoint(function, self, self._everyone)
 
     def detach(self, module: Any) -> None:
-        """Give the module, if it is still there, the checkpoint function back that it had."""
         if self._has_checkpoint and module is not None:
             function = module.__dict__.get(_CHECKPOINT)
             if isinstance(function, _Checkpoint):

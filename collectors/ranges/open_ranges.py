@@ -136,7 +136,6 @@ this_thread = _Thread()
 
 
 def open_count() -> int:
-    """Return how many ranges are open on this thread."""
     return len(this_thread.open)
 
 
@@ -182,12 +181,10 @@ def phase(name: Phase) -> Range:
 
 
 def part(name: str) -> Range:
-    """Return the range of a part of a module's work: rope, bmm0, softmax, bmm1."""
     return Range(f"tk/part/{name}")
 
 
 def open_range(owner: object, name: str) -> int:
-    """Open a range on this thread, and return how many are around it."""
     stack = this_thread.open
     if stack and isinstance(stack[-1].owner, Pass):
         close_stale()

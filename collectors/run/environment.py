@@ -90,7 +90,6 @@ def of_ranks(environments: Iterable[Mapping[str, Any]]) -> Environment:
 
 @functools.cache
 def package_versions() -> dict[str, str]:
-    """Return the versions of the packages that a run depends on, of those that are installed."""
     versions = {}
     for name in _PACKAGES:
         try:
@@ -100,10 +99,11 @@ def package_versions() -> dict[str, str]:
     return versions
 
 
-def require(packages: dict[str, str], needed_by: str) -> None:
+def require(packages: dict[str, str], needed_by: str, extra: str = "collect") -> None:
     """Make sure that packages are installed, without importing them.
 
-    `packages` are import names with what pip knows them by; `needed_by` is for the message.
+    `packages` are import names with what pip knows them by, and `extra` has all of them;
+    `needed_by` is for the message.
 
     Raises:
         WorkloadError: some are missing; one sentence, with the command that installs them.
@@ -114,7 +114,7 @@ def require(packages: dict[str, str], needed_by: str) -> None:
         verb = "is" if len(missing) == 1 else "are"
         raise WorkloadError(
             f"{needed_by} needs {listed}, which {verb} not installed",
-            hint=f"pip install 'tracekit-llm[collect]', or only: pip install "
+            hint=f"pip install 'tracekit-llm[{extra}]', or only: pip install "
             f"{' '.join(packages[name] for name in missing)}",
         )
 

@@ -91,7 +91,6 @@ class RunFolder:
 
 
 def default_target(*parts: str) -> Path:
-    """Return the run folder of a run that was given none."""
     now = datetime.datetime.now().astimezone()
     return Path("runs") / "-".join([*parts, f"{now:%Y%m%dT%H%M%S}"])
 
@@ -110,7 +109,6 @@ def disk_errors(target: Path) -> Iterator[None]:
 
 
 def disk_error(target: Path, error: OSError) -> StoreError:
-    """Return the error that says why a run folder could not be written."""
     hint = None
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         hint = "free some space, or write elsewhere with --out; nothing was left behind"
@@ -146,7 +144,6 @@ def check_replaceable(target: Path, *, force: bool) -> None:
 
 
 def is_replaceable(target: Path, force: bool) -> bool:
-    """Tell whether what has a name may be replaced by a new run."""
     try:
         check_replaceable(target, force=force)
     except UsageError:

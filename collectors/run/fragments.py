@@ -84,7 +84,6 @@ def _add(made: Path, place: Path, run: manifest.Manifest) -> bool:
 
 
 def _add_window(window: Path, place: Path) -> None:
-    """Add what a later window of profiled steps left."""
     if not place.exists():
         window.rename(place)
         return

@@ -26,7 +26,6 @@ _MADE = re.compile(r"\.made-(\d+)$")
 
 
 def working_folder(target: Path, mark: str) -> Path:
-    """Return the path of a working folder."""
     whole = target.resolve()
     return whole.parent / f".{whole.name}.partial-{mark}"
 

@@ -54,7 +54,6 @@ def compress(plain: Path) -> Path:
 
 
 def pack(source: Path, target: Path) -> None:
-    """Write a file in compressed form."""
     with (
         source.open("rb") as plain,
         gzip.GzipFile(target, "wb", compresslevel=_COMPRESSION, mtime=0) as packed,

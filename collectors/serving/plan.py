@@ -58,7 +58,6 @@ class Arrival:
 
 
 def parse_arrival(text: str) -> Arrival:
-    """Read `--arrival`: `burst`, `poisson:RATE` or `constant:RATE`."""
     pattern, colon, rate = text.strip().lower().partition(":")
     if pattern == "burst" and not colon:
         return Arrival("burst")
@@ -87,7 +86,6 @@ class Mark:
         return f"{(self.duration_ns or 0) / NS_PER_S:g} s"
 
     def is_reached(self, finished_count: int, elapsed_ns: int) -> bool:
-        """Tell whether the load has come to this point."""
         if self.request_count is not None:
             return finished_count >= self.request_count
         return elapsed_ns >= (self.duration_ns or 0)

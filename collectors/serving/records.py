@@ -83,7 +83,6 @@ class RequestRecord:
 
 
 def write(records: Iterable[RequestRecord], folder: Path) -> None:
-    """Write `requests.jsonl` into a folder that is still being made."""
     with (folder / FILE_NAME).open("w", encoding="utf-8") as file:
         for record in records:
             line = json.dumps(dataclasses.asdict(record), ensure_ascii=False, separators=(",", ":"))

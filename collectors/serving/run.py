@@ -42,6 +42,7 @@ from tracekit.units import NS_PER_S
 from ..machine.hardware import accelerator_count
 from ..process.signals import signals_as_interrupt
 from ..progress import ProgressLine
+from ..run.environment import require
 from ..run.folder import RunFolder, default_target
 from . import engines, records
 from .engine import Echo, EngineFacts, ServingEngine
@@ -89,7 +90,6 @@ def run(
 
 
 def redactor_of(values: Mapping[str, Any], command: Sequence[str] = ()) -> Redactor:
-    """Return what takes out the secrets of a run: of its arguments, command and environment."""
     found = secrets_in_environment(os.environ) | secrets_in_words(command)
     for key in _TEXTS:
         found |= secrets_in_text(values.get(key) or "")
@@ -154,7 +154,6 @@ def _run(
 
 
 def engine_names() -> list[str]:
-    """Return the engines, which are found by being there."""
     modules = iter_modules(engines.__path__)
     return sorted(module.name for module in modules if not module.name.startswith("_"))
 
@@ -172,6 +171,8 @@ def _engine(name: str, values: Mapping[str, Any], redactor: Redactor) -> Serving
             f"--{given.replace('_', '-')} is for a server, and --engine transformers has none",
             hint=f"say which server it is: --engine {others}",
         )
+    if name != DEFAULT_ENGINE:
+        require({"httptools": "httptools", "psutil": "psutil"}, f"--engine {name}", "serve")
     engine: ServingEngine = import_module(f"{engines.__name__}.{name}").create(values, redactor)
     return engine
 

@@ -49,7 +49,6 @@ class Pass:
         self._next_report_ns = 0
 
     def begin(self) -> None:
-        """Let requests be due from now on."""
         self.begin_unix_ns, self.begin_ns = time.time_ns(), time.perf_counter_ns()
         for record, due_ns in zip(self.records, self.due_ns, strict=True):
             record.arrival_ns = self.begin_ns + due_ns
@@ -64,7 +63,6 @@ class Pass:
 
     @property
     def wall_ns(self) -> int:
-        """How long the pass has taken, or takes so far."""
         if self.begin_ns is None:
             return 0
         return (self.end_ns or time.perf_counter_ns()) - self.begin_ns
@@ -74,7 +72,6 @@ class Pass:
         return self.finished_count, self.wall_ns
 
     def sent(self) -> None:
-        """Count a request as under way."""
         self.in_flight_count += 1
 
     def left(self) -> None:
@@ -82,7 +79,6 @@ class Pass:
         self.in_flight_count -= 1
 
     def finished(self, record: RequestRecord) -> None:
-        """Count a request that was under way as finished, whatever became of it."""
         self.in_flight_count -= 1
         self.finished_count += 1
         self.failed_count += record.outcome != "ok"

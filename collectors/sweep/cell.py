@@ -103,7 +103,6 @@ class _Ended:
         return lines[-1].removeprefix(f"{word}: ") if lines else None
 
     def describe(self) -> str:
-        """Return how it ended, where it does not say why itself."""
         if self.exit_code < 0:
             return f"the collector was ended by {signal_name(-self.exit_code)}"
         lines = self.text.split("\n")
@@ -141,7 +140,6 @@ def run_cell(
 
 
 def _run(command: Sequence[str], folder: Path, lock: CellLock) -> _Ended:
-    """Run a command to its end; an interrupt ends it and all that it started."""
     with tempfile.TemporaryFile() as output:
         child = Child(command, subprocess.DEVNULL, errors=output, inherited=lock.inherited)
         try:

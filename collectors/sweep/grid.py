@@ -84,7 +84,6 @@ class Cell:
     is_max: bool
 
     def arguments(self, out: Path, **changes: Any) -> list[str]:
-        """Return the command line of `collect` for a run; changes are by name."""
         values = {**self.values, **changes, "out": out}
         arguments = []
         for option in OF_COLLECT:
@@ -157,7 +156,6 @@ def _cell(values: dict[str, object], limit: object) -> Cell:
 
 
 def _name(spec: TrainingSpec, is_max: bool) -> str:
-    """Return the name of a cell's folder, for people and for every file system."""
     parts = [spec.stage, display_name(spec.model, spec.layer_count), spec.opt_text]
     if spec.engine != opt_module.default_engine(spec.opt):
         parts.append(spec.engine)

@@ -197,7 +197,6 @@ def largest_batch(fits: Callable[[int], bool], limit: int) -> int:
 
 
 def outcome_text(run: manifest.Manifest) -> str:
-    """Return what became of a run in a few words."""
     if run.outcome == "oom":
         return f"out of memory: {run.reason}"
     if run.outcome == "failed":

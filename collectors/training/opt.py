@@ -55,7 +55,6 @@ class Opt:
 
     @property
     def zero_stage(self) -> int:
-        """The ZeRO stage, 0 for none."""
         return next((int(token[1]) for token in self.tokens if token in _ZERO), 0)
 
     @property
@@ -65,12 +64,10 @@ class Opt:
 
     @property
     def is_recomputed(self) -> bool:
-        """Whether activations are recomputed in the backward pass."""
         return "R" in self.tokens
 
     @property
     def is_flash(self) -> bool:
-        """Whether FlashAttention is used."""
         return "F" in self.tokens
 
     @property
@@ -110,7 +107,6 @@ def parse(text: str, stage: str = "pretrain") -> Opt:
 
 
 def default_engine(opt: Opt) -> Engine:
-    """Return the engine that runs an opt when none is asked for."""
     return "deepspeed" if opt.zero_stage else "ddp"
 
 
@@ -160,7 +156,6 @@ def _unknown(text: str, word: str) -> UsageError:
 
 
 def _check_combination(opt: Opt, stage: str) -> None:
-    """Refuse combinations that make no sense, each with a sentence."""
     zero = [token for token in opt.tokens if token in _ZERO]
     adapters = [token for token in opt.tokens if token in _ADAPTERS]
     compressions = [token for token in opt.tokens if token.startswith("GC:")]

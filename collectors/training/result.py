@@ -10,21 +10,18 @@ from typing import Any
 from tracekit import manifest
 from tracekit.units import NS_PER_S
 
+from ..loop.report import LoopReport, manifest_of_ranks
 from ..model.models import display_name
-from ..run.manifest import RankReport, manifest_of, node_count
 from .spec import TrainingSpec
 
 
-@dataclass(slots=True)
-class RankResult(RankReport):
-    """What one rank measured. Times of repeats are in order; losses are of its own data."""
+@dataclass(slots=True, kw_only=True)
+class RankResult(LoopReport):
+    """What one rank measured: `step_ns` are of all repeats; losses are of its own data."""
 
-    wall_ns: list[int] = field(default_factory=list)
-    step_ns: list[list[int]] = field(default_factory=list)
     final_losses: list[float] = field(default_factory=list)
     first_loss: float | None = None
     last_loss: float | None = None
-    plain_step_ns: int | None = None
     attention_reason: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
 
@@ -40,11 +37,11 @@ def make_manifest(
 
     Figures are given only if all ranks did well.
     """
-    first = results[0] if results else RankResult(rank=0)
+    first = results[0] if results else RankResult(rank=0, world_size=spec.rank_count)
     is_ok = outcome == "ok"
     repeats = _repeats(spec, results) if is_ok else []
     rates = [one.tokens_per_s for one in repeats if one.tokens_per_s is not None]
-    run = manifest_of(
+    run = manifest_of_ranks(
         spec.stage,  # type: ignore[arg-type]
         spec.engine,
         spec.command,
@@ -60,12 +57,11 @@ def make_manifest(
         precision=spec.precision,
         seed=spec.seed,
         attention_reason=first.attention_reason,
-        parallel=manifest.Parallel(
-            world_size=spec.rank_count,
-            data_size=spec.data_size,
-            tensor_size=spec.tensor_size,
-            node_count=node_count(results),
-        ),
+        parallel={
+            "world_size": spec.rank_count,
+            "data_size": spec.data_size,
+            "tensor_size": spec.tensor_size,
+        },
         steps=manifest.Steps(
             warmup_count=spec.warmup_count,
             measured_count=spec.measured_count,
@@ -86,7 +82,7 @@ def make_manifest(
         run.tokens_per_s_mean = statistics.fmean(rates)
         run.tokens_per_s_std = statistics.stdev(rates) if len(rates) > 1 else None
         run.overhead = manifest.Overhead(
-            first.plain_step_ns, first.ranges_step_ns, first.profiled_step_ns
+            round(statistics.fmean(first.step_ns)), first.ranges_step_ns, first.profiled_step_ns
         )
     else:
         run.traces = []
@@ -96,16 +92,16 @@ def make_manifest(
 def _repeats(spec: TrainingSpec, results: Sequence[RankResult]) -> list[manifest.Repeat]:
     """Return the repeats: the tokens of all ranks over the slowest rank's time."""
     tokens = spec.batch_size * spec.sequence_length * spec.data_size * spec.measured_count
-    first = results[0]
     repeats = []
-    for index in range(spec.repeat_count):
-        wall_ns = max(result.wall_ns[index] for result in results)
+    for index, final_loss in enumerate(results[0].final_losses):
+        part = slice(index * spec.measured_count, (index + 1) * spec.measured_count)
+        wall_ns = max(sum(result.step_ns[part]) for result in results)
         repeats.append(
             manifest.Repeat(
                 tokens_per_s=tokens * NS_PER_S / wall_ns,
                 wall_ns=wall_ns,
-                step_ns=first.step_ns[index],
-                final_loss=first.final_losses[index],
+                step_ns=results[0].step_ns[part],
+                final_loss=final_loss,
             )
         )
     return repeats

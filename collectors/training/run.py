@@ -12,6 +12,7 @@ from tracekit import manifest
 from tracekit.errors import StoreError, TracekitError, WorkloadError
 from tracekit.units import GB
 
+from ..loop.report import first_failure, read_reports
 from ..machine import memory
 from ..machine.hardware import accelerator_count
 from ..model.models import display_name
@@ -21,7 +22,7 @@ from ..process.launch import Failure, run_ranks
 from ..process.signals import signals_as_interrupt
 from ..run.environment import require
 from ..run.folder import RunFolder, default_target
-from ..run.manifest import rate_text, read_reports, step_cost
+from ..run.manifest import rate_text, step_cost
 from . import worker
 from .result import RankResult, make_manifest
 from .spec import TrainingSpec, make_spec
@@ -94,29 +95,24 @@ def _require_packages(spec: TrainingSpec) -> None:
 def _failed_manifest(
     spec: TrainingSpec, results: Sequence[RankResult], failure: Failure, kill_count: int
 ) -> manifest.Manifest:
-    out_of_memory = [result for result in results if result.outcome == "oom"]
-    if out_of_memory:
-        first = min(out_of_memory, key=lambda result: result.ended_unix_ns)
-        return make_manifest(
-            spec, results, outcome="oom", reason=f"rank {first.rank}: {first.reason}"
-        )
-    if memory.was_killed_for_memory(failure.exit_code, kill_count):
+    outcome: manifest.Outcome = "failed"
+    first = first_failure(results)
+    if first is not None and first.outcome == "oom":
+        outcome, reason = "oom", f"rank {first.rank}: {first.reason}"
+    elif memory.was_killed_for_memory(failure.exit_code, kill_count):
+        outcome = "oom"
         reason = f"rank {failure.rank}: killed by the kernel, which had no memory left"
-        return make_manifest(spec, results, outcome="oom", reason=reason)
     # The rank that a signal ended left no result; else the one that failed first is the cause.
-    failed = [result for result in results if result.outcome == "failed"]
-    has_result = any(result.rank == failure.rank for result in failed)
-    if failed and has_result:
-        first = min(failed, key=lambda result: result.ended_unix_ns)
+    elif first is not None and any(
+        one.rank == failure.rank and one.outcome == "failed" for one in results
+    ):
         reason = f"rank {first.rank} of {spec.rank_count} failed: {first.reason}"
     else:
         reason = f"rank {failure.rank} of {spec.rank_count} died: {failure}"
-    return make_manifest(spec, results, outcome="failed", reason=reason)
+    return make_manifest(spec, results, outcome=outcome, reason=reason)
 
 
 class _Progress:
-    """Passes on what rank 0 says that it is doing."""
-
     def __init__(self, path: Path, echo: Echo) -> None:
         self._path = path
         self._echo = echo
@@ -202,7 +198,6 @@ def _raise_outcome(run: manifest.Manifest, target: Path) -> None:
 
 
 def _needs_less(run: manifest.Manifest) -> str:
-    """Return what would need less memory than a run did."""
     used = set((run.opt or "").split("+"))
     methods = [method for method in ("R", "Z3", "O") if method not in used]
     ways = [f"{' or '.join(methods)} in --opt"] if methods else []
@@ -212,7 +207,6 @@ def _needs_less(run: manifest.Manifest) -> str:
 
 
 def summary(run: manifest.Manifest, target: Path) -> list[str]:
-    """Return what a person wants to know of a run first, in a few lines."""
     size = manifest.peak_bytes(run)
     memory = "peak memory not known" if size is None else f"peak {size / GB:.2f} GB a rank"
     ranks = "1 rank" if run.parallel.world_size == 1 else f"{run.parallel.world_size} ranks"

@@ -46,7 +46,6 @@ class TrainingSpec:
 
     @property
     def opt(self) -> Opt:
-        """The parsed methods."""
         return opt_module.parse(self.opt_text, self.stage)
 
     @property
@@ -55,12 +54,10 @@ class TrainingSpec:
         return self.rank_count // self.tensor_size
 
     def write(self, path: Path) -> None:
-        """Write the spec as JSON."""
         path.write_text(json.dumps(dataclasses.asdict(self)), "utf-8")
 
     @staticmethod
     def read(path: Path) -> TrainingSpec:
-        """Read what `write` wrote."""
         return TrainingSpec(**json.loads(path.read_text("utf-8")))
 
 

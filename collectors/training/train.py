@@ -1,38 +1,34 @@
-"""The training of one rank: build, warm up, measure without the profiler, then profile."""
+"""The training of one rank: a program whose loop the recorder measures and profiles."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import math
-import statistics
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from importlib import import_module
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from .. import ranges
 from ..calls.module_paths import class_name, unwrapped
+from ..loop.plan import PROFILER_WARMUP_COUNT, LoopPlan
+from ..loop.recorder import LoopRecorder
+from ..loop.watch import LoopWatch, Observer
 from ..machine import accelerator, memory
 from ..model import flash_attention, models
 from ..process.distributed import Place, barrier
-from ..profiler.profile import Profile
-from ..profiler.step_clock import StepClock
-from ..ranges import attention_parts
+from ..profiler.loop_profilers import LoopProfilers
 from ..run.environment import probe
+from ..run.trace_file import compress
 from . import methods
 from .engines._engine import Engine
 from .result import RankResult
 from .spec import TrainingSpec
 
-Range = Callable[[Any], AbstractContextManager[Any]]
 _COMPUTE_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
-_PROFILER_WARMUP_COUNT = 1
 
 
 def train(
@@ -56,20 +52,79 @@ def train(
     result.notes += engine.notes
     batches = _batches(spec, place, device, config.vocab_size)
     memory.reset_peak(device)
-    say(f"warming up: {spec.warmup_count} steps")
-    for index in range(spec.warmup_count):
-        loss = _step(engine, batches, _no_range)
-        if index == 0:
-            result.first_loss = loss.item()
-    for repeat in range(spec.repeat_count):
-        say(f"measuring: repeat {repeat + 1} of {spec.repeat_count}, {spec.measured_count} steps")
-        _measure(spec, engine, batches, device, result)
-    result.plain_step_ns = round(statistics.fmean(chain.from_iterable(result.step_ns)))
-    result.memory = memory.peak(device)
-    say(f"profiling: {spec.profiled_count} steps")
-    _profile(spec, place, engine, batches, device, folder, result)
+    plan = LoopPlan(
+        warmup_count=spec.warmup_count,
+        measured_count=spec.measured_count * spec.repeat_count,
+        profiled_count=spec.profiled_count,
+        profiler={**spec.profiler, "all_threads": engine.needs_all_threads},
+        metadata={
+            "stage": spec.stage,
+            "engine": spec.engine,
+            "opt": spec.opt_text,
+            "model": models.display_name(spec.model, spec.layer_count),
+            "precision": spec.precision,
+            "batch_size": spec.batch_size,
+            "sequence_length": spec.sequence_length,
+            "seed": spec.seed,
+        },
+    )
+    # It is never started: this program says itself where its steps and phases are.
+    watch = LoopWatch(Observer(), "told")
+    recorder = LoopRecorder(
+        plan, place, folder, [engine.module], watch, LoopProfilers(), report=result, device=device
+    )
+    try:
+        _train(spec, plan, recorder, engine, batches, device, result, say)
+    finally:
+        recorder.abandon()
+    if result.trace is not None:
+        result.trace = compress(folder / result.trace).name
+    result.extra |= engine.report()
     if result.last_loss is None or not math.isfinite(result.last_loss):
         result.notes.append(f"the loss of rank {place.rank} ended as {result.last_loss}")
+
+
+def _train(
+    spec: TrainingSpec,
+    plan: LoopPlan,
+    recorder: LoopRecorder,
+    engine: Engine,
+    batches: Iterator[Mapping[str, torch.Tensor]],
+    device: torch.device,
+    result: RankResult,
+    say: Callable[[str], None],
+) -> None:
+    """Train the steps of the plan; all ranks begin each part of it together."""
+    ranged = plan.warmup_count + plan.measured_count
+    profiled = ranged + plan.profiled_count
+    repeats = range(plan.warmup_count, ranged, spec.measured_count)
+    lines = {0: f"warming up: {spec.warmup_count} steps"}
+    for repeat, first in enumerate(repeats, 1):
+        count = f"{spec.measured_count} steps"
+        lines[first] = f"measuring: repeat {repeat} of {spec.repeat_count}, {count}"
+    lines[ranged] = f"profiling: {spec.profiled_count} steps"
+    begins = {*repeats, ranged, profiled}
+    ends = {*repeats[1:], ranged, plan.step_count}
+    for number in range(plan.step_count):
+        if number in lines:
+            say(lines[number])
+        if number in begins:
+            barrier(device)
+        recorder.begin_step(number - profiled)
+        loss = _step(engine, batches, recorder)
+        if number == profiled + PROFILER_WARMUP_COUNT - 1:
+            # What is queued by now would lie in the window without its launches.
+            accelerator.synchronize(device)
+        recorder.end_step()
+        if number == 0 and plan.warmup_count:
+            result.first_loss = loss.item()
+        if number + 1 in ends:
+            recorder.pause()
+            result.last_loss = loss.item()
+            if number < ranged:
+                result.final_losses.append(result.last_loss)
+            if result.first_loss is None:
+                result.first_loss = result.last_loss
 
 
 def _build(spec: TrainingSpec, config: Any, device: torch.device, result: RankResult) -> Engine:
@@ -134,102 +189,14 @@ def _batches(
 
 
 def _step(
-    engine: Engine, batches: Iterator[Mapping[str, torch.Tensor]], phase: Range
+    engine: Engine, batches: Iterator[Mapping[str, torch.Tensor]], recorder: LoopRecorder
 ) -> torch.Tensor:
-    """Train one step and return its loss, still on the device."""
-    with phase("data"):
+    with recorder.phase("data"):
         batch = next(batches)
-    with phase("forward"):
+    with recorder.phase("forward"):
         loss = engine.loss(batch)
-    with phase("backward"):
+    with recorder.phase("backward"):
         engine.backward(loss)
-    with phase("optimizer"):
+    with recorder.phase("optimizer"):
         engine.optimize()
     return loss.detach()
-
-
-def _no_range(_name: str) -> AbstractContextManager[Any]:
-    return contextlib.nullcontext()
-
-
-def _measure(
-    spec: TrainingSpec,
-    engine: Engine,
-    batches: Iterator[Mapping[str, torch.Tensor]],
-    device: torch.device,
-    result: RankResult,
-) -> None:
-    """Run one repeat of the measured steps, nothing added to them."""
-    barrier(device)
-    # The first step begins with the clock: the steps are no longer than the whole.
-    begin = time.perf_counter_ns()
-    clock = StepClock(device)
-    for _ in range(spec.measured_count):
-        loss = _step(engine, batches, _no_range)
-        clock.tick()
-    step_ns = clock.stop()
-    result.wall_ns.append(time.perf_counter_ns() - begin)
-    result.step_ns.append(step_ns)
-    result.last_loss = loss.item()
-    if result.first_loss is None:
-        result.first_loss = result.last_loss
-    result.final_losses.append(result.last_loss)
-
-
-def _profile(
-    spec: TrainingSpec,
-    place: Place,
-    engine: Engine,
-    batches: Iterator[Mapping[str, torch.Tensor]],
-    device: torch.device,
-    folder: Path,
-    result: RankResult,
-) -> None:
-    """Run steps with ranges, to know what those cost, and then under the profiler too."""
-    name = f"rank{place.rank}.json.gz"
-    with ranges.ModuleRanges(engine.module), attention_parts.AttentionRanges(engine.module):
-        barrier(device)
-        clock = StepClock(device)
-        for index in range(spec.profiled_count):
-            with ranges.step(index):
-                _step(engine, batches, ranges.phase)
-            clock.tick()
-        result.ranges_step_ns = round(statistics.fmean(clock.stop()))
-        barrier(device)
-        with Profile(
-            folder / name,
-            _metadata(spec, place),
-            warmup=_PROFILER_WARMUP_COUNT,
-            active=spec.profiled_count,
-            all_threads=engine.needs_all_threads,
-            **spec.profiler,
-        ) as profile:
-            for index in range(profile.step_count):
-                if index == _PROFILER_WARMUP_COUNT:
-                    clock = StepClock(device)
-                with ranges.step(index):
-                    loss = _step(engine, batches, ranges.phase)
-                clock.tick()
-                if index == _PROFILER_WARMUP_COUNT - 1:
-                    # What is queued by now would lie in the window without its launches.
-                    accelerator.synchronize(device)
-                profile.step()
-            result.profiled_step_ns = round(statistics.fmean(clock.stop()))
-    result.last_loss = loss.item()
-    result.trace = name
-    result.extra |= engine.report()
-
-
-def _metadata(spec: TrainingSpec, place: Place) -> dict[str, Any]:
-    return {
-        "stage": spec.stage,
-        "engine": spec.engine,
-        "opt": spec.opt_text,
-        "model": models.display_name(spec.model, spec.layer_count),
-        "precision": spec.precision,
-        "batch_size": spec.batch_size,
-        "sequence_length": spec.sequence_length,
-        "seed": spec.seed,
-        "rank": place.rank,
-        "world_size": place.world_size,
-    }

@@ -47,7 +47,7 @@ def run_rank(
 
     Whatever goes wrong is in the result, except an interrupt and errors of the disk.
     """
-    result = RankResult(rank=place.rank)
+    result = RankResult(rank=place.rank, world_size=place.world_size)
     try:
         from .train import train
 
@@ -66,8 +66,6 @@ def run_rank(
 
 
 def _progress(work: Path) -> Callable[[str], None]:
-    """Return a function that tells the launcher what the run is doing."""
-
     def say(line: str) -> None:
         with contextlib.suppress(OSError), (work / PROGRESS).open("a", encoding="utf-8") as file:
             file.write(line + "\n")

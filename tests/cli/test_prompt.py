@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import stat
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,8 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from tracekit.cli._prompt import SqlCompleter, answer, history_path, is_complete, run_prompt
+from tracekit.cli._line_editor import SqlCompleter, history_path
+from tracekit.cli._prompt import answer, is_complete, run_prompt
 
 
 @pytest.fixture(autouse=True)
@@ -58,6 +61,17 @@ def test_ctrl_d_leaves_and_ctrl_c_does_not(
     keyboard.send_text("SELECT\x03SELECT 42 AS answer;\n\x04")
     run_prompt(fake_trace, "csv")
     assert capsys.readouterr().out == "answer\n42\n"
+
+
+def test_without_the_extra_lines_are_read(
+    fake_trace: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "tracekit.cli._line_editor", None)
+    monkeypatch.setattr("sys.stdin", io.StringIO("SELECT\n42 AS answer;\n\n.quit\n"))
+    run_prompt(fake_trace, "csv")
+    captured = capsys.readouterr()
+    assert captured.out.endswith("answer\n42\ntracekit> tracekit> ")
+    assert "pip install 'tracekit-llm[shell]'" in captured.err
 
 
 def test_a_history_that_cannot_be_kept_is_said(

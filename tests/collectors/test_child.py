@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from processes import running, wait_for
 
 from tracekit.collectors.process import child, sessions
 from tracekit.collectors.process.child import Child, end
@@ -49,11 +50,6 @@ def family(folder: Path, script: str = "pass", wait_s: float = 60) -> tuple[Chil
         assert parent.exit_code is None
         time.sleep(0.01)
     return parent, [int(word) for word in pids.read_text().split()]
-
-
-def running(pids: list[int]) -> list[int]:
-    stats = {pid: sessions.read_stat(Path(f"/proc/{pid}/stat")) for pid in pids}
-    return [pid for pid, stat in stats.items() if stat is not None and stat[1][0] not in "ZX"]
 
 
 def test_a_child_ends_with_all_that_it_has_started(tmp_path: Path) -> None:
@@ -111,10 +107,7 @@ def test_a_guard_ends_what_this_process_cannot(tmp_path: Path) -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=False
     )
     pid = int(done.stdout)
-    deadline = time.monotonic() + 30
-    while running([pid]) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert running([pid]) == []
+    wait_for(lambda: not running([pid]))
 
 
 def test_without_proc_the_group_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

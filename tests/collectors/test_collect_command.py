@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import ranks_of, running, wait_for
 
 from tracekit import manifest
 
@@ -36,7 +35,7 @@ _WITH_RANKS_OF = (
 
 
 @pytest.fixture
-def running(
+def at_work(
     tmp_path: Path, small_model: Path, python: Callable[[str], str]
 ) -> Iterator[subprocess.Popen[str]]:
     """Return a collect command whose two ranks are at work, and would be for hours."""
@@ -61,37 +60,6 @@ def running(
     yield process
     process.kill()
     process.communicate()
-
-
-def ranks_of(launcher: int) -> list[int]:
-    """Return the process ids of a launcher's ranks, in their order."""
-    found = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            parent = (folder / "stat").read_text("ascii", "replace").rpartition(")")[2].split()[1]
-            variables = (folder / "environ").read_bytes().split(b"\0")
-            rank = next((text for text in variables if text.startswith(b"RANK=")), None)
-            if int(parent) == launcher and rank is not None:
-                found[int(rank[5:])] = int(folder.name)
-    return [found[rank] for rank in sorted(found)]
-
-
-def ends_within(process_ids: list[int], seconds: float) -> bool:
-    """Tell whether processes are gone in time; a zombie counts as gone."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if not any(is_running(process_id) for process_id in process_ids):
-            return True
-        time.sleep(0.05)
-    return False
-
-
-def is_running(process_id: int) -> bool:
-    try:
-        stat = Path(f"/proc/{process_id}/stat").read_text("ascii", "replace")
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] not in ("Z", "X")
 
 
 def left_in(folder: Path) -> list[str]:
@@ -231,6 +199,7 @@ def test_megatron_needs_cuda(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("package", "arguments", "needed_by"),
     [
+        ("httptools", ("--stage", "serve", "--engine", "vllm"), "--engine vllm"),
         ("torch", (), "--opt Naive"),
         ("deepspeed", ("--opt", "R+Z3"), "--opt R+Z3"),
         ("bitsandbytes", ("--stage", "finetune", "--opt", "QL"), "--opt QL"),
@@ -253,28 +222,29 @@ def test_a_missing_package_is_named(
     )
     done = cli("collect", *arguments, env={"PYTHONPATH": str(tmp_path / "path")})
     assert done.exit_code == 6
+    extra = "serve" if package == "httptools" else "collect"
     assert done.stderr == (
         f"error: {needed_by} needs {package}, which is not installed\n"
-        f"hint: pip install 'tracekit-llm[collect]', or only: pip install {package}\n"
+        f"hint: pip install 'tracekit-llm[{extra}]', or only: pip install {package}\n"
     )
     assert left_in(tmp_path) == ["path"]
 
 
 @needs_proc
 def test_a_rank_that_dies_ends_the_others_and_is_named(
-    running: subprocess.Popen[str], tmp_path: Path, cli: Cli
+    at_work: subprocess.Popen[str], tmp_path: Path, cli: Cli
 ) -> None:
-    ranks = ranks_of(running.pid)
+    ranks = ranks_of(at_work.pid)
     assert len(ranks) == 2
     os.kill(ranks[1], signal.SIGKILL)
-    _, stderr = running.communicate(timeout=30)
+    _, stderr = at_work.communicate(timeout=30)
     out = tmp_path / "run"
-    assert running.returncode == 6
+    assert at_work.returncode == 6
     assert stderr.splitlines()[-2:] == [
         f"error: {out}: rank 1 of 2 died: signal SIGKILL",
         f"hint: the ranks' logs are in {out}/logs",
     ]
-    assert ends_within(ranks, 1)
+    wait_for(lambda: not running(ranks), 1)
     # The folder tells it, whole, and gives way to the next attempt.
     assert left_in(tmp_path) == ["model"] * (tmp_path / "model").exists() + ["run"]
     run = manifest.read(out)
@@ -288,14 +258,14 @@ def test_a_rank_that_dies_ends_the_others_and_is_named(
 @needs_proc
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_leaves_neither_files_nor_processes(
-    number: signal.Signals, running: subprocess.Popen[str], tmp_path: Path
+    number: signal.Signals, at_work: subprocess.Popen[str], tmp_path: Path
 ) -> None:
-    ranks = ranks_of(running.pid)
+    ranks = ranks_of(at_work.pid)
     assert len(ranks) == 2
-    os.kill(running.pid, number)
-    running.communicate(timeout=30)
-    assert running.returncode == 130
-    assert ends_within(ranks, 1)
+    os.kill(at_work.pid, number)
+    at_work.communicate(timeout=30)
+    assert at_work.returncode == 130
+    wait_for(lambda: not running(ranks), 1)
     assert left_in(tmp_path) == []
 
 

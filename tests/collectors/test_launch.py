@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
+from processes import running, wait_for
 
-from tracekit.collectors.process import sessions
 from tracekit.collectors.process.distributed import Place, place_in
 from tracekit.collectors.process.launch import Failure, run_ranks
 from tracekit.errors import UsageError
@@ -91,11 +91,7 @@ def test_ranks_do_not_outlive_a_launcher_that_is_killed(tmp_path: Path) -> None:
             assert launcher.poll() is None
             time.sleep(0.01)
         launcher.kill()
-    ranks = [Path(f"/proc/{int(file.read_text())}/stat") for file in files]
-    deadline = time.monotonic() + 30
-    while any((stat := sessions.read_stat(rank)) and stat[1][0] not in "ZX" for rank in ranks):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for(lambda: not running(int(file.read_text()) for file in files))
 
 
 def test_a_rank_that_does_not_name_its_error_is_quoted(tmp_path: Path) -> None:

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from recorded_modules import lora, tiny_llama  # noqa: E402
+from recorded_modules import Block, lora, tiny_llama  # noqa: E402
 from torch import nn  # noqa: E402
 
 from tracekit.collectors.calls.module_paths import module_paths  # noqa: E402
-
-
-class Block(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = nn.Linear(4, 4)
-
-    def forward(self, x: Any) -> Any:
-        return torch.relu(self.inner(x))
 
 
 def test_paths_are_those_of_the_model_whatever_wraps_it() -> None:

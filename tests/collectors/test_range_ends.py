@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import threading
 from collections import Counter
 from pathlib import Path
@@ -14,26 +12,20 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from recorded_modules import assert_nested, names, recorded, tiny_llama, train_step  # noqa: E402
+from recorded_modules import (  # noqa: E402
+    Block,
+    assert_nested,
+    names,
+    recorded,
+    spans_of,
+    tiny_llama,
+    train_step,
+)
 from torch import nn  # noqa: E402
 
 from tracekit.collectors import ranges  # noqa: E402
 from tracekit.collectors.profiler.profile import Profile  # noqa: E402
 from tracekit.collectors.ranges import open_ranges  # noqa: E402
-
-
-def spans_of(path: Path) -> list[dict[str, Any]]:
-    trace = json.loads(gzip.decompress(path.read_bytes()))
-    return [span for span in trace["traceEvents"] if span.get("cat") == "user_annotation"]
-
-
-class Block(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = nn.Linear(4, 4)
-
-    def forward(self, x: Any) -> Any:
-        return torch.relu(self.inner(x))
 
 
 class Failing(nn.Module):

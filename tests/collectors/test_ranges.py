@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import gzip
 import io
-import json
 import pickle
 import warnings
 from collections import Counter
@@ -21,12 +19,14 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from recorded_modules import (  # noqa: E402
+    Block,
     assert_nested,
     enable_checkpointing,
     hook_count,
     lora,
     names,
     recorded,
+    spans_of,
     tiny_llama,
     train_step,
 )
@@ -67,11 +67,6 @@ def llama_traces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
                 profile.step()
         assert ranges.open_count() == 0
     return traces
-
-
-def spans_of(path: Path) -> list[dict[str, Any]]:
-    trace = json.loads(gzip.decompress(path.read_bytes()))
-    return [span for span in trace["traceEvents"] if span.get("cat") == "user_annotation"]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -200,24 +195,6 @@ def test_copies_of_a_checkpointing_model_hold_nothing_of_ours() -> None:
     assert b"tracekit" not in filed
     read = pickle.loads(filed)
     assert (read.func, read.args, read.keywords) == (function.func, (), function.keywords)
-
-
-class Block(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = nn.Linear(4, 4)
-
-    def forward(self, x: Any) -> Any:
-        return torch.relu(self.inner(x))
-
-
-class Failing(nn.Module):
-    def __init__(self, error: type[BaseException]) -> None:
-        super().__init__()
-        self.error = error
-
-    def forward(self, _: Any) -> Any:
-        raise self.error("on purpose")
 
 
 @pytest.mark.parametrize("use_reentrant", [True, False])

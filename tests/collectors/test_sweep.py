@@ -7,17 +7,19 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import running, wait_for
 
 import tracekit
 from tracekit import manifest
 from tracekit.cli._main import main as tracekit_main
 from tracekit.collectors.sweep import cell as sweep_cell
+from tracekit.collectors.sweep.grid import LISTS, OPTIONS, make_grid
+from tracekit.errors import UsageError
 
 FAKE = Path(__file__).with_name("_fake_collect.py")
 
@@ -46,6 +48,104 @@ def names(folder: Path) -> list[str]:
 
 def sweep(tmp_path: Path, *arguments: str) -> int:
     return tracekit_main(["sweep", *arguments, "--out", str(tmp_path / "runs")])
+
+
+# -- the grid --------------------------------------------------------------------------------------
+
+
+def test_the_grid_is_every_combination_and_its_names_say_what_they_are() -> None:
+    cells = make_grid({"opt": "Naive, z3+r,GC:topk", "batch_size": "1,4", "nproc": "1,2"})
+    assert [cell.name for cell in cells] == [
+        "pretrain_tiny_Naive_bs1_n1",
+        "pretrain_tiny_Naive_bs4_n1",
+        "pretrain_tiny_Naive_bs1_n2",
+        "pretrain_tiny_Naive_bs4_n2",
+        "pretrain_tiny_R+Z3_bs1_n1",
+        "pretrain_tiny_R+Z3_bs4_n1",
+        "pretrain_tiny_R+Z3_bs1_n2",
+        "pretrain_tiny_R+Z3_bs4_n2",
+        "pretrain_tiny_GC-topk_bs1_n1",
+        "pretrain_tiny_GC-topk_bs4_n1",
+        "pretrain_tiny_GC-topk_bs1_n2",
+        "pretrain_tiny_GC-topk_bs4_n2",
+    ]
+
+
+def test_a_name_tells_layers_stage_and_an_engine_that_is_not_the_usual() -> None:
+    values = {"stage": "finetune", "model": "llama2-7b", "layers": "4", "opt": "L+Z2"}
+    (cell,) = make_grid({**values, "engine": "fsdp2"})
+    assert cell.name == "finetune_llama2-7b-4layers_L+Z2_fsdp2_bs1_n1"
+    (cell,) = make_grid({**values, "engine": "deepspeed"})
+    assert cell.name == "finetune_llama2-7b-4layers_L+Z2_bs1_n1"
+
+
+def test_a_cell_gives_collect_its_arguments() -> None:
+    (cell,) = make_grid({"opt": "R", "batch_size": "2", "steps": "7", "no_shapes": True})
+    arguments = cell.arguments(Path("a/b"), force=False)
+    assert arguments[arguments.index("--out") + 1] == "a/b"
+    assert arguments[arguments.index("--steps") + 1] == "7"
+    assert arguments[arguments.index("--batch-size") + 1] == "2"
+    assert "--no-shapes" in arguments
+    assert "--force" not in arguments
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--opt", "Naive,,R"], "--opt 'Naive,,R': an item of the list is empty"),
+        (["--opt", "Naive,Z9"], "--opt Z9: there is no method 'Z9'"),
+        (["--opt", "R,r"], "two cells of the sweep would both be pretrain_tiny_R_bs1_n1"),
+        (["--batch-size", "1,two"], "--batch-size is 'two', which is not an integer of 1 or more"),
+        (["--batch-size", "0"], "--batch-size is '0', which is not an integer of 1 or more"),
+        (["--stage", "serve"], "--stage is 'serve', not one of pretrain, finetune"),
+        (
+            ["--max-batch-size", "0"],
+            "--max-batch-size is '0', which is not an integer of 1 or more",
+        ),
+        (["--memory-limit", "much"], "--memory-limit is 'much', which is no size"),
+        (["--windows", "2"], "No such option '--windows'"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_anything_runs(
+    tmp_path: Path,
+    behave: Runner,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    assert sweep(tmp_path, "--nproc", "1", *arguments) == 2
+    assert f"error: {message}" in capsys.readouterr().err
+    assert behave() == []
+    assert not (tmp_path / "runs").exists()
+
+
+def test_max_needs_an_end_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tracekit.collectors.sweep.grid.accelerator_count", lambda: 0)
+    with pytest.raises(UsageError, match="no end on a machine without a GPU"):
+        make_grid({"batch_size": "1,max"})
+    cells = make_grid({"batch_size": "1,max", "memory_limit": "8GB"})
+    assert [cell.name for cell in cells][1] == "pretrain_tiny_Naive_bsmax_n1"
+
+
+def test_out_is_needed(behave: Runner, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tracekit_main(["sweep", "--opt", "Naive"]) == 2
+    assert "error: --out is missing\n" in capsys.readouterr().err
+
+
+def test_it_does_not_run_under_a_launcher(
+    tmp_path: Path,
+    behave: Runner,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert sweep(tmp_path, "--opt", "Naive") == 2
+    assert "a sweep starts its ranks itself, but RANK and WORLD_SIZE" in capsys.readouterr().err
+
+
+def test_every_list_is_an_argument_of_collect() -> None:
+    assert set(LISTS) <= {option.key for option in OPTIONS}
 
 
 # -- running it ------------------------------------------------------------------------------------
@@ -230,7 +330,7 @@ def test_an_interrupt_leaves_no_process_and_no_half_cell(
     assert process.returncode == 130
     assert "interrupted: 1 of 3 cells are finished; the same command goes on" in errors
     assert names(tmp_path / "runs") == [f"pretrain_tiny_Naive_bs{batch_size}_n1"]
-    assert not any(is_alive(pid) for pid in pids)
+    assert running(pids) == []
 
 
 def hanging_sweep(tmp_path: Path, *words: str) -> tuple[subprocess.Popen[str], list[int]]:
@@ -251,10 +351,7 @@ def hanging_sweep(tmp_path: Path, *words: str) -> tuple[subprocess.Popen[str], l
         start_new_session=True,
     )
     pids = log.with_suffix(".pids")
-    deadline = time.monotonic() + 60
-    while not (pids.exists() and pids.read_text()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_for(lambda: pids.exists() and pids.read_text())
     return process, [int(pid) for pid in pids.read_text().split()]
 
 
@@ -269,7 +366,7 @@ def test_a_killed_sweep_takes_its_cell_with_it(
     behave()
     # At once: what is still ending is waited for.
     assert sweep(tmp_path, *words) == 0
-    assert not any(is_alive(pid) for pid in pids)
+    assert running(pids) == []
     assert names(tmp_path / "runs") == [f"pretrain_tiny_R_bs{batch_size}_n1"]
 
 
@@ -282,19 +379,10 @@ def test_a_cell_that_another_sweep_runs_is_left_alone(
         folder = tmp_path / "runs" / "pretrain_tiny_R_bs1_n1"
         said = f"error: {folder} is being made by another sweep, process {process.pid}\n"
         assert said in capsys.readouterr().err
-        assert all(is_alive(pid) for pid in pids)
+        assert running(pids) == pids
     finally:
         process.terminate()
         process.communicate(timeout=60)
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    # One that nobody waited for yet is dead too.
-    return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
 
 
 # -- for real --------------------------------------------------------------------------------------

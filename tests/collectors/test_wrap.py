@@ -288,13 +288,10 @@ def test_sigint_ends_the_program(tmp_path: Path) -> None:
     assert made.reason == "rank 0: KeyboardInterrupt; the program ended with signal SIGINT"
 
 
-@pytest.mark.parametrize("is_inside", [False, True], ids=["starts torchrun", "under torchrun"])
-def test_two_ranks(is_inside: bool, tmp_path: Path, warm: str) -> None:
-    if is_inside:
-        words = [warm, *TORCHRUN[1:], "-m", *COLLECT[2:], "--out", "run", "--"]
-        result = run(tmp_path, *words, warm, "train.py", f"{NEEDED + 4}")
-    else:
-        result = wrapped(tmp_path, *TORCHRUN, "train.py", f"{NEEDED + 4}")
+def test_two_ranks_of_a_launcher_that_starts_collect(tmp_path: Path, warm: str) -> None:
+    """What starts below collect is in loops/test_matrix.py."""
+    words = [warm, *TORCHRUN[1:], "-m", *COLLECT[2:], "--out", "run", "--"]
+    result = run(tmp_path, *words, warm, "train.py", f"{NEEDED + 4}")
     assert result.returncode == 0, result.stderr
     assert left_in(tmp_path) == ["run"]
     made = manifest.read(tmp_path / "run")

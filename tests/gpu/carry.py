@@ -41,6 +41,8 @@ _FOR_HOST = (
 _CARRIED = ("tests/gpu", "tests/shared", "tests/collectors/loops/programs")
 _PINNED = ("--constraint", ROOT / "constraints.txt")
 _PYTEST = ("pytest", "pytest-xdist", "pytest-timeout", "pytest-reportlog")
+# The extra `serve`.
+_LOAD = ("httptools", "psutil")
 # What bitsandbytes has a library for, and the host too.
 _KEPT_LIBRARIES = ("cpu.so", "cuda130.so")
 _LIGHTLLM = "https://github.com/ModelTC/LightLLM.git"
@@ -80,7 +82,7 @@ def pack(folder: Path, parts: Sequence[str], lightllm: str) -> int:
         work = Path(temporary)
         makers: dict[str, Callable[[], object]] = {
             "tracekit": lambda: build_tracekit(wheels, work),
-            "needs": lambda: _fetch(wheels, *_PINNED, *wheels.glob("tracekit*"), *_PYTEST),
+            "needs": lambda: _fetch(wheels, *_PINNED, *wheels.glob("tracekit*"), *_PYTEST, *_LOAD),
             "nvtx": lambda: _fetch(wheels, *_PINNED, "nvtx"),
             "deepspeed": lambda: (
                 _pip("wheel", "--no-deps", "-w", wheels, *_PINNED, "deepspeed", DS_BUILD_OPS="0"),

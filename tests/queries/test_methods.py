@@ -75,7 +75,8 @@ def test_a_manifest_that_cannot_be_read_has_a_row(make_run: MakeRun, tmp_path: P
     ]
     ((_, reason), *_) = asked(tmp_path, "run", "run", "reason")
     assert reason == (
-        f"{bad}/run.json: the manifest is not valid: run.json: batch_size is 'one', not of type int"
+        f"{bad}/run.json: the manifest is not valid: "
+        "Expected `int | null`, got `str` - at `$.batch_size`"
     )
 
 

@@ -14,10 +14,21 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+from torch import nn  # noqa: E402
+
 from tracekit.collectors import ranges  # noqa: E402
 from tracekit.collectors.profiler.profile import Profile  # noqa: E402
 
 TOKENS = torch.arange(2 * 128).reshape(2, 128) % 256
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+
+    def forward(self, x: Any) -> Any:
+        return torch.relu(self.inner(x))
 
 
 def tiny_llama(mode: str = "plain", attention: str = "eager") -> Any:
@@ -64,6 +75,11 @@ def train_step(model: Any) -> Any:
     return loss.detach()
 
 
+def spans_of(path: Path) -> list[dict[str, Any]]:
+    trace = json.loads(gzip.decompress(path.read_bytes()))
+    return [span for span in trace["traceEvents"] if span.get("cat") == "user_annotation"]
+
+
 def recorded(path: Path, run: Callable[[], object]) -> list[dict[str, Any]]:
     """Return the ranges that a profiler sees while something runs, in the order of their starts."""
     profile = Profile(path / "trace.json.gz", {})
@@ -72,12 +88,7 @@ def recorded(path: Path, run: Callable[[], object]) -> list[dict[str, Any]]:
         run()
     finally:
         profile.stop()
-    trace = json.loads(gzip.decompress(profile.export().read_bytes()))
-    spans = [
-        event
-        for event in trace["traceEvents"]
-        if event.get("cat") == "user_annotation" and event["name"].startswith("tk/")
-    ]
+    spans = [span for span in spans_of(profile.export()) if span["name"].startswith("tk/")]
     assert_nested(spans)
     return sorted(spans, key=lambda span: (span["ts"], -span["dur"]))
 

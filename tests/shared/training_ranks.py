@@ -17,8 +17,8 @@ from pathlib import Path
 import torch
 
 from tracekit import manifest
+from tracekit.collectors.loop.report import read_reports
 from tracekit.collectors.process.distributed import barrier, device_of, place_in, process_group
-from tracekit.collectors.run.manifest import read_reports
 from tracekit.collectors.training.engines import deepspeed as deepspeed_engine
 from tracekit.collectors.training.result import RankResult, make_manifest
 from tracekit.collectors.training.spec import make_spec
@@ -37,7 +37,7 @@ def main(folder: Path, kind: str) -> None:
             is_sharded_early = name == "sharded while made"
             deepspeed_engine.WHOLE_MODEL_SHARE = 0.0 if is_sharded_early else 1.0
             spec = make_spec(values, ["test"], world_size=place.world_size)
-            result = RankResult(rank=place.rank)
+            result = RankResult(rank=place.rank, world_size=place.world_size)
             try:
                 train(spec, place, device, folder / name, result, lambda _: None)
             except Exception as error:

@@ -1,24 +1,14 @@
-"""The interactive SQL prompt: history, completion, highlighting; an error does not end it."""
+"""The interactive SQL prompt; an error does not end it.
+
+With the extra `shell` it has history, completion and highlighting; without it, lines are read.
+"""
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
-from prompt_toolkit import PromptSession
-from prompt_toolkit.application import get_app
-from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
-from prompt_toolkit.completion import CompleteEvent, Completer, Completion
-from prompt_toolkit.document import Document
-from prompt_toolkit.filters import Condition
-from prompt_toolkit.history import FileHistory, History, InMemoryHistory
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-from prompt_toolkit.lexers import PygmentsLexer
-from pygments.lexers.sql import PostgresLexer
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.result import Column, Result
@@ -30,10 +20,6 @@ from tracekit.schema import SESSION_TABLES, TABLES
 if TYPE_CHECKING:
     from tracekit.trace import Trace
 
-
-_WORD = re.compile(r"(?:(?P<owner>[A-Za-z_]\w*)\.)?(?P<word>[A-Za-z_]\w*)?$")
-_WANTS_TABLE = re.compile(r"\b(?:from|join|describe|summarize|table)\s+\w*$", re.IGNORECASE)
-_ALIAS = re.compile(r"\b(?:from|join)\s+(?P<table>\w+)\s+(?:as\s+)?(?P<alias>\w+)", re.IGNORECASE)
 
 _COMMANDS = {
     ".tables": "the tables and views, and what a row of each is; not the private ones",
@@ -48,23 +34,13 @@ def run_prompt(
     trace: Trace, format_name: str, *, max_rows: int = MAX_ROWS, timeout_s: float | None = None
 ) -> None:
     """Read and run statements until `.quit` or Ctrl-D."""
-    session: PromptSession[str] = PromptSession(
-        message="tracekit> ",
-        history=_history(),
-        lexer=PygmentsLexer(PostgresLexer),
-        completer=_completer(trace),
-        complete_while_typing=True,
-        auto_suggest=AutoSuggestFromHistory(),
-        multiline=True,
-        key_bindings=_keys(),
-        prompt_continuation="     ...> ",
-    )
+    read = _reader(trace)
     click.echo(
         "End a statement with a semicolon; .help lists the commands, .quit leaves.", err=True
     )
     while True:
         try:
-            text = session.prompt().strip()
+            text = read().strip()
         except KeyboardInterrupt:
             continue
         except EOFError:
@@ -73,6 +49,31 @@ def run_prompt(
             return
         if text:
             answer(trace, text, format_name, max_rows=max_rows, timeout_s=timeout_s)
+
+
+def _reader(trace: Trace) -> Callable[[], str]:
+    """Return what reads a statement from the terminal."""
+    try:
+        from tracekit.cli._line_editor import line_editor
+    except ImportError:
+        click.echo(
+            "Completion and history need: pip install 'tracekit-llm[shell]'",
+            err=True,
+        )
+        return _read_lines
+    relations = {
+        name: tuple(column for column, _ in columns)
+        for name, columns in _columns_of_store(trace).items()
+    }
+    keywords = trace.sql("SELECT keyword_name FROM duckdb_keywords()").column("keyword_name")
+    return line_editor(relations, keywords, _COMMANDS)
+
+
+def _read_lines() -> str:
+    text = input("tracekit> ")
+    while not is_complete(text):
+        text += "\n" + input("     ...> ")
+    return text
 
 
 def answer(
@@ -107,13 +108,6 @@ def is_complete(text: str) -> bool:
     return not stripped or stripped.startswith(".") or stripped.endswith(";")
 
 
-def history_path() -> Path:
-    """Return where the history is kept: under the XDG state folder."""
-    given = os.environ.get("XDG_STATE_HOME", "")
-    base = Path(given) if Path(given).is_absolute() else Path.home() / ".local" / "state"
-    return base / "tracekit" / "sql_history"
-
-
 def _dot_command(trace: Trace, words: list[str]) -> None:
     command, *arguments = words
     if command == ".tables":
@@ -126,42 +120,6 @@ def _dot_command(trace: Trace, words: list[str]) -> None:
     else:
         click.echo(f"error: unknown command {printable(command)}", err=True)
         click.echo("hint: .help lists the commands", err=True)
-
-
-def _completer(trace: Trace) -> SqlCompleter:
-    relations = {
-        name: tuple(column for column, _ in columns)
-        for name, columns in _columns_of_store(trace).items()
-    }
-    keywords = trace.sql("SELECT keyword_name FROM duckdb_keywords()").column("keyword_name")
-    return SqlCompleter(relations, keywords, _COMMANDS)
-
-
-def _history() -> History:
-    path = history_path()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Statements may name what is private: only the user reads them.
-        path.touch(mode=0o600)
-    except OSError as error:
-        click.echo(f"no history is kept: {error}", err=True)
-        return InMemoryHistory()
-    return FileHistory(str(path))
-
-
-def _keys() -> KeyBindings:
-    keys = KeyBindings()
-
-    @Condition
-    def is_ready() -> bool:
-        buffer = get_app().current_buffer
-        return buffer.document.is_cursor_at_the_end and is_complete(buffer.text)
-
-    @keys.add("enter", filter=is_ready)
-    def _(event: KeyPressEvent) -> None:
-        event.current_buffer.validate_and_handle()
-
-    return keys
 
 
 def _columns_of_store(trace: Trace) -> dict[str, list[tuple[str, str]]]:
@@ -234,61 +192,3 @@ def _schema(trace: Trace, name: str | None) -> Result:
     ]
     names = ("table", "column", "type", "joins", "meaning")
     return Result("schema", tuple(Column(header, "VARCHAR") for header in names), rows)
-
-
-class SqlCompleter(Completer):
-    """Completes the word before the cursor."""
-
-    def __init__(
-        self,
-        relations: Mapping[str, tuple[str, ...]],
-        keywords: Iterable[str],
-        commands: Iterable[str],
-    ) -> None:
-        self._relations = dict(relations)
-        self._keywords = sorted(keyword.upper() for keyword in keywords)
-        self._commands = sorted(commands)
-
-    def get_completions(
-        self, document: Document, complete_event: CompleteEvent
-    ) -> Iterable[Completion]:
-        """Yield what may stand at the cursor, the likeliest first."""
-        text = document.text_before_cursor
-        if text.lstrip().startswith("."):
-            yield from self._dot_command(text.lstrip())
-            return
-        match = _WORD.search(text)
-        if match is None:
-            return
-        word = match["word"] or ""
-        if match["owner"]:
-            yield from _matching(self._columns_of(match["owner"], document.text), word, "column")
-            return
-        if not word and not complete_event.completion_requested:
-            return
-        if _WANTS_TABLE.search(text):
-            yield from _matching(sorted(self._relations), word, "table")
-            return
-        mentioned = [name for name in self._relations if re.search(rf"\b{name}\b", document.text)]
-        columns = {column for name in mentioned for column in self._relations[name]}
-        yield from _matching(sorted(columns), word, "column")
-        yield from _matching(sorted(self._relations), word, "table")
-        yield from _matching(self._keywords, word, "keyword")
-
-    def _dot_command(self, text: str) -> Iterable[Completion]:
-        command, space, argument = text.partition(" ")
-        if not space:
-            yield from _matching(self._commands, command, "command")
-        elif command == ".schema":
-            yield from _matching(sorted(self._relations), argument, "table")
-
-    def _columns_of(self, owner: str, text: str) -> Iterable[str]:
-        aliases = {match["alias"].lower(): match["table"] for match in _ALIAS.finditer(text)}
-        return self._relations.get(owner, self._relations.get(aliases.get(owner.lower(), ""), ()))
-
-
-def _matching(names: Iterable[str], word: str, meta: str) -> Iterable[Completion]:
-    lowered = word.lower()
-    for name in names:
-        if name.lower().startswith(lowered) and name.lower() != lowered:
-            yield Completion(name, start_position=-len(word), display_meta=meta)

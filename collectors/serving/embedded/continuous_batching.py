@@ -118,7 +118,6 @@ class ContinuousBatching:
             raise
 
     def start(self) -> None:
-        """Start the engine's thread."""
         # A thread inherits being a daemon from the one that starts it, and the manager gives no
         # choice. Without it an engine that hangs would keep the whole process from ending.
         starter = threading.Thread(target=self._manager.start, daemon=True)
@@ -271,7 +270,6 @@ def _share(future: Any) -> Share:
 
 
 def _manager(model: Any, size: EngineSize) -> Any:
-    """Return transformers' manager for greedy generation without an end of sequence."""
     import transformers
 
     try:
@@ -335,7 +333,6 @@ def _unknown(what: str, error: Exception) -> WorkloadError:
 
 @contextlib.contextmanager
 def running(engine: ContinuousBatching) -> Iterator[ContinuousBatching]:
-    """Run an engine for a block, and end it whatever happens."""
     engine.start()
     try:
         yield engine

@@ -70,7 +70,6 @@ class EmbeddedLoad:
         return self._runner.finish()
 
     def _measure(self, part: Pass, result: LoadResult) -> None:
-        """Send requests, and note the engine's steps and its memory if they count."""
         memory.reset_peak(self._model.device)
         recorder = StepRecorder()
         self._send(part, recorder)
@@ -250,7 +249,6 @@ class EmbeddedLoad:
 
 
 def not_begun(plan: LoadPlan, failure: str) -> LoadResult:
-    """Return the result of a load for which the engine had not memory enough to begin."""
     records = records_of(plan)
     for record in records:
         record.reason = "the engine did not come up"

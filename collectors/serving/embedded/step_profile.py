@@ -63,7 +63,6 @@ class StepProfile(StepRecorder):
 
     @property
     def step_count(self) -> int:
-        """How many steps are in the profile."""
         if self.first_step is None or self.last_step is None:
             return 0
         return self.last_step - self.first_step + 1
@@ -95,7 +94,6 @@ class StepProfile(StepRecorder):
             self._detach()
 
     def export(self) -> None:
-        """Write the trace."""
         self._profile.export()
 
     def between_steps(self) -> None:
@@ -122,7 +120,6 @@ class StepProfile(StepRecorder):
         )
 
     def step_begins(self, number: int) -> None:
-        """Open the range of a step."""
         if self._is_on:
             if self.first_step is None:
                 self.first_step = number
@@ -137,11 +134,9 @@ class StepProfile(StepRecorder):
             self._ranges.enter_context(Range(batch.range_name))
 
     def stage(self, name: str) -> contextlib.AbstractContextManager[object]:
-        """Return the range of a stage of a step."""
         return Range(f"tk/stage/{name}") if self._is_on else contextlib.nullcontext()
 
     def step_ends(self) -> None:
-        """Close all ranges of a step."""
         self._ranges.close()
         super().step_ends()
 

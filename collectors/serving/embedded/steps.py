@@ -124,7 +124,6 @@ class StepRecorder:
         """Hear that the engine begins to choose the work of a step."""
 
     def batch_chosen(self, batch: Batch) -> None:
-        """Note which requests the step serves."""
         self.counts["step_count"] += 1
         self.counts[f"{batch.phase}_step_count"] += 1
         with self._lock:
@@ -153,7 +152,6 @@ class StepRecorder:
             self._lock.notify_all()
 
     def step_ends(self) -> None:
-        """Note when the step has ended."""
         self.last_step_ns = time.perf_counter_ns()
 
     def stop(self) -> None:

@@ -57,7 +57,6 @@ class LightLlm(Dialect):
         }
 
     def event(self, payload: bytes) -> Event:
-        """Read `{"token": {…}, "finished": …}`."""
         value = dialect.read_json(payload)
         if "error" in value:
             return Event(error=dialect.error_text(value["error"]))
@@ -109,7 +108,6 @@ class LightLlm(Dialect):
         return super().refusal(status, text)
 
     def trace_order(self, file_name: str) -> tuple[int, ...] | None:
-        """Order by node and device."""
         found = _TRACE.match(file_name)
         return (int(found[1]), int(found[2])) if found else None
 

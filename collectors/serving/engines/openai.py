@@ -47,7 +47,6 @@ class Completions(Dialect):
         return body
 
     def event(self, payload: bytes) -> Event:
-        """Read a chunk, or the `[DONE]` that ends most streams."""
         if payload.strip() == _DONE:
             return Event(is_last=True)
         value = dialect.read_json(payload)

@@ -37,7 +37,6 @@ class Tgi(Dialect):
         }
 
     def event(self, payload: bytes) -> Event:
-        """Read `{"index": …, "token": {…}, "generated_text": …, "details": …}`."""
         value = dialect.read_json(payload)
         if "error" in value:
             kind = value.get("error_type")

@@ -103,7 +103,6 @@ class Attempt:
         self.is_final = False
 
     def begin(self) -> None:
-        """Set the record back to a request that has just been sent."""
         record = self.record
         record.attempt_count += 1
         record.sent_ns = self._now()
@@ -115,7 +114,6 @@ class Attempt:
         record.output_token_count = 0
 
     def head(self, status: int, headers: Mapping[str, str]) -> None:
-        """Take status and headers of the answer."""
         self.record.http_status = status
         self.headers = headers
         kind = headers.get("content-type", "")
@@ -155,7 +153,6 @@ class Attempt:
             self.end("http_error", reason, is_final=status != 429 and status < 500)
 
     def finalize(self, problem: str) -> None:
-        """Decide the outcome of an answer of which nothing more comes, whole or broken."""
         if not self.is_complete:
             self.end("broken_stream", f"{self.progress()}: {problem}")
         elif not self.record.token_ns:

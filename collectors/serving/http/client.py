@@ -49,15 +49,9 @@ def connection_problem(error: OSError | UnicodeError) -> str:
 
 
 class Receiver(Protocol):
-    """Takes an answer as it comes."""
+    def head(self, status: int, headers: Mapping[str, str]) -> None: ...
 
-    def head(self, status: int, headers: Mapping[str, str]) -> None:
-        """Take status and headers; their names are in lower case."""
-        ...
-
-    def body(self, at_ns: int, data: bytes) -> bool:
-        """Take a piece of the body that was read at an instant; False ends the exchange."""
-        ...
+    def body(self, at_ns: int, data: bytes) -> bool: ...
 
 
 class HttpClient:
@@ -111,7 +105,6 @@ class HttpClient:
         return connection
 
     def request(self, method: str, path: str, data: bytes) -> bytes:
-        """Return a request as it is sent."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         lines = [f"{method} {self._path}{path} HTTP/1.1", f"Host: {host}:{self.port}"]
         lines += ["Accept: */*", "Connection: close"]
@@ -136,18 +129,15 @@ class Kept:
         self.data = bytearray()
 
     def head(self, status: int, headers: Mapping[str, str]) -> None:
-        """Keep status and headers."""
         self.status = status
         self.headers = headers
 
     def body(self, at_ns: int, data: bytes) -> bool:
-        """Keep a piece."""
         del at_ns
         self.data += data
         return len(self.data) < self._enough_bytes
 
     def text(self) -> str:
-        """Return the beginning of what has come, in one line."""
         return " ".join(self.data[:KEPT_TEXT_BYTES].decode("utf-8", "replace").split())
 
 
@@ -189,7 +179,6 @@ class Connection(asyncio.Protocol):
             self.close()
 
     def close(self) -> None:
-        """Close the connection, whatever is under way on it."""
         if self._transport is not None:
             self._transport.abort()
         if self._over.done() and not self._over.cancelled():

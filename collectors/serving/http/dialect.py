@@ -172,7 +172,6 @@ def read_json(payload: bytes) -> dict[str, Any]:
 
 
 def error_text(value: object) -> str:
-    """Return the message in an engine's error, whatever its form."""
     while isinstance(value, dict):
         inner = next((value[key] for key in ("message", "error", "detail") if value.get(key)), None)
         if inner is None:
@@ -206,7 +205,6 @@ def local_vocabulary_size(model_folder: object) -> int | None:
 
 
 def named_model(name: object) -> Model | None:
-    """Return a model of which only the name is known."""
     known = a_name(name)
     return None if known is None else Model(name=known)
 
@@ -227,7 +225,6 @@ def plain(text: str, length: int) -> str:
 
 
 def a_name(value: object) -> str | None:
-    """Return a value that is a name, else None."""
     return plain(value, _NAME_LENGTH) or None if isinstance(value, str) else None
 
 

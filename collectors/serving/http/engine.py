@@ -127,7 +127,6 @@ class HttpEngine:
         return result
 
     def close(self) -> None:
-        """End the server, if it was launched."""
         if self._server is not None:
             self._server.stop()
             self._server = None
@@ -150,13 +149,11 @@ class HttpEngine:
         )
 
     def _own_trace_dir(self, folder: Path) -> Path:
-        """Make the folder for traces of a server that takes it from us."""
         made = self._trace_dir or folder / ".work" / "traces"
         made.mkdir(parents=True, exist_ok=True)
         return made
 
     def _ended(self) -> str | None:
-        """Return what a server of ours ended with, if it has."""
         how = None if self._server is None else self._server.exit_description
         return None if how is None else f"the server ended with {how} (its log is logs/{LOG_NAME})"
 
@@ -215,7 +212,6 @@ class HttpEngine:
             time.sleep(_POLL_S)
 
     def _problem(self, limit_s: float) -> str | None:
-        """Return what keeps the server from being healthy, or None."""
         answer = self._ask("GET", self._dialect.health_path, b"", limit_s)
         if answer.problem is not None:
             return answer.problem

@@ -182,7 +182,6 @@ class LoadGenerator:
     async def _until(
         self, mark: Mark | None, part: Pass, begin_ns: int, begin_count: int = 0
     ) -> None:
-        """Wait for a point of the load, counted from another, or for the load's end."""
         while not self._is_trace_over:
             count = part.finished_count - begin_count
             if mark is not None and mark.is_reached(count, time.perf_counter_ns() - begin_ns):

@@ -82,7 +82,6 @@ class Compression:
     _refresh: Callable[[Compression], None] | None = field(default=None, repr=False)
 
     def report(self) -> dict[str, Any]:
-        """Return the figures for the manifest."""
         if self._refresh is not None:
             self._refresh(self)
         steps = max(self.step_count, 1)
@@ -98,15 +97,11 @@ class Compression:
 
 @dataclass(slots=True)
 class _Sent:
-    """A bucket on its way."""
-
     finish: Callable[[], torch.Tensor]
     future: Any
 
 
 class BucketHook:
-    """The communication hook of one model."""
-
     def __init__(self, codec: Codec, compression: Compression, process_group: Any) -> None:
         self._codec = codec
         self._compression = compression
@@ -116,7 +111,6 @@ class BucketHook:
         self._called_back_pass = -1
 
     def install(self, ddp_model: Any) -> Compression:
-        """Register the hook with the model and return its figures."""
         ddp_model.register_comm_hook(self, lambda state, bucket: state.send(bucket))
         return self._compression
 
@@ -192,13 +186,11 @@ class BucketHook:
 
 
 def check_rank(rank: int) -> None:
-    """Refuse a number of columns of low-rank factors that is none."""
     if rank < 1:
         raise UsageError(f"the rank of a factor is at least 1, not {rank}")
 
 
 def unflatten(flat: torch.Tensor, like: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Return the parts of a flat tensor in the shapes of others."""
     parts = flat.split([tensor.numel() for tensor in like])
     return [part.view(tensor.shape) for part, tensor in zip(parts, like, strict=True)]
 

@@ -81,7 +81,6 @@ class AlternatingLowRank(Codec):
         state.sends_left = not state.sends_left
 
     def residual(self, parameter: torch.Tensor) -> torch.Tensor:
-        """Return what was not sent yet of a parameter's gradients, as a matrix."""
         return self._matrices[parameter].residual
 
     @staticmethod
@@ -103,7 +102,6 @@ def as_matrix(gradient: torch.Tensor) -> torch.Tensor:
 
 
 def install(ddp_model: Any, *, rank: int = 4) -> Compression:
-    """Hook a model with ACP-SGD; `rank` is the number of columns of the factors."""
     check_rank(rank)
     compression = Compression("acpsgd", {"rank": rank})
     return BucketHook(AlternatingLowRank(rank), compression, ddp_model.process_group).install(

@@ -75,7 +75,6 @@ def unpack_bits(packed: torch.Tensor, count: int) -> torch.Tensor:
 
 
 def install(ddp_model: Any) -> Compression:
-    """Hook a model with Sign-SGD by majority vote."""
     group = ddp_model.process_group
     codec = MajorityVote(dist.get_rank(group))
     return BucketHook(codec, Compression("signsgd", {}), group).install(ddp_model)

@@ -58,12 +58,10 @@ class Sparsifier(Codec):
         gradient.copy_(total.div_(len(received)).view(gradient.shape))
 
     def residual(self, parameter: torch.Tensor) -> torch.Tensor:
-        """Return what was not sent yet of a parameter's gradients, flat."""
         return self._residuals[parameter]
 
 
 def install(ddp_model: Any, *, density: float = 0.01) -> Compression:
-    """Hook a model with Top-k sparsification; `density` is as `Sparsifier` takes it."""
     if not 0 < density <= 1:
         raise UsageError(f"the density is above 0 and at most 1, not {density}")
     compression = Compression("topk", {"density": density})

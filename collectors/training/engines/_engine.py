@@ -39,21 +39,17 @@ class Engine(ABC):
         """Run the forward pass and return the loss."""
 
     def backward(self, loss: torch.Tensor) -> None:
-        """Run the backward pass, with the communication that belongs to it."""
         loss.backward()
 
     def optimize(self) -> None:
-        """Step the optimizer and drop the gradients."""
         self._optimizer.step()
         self._optimizer.zero_grad()
 
     def report(self) -> dict[str, Any]:
-        """Return what the manifest is to keep of the engine."""
         return {}
 
 
 def trained(parameters: Iterable[torch.nn.Parameter]) -> list[torch.nn.Parameter]:
-    """Return the parameters that the optimizer is to step."""
     return [parameter for parameter in parameters if parameter.requires_grad]
 
 

@@ -54,8 +54,6 @@ def construction(
 
 
 class DeepSpeedEngine(Engine):
-    """A model under `deepspeed.initialize`."""
-
     def __init__(self, model: torch.nn.Module, spec: TrainingSpec, device: torch.device) -> None:
         super().__init__(model)
         deepspeed = _import(device)

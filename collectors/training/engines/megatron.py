@@ -43,7 +43,6 @@ class MegatronEngine(Engine):
         self._positions = torch.arange(spec.sequence_length, device=device).unsqueeze(0)
 
     def loss(self, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """Run the forward pass and return the loss of all tokens that have a next one."""
         labels = batch["labels"].roll(-1, dims=1)
         losses = self._ddp(
             batch["input_ids"], self._positions.expand_as(labels), None, labels=labels
@@ -57,7 +56,6 @@ class MegatronEngine(Engine):
 def build(
     spec: TrainingSpec, config: Any, device: torch.device, result: RankResult
 ) -> MegatronEngine:
-    """Make megatron-core's form of a Llama model with random weights, and its engine."""
     _check(spec, config)
     with warnings.catch_warnings():
         # It tells at every import that Apex and Transformer Engine are missing.
@@ -102,7 +100,6 @@ def _check(spec: TrainingSpec, config: Any) -> None:
 
 
 def _transformer_config(spec: TrainingSpec, config: Any) -> Any:
-    """Return megatron-core's configuration of a Llama model, without fused kernels of Apex."""
     from megatron.core.transformer import TransformerConfig
 
     recompute: dict[str, Any] = {}

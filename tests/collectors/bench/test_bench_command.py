@@ -8,12 +8,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import ranks_of, wait_for
 
 import tracekit
 from tracekit import manifest
@@ -56,27 +56,6 @@ def run(
 
 def lines_of(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "benchmarks.jsonl").read_text().splitlines()]
-
-
-def ranks_of(pid: int) -> Iterator[int]:
-    """Yield the ranks that a process started (Linux), without the guards beside them."""
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            words = stat.read_text().rpartition(")")[2].split()
-            variables = stat.with_name("environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if int(words[1]) == pid and any(text.startswith(b"RANK=") for text in variables):
-            yield int(stat.parent.name)
-
-
-def wait_for(condition: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + TIMEOUT_S
-    while time.monotonic() < deadline:
-        if found := condition():
-            return found
-        time.sleep(0.02)
-    raise AssertionError("it did not happen")
 
 
 def measured(folder: Path) -> int:
@@ -149,7 +128,7 @@ def test_an_interrupt_keeps_what_is_done(
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        wait_for(lambda: measured(tmp_path) >= 2)
+        wait_for(lambda: measured(tmp_path) >= 2, TIMEOUT_S)
         (worker,) = ranks_of(process.pid)
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=TIMEOUT_S)
@@ -175,7 +154,7 @@ def test_an_interrupt_before_the_first_point_leaves_nothing(
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        wait_for(lambda: list(ranks_of(process.pid)))
+        wait_for(lambda: ranks_of(process.pid), TIMEOUT_S)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 130
@@ -191,7 +170,7 @@ def test_a_process_that_dies_costs_the_point_that_it_was_at(
     with subprocess.Popen(
         command(*arguments), cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
     ) as process:
-        wait_for(lambda: measured(tmp_path) >= 2)
+        wait_for(lambda: measured(tmp_path) >= 2, TIMEOUT_S)
         (worker,) = ranks_of(process.pid)
         os.kill(worker, signal.SIGKILL)
         _, said = process.communicate(timeout=TIMEOUT_S)

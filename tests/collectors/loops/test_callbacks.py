@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-
-TOKENS = 2 * 16  # of a batch of `programs/tiny.py`
+from _program import TOKENS
 
 
 @dataclass(frozen=True)

@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-
-
-def assert_the_same(bare: Any, wrapped: Any) -> None:
-    assert bare.exit_code == 0, bare.stderr
-    assert any("dynamo" in line for line in bare.lines)
-    assert wrapped.exit_code == 0, wrapped.stderr
-    # Losses, and what Dynamo counted.
-    assert wrapped.lines == bare.lines
-    assert wrapped.files == bare.files
-    assert wrapped.left == bare.left == []
+from _program import TOKENS, Program, assert_unharmed
 
 
 def assert_recorded(run: Any, ranks: int = 1, optimizer_count: int = 2) -> None:
@@ -32,37 +22,36 @@ def assert_recorded(run: Any, ranks: int = 1, optimizer_count: int = 2) -> None:
         assert sum(names[name] for name in names if name.startswith("own/")) >= 1
 
 
-@dataclass(frozen=True)
-class Compiled:
-    """A compiled loop: the file of `programs`, its words and ranks, and what ranks train on.
+@dataclass(frozen=True, kw_only=True)
+class Compiled(Program):
+    """A compiled loop, and what its ranks train on in a step."""
 
-    `python` is the kind in which it runs; see `Loops.python`.
-    """
-
-    script: str
-    words: tuple[str, ...]
-    ranks: int = 1
-    tokens: int = 32
-    needs: tuple[str, ...] = ()
     python: str = "compiling"
+    tokens: int = TOKENS
 
     def begin(self, loops: Any) -> None:
-        if all(importlib.util.find_spec(name) for name in self.needs):
-            if "inductor" in self.words:
-                # What it compiles from C++ is there for the recorded one.
-                loops.begin(self.script, *self.words, ranks=self.ranks, python=self.python)
-            else:
-                loops.begin_both(self.script, *self.words, ranks=self.ranks, python=self.python)
+        if "inductor" in self.words:
+            # What it compiles from C++ is there for the recorded one.
+            loops.begin(self.script, *self.words, **self.how)
+        else:
+            super().begin(loops)
+
+    def both(self, loops: Any) -> Any:
+        if "inductor" in self.words:
+            loops.begin(self.script, *self.words, **self.how).result()
+        both = super().both(loops)
+        assert any("dynamo" in line for line in both.bare.lines)
+        return both
 
 
 COMPILED = {
-    "in place": Compiled("compiled", ("place", "eager")),
-    "each layer": Compiled("compiled", ("layers", "eager"), python="cold"),
-    "inductor": Compiled("compiled", ("model", "inductor")),
-    "ddp": Compiled("ddp", ("compiled", "eager"), ranks=2, tokens=64),
+    "in place": Compiled(script="compiled", words=("place", "eager")),
+    "each layer": Compiled(script="compiled", words=("layers", "eager"), python="cold"),
+    "inductor": Compiled(script="compiled", words=("model", "inductor")),
+    "ddp": Compiled(script="ddp", words=("compiled", "eager"), ranks=2, tokens=64),
     "trainer": Compiled(
-        "transformers_trainer",
-        ("compiled", "eager"),
+        script="transformers_trainer",
+        words=("compiled", "eager"),
         tokens=64,
         needs=("transformers", "accelerate"),
     ),
@@ -71,16 +60,13 @@ each_loop = pytest.mark.parametrize("case", COMPILED.values(), ids=COMPILED)
 
 
 @pytest.fixture
-def both(case: Compiled, loops: Any, needs: Any) -> Any:
-    needs(*case.needs)
-    if "inductor" in case.words:
-        loops.begin(case.script, *case.words, ranks=case.ranks, python=case.python).result()
-    return loops.both(case.script, *case.words, ranks=case.ranks, python=case.python)
+def both(case: Compiled, loops: Any) -> Any:
+    return case.both(loops)
 
 
 @each_loop
 def test_it_is_compiled_as_without_tracekit(case: Compiled, both: Any) -> None:
-    assert_the_same(both.bare, both.wrapped)
+    assert_unharmed(both)
 
 
 @each_loop
@@ -93,14 +79,14 @@ def test_it_is_recorded(case: Compiled, both: Any) -> None:
 def test_layers_with_a_call_of_their_own(loops: Any) -> None:
     """Dynamo traces through `nn.Module.__call__` there, and guards on what that is."""
     both = loops.both("compiled", "calling", "eager", python="compiling")
-    assert_the_same(both.bare, both.wrapped)
+    assert_unharmed(both)
     assert both.wrapped.run.manifest["outcome"] == "ok"
     assert len(both.wrapped.run.steps()) == 2
 
 
 def test_a_compiled_step(loops: Any) -> None:
     both = loops.both("compiled", "step", "eager", python="compiling")
-    assert_the_same(both.bare, both.wrapped)
+    assert_unharmed(both)
     run = both.wrapped.run
     # What runs within one call of a compiled function has no inner times that we could see.
     assert run.manifest["outcome"] == "ok"

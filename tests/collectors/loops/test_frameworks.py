@@ -5,20 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from _program import TOKENS, phases
 
 import tracekit
 
-TOKENS = 2 * 16
 LATE = "fewer optimizers stepped then"
-
-
-def phases(run: Any) -> dict[str, int]:
-    """Return how often the recorded steps have each phase."""
-    return {
-        name.removeprefix("tk/phase/"): count
-        for name, count in run.names().items()
-        if name.startswith("tk/phase/")
-    }
 
 
 def outside(run: Any, phase: str) -> int:

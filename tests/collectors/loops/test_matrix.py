@@ -2,97 +2,82 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from _program import TOKENS, Program, assert_unharmed, phases
 
-TOKENS = 2 * 16  # of a batch of `programs/tiny.py`
 PHASES = {"forward", "backward", "optimizer"}
 
 
-@dataclass(frozen=True)
-class Loop:
+@dataclass(frozen=True, kw_only=True)
+class Loop(Program):
     """A loop, and what its run folder must say.
 
     Attributes:
-        script: the file of `programs`.
-        words: its arguments.
-        ranks: how many processes there are; DDP's are started by torchrun, others by a script.
-        needs: packages of the `loops` extra.
         tokens: what all ranks are trained on in one step, or None without token ids.
         model: class of the model.
         phases: which phases the recorded steps have.
         accumulation: micro-batches of a step.
         data_size: ranks that are given batches of their own.
         precision: the type in which it computes.
-        python: the kind of Python in which it runs; see `Loops.python`.
         is_known: whether anything but the data tells which ranks are given batches of their own.
     """
 
-    script: str
-    words: tuple[str, ...] = ()
-    ranks: int = 1
-    needs: tuple[str, ...] = ()
+    is_in_shell: bool = True
     tokens: int | None = TOKENS
     model: str = "Decoder"
     phases: set[str] = field(default_factory=lambda: PHASES)
     accumulation: int = 1
     data_size: int = 1
     precision: str = "fp32"
-    python: str = "eager"
     is_known: bool = True
-
-    def begin(self, loops: Any) -> None:
-        if all(importlib.util.find_spec(name) for name in self.needs):
-            loops.begin_both(self.script, *self.words, **self.place)
-
-    @property
-    def place(self) -> dict[str, Any]:
-        return {"ranks": self.ranks, "is_in_shell": self.script != "ddp", "python": self.python}
 
 
 LOOPS = {
-    "plain": Loop("plain", python="cold"),
-    "evaluation": Loop("evaluation", phases=PHASES | {"evaluation"}),
-    "autocast": Loop("autocast", tokens=2 * TOKENS, accumulation=2, precision="bf16"),
-    "distillation": Loop("distillation"),
-    "gan": Loop("gan", tokens=None, model="Sequential"),
+    "plain": Loop(script="plain", python="cold"),
+    "evaluation": Loop(script="evaluation", phases=PHASES | {"evaluation"}),
+    "autocast": Loop(script="autocast", tokens=2 * TOKENS, accumulation=2, precision="bf16"),
+    "distillation": Loop(script="distillation"),
+    "gan": Loop(script="gan", tokens=None, model="Sequential"),
     "trainer": Loop(
-        "transformers_trainer",
+        script="transformers_trainer",
         needs=("transformers", "accelerate"),
         tokens=2 * TOKENS,
         model="LlamaForCausalLM",
         phases=PHASES | {"evaluation"},
         accumulation=2,
     ),
-    "sft": Loop("trl_sft", needs=("trl", "datasets"), model="LlamaForCausalLM", python="libraries"),
-    "agent": Loop("agent", tokens=None, model="Agent", accumulation=2),
+    "sft": Loop(
+        script="trl_sft", needs=("trl", "datasets"), model="LlamaForCausalLM", python="libraries"
+    ),
+    "agent": Loop(script="agent", tokens=None, model="Agent", accumulation=2),
     "lightning": Loop(
-        "lightning_trainer",
-        ("validation",),
+        script="lightning_trainer",
+        words=("validation",),
         needs=("lightning",),
         phases=PHASES | {"evaluation"},
     ),
     "accelerate": Loop(
-        "accelerate_loop",
+        script="accelerate_loop",
         needs=("accelerate",),
         tokens=2 * TOKENS,
         accumulation=2,
         precision="bf16",
     ),
-    "ddp": Loop("ddp", ranks=2, tokens=2 * TOKENS, data_size=2),
-    "fsdp2": Loop("fsdp2", ranks=2, tokens=2 * TOKENS, data_size=2),
-    "zero3 by hand": Loop("zero3_by_hand", ranks=2, tokens=2 * TOKENS, data_size=2, is_known=False),
-    "tensor parallel": Loop("tensor_parallel", ranks=2, data_size=1),
+    "ddp": Loop(script="ddp", ranks=2, is_in_shell=False, tokens=2 * TOKENS, data_size=2),
+    "fsdp2": Loop(script="fsdp2", ranks=2, tokens=2 * TOKENS, data_size=2),
+    "zero3 by hand": Loop(
+        script="zero3_by_hand", ranks=2, tokens=2 * TOKENS, data_size=2, is_known=False
+    ),
+    "tensor parallel": Loop(script="tensor_parallel", ranks=2, data_size=1),
 }
 
 
 @pytest.fixture
-def both(case: Loop, loops: Any, needs: Any) -> Any:
-    needs(*case.needs)
-    return loops.both(case.script, *case.words, **case.place)
+def both(case: Program, loops: Any) -> Any:
+    return case.both(loops)
 
 
 each_loop = pytest.mark.parametrize("case", LOOPS.values(), ids=LOOPS)
@@ -100,16 +85,8 @@ each_loop = pytest.mark.parametrize("case", LOOPS.values(), ids=LOOPS)
 
 @each_loop
 def test_the_program_is_as_it_was(case: Loop, both: Any) -> None:
-    bare, wrapped = both.bare, both.wrapped
-    assert bare.exit_code == 0, bare.stderr
-    assert len([line for line in bare.lines if "loss" in line]) == 12 * case.ranks
-    assert wrapped.exit_code == 0, wrapped.stderr
-    assert wrapped.lines == bare.lines
-    if case.ranks == 1:
-        assert wrapped.stdout == bare.stdout
-    assert wrapped.files == bare.files
-    assert bare.left == []
-    assert wrapped.left == []
+    assert_unharmed(both)
+    assert len([line for line in both.bare.lines if "loss" in line]) == 12 * case.ranks
 
 
 @each_loop
@@ -127,16 +104,10 @@ def test_the_run_folder_is_right(case: Loop, both: Any) -> None:
         assert made["parallel"]["data_size"] == case.data_size
         assert made["parallel"]["tensor_size"] == case.ranks // case.data_size
     assert str(run.path) in both.wrapped.stderr or "tracekit breakdown run" in both.wrapped.stderr
-
-
-@each_loop
-def test_tokens_of_a_step(case: Loop, both: Any) -> None:
-    run = both.wrapped.run
-    expected = case.tokens
-    if expected is not None and not case.is_known and is_per_rank(run):
-        expected //= case.ranks
-    counted = run.tokens_per_step()
-    assert counted == (None if expected is None else pytest.approx(expected))
+    tokens = case.tokens
+    if tokens is not None and not case.is_known and is_per_rank(run):
+        tokens //= case.ranks
+    assert run.tokens_per_step() == (None if tokens is None else pytest.approx(tokens))
 
 
 def is_per_rank(run: Any) -> bool:
@@ -152,12 +123,11 @@ def test_steps_and_phases(case: Loop, both: Any) -> None:
         assert steps, "no step was recorded"
         assert steps == {number: {number} for number in steps}
         assert len(steps) == run.manifest["steps"]["profiled_count"] == 2
-        names = run.names(rank)
-        phases = {name.removeprefix("tk/phase/") for name in names if name.startswith("tk/phase/")}
+        found = phases(run, rank)
         # An evaluation may or may not lie in the recorded steps.
-        assert phases - {"data", "evaluation"} == case.phases - {"evaluation"}
-        assert names["tk/phase/optimizer"] == 2 * (2 if case.script == "gan" else 1)
-        assert names["tk/phase/backward"] == 2 * (2 if case.script == "gan" else case.accumulation)
+        assert found.keys() - {"data", "evaluation"} == case.phases - {"evaluation"}
+        assert found["optimizer"] == 2 * (2 if case.script == "gan" else 1)
+        assert found["backward"] == 2 * (2 if case.script == "gan" else case.accumulation)
 
 
 def test_a_model_whose_parts_are_called_is_counted_as_a_whole(loops: Any) -> None:
@@ -215,55 +185,62 @@ def test_evaluation_is_a_phase_of_its_own(loops: Any) -> None:
     assert inside == 3
 
 
-@dataclass(frozen=True)
-class Calls:
+@dataclass(frozen=True, kw_only=True)
+class Calls(Program):
     """A program of 12 steps, and the phases of the two that are recorded, 6 and 7.
 
     `counts` are how often each phase is there, `note` a part of what the run says of it.
     """
 
-    script: str
-    words: tuple[str, ...]
     counts: dict[str, int]
     note: str = ""
-    tokens: int = TOKENS
-
-    def begin(self, loops: Any) -> None:
-        loops.begin_both(self.script, *self.words)
 
 
 CALLS = {
-    "cached": Calls("rollouts", ("cached",), {"forward": 4}, "training mode are in the steps'"),
-    "rollouts in training mode": Calls("rollouts", ("train",), {"forward": 2, "generation": 16}),
-    "rollouts in evaluation mode": Calls("rollouts", ("eval",), {"forward": 2, "generation": 16}),
-    "an average": Calls("averaged", (), {"forward": 2, "evaluation": 1}, "no step's time"),
-    "a teacher": Calls("distillation", (), {"forward": 2, "evaluation": 2}),
+    "cached": Calls(
+        script="rollouts",
+        words=("cached",),
+        counts={"forward": 4},
+        note="training mode are in the steps'",
+    ),
+    "rollouts in training mode": Calls(
+        script="rollouts", words=("train",), counts={"forward": 2, "generation": 16}
+    ),
+    "rollouts in evaluation mode": Calls(
+        script="rollouts", words=("eval",), counts={"forward": 2, "generation": 16}
+    ),
+    "an average": Calls(
+        script="averaged", counts={"forward": 2, "evaluation": 1}, note="no step's time"
+    ),
+    "a teacher": Calls(script="distillation", counts={"forward": 2, "evaluation": 2}),
     "a model and optimizer before": Calls(
-        "loops_in_turn", ("finder",), {"forward": 2}, "ended after 5 steps"
+        script="loops_in_turn", words=("finder",), counts={"forward": 2}, note="ended after 5 steps"
     ),
     "an optimizer before": Calls(
-        "loops_in_turn", ("same",), {"forward": 2}, "loop 2 of this process is recorded"
+        script="loops_in_turn",
+        words=("same",),
+        counts={"forward": 2},
+        note="loop 2 of this process is recorded",
     ),
-    "folds": Calls("loops_in_turn", ("folds",), {"forward": 2}, "loop 4 of this process"),
+    "folds": Calls(
+        script="loops_in_turn",
+        words=("folds",),
+        counts={"forward": 2},
+        note="loop 4 of this process",
+    ),
 }
 
 
 @pytest.mark.parametrize("case", CALLS.values(), ids=CALLS)
 def test_what_calls_and_loops_are(case: Calls, loops: Any) -> None:
-    both = loops.both(case.script, *case.words)
-    assert both.wrapped.stdout == both.bare.stdout
-    assert both.wrapped.exit_code == 0, both.wrapped.stderr
+    both = case.both(loops)
+    assert_unharmed(both)
     run = both.wrapped.run
     made = run.manifest
     assert made["outcome"] == "ok"
     assert made["steps"]["measured_count"] == 2
-    assert run.tokens_per_step() == pytest.approx(case.tokens)
-    names = run.names()
-    found = {
-        name.removeprefix("tk/phase/"): count
-        for name, count in names.items()
-        if name.startswith("tk/phase/")
-    }
+    assert run.tokens_per_step() == pytest.approx(TOKENS)
+    found = phases(run)
     assert found == {"backward": 2, "optimizer": 2, **case.counts}
     assert [number for step in run.steps().values() for number in step] == [6, 7]
     assert case.note in both.wrapped.stderr
@@ -272,7 +249,7 @@ def test_what_calls_and_loops_are(case: Calls, loops: Any) -> None:
         made["model"]["parameter_count"]
         == loops.both("plain", python="cold").wrapped.run.manifest["model"]["parameter_count"]
     )
-    outside = names["tk/phase/evaluation"] + names["tk/phase/generation"]
+    outside = found.get("evaluation", 0) + found.get("generation", 0)
     in_step = sum(
         _inside(run.events(), f"tk/step/{step}", f"tk/phase/{phase}")
         for step in run.steps()
@@ -284,8 +261,7 @@ def test_what_calls_and_loops_are(case: Calls, loops: Any) -> None:
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_a_longer_loop_takes_the_place_of_a_trial(ranks: int, loops: Any) -> None:
     both = loops.both("loops_in_turn", "trial", ranks=ranks, is_in_shell=True)
-    assert both.wrapped.lines == both.bare.lines
-    assert both.wrapped.exit_code == 0, both.wrapped.stderr
+    assert_unharmed(both)
     run = both.wrapped.run
     made = run.manifest
     assert made["outcome"] == "ok"

@@ -142,3 +142,20 @@ def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Serv
         return ServeRun(tmp_path / "run", lines)
 
     return start
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Return the embedded engine with its model made; each `run` of it is a load of its own."""
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    from tracekit.collectors.serving.engines import transformers as engine_module
+
+    made = engine_module.create({"model": "tiny", "precision": "fp32"})
+    facts = made.start(tmp_path_factory.mktemp("engine"), lambda _: None)
+    assert facts.model is not None
+    assert facts.model.parameter_count == 4_212_992
+    assert (facts.vocabulary_size, facts.max_token_count) == (2048, 2048)
+    assert (facts.precision, facts.attention_backend) == ("fp32", "torch SDPA")
+    yield made
+    made.close()

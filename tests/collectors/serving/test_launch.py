@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _stand_in_command import stand_in_command
+from processes import running, wait_for
 
 from tracekit import manifest
 from tracekit.errors import UsageError, WorkloadError
 
 Run = Callable[..., Any]
-STAND_IN = Path(__file__).with_name("_stand_in.py")
 
 # Starts the stand-in as a child, as engines start workers, and another that may ignore SIGTERM.
 WRAPPER = """
@@ -37,31 +38,11 @@ child.wait()
 def launcher(
     tmp_path: Path, engine: str = "lightllm", *, is_stubborn: bool = True, **quirks: Any
 ) -> tuple[str, str]:
-    """Return a command that starts a stand-in on a port of ours, and its URL."""
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    quirks_file = json.dumps({"port": port, **quirks})
+    """Return a command that starts a stand-in as a child, and its URL."""
     script = tmp_path / "wrapper.py"
     script.write_text(f"IS_STUBBORN = {is_stubborn}\n{WRAPPER}")
-    words = [
-        sys.executable, str(script), str(tmp_path / "pids"),
-        str(STAND_IN), engine, str(tmp_path / "port"), quirks_file,
-    ]  # fmt: skip
-    return shlex.join(words), f"http://127.0.0.1:{port}"
-
-
-def are_gone(pids: list[int]) -> bool:
-    def runs(pid: int) -> bool:
-        try:
-            stat = Path(f"/proc/{pid}/stat").read_text()
-        except OSError:
-            return False
-        return stat.rpartition(")")[2].split()[0] not in "ZX"
-
-    return not any(runs(pid) for pid in pids)
+    (python, *words), url = stand_in_command(tmp_path, engine, **quirks)
+    return shlex.join([python, str(script), str(tmp_path / "pids"), *words]), url
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +58,7 @@ def test_the_server_is_ended_with_its_children(serve: Run, tmp_path: Path) -> No
     assert run.load.ok_count == 8
     assert run.load.server["launch"] == command
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
-    assert are_gone(pids)
+    assert running(pids) == []
     assert (run.folder / "logs" / "server.log").read_text() == "the server has started\n"
     # The server was told by LIGHTLLM_TRACE_DIR where to write.
     assert run.manifest.traces == ["rank0.json.gz"]
@@ -119,7 +100,7 @@ def test_a_server_that_is_never_healthy_is_ended(serve: Run, tmp_path: Path) -> 
         serve(None, engine="lightllm", launch=command, url=url, startup_timeout=1)
     assert caught.value.message.startswith(f"{url}: no healthy lightllm server after 1 s: ")
     assert caught.value.hint == "its last words: the server has started"
-    assert are_gone([int(pid) for pid in (tmp_path / "pids").read_text().split()])
+    assert running([int(pid) for pid in (tmp_path / "pids").read_text().split()]) == []
     assert not (tmp_path / "run").exists()
 
 
@@ -197,7 +178,7 @@ def test_ctrl_c_keeps_what_was_measured_and_ends_the_server(
 ) -> None:
     done, pids = interrupted(tmp_path, sign, "--no-profile", token_gap_s=0.02)
     assert done.returncode == 130
-    assert are_gone(pids)
+    assert running(pids) == []
     run = manifest.read(tmp_path / "run")
     assert run.outcome == "incomplete"
     lines = (tmp_path / "run" / "requests.jsonl").read_text().splitlines()
@@ -223,22 +204,19 @@ def test_a_job_in_the_background_obeys_sigterm(tmp_path: Path) -> None:
         tmp_path, signal.SIGTERM, "--no-profile", is_in_background=True, token_gap_s=0.02
     )
     assert done.returncode == 130
-    assert are_gone(pids)
+    assert running(pids) == []
     assert manifest.read(tmp_path / "run").outcome == "incomplete"
     assert "Traceback" not in done.stderr
 
 
 def test_a_killed_collector_leaves_no_server(tmp_path: Path) -> None:
     _, pids = interrupted(tmp_path, signal.SIGKILL, "--no-profile", token_gap_s=0.02)
-    deadline = time.monotonic() + 30
-    while not are_gone(pids):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_for(lambda: not running(pids))
 
 
 def test_ctrl_c_before_the_first_answer_leaves_nothing(tmp_path: Path) -> None:
     done, pids = interrupted(tmp_path, signal.SIGINT, behavior=["silent"])
     assert done.returncode == 130
-    assert are_gone(pids)
+    assert running(pids) == []
     assert not (tmp_path / "run").exists()
     assert not list(tmp_path.glob(".run*"))

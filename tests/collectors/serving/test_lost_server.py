@@ -4,32 +4,22 @@ from __future__ import annotations
 
 import json
 import shlex
-import socket
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from _stand_in_command import stand_in_command
+from processes import wait_for
 
 import tracekit
 from tracekit import manifest
 from tracekit.errors import WorkloadError
 
 Run = Callable[..., Any]
-STAND_IN = Path(__file__).with_name("_stand_in.py")
-
-
-def command_of(tmp_path: Path, engine: str = "lightllm", **quirks: Any) -> tuple[list[str], str]:
-    """Return a command that starts a stand-in on a port of ours, and its URL."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    words = [sys.executable, str(STAND_IN), engine, str(tmp_path / "port")]
-    return [*words, json.dumps({"port": port, **quirks})], f"http://127.0.0.1:{port}"
 
 
 @pytest.fixture
@@ -38,12 +28,9 @@ def attached(tmp_path: Path) -> Iterator[Callable[..., str]]:
     started: list[subprocess.Popen[bytes]] = []
 
     def start(**quirks: Any) -> str:
-        words, url = command_of(tmp_path, **quirks)
+        words, url = stand_in_command(tmp_path, **quirks)
         started.append(subprocess.Popen(words))
-        deadline = time.monotonic() + 60
-        while not (tmp_path / "port").exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_for((tmp_path / "port").exists)
         return url
 
     yield start
@@ -61,7 +48,7 @@ ONE_BY_ONE = {"warmup_requests": 0, "concurrency": 1}
 
 
 def test_a_server_of_ours_that_is_killed(serve: Run, tmp_path: Path) -> None:
-    words, url = command_of(tmp_path, behavior=["ok"] * 5 + ["die"])
+    words, url = stand_in_command(tmp_path, behavior=["ok"] * 5 + ["die"])
     with pytest.raises(WorkloadError) as caught:
         serve(None, engine="lightllm", launch=shlex.join(words), url=url, **ONE_BY_ONE)
     folder = tmp_path / "run"
@@ -96,7 +83,7 @@ def test_a_server_of_ours_that_is_killed(serve: Run, tmp_path: Path) -> None:
 def test_it_ends_the_load_and_does_not_wait_for_requests_that_are_due_later(
     serve: Run, tmp_path: Path
 ) -> None:
-    words, url = command_of(tmp_path, behavior=["ok", "die"])
+    words, url = stand_in_command(tmp_path, behavior=["ok", "die"])
     with pytest.raises(WorkloadError):
         # The last request would be due in a quarter of an hour.
         serve(
@@ -133,7 +120,7 @@ def test_a_server_that_is_not_ours(
 
 
 def test_a_server_that_is_lost_while_it_is_profiled(serve: Run, tmp_path: Path) -> None:
-    words, url = command_of(
+    words, url = stand_in_command(
         tmp_path, behavior=["ok"] * 9 + ["die"], profiling="torch_profiler", trace_dir="."
     )
     with pytest.raises(WorkloadError, match="incomplete"):
@@ -149,7 +136,7 @@ def test_a_server_that_is_lost_while_it_is_profiled(serve: Run, tmp_path: Path) 
 
 
 def test_a_server_that_answers_nothing_before_it_is_lost(serve: Run, tmp_path: Path) -> None:
-    words, url = command_of(tmp_path, behavior=["die"])
+    words, url = stand_in_command(tmp_path, behavior=["die"])
     with pytest.raises(WorkloadError, match="the server ended with signal SIGKILL"):
         serve(None, engine="lightllm", launch=shlex.join(words), url=url, **ONE_BY_ONE)
     run = manifest.read(tmp_path / "run")
@@ -158,7 +145,7 @@ def test_a_server_that_answers_nothing_before_it_is_lost(serve: Run, tmp_path: P
 
 
 def test_the_command_line_says_so_and_exits_with_6(tmp_path: Path) -> None:
-    words, url = command_of(tmp_path, behavior=["ok"] * 3 + ["die"])
+    words, url = stand_in_command(tmp_path, behavior=["ok"] * 3 + ["die"])
     done = subprocess.run(
         [
             *(sys.executable, "-m", "tracekit", "collect", "--stage", "serve"),

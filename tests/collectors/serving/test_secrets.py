@@ -7,7 +7,6 @@ import gzip
 import json
 import os
 import shlex
-import socket
 import subprocess
 import sys
 import urllib.parse
@@ -15,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-STAND_IN = Path(__file__).with_name("_stand_in.py")
+from _stand_in_command import stand_in_command
 
 IN_LAUNCH = "sk-planted-in-launch"
 IN_ASSIGNMENT = "hf-planted/in+assignment"
@@ -80,13 +78,9 @@ def assert_nothing_kept(folder: Path) -> list[str]:
 
 def launch(tmp_path: Path, **quirks: Any) -> tuple[str, str]:
     """Return a command with secrets in it that starts a server that tells them, and its URL."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    given = json.dumps({"port": port, "leaks": True, **quirks})
-    words = ["env", f"API_TOKEN={IN_ASSIGNMENT}", sys.executable, str(STAND_IN), "lightllm"]
-    words += [str(tmp_path / "port"), given, "--api-key", IN_LAUNCH]
-    return shlex.join(words), f"http://USER@127.0.0.1:{port}"
+    words, url = stand_in_command(tmp_path, leaks=True, **quirks)
+    words = ["env", f"API_TOKEN={IN_ASSIGNMENT}", *words, "--api-key", IN_LAUNCH]
+    return shlex.join(words), url.replace("//", "//USER@")
 
 
 @pytest.mark.parametrize("program", [("-m", "tracekit.collectors"), ("-m", "tracekit", "collect")])

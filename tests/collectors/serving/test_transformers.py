@@ -12,68 +12,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _embedded_load import NEW_TOKEN_COUNT, PROMPT_LEN, ignore, plan_of, records_of
 
 import tracekit
 from tracekit import manifest
 from tracekit.collectors.serving.engines import transformers as engine_module
-from tracekit.collectors.serving.plan import LoadPlan, LoadResult, Mark, ProfilePlan
-from tracekit.collectors.serving.prompts import token_id_prompts
-from tracekit.collectors.serving.records import RequestRecord
+from tracekit.collectors.serving.plan import LoadResult, Mark, ProfilePlan
 from tracekit.units import NS_PER_S
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 REQUEST_COUNT = 12
-PROMPT_LEN = 40
-NEW_TOKEN_COUNT = 10
-
-
-def ignore(_: object) -> None:
-    """Take what the engine tells of its progress."""
-
-
-def plan_of(
-    count: int = REQUEST_COUNT,
-    *,
-    prompt_len: int = PROMPT_LEN,
-    new_token_count: int = NEW_TOKEN_COUNT,
-    **members: Any,
-) -> LoadPlan:
-    prompts = token_id_prompts(count + 1, prompt_len, 2048, seed=0)
-    settings: dict[str, Any] = {
-        "prompts": prompts[:count],
-        "arrival_ns": [0] * count,
-        "max_new_token_count": new_token_count,
-        "warmup_prompts": prompts[count:],
-    }
-    return LoadPlan(**(settings | members))
 
 
 @dataclass(frozen=True)
 class Run:
     folder: Path
     result: LoadResult
-
-    def records(self, *, is_profiled: bool) -> list[RequestRecord]:
-        return [
-            record
-            for record in self.result.records
-            if record.is_profiled is is_profiled and not record.is_warmup
-        ]
-
-
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[engine_module.TransformersEngine]:
-    """Return an engine whose model is made; each `run` of it is a load of its own."""
-    made = engine_module.create({"model": "tiny", "precision": "fp32"})
-    facts = made.start(tmp_path_factory.mktemp("engine"), ignore)
-    assert facts.model is not None
-    assert facts.model.parameter_count == 4_212_992
-    assert (facts.vocabulary_size, facts.max_token_count) == (2048, 2048)
-    assert (facts.precision, facts.attention_backend) == ("fp32", "torch SDPA")
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="module")
@@ -91,8 +47,8 @@ def trace(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tracek
 
 
 def test_every_request_is_recorded(run: Run) -> None:
-    measured = run.records(is_profiled=False)
-    profiled = run.records(is_profiled=True)
+    measured = records_of(run.result)
+    profiled = records_of(run.result, is_profiled=True)
     warmup = [record for record in run.result.records if record.is_warmup]
     assert (len(measured), len(profiled), len(warmup)) == (REQUEST_COUNT, REQUEST_COUNT, 1)
     ids = [record.request_id for record in run.result.records]
@@ -113,7 +69,7 @@ def test_every_request_is_recorded(run: Run) -> None:
 
 
 def test_steps_and_tokens_add_up(run: Run) -> None:
-    measured = run.records(is_profiled=False)
+    measured = records_of(run.result)
     counts = run.result.extra["steps"]
     # The last part of a prompt gives the first token, so the others are one decode token each.
     assert counts["prefill_token_count"] == REQUEST_COUNT * PROMPT_LEN
@@ -175,7 +131,7 @@ def test_trace_holds_steps_phases_and_batches(run: Run, trace: tracekit.Trace) -
         "prefill": REQUEST_COUNT * PROMPT_LEN,
         "decode": REQUEST_COUNT * (NEW_TOKEN_COUNT - 1),
     }
-    profiled = run.records(is_profiled=True)
+    profiled = records_of(run.result, is_profiled=True)
     served = [pair for record in profiled for pair in record.steps or []]
     assert min(first for first, _ in served) == steps[0]
     assert max(last for _, last in served) == steps[-1]
@@ -247,10 +203,9 @@ def test_a_window_in_a_longer_load(
     engine: engine_module.TransformersEngine, tmp_path: Path
 ) -> None:
     profile = ProfilePlan(after=Mark(request_count=2), length=Mark(request_count=3))
-    plan = plan_of(10, concurrency=2, profile=profile, prompt_len=8, new_token_count=4)
+    plan = plan_of(10, concurrency=2, profile=profile, prompt_len=8, max_new_token_count=4)
     result = engine.run(plan, tmp_path, ignore)
-    run = Run(tmp_path, result)
-    measured, profiled = run.records(is_profiled=False), run.records(is_profiled=True)
+    measured, profiled = records_of(result), records_of(result, is_profiled=True)
     assert [record.outcome for record in measured] == ["ok"] * 10
     assert all(record.outcome == "ok" for record in profiled)
     # The pass ends when its window has, and sends no more than it needs.
@@ -276,10 +231,14 @@ def test_requests_are_sent_when_they_are_due(
 ) -> None:
     due_ns = [0, 100_000_000, 200_000_000]
     plan = plan_of(
-        3, arrival_ns=due_ns, prompt_len=8, new_token_count=2, profile=ProfilePlan(is_wanted=False)
+        3,
+        arrival_ns=due_ns,
+        prompt_len=8,
+        max_new_token_count=2,
+        profile=ProfilePlan(is_wanted=False),
     )
     result = engine.run(plan, tmp_path, ignore)
-    measured = Run(tmp_path, result).records(is_profiled=False)
+    measured = records_of(result)
     assert (result.traces, list(tmp_path.iterdir())) == ([], [])
     assert measured[0].arrival_ns >= 0
     assert [record.arrival_ns - measured[0].arrival_ns for record in measured] == due_ns

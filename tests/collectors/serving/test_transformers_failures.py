@@ -5,17 +5,15 @@ from __future__ import annotations
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from _embedded_load import ignore, plan_of, records_of
 
 from tracekit.collectors.serving.embedded.steps import Batch
 from tracekit.collectors.serving.engines import transformers as engine_module
-from tracekit.collectors.serving.plan import LoadPlan, LoadProgress, LoadResult
-from tracekit.collectors.serving.prompts import token_id_prompts
-from tracekit.collectors.serving.records import RequestRecord
+from tracekit.collectors.serving.plan import LoadProgress
 from tracekit.errors import UsageError
 from tracekit.units import NS_PER_S
 
@@ -23,34 +21,6 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from tracekit.collectors.serving.embedded.step_profile import StepProfile  # noqa: E402
-
-
-def plan_of(count: int = 12, **members: Any) -> LoadPlan:
-    prompts = token_id_prompts(count + 1, 40, 2048, seed=0)
-    return LoadPlan(
-        prompts=prompts[:count],
-        arrival_ns=[0] * count,
-        max_new_token_count=10,
-        warmup_prompts=prompts[count:],
-        **members,
-    )
-
-
-def ignore(_: object) -> None:
-    """Take what the engine tells of its progress."""
-
-
-def measured(result: LoadResult) -> list[RequestRecord]:
-    return [r for r in result.records if not r.is_warmup and not r.is_profiled]
-
-
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[engine_module.TransformersEngine]:
-    """Return an engine whose model is made; each `run` of it is a load of its own."""
-    made = engine_module.create({"model": "tiny", "precision": "fp32"})
-    made.start(tmp_path_factory.mktemp("engine"), ignore)
-    yield made
-    made.close()
 
 
 @pytest.mark.parametrize(
@@ -80,7 +50,7 @@ def test_an_error_in_the_engine_ends_the_load(
     assert result.failure == f"the engine failed in step 18: {type(error).__name__}: {error}"
     assert result.is_out_of_memory is is_out_of_memory
     assert not result.interrupted
-    outcomes = {record.outcome for record in measured(result)}
+    outcomes = {record.outcome for record in records_of(result)}
     assert outcomes <= {"ok", "bad_response", "cancelled"}
     assert "bad_response" in outcomes
     assert (result.traces, list(tmp_path.iterdir())) == ([], [])
@@ -99,7 +69,7 @@ def test_an_error_while_profiling_leaves_the_figures(
 
     monkeypatch.setattr(StepProfile, "batch_chosen", broken)
     result = engine.run(plan_of(4), tmp_path, ignore)
-    records = measured(result)
+    records = records_of(result)
     assert [record.outcome for record in records] == ["ok"] * 4
     assert (result.traces, list(tmp_path.iterdir())) == ([], [])
     assert not torch.autograd._profiler_enabled()
@@ -120,7 +90,7 @@ def test_an_interrupt_keeps_what_has_come(
 
     result = engine.run(plan_of(20, concurrency=2), tmp_path, interrupt)
     assert result.interrupted
-    records = measured(result)
+    records = records_of(result)
     outcomes = Counter(record.outcome for record in records)
     assert outcomes["ok"] >= 2
     assert outcomes.total() == outcomes["ok"] + outcomes["cancelled"] == 20
