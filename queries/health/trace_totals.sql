@@ -26,3 +26,4 @@ SELECT
     coalesce(sum(file_bytes), 0)::BIGINT AS file_bytes,
     coalesce(max(window_ns), 0)::BIGINT AS max_window_ns
 FROM trace()
+HAVING count(*) > 0
