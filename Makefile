@@ -33,6 +33,8 @@ MINUTES ?= 10
 # Many tests wait for servers and processes: two for each core keep it busy. Tests of one file run
 # on one of them, and those of one group: see tests/conftest.py.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))')
+# Programs that measure and fill tables of the manual: run by name, by no check.
+EVALUATE := PYTHONPATH=evaluations:tests/shared $(DEV)/bin/python -m
 # The parser in C. Where it cannot be compiled, tracekit does without it.
 NATIVE := $(wildcard native/*)
 CFLAGS_STRICT := -fsyntax-only -std=c11 -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Werror
@@ -144,30 +146,30 @@ benchmark: $(DEV)/.installed
 
 # On a quiet machine, for a quarter of an hour: what differs is times.
 predictions: $(DEV)/.installed
-	@PYTHONPATH=tests/shared $(DEV)/bin/python tests/predictions $(ARGS)
+	@$(EVALUATE) predictions $(ARGS)
 
 advice: $(DEV)/.installed
-	@PYTHONPATH=tests/shared $(DEV)/bin/python tests/advice $(ARGS)
+	@$(EVALUATE) advice $(ARGS)
 
 # TRACEKIT_TRACELENS and TRACEKIT_HTA name clones of these; what is not there stays as it is.
 peers: $(DEV)/.installed
-	@PYTHONPATH=tests/shared $(DEV)/bin/python tests/peers $(ARGS)
+	@$(EVALUATE) peers $(ARGS)
 
 # All that is said of every trace there is, into OUT; AGAINST=FOLDER compares it with what was written there.
 golden: $(DEV)/.installed
-	@PYTHONPATH=tests/shared $(DEV)/bin/python evaluations/golden $(OUT) $(ARGS) $(if $(AGAINST),--against $(AGAINST))
+	@$(EVALUATE) golden $(OUT) $(ARGS) $(if $(AGAINST),--against $(AGAINST))
 
 # ARGS="--traces FOLDER" names the recordings and their truth.
 truth: $(DEV)/.installed
-	@PYTHONPATH=tests/shared $(DEV)/bin/python evaluations/h200 $(ARGS)
+	@$(EVALUATE) h200 $(ARGS)
 
 # On the public traces: TRACEKIT_PUBLIC_TRACES names their folder.
 agents: $(DEV)/.installed
-	@$(DEV)/bin/python tests/mcp $(ARGS)
+	@$(EVALUATE) agents $(ARGS)
 
 # ARGS names some sets alone; TORCH_INDEX= TORCH=torch==VERSION takes torch from pip's own index.
 sets:
-	@$(PYTHON) tests/packaging/sets.py $(ARGS)
+	@$(PYTHON) evaluations/version_sets $(ARGS)
 
 # From a copy of what is committed: nothing of a working tree gets in. The other systems' wheels are
 # made by .github/workflows/wheels.yml.

@@ -18,7 +18,7 @@ class Fault:
             `loops.Options`.
         healthy: what is set where it has been taken out.
         ranks: processes, of a real loop.
-        script: the loop, in `tests/predictions`; of all but loops.py the options are its own.
+        script: the loop, in `evaluations/predictions`; of all but loops.py the options are its own.
         place: how the advice's place has to end, where several causes are of one rule.
         is_asked: whether what the first advice asks for is set in `healthy`.
     """

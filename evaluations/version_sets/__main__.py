@@ -1,6 +1,6 @@
 """Tries tracekit beside sets of packages that people have, old and new: `make sets`.
 
-python sets.py [NAME...]
+    make sets ARGS="[NAME…]"
 
 Each set gets an environment with its own packages alone. A program runs there without tracekit, and
 then, tracekit installed without an extra, under `tracekit collect`: what it prints and the packages

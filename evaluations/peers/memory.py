@@ -12,7 +12,7 @@ from made_parts import table
 
 def memory() -> str:
     """Return for two models how many bytes are of each category, here and there, and in both."""
-    sys.path.append(str(Path(__file__).resolve().parents[1] / "queries"))
+    sys.path.append(str(Path(__file__).resolve().parents[2] / "tests" / "queries"))
     tests = importlib.import_module("test_memory_categories")
     lines: list[tuple[object, ...]] = []
     with tempfile.TemporaryDirectory(prefix="tracekit-peers-") as name:

@@ -1,6 +1,6 @@
 """Record A, predict B from A's trace alone, run B: `make predictions`.
 
-    python tests/predictions [--only TEXT] [--rounds N] [--steps N] [--out FILE]
+    make predictions ARGS="[--only TEXT] [--rounds N] [--steps N] [--out FILE]"
 
 Each pair is one program (of two ranks: two) that records windows of A and B in turns; of serving,
 runs in turns. Nothing of B is known to a prediction. A child that hangs is ended.
@@ -26,9 +26,10 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import serving
-from page import Row, filled
-from pairs import PAIRS, Pair
+
+from . import serving
+from .page import Row, filled
+from .pairs import PAIRS, Pair
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parents[1] / "docs" / "explanation" / "predictions.md"

@@ -1,6 +1,6 @@
 """Is the cause of a fault that was put in named first, and its gain right? `make advice`.
 
-    python tests/advice [--only TEXT] [--rounds N] [--steps N] [--seed N] [--out FILE]
+    make advice ARGS="[--only TEXT] [--rounds N] [--steps N] [--seed N] [--out FILE]"
 
 A real loop records windows with the fault and without it in turns, and so does a serving engine
 under load; the simulated machine runs once with it and once without. Advice sees only what has the
@@ -13,7 +13,6 @@ import argparse
 import logging
 import re
 import statistics
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -22,16 +21,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / name) for name in ("predictions", "shared")]
-
 if TYPE_CHECKING:
     from seeded_faults import Fault
 
     from tracekit.prediction.advising import Advice, Advised
     from tracekit.trace import Trace
 
-PAGE = HERE.parents[1] / "docs" / "explanation" / "predictions.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "predictions.md"
 WINDOW = "device window"
 _LOG = logging.getLogger("advice")
 
@@ -95,12 +91,11 @@ def simulated(fault: Fault) -> Judged:
 
 def real(fault: Fault, rounds: int, steps: int) -> Judged:
     """Return what is said of a loop, or of a load on an engine, on this machine."""
-    from pairs import Pair
+    from predictions.__main__ import record
+    from predictions.pairs import Pair
 
     import tracekit
 
-    # Its directory is a name that any test may have as a module.
-    record = _predictions().record
     pair = Pair(fault.name, fault.faulty, fault.healthy, ranks=fault.ranks, script=fault.script)
     with tempfile.TemporaryDirectory(prefix="tracekit-advice-") as name:
         folder = Path(name)
@@ -143,7 +138,7 @@ def _asked(run: Path) -> dict[str, Any]:
 
 def _took(trace: Trace, advised: Advised, window_ns: int = 0) -> dict[str, float]:
     """Return what a run took, by the figures of which the first advice may have its gain."""
-    import serving
+    from predictions import serving
 
     from tracekit.prediction.advising import FIGURES
 
@@ -159,18 +154,6 @@ def _took(trace: Trace, advised: Advised, window_ns: int = 0) -> dict[str, float
 
 def _median(rounds: Sequence[Mapping[str, float]], figure: str) -> float:
     return statistics.median(one[figure] for one in rounds)
-
-
-def _predictions():  # type: ignore[no-untyped-def]
-    import importlib.util
-
-    path = HERE.parent / "predictions" / "__main__.py"
-    spec = importlib.util.spec_from_file_location("predictions_main", path)
-    if spec is None or spec.loader is None:
-        raise ImportError(path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def _judged(fault: Fault, advised: Sequence[Advised], came: Mapping[str, float]) -> Judged:

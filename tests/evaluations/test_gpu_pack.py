@@ -12,8 +12,8 @@ import tarfile
 import zipfile
 from pathlib import Path
 
-import carry
 import pytest
+from gpu_pack import carry
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="looks for processes in /proc"
@@ -42,7 +42,7 @@ def test_a_pack_without_index_and_route_out(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     # This environment's packages stand for the host's, but for tracekit, which is carried.
     host = fresh_environment(tmp_path / "host")
-    carried = pack / "tests" / "gpu" / "carry.py"
+    carried = pack / "evaluations" / "gpu_pack" / "carry.py"
     done = call(
         *(*without_route(), host, carried, "run", out, "--marks", "not gpu", "--jobs", "1"),
         *("--", "tests/gpu", "-k", "test_packages or plain-cpu or d2d"),

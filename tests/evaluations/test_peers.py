@@ -2,31 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from collections.abc import Iterator
-from pathlib import Path
-from types import ModuleType
-
 import pytest
 from made_parts import filled, part, table
-
-HERE = Path(__file__).resolve().parent
-
-
-@pytest.fixture(scope="module")
-def peers() -> Iterator[ModuleType]:
-    """Return the program."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(HERE))
-        spec = importlib.util.spec_from_file_location("peers_main", HERE / "__main__.py")
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        yield module
-        for name in ("hta", "memory", "replay", "tracelens"):
-            sys.modules.pop(name, None)
+from peers import __main__ as peers
 
 
 def test_parts_of_a_page_are_replaced() -> None:
@@ -38,7 +16,7 @@ def test_parts_of_a_page_are_replaced() -> None:
         filled(page, "make y", made)
 
 
-def test_the_page_says_what_is_made(peers: ModuleType) -> None:
+def test_the_page_says_what_is_made() -> None:
     """What is recorded anew is another every time: of that only whether the part is there."""
     page = peers.PAGE.read_text("utf-8")
     made = peers.parts()

@@ -1,8 +1,9 @@
 """Carry the tests of a GPU to a host without a network, and bring back what they found.
 
-    python3 tests/gpu/carry.py pack PACK --lightllm CLONE       # here: a folder of at most 64 MB
-    python3 PACK/tests/gpu/carry.py run OUT                     # there: at most eight files in OUT
+    python3 evaluations/gpu_pack/carry.py pack PACK --lightllm CLONE
+    python3 PACK/evaluations/gpu_pack/carry.py run OUT
 
+The first makes a folder of at most 64 MB here, the second at most eight files in OUT on the host.
 The host has Python 3.12, torch for CUDA, transformers, accelerate and peft; nothing is fetched
 there. The folder holds the tests, wheels of tracekit, pytest, DeepSpeed and bitsandbytes, and
 LightLLM's source and wheels; what could not be had is said and left out. `run` makes an environment
@@ -38,7 +39,10 @@ _FOR_HOST = (
     *(f"--platform=manylinux_2_{n}_x86_64" for n in (39, 35, 34, 31, 28, 27, 26, 24, 17)),
     *("--platform=manylinux2014_x86_64", "--platform=manylinux1_x86_64", "--platform=linux_x86_64"),
 )
-_CARRIED = ("tests/gpu", "tests/shared", "tests/collectors/loops/programs")
+_CARRIED = (
+    *("evaluations/gpu_pack", "tests/gpu", "tests/shared"),
+    "tests/collectors/loops/programs",
+)
 _PINNED = ("--constraint", ROOT / "constraints.txt")
 _PYTEST = ("pytest", "pytest-xdist", "pytest-timeout", "pytest-reportlog")
 # What bitsandbytes has a library for, and the host too.

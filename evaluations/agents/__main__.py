@@ -1,6 +1,6 @@
 """What do all default answers to assistants take on all public traces? `make agents`.
 
-    python tests/mcp [--only TEXT] [--out FILE]
+    make agents ARGS="[--only TEXT] [--out FILE]"
 
 TRACEKIT_PUBLIC_TRACES names their folder. A trace is opened once, and asked what the tools ask.
 """

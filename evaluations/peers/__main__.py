@@ -1,6 +1,6 @@
 """Do other tools' own test inputs give the same figures here? `make peers`.
 
-    python tests/peers [--only TEXT] [--out FILE]
+    make peers ARGS="[--only TEXT] [--out FILE]"
 
 Writes the tables of the manual's page. TRACEKIT_TRACELENS and TRACEKIT_HTA name clones of
 AMD-AGI/TraceLens and facebookresearch/HolisticTraceAnalysis.
@@ -14,11 +14,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-import hta
 import made_parts
-import memory
-import replay
-import tracelens
+
+from . import hta, memory, replay, tracelens
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "against-peers.md"
 

@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-HERE = Path(__file__).resolve().parent
+pytest.importorskip("torch")
 
+from predictions import __main__ as program
+from predictions import page
 
-@pytest.fixture
-def program(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """Return the program."""
-    pytest.importorskip("torch")
-    monkeypatch.syspath_prepend(str(HERE))
-    spec = importlib.util.spec_from_file_location("predictions_main", HERE / "__main__.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    yield module
-    for name in ("page", "pairs", "serving"):
-        sys.modules.pop(name, None)
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 
 
 def test_a_pair_is_recorded_predicted_and_rerun(
-    program: ModuleType, python: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+    python: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", python("eager"))
     small = {"width": 32, "hidden": 32, "layers": 1, "batch": 2}
@@ -48,13 +36,12 @@ def test_a_pair_is_recorded_predicted_and_rerun(
     assert program.measured(refused, 1, 2).reason is not None
 
 
-def test_pairs_add_up_with_and_without_factors_of_the_user(program: ModuleType) -> None:
+def test_pairs_add_up_with_and_without_factors_of_the_user() -> None:
     rows = [
         program.Row("right", "range=augment x0.5", 10, 8, 7, 9, 8, 1),
         program.Row("long", "host phase=forward x2; phase=forward x2", 10, 24, 23, 25, 20, 1),
         program.Row("refused", reason="nothing tells"),
     ]
-    page = importlib.import_module("page")
     lines = page.summary(rows).splitlines()
     assert lines[2] == "| pairs with a prediction | 2 of 3 | 1 of 2 | 1 of 1 |"
     assert lines[3] == "| median of the errors, without their sign | 10.0 % | 0.0 % | 20.0 % |"
@@ -64,14 +51,14 @@ def test_pairs_add_up_with_and_without_factors_of_the_user(program: ModuleType) 
     assert page.summary(rows[2:]) == "Nothing was predicted.\n"
 
 
-def test_a_load_is_recorded_predicted_and_rerun(program: ModuleType, tmp_path: Path) -> None:
+def test_a_load_is_recorded_predicted_and_rerun(tmp_path: Path) -> None:
     made = []
 
     def run(folder: Path, options: Mapping[str, Any]) -> None:
         made.append((folder.name, options["--concurrency"], options.get("--arrival")))
         folder.mkdir()
         for name in ("run.json", "requests.jsonl"):
-            shutil.copy(HERE.parents[1] / "sample_traces" / "serve_transformers" / name, folder)
+            shutil.copy(SAMPLES / "serve_transformers" / name, folder)
 
     serving = program.serving
     four = {"--concurrency": 4}
