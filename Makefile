@@ -17,7 +17,7 @@
 #   make release      check what is to be released, build it, and say what is left to upload it
 # The single checks, for quick turns: lint, types, imports, sql, docs, gate, pytest
 # (ARGS="-k timeline").
-# make docs-update writes what is generated in the manual: reference, outputs of commands, pictures
+# make docs-update writes what commands print into the manual's pages and notebooks, and the picture
 # (ARGS="docs/speed.md": the outputs of that page alone).
 # make docs-pictures takes the manual's pictures of pages and screens anew, for which it needs
 # Chromium (ARGS="report browse": those alone).

@@ -1,6 +1,6 @@
 """The README and the manual tell only what works today: every command in them is run.
 
-`python tests/test_readme.py` (or `make docs-update`) writes the outputs anew, and the reference;
+`python tests/test_readme.py` (or `make docs-update`) writes the outputs anew;
 look at the difference before you commit it.
 """
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+import tracekit
 from tracekit.analysis.catalog import Catalog, load_catalog
 from tracekit.analysis.spec import ColumnSpec, Param, Spec
+from tracekit.errors import TracekitError
 from tracekit.schema import SESSION_TABLES, TABLES
 
 from .markdown import console, link, prose, table
 from .places import REPO, RUN_SAMPLES, SAMPLES, in_repo
-from .sessions import run, sessions
+from .sessions import environment, run
 from .subjects import by_subject
 
 FOLDER = "docs/reference/analyses"
@@ -38,22 +41,34 @@ def analysis_pages(folder: Path) -> dict[str, str]:
         folder: where the stores of the samples are kept meanwhile.
     """
     catalog = load_catalog()
-    pages = {
-        f"{FOLDER}/{subject.name}.md": "\n".join(
-            [
-                f"# {subject.title}\n",
-                f"{prose(subject.sentence)}\n",
-                *(_section(spec, folder) for spec in specs),
-            ]
-        )
-        for subject, specs in by_subject(catalog.analyses.values()).items()
-    }
+    with _opened_samples(folder) as traces:
+        pages = {
+            page_of(subject.name): "\n".join(
+                [
+                    f"# {subject.title}\n",
+                    f"{prose(subject.sentence)}\n",
+                    *(_section(spec, folder, traces) for spec in specs),
+                ]
+            )
+            for subject, specs in by_subject(catalog.analyses.values()).items()
+        }
     return {f"{FOLDER}/index.md": _index(catalog)} | pages
+
+
+@contextlib.contextmanager
+def _opened_samples(folder: Path) -> Iterator[Mapping[str, tracekit.Trace]]:
+    with environment(folder), contextlib.ExitStack() as stack:
+        yield {name: stack.enter_context(tracekit.open(REPO / name)) for name in SAMPLES}
+
+
+def page_of(subject: str) -> str:
+    """Return the page of a subject, from the root of the repository."""
+    return f"{FOLDER}/{subject}.md"
 
 
 def place_of(spec: Spec) -> str:
     """Return where an analysis stands: its page from the root of the repository, and its anchor."""
-    return f"{FOLDER}/{spec.subject}.md#{spec.name}"
+    return f"{page_of(spec.subject)}#{spec.name}"
 
 
 def options(params: tuple[Param, ...]) -> str:
@@ -128,8 +143,8 @@ def _index(catalog: Catalog) -> str:
     return "\n".join(parts)
 
 
-def _section(spec: Spec, folder: Path) -> str:
-    page = f"{FOLDER}/{spec.subject}.md"
+def _section(spec: Spec, folder: Path, traces: Mapping[str, tracekit.Trace]) -> str:
+    page = page_of(spec.subject)
     sql = in_repo(spec.path)
     parts = [
         f"## {spec.name}\n",
@@ -151,7 +166,7 @@ def _section(spec: Spec, folder: Path) -> str:
         parts += [f"One at least of {' and '.join(map(_flag, spec.needs))} must be given.\n"]
     if spec.invariants:
         parts += ["True in every row:\n", *(f"- `{text}`" for text in spec.invariants), ""]
-    parts += [_example(spec, folder)]
+    parts += [_example(spec, folder, traces)]
     parts += [f"SQL: {link(sql, sql, page)}, also `tracekit query {spec.name} --explain`\n"]
     return "\n".join(parts)
 
@@ -177,14 +192,16 @@ def _kept(spec: Spec) -> list[str]:
     return [f"On a narrow terminal the last to go are {names}; `--wide` shows all.\n"]
 
 
-def _example(spec: Spec, folder: Path) -> str:
-    limit = f" --limit {_LIMIT}" if any(param.name == "limit" for param in spec.params) else ""
-    samples: Iterable[str] = RUN_SAMPLES if spec.scope == "runs" else SAMPLES
+def _example(spec: Spec, folder: Path, traces: Mapping[str, tracekit.Trace]) -> str:
+    options = f" --limit {_LIMIT}" if any(param.name == "limit" for param in spec.params) else ""
+    samples: Iterable[str] = RUN_SAMPLES
     if spec.name in _ASKED:
-        sample, limit = _ASKED[spec.name]
+        sample, options = _ASKED[spec.name]
         samples = [sample]
-    for sample in _shown_first(samples, spec):
-        command = f"tracekit query {spec.name} {sample}{limit}"
+    elif spec.scope != "runs":
+        samples = (name for name, trace in traces.items() if _has_rows(trace, spec.name))
+    for sample in samples:
+        command = f"tracekit query {spec.name} {sample}{options}"
         output = run(command, folder)
         if _says_something(output):
             break
@@ -196,14 +213,11 @@ def _example(spec: Spec, folder: Path) -> str:
     return console(command, output)
 
 
-def _shown_first(samples: Iterable[str], spec: Spec) -> list[str]:
-    """Return samples, first the one that the page shows already: it most likely still can."""
-    page = REPO / f"{FOLDER}/{spec.subject}.md"
-    shown = sessions(page.read_text("utf-8")) if page.is_file() else []
-    query = ["tracekit", "query", spec.name]
-    commands = (command.split() for command, _ in shown)
-    words = [word for command in commands for word in command if command[:3] == query]
-    return sorted(samples, key=lambda sample: sample not in words)
+def _has_rows(trace: tracekit.Trace, name: str) -> bool:
+    try:
+        return bool(trace.query(name).rows)
+    except TracekitError:
+        return False
 
 
 def _says_something(output: str) -> bool:
