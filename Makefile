@@ -12,6 +12,7 @@
 #   make agents       count what every default answer to assistants takes, for the manual
 #   make peers        hold figures against those of other tools, and write the tables in the manual
 #   make truth        hold figures of a GPU's recordings against CUDA events, for the manual
+#   make published    compare the published tables with the paper's TEXT
 #   make sets         try tracekit beside old and new versions of Python, torch and transformers
 #   make wheel        build the source distribution and this system's wheel into dist
 #   make release      check what is to be released, build it, and say what is left to upload it
@@ -50,7 +51,7 @@ export PYTHONDONTWRITEBYTECODE :=
 ifndef AT_ONCE
 .NOTPARALLEL:
 endif
-.PHONY: help demo packages collect collects test tools check checks lint format types imports sql docs docs-update docs-pictures gate pytest collected fuzz benchmark predictions advice agents golden peers truth wheel release clean
+.PHONY: help demo packages collect collects test tools check checks lint format types imports sql docs docs-update docs-pictures gate pytest collected fuzz benchmark predictions advice agents golden peers truth published sets wheel release clean
 
 help:
 	@sed -n 's/^#  *//p; /^$$/q' Makefile
@@ -123,7 +124,7 @@ gate: $(DEV)/.installed
 pytest: $(DEV)/.installed
 	@echo "== pytest"
 	@$(DEV)/bin/python -m pytest --numprocesses $(WORKERS) --dist loadgroup \
-		--no-loadscope-reorder --durations 10 --durations-min 5 --files-shown 15 $(ARGS)
+		--no-loadscope-reorder --durations 20 --durations-min 5 $(ARGS)
 
 # The asserts of tests are rewritten once for all workers, who find them in the cache then.
 collected: $(DEV)/.installed
@@ -162,6 +163,10 @@ golden: $(DEV)/.installed
 # ARGS="--traces FOLDER" names the recordings and their truth.
 truth: $(DEV)/.installed
 	@$(EVALUATE) h200 $(ARGS)
+
+# TEXT is the text of arXiv 2311.03687, the cells of a table's line between tabs.
+published: $(DEV)/.installed
+	@TRACEKIT_PAPER_TEXT=$(TEXT) $(DEV)/bin/python -m pytest --quiet evaluations/published $(ARGS)
 
 # On the public traces: TRACEKIT_PUBLIC_TRACES names their folder.
 agents: $(DEV)/.installed

@@ -201,14 +201,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--real", action="store_true", help="only real loops")
     parsed = parser.parse_args(arguments)
     import made_parts
-    from seeded_faults import (
-        faults_of_others,
-        real_faults,
-        real_healthy,
-        serving_faults,
-        simulated_faults,
-        simulated_healthy,
-    )
+    from advice.real_faults import faults_of_others, real_faults, real_healthy, serving_faults
+    from seeded_faults import simulated_faults, simulated_healthy
 
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     judged = []

@@ -3,7 +3,7 @@
 Steps of a real run are drawn again and again for both sides, and those of one side made longer. The
 run is noisier than most, so its noise is also shrunk to smaller spreads; its long tail stays.
 
-    python tests/shared/noise_curve.py
+    python evaluations/noise_curve.py
 
 prints the table of docs/how-to/compare-runs.md.
 """
@@ -21,7 +21,7 @@ from statistics import NormalDist, median
 
 from tracekit.comparison.noise import ALPHA, compare_series, spread
 
-STEPS = Path(__file__).resolve().parents[1] / "comparison" / "steps_of_a_busy_run.json"
+STEPS = Path(__file__).resolve().parents[1] / "tests" / "comparison" / "steps_of_a_busy_run.json"
 PAIRS = 400
 PAIRS_WITHOUT_DIFFERENCE = 2_000
 SPREADS_PCT = (0.5, 1.0, 2.0)
