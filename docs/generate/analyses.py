@@ -14,7 +14,7 @@ from tracekit.schema import SESSION_TABLES, TABLES
 
 from .markdown import console, link, prose, table
 from .places import REPO, RUN_SAMPLES, SAMPLES, in_repo
-from .sessions import environment, run
+from .sessions import environment, opened_once, run
 from .subjects import by_subject
 
 FOLDER = "docs/reference/analyses"
@@ -57,7 +57,7 @@ def analysis_pages(folder: Path) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _opened_samples(folder: Path) -> Iterator[Mapping[str, tracekit.Trace]]:
-    with environment(folder), contextlib.ExitStack() as stack:
+    with environment(folder), opened_once(), contextlib.ExitStack() as stack:
         yield {name: stack.enter_context(tracekit.open(REPO / name)) for name in SAMPLES}
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import click
 import pytest
 from every_trace import SAMPLES
-from opened_once import opened_once
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docs"))
 
@@ -40,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, keep_stores: Callable[..., 
 @pytest.fixture(scope="module")
 def pages(folder: Path) -> dict[str, str]:
     """Return the reference with the examples that two small samples give."""
-    with pytest.MonkeyPatch.context() as patch, opened_once():
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(analyses, "SAMPLES", ["docs/samples/made_up_step.json"])
         patch.setattr(analyses, "RUN_SAMPLES", ["docs/samples/made_up_bench"])
         return reference(folder)
