@@ -125,6 +125,9 @@ def events_of(words: list[str]) -> list[Event]:
             call(began + 1, began + 2, link["correlation"]),
             kernel(kernel_name, start, end, link["correlation"], **given),
         ]
+    if kind == "backward":
+        around = events_of(["node", *rest, "fwd=1"])
+        return [*around, span("cpu_op", name, start + 1, end - 1, **around[0]["args"])]
     if kind in DEVICE:
         return [kernel(name, start, end, **link, **given) | {"cat": DEVICE[kind]}]
     category, prefix = NAMED.get(kind, (HOST.get(kind, plain(kind)), ""))
