@@ -1,25 +1,25 @@
-"""HTA as a second source, where it is right; where it differs, the test says why.
+"""Are figures those of HTA, where it is right? Where it differs, the test says why.
 
-Needs the `hta` extra, which does not go together with the newest pandas: skips without it. HTA's
-times are doubles of microseconds, exact to some nanoseconds only, so that is how they are compared.
+    TRACEKIT_PUBLIC_TRACES=FOLDER PYTHON -m pytest evaluations/hta
+
+PYTHON has the extra `hta`, which does not go together with the newest pandas. HTA's times are
+doubles of microseconds, exact to some nanoseconds only, so that is how they are compared.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib.util import find_spec
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tracekit
-
-if find_spec("hta") is None:
-    pytest.skip("HolisticTraceAnalysis is not installed (extra hta)", allow_module_level=True)
 
 Opened = Callable[[Path], tracekit.Trace]
 Hta = dict[str, dict[str, Any]]
@@ -39,6 +39,16 @@ def ranks(folder: Path) -> list[Path]:
 
 def whole(folder: Path) -> list[Path]:
     return [*(folder / f"{name}.json.gz" for name in WHOLE), *ranks(folder)]
+
+
+@pytest.fixture(scope="module")
+def public_traces() -> Path:
+    return Path(os.environ["TRACEKIT_PUBLIC_TRACES"])
+
+
+@pytest.fixture(scope="module")
+def opened() -> Opened:
+    return cache(tracekit.open)
 
 
 @pytest.fixture(scope="module")
