@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
-import tracekit
 from tracekit.analysis.catalog import Catalog, load_catalog
 from tracekit.analysis.spec import ColumnSpec, Param, Spec
-from tracekit.errors import TracekitError
 from tracekit.schema import SESSION_TABLES, TABLES
 
 from .markdown import console, link, prose, table
-from .places import REPO, RUN_SAMPLES, SAMPLES, in_repo
-from .sessions import environment, opened_once, run
+from .places import RUN_SAMPLES, SAMPLES, in_repo
+from .sessions import opened_once, run
 from .subjects import by_subject
 
 FOLDER = "docs/reference/analyses"
@@ -41,24 +38,18 @@ def analysis_pages(folder: Path) -> dict[str, str]:
         folder: where the stores of the samples are kept meanwhile.
     """
     catalog = load_catalog()
-    with _opened_samples(folder) as traces:
+    with opened_once():
         pages = {
             page_of(subject.name): "\n".join(
                 [
                     f"# {subject.title}\n",
                     f"{prose(subject.sentence)}\n",
-                    *(_section(spec, folder, traces) for spec in specs),
+                    *(_section(spec, folder) for spec in specs),
                 ]
             )
             for subject, specs in by_subject(catalog.analyses.values()).items()
         }
     return {f"{FOLDER}/index.md": _index(catalog)} | pages
-
-
-@contextlib.contextmanager
-def _opened_samples(folder: Path) -> Iterator[Mapping[str, tracekit.Trace]]:
-    with environment(folder), opened_once(), contextlib.ExitStack() as stack:
-        yield {name: stack.enter_context(tracekit.open(REPO / name)) for name in SAMPLES}
 
 
 def page_of(subject: str) -> str:
@@ -143,7 +134,7 @@ def _index(catalog: Catalog) -> str:
     return "\n".join(parts)
 
 
-def _section(spec: Spec, folder: Path, traces: Mapping[str, tracekit.Trace]) -> str:
+def _section(spec: Spec, folder: Path) -> str:
     page = page_of(spec.subject)
     sql = in_repo(spec.path)
     parts = [
@@ -166,7 +157,7 @@ def _section(spec: Spec, folder: Path, traces: Mapping[str, tracekit.Trace]) -> 
         parts += [f"One at least of {' and '.join(map(_flag, spec.needs))} must be given.\n"]
     if spec.invariants:
         parts += ["True in every row:\n", *(f"- `{text}`" for text in spec.invariants), ""]
-    parts += [_example(spec, folder, traces)]
+    parts += [_example(spec, folder)]
     parts += [f"SQL: {link(sql, sql, page)}, also `tracekit query {spec.name} --explain`\n"]
     return "\n".join(parts)
 
@@ -192,14 +183,12 @@ def _kept(spec: Spec) -> list[str]:
     return [f"On a narrow terminal the last to go are {names}; `--wide` shows all.\n"]
 
 
-def _example(spec: Spec, folder: Path, traces: Mapping[str, tracekit.Trace]) -> str:
+def _example(spec: Spec, folder: Path) -> str:
     options = f" --limit {_LIMIT}" if any(param.name == "limit" for param in spec.params) else ""
-    samples: Iterable[str] = RUN_SAMPLES
+    samples: Iterable[str] = RUN_SAMPLES if spec.scope == "runs" else SAMPLES
     if spec.name in _ASKED:
         sample, options = _ASKED[spec.name]
         samples = [sample]
-    elif spec.scope != "runs":
-        samples = (name for name, trace in traces.items() if _has_rows(trace, spec.name))
     for sample in samples:
         command = f"tracekit query {spec.name} {sample}{options}"
         output = run(command, folder)
@@ -211,13 +200,6 @@ def _example(spec: Spec, folder: Path, traces: Mapping[str, tracekit.Trace]) -> 
         command += f" | head -n {_MAX_LINES}"
         output = "".join(output.splitlines(keepends=True)[:_MAX_LINES])
     return console(command, output)
-
-
-def _has_rows(trace: tracekit.Trace, name: str) -> bool:
-    try:
-        return bool(trace.query(name).rows)
-    except TracekitError:
-        return False
 
 
 def _says_something(output: str) -> bool:
