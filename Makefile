@@ -12,12 +12,13 @@
 #   make agents       count what every default answer to assistants takes, for the manual
 #   make peers        hold figures against those of other tools, and write the tables in the manual
 #   make truth        hold figures of a GPU's recordings against CUDA events, for the manual
+#   make published    compare the published tables with the paper's TEXT
 #   make sets         try tracekit beside old and new versions of Python, torch and transformers
 #   make wheel        build the source distribution and this system's wheel into dist
 #   make release      check what is to be released, build it, and say what is left to upload it
 # The single checks, for quick turns: lint, types, imports, sql, docs, gate, pytest
 # (ARGS="-k timeline").
-# make docs-update writes what is generated in the manual: reference, outputs of commands, pictures
+# make docs-update writes what commands print into the manual's pages and notebooks, and the picture
 # (ARGS="docs/speed.md": the outputs of that page alone).
 # make docs-pictures takes the manual's pictures of pages and screens anew, for which it needs
 # Chromium (ARGS="report browse": those alone).
@@ -33,6 +34,8 @@ MINUTES ?= 10
 # Many tests wait for servers and processes: two for each core keep it busy. Tests of one file run
 # on one of them, and those of one group: see tests/conftest.py.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))')
+# Programs that measure and fill tables of the manual: run by name, by no check.
+EVALUATE := PYTHONPATH=evaluations:tests/shared $(DEV)/bin/python -m
 # The parser in C. Where it cannot be compiled, tracekit does without it.
 NATIVE := $(wildcard native/*)
 CFLAGS_STRICT := -fsyntax-only -std=c11 -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Werror
@@ -48,7 +51,7 @@ export PYTHONDONTWRITEBYTECODE :=
 ifndef AT_ONCE
 .NOTPARALLEL:
 endif
-.PHONY: help demo packages collect collects test tools check checks lint format types imports sql docs docs-update docs-pictures gate pytest collected fuzz benchmark predictions advice agents golden peers truth wheel release clean
+.PHONY: help demo packages collect collects test tools check checks lint format types imports sql docs docs-update docs-pictures gate pytest collected fuzz benchmark predictions advice agents golden peers truth published sets wheel release clean
 
 help:
 	@sed -n 's/^#  *//p; /^$$/q' Makefile
@@ -121,7 +124,7 @@ gate: $(DEV)/.installed
 pytest: $(DEV)/.installed
 	@echo "== pytest"
 	@$(DEV)/bin/python -m pytest --numprocesses $(WORKERS) --dist loadgroup \
-		--no-loadscope-reorder --durations 10 --durations-min 5 --files-shown 15 $(ARGS)
+		--no-loadscope-reorder --durations 20 --durations-min 5 $(ARGS)
 
 # The asserts of tests are rewritten once for all workers, who find them in the cache then.
 collected: $(DEV)/.installed
@@ -144,30 +147,34 @@ benchmark: $(DEV)/.installed
 
 # On a quiet machine, for a quarter of an hour: what differs is times.
 predictions: $(DEV)/.installed
-	@PYTHONPATH=tests/shared $(DEV)/bin/python tests/predictions $(ARGS)
+	@$(EVALUATE) predictions $(ARGS)
 
 advice: $(DEV)/.installed
-	@PYTHONPATH=tests/shared $(DEV)/bin/python tests/advice $(ARGS)
+	@$(EVALUATE) advice $(ARGS)
 
 # TRACEKIT_TRACELENS and TRACEKIT_HTA name clones of these; what is not there stays as it is.
 peers: $(DEV)/.installed
-	@PYTHONPATH=tests/shared $(DEV)/bin/python tests/peers $(ARGS)
+	@$(EVALUATE) peers $(ARGS)
 
 # All that is said of every trace there is, into OUT; AGAINST=FOLDER compares it with what was written there.
 golden: $(DEV)/.installed
-	@PYTHONPATH=tests/shared $(DEV)/bin/python evaluations/golden $(OUT) $(ARGS) $(if $(AGAINST),--against $(AGAINST))
+	@$(EVALUATE) golden $(OUT) $(ARGS) $(if $(AGAINST),--against $(AGAINST))
 
 # ARGS="--traces FOLDER" names the recordings and their truth.
 truth: $(DEV)/.installed
-	@PYTHONPATH=tests/shared $(DEV)/bin/python evaluations/h200 $(ARGS)
+	@$(EVALUATE) h200 $(ARGS)
+
+# TEXT is the text of arXiv 2311.03687, the cells of a table's line between tabs.
+published: $(DEV)/.installed
+	@TRACEKIT_PAPER_TEXT=$(TEXT) $(DEV)/bin/python -m pytest --quiet evaluations/published $(ARGS)
 
 # On the public traces: TRACEKIT_PUBLIC_TRACES names their folder.
 agents: $(DEV)/.installed
-	@$(DEV)/bin/python tests/mcp $(ARGS)
+	@$(EVALUATE) agents $(ARGS)
 
 # ARGS names some sets alone; TORCH_INDEX= TORCH=torch==VERSION takes torch from pip's own index.
 sets:
-	@$(PYTHON) tests/packaging/sets.py $(ARGS)
+	@$(PYTHON) evaluations/version_sets $(ARGS)
 
 # From a copy of what is committed: nothing of a working tree gets in. The other systems' wheels are
 # made by .github/workflows/wheels.yml.

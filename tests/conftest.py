@@ -21,7 +21,6 @@ import patient_hypothesis
 import pytest
 from alone import alone
 from cli_result import CliResult, run_here
-from cost_of_files import CostOfFiles
 from every_trace import SAMPLES, Answered, Answers
 from longest_first import place
 from warm_python import warm_python
@@ -31,17 +30,9 @@ import tracekit
 REPO = Path(__file__).resolve().parent.parent
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Take how many files are listed at the end."""
-    parser.addoption(
-        "--files-shown", type=int, default=0, help="list so many files that cost most CPU time"
-    )
-
-
 def pytest_configure(config: pytest.Config) -> None:
     """Let interrupts and hang-ups through: they are not there in the background and under nohup."""
     patient_hypothesis.load()
-    config.pluginmanager.register(CostOfFiles(config.getoption("files_shown")))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:

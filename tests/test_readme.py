@@ -1,6 +1,6 @@
 """The README and the manual tell only what works today: every command in them is run.
 
-`python tests/test_readme.py` (or `make docs-update`) writes the outputs anew, and the reference;
+`python tests/test_readme.py` (or `make docs-update`) writes the outputs anew;
 look at the difference before you commit it.
 """
 
@@ -18,14 +18,21 @@ from typing import Any
 
 import pytest
 from every_trace import SAMPLES
-from opened_once import opened_once
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "docs"))
 
 from generate import __main__ as update
 from generate import sessions as page_sessions
 from generate.places import README, REPO, hand_written
-from generate.sessions import MAKE_DEMO, MEASURES, environment, run, sessions, without_figures
+from generate.sessions import (
+    MAKE_DEMO,
+    MEASURES,
+    environment,
+    opened_once,
+    run,
+    sessions,
+    without_figures,
+)
 
 _PYCON = re.compile(r"(?<=```pycon\n).*?(?=```)", re.DOTALL)
 _PYTHON = re.compile(r"(?<=```python\n).*?(?=```)", re.DOTALL)

@@ -1,8 +1,8 @@
 """The tables of a store: every column with its type, unit and meaning.
 
 This is the one description of the ingested tables. The loader creates them from it, ``.schema`` in
-``tracekit sql`` prints it, and docs/reference/tables.md is made from it. Views and the tables
-derived from these are described by the headers of their SQL files.
+``tracekit sql`` prints it, and a page of the manual's reference is made from it. Views and the
+tables derived from these are described by the headers of their SQL files.
 """
 
 from __future__ import annotations

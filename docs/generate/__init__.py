@@ -1,6 +1,6 @@
 """Makes what the manual does not say by hand: the reference, the outputs of commands, pictures.
 
-`make docs-update` writes all of it into the tree; tests/docs compares. The reference is made from
-the headers of the SQL files, the schema, the manifest and the help of the commands, so that it can
-tell nothing else than the code does.
+The reference is made whenever the site is built, from the headers of the SQL files, the schema, the
+manifest, docstrings and the help of the commands, and is committed nowhere. `make docs-update`
+writes outputs and the picture into the tree; tests/docs compares.
 """

@@ -1,4 +1,4 @@
-"""`make docs-update`: write the reference, the outputs of commands, notebooks and pictures anew.
+"""`make docs-update`: write the outputs of commands and notebooks and the picture anew.
 
 With names of pages written by hand, only the outputs of their commands. Look at the difference
 before you commit it.
@@ -12,13 +12,13 @@ from pathlib import Path
 
 from .notebooks import executed, notebooks
 from .own_page import make_files, own_page
-from .pages import generated
-from .places import DOCS, OWN_PAGE, REFERENCE, REPO, hand_written
+from .picture import picture
+from .places import OWN_PAGE, REPO, hand_written
 from .sessions import with_outputs
 
 
 def main(names: list[str]) -> None:
-    """Write what is generated into the tree, and remove what is no longer made.
+    """Write what is generated into the pages.
 
     Args:
         names: pages written by hand, as paths from the current folder; if none, all is written.
@@ -29,21 +29,14 @@ def main(names: list[str]) -> None:
             page.write_text(with_outputs(page.read_text("utf-8"), folder), "utf-8")
         if names:
             return
-        pages = generated(folder)
-        for stale in REFERENCE.rglob("*.md"):
-            if stale.relative_to(REPO).as_posix() not in pages:
-                stale.unlink()
-        for path, text in pages.items():
-            target = REPO / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, "utf-8")
+        for path, text in picture(folder).items():
+            (REPO / path).write_text(text, "utf-8")
         for page in hand_written():
             page.write_text(with_outputs(page.read_text("utf-8"), folder), "utf-8")
         make_files(own := folder / "own")
         OWN_PAGE.write_text(own_page(own), "utf-8")
         for notebook in notebooks():
             notebook.write_text(executed(notebook, folder), "utf-8")
-    sys.stdout.write(f"{len(pages)} pages and pictures written below {DOCS.relative_to(REPO)}/\n")
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ from tracekit.analysis.spec import ColumnSpec, Param, Spec
 from tracekit.schema import SESSION_TABLES, TABLES
 
 from .markdown import console, link, prose, table
-from .places import REPO, RUN_SAMPLES, SAMPLES, in_repo
-from .sessions import run, sessions
+from .places import RUN_SAMPLES, SAMPLES, in_repo
+from .sessions import opened_once, run
 from .subjects import by_subject
 
 FOLDER = "docs/reference/analyses"
@@ -39,22 +39,28 @@ def analysis_pages(folder: Path) -> dict[str, str]:
         folder: where the stores of the samples are kept meanwhile.
     """
     catalog = load_catalog()
-    pages = {
-        f"{FOLDER}/{subject.name}.md": "\n".join(
-            [
-                f"# {subject.title}\n",
-                f"{prose(subject.sentence)}\n",
-                *(_section(spec, folder) for spec in specs),
-            ]
-        )
-        for subject, specs in by_subject(catalog.analyses.values()).items()
-    }
+    with opened_once():
+        pages = {
+            page_of(subject.name): "\n".join(
+                [
+                    f"# {subject.title}\n",
+                    f"{prose(subject.sentence)}\n",
+                    *(_section(spec, folder) for spec in specs),
+                ]
+            )
+            for subject, specs in by_subject(catalog.analyses.values()).items()
+        }
     return {f"{FOLDER}/index.md": _index(catalog)} | pages
+
+
+def page_of(subject: str) -> str:
+    """Return the page of a subject, from the root of the repository."""
+    return f"{FOLDER}/{subject}.md"
 
 
 def place_of(spec: Spec) -> str:
     """Return where an analysis stands: its page from the root of the repository, and its anchor."""
-    return f"{FOLDER}/{spec.subject}.md#{spec.name}"
+    return f"{page_of(spec.subject)}#{spec.name}"
 
 
 def options(params: tuple[Param, ...]) -> str:
@@ -132,7 +138,7 @@ def _index(catalog: Catalog) -> str:
 
 
 def _section(spec: Spec, folder: Path) -> str:
-    page = f"{FOLDER}/{spec.subject}.md"
+    page = page_of(spec.subject)
     sql = in_repo(spec.path)
     parts = [
         f"## {spec.name}\n",
@@ -173,13 +179,13 @@ def _kept(spec: Spec) -> list[str]:
 
 
 def _example(spec: Spec, folder: Path) -> str:
-    limit = f" --limit {_LIMIT}" if any(param.name == "limit" for param in spec.params) else ""
+    options = f" --limit {_LIMIT}" if any(param.name == "limit" for param in spec.params) else ""
     samples: Iterable[str] = RUN_SAMPLES if spec.scope == "runs" else SAMPLES
     if spec.name in _ASKED:
-        sample, limit = _ASKED[spec.name]
+        sample, options = _ASKED[spec.name]
         samples = [sample]
-    for sample in _shown_first(samples, spec):
-        command = f"tracekit query {spec.name} {sample}{limit}"
+    for sample in samples:
+        command = f"tracekit query {spec.name} {sample}{options}"
         output = run(command, folder)
         if _says_something(output):
             break
@@ -189,16 +195,6 @@ def _example(spec: Spec, folder: Path) -> str:
         command += f" | head -n {_MAX_LINES}"
         output = "".join(output.splitlines(keepends=True)[:_MAX_LINES])
     return console(command, output)
-
-
-def _shown_first(samples: Iterable[str], spec: Spec) -> list[str]:
-    """Return samples, first the one that the page shows already: it most likely still can."""
-    page = REPO / f"{FOLDER}/{spec.subject}.md"
-    shown = sessions(page.read_text("utf-8")) if page.is_file() else []
-    query = ["tracekit", "query", spec.name]
-    commands = (command.split() for command, _ in shown)
-    words = [word for command in commands for word in command if command[:3] == query]
-    return sorted(samples, key=lambda sample: sample not in words)
 
 
 def _says_something(output: str) -> bool:

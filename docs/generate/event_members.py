@@ -12,7 +12,7 @@ from .places import in_repo
 
 TITLE = "What becomes of an event"
 
-_DESCRIPTION = in_repo(inspect.getfile(event_description))
+DESCRIPTION = in_repo(inspect.getfile(event_description))
 _READER = "tracekit/ingest/event_reader.py"
 _DAY_US = 86_400 * 10**6
 _HEADERS = ("in the file", "column", "type", "meaning", "NULL also for", "written by, since")
@@ -34,7 +34,7 @@ def event_members(page: str) -> str:
             (
                 "An event of a trace file is a JSON object. Its members and, of those in `args`,"
                 " the arguments below have columns in table [`record`](#record); its other columns"
-                f" ({names}) are made by the reader. {link(_DESCRIPTION, _DESCRIPTION, page)} is"
+                f" ({names}) are made by the reader. {link(DESCRIPTION, DESCRIPTION, page)} is"
                 " the one description of it: the tables are created from it, both readers read by"
                 f" it, and this section is made from it. How a value is read is defined in"
                 f" {link(_READER, _READER, page)}.\n"

@@ -2,8 +2,9 @@
 
 - A link from a page to a file outside of docs/ works in the repository; on the site the file comes
   along below `source/`. A link to something that does not exist stops the build.
+- The reference is made here. A link to a file that it shows, such as that of an analysis, leads to
+  the reference, unless the text of the link is the path of the file.
 - A notebook is a page.
-- The pages of the reference are in the menu without being listed by hand.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import logging
 import os
 import re
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,9 @@ from mkdocs.structure.pages import Page
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from generate.analyses import FOLDER
+from generate.analyses import page_of
 from generate.notebooks import as_page, notebooks
+from generate.pages import pages_of_sources, reference
 from generate.places import DOCS, REPO
 from generate.subjects import by_subject
 from tracekit.analysis.catalog import load_catalog
@@ -33,6 +36,8 @@ _LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<path>[^)#\s:]+)(?P<anchor>#[^)\s]
 _CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _OUTSIDE = "source/"
 _ALL_ANALYSES = "reference/analyses/*"
+_reference: dict[Path, str] = {}
+"""The text of the pages of the reference."""
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -42,14 +47,18 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add notebooks as pages, and the files outside of docs/ that pages link to."""
+    """Add the reference, notebooks as pages, and the files outside of docs/ that pages link to."""
+    with tempfile.TemporaryDirectory() as folder:
+        _reference.update((REPO / path, text) for path, text in reference(Path(folder)).items())
+    for path, text in _reference.items():
+        files.append(File.generated(config, _in_docs(path), content=text))
     for notebook in notebooks():
         uri = _in_docs(notebook).replace(".ipynb", ".md")
         files.append(File.generated(config, uri, content=as_page(notebook)))
     seen: set[Path] = set()
-    pages = [*DOCS.rglob("*.md")]
+    pages = [*DOCS.rglob("*.md"), *_reference]
     for page in pages:
-        for target in _targets(page, page.read_text("utf-8")):
+        for target in _targets(page, _reference.get(page) or page.read_text("utf-8")):
             if target in seen or _is_in_manual(target) or not target.is_file():
                 continue
             seen.add(target)
@@ -66,10 +75,16 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     uri = page.file.src_uri
     outside = uri.startswith(_OUTSIDE)
     source = REPO / uri.removeprefix(_OUTSIDE) if outside else DOCS / uri
+    shown = {} if source in _reference else pages_of_sources()
 
     def turned(found: re.Match[str]) -> str:
         target = _resolved(source, found["path"])
-        if not target.exists():
+        path = os.path.relpath(target, REPO)
+        anchor = found["anchor"] or ""
+        if path in shown and path not in found["text"]:
+            path, _, name = shown[path].partition("#")
+            target, anchor = REPO / path, f"#{name}" if name else ""
+        if not (target.exists() or target in _reference):
             _log.warning("%s links to %s, which does not exist", uri, found["path"])
             return found[0]
         if target.is_dir():
@@ -79,7 +94,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         else:
             there = _OUTSIDE + target.relative_to(REPO).as_posix()
         relative = os.path.relpath(there, Path(uri).parent)
-        return f"[{found['text']}]({relative}{found['anchor'] or ''})"
+        return f"[{found['text']}]({relative}{anchor})"
 
     return _outside_of_code(markdown, turned)
 
@@ -127,4 +142,4 @@ def _expand(nav: Any) -> None:
 
 def _pages_by_subject() -> list[str]:
     analyses = load_catalog().analyses.values()
-    return [_in_docs(REPO / FOLDER / f"{subject.name}.md") for subject in by_subject(analyses)]
+    return [_in_docs(REPO / page_of(subject.name)) for subject in by_subject(analyses)]

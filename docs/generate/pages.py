@@ -1,19 +1,26 @@
-"""Every page and picture that is generated."""
+"""The pages of the reference, and which of them shows a source file."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from .analyses import analysis_pages
+from tracekit.analysis.catalog import load_catalog
+
+from .analyses import analysis_pages, page_of, place_of
 from .command_line import command_line_page
+from .event_members import DESCRIPTION, TITLE
+from .manifest import PAGE as MANIFEST_PAGE
 from .manifest import manifest_page
-from .picture import picture
+from .markdown import slug
+from .places import in_repo
+from .python_api import PAGE as PYTHON_PAGE
 from .python_api import python_page
-from .tables import table_pages
+from .subjects import by_subject
+from .tables import DERIVED_PAGE, MACROS_PAGE, TABLES_PAGE, table_pages
 
 
-def generated(folder: Path) -> dict[str, str]:
-    """Return the text of every generated file by its path from the root of the repository.
+def reference(folder: Path) -> dict[str, str]:
+    """Return the text of every page of the reference by its path from the root of the repository.
 
     Args:
         folder: where the stores of the samples are kept meanwhile.
@@ -24,5 +31,21 @@ def generated(folder: Path) -> dict[str, str]:
         **python_page(),
         **command_line_page(folder),
         **analysis_pages(folder),
-        **picture(folder),
+    }
+
+
+def pages_of_sources() -> dict[str, str]:
+    """Return where the reference shows a source file, by the file's path in the repository."""
+    catalog = load_catalog()
+    analyses = by_subject(catalog.analyses.values())
+    derived = {**catalog.tables, **catalog.views, **catalog.temporaries}
+    return {
+        "tracekit/schema.py": TABLES_PAGE,
+        "tracekit/manifest.py": MANIFEST_PAGE,
+        "tracekit/__init__.py": PYTHON_PAGE,
+        DESCRIPTION: f"{TABLES_PAGE}#{slug(TITLE)}",
+        **{f"queries/{subject.name}": page_of(subject.name) for subject in analyses},
+        **{in_repo(spec.path): f"{MACROS_PAGE}#{name}" for name, spec in catalog.macros.items()},
+        **{in_repo(spec.path): f"{DERIVED_PAGE}#{name}" for name, spec in derived.items()},
+        **{in_repo(spec.path): place_of(spec) for spec in catalog.analyses.values()},
     }

@@ -7,7 +7,6 @@ from pathlib import Path
 REPO = Path(__file__).resolve().parents[2]
 DOCS = REPO / "docs"
 README = REPO / "README.md"
-REFERENCE = DOCS / "reference"
 OWN_PAGE = DOCS / "write-your-own-analysis.md"
 """The one page whose commands need files of its own (:mod:`generate.own_page`)."""
 NOTEBOOKS = DOCS / "notebooks"
@@ -33,9 +32,8 @@ RUN_SAMPLES = (
 
 
 def hand_written() -> list[Path]:
-    """Return the pages that people write, whose commands are run in the repository."""
-    found = sorted(page for page in DOCS.rglob("*.md") if not page.is_relative_to(REFERENCE))
-    return [*TOP_PAGES, *(page for page in found if page != OWN_PAGE)]
+    """Return the pages whose commands are run in the repository."""
+    return [*TOP_PAGES, *(page for page in sorted(DOCS.rglob("*.md")) if page != OWN_PAGE)]
 
 
 def in_repo(path: str | Path) -> str:

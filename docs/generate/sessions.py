@@ -14,10 +14,15 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 from .places import REPO
+
+if TYPE_CHECKING:
+    from tracekit.trace import Trace
 
 MAKE_DEMO = "make demo"
 """The one command that is not run as written: it would build an environment in the middle of a
@@ -165,6 +170,29 @@ def _run_by_bash(command: str, folder: Path, stdin: str = "") -> str:
     )
     measures = command.startswith(MEASURES)
     return done.stderr + done.stdout if measures else done.stdout + done.stderr
+
+
+@contextlib.contextmanager
+def opened_once() -> Iterator[None]:
+    """Let commands that open the same traces in the same way share them, and what derives of them.
+
+    Pages show the same few samples some hundred times.
+    """
+    from tracekit.cli import _open
+
+    open_traces = _open.open_traces
+    shared: dict[str, Trace] = {}
+
+    @contextlib.contextmanager
+    def open_once(traces: Sequence[str], *given: Any, **options: Any) -> Iterator[Trace]:
+        key = repr((traces, given, options))
+        # What only breaks down closes its trace before it has printed all.
+        if key not in shared or "for_breakdown" in options:
+            shared[key] = stack.enter_context(open_traces(traces, *given, **options))
+        yield shared[key]
+
+    with contextlib.ExitStack() as stack, patch.object(_open, "open_traces", open_once):
+        yield
 
 
 @contextlib.contextmanager

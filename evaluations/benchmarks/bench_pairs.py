@@ -70,7 +70,7 @@ def ten_events(folder: Path) -> Path:
 
 def ranks(folder: Path) -> Path:
     """Make up a run of 64 ranks."""
-    sys.path.insert(0, str(HERE.parent / "shared"))
+    sys.path.insert(0, str(ROOT / "tests" / "shared"))
     from made_runs import Faults, Layout, Step, make_run
 
     make_run(folder, Layout(data=4, tensor=4, pipeline=4), Step(microbatches=4), Faults())

@@ -1,6 +1,6 @@
 """What does tracekit say of every trace there is? `make golden OUT=FOLDER`.
 
-    python evaluations/golden OUT [INPUT …] [--against OTHER]
+    make golden OUT=FOLDER ARGS="[INPUT …]" [AGAINST=OTHER]
 
 INPUT is a trace, a run folder, or a folder of these: the bundled samples, the public traces and the
 recordings of a GPU where none is named. Of each, OUT gets the rows of every analysis as Parquet,

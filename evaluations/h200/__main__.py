@@ -1,6 +1,6 @@
 """What do figures of recordings say beside CUDA-event times of the same steps? `make truth`.
 
-    python evaluations/h200 [--traces FOLDER] [--out FILE]
+    make truth ARGS="[--traces FOLDER] [--out FILE]"
 
 FOLDER has traces and `truth.jsonl`, one line a trace: `profiled_event_ns`, what CUDA events around
 the sections of the recorded steps measured; `wall_step_ms`, a step without the profiler. Writes the

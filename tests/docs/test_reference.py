@@ -1,4 +1,4 @@
-"""The reference is that of the code: what is generated is what is committed."""
+"""The reference has a page for everything; notebooks and pictures are what is committed."""
 
 from __future__ import annotations
 
@@ -7,19 +7,24 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 from every_trace import SAMPLES
-from opened_once import opened_once
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docs"))
 
-from generate.analyses import FOLDER
+from generate import analyses
+from generate.analyses import page_of
+from generate.markdown import slug
 from generate.notebooks import executed, notebooks
-from generate.pages import generated
-from generate.places import REFERENCE, REPO
+from generate.pages import pages_of_sources, reference
+from generate.picture import picture
+from generate.places import REPO
 from generate.sessions import WIDTH, run, sessions
 
 from tracekit.analysis.catalog import load_catalog
+from tracekit.cli._main import group
+from tracekit.schema import TABLES
 
 HINT = "run: make docs-update"
 
@@ -33,46 +38,57 @@ def folder(tmp_path_factory: pytest.TempPathFactory, keep_stores: Callable[..., 
 
 @pytest.fixture(scope="module")
 def pages(folder: Path) -> dict[str, str]:
-    with opened_once():
-        return generated(folder)
+    """Return the reference with the examples that two small samples give."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(analyses, "SAMPLES", ["docs/samples/made_up_step.json"])
+        patch.setattr(analyses, "RUN_SAMPLES", ["docs/samples/made_up_bench"])
+        return reference(folder)
 
 
-def test_every_page_is_what_the_code_says(pages: dict[str, str]) -> None:
-    for path, text in pages.items():
-        assert (REPO / path).is_file(), f"{path} is missing; {HINT}"
-        assert (REPO / path).read_text("utf-8") == text, f"{path}; {HINT}"
-
-
-def test_no_page_is_left_of_what_is_gone(pages: dict[str, str]) -> None:
-    there = {path.relative_to(REPO).as_posix() for path in REFERENCE.rglob("*.md")}
-    assert there <= pages.keys(), HINT
-
-
-WITHOUT_EXAMPLE = {
-    *("stragglers", "pipeline_bubbles", "expert_balance"),
-    *("all_to_all_pairs", "captured_kernels", "hung_collectives", "inspected_collectives"),
-    *("counters_by_op", "energy", "contention"),
-    *(one.name for one in load_catalog().analyses.titles() if one.subject == "advice"),
-}
-"""Analyses that are about what no bundled sample has: a run of four ranks and more, an accelerator,
-faults, counters."""
-
-
-def test_every_analysis_has_a_page_with_an_example_from_a_sample(pages: dict[str, str]) -> None:
+def test_every_analysis_has_a_section_with_its_columns_and_an_example(
+    pages: dict[str, str],
+) -> None:
+    without_example = 0
     for name, spec in load_catalog().analyses.items():
-        page = pages[f"{FOLDER}/{spec.subject}.md"].partition(f"\n## {name}\n")[2]
+        page = pages[page_of(spec.subject)].partition(f"\n## {name}\n")[2]
         page = page.partition("\n## ")[0]
-        if name in WITHOUT_EXAMPLE and not sessions(page):
+        for column in spec.columns:
+            assert f"| `{column.name}` | {column.type} " in page
+        if not sessions(page):
+            without_example += 1
             continue
         ((command, output),) = sessions(page)
         assert command.startswith(f"tracekit query {name} "), name
         assert output.strip(), name
-        for column in spec.columns:
-            assert f"| `{column.name}` | {column.type} " in page
+    assert without_example < len(load_catalog().analyses) / 2
 
 
-def test_the_picture_holds_no_address_but_its_namespace(pages: dict[str, str]) -> None:
-    (svg,) = [text for path, text in pages.items() if path.endswith(".svg")]
+def test_every_table_macro_and_command_has_a_section(pages: dict[str, str]) -> None:
+    catalog = load_catalog()
+    titles = {
+        "tables": [table.name for table in TABLES],
+        "derived": [*catalog.tables, *catalog.views, *catalog.temporaries],
+        "macros": catalog.macros,
+        "command-line": [f"tracekit {name}" for name in group.list_commands(click.Context(group))],
+    }
+    for page, names in titles.items():
+        found = re.findall(r"^## (.*)$", pages[f"docs/reference/{page}.md"], re.MULTILINE)
+        assert {*names} <= {*found}, page
+
+
+def test_sources_lead_to_sections_that_there_are(pages: dict[str, str]) -> None:
+    for source, target in pages_of_sources().items():
+        assert (REPO / source).exists()
+        path, _, anchor = target.partition("#")
+        titles = re.findall(r"^#+ (.*)$", pages[path], re.MULTILINE)
+        assert not anchor or anchor in map(slug, titles), source
+
+
+def test_the_picture_is_the_committed_one_and_has_no_address_but_its_namespace(
+    folder: Path,
+) -> None:
+    ((path, svg),) = picture(folder).items()
+    assert (REPO / path).read_text("utf-8") == svg, HINT
     assert svg.count("http") == svg.count("http://www.w3.org/2000/svg") == 1
     assert ">rank&#160;0&#160;·&#160;cpu" in svg
     assert len(svg) < 50_000

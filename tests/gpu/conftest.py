@@ -1,6 +1,7 @@
 """What the tests of a GPU share: the device, and what becomes of claims and of a lost context.
 
-Nothing here needs the other tests' fixtures, so that the folder can be carried: see `carry.py`.
+Nothing here needs the other tests' fixtures, so that the folder can be carried: see
+`evaluations/gpu_pack`.
 
 Environment:
     TRACEKIT_GPU_TESTS_OUT: a folder that keeps the run folders, and tables as Markdown.

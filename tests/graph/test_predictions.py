@@ -18,34 +18,8 @@ from tracekit.prediction.changes import parse_change
 from tracekit.prediction.predicting import Prediction
 
 MOST_PCT = 3.0
-BEYOND = {
-    # Which streams wait for which is inferred there, from times alone.
-    "side stream, host bound: host x0.5",
-    "four ranks without event calls: bandwidth x2",
-}
-NOTHING_TO_CHANGE = {"queue of 64: sync remove", "four ranks: overlap"}
-"""The truth is that nothing changes: there is no such wait."""
-
-
-LEFT_OUT = {
-    f"four ranks, {what}"
-    for what in ("host bound", "free running", "graphs", "slow loader", "one slow host")
-} | {"in between", "queue of 64", "one worker ahead", "graphs of long kernels"}
-"""Machines of several ranks with what a machine of one has here, too; and those that differ from
-another in numbers alone."""
-
-
-def _chosen() -> list[Scenario]:
-    """Return scenarios with every other machine and every change, and not each with each."""
-    chosen: list[Scenario] = []
-    seen: set[object] = set()
-    for one in SCENARIOS:
-        if one.name in NOTHING_TO_CHANGE or one.base in LEFT_OUT:
-            continue
-        if not seen >= {one.base, one.changes}:
-            chosen.append(one)
-            seen |= {one.base, one.changes}
-    return chosen
+# Which streams wait for which is inferred there, from times alone.
+BEYOND = {"four ranks without event calls: bandwidth x2"}
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +42,7 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str],
 def predictions(
     traces: Callable[[str], tracekit.Trace],
 ) -> list[tuple[Scenario, Prediction]]:
-    return [(one, traces(one.base).predict(*one.changes)) for one in _chosen()]
+    return [(one, traces(one.base).predict(*one.changes)) for one in SCENARIOS]
 
 
 @pytest.mark.xdist_group("predictions")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from tracekit.errors import UsageError
 from tracekit.paper.bench_figures import BENCH_FIGURES
 from tracekit.paper.tables import find_table
 
-TEXT = Path(__file__).resolve().parents[3] / "shared" / "paper" / "dissecting.txt"
 MakeRun = Callable[..., Path]
 
 
@@ -55,28 +53,6 @@ def run(make_run: MakeRun) -> str:
 def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert main(["paper", *arguments, "--no-cache"]) == 0
     return capsys.readouterr().out
-
-
-def test_the_sizes_of_figure_11_are_those_of_the_text() -> None:
-    if not TEXT.is_file():
-        pytest.skip(f"the text of the paper is not there: {TEXT}")
-    text = TEXT.read_text("utf-8").replace("\\_", "_").replace("$", "")
-    (said,) = re.findall(r"For N4096_K4096, .*?TensorCore compute scale\.", text)
-    rows = find_table("figure11").rows
-    for row in rows[:3]:
-        assert str(row["curve"]) in said
-        assert row["curve"] == f"N{row['n']}_K{row['k']}"
-    aligned = {(row["first_m"], row["last_m"], row["step_m"]) for row in rows[:3]}
-    assert aligned == {(4096, 16384, 512)}
-    assert "M  is increased from 4096 to 16384 in steps of 512" in said
-    (said,) = re.findall(r"For the unaligned_N11008_K4096 case, .*? in steps of 512", text)
-    assert "from 4096+13" in said
-    assert "to 16384+13" in said
-    assert (rows[3]["first_m"], rows[3]["last_m"]) == (4096 + 13, 16384 + 13)
-    table = {row["m"]: row["peak_pct"] for row in find_table("table12").rows}
-    note = find_table("figure11").notes[0]
-    assert all(f"{pct} % of the peak at M {m}" in note or f"{pct} % at M {m}" in note
-               for m, pct in table.items())  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BENCH_FIGURES)

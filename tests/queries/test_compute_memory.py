@@ -45,189 +45,26 @@ ONE = 2 * 8 * 100 * 64  # elements of each of query, key and value
 PAIRS = 2 * 8 * 100 * 100
 
 
-# Name, sizes and values of an op, its class, and operations and bytes by hand.
-ON_PAPER: list[tuple[str, list[Any], list[str] | None, str, int, int]] = [
-    ("aten::mm", [[64, 32], [32, 16]], None, "gemm", 2 * 64 * 32 * 16, 2 * (2048 + 512 + 1024)),
-    # The output is written into the last argument; a bias is read as well.
-    (
-        "aten::addmm",
-        [[16], [64, 32], [32, 16], [], [], [64, 16]],
-        None,
-        "gemm",
-        2 * 64 * 32 * 16,
-        2 * (16 + 2048 + 512 + 1024),
-    ),
-    (
-        "_C::cutlass_scaled_mm",
-        [[64, 16], [64, 32], [32, 16], [], []],
-        None,
-        "gemm",
-        2 * 64 * 32 * 16,
-        2 * (2048 + 512 + 1024),
-    ),
-    (
-        "aten::bmm",
-        [[8, 64, 32], [8, 32, 16]],
-        None,
-        "gemm",
-        8 * 2 * 64 * 32 * 16,
-        8 * 2 * (2048 + 512 + 1024),
-    ),
-    (
-        "aten::_scaled_dot_product_flash_attention",
-        [*QKV, [], [], [], []],
-        ["", "", "", "0.", "False", "False", ""],
-        "attention",
-        4 * PAIRS * 64,
-        2 * 4 * ONE,
-    ),
-    (
-        "aten::_scaled_dot_product_flash_attention",
-        [*QKV, [], [], [], []],
-        ["", "", "", "0.", "True", "False", ""],
-        "attention",
-        4 * (2 * 8 * 100 * 101 // 2) * 64,
-        2 * 4 * ONE,
-    ),
-    (
-        "aiter::fmha_v3_fwd",
-        [*[[2, 100, 8, 64]] * 3, [], [], []],
-        [*[""] * 5, "True"],
-        "attention",
-        4 * (2 * 8 * 100 * 101 // 2) * 64,
-        2 * 4 * ONE,
-    ),
-    (
-        "aiter::mha_bwd",
-        [*[[2, 100, 8, 64]] * 5, *[[]] * 4],
-        [*[""] * 8, "False"],
-        "attention",
-        10 * PAIRS * 64,
-        2 * 8 * ONE,
-    ),
-    # Grouped heads: 8 of queries, 2 of keys and values; a query of one token sees every key.
-    (
-        "aten::_flash_attention_forward",
-        [[2, 1, 8, 64], [2, 100, 2, 64], [2, 100, 2, 64], *[[]] * 7],
-        ["", "", "", "", "", "1", "100", "0.", "True", "False"],
-        "attention",
-        4 * 2 * 8 * 100 * 64,
-        2 * (2 * 2 * 8 * 64 + 2 * 2 * 100 * 2 * 64),
-    ),
-    (
-        "aten::_efficient_attention_backward",
-        [[2, 100, 8, 64], *[[2, 100, 8, 64]] * 3, [], [2, 100, 8, 64], *[[]] * 11],
-        [*[""] * 14, "0"],
-        "attention",
-        10 * PAIRS * 64,
-        2 * 8 * ONE,
-    ),
-    (
-        "aten::native_layer_norm",
-        [[10, 64], [], [64], [64], []],
-        None,
-        "norm",
-        5 * 640,
-        2 * (640 + 64 + 64 + 640),
-    ),
-    ("aten::_softmax", [[10, 64], [], []], None, "softmax", 5 * 640, 2 * 2 * 640),
-    ("aten::add", [[10, 64], [10, 64], []], None, "elementwise", 640, 2 * 3 * 640),
-    # A vector is spread over the rows; a number beside it makes nothing wider.
-    ("aten::mul", [[64], [10, 64]], None, "elementwise", 640, 2 * (64 + 2 * 640)),
-    ("aten::mul", [[10, 64], [], [10, 64]], None, "elementwise", 640, 2 * 2 * 640),
-    ("aten::gt", [[10, 64], []], None, "elementwise", 640, 2 * 640 + 640),
-    ("aten::sum", [[10, 64], [], [], []], None, "reduction", 640, 2 * 641),
-    ("aten::mean", [[2, 5, 64], []], ["", "[0, -1]"], "reduction", 640, 2 * (640 + 5)),
-    ("aten::norm", [[10, 64], [], []], ["", "2", "-1"], "reduction", 640, 2 * (640 + 10)),
-    ("aten::argmax", [[10, 64], [], []], ["", "1"], "reduction", 640, 2 * 641),
-    (
-        "sgl_kernel::silu_and_mul",
-        [[10, 64], [10, 128]],
-        None,
-        "elementwise",
-        2 * 640,
-        2 * (640 + 1280),
-    ),
-    (
-        "aiter::add_rmsnorm",
-        [*[[10, 64]] * 4, [64], []],
-        None,
-        "norm",
-        5 * 640,
-        2 * (4 * 640 + 64),
-    ),
-    ("aten::copy_", [[10, 64], [10, 64], []], None, "layout", 0, 2 * 2 * 640),
-    (
-        "aten::cudnn_convolution",
-        [[1, 3, 8, 8], [4, 3, 3, 3], *[[]] * 6],
-        ["", "", "[1, 1]", "[2, 2]", "[1, 1]", "1"],
-        "conv",
-        2 * 4 * 4 * 4 * 27,
-        2 * (192 + 108 + 64),
-    ),
-    # These give the stride before the padding.
-    (
-        "aten::cudnn_convolution_relu",
-        [[1, 3, 8, 8], [4, 3, 3, 3], *[[]] * 5],
-        ["", "", "", "[2, 2]", "[1, 1]", "[1, 1]", "1"],
-        "conv",
-        2 * 4 * 4 * 4 * 27,
-        2 * (192 + 108 + 64),
-    ),
-    (
-        "aten::_conv_depthwise2d",
-        [[1, 8, 6, 6], [8, 1, 3, 3], *[[]] * 5],
-        ["", "", "[3, 3]", "", "[1, 1]", "[1, 1]", "[1, 1]"],
-        "conv",
-        2 * 288 * 9,
-        2 * (288 + 72 + 288),
-    ),
-    (
-        "aten::_slow_conv2d_forward",
-        [[1, 3, 8, 8], [4, 3, 3, 3], *[[]] * 4],
-        ["", "", "[3, 3]", "", "[2, 2]", "[1, 1]"],
-        "conv",
-        2 * 4 * 4 * 4 * 27,
-        2 * (192 + 108 + 64),
-    ),
-    # Each element of the input is multiplied into 3 channels of 3 x 3; the output has 3 x 8 x 8.
-    (
-        "aten::miopen_convolution_transpose",
-        [[1, 4, 4, 4], [4, 3, 3, 3], *[[]] * 8],
-        ["", "", "", "[1, 1]", "[1, 1]", "[2, 2]", "[1, 1]", "1", "False", "False"],
-        "conv",
-        2 * 64 * 27,
-        2 * (64 + 108 + 192),
-    ),
-    (
-        "aten::convolution_backward",
-        [[1, 3, 8, 8], [1, 4, 4, 4], [4, 3, 3, 3], *[[]] * 8],
-        [
-            *[""] * 3,
-            "[0]",
-            "[2, 2]",
-            "[1, 1]",
-            "[1, 1]",
-            "True",
-            "[1, 1]",
-            "1",
-            "[True, True, False]",
-        ],
-        "conv",
-        2 * 2 * 64 * 27,
-        2 * (192 + 2 * (64 + 108)),
-    ),
-]
+ON_PAPER = Path(__file__).with_name("op_costs_on_paper.txt")
 
 
 CASES = Cases()
 asked = CASES.fixture(deviceProperties=A100)
 
-OPS = [(CASES.add(op(name, dims, values)), *said) for name, dims, values, *said in ON_PAPER]
+
+def on_paper(line: str) -> tuple[int, str, int, int]:
+    """Return the rank of an op's trace, its class, operations and bytes."""
+    name, dims, values, op_class, flops, size = (cell.strip() for cell in line.split("|"))
+    rank = CASES.add(op(name, eval(dims), eval(values) if values else None))
+    return rank, op_class, eval(flops), eval(size)
+
+
+LINES = [line for line in ON_PAPER.read_text("utf-8").splitlines() if line[0] != "#"]
+OPS = [on_paper(line) for line in LINES]
 
 
 @pytest.mark.parametrize(
-    ("rank", "op_class", "flops", "size"), OPS, ids=[case[0] for case in ON_PAPER]
+    ("rank", "op_class", "flops", "size"), OPS, ids=[line.split(" ")[0] for line in LINES]
 )
 def test_operations_and_bytes_on_paper(
     asked: AskedByRank, rank: int, op_class: str, flops: int, size: int

@@ -11,14 +11,16 @@ import functools
 import gzip
 import os
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import msgspec
 import pytest
+from traces_by_hand import kernel
 
+import tracekit
 from tracekit.analysis.rules import load_kernel_rules
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -252,3 +254,20 @@ def test_communication_of_the_cpu_is_communication() -> None:
     assert {kinds()[class_name] for class_name in found.values()} == {"comm"}
     assert found[("user_annotation", "gloo:all_reduce")] == "comm_allreduce"
     assert found[("user_annotation", "gloo:all_gather")] == "comm_allgather"
+
+
+def test_rules_of_the_user_come_first(tiny_trace: Callable[..., Path], tmp_path: Path) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text(
+        '[[rule]]\nclass = "ring"\napplies_to = "device"\npattern = "^my_"\n'
+        '[kinds]\nring = "comm"\n',
+        encoding="utf-8",
+    )
+    path = tiny_trace([kernel("my_gemm", 0, 4), kernel("ampere_sgemm_128x64_tn", 4, 5)])
+    with tracekit.open(path, rules=rules, cache=False) as trace:
+        rows = trace.query("kernel_classes").to_dicts()
+        assert [(row["class"], row["kind"]) for row in rows] == [
+            ("ring", "comm"),
+            ("gemm", "compute"),
+        ]
+        assert trace.query("timeline").column("exposed_comm_ns") == [4_000]

@@ -3,41 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
 from every_trace import Answered, on_every_trace
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from traces_by_hand import kernel
 
-import tracekit
 from tracekit.analysis.catalog import load_catalog
-
-
-def test_compute_under_an_all_reduce_on_paper(tiny_trace: Callable[..., Path]) -> None:
-    """All-reduce 10–60; below it a product 0–20, a sum 30–35 and another product 50–70."""
-    events = [
-        kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 10, 60, stream=20),
-        kernel("ampere_sgemm_128x64_nn", 0, 20, stream=7),
-        kernel("void at::native::reduce_kernel<512>()", 30, 35, stream=7),
-        kernel("ampere_sgemm_128x64_nn", 50, 70, stream=7),
-    ]
-    with tracekit.open(tiny_trace(events), cache=False) as trace:
-        rows = trace.query("overlap").to_dicts()
-        top = trace.query("overlap", limit=1).to_dicts()
-    assert [(row["compute_class"], row["compute_name"], row["overlap_ns"]) for row in rows] == [
-        (None, "(exposed)", 25_000),
-        ("gemm", "ampere_sgemm_128x64_nn", 20_000),
-        ("reduction", "void at::native::reduce_kernel<512>()", 5_000),
-    ]
-    assert {row["comm_class"] for row in rows} == {"comm_allreduce"}
-    assert [row["comm_pct"] for row in rows] == [50.0, 40.0, 10.0]
-    assert [(row["compute_name"], row["overlap_ns"]) for row in top][1:] == [
-        ("ampere_sgemm_128x64_nn", 20_000),
-        ("(others)", 5_000),
-    ]
 
 
 @on_every_trace

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from every_trace import Answered, on_every_trace
-from traces_by_hand import span, work
 
 import tracekit
 
@@ -19,27 +18,6 @@ TRAINING = (
     *("hta_resnet_v100_ns", "hta_sampled_rank0_noflows", "hta_sampled_rank1_noflows"),
     *("kineto_v100_resnet_2021", "tl_mi300_resnet_ddp_recompute"),
 )
-
-
-def test_busy_and_idle_time_on_paper(tiny_trace: Callable[..., Path]) -> None:
-    """Forward 10–30, idle, backward 50–70 with an all-reduce 60–100, idle, optimizer 130–140."""
-    events = [
-        span("user_annotation", "tk/phase/forward", 0, 20),
-        *work(1, 10, 30, 1),
-        span("user_annotation", "tk/phase/backward", 30, 60),
-        *work(40, 50, 70, 2),
-        *work(45, 60, 100, 3, "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)"),
-        span("user_annotation", "tk/phase/optimizer", 100, 130),
-        *work(110, 130, 140, 4),
-    ]
-    rows = tracekit.open(tiny_trace(events), cache=False).query("phases").to_dicts()
-    core = ("phase", "kernel_ns", "wall_ns", "idle_ns", "exposed_comm_ns", "compute_kernel_ns")
-    assert [tuple(row[column] for column in core) for row in rows] == [
-        ("forward", 20_000, 20_000, 0, 0, 20_000),
-        ("backward", 60_000, 50_000, 20_000, 30_000, 20_000),
-        ("optimizer", 10_000, 10_000, 30_000, 0, 10_000),
-    ]
-    assert [round(row["span_pct"], 4) for row in rows] == [15.3846, 53.8462, 30.7692]
 
 
 @on_every_trace

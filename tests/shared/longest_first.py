@@ -10,7 +10,7 @@ from every_trace import BEGIN, group_of
 _REPO = Path(__file__).resolve().parents[2]
 
 _LONGEST = (
-    "tests/gpu/test_carry.py",
+    "tests/evaluations/",
     "tests/collectors/test_engines.py",
     "tests/engine/test_equality.py",
     "tests/queries/test_agreement.py",

@@ -1,0 +1,259 @@
+"""Is the cause of a fault that was put in named first, and its gain right? `make advice`.
+
+    make advice ARGS="[--only TEXT] [--rounds N] [--steps N] [--seed N] [--out FILE]"
+
+A real loop records windows with the fault and without it in turns, and so does a serving engine
+under load; the simulated machine runs once with it and once without. Advice sees only what has the
+fault.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import re
+import statistics
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from seeded_faults import Fault
+
+    from tracekit.prediction.advising import Advice, Advised
+    from tracekit.trace import Trace
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "predictions.md"
+WINDOW = "device window"
+_LOG = logging.getLogger("advice")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What was said of a fault, and what taking it out brought; times as shares in %."""
+
+    name: str
+    expected: str | None
+    said: str | None
+    figure: str | None = None
+    gain_pct: float | None = None
+    low_pct: float | None = None
+    high_pct: float | None = None
+    true_pct: float | None = None
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the cause stands first, or nothing where there is none."""
+        return self.said == self.expected
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the interval of the gain holds what came."""
+        if self.low_pct is None or self.high_pct is None or self.true_pct is None:
+            return False
+        return self.low_pct <= self.true_pct <= self.high_pct
+
+    def line(self) -> str:
+        """Return it as a row of a Markdown table."""
+        cells = [self.name, self.expected or "–", self.said or "–", self.figure or "–"]
+        if self.gain_pct is None:
+            cells += ["–", "–", "–"]
+        else:
+            cells.append(f"{self.gain_pct:.1f}")
+            cells.append(f"{self.low_pct:.1f} to {self.high_pct:.1f}")
+            cells.append("–" if self.true_pct is None else f"{self.true_pct:.1f}")
+        cells += ["yes" if self.is_named else "**no**"]
+        cells += ["–" if self.true_pct is None else "yes" if self.is_held else "**no**"]
+        return f"| {' | '.join(cells)} |"
+
+
+def simulated(fault: Fault) -> Judged:
+    """Return what is said of a simulated machine."""
+    from simulated_machine import simulate
+    from simulated_program import Machine
+
+    import tracekit
+
+    machine = simulate(Machine(**fault.faulty))
+    with tempfile.TemporaryDirectory(prefix="tracekit-advice-") as name:
+        machine.write(Path(name))
+        with tracekit.open(name, cache=False) as trace:
+            advised = trace.advise()
+    if fault.rule is None:
+        return _judged(fault, [advised], {})
+    ratio = simulate(Machine(**fault.healthy)).window_ns / machine.window_ns
+    return _judged(fault, [advised], {WINDOW: 100 * (1 - ratio)})
+
+
+def real(fault: Fault, rounds: int, steps: int) -> Judged:
+    """Return what is said of a loop, or of a load on an engine, on this machine."""
+    from predictions.__main__ import record
+    from predictions.pairs import Pair
+
+    import tracekit
+
+    pair = Pair(fault.name, fault.faulty, fault.healthy, ranks=fault.ranks, script=fault.script)
+    with tempfile.TemporaryDirectory(prefix="tracekit-advice-") as name:
+        folder = Path(name)
+        if fault.is_asked:
+            record(pair, folder, 1, steps)
+            pair = replace(pair, b=pair.b | _asked(folder / "a0"))
+        record(pair, folder, rounds, steps)
+        advised, before, after = [], [], []
+        for number in range(rounds):
+            with tracekit.open(folder / f"a{number}", cache=False) as trace:
+                advised.append(trace.advise())
+                before.append(_took(trace, advised[-1], advised[-1].recorded_ns))
+            with tracekit.open(folder / f"b{number}", cache=False) as trace:
+                after.append(_took(trace, advised[-1]))
+    came = {
+        figure: 100 * (1 - _median(after, figure) / _median(before, figure))
+        for figure in {*before[0]}.intersection(*before, *after)
+        if fault.rule is not None
+    }
+    return _judged(fault, advised, came)
+
+
+def _asked(run: Path) -> dict[str, Any]:
+    """Return the options that the first advice asks for, as far as it names numbers."""
+    import tracekit
+    from tracekit import manifest
+    from tracekit.prediction.rerun import options_of
+
+    with tracekit.open(run, cache=False) as trace:
+        advice = trace.advise().advice
+    if not advice:
+        return {}
+    candidate = advice[0].candidate
+    if (run / manifest.FILE_NAME).is_file():
+        found = manifest.read(run)
+        return dict(options_of(found, candidate, found.command))
+    workers = re.fullmatch(r"loading workers=(\d+)", candidate.changes[0])
+    return {"workers": int(workers[1])} if workers else {}
+
+
+def _took(trace: Trace, advised: Advised, window_ns: int = 0) -> dict[str, float]:
+    """Return what a run took, by the figures of which the first advice may have its gain."""
+    from predictions import serving
+
+    from tracekit.prediction.advising import FIGURES
+
+    if advised.advice and advised.advice[0].load:
+        return {
+            FIGURES[name]: value if name.endswith("_ns") else 1e9 / value
+            for name, value in serving.seen(trace).items()
+        }
+    if not trace.sql("SELECT 1 FROM trace LIMIT 1"):
+        return {}
+    return {WINDOW: float(window_ns or trace.predict("host x1").recorded_ns)}
+
+
+def _median(rounds: Sequence[Mapping[str, float]], figure: str) -> float:
+    return statistics.median(one[figure] for one in rounds)
+
+
+def _judged(fault: Fault, advised: Sequence[Advised], came: Mapping[str, float]) -> Judged:
+    """Return what most of several recordings say first; `came` has the true gains by figure, %."""
+    first = [(_said(fault, one.advice[0]), one.advice[0].figure) if one.advice else (None, None)
+             for one in advised]  # fmt: skip
+    said, figure = Counter(first).most_common(1)[0][0]
+    found = [
+        one.advice[0]
+        for one, name in zip(advised, first, strict=True)
+        if one.advice and name == (said, figure)
+    ]
+    expected = fault.rule and ": ".join(filter(None, (fault.rule, fault.place)))
+    if figure is None:
+        return Judged(fault.name, expected, said, true_pct=came.get(WINDOW))
+    median = statistics.median
+    return Judged(
+        fault.name,
+        expected,
+        said,
+        figure,
+        median(one.prediction.gain_pct or 0.0 for one in found),
+        median(one.range_pct[0] for one in found),
+        median(one.range_pct[1] for one in found),
+        came.get(figure),
+    )
+
+
+def _said(fault: Fault, advice: Advice) -> str:
+    """Return the rule of an advice, and its place where that is what tells the cause."""
+    rule, place = advice.candidate.rule, advice.candidate.place or ""
+    if fault.place and rule == fault.rule:
+        return f"{rule}: {fault.place if place.endswith(fault.place) else place}"
+    return rule
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Judge all faults and log the table."""
+    parser = argparse.ArgumentParser(prog="make advice")
+    parser.add_argument("--only", default="", help="faults whose name holds this")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--seed", type=int, default=20261126)
+    parser.add_argument("--out", type=Path, default=PAGE)
+    parser.add_argument("--real", action="store_true", help="only real loops")
+    parsed = parser.parse_args(arguments)
+    import made_parts
+    from advice.real_faults import faults_of_others, real_faults, real_healthy, serving_faults
+    from seeded_faults import simulated_faults, simulated_healthy
+
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    judged = []
+    for is_real, faults in (
+        (False, [*simulated_faults(parsed.seed), *simulated_healthy(parsed.seed)]),
+        (
+            True,
+            [
+                one
+                for made in (real_faults, faults_of_others, serving_faults, real_healthy)
+                for one in made(parsed.seed)
+            ],
+        ),
+    ):
+        for fault in faults:
+            if parsed.only not in fault.name or (parsed.real and not is_real):
+                continue
+            began = time.monotonic()
+            try:
+                one = real(fault, parsed.rounds, parsed.steps) if is_real else simulated(fault)
+            except RuntimeError as error:  # what was recorded ended so, or hung
+                one = Judged(fault.name, fault.rule, f"no answer: {error}"[-200:])
+            judged.append(one)
+            _LOG.info("%s  (%.0f s)", judged[-1].line(), time.monotonic() - began)
+    text = parsed.out.read_text("utf-8")
+    made = table(judged, parsed.seed)
+    parsed.out.write_text(made_parts.filled(text, "make advice", made), "utf-8")
+    _LOG.info("%s", summary(judged))
+
+
+def summary(judged: Sequence[Judged]) -> str:
+    """Return what the rows amount to."""
+    faults = [one for one in judged if one.expected]
+    healthy = [one for one in judged if one.expected is None]
+    told = [one for one in faults if one.is_named and one.true_pct is not None]
+    return (
+        f"{sum(one.is_named for one in faults)} of {len(faults)} causes come first; the interval "
+        f"holds what came in {sum(one.is_held for one in told)} of these {len(told)}; "
+        f"{sum(one.said is None for one in healthy)} of {len(healthy)} healthy programs hear none."
+    )
+
+
+def table(judged: Sequence[Judged], seed: int) -> str:
+    """Return the rows as Markdown."""
+    head = (
+        "| program | cause | said first | of the | gain, % | interval, % | came, % | cause first "
+        "| held |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
+    )
+    rows = "".join(f"{one.line()}\n" for one in judged)
+    return f"Seed {seed}. {summary(judged)}\n\n{head}{rows}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""How often a difference is found, by its size, the number of steps and their spread.
+
+Steps of a real run are drawn again and again for both sides, and those of one side made longer. The
+run is noisier than most, so its noise is also shrunk to smaller spreads; its long tail stays.
+
+    python evaluations/noise_curve.py
+
+prints the table of docs/how-to/compare-runs.md.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import NormalDist, median
+
+from tracekit.comparison.noise import ALPHA, compare_series, spread
+
+STEPS = Path(__file__).resolve().parents[1] / "tests" / "comparison" / "steps_of_a_busy_run.json"
+PAIRS = 400
+PAIRS_WITHOUT_DIFFERENCE = 2_000
+SPREADS_PCT = (0.5, 1.0, 2.0)
+COUNTS = (6, 10, 20)
+EFFECTS_PCT = (0.0, 1.0, 2.0, 5.0)
+
+
+def real_steps() -> list[float]:
+    steps: list[float] = json.loads(STEPS.read_text("utf-8"))["step_ns"]
+    return steps
+
+
+def with_spread(steps: Sequence[float], spread_pct: float) -> list[float]:
+    """Return steps with their noise shrunk or stretched to a spread.
+
+    Args:
+        steps: as they were, ns.
+        spread_pct: the standard deviation that the median distance from the median stands for, in
+            percent of the median.
+    """
+    middle = median(steps)
+    factor = spread_pct / 100 * middle / spread(steps)
+    return [middle + factor * (step - middle) for step in steps]
+
+
+def verdicts(steps: Sequence[float], count: int, effect_pct: float, pairs: int) -> Counter[str]:
+    """Return how often each verdict was given over pairs of drawn series.
+
+    Args:
+        steps: what is drawn from, ns.
+        count: steps on each side.
+        effect_pct: by how much those of the new side are longer, percent.
+        pairs: how many pairs are drawn.
+    """
+    draw = random.Random(f"{count} {effect_pct}")
+    found: Counter[str] = Counter()
+    for _ in range(pairs):
+        base = draw.choices(steps, k=count)
+        new = [step * (1 + effect_pct / 100) for step in draw.choices(steps, k=count)]
+        found[str(compare_series(base, new).verdict)] += 1
+    return found
+
+
+def alarms_in_order(count: int, pairs: int, *, is_in_turn: bool) -> int:
+    """Return how often steps of one run, as they followed one another, are told apart.
+
+    Its first ten steps, which are far slower, are left out.
+
+    Args:
+        count: steps on each side.
+        pairs: how many pairs are taken, each from another place of the run.
+        is_in_turn: one step for the one side, the next for the other; else each side has steps
+            in a row, elsewhere in the run.
+    """
+    steps, draw, alarms = real_steps()[10:], random.Random(count), 0
+    for _ in range(pairs):
+        if is_in_turn:
+            at = draw.randrange(len(steps) - 2 * count)
+            base, new = (steps[at + side : at + 2 * count : 2] for side in (0, 1))
+        else:
+            first, second = sorted(draw.randrange(len(steps) - 2 * count) for _ in range(2))
+            base, new = steps[first : first + count], steps[second + count : second + 2 * count]
+        alarms += compare_series(base, new).verdict in ("slower", "faster")
+    return alarms
+
+
+def ideal_pct(count: int, effect_pct: float, spread_pct: float) -> float:
+    """Return how often the best test would find a difference in normal noise of known size, %."""
+    normal = NormalDist()
+    shift = effect_pct / (spread_pct * math.sqrt(2 / count))
+    z = normal.inv_cdf(1 - ALPHA / 2)
+    return 100 * (normal.cdf(shift - z) + normal.cdf(-shift - z))
+
+
+def table() -> str:
+    """Return the curve as a Markdown table: found, and in parentheses what the best test would."""
+    steps = real_steps()
+    heads = [f"{effect:g} % longer" for effect in EFFECTS_PCT[1:]]
+    lines = [
+        f"| spread | steps each | false alarms | {' | '.join(heads)} |",
+        "| ---: | ---: | ---: |" + " ---: |" * len(heads),
+    ]
+    for spread_pct in SPREADS_PCT:
+        shrunk = with_spread(steps, spread_pct)
+        for count in COUNTS:
+            cells = []
+            for effect in EFFECTS_PCT:
+                pairs = PAIRS if effect else PAIRS_WITHOUT_DIFFERENCE
+                found = verdicts(shrunk, count, effect, pairs)
+                told = 100 * (found["slower"] + found["faster"]) / pairs
+                if effect:
+                    wrong = found["same"] if effect > 1 else 0
+                    ideal = ideal_pct(count, effect, spread_pct)
+                    text = f"{told:.1f} % ({ideal:.1f} %)" + (f", {wrong} × same" if wrong else "")
+                    cells.append(text)
+                else:
+                    cells.append(f"{told:.1f} %")
+            lines.append(f"| {spread_pct:g} % | {count} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(table() + "\n")
+    for is_in_turn in (False, True):
+        share = alarms_in_order(10, 2_000, is_in_turn=is_in_turn) / 20
+        sys.stdout.write(f"\nin {'turn' if is_in_turn else 'a row'}: {share:.1f} %\n")

@@ -1,0 +1,189 @@
+"""Tries tracekit beside sets of packages that people have, old and new: `make sets`.
+
+    make sets ARGS="[NAME…]"
+
+Each set gets an environment with its own packages alone. A program runs there without tracekit, and
+then, tracekit installed without an extra, under `tracekit collect`: what it prints and the packages
+it imports must be the same, and the trace must account for all of its time. A set whose Python or
+packages are not to be had is said to be not tried, which is no failure. Torch's wheels without CUDA
+come from TORCH_INDEX (none if empty), those of the newest
+by requirement TORCH: what PyPI has takes gigabytes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parents[2]
+TORCH_INDEX = os.environ.get("TORCH_INDEX", "https://download.pytorch.org/whl/cpu")
+TORCH = os.environ.get("TORCH", "torch")
+"""What is asked for where the newest is meant."""
+
+OLD_TORCH = ("2.6.0", "2.8.0", "2.10.0")
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+
+LOOP = """
+import torch
+torch.manual_seed(0)
+{model}
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+for step in range(20):
+    loss = loss_of(model)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    print(step, f"{{loss.item():.6f}}")
+"""
+OWN = LOOP.format(
+    model="""
+model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.GELU(), torch.nn.Linear(64, 8))
+loss_of = lambda model: model(torch.randn(16, 64)).square().mean()
+"""
+)
+LLAMA = LOOP.format(
+    model="""
+from transformers import LlamaConfig, LlamaForCausalLM
+model = LlamaForCausalLM(LlamaConfig(
+    vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+    num_attention_heads=2, num_key_value_heads=2))
+def loss_of(model):
+    tokens = torch.randint(0, 64, (2, 16))
+    return model(input_ids=tokens, labels=tokens).loss
+"""
+)
+
+
+@dataclass(frozen=True)
+class Set:
+    """What somebody has installed, and what runs on it; without a program, a sample is read."""
+
+    python: str
+    packages: tuple[str, ...]
+    program: str = OWN
+
+
+SETS = {
+    **{f"torch-{torch}": Set("3.11", (f"torch=={torch}+cpu", "numpy")) for torch in OLD_TORCH},
+    **{f"core-{python}": Set(python, (), "") for python in PYTHONS},
+    **{f"python-{python}": Set(python, (TORCH, "numpy")) for python in PYTHONS},
+    **{
+        f"transformers-{version}": Set("3.11", (TORCH, f"transformers=={version}.*"), LLAMA)
+        for version in ("4.56", "4.57", "5.0", "5")
+    },
+}
+
+
+class NotTriedError(Exception):
+    """The Python or the packages of a set are not to be had here."""
+
+
+def main(names: list[str]) -> None:
+    """Try sets, print a line for each, and fail where one does not hold."""
+    unknown = set(names) - SETS.keys()
+    if unknown:
+        sys.exit(f"no set {', '.join(unknown)}; there are {', '.join(SETS)}")
+    failed = False
+    for name in names or SETS:
+        with tempfile.TemporaryDirectory(prefix="tracekit-set-") as folder:
+            try:
+                result = tried(SETS[name], Path(folder))
+            except NotTriedError as reason:
+                result = f"not tried: {reason}"
+            except (AssertionError, subprocess.CalledProcessError) as error:
+                failed = True
+                result = f"FAILED: {error}\n{getattr(error, 'stderr', '') or ''}"
+        sys.stdout.write(f"{name:20} {result}\n")
+        sys.stdout.flush()
+    sys.exit(failed)
+
+
+def tried(one: Set, folder: Path) -> str:
+    """Return the versions of a set that tracekit works with.
+
+    Raises:
+        NotTriedError: something of it is not to be had.
+        AssertionError: the program or its packages are not as without tracekit.
+        CalledProcessError: a command failed.
+    """
+    python = environment(one, folder / "venv")
+    program = folder / "program.py"
+    program.write_text(one.program, "utf-8")
+    alone = run(python, program)
+    packages = freeze(python)
+    run(*pip_of(python), "install", "--quiet", "--no-compile", REPO)
+    changed = [line for line in packages if line not in freeze(python)]
+    assert not changed, f"installing tracekit changed {', '.join(changed)}"
+    tracekit = python.with_name("tracekit")
+    recorded = REPO / "sample_traces" / "pretrain_Naive"
+    if one.program:
+        recorded = folder / "run"
+        printed = run(tracekit, "collect", "--out", recorded, "--", python, program)
+        assert printed == alone, f"the program printed {printed!r}, without tracekit {alone!r}"
+    rows = json.loads(run(tracekit, "query", "timeline", recorded, "--format", "json"))
+    assert rows, "there is no timeline"
+    for row in rows:
+        parts = ("compute_ns", "exposed_comm_ns", "exposed_memcpy_ns", "idle_ns")
+        assert row["compute_ns"] > 0, "nothing was computed"
+        assert sum(row[part] for part in parts) == row["window_ns"], row
+    version = run(python, "-c", "import platform; print(platform.python_version())").strip()
+    named = [line for line in packages if re.match("(torch|transformers)==", line)]
+    return ", ".join([f"ok: Python {version}", *named])
+
+
+def environment(one: Set, folder: Path) -> Path:
+    """Return the Python of a new environment with the packages of a set."""
+    own = f"{sys.version_info.major}.{sys.version_info.minor}"
+    found = sys.executable if one.python == own else shutil.which(f"python{one.python}")
+    python = folder / "bin" / "python"
+    try:
+        run(found or f"python{one.python}", "-m", "venv", folder)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise NotTriedError(f"there is no python{one.python} that works") from error
+    index = ["--extra-index-url", TORCH_INDEX] if TORCH_INDEX else []
+    try:
+        if one.packages:
+            run(*pip_of(python), "install", "--quiet", "--no-compile", *index, *one.packages)
+    except subprocess.CalledProcessError as error:
+        lines = error.stderr.splitlines()
+        reason = next((line for line in lines if line.startswith("ERROR: ")), "pip failed")
+        raise NotTriedError(reason.removeprefix("ERROR: ")) from error
+    return python
+
+
+def pip_of(python: Path) -> tuple[str | Path, ...]:
+    """Return how pip of an environment is called."""
+    return (python, "-m", "pip", "--disable-pip-version-check", "--retries", "1")
+
+
+def freeze(python: Path) -> list[str]:
+    """Return the packages of an environment with their versions."""
+    return run(python, "-m", "pip", "freeze", "--disable-pip-version-check").splitlines()
+
+
+def run(*command: str | Path) -> str:
+    """Return what a command prints; the environment of who started this does not reach it."""
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTHON", "TRACEKIT_")) and name != "VIRTUAL_ENV"
+    }
+    return subprocess.run(
+        [*map(str, command)],
+        env={**env, "TRACEKIT_CACHE_DIR": tempfile.gettempdir() + "/tracekit-sets"},
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,28 @@
+"""The tables of the page about other tools are what `make peers` writes of their clones."""
+
+from __future__ import annotations
+
+import pytest
+from made_parts import filled, part, table
+from peers import __main__ as peers
+
+
+def test_parts_of_a_page_are_replaced() -> None:
+    page = "a\n<!-- begin: make x -->\nold\n<!-- end: make x -->\nb\n"
+    made = table(("n", "of"), [(1, "`two`")])
+    assert part(filled(page, "make x", made), "make x") == made.strip()
+    assert filled(filled(page, "make x", made), "make x", "old") == filled(page, "make x", "old")
+    with pytest.raises(ValueError, match="unpack"):
+        filled(page, "make y", made)
+
+
+def test_the_page_says_what_is_made() -> None:
+    """What is recorded anew is another every time: of that only whether the part is there."""
+    page = peers.PAGE.read_text("utf-8")
+    made = peers.parts()
+    assert all(part(page, f"make peers, {name}") for name in made)
+    del made["replay"], made["memory"]
+    if not made:
+        pytest.skip("TRACEKIT_TRACELENS and TRACEKIT_HTA name no clones of these")
+    for name, make in made.items():
+        assert part(page, f"make peers, {name}") == make().strip(), name
