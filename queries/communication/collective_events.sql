@@ -219,7 +219,7 @@ sized_comm AS (
                 k.first_source.group_size, g.pg_size,
                 -- What an all-gather adds and a reduce-scatter takes away is a factor of the group's size.
                 if(
-                    k.class IN ('comm_allgather', 'comm_reducescatter'),
+                    collective_of(k.class) IN ('allgather', 'reducescatter'),
                     greatest(
                         k.out_nelems // nullif(k.in_nelems, 0),
                         k.in_nelems // nullif(k.out_nelems, 0)
@@ -237,7 +237,7 @@ weighed_comm AS (
         *,
         dtype_bytes(dtype)
         * if(
-            class = 'comm_allgather',
+            collective_of(class) = 'allgather',
             coalesce(out_nelems, addressable(try(in_nelems * group_size))),
             in_nelems
         ) AS message_bytes
@@ -249,7 +249,7 @@ SELECT
     if(first_source.class IS NULL, 'name', first_source.source) AS class_source,
     first_source.name AS collective, pg_name, first_source.pg_desc, first_source.pg_ranks,
     group_size, first_source.seq, dtype, message_bytes,
-    bus_factor(class, group_size) AS bus_factor,
+    bus_factor(collective_of(class), group_size) AS bus_factor,
     CASE
         WHEN message_bytes IS NOT NULL AND group_size IS NOT NULL THEN NULL
         WHEN device <> 'cpu' AND launch_ts_ns IS NULL THEN 'its launch was not recorded'

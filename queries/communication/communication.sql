@@ -92,7 +92,7 @@ rated AS (
                 THEN coalesce(reason, 'it took no time that the clock could tell')
             WHEN NOT coalesce(has_backend, FALSE)
                 THEN 'neither NCCL nor gloo ran it, as far as names tell'
-            WHEN class = 'comm_other' AND NOT coalesce(is_reduce(collective), FALSE)
+            WHEN collective_of(class) = 'other' AND NOT coalesce(is_reduce(collective), FALSE)
                 THEN 'such collectives are not measured'
         END AS why
     FROM summed
@@ -123,7 +123,7 @@ LEFT JOIN ceilings('collective') AS c
         s.trace_id = c.trace_id
         AND is_listed(c.device, s.device)
         AND s.class = collective_class(c.op)
-        AND (s.class <> 'comm_other' OR is_reduce(c.op))
+        AND (collective_of(s.class) <> 'other' OR is_reduce(c.op))
         AND s.backend = c.backend
         AND s.group_size = c.group_size
         AND s.why IS NULL

@@ -38,7 +38,7 @@ WITH summed AS (
             AS bandwidth_bytes_per_s
     FROM device_events AS e
     INNER JOIN trace AS t USING (trace_id)
-    WHERE e.kind = 'memcpy' OR e.class = 'memset'
+    WHERE e.kind = 'memcpy' OR copy_of(e.class) = 'set'
     GROUP BY t.trace_id, t.rank, e.device, e.class, e.name
 ),
 
@@ -46,11 +46,7 @@ WITH summed AS (
 named AS (
     SELECT
         *,
-        CASE direction
-            WHEN 'memcpy_h2d' THEN 'h2d'
-            WHEN 'memcpy_d2h' THEN 'd2h'
-            WHEN 'memcpy_d2d' THEN 'd2d'
-        END AS op, CASE
+        if(copy_of(direction) IN ('none', 'set'), NULL, copy_of(direction)) AS op, CASE
             WHEN op = 'd2d' THEN 'none'
             WHEN contains(lower(name), 'pinned') THEN 'pinned'
             WHEN contains(lower(name), 'pageable') THEN 'pageable'

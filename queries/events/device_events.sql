@@ -28,7 +28,7 @@
 WITH swept AS (
     SELECT
         w.trace_id, w.device, w.event_id, w.piece, w.stream, w.category, w.name, CASE
-            WHEN w.mark_class = 'comm_other' AND c.kind = 'comm' THEN c.class
+            WHEN collective_of(w.mark_class) = 'other' AND c.kind = 'comm' THEN c.class
             ELSE coalesce(w.mark_class, c.class)
         END AS class, CASE
             WHEN w.mark_class IS NULL THEN c.kind

@@ -27,7 +27,7 @@
 --   is_inferred  BOOLEAN  its role comes from its place on the stream, its module's among others, or from repetition
 
 CREATE OR REPLACE MACRO is_activation(name, class) AS (
-    class <> 'gemm' AND regexp_matches(name, '(?i)silu|swiglu|gelu|act_and_mul')
+    NOT is_gemm(class) AND regexp_matches(name, '(?i)silu|swiglu|gelu|act_and_mul')
 );
 
 CREATE OR REPLACE MACRO role_work(modules) AS TABLE (
@@ -154,7 +154,7 @@ CREATE OR REPLACE MACRO role_work(modules) AS TABLE (
             AND coalesce(k.role = 'gemm', FALSE)
             AND coalesce(r.role_op NOT IN ('aten::bmm', 'aten::baddbmm'), TRUE) AS is_product,
             NOT is_behind
-            AND coalesce(r.class = 'gemm' AND NOT is_product, FALSE) AS is_batched
+            AND coalesce(is_gemm(r.class) AND NOT is_product, FALSE) AS is_batched
         FROM ruled AS r
         LEFT JOIN landmark_name AS n ON r.name = n.name
         LEFT JOIN role_rule AS k ON n.rule_id = k.rule_id

@@ -26,10 +26,8 @@ from tracekit.analysis.device_rules import (
 from tracekit.analysis.macros import is_of_nothing, macros_of_stores_in_order, provide_macros
 from tracekit.analysis.plausibility import IMPLAUSIBLE, judge_records
 from tracekit.analysis.rules import (
-    CLASS_FACT,
     RULED_RANGE,
     RULED_WORK,
-    create_class_facts,
     create_rule_tables,
     rule_ranges,
     rule_work,
@@ -214,7 +212,6 @@ _IN_PYTHON: dict[str, Step] = {
     stretch_alignment.ALIGNMENT: stretch_alignment.align_stretches,
     replayed_ops.REPLAYED_OPS: replayed_ops.add_replayed_ops,
     RULED_WORK: rule_work,
-    CLASS_FACT: create_class_facts,
     RULED_RANGE: rule_ranges,
     DEVICE_PEAK: create_device_peaks,
     DEVICE_MARK: create_device_marks,
@@ -234,7 +231,7 @@ _REQUIRED_IN_PYTHON = {
 
 _OF_STEPS = (
     *context_walk.TABLES,
-    *(stretch_alignment.TABLE, RULED_WORK, CLASS_FACT, RULED_RANGE),
+    *(stretch_alignment.TABLE, RULED_WORK, RULED_RANGE),
 )
 """The tables of the database ``scratch`` that steps leave to others."""
 
