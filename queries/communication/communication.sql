@@ -42,6 +42,8 @@
 --   ceiling_reason           VARCHAR  why ceiling_pct is missing; NULL if it is not
 -- Keep:     rank, device, class, pg_name, call_count, kernel_ns, overlapped_pct, wall_pct, message_bytes,
 --           bus_bytes_per_s, ceiling_pct, algorithm_bytes_per_s
+-- View:
+--   breakdown  totals=communication_totals
 -- Invariant: 0 <= wall_ns AND wall_ns <= comm_ns AND comm_ns <= kernel_ns
 -- Invariant: sized_count <= call_count AND (message_bytes IS NULL) = (sized_count = 0)
 -- Invariant: reason IS NOT NULL OR (algorithm_bytes_per_s IS NOT NULL AND bus_bytes_per_s IS NOT NULL)

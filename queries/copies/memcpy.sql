@@ -22,6 +22,8 @@
 --   ceiling_source       VARCHAR  the measurement
 --   ceiling_reason       VARCHAR  why ceiling_pct is missing; NULL if it is not
 -- Keep:     rank, device, direction, name, copy_count, kernel_ns, bytes, bandwidth_bytes_per_s, ceiling_pct
+-- View:
+--   breakdown  totals=memcpy_totals
 -- Invariant: sized_count <= copy_count AND (bytes IS NULL) = (sized_count = 0)
 -- Invariant: (ceiling_reason IS NULL) = (ceiling_pct IS NOT NULL)
 

@@ -1,4 +1,4 @@
-"""Pictures of what analyses say: each a function in `trace_charts` or `run_charts`.
+"""Pictures of what analyses say: by their headers, or by functions in `trace_charts`, `run_charts`.
 
 A chart takes its figures from the rows of its analyses as they are: it computes no figure of its
 own. It is written in Vega-Lite, which the report draws by itself, and altair and vl-convert draw
@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
+from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.header import parameters
 from tracekit.errors import QueryError, did_you_mean
 from tracekit.plot._chart import Chart
 from tracekit.plot._registry import CHARTS, ChartKind
@@ -21,8 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["PARAMS", "Chart", "ChartKind", "Plots", "chart_names", "find_chart"]
 
 PARAMS: Mapping[str, Mapping[str, object]] = {
-    "latency_cdf": {"metric": "all"},
-    "critical_path": {"limit": 1000},
+    name: parameters(view["ask"])
+    for name, view in load_catalog().analyses.views("page").items()
+    if "ask" in view
 }
 """How analyses are asked of which charts draw more than they say by default."""
 
@@ -30,8 +33,10 @@ PARAMS: Mapping[str, Mapping[str, object]] = {
 @cache
 def chart_names() -> tuple[str, ...]:
     """Return the names of the charts."""
-    from tracekit.plot import run_charts, trace_charts  # noqa: F401  Importing registers them.
+    # Importing the others registers them.
+    from tracekit.plot import header_charts, run_charts, trace_charts  # noqa: F401
 
+    header_charts.register_all()
     return tuple(sorted(CHARTS))
 
 

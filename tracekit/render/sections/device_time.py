@@ -39,7 +39,6 @@ MAX_GROUPS = 6
 # Up to so many devices there is room for a second line with the milliseconds.
 _MAX_WITH_MS = 4
 MAX_MODULES = 10
-MAX_CLASSES = 8
 MAX_CAUSES = 5
 MAX_COLLECTIVES = 5
 MAX_KERNELS = 5
@@ -247,29 +246,6 @@ def _smallest_first(nodes: list[_Node]) -> list[_Node]:
     """Return modules so that a stack gives the largest first."""
     by_size = sorted(nodes, key=lambda node: (-node.row["total_wall_ns"], node.row["module_path"]))
     return by_size[::-1]
-
-
-def kernel_classes(screen: Screen) -> list[Text]:
-    """Return one bar per class, the largest first; shares are of the window."""
-    rows = screen.rows("kernel_class_totals")
-    shown = rows if screen.full else rows[:MAX_CLASSES]
-    figures = aligned(
-        [
-            *columns(shown, wall_pct=pct_text),
-            ms_column(rows, "wall_ns", shown),
-            *columns(shown, kernel_count=times_text),
-        ]
-    )
-
-    def bars(width: int) -> list[Text]:
-        return [share_bar(row["wall_pct"], width, KIND[row["kind"]].terminal) for row in shown]
-
-    labels = fitted([printable(row["class"]) for row in shown], 24)
-    return [
-        screen.heading("Kernel classes", "wall time, share of the window"),
-        *bar_lines(labels, bars, figures, screen.width, least=10, most=48),
-        *more(len(rows) - len(shown), "class", "classes"),
-    ]
 
 
 def idle_causes(screen: Screen) -> list[Text]:
