@@ -183,7 +183,8 @@ _NEEDED = {
 }
 """The settings that a way to show an analysis needs."""
 
-_VIEW = re.compile(r"^-- View:\n((?:--   +\S.*\n)+)", re.MULTILINE)
+_VIEW = "\n-- View:\n"
+_INDENTED = re.compile(r"(?:--   +\S.*\n)+")
 _VIEW_ENTRY = re.compile(r"^--   (?P<way>\w+) +(?P<settings>.*(?:\n--     +.*)*)", re.MULTILINE)
 _SETTING = re.compile(r'(?P<key>[a-z_]+)=(?:"(?P<text>[^"]*)"|(?P<word>[^\s"]+))(?:\s+|$)')
 
@@ -193,10 +194,13 @@ View = Mapping[str, str]
 
 def views_of(sql_text: str) -> dict[str, View]:
     """Return the ways in which a file's header says to show it, without reading all of it."""
-    block = _VIEW.search(sql_text)
+    begin = sql_text.find(_VIEW)
+    if begin < 0:
+        return {}
+    block = _INDENTED.match(sql_text, begin + len(_VIEW))
     return {
         entry["way"]: _settings(re.sub(r"\n-- +", " ", entry["settings"]))
-        for entry in _VIEW_ENTRY.finditer(block[1] if block else "")
+        for entry in _VIEW_ENTRY.finditer(block[0] if block else "")
     }
 
 

@@ -25,13 +25,10 @@ from tracekit.browse.page import (
 )
 from tracekit.browse.query_worker import Answers
 from tracekit.render._bars import share_bar
+from tracekit.time_parts import PARTS
 
-_PARTS = (
-    ("compute", "compute_ns", "compute_pct"),
-    ("exposed communication", "exposed_comm_ns", "exposed_comm_pct"),
-    ("exposed copies", "exposed_memcpy_ns", "exposed_memcpy_pct"),
-)
-_KINDS = {"compute": "compute", "exposed communication": "comm", "exposed copies": "memcpy"}
+_BUSY = tuple(part for part in PARTS if part.name != "idle")
+_KINDS = {part.label: part.kind for part in _BUSY}
 _OVERVIEW_COLUMNS = columns_of_text(
     "split VARCHAR, part VARCHAR, wall_ns BIGINT, idle_ns BIGINT, window_pct DOUBLE, "
     "rank INTEGER, device VARCHAR, what VARCHAR, bar VARCHAR"
@@ -75,8 +72,9 @@ class Overview:
         for row in timeline.to_dicts():
             place = (row["rank"], row["device"])
             rows = by_device.setdefault(place, [])
-            for part, wall, share in _PARTS:
-                rows.append(("timeline", part, row[wall], None, row[share], *place))
+            for part in _BUSY:
+                times = (row[f"{part.name}_ns"], None, row[f"{part.name}_pct"])
+                rows.append(("timeline", part.label, *times, *place))
             rows.append(("timeline", "idle", None, row["idle_ns"], row["idle_pct"], *place))
         for row in phases.to_dicts():
             place = (row["rank"], row["device"])

@@ -27,23 +27,18 @@ from tracekit.plot._encoding import (
     where,
 )
 from tracekit.plot._registry import register
+from tracekit.time_parts import PARTS
 
 POINT = {"type": "point", "filled": True, "size": 70}
 MARKS: dict[str, dict[str, Any]] = {"points": POINT, "lines": {"point": True}}
 
-PARTS = {
-    "compute_ns": "compute",
-    "covered_ns": "compute",
-    "exposed_comm_ns": "comm",
-    "exposed_memcpy_ns": "memcpy",
-    "idle_ns": "idle",
-}
-"""The columns of the parts of a device's time, and what they are of."""
+_OF = {f"{part.name}_ns": part.colour for part in PARTS} | {"covered_ns": KIND["compute"]}
+"""The colours of the columns that parts of a device's time have."""
 
 
 def parts_of_time(*columns: str) -> dict[str, Any]:
     """Return the encoding of columns as parts of a device's time."""
-    return parts("part", {column: KIND[PARTS[column]] for column in columns})
+    return parts("part", {column: _OF[column] for column in columns})
 
 
 def draw(view: View, rows: Rows) -> Drawing | None:

@@ -38,13 +38,14 @@ from tracekit.plot._encoding import (
 )
 from tracekit.plot._registry import chart
 from tracekit.plot.header_charts import POINT, parts_of_time
+from tracekit.time_parts import PARTS
 from tracekit.units import unit_of
 
 MAX_LINES = 8
 
 MAX_STEP_LINES = 16
 
-WINDOW_PARTS = ("compute_ns", "exposed_comm_ns", "exposed_memcpy_ns", "idle_ns")
+WINDOW_PARTS = tuple(f"{part.name}_ns" for part in PARTS)
 """The columns of the parts of a window."""
 
 ROOFS = {"data sheet": ("dashed", [6, 4]), "measured": ("dotted", [2, 3])}
@@ -56,7 +57,7 @@ def ranks(rows: Rows) -> Drawing | None:
     """Ranks and what they spend their time on, as a heat map."""
     if len(rows) < 2:
         return None
-    shares = ("compute_pct", "exposed_comm_pct", "exposed_memcpy_pct", "idle_pct")
+    shares = tuple(f"{part.name}_pct" for part in PARTS)
     legend = {"title": "share of the device's window, %", "orient": "top"}
     spec = {
         "height": bar_step(len(rows)),

@@ -26,6 +26,7 @@ from tracekit.render.sections._layout import (
     rank_text,
     times_text,
 )
+from tracekit.time_parts import PARTS, TimePart
 from tracekit.units import (
     format_bytes,
     format_bytes_per_s,
@@ -60,29 +61,6 @@ _CAUSE_STYLES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Share:
-    name: str
-    glyph: str
-    kind: str
-
-    @property
-    def title(self) -> str:
-        return self.name.replace("_", " ")
-
-    @property
-    def style(self) -> str:
-        return KIND[self.kind].terminal
-
-
-_SHARES = (
-    _Share("compute", "█", "compute"),
-    _Share("exposed_comm", "▓", "comm"),
-    _Share("exposed_memcpy", "▒", "memcpy"),
-    _Share("idle", "░", "idle"),
-)
-
-
 def timeline(screen: Screen) -> list[Text]:
     """Return a legend and one bar per device; with few devices also a line of shares in ms.
 
@@ -109,19 +87,22 @@ def timeline(screen: Screen) -> list[Text]:
         has_ms = len(rows) <= _MAX_WITH_MS and max(map(len, in_ms)) <= screen.width
         below = [line if has_ms else None for line in in_ms]
         left = more(len(rows) - len(shown), "device")
-    shares = [] if has_ms else [_pcts(share, shown) for share in _SHARES]
+    shares = [] if has_ms else [_pcts(share, shown) for share in PARTS]
     titles, *figures = aligned([_windows(shown), *shares])
 
     def bars(width: int) -> list[Text]:
         return [
-            stacked_bar([Part(row[f"{s.name}_ns"], s.glyph, s.style) for s in _SHARES], width)
+            stacked_bar(
+                [Part(row[f"{s.name}_ns"], s.glyph, s.colour.terminal) for s in PARTS], width
+            )
             for row in shown
         ]
 
     lines = bar_lines(fitted(labels), bars, figures, screen.width, least=4)
     legend = screen.heading("Timeline")
-    for share in _SHARES:
-        legend.append("   ").append(share.glyph, style=share.style).append(f" {share.title}")
+    for share in PARTS:
+        legend.append("   ").append(share.glyph, style=share.colour.terminal)
+        legend.append(f" {_title(share)}")
     out = [legend]
     if not has_ms:
         out.append(Text(" " * (lines[0].cell_len - len(titles)) + titles, style="dim"))
@@ -141,17 +122,21 @@ def _windows(rows: Sequence[Row]) -> list[str]:
     return ["window", *ms_column(rows, "window_ns")]
 
 
-def _pcts(share: _Share, rows: Sequence[Row]) -> list[str]:
-    title = share.title.removeprefix("exposed ")
+def _title(share: TimePart) -> str:
+    return share.name.replace("_", " ")
+
+
+def _pcts(share: TimePart, rows: Sequence[Row]) -> list[str]:
+    title = _title(share).removeprefix("exposed ")
     return [title, *(pct_text(row[f"{share.name}_pct"]) for row in rows)]
 
 
 def _in_ms(row: Row) -> Text:
-    decimals = ms_decimals(row[f"{share.name}_ns"] for share in _SHARES)
+    decimals = ms_decimals(row[f"{share.name}_ns"] for share in PARTS)
     line = Text(" ")
-    for share in _SHARES:
+    for share in PARTS:
         line.append("   ").append(pct_text(row[f"{share.name}_pct"]), style="bold")
-        line.append(f" {share.glyph} ", style=share.style)
+        line.append(f" {share.glyph} ", style=share.colour.terminal)
         line.append(f"{format_ms(row[f'{share.name}_ns'], decimals)} ms")
     return line
 
