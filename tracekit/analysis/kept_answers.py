@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tracekit.analysis.catalog import load_catalog, make_digest
 from tracekit.analysis.result import Column, Result
-from tracekit.database import answers_path, building_file
+from tracekit.database import answers_path, atomic_path
 from tracekit.units import MB
 
 MAX_BYTES = 8 * MB
@@ -32,10 +32,9 @@ def keep_answers(store: Path, answers: Mapping[str, Result]) -> None:
         if len(text) <= MAX_BYTES and _read(text) == answers:
             path = answers_path(store)
             path.parent.mkdir(mode=0o700, exist_ok=True)
-            with building_file(path) as building:
+            with atomic_path(path) as building:
                 building.touch(0o600)
                 building.write_text(text, "utf-8")
-                building.replace(path)
 
 
 def kept_answers(store: Path) -> dict[str, Result]:

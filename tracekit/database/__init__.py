@@ -38,7 +38,7 @@ from tracekit.database.connections import (
 )
 from tracekit.database.fetching import fetch_store
 from tracekit.database.opening import Check, DamagedStoreError, open_store
-from tracekit.storage.temp_dirs import building_file, temporary_folder, temporary_place
+from tracekit.storage.temp_dirs import atomic_path, temporary_folder, temporary_place
 
 __all__ = [
     "SCRATCH",
@@ -48,9 +48,9 @@ __all__ = [
     "Check",
     "DamagedStoreError",
     "answers_path",
+    "atomic_path",
     "build_store",
     "build_temporary",
-    "building_file",
     "cache_dir",
     "cached_store_path",
     "ceilings_dir",
