@@ -32,8 +32,8 @@ WITH swept AS (
             ELSE coalesce(w.mark_class, c.class)
         END AS class, CASE
             WHEN w.mark_class IS NULL THEN c.kind
-            WHEN starts_with(w.mark_class, 'memcpy') THEN 'memcpy'
-            WHEN starts_with(w.mark_class, 'comm') THEN 'comm'
+            WHEN copy_of(w.mark_class) NOT IN ('none', 'set') THEN 'memcpy'
+            WHEN collective_of(w.mark_class) <> 'none' THEN 'comm'
             ELSE 'compute'
         END AS kind,
         w.ts_ns, w.dur_ns,

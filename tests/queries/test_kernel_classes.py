@@ -61,16 +61,24 @@ def test_an_op_in_pieces_counts_once(tiny_trace: Callable[..., Path]) -> None:
 def test_rules_of_the_user_come_first(tiny_trace: Callable[..., Path], tmp_path: Path) -> None:
     rules = tmp_path / "rules.toml"
     rules.write_text(
+        '[[rule]]\nclass = "product"\npattern = "^my_product"\n'
         '[[rule]]\nclass = "ring"\napplies_to = "device"\npattern = "^my_"\n'
-        '[kinds]\nring = "comm"\n',
+        '[kinds]\nring = "comm"\n[class]\nproduct = {is_gemm = true}\n',
         encoding="utf-8",
     )
-    path = tiny_trace([event("my_gemm", 0, 4), event("ampere_sgemm_128x64_tn", 4, 5)])
+    path = tiny_trace(
+        [event("my_gemm", 0, 4), event("ampere_sgemm_128x64_tn", 4, 6), event("my_product", 6, 7)]
+    )
     with tracekit.open(path, rules=rules) as trace:
         rows = trace.query("kernel_classes").to_dicts()
         assert [(row["class"], row["kind"]) for row in rows] == [
             ("ring", "comm"),
             ("gemm", "compute"),
+            ("product", "compute"),
+        ]
+        assert [row["gemm_kernel_ns"] for row in trace.query("gemm_share").to_dicts()] == [
+            3_000,
+            3_000,
         ]
         assert trace.query("timeline").column("exposed_comm_ns") == [4_000]
 
