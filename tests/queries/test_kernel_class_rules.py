@@ -20,9 +20,11 @@ import duckdb
 import msgspec
 import pytest
 
+from tracekit import palette
 from tracekit.analysis.rules import (
     CLASS_FLAGS,
     CLASS_TEXTS,
+    KINDS,
     create_rule_tables,
     load_kernel_rules,
     load_role_rules,
@@ -34,16 +36,6 @@ TRACES_FOLDER = Path(
     os.environ.get("TRACEKIT_PUBLIC_TRACES") or REPOSITORY.parent / "shared" / "traces"
 )
 
-COMPUTE = (
-    *("gemm", "attention", "conv", "elementwise", "reduction", "softmax", "norm", "rope"),
-    *("embedding", "optimizer", "quantize", "moe_routing", "sort_topk", "layout"),
-    *("triton_fused", "memset", "other"),
-)
-COMM = (
-    *("comm_allreduce", "comm_allgather", "comm_reducescatter", "comm_alltoall"),
-    *("comm_broadcast", "comm_p2p", "comm_other"),
-)
-MEMCPY = ("memcpy_h2d", "memcpy_d2h", "memcpy_d2d")
 DEVICE_CATEGORIES = {
     *("kernel", "gpu_memcpy", "gpu_memset"),
     *("Kernel", "Memcpy", "Memset", "mtia_ccp_events"),
@@ -109,15 +101,6 @@ def classes(applies_to: str, named: Iterable[Named]) -> dict[Named, str]:
 # ---- the file itself -----------------------------------------------------------------------------
 
 
-def test_every_class_has_its_kind() -> None:
-    expected = {
-        **dict.fromkeys(COMPUTE, "compute"),
-        **dict.fromkeys(COMM, "comm"),
-        **dict.fromkeys(MEMCPY, "memcpy"),
-    }
-    assert kinds() == expected
-
-
 @pytest.mark.parametrize("kind", ['[kinds]\nmine = "comm"\n', '[class]\nmine = {kind = "comm"}\n'])
 def test_a_file_of_the_user_gives_the_kind_of_its_class(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "rules.toml"
@@ -130,6 +113,8 @@ def test_classes_hold_what_they_must() -> None:
     for name, facts in document()["class"].items():
         assert set(facts) <= {"kind", "colour", "role", *CLASS_FLAGS, *CLASS_TEXTS}, name
         assert all(isinstance(facts[flag], bool) for flag in CLASS_FLAGS if flag in facts), name
+        assert facts["kind"] in KINDS, name
+        assert facts["colour"] in palette.NAMED, name
         assert (facts["kind"] == "comm") == ("collective" in facts), name
         assert facts["kind"] != "memcpy" or facts["copy"] in ("h2d", "d2h", "d2d"), name
 
