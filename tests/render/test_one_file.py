@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import tracekit
 from tracekit.analysis.catalog import QUERIES
 
 BUSY_NAMES = """\
@@ -85,3 +86,11 @@ def test_a_file_has_its_sections_its_chart_and_its_key(tmp_path: Path, sample_tr
     assert '<h2 id="names-title">Names</h2>' in text
     assert 'data-chart="busy_names"' in text
     assert "tracekit query busy_names" in text
+
+
+def test_a_file_of_the_user_has_its_chart(tmp_path: Path, sample_trace: Path) -> None:
+    (tmp_path / "busy_names.sql").write_text(BUSY_NAMES)
+    with tracekit.open(sample_trace, cache=False, queries=tmp_path) as trace:
+        chart = trace.plot.busy_names()
+        assert chart.title == trace.plot("busy_names").title == "Which names were busy"
+        assert chart.data["busy_names"].rows == trace.query("busy_names").rows

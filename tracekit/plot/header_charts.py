@@ -26,7 +26,7 @@ from tracekit.plot._encoding import (
     quantity,
     where,
 )
-from tracekit.plot._registry import register
+from tracekit.plot._registry import CHARTS, ChartKind
 from tracekit.time_parts import PARTS
 
 POINT = {"type": "point", "filled": True, "size": 70}
@@ -97,9 +97,15 @@ def _colour(view: View, rows: Rows) -> dict[str, Any]:
     return colours(name, {one: known[one] for one in values} if known else series(sorted(values)))
 
 
+def kind_of(analysis: str, question: str, view: View) -> ChartKind:
+    """Return the chart that the header of an analysis describes."""
+    return ChartKind(view.get("name", analysis), (analysis,), partial(draw, view), question)
+
+
 def register_all() -> None:
     """Add the charts of all headers."""
     analyses = load_catalog().analyses
     question = {title.name: title.question for title in analyses.titles()}
     for name, view in analyses.views("chart").items():
-        register(view.get("name", name), (name,), partial(draw, view), question[name])
+        kind = kind_of(name, question[name], view)
+        CHARTS[kind.name] = kind
