@@ -101,14 +101,6 @@ def classes(applies_to: str, named: Iterable[Named]) -> dict[Named, str]:
 # ---- the file itself -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ['[kinds]\nmine = "comm"\n', '[class]\nmine = {kind = "comm"}\n'])
-def test_a_file_of_the_user_gives_the_kind_of_its_class(kind: str, tmp_path: Path) -> None:
-    path = tmp_path / "rules.toml"
-    path.write_text(kind + "[[rule]]\nclass = 'mine'\npattern = '^mine'\n")
-    rule = load_kernel_rules(path)[0]
-    assert (rule["class"], rule["kind"]) == ("mine", "comm")
-
-
 def test_classes_hold_what_they_must() -> None:
     for name, facts in document()["class"].items():
         assert set(facts) <= {"kind", "colour", "role", *CLASS_FLAGS, *CLASS_TEXTS}, name
@@ -122,7 +114,8 @@ def test_classes_hold_what_they_must() -> None:
 def test_a_class_of_the_user_has_the_attributes_that_its_file_gives(tmp_path: Path) -> None:
     path = tmp_path / "rules.toml"
     path.write_text(
-        "[class]\nmine = {is_gemm = true, role = 'MLP'}\nsoftmax = {is_fusible = true}\n"
+        "[class]\nmine = {kind = 'comm', is_gemm = true, role = 'MLP'}\n"
+        "softmax = {is_fusible = true}\n"
         "[[rule]]\nclass = 'mine'\npattern = '^mine'\n"
     )
     with duckdb.connect() as connection:
@@ -138,7 +131,8 @@ def test_a_class_of_the_user_has_the_attributes_that_its_file_gives(tmp_path: Pa
             ("memset", False, False, False, "set", "none", "other"),
             ("comm_p2p", False, False, False, "none", "p2p", "other"),
         ]
-    last = load_role_rules(path)[-1]
+    rule, last = load_kernel_rules(path)[0], load_role_rules(path)[-1]
+    assert (rule["class"], rule["kind"]) == ("mine", "comm")
     assert (last["role"], last["applies_to"], last["pattern"]) == ("MLP", "class", "^mine$")
 
 

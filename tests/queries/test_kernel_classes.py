@@ -63,7 +63,7 @@ def test_rules_of_the_user_come_first(tiny_trace: Callable[..., Path], tmp_path:
     rules.write_text(
         '[[rule]]\nclass = "product"\npattern = "^my_product"\n'
         '[[rule]]\nclass = "ring"\napplies_to = "device"\npattern = "^my_"\n'
-        '[kinds]\nring = "comm"\n[class]\nproduct = {is_gemm = true}\n',
+        '[class]\nring = {kind = "comm"}\nproduct = {is_gemm = true}\n',
         encoding="utf-8",
     )
     path = tiny_trace(

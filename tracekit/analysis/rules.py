@@ -141,8 +141,7 @@ def builtin_content(file_name: str) -> dict[str, Any]:
 def load_kernel_rules(user_file: Path | None = None) -> list[Rule]:
     """Read the rules that classify device work, with the kind of each class, in their order.
 
-    A class of a user's file is of kind compute unless its own ``[class]`` (or ``[kinds]``, a table
-    of class = kind) says otherwise.
+    A class of a user's file is of kind compute unless its own ``[class]`` says otherwise.
 
     Raises:
         UsageError: the user's file cannot be read, or a rule of it is not valid.
@@ -164,14 +163,10 @@ def load_classes(user_file: Path | None = None) -> dict[str, dict[str, Any]]:
     classes: dict[str, dict[str, Any]] = builtin_content(KERNEL_RULE.file_name)["class"]
     if user_file is None:
         return classes
-    content = _read_user_file(user_file)
-    kinds = content.get("kinds", {})
-    if not isinstance(kinds, dict):
-        raise UsageError(f"{user_file}: [kinds] must be a table of class = kind")
-    given = content.get("class", {})
+    given = _read_user_file(user_file).get("class", {})
     if not isinstance(given, dict) or not all(isinstance(facts, dict) for facts in given.values()):
         raise UsageError(f'{user_file}: [class] must be a table of class = {{ kind = "..." }}')
-    for name, facts in (*((name, {"kind": kind}) for name, kind in kinds.items()), *given.items()):
+    for name, facts in given.items():
         known = classes.get(name, {})
         _check_class(f"{user_file}: class {name}", facts, known.get("kind"))
         classes = classes | {name: known | facts}
@@ -252,7 +247,7 @@ def _read_user_file(path: Path) -> dict[str, Any]:
         raise UsageError(
             f"{path}: the rules file cannot be read: it is nested too deeply"
         ) from error
-    unknown = sorted(set(content) - {*_TABLES, "class", "kinds"})
+    unknown = sorted(set(content) - {*_TABLES, "class"})
     if unknown or not set(content) & {*_TABLES}:
         raise UsageError(
             f"{path}: " + (f"unknown key {unknown[0]!r}" if unknown else "there is no rule in it"),
