@@ -200,6 +200,10 @@ def test_a_file_name_must_be_an_identifier() -> None:
         (["--   report  section=a colour=b"], "unknown setting 'colour'"),
         (["--   report  title=a"], "report has no section"),
         (['--   report  section=a "b'], "cannot read '\"b'"),
+        (["--   chart  form=pie title=T y=a axis=c tip=a"], "unknown form 'pie'"),
+        (["--   chart  form=bars title=T y=a axis=c tip=a"], "chart has no x"),
+        (["--   chart  form=bars title=T y=a axis=c tip=a parts=a"], "chart has no x_of"),
+        (["--   chart  form=lines title=T y=a axis=c tip=a x=a"], "chart has no y_axis"),
         (
             ["--   chart  form=bars title=T y=a", "--          x=b axis=c tip=a,where"],
             "'b' is none of the columns",
@@ -215,7 +219,7 @@ def test_views_are_read_without_the_rest_of_a_header() -> None:
     text = analysis(
         "-- View:",
         '--   chart   form=bars title="Two  words, cut" y=a axis=b',
-        "--           tip=a",
+        "--           x=a tip=a",
         "--   browse  key=x menu=m title=t columns=a ask=limit:0,kind:all",
     )
     views = views_of(text)
@@ -225,6 +229,7 @@ def test_views_are_read_without_the_rest_of_a_header() -> None:
         "title": "Two  words, cut",
         "y": "a",
         "axis": "b",
+        "x": "a",
         "tip": "a",
     }
     assert parameters(views["browse"]["ask"]) == {"limit": 0, "kind": "all"}

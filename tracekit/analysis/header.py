@@ -174,7 +174,7 @@ whole ones, of others the `largest` by a column. `ask` are parameters that a pag
 its `columns`, its parameters (`ask`), and the value `first` in the order of its rows.
 """
 
-_NEEDED = {
+_NEEDED: Mapping[str, tuple[str, ...]] = {
     "breakdown": (),
     "chart": ("form", "title", "y", "axis", "tip"),
     "report": ("section",),
@@ -182,6 +182,9 @@ _NEEDED = {
     "browse": ("key", "menu", "title", "columns"),
 }
 """The settings that a way to show an analysis needs."""
+
+_FORMS = {"bars": ("x",), "points": ("x", "y_axis"), "lines": ("x", "y_axis")}
+"""The forms of charts, and the settings that each needs; bars of parts need others."""
 
 _VIEW = "\n-- View:\n"
 _INDENTED = re.compile(r"(?:--   +\S.*\n)+")
@@ -567,7 +570,15 @@ class _Reader:
                     number, f"View: cannot read {rest!r}", 'write `key=word` or `key="text"`'
                 )
             settings = _settings(text)
-            for key in _NEEDED[way]:
+            needed = _NEEDED[way]
+            if way == "chart" and "form" in settings:
+                if settings["form"] not in _FORMS:
+                    self._wrong(
+                        number, f"View: unknown form {settings['form']!r}", _one_of([*_FORMS])
+                    )
+                is_stacked = settings["form"] == "bars" and "parts" in settings
+                needed += ("x_of",) if is_stacked else _FORMS.get(settings["form"], ())
+            for key in needed:
                 if key not in settings:
                     self._wrong(number, f"View: {way} has no {key}")
             for key, value in settings.items():

@@ -38,7 +38,7 @@ _OF = {f"{part.name}_ns": part.colour for part in PARTS} | {"covered_ns": KIND["
 
 def parts_of_time(*columns: str) -> dict[str, Any]:
     """Return the encoding of columns as parts of a device's time."""
-    return parts("part", {column: _OF[column] for column in columns})
+    return parts("part", series(columns) | {one: _OF[one] for one in columns if one in _OF})
 
 
 def draw(view: View, rows: Rows) -> Drawing | None:
