@@ -1,6 +1,6 @@
 -- What is a collective by its name, and how much of its message crosses the wires?
 -- Names are those of c10d ops (c10d::_allgather_base_), of NCCL's records (_allgather_base, all_to_allv) and of the
--- ranges of a backend (nccl:all_reduce). bus_factor turns algorithm bandwidth into bus bandwidth, as nccl-tests does.
+-- ranges of a backend (nccl:all_reduce). wire_factor turns algorithm bandwidth into bus bandwidth, as nccl-tests does.
 --
 -- Kind:   macro
 -- Params:
@@ -21,7 +21,7 @@ END;
 
 CREATE OR REPLACE MACRO collective_class(name) AS 'comm_' || named_collective(name);
 
-CREATE OR REPLACE MACRO bus_factor(collective, group_size) AS
+CREATE OR REPLACE MACRO wire_factor(collective, group_size) AS
 CASE
     WHEN collective = 'allreduce' THEN 2::DOUBLE * (group_size - 1) / group_size
     WHEN collective IN ('allgather', 'reducescatter', 'alltoall')

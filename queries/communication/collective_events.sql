@@ -8,7 +8,7 @@
 -- gloo runs a reduce-scatter as an all-reduce. is_transfer marks the one row that stands for the collective.
 --
 -- Kind:     table
--- Requires: device_events, attribution, launch, event_category, collective, tensor
+-- Requires: device_events, attribution, launch, event_category, bus_factor, collective, tensor
 -- Columns:
 --   trace_id       INTEGER -> trace                  the trace
 --   event_id       BIGINT -> device_events.event_id  the device event
@@ -249,7 +249,7 @@ SELECT
     if(first_source.class IS NULL, 'name', first_source.source) AS class_source,
     first_source.name AS collective, pg_name, first_source.pg_desc, first_source.pg_ranks,
     group_size, first_source.seq, dtype, message_bytes,
-    bus_factor(collective_of(class), group_size) AS bus_factor,
+    bus_factor(class, group_size) AS bus_factor,
     CASE
         WHEN message_bytes IS NOT NULL AND group_size IS NOT NULL THEN NULL
         WHEN device <> 'cpu' AND launch_ts_ns IS NULL THEN 'its launch was not recorded'

@@ -18,6 +18,7 @@ import tracekit
 from tracekit.analysis import context_walk
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.macros import macros_of
+from tracekit.analysis.rules import create_rule_tables
 from tracekit.analysis.sweeps import SWEEPS, SWEPT, compiled_sweeps, sweep_table, swept
 from tracekit.sql_text import rows
 
@@ -57,6 +58,7 @@ Row = tuple[Any, ...]
 @pytest.fixture(scope="module")
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as connection:
+        create_rule_tables(connection)
         for macro in macros_of(load_catalog().tables[name] for name in SWEEPS):
             connection.execute(macro.sql)
         yield connection
