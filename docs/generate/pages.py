@@ -38,14 +38,14 @@ def pages_of_sources() -> dict[str, str]:
     """Return where the reference shows a source file, by the file's path in the repository."""
     catalog = load_catalog()
     analyses = by_subject(catalog.analyses.values())
-    derived = {**catalog.tables, **catalog.views, **catalog.temporaries}
+    derived = {**catalog.tables, **catalog.views}
     return {
         "tracekit/schema.py": TABLES_PAGE,
         "tracekit/manifest.py": MANIFEST_PAGE,
         "tracekit/__init__.py": PYTHON_PAGE,
         DESCRIPTION: f"{TABLES_PAGE}#{slug(TITLE)}",
         **{f"queries/{subject.name}": page_of(subject.name) for subject in analyses},
-        **{in_repo(spec.path): f"{MACROS_PAGE}#{name}" for name, spec in catalog.macros.items()},
+        **{in_repo(spec.path): f"{MACROS_PAGE}#{name}" for name, spec in catalog.functions.items()},
         **{in_repo(spec.path): f"{DERIVED_PAGE}#{name}" for name, spec in derived.items()},
         **{in_repo(spec.path): place_of(spec) for spec in catalog.analyses.values()},
     }

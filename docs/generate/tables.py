@@ -69,7 +69,7 @@ def _derived() -> str:
         "# Derived tables and views\n",
         (
             f"What the {link('ingested tables', TABLES_PAGE, page)} mean. Most tables are made"
-            " with a store; others when SQL first names them, and they are gone with the connection;"
+            " with a store; others when SQL first names them, and they go with the connection;"
             " views are read anew each time. Any SQL may use all of them:"
             ' `tracekit sql TRACE "SELECT …"`. This page is made from the headers of the SQL'
             " files.\n"

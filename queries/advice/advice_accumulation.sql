@@ -22,7 +22,7 @@ forwards AS (
 numbered AS (
     SELECT *, max(message_bytes) OVER (PARTITION BY trace_id) AS most_bytes
     FROM collective_events
-    WHERE class = 'comm_allreduce' AND phase = 'backward' AND is_transfer
+    WHERE collective_of(class) = 'allreduce' AND phase = 'backward' AND is_transfer
 ),
 
 reductions AS (

@@ -13,12 +13,12 @@ WITH work AS (
         a.trace_id, a.device, a.stream, a.ts_ns, a.event_id, a.piece, a.class, a.phase, a.op_name,
         a.dur_ns,
         coalesce(m.rollup_path, m.path) AS module,
-        a.class = 'gemm' AS is_product,
-        a.class = 'gemm' AND a.op_name IN ('aten::bmm', 'aten::baddbmm', 'aten::matmul')
+        is_gemm(a.class) AS is_product,
+        is_gemm(a.class) AND a.op_name IN ('aten::bmm', 'aten::baddbmm', 'aten::matmul')
             AS is_batched
     FROM attributed_events AS a
     LEFT JOIN module AS m USING (trace_id, module_id)
-    WHERE a.kind = 'compute' AND EXISTS (FROM attributed_events WHERE class = 'softmax')
+    WHERE a.kind = 'compute' AND EXISTS (FROM attributed_events WHERE is_softmax(class))
 ),
 
 numbered AS (
@@ -42,9 +42,9 @@ stretches AS (
         lead(max(module) FILTER (is_batched)) OVER (
             PARTITION BY trace_id, device, stream ORDER BY number
         ) AS next_module,
-        arg_max(module, dur_ns) FILTER (class = 'softmax') AS module,
-        any_value(phase) FILTER (class = 'softmax') AS phase,
-        count(*) FILTER (class = 'softmax') AS softmax_count,
+        arg_max(module, dur_ns) FILTER (is_softmax(class)) AS module,
+        any_value(phase) FILTER (is_softmax(class)) AS phase,
+        count(*) FILTER (is_softmax(class)) AS softmax_count,
         count(*) FILTER (NOT is_product) AS work_count,
         sum(dur_ns) FILTER (NOT is_product)::BIGINT AS work_ns
     FROM numbered

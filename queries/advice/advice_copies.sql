@@ -21,7 +21,7 @@ copies AS (
     LEFT JOIN computing AS c
         ON a.trace_id = c.trace_id AND a.device = c.device AND a.stream = c.stream
     WHERE
-        a.class = 'memcpy_h2d'
+        copy_of(a.class) = 'h2d'
         AND (NOT contains(a.name, 'Pinned') OR c.stream IS NOT NULL OR w.dur_ns IS NOT NULL)
 ),
 

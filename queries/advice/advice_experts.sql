@@ -16,7 +16,7 @@ WITH form (term, module_glob, name_glob) AS (
 work AS (
     SELECT
         t.rank, a.name, m.path,
-        count(*) FILTER (a.class = 'comm_alltoall') AS exchange_count,
+        count(*) FILTER (collective_of(a.class) = 'alltoall') AS exchange_count,
         coalesce(sum(a.dur_ns) FILTER (a.kind = 'compute'), 0)::BIGINT AS work_ns
     FROM attributed_events AS a
     INNER JOIN trace AS t USING (trace_id)

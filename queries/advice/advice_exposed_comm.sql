@@ -12,28 +12,28 @@ WITH exposed AS (
     SELECT
         class, wall_ns,
         device = 'cpu' AS is_cpu,
-        class IN ('comm_allreduce', 'comm_reducescatter')
+        collective_of(class) IN ('allreduce', 'reducescatter')
         AND NOT regexp_matches(coalesce(pg_desc, ''), '(?i)tensor|expert|context|sequence|pipe')
             AS is_gradient
     FROM collective_events
     WHERE phase = 'backward' AND wall_ns > 0
 ),
 
-remedies (class, remedy) AS (
+remedies (collective, remedy) AS (
     VALUES
     (
-        'comm_allreduce',
+        'allreduce',
         'reductions that begin during the backward pass: DistributedDataParallel(bucket_cap_mb=…, '
         || 'gradient_as_bucket_view=True), parameters in the order in which they are used'
     ),
-    ('comm_reducescatter', 'overlap_comm=True (DeepSpeed); fully_shard of each block (FSDP)'),
+    ('reducescatter', 'overlap_comm=True (DeepSpeed); fully_shard of each block (FSDP)'),
     (
-        'comm_allgather',
+        'allgather',
         'prefetching: set_modules_to_backward_prefetch (FSDP), stage3_prefetch_bucket_size '
         || '(DeepSpeed)'
     ),
     (
-        'comm_alltoall',
+        'alltoall',
         'two micro-batches in turns, so that one computes while the other sends its tokens'
     )
 )
@@ -55,7 +55,7 @@ SELECT
     || any_value(r.remedy) AS remedy,
     'tracekit query communication TRACE' AS evidence
 FROM exposed AS e
-INNER JOIN remedies AS r USING (class)
+INNER JOIN remedies AS r ON collective_of(e.class) = r.collective
 GROUP BY e.class, e.is_cpu, e.is_gradient
 ORDER BY cost_ns DESC, e.class, e.is_gradient
 LIMIT 2

@@ -11,7 +11,7 @@ WITH work AS (
     SELECT
         a.trace_id, a.device, a.stream, a.class, a.dur_ns, a.phase,
         coalesce(m.rollup_path, m.path) AS module,
-        a.class IN ('elementwise', 'norm', 'reduction') AS is_fusible,
+        is_fusible(a.class) AS is_fusible,
         row_number() OVER stream AS position
     FROM attributed_events AS a
     LEFT JOIN module AS m USING (trace_id, module_id)
@@ -21,7 +21,7 @@ WITH work AS (
         AND coalesce(a.row_name, '(unattributed)') = '(unattributed)'
         AND a.phase NOT IN ('optimizer', 'other')
         AND NOT EXISTS (FROM compiled_regions)
-        AND NOT EXISTS (FROM attributed_events WHERE class = 'triton_fused')
+        AND NOT EXISTS (FROM attributed_events WHERE is_fused(class))
     WINDOW stream AS (PARTITION BY a.trace_id, a.device, a.stream ORDER BY a.ts_ns, a.event_id)
 ),
 

@@ -13,14 +13,14 @@ WITH copies AS (
         sum(wall_ns)::BIGINT AS wall_ns
     FROM attributed_events
     WHERE
-        class IN ('memcpy_h2d', 'memcpy_d2h')
+        copy_of(class) IN ('h2d', 'd2h')
         AND (
             phase = 'optimizer'
             OR (
                 bytes >= 1 << 20
                 AND (
                     phase IN ('backward', 'recompute')
-                    OR (phase = 'forward' AND class = 'memcpy_d2h')
+                    OR (phase = 'forward' AND copy_of(class) = 'd2h')
                 )
             )
         )
@@ -42,4 +42,4 @@ SELECT
     || 'activations: recompute them, or copy on a stream of their own' AS remedy,
     'tracekit query memcpy TRACE' AS evidence
 FROM copies
-HAVING count(DISTINCT class) = 2 AND sum(wall_ns) > 0
+HAVING count(DISTINCT copy_of(class)) = 2 AND sum(wall_ns) > 0

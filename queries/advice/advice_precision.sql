@@ -14,7 +14,7 @@ WITH products AS (
         sum(a.dur_ns)::BIGINT AS work_ns
     FROM attributed_events AS a
     INNER JOIN record AS e ON a.trace_id = e.trace_id AND a.op_id = e.event_id
-    WHERE a.class IN ('gemm', 'conv') AND NOT regexp_matches(a.name, '(?i)tf32|s1688')
+    WHERE (is_gemm(a.class) OR is_conv(a.class)) AND NOT regexp_matches(a.name, '(?i)tf32|s1688')
     GROUP BY ALL
 ),
 

@@ -13,7 +13,7 @@ WITH ops AS (
         if(a.op_name IN ('aten::addmm', 'aten::baddbmm'), 1, 0) AS first_matrix
     FROM attributed_events AS a
     WHERE
-        a.class = 'gemm'
+        is_gemm(a.class)
         AND a.op_name IN ('aten::mm', 'aten::addmm', 'aten::bmm', 'aten::baddbmm')
         AND a.trace_id IN (SELECT trace_id FROM device_peak)
     GROUP BY ALL

@@ -82,7 +82,7 @@ with_input AS (
     SELECT
         *,
         -- What is copied to the device outside of modules, autograd and the other phases feeds the model.
-        class = 'memcpy_h2d'
+        copy_of(class) = 'h2d'
         AND module_id IS NULL
         AND node_id IS NULL
         AND coalesce(own.phase, 'forward') = 'forward'

@@ -235,7 +235,7 @@ CREATE OR REPLACE MACRO decided_module(facts) AS TABLE (
                     rule: 12, reason: 'launch context', module_id: NULL, row_name: '(data loading)'
                 }
             WHEN found.is_loss THEN {rule: 13, reason: 'phase', module_id: NULL, row_name: '(loss)'}
-            WHEN launch_id IS NOT NULL AND class = 'memcpy_h2d' AND NOT is_training
+            WHEN launch_id IS NOT NULL AND copy_of(class) = 'h2d' AND NOT is_training
                 THEN {
                     rule: 14, reason: 'launch context', module_id: NULL, row_name: '(data loading)'
                 }

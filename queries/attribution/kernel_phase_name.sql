@@ -11,7 +11,7 @@
 
 CREATE OR REPLACE MACRO kernel_phase_name(name, class) AS
 CASE
-    WHEN class = 'optimizer' OR contains(name, 'multi_tensor_apply') THEN 'optimizer'
+    WHEN is_optimizer(class) OR contains(name, 'multi_tensor_apply') THEN 'optimizer'
     WHEN regexp_matches(
         name,
         '(?i)backward|bprop|dgrad|wgrad|grad_?(input|weight|bias)|(^|[^a-z])bwd([^a-z]|$)|bn_bw_'

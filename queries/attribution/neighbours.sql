@@ -7,7 +7,7 @@
 --
 -- Kind:     table
 -- Requires: range_marker, device_events, launch, launch_link, surroundings, trace_traits, attribution_rules,
---           class_fact, interval_neighbours
+--           interval_neighbours
 -- Input:    trace_traits WHERE is_training
 -- Columns:
 --   trace_id           INTEGER -> trace          the trace
@@ -25,10 +25,9 @@
 WITH launched AS (
     SELECT
         k.trace_id, k.launch_id, k.launch_ts_ns,
-        bool_or(coalesce(c.is_model_work, FALSE)) AS is_model
+        bool_or(is_model_work(d.class)) AS is_model
     FROM launch_link AS k
     INNER JOIN device_events AS d USING (trace_id, event_id, piece)
-    LEFT JOIN scratch.class_fact AS c USING (class)
     WHERE k.launch_id IS NOT NULL
     GROUP BY ALL
 ),

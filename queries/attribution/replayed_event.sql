@@ -36,7 +36,7 @@ run AS (
         (d.device, d.stream) AS lane,
         CASE
             WHEN d.kind = 'memcpy' OR contains(d.name, 'copyBuffer') THEN 'copy'
-            WHEN d.class = 'memset' OR contains(d.name, 'fillBuffer') THEN 'set'
+            WHEN copy_of(d.class) = 'set' OR contains(d.name, 'fillBuffer') THEN 'set'
             ELSE d.name
         END AS kernel
     FROM replay AS r

@@ -44,7 +44,7 @@
 WITH point AS (
     SELECT
         *,
-        if(group_size > 1, bus_factor(collective_class(op), group_size), NULL) AS factor,
+        if(group_size > 1, wire_factor(named_collective(op), group_size), NULL) AS factor,
         if(group_size > 1, bench_bytes_per_s(message_bytes, median_ns), NULL)
             AS algorithm_bytes_per_s,
         if(group_size > 1, bench_bus_bytes_per_s(op, group_size, message_bytes, median_ns), NULL)

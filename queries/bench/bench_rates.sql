@@ -26,7 +26,7 @@ CREATE OR REPLACE MACRO bench_bytes_per_s(message_bytes, call_ns) AS
 1e9 * message_bytes / nullif(call_ns, 0);
 
 CREATE OR REPLACE MACRO bench_bus_bytes_per_s(op, group_size, message_bytes, call_ns) AS
-bus_factor(collective_class(op), group_size) * (1e9 * message_bytes / nullif(call_ns, 0));
+wire_factor(named_collective(op), group_size) * (1e9 * message_bytes / nullif(call_ns, 0));
 
 CREATE OR REPLACE MACRO bench_memory_bytes_per_s(op, message_bytes, call_ns) AS
 CASE

@@ -8,7 +8,7 @@
 -- gloo runs a reduce-scatter as an all-reduce. is_transfer marks the one row that stands for the collective.
 --
 -- Kind:     table
--- Requires: device_events, attribution, launch, event_category, collective, tensor
+-- Requires: device_events, attribution, launch, event_category, bus_factor, collective, tensor
 -- Input:    device_events WHERE kind = 'comm'
 -- Columns:
 --   trace_id       INTEGER -> trace                  the trace
@@ -220,7 +220,7 @@ sized_comm AS (
                 k.first_source.group_size, g.pg_size,
                 -- What an all-gather adds and a reduce-scatter takes away is a factor of the group's size.
                 if(
-                    k.class IN ('comm_allgather', 'comm_reducescatter'),
+                    collective_of(k.class) IN ('allgather', 'reducescatter'),
                     greatest(
                         k.out_nelems // nullif(k.in_nelems, 0),
                         k.in_nelems // nullif(k.out_nelems, 0)
@@ -238,7 +238,7 @@ weighed_comm AS (
         *,
         dtype_bytes(dtype)
         * if(
-            class = 'comm_allgather',
+            collective_of(class) = 'allgather',
             coalesce(out_nelems, addressable(try(in_nelems * group_size))),
             in_nelems
         ) AS message_bytes

@@ -33,6 +33,9 @@
 --   span_of                VARCHAR  transfer, or call: on cpu the op that a transfer of its own belongs to
 -- Keep:     rank, device, step, phase, class, start_ns, dur_ns, wall_ns, message_bytes, bus_bytes_per_s, pg_name,
 --           name
+-- View:
+--   browse  key=8 menu=collectives title="Collectives, the longest of each device first" ask=limit:0
+--           columns=dur_ns,wall_ns,message_bytes,bus_bytes_per_s,class,step,phase,start_ns,group_size,pg_name,name,rank,device,reason
 -- Invariant: 0 <= wall_ns AND wall_ns <= dur_ns
 
 SELECT

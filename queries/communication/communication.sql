@@ -43,6 +43,8 @@
 --   ceiling_reason           VARCHAR  why ceiling_pct is missing; NULL if it is not
 -- Keep:     rank, device, class, pg_name, call_count, kernel_ns, overlapped_pct, wall_pct, message_bytes,
 --           bus_bytes_per_s, ceiling_pct, algorithm_bytes_per_s
+-- View:
+--   breakdown  totals=communication_totals
 -- Invariant: 0 <= wall_ns AND wall_ns <= comm_ns AND comm_ns <= kernel_ns
 -- Invariant: sized_count <= call_count AND (message_bytes IS NULL) = (sized_count = 0)
 -- Invariant: reason IS NOT NULL OR (algorithm_bytes_per_s IS NOT NULL AND bus_bytes_per_s IS NOT NULL)
@@ -93,7 +95,7 @@ rated AS (
                 THEN coalesce(reason, 'it took no time that the clock could tell')
             WHEN NOT coalesce(has_backend, FALSE)
                 THEN 'neither NCCL nor gloo ran it, as far as names tell'
-            WHEN class = 'comm_other' AND NOT coalesce(is_reduce(collective), FALSE)
+            WHEN collective_of(class) = 'other' AND NOT coalesce(is_reduce(collective), FALSE)
                 THEN 'such collectives are not measured'
         END AS why
     FROM summed
@@ -124,7 +126,7 @@ LEFT JOIN ceilings('collective') AS c
         s.trace_id = c.trace_id
         AND is_listed(c.device, s.device)
         AND s.class = collective_class(c.op)
-        AND (s.class <> 'comm_other' OR is_reduce(c.op))
+        AND (collective_of(s.class) <> 'other' OR is_reduce(c.op))
         AND s.backend = c.backend
         AND s.group_size = c.group_size
         AND s.why IS NULL

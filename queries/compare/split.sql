@@ -7,7 +7,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, attribution, collective_events, idle_gap, device_windows, device_steps, module, event_category, interval_overlap, interval_common, interval_neighbours
+-- Requires: device_events, attribution, collective_events, idle_gap, device_windows, device_steps, module, event_category, interval_overlap, interval_common, interval_neighbours, time_part
 -- Columns:
 --   rank          INTEGER  global rank
 --   device        VARCHAR  number of the device, or cpu
@@ -149,11 +149,8 @@ stepped AS (
 busy AS (
     SELECT
         w.trace_id, w.device, p.step,
-        CASE w.kind
-            WHEN 'compute' THEN 'compute'
-            WHEN 'comm' THEN 'exposed_comm'
-            ELSE 'exposed_memcpy'
-        END AS part, w.class, w.phase, w.module_id, w.row_name, w.op_name AS op, CASE
+        time_part(w.kind) AS part,
+        w.class, w.phase, w.module_id, w.row_name, w.op_name AS op, CASE
             WHEN w.message_bytes IS NOT NULL THEN w.message_bytes || ' bytes'
             ELSE coalesce(o.shape, k.args ->> '$.grid')
         END AS shape, w.name, p.kernel_count, p.dur_ns, p.wall_ns

@@ -5,7 +5,7 @@
 -- Kind:     analysis
 -- Scope:    trace
 -- Requires: device_events, device_ceiling, ceilings
--- Input:    device_events WHERE kind = 'memcpy' OR class = 'memset'
+-- Input:    device_events WHERE kind = 'memcpy' OR copy_of(class) = 'set'
 -- Columns:
 --   rank               INTEGER  global rank
 --   device             VARCHAR  number of the device
@@ -23,6 +23,8 @@
 --   ceiling_source       VARCHAR  the measurement
 --   ceiling_reason       VARCHAR  why ceiling_pct is missing; NULL if it is not
 -- Keep:     rank, device, direction, name, copy_count, kernel_ns, bytes, bandwidth_bytes_per_s, ceiling_pct
+-- View:
+--   breakdown  totals=memcpy_totals
 -- Invariant: sized_count <= copy_count AND (bytes IS NULL) = (sized_count = 0)
 -- Invariant: (ceiling_reason IS NULL) = (ceiling_pct IS NOT NULL)
 
@@ -39,7 +41,7 @@ WITH summed AS (
             AS bandwidth_bytes_per_s
     FROM device_events AS e
     INNER JOIN trace AS t USING (trace_id)
-    WHERE e.kind = 'memcpy' OR e.class = 'memset'
+    WHERE e.kind = 'memcpy' OR copy_of(e.class) = 'set'
     GROUP BY t.trace_id, t.rank, e.device, e.class, e.name
 ),
 
@@ -47,11 +49,7 @@ WITH summed AS (
 named AS (
     SELECT
         *,
-        CASE direction
-            WHEN 'memcpy_h2d' THEN 'h2d'
-            WHEN 'memcpy_d2h' THEN 'd2h'
-            WHEN 'memcpy_d2d' THEN 'd2d'
-        END AS op, CASE
+        if(copy_of(direction) IN ('none', 'set'), NULL, copy_of(direction)) AS op, CASE
             WHEN op = 'd2d' THEN 'none'
             WHEN contains(lower(name), 'pinned') THEN 'pinned'
             WHEN contains(lower(name), 'pageable') THEN 'pageable'

@@ -34,7 +34,7 @@ WITH copies AS (
         ) AS last_part
     FROM device_events AS e
     INNER JOIN device_windows AS w USING (trace_id, device)
-    WHERE (e.kind = 'memcpy' OR e.class = 'memset') AND w.window_ns > 0
+    WHERE (e.kind = 'memcpy' OR copy_of(e.class) = 'set') AND w.window_ns > 0
 ),
 
 placed AS (

@@ -14,6 +14,10 @@
 --   sized_count            BIGINT   copies whose bytes are known
 --   sized_ns               BIGINT   sum of the durations of these, ns; NULL where the clock could tell of none
 --   bandwidth_bytes_per_s  DOUBLE   bytes / sized_ns, bytes/s
+-- View:
+--   chart  name=memcpy form=bars title="What was copied or set, which way" y=direction order=rows x=kernel_ns
+--          axis="time of all copies" colour=orange largest=kernel_ns
+--          tip=direction,copy_count,kernel_ns,wall_ns,bytes,bandwidth_bytes_per_s
 -- Invariant: sized_count <= copy_count AND (bytes IS NULL) = (sized_count = 0)
 -- Invariant: sized_ns IS NULL OR sized_ns <= kernel_ns
 

@@ -25,11 +25,11 @@ WITH phase_time AS (
         e.trace_id, e.device,
         grouping(e.phase) AS is_all,
         e.phase,
-        count(*) FILTER (e.class = 'gemm' AND e.piece = 0) AS gemm_count,
-        coalesce(sum(e.dur_ns) FILTER (e.class = 'gemm'), 0)::BIGINT AS gemm_kernel_ns,
+        count(*) FILTER (is_gemm(e.class) AND e.piece = 0) AS gemm_count,
+        coalesce(sum(e.dur_ns) FILTER (is_gemm(e.class)), 0)::BIGINT AS gemm_kernel_ns,
         coalesce(sum(e.dur_ns) FILTER (e.kind = 'compute'), 0)::BIGINT AS compute_kernel_ns,
         sum(e.dur_ns)::BIGINT AS kernel_ns,
-        coalesce(sum(e.wall_ns) FILTER (e.class = 'gemm'), 0)::BIGINT AS gemm_wall_ns,
+        coalesce(sum(e.wall_ns) FILTER (is_gemm(e.class)), 0)::BIGINT AS gemm_wall_ns,
         sum(e.wall_ns)::BIGINT AS wall_ns
     FROM attributed_events AS e
     GROUP BY GROUPING SETS ((e.trace_id, e.device, e.phase), (e.trace_id, e.device))

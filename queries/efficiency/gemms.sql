@@ -60,16 +60,17 @@ WITH work AS (
 costed AS (
     SELECT
         w.*,
-        if(o.op_class = 'gemm', o.op_id, NULL) AS gemm_id,
+        if(is_gemm(o.op_class), o.op_id, NULL) AS gemm_id,
         o.m, o.n, o.k, o.batch, o.layout, o.dtype, o.flops, CASE
             WHEN w.why IS NOT NULL THEN w.why
-            WHEN o.op_class IN ('conv', 'attention') THEN 'it is part of another operation'
-            WHEN o.flops IS NULL OR o.op_class <> 'gemm'
+            WHEN has_flops(o.op_class) AND NOT is_gemm(o.op_class)
+                THEN 'it is part of another operation'
+            WHEN o.flops IS NULL OR NOT is_gemm(o.op_class)
                 THEN coalesce(o.reason, 'it is part of another operation')
         END AS no_size
     FROM work AS w
     LEFT JOIN launched_op_costs AS o ON w.trace_id = o.trace_id AND w.op_id = o.op_id
-    WHERE o.op_class = 'gemm' OR w.class = 'gemm'
+    WHERE is_gemm(o.op_class) OR is_gemm(w.class)
 ),
 
 call AS (

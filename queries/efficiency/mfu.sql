@@ -56,10 +56,10 @@ WITH marked AS (
 work AS (
     SELECT
         d.trace_id, d.device, d.step, d.phase, d.op_id,
-        bool_or(d.class IN ('gemm', 'attention', 'conv')) AS is_heavy,
+        bool_or(has_flops(d.class)) AS is_heavy,
         bool_or(is_tf32_kernel(d.name)) AS is_tf32,
         sum(d.dur_ns)::BIGINT AS kernel_ns,
-        coalesce(sum(d.dur_ns) FILTER (d.class IN ('gemm', 'attention', 'conv')), 0)::BIGINT
+        coalesce(sum(d.dur_ns) FILTER (has_flops(d.class)), 0)::BIGINT
             AS heavy_ns
     FROM attributed_events AS d
     LEFT JOIN marked AS m USING (trace_id)
@@ -73,7 +73,7 @@ costed AS (
     LEFT JOIN launched_op_costs AS o
         ON
             w.trace_id = o.trace_id AND w.op_id = o.op_id
-            AND o.op_class IN ('gemm', 'attention', 'conv') AND o.flops IS NOT NULL
+            AND has_flops(o.op_class) AND o.flops IS NOT NULL
     WHERE w.is_heavy OR o.op_id IS NOT NULL
 ),
 

@@ -133,7 +133,7 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
             *,
             try(
                 CASE
-                    WHEN op_class <> 'gemm' THEN NULL
+                    WHEN NOT is_gemm(op_class) THEN NULL
                     WHEN form = 'matmul' AND len(sa) = 1 THEN 1
                     WHEN form IN ('linear', 'matmul', 'grouped') AND (len(sb) <= 2 OR len(sa) = 2)
                         THEN shape_nelems(sa[:-2])
@@ -141,16 +141,16 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
                 END
             ) AS m,
             CASE
-                WHEN op_class <> 'gemm' THEN NULL
+                WHEN NOT is_gemm(op_class) THEN NULL
                 WHEN len(sb) = 1 THEN 1
                 WHEN form = 'linear' THEN sb[-2]
                 ELSE sb[-1]
             END AS n,
-            if(op_class = 'gemm', sa[-1], NULL) AS k,
-            if(op_class = 'gemm', if(form = 'linear' OR len(sb) = 1, sb[-1], sb[-2]), NULL) AS kb,
+            if(is_gemm(op_class), sa[-1], NULL) AS k,
+            if(is_gemm(op_class), if(form = 'linear' OR len(sb) = 1, sb[-1], sb[-2]), NULL) AS kb,
             try(
                 CASE
-                    WHEN op_class <> 'gemm' THEN NULL
+                    WHEN NOT is_gemm(op_class) THEN NULL
                     WHEN form = 'bmm' OR (form = 'grouped' AND len(sa) = 3 AND len(sb) = 3)
                         THEN sa[1]
                     WHEN form = 'matmul' AND len(sb) > 2
@@ -219,7 +219,7 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
             try(
                 (
                     CASE
-                        WHEN op_class = 'gemm' THEN if(k = kb, 2 * m * n * k * batch, NULL)
+                        WHEN is_gemm(op_class) THEN if(k = kb, 2 * m * n * k * batch, NULL)
                         WHEN is_packed THEN NULL
                         WHEN form = 'attention'
                             THEN
@@ -303,7 +303,7 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
                 if(abs(bytes) < 9007199254740992, bytes, NULL) AS bytes
             ),
             if(
-                op_class = 'gemm' AND strides IS NOT NULL,
+                is_gemm(op_class) AND strides IS NOT NULL,
                 array_to_string(
                     list_transform(
                         [
@@ -333,13 +333,13 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
             c.* EXCLUDE (name, said),
             c.said[1] IS NOT NULL AS has_shapes,
             coalesce(
-                c.op_class <> 'layout'
+                NOT moves_only(c.op_class)
                 AND next_start_ns(
                     (
                         asked.trace_id, asked.pid, asked.tid,
                         CASE
-                            WHEN c.op_class IN ('gemm', 'attention', 'conv') THEN 2
-                            WHEN c.op_class <> 'layout' THEN 1
+                            WHEN has_flops(c.op_class) THEN 2
+                            WHEN NOT moves_only(c.op_class) THEN 1
                         END
                     ),
                     asked.ts_ns,

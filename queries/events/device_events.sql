@@ -28,12 +28,12 @@
 WITH swept AS (
     SELECT
         w.trace_id, w.device, w.event_id, w.piece, w.stream, w.category, w.name, CASE
-            WHEN w.mark_class = 'comm_other' AND c.kind = 'comm' THEN c.class
+            WHEN collective_of(w.mark_class) = 'other' AND c.kind = 'comm' THEN c.class
             ELSE coalesce(w.mark_class, c.class)
         END AS class, CASE
             WHEN w.mark_class IS NULL THEN c.kind
-            WHEN starts_with(w.mark_class, 'memcpy') THEN 'memcpy'
-            WHEN starts_with(w.mark_class, 'comm') THEN 'comm'
+            WHEN copy_of(w.mark_class) NOT IN ('none', 'set') THEN 'memcpy'
+            WHEN collective_of(w.mark_class) <> 'none' THEN 'comm'
             ELSE 'compute'
         END AS kind,
         w.ts_ns, w.dur_ns,

@@ -51,5 +51,5 @@ CREATE OR REPLACE MACRO op_rates(work, ops) AS TABLE (
             c.trace_id = p.trace_id
             AND p.device IN (c.device, '*')
             AND c.peak_type = p.dtype
-            AND c.op_class IN ('gemm', 'attention', 'conv')
+            AND has_flops(c.op_class)
 );

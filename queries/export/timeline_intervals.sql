@@ -2,7 +2,7 @@
 -- timeline_intervals('walls') tiles the window of each device; the lengths of a kind add up to what analysis timeline has.
 --
 -- Kind:     function
--- Requires: interval_runs
+-- Requires: interval_runs, time_part
 -- Params:
 --   walls  VARCHAR  name of a relation with the rows of wall_intervals('work')
 -- Columns:
@@ -16,11 +16,7 @@ CREATE OR REPLACE MACRO timeline_intervals(walls) AS TABLE (
     WITH tile AS (
         SELECT
             {trace_id: trace_id, device: device} AS part,
-            CASE coalesce(kind, 'idle')
-                WHEN 'comm' THEN 'exposed_comm'
-                WHEN 'memcpy' THEN 'exposed_memcpy'
-                ELSE coalesce(kind, 'idle')
-            END AS label, start_ns, end_ns,
+            time_part(kind) AS label, start_ns, end_ns,
             end_ns - start_ns AS busy_ns
         FROM query_table(walls)
     )

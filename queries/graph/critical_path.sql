@@ -25,6 +25,10 @@
 --   known_by     VARCHAR  how it is known that one waits for the other: recorded, inferred or assumed
 --   of_rank      INTEGER  the rank in which it is: another one where that is waited for
 -- Keep:     position, kind, name, phase, module_path, path_ns
+-- View:
+--   page    ask=limit:1000
+--   browse  key=c menu="critical path" title="Critical path: what the end of each rank waited for, in order"
+--           columns=position,start_ns,path_ns,kind,name,op,phase,module_path,class,known_by,rank,of_rank,event_id
 -- Invariant: path_ns = end_ns - start_ns AND path_ns > 0
 -- Empty: device_events: no work of a device is recorded
 

@@ -12,6 +12,9 @@
 --   piece_count  BIGINT   pieces of the path
 --   path_ns      BIGINT   their length; over all rows of a rank its window, ns
 --   path_pct     DOUBLE   of the window, 0 to 100
+-- View:
+--   chart  form=bars title="Of what the critical path consists" y=value x=path_ns
+--          axis="time on the critical path of all ranks" colour=blue tip=rank,value,path_ns,path_pct,piece_count
 -- Empty: device_events: no work of a device is recorded
 
 SELECT

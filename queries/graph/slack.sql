@@ -15,6 +15,9 @@
 --   slack_ns    BIGINT   the least by which one of them may grow before the run ends later, ns
 --   gain_ns     BIGINT   by how much the run would end earlier if none of them took any time, ns
 --   gain_pct    DOUBLE   of the recorded time, 0 to 100
+-- View:
+--   chart  form=bars title="How much earlier the run would end without it" y=value x=gain_ns axis="gain if it took no time"
+--          colour=vermillion tip=value,gain_ns,gain_pct,path_ns,work_ns,work_count,slack_ns
 -- Invariant: slack_ns >= 0 AND gain_ns >= 0
 -- Empty: device_events: no work of a device is recorded
 

@@ -13,6 +13,9 @@
 --   unit      VARCHAR  count, ns or pct
 --   severity  VARCHAR  ok, note or warn
 --   meaning   VARCHAR  what it says about the figures
+-- View:
+--   browse  key=7 menu=health title="Health: what the figures rest on" first=severity:warn,note,ok
+--           columns=severity,metric,value,unit,meaning,rank
 -- Invariant: severity IN ('ok', 'note', 'warn')
 -- Invariant: unit <> 'pct' OR value IS NULL OR (0 <= value AND value <= 100)
 -- Note: in a run folder, the rows of analysis run_health come behind these, without a rank

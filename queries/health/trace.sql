@@ -20,6 +20,8 @@
 --   repaired_count  BIGINT     events that were read after mending their text
 --   is_truncated    BOOLEAN    the file ends before the trace does
 --   window_ns       BIGINT     from the first to the last complete event of any kind, ns
+-- View:
+--   breakdown  totals=trace_totals
 
 WITH named AS (
     SELECT

@@ -17,6 +17,8 @@
 --   op_count      BIGINT   how often it ran
 --   host_ns       BIGINT   how long it was the innermost one on its thread, ns
 --   host_pct      DOUBLE   its share of what the threads of the host worked, 0 to 100
+-- View:
+--   breakdown  totals=unrecorded_totals
 -- Invariant: host_pct IS NULL OR (0 <= host_pct AND host_pct <= 100)
 
 WITH host AS (

@@ -34,7 +34,7 @@ copied_work AS (
         trace_id, correlation,
         min(ts_ns) AS ts_ns,
         max(end_ns) AS end_ns,
-        bool_and(class = 'memcpy_d2d') AS is_on_device,
+        bool_and(copy_of(class) = 'd2d') AS is_on_device,
         bool_and(name ILIKE '%pinned%') AS is_pinned,
         bool_or(name ILIKE '%pageable%') AS is_pageable
     FROM device_events

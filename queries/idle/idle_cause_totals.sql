@@ -14,6 +14,9 @@
 --   top_op      VARCHAR  op that most of it is from, on the device with most of it
 --   top_module  VARCHAR  module that most of it is from, on that device
 --   top_python  VARCHAR  Python function that most of it is from, on that device
+-- View:
+--   chart  name=idle_causes form=bars title="Why the devices had nothing to do" y=cause order=rows x=idle_ns
+--          axis="idle time of all devices" colour=grey tip=cause,idle_ns,idle_pct,gap_count,top_op,top_module,top_python
 -- Invariant: gap_count > 0 AND idle_ns > 0
 -- Invariant: idle_pct IS NULL OR idle_pct <= 100.0000001
 

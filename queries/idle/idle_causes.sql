@@ -24,6 +24,10 @@
 --   top_module  VARCHAR  path of that module; rolled up over layers where there are several
 --   top_python  VARCHAR  Python function that stands for most of it, at least a quarter: file(line): function, as in
 --                        idle_gaps
+-- View:
+--   breakdown  totals=idle_cause_totals
+--   browse     key=5 menu="causes of idle time" title="Causes of idle time"
+--              columns=cause,idle_ns,idle_pct,gap_count,top_op,top_module,top_python,rank,device
 -- Invariant: idle_ns > 0 AND gap_count > 0 AND 0 < idle_pct AND idle_pct <= 100
 
 WITH cause AS (

@@ -333,7 +333,7 @@ judged_gap AS (
         (
             coalesce(waiting_time.sync_ns, 0)
             + coalesce(waiting_time.copy_ns, 0)
-            + if(previous_class = 'memcpy_d2h', coalesce(waiting_time.copy_ahead_ns, 0), 0)
+            + if(copy_of(previous_class) = 'd2h', coalesce(waiting_time.copy_ahead_ns, 0), 0)
         ) * 2 > timed_gap.recorded_ns AS is_sync,
         coalesce(waiting_time.lock_ns, 0) * 2 > timed_gap.recorded_ns AS is_locked,
         coalesce(waiting_time.profiler_ns, 0) * 2 > timed_gap.recorded_ns AS is_profiler,

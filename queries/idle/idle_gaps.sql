@@ -28,6 +28,10 @@
 --   launch_ns        BIGINT   duration of that call, ns
 --   delay_ns         BIGINT   from its end to the start of the work, ns; negative if the work began before
 -- Keep:     rank, device, start_ns, idle_ns, cause, op, module, next_kernel, previous_kernel
+-- View:
+--   chart   form=points title="The longest gaps" x=start_ns axis="start, since the first event" y=idle_ns
+--           y_axis="length of the gap" y_scale=log colour=cause
+--           tip=where,start_ns,idle_ns,cause,op,module,python_line,next_kernel
 -- Invariant: idle_ns > 0 AND (host_ns IS NULL OR (0 <= host_ns AND host_ns <= idle_ns))
 
 WITH whole AS (

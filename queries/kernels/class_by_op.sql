@@ -6,7 +6,7 @@
 -- Access:   private
 
 CREATE OR REPLACE MACRO class_by_op(class, op_name) AS CASE
-    WHEN class NOT IN ('gemm', 'other') OR op_name IS NULL THEN class
+    WHEN NOT (is_gemm(class) OR class = 'other') OR op_name IS NULL THEN class
     WHEN
         regexp_matches(
             op_name,

@@ -12,6 +12,11 @@
 --   kernel_ns     BIGINT   sum of their durations, ns; overlap counts twice
 --   wall_ns       BIGINT   busy time that is theirs, ns; adds up to the devices' busy time
 --   wall_pct      DOUBLE   wall_ns of all windows, 0 to 100
+-- View:
+--   breakdown  title="Kernel classes" note="wall time, share of the window" label=class bar=wall_pct
+--              figures=wall_pct,wall_ns,kernel_count colour=kind most=8 one=class many=classes
+--   chart      name=kernel_classes form=bars title="Which classes of kernels held the devices" y=class order=rows x=wall_ns
+--              axis="wall time of all devices" colour=kind largest=wall_ns tip=class,kind,wall_ns,wall_pct,kernel_ns,kernel_count
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns
 -- Invariant: wall_pct IS NULL OR (0 <= wall_pct AND wall_pct <= 100.0000001)
 

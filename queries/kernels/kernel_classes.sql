@@ -13,6 +13,8 @@
 --   kernel_ns     BIGINT   sum of their durations, ns; overlap counts twice
 --   wall_ns       BIGINT   busy time that is theirs, ns; adds up to the device's busy time
 --   wall_pct      DOUBLE   wall_ns of the device's window, 0 to 100
+-- View:
+--   breakdown  totals=kernel_class_totals
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns
 
 SELECT

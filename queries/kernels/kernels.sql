@@ -20,6 +20,9 @@
 --   wall_ns       BIGINT   busy time that is its own, ns
 --   wall_pct      DOUBLE   wall_ns of the device's window, 0 to 100
 -- Keep:     rank, device, name, class, kernel_count, kernel_ns, mean_ns, wall_pct, max_ns
+-- View:
+--   browse  key=3 menu=kernels title="Kernels, copies and ops by name" ask=limit:0
+--           columns=wall_pct,kernel_ns,kernel_count,class,name,mean_ns,rank,device
 -- Invariant: min_ns <= mean_ns AND mean_ns <= max_ns
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns
 

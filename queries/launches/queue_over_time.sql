@@ -16,6 +16,8 @@
 --   dur_ns       BIGINT   its length, ns
 --   mean_length  DOUBLE   mean number of queued device events in the part
 --   max_length   BIGINT   most device events that were queued at once
+-- View:
+--   page  lines=rank,device,stream
 -- Invariant: dur_ns > 0 AND 0 <= mean_length AND mean_length <= max_length + 1e-9
 
 WITH queued AS (

@@ -18,6 +18,8 @@
 --   self_wall_ns   BIGINT   busy time of this class that is its own, ns
 --   wall_pct       DOUBLE   total_wall_ns of all windows, 0 to 100
 --   kernel_count   BIGINT   device events of this class that are its own
+-- View:
+--   page  largest=total_wall_ns
 -- Invariant: to_ns - from_ns = total_wall_ns AND 0 <= self_wall_ns AND self_wall_ns <= total_wall_ns
 
 WITH RECURSIVE tree AS MATERIALIZED (

@@ -7,5 +7,5 @@
 --   name   VARCHAR  name of the kernel
 
 CREATE OR REPLACE MACRO is_activation(name, class) AS (
-    class <> 'gemm' AND regexp_matches(name, '(?i)silu|swiglu|gelu|act_and_mul')
+    NOT is_gemm(class) AND regexp_matches(name, '(?i)silu|swiglu|gelu|act_and_mul')
 );

@@ -75,9 +75,9 @@ summed AS (
         sum(span_ns) AS span_ns,
         sum(dur_ns) AS kernel_ns,
         coalesce(sum(dur_ns) FILTER (kind = 'compute'), 0) AS compute_ns,
-        coalesce(sum(dur_ns) FILTER (class = 'gemm'), 0) AS gemm_ns,
+        coalesce(sum(dur_ns) FILTER (is_gemm(class)), 0) AS gemm_ns,
         coalesce(sum(step_dur_ns) FILTER (kind = 'comm'), 0) AS comm_ns,
-        coalesce(sum(step_dur_ns) FILTER (class = 'comm_allreduce'), 0) AS allreduce_ns,
+        coalesce(sum(step_dur_ns) FILTER (collective_of(class) = 'allreduce'), 0) AS allreduce_ns,
         coalesce(sum(step_dur_ns) FILTER (kind = 'memcpy'), 0) AS memcpy_ns
     FROM placed
     GROUP BY trace_id, device, phase, layer, place

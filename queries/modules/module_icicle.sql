@@ -19,6 +19,8 @@
 --   self_wall_ns   BIGINT   busy time that is its own, ns
 --   wall_pct       DOUBLE   total_wall_ns of all windows, 0 to 100
 --   kernel_count   BIGINT   device events of its own
+-- View:
+--   page  largest=total_wall_ns
 -- Invariant: to_ns - from_ns = total_wall_ns AND 0 <= self_wall_ns AND self_wall_ns <= total_wall_ns
 
 WITH node AS (

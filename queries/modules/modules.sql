@@ -31,6 +31,8 @@
 --   parent_path      VARCHAR  rollup_path of the module around it; NULL at the top
 --   source           VARCHAR  tk, nn.Module, range or frame: what told the module; NULL for other rows
 -- Keep:     rank, device, phase, module_path, kernel_count, self_wall_ns, total_wall_ns, wall_pct
+-- View:
+--   breakdown  totals=module_totals
 -- Invariant: 0 <= self_wall_ns AND self_wall_ns <= total_wall_ns
 -- Invariant: self_wall_ns <= self_kernel_ns AND total_wall_ns <= total_kernel_ns
 -- Invariant: (depth = 0) = (parent_path IS NULL)

@@ -147,7 +147,7 @@ marked AS (
         AND coalesce(k.role = 'gemm', FALSE)
         AND coalesce(r.role_op NOT IN ('aten::bmm', 'aten::baddbmm'), TRUE) AS is_product,
         NOT is_behind
-        AND coalesce(r.class = 'gemm' AND NOT is_product, FALSE) AS is_batched
+        AND coalesce(is_gemm(r.class) AND NOT is_product, FALSE) AS is_batched
     FROM ruled AS r
     LEFT JOIN landmark_name AS n ON r.name = n.name
     LEFT JOIN role_rule AS k ON n.rule_id = k.rule_id

@@ -41,7 +41,11 @@ WITH said AS (
     INNER JOIN event AS e USING (trace_id, event_id)
     INNER JOIN attribution AS a USING (trace_id, event_id, piece)
     LEFT JOIN record AS o ON c.trace_id = o.trace_id AND a.op_id = o.event_id
-    WHERE c.class = 'comm_alltoall' AND c.is_transfer AND c.piece = 0 AND t.rank IS NOT NULL
+    WHERE
+        collective_of(c.class) = 'alltoall'
+        AND c.is_transfer
+        AND c.piece = 0
+        AND t.rank IS NOT NULL
 ),
 
 ranked AS (

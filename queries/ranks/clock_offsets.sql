@@ -31,7 +31,7 @@ ended AS (
     CROSS JOIN device_count AS c
     WHERE
         m.reason IS NULL
-        AND m.class IN ('comm_allreduce', 'comm_allgather', 'comm_reducescatter', 'comm_alltoall')
+        AND collective_of(m.class) IN ('allreduce', 'allgather', 'reducescatter', 'alltoall')
         AND m.rank_count = c.trace_count
         AND m.rank_count > 1
 ),

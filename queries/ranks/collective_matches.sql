@@ -104,7 +104,7 @@ met AS (
         count(*) OVER match AS rank_count,
         min(dur_ns) OVER match AS min_dur_ns,
         CASE
-            WHEN class IN ('comm_p2p', 'comm_other') AND NOT is_pair
+            WHEN collective_of(class) IN ('p2p', 'other') AND NOT is_pair
                 THEN 'no collective of a whole group'
             WHEN count(*) OVER match < 2 THEN 'no other rank recorded it'
             WHEN
@@ -112,7 +112,7 @@ met AS (
                 AND min(family_count) OVER family_calls < max(family_count) OVER family_calls
                 THEN 'ranks recorded different numbers of them, and no Seq tells which is which'
             WHEN
-                class <> 'comm_alltoall'
+                collective_of(class) <> 'alltoall'
                 AND min(message_bytes) OVER match < max(message_bytes) OVER match
                 THEN 'ranks recorded messages of different sizes'
         END AS reason,

@@ -29,7 +29,10 @@ WITH exchanged AS (
     FROM collective_matches AS m
     INNER JOIN collective_events AS e
         ON m.trace_id = e.trace_id AND m.event_id = e.event_id AND e.piece = 0
-    WHERE m.class = 'comm_alltoall' AND m.reason IS NULL AND m.rank_count = m.expected_count
+    WHERE
+        collective_of(m.class) = 'alltoall'
+        AND m.reason IS NULL
+        AND m.rank_count = m.expected_count
 ),
 
 ranged AS (

@@ -72,7 +72,7 @@ moved AS (
         any_value(sender_rank) AS sender_rank,
         any_value(receiver_rank) AS receiver_rank,
         class,
-        if(class = 'comm_alltoall', NULL, message_bytes) AS size_key,
+        if(collective_of(class) = 'alltoall', NULL, message_bytes) AS size_key,
         avg(message_bytes) AS mean_bytes,
         any_value(group_size) AS group_size,
         any_value(ranks) AS ranks,

@@ -69,11 +69,11 @@ strided AS (
 used AS (
     SELECT
         t.rank, c.pg_name,
-        bool_or(c.class = 'comm_p2p') AS has_p2p,
-        bool_or(c.class = 'comm_alltoall') AS has_alltoall
+        bool_or(collective_of(c.class) = 'p2p') AS has_p2p,
+        bool_or(collective_of(c.class) = 'alltoall') AS has_alltoall
     FROM collective_events AS c
     INNER JOIN trace AS t USING (trace_id)
-    WHERE c.class IN ('comm_p2p', 'comm_alltoall')
+    WHERE collective_of(c.class) IN ('p2p', 'alltoall')
     GROUP BY t.rank, c.pg_name
 ),
 

@@ -33,6 +33,9 @@
 --   is_outlier          BOOLEAN  that is beyond the robust limit of analysis stragglers; NULL for fewer than four ranks
 -- Keep:     rank, device, window_ns, compute_ns, exposed_comm_ns, idle_ns, step_ns, comm_wait_ns, caused_wait_ns,
 --           is_straggler
+-- View:
+--   browse  key=6 menu=ranks title=Ranks
+--           columns=rank,device,window_ns,compute_ns,exposed_comm_ns,idle_ns,comm_wait_ns,caused_wait_ns
 -- Invariant: compute_ns + exposed_comm_ns + exposed_memcpy_ns + idle_ns = window_ns
 -- Invariant: matched_count <= collective_count AND last_count <= matched_count
 -- Invariant: own_ns IS NULL OR own_ns <= window_ns

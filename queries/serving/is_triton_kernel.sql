@@ -10,9 +10,9 @@
 --   name   VARCHAR  name of the kernel
 
 CREATE OR REPLACE MACRO is_triton_kernel(class, name) AS (
-    class = 'triton_fused'
+    is_fused(class)
     OR (
-        class NOT IN ('gemm', 'conv', 'memset')
+        NOT (is_gemm(class) OR is_conv(class) OR copy_of(class) = 'set')
         AND regexp_matches(name, '^[a-z_][a-z0-9_]*$')
         AND NOT regexp_matches(name, '^(?:cudnn|fmha|cutlass|flash_(?:fwd|bwd)|memset|memcpy)')
     )

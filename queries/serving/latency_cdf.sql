@@ -17,6 +17,8 @@
 --   cumulative_count  BIGINT   values that are at most this
 --   cumulative_pct    DOUBLE   their share of all values, 0 to 100
 --   outcome           VARCHAR  how the run ended; of an incomplete one the values are of a part of the load
+-- View:
+--   page  rows=5000 lines=run ask=metric:all
 -- Invariant: 0 < cumulative_pct AND cumulative_pct <= 100
 -- Invariant: cumulative_count >= 1
 

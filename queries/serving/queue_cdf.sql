@@ -18,6 +18,8 @@
 --   cumulative_pct    DOUBLE   their share of those that are counted, 0 to 100
 --   request_count     BIGINT   requests that are counted
 --   left_out_count    BIGINT   requests whose first step is in no trace
+-- View:
+--   page  lines=run
 -- Invariant: 0 < cumulative_pct AND cumulative_pct <= 100
 -- Invariant: 1 <= cumulative_count AND cumulative_count <= request_count
 

@@ -24,6 +24,9 @@
 --   sent_ns             BIGINT   when it was sent, ns since the start of the load
 --   step_count          BIGINT   steps of the engine that served it, where they are known
 --   reason              VARCHAR  why the outcome is not ok
+-- View:
+--   browse  key=0 menu="requests of serving" title="Requests of serving, those that took longest first" ask=limit:0,kind:all
+--           columns=e2e_ns,ttft_ns,tpot_ns,max_itl_ns,request_id,outcome,step_count,prompt_token_count,output_token_count,sent_ns,run,reason
 
 WITH gap AS (
     SELECT run_id, request_id, unnest(token_ns[2:]) - unnest(token_ns[:-2]) AS gap_ns

@@ -19,6 +19,8 @@
 --   phase_pct     DOUBLE   wall_ns of that of the whole phase, 0 to 100
 --   step_count    BIGINT   steps of serving of this phase that put work on the device; NULL where no range marks any
 --   step_wall_ns  DOUBLE   wall_ns per step, ns
+-- View:
+--   breakdown  totals=serving_module_totals
 -- Invariant: 0 <= wall_ns AND (wall_ns <= kernel_ns OR task = 'idle')
 -- Invariant: phase_pct IS NULL OR (0 <= phase_pct AND phase_pct <= 100.0000001)
 

@@ -31,16 +31,13 @@ WITH task_work AS MATERIALIZED (
             WHEN 'comm' THEN 'communication' WHEN 'memcpy' THEN 'rest' ELSE 'computation'
         END AS task_group, CASE
             WHEN d.kind = 'memcpy' THEN 'memory copy'
-            WHEN d.class = 'comm_allreduce' THEN 'all-reduce'
-            WHEN d.class = 'comm_allgather' THEN 'all-gather'
-            WHEN d.kind = 'comm' THEN 'other'
-            WHEN d.class = 'rope' OR x.module_part = 'rope' OR m.role = 'RoPE' THEN 'RoPE'
-            WHEN d.class = 'norm' OR m.role = 'RMSNorm' THEN 'RMSNorm'
-            WHEN d.class = 'gemm' THEN 'GEMM'
+            WHEN d.kind = 'comm' THEN serving_task_of(d.class)
+            WHEN
+                serving_task_of(d.class) = 'RoPE' OR x.module_part = 'rope' OR m.role = 'RoPE'
+                THEN 'RoPE'
+            WHEN serving_task_of(d.class) = 'RMSNorm' OR m.role = 'RMSNorm' THEN 'RMSNorm'
             WHEN is_triton_kernel(d.class, d.name) THEN 'Triton'
-            WHEN d.class = 'attention' THEN 'attention'
-            WHEN d.class = 'elementwise' THEN 'element-wise'
-            ELSE 'other'
+            ELSE serving_task_of(d.class)
         END AS task
     FROM attributed_events AS d
     LEFT JOIN surroundings AS x ON d.trace_id = x.trace_id AND d.launch_id = x.event_id

@@ -18,6 +18,8 @@
 --   ended_count          BIGINT   measured requests that ended in it, however that was
 --   ok_count             BIGINT   of these, succeeded
 --   running_count        BIGINT   running requests at its end
+-- View:
+--   page  lines=run
 -- Invariant: dur_ns >= 0 AND ok_count <= ended_count AND running_count >= 0
 
 WITH measured AS (

@@ -15,6 +15,8 @@
 --   allocated_bytes  BIGINT   in use then, the most of the part, bytes
 --   reserved_bytes   BIGINT   kept by the allocator then, bytes
 --   event_count      BIGINT   allocator events of the part
+-- View:
+--   page  lines=rank,device
 -- Invariant: event_count >= 1
 
 WITH allocator AS (

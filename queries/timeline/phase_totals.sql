@@ -18,6 +18,10 @@
 --   compute_kernel_ns  BIGINT   sum of the durations of its compute events, ns
 --   inferred_ns        BIGINT   part of kernel_ns whose phase does not come from the launch's own context, ns
 --   device_count       BIGINT   devices that have the phase
+-- View:
+--   chart  name=phases form=bars title="Where the time of a step goes, by phase" y=phase order=rows x_of=span_ns
+--          axis="time of all devices" parts=covered_ns,exposed_comm_ns,idle_ns
+--          tip=phase,span_ns,span_pct,covered_ns,exposed_comm_ns,idle_ns,kernel_count
 -- Invariant: span_ns = wall_ns + idle_ns AND exposed_comm_ns <= wall_ns AND wall_ns <= kernel_ns
 -- Invariant: 0 <= span_pct AND span_pct <= 100.0000001
 

@@ -19,6 +19,8 @@
 --   inferred_ns        BIGINT   part of kernel_ns whose phase does not come from the launch's own surroundings, ns
 --   step_ns            BIGINT   part of wall_ns and idle_ns that belongs to a step, ns
 --   step_compute_kernel_ns  BIGINT   part of compute_kernel_ns that was launched in a step, ns
+-- View:
+--   breakdown  totals=phase_totals
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns AND exposed_comm_ns <= wall_ns
 -- Invariant: compute_kernel_ns <= kernel_ns AND inferred_ns <= kernel_ns AND idle_ns >= 0
 -- Invariant: step_ns <= wall_ns + idle_ns AND step_compute_kernel_ns <= compute_kernel_ns

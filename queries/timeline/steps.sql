@@ -19,6 +19,11 @@
 --   kernel_ns     BIGINT   sum of their durations, ns; NULL likewise
 --   wall_ns       BIGINT   busy time that is theirs, ns; adds up to the device's busy time; NULL likewise
 --   missing_count  BIGINT  launches of kernels and graphs whose work is not in the file
+-- View:
+--   breakdown  totals=step_totals
+--   page  lines=rank,device
+--   browse     key=9 menu=steps title="Steps, and what they put on each device"
+--              columns=step,dur_ns,span_ns,work_ns,wall_ns,kernel_ns,kernel_count,start_ns,rank,device
 -- Invariant: wall_ns IS NULL OR (0 <= wall_ns AND wall_ns <= kernel_ns)
 
 WITH step_work AS (

@@ -23,6 +23,10 @@
 --   exposed_memcpy_pct   DOUBLE   exposed_memcpy_ns of window_ns, 0 to 100
 --   idle_pct             DOUBLE   idle_ns of window_ns, 0 to 100
 -- Keep:     rank, device, window_ns, compute_ns, exposed_comm_ns, exposed_memcpy_ns, idle_ns, idle_pct
+-- View:
+--   chart  form=bars title="What each device did with its window" y=where x_of=window_ns axis="time of the device's window"
+--          parts=compute_ns,exposed_comm_ns,exposed_memcpy_ns,idle_ns
+--          tip=where,window_ns,compute_ns,exposed_comm_ns,exposed_memcpy_ns,idle_ns,event_count
 -- Invariant: compute_ns + exposed_comm_ns + exposed_memcpy_ns + idle_ns = window_ns
 -- Invariant: compute_ns + exposed_comm_ns + exposed_memcpy_ns = busy_ns
 -- Invariant: exposed_comm_ns <= comm_ns AND exposed_memcpy_ns <= memcpy_ns

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from tracekit.analysis.header import ColumnSpec, Param, parse_header
+from tracekit.analysis.header import ColumnSpec, Param, parameters, parse_header, views_of
 from tracekit.errors import QueryError
 
 GOOD = """\
@@ -189,3 +191,47 @@ def test_a_misspelt_field_is_met_with_its_name() -> None:
 def test_a_file_name_must_be_an_identifier() -> None:
     with pytest.raises(QueryError, match="'idle-causes' is not a lower-case identifier"):
         parse_header(analysis(), "idle-causes", "x.sql")
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["--   cloud  title=a"], "unknown way 'cloud'"),
+        (["--   report  section=a colour=b"], "unknown setting 'colour'"),
+        (["--   report  title=a"], "report has no section"),
+        (['--   report  section=a "b'], "cannot read '\"b'"),
+        (["--   chart  form=pie title=T y=a axis=c tip=a"], "unknown form 'pie'"),
+        (["--   chart  form=bars title=T y=a axis=c tip=a"], "chart has no x"),
+        (["--   chart  form=bars title=T y=a axis=c tip=a parts=a"], "chart has no x_of"),
+        (["--   chart  form=lines title=T y=a axis=c tip=a x=a"], "chart has no y_axis"),
+        (
+            ["--   chart  form=bars title=T y=a", "--          x=b axis=c tip=a,where"],
+            "'b' is none of the columns",
+        ),
+    ],
+)
+def test_a_view_that_is_wrong_is_named(lines: list[str], message: str) -> None:
+    with pytest.raises(QueryError, match=re.escape(f"View: {message}")):
+        parse_header(analysis("-- View:", *lines), "name", "name.sql")
+
+
+def test_views_are_read_without_the_rest_of_a_header() -> None:
+    text = analysis(
+        "-- View:",
+        '--   chart   form=bars title="Two  words, cut" y=a axis=b',
+        "--           x=a tip=a",
+        "--   browse  key=x menu=m title=t columns=a ask=limit:0,kind:all",
+    )
+    views = views_of(text)
+    assert list(views) == ["chart", "browse"]
+    assert views["chart"] == {
+        "form": "bars",
+        "title": "Two  words, cut",
+        "y": "a",
+        "axis": "b",
+        "x": "a",
+        "tip": "a",
+    }
+    assert parameters(views["browse"]["ask"]) == {"limit": 0, "kind": "all"}
+    assert parse_header(text, "name", "name.sql").column_names == ("a",)
+    assert views_of(analysis()) == {}

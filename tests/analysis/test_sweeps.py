@@ -18,6 +18,7 @@ import tracekit
 from tracekit.analysis import context_walk
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.relations import ensure, functions_of
+from tracekit.analysis.rules import create_rule_tables
 from tracekit.analysis.sweeps import SWEEPS, SWEPT, compiled_sweeps, sweep_table, swept
 from tracekit.database import STORE, add_session
 from tracekit.sql_text import rows
@@ -59,6 +60,7 @@ Row = tuple[Any, ...]
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as connection:
         add_session(connection, [STORE])
+        create_rule_tables(connection)
         ensure(connection, functions_of(load_catalog().tables[name] for name in SWEEPS))
         yield connection
 

@@ -159,7 +159,7 @@ def test_an_analysis_can_only_read_the_trace(
 
 def test_a_macro_changes_no_figure(trace: Path, tmp_path: Path) -> None:
     """Neither one in the place of a function, nor one that is made by the way."""
-    head = "-- What?\n--\n-- Kind: macro\n"
+    head = "-- What?\n--\n-- Kind: function\n"
     harm = {
         "a": ("CREATE OR REPLACE MACRO sum(x) AS 0", "there is a function sum already"),
         "b": ("CREATE OR REPLACE MACRO is_op(x) AS FALSE", "there is a function is_op already"),
@@ -220,7 +220,7 @@ REDUCING = """-- How much was computed on all devices?
 --
 -- Kind:    analysis
 -- Scope:   run
--- Reduces: timeline
+-- Requires: timeline
 -- Columns:
 --   device_count  BIGINT  devices
 --   window_ns     BIGINT  their windows, ns
@@ -231,7 +231,7 @@ SELECT
     count(*) AS device_count,
     sum(window_ns)::BIGINT AS window_ns,
     sum(busy_ns)::BIGINT AS busy_ns
-FROM timeline_rows
+FROM timeline
 """
 
 
@@ -248,4 +248,4 @@ def test_one_that_reduces_an_analysis(run: Any, trace: Path, tmp_path: Path) -> 
     unknown = write(tmp_path / "odd", odd=REDUCING.replace("timeline", "timelines"))
     wrong = run("query", "--check", unknown / "odd.sql", trace)
     assert wrong.exit_code == 5
-    assert "there is no analysis named 'timelines'" in wrong.stdout + wrong.stderr
+    assert "there is no table, function or analysis timelines" in wrong.stdout + wrong.stderr

@@ -54,7 +54,7 @@ HOSTILE = {
         "category is no text",
     ),
     "a table for a kind": (
-        "[kinds]\na = {b = 1}\n" + rule(**{"class": '"a"', "pattern": '"x"'}),
+        "[class]\na = {kind = {b = 1}}\n" + rule(**{"class": '"a"', "pattern": '"x"'}),
         "class a has the kind {'b': 1}",
     ),
     "a text for a class": (

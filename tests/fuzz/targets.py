@@ -310,8 +310,8 @@ def check_store(data: bytes) -> None:
 
 # -- rules, manifests, SQL -------------------------------------------------------------------------
 
-RULES = b"""[kinds]
-mine = "comm"
+RULES = b"""[class]
+mine = {kind = "comm"}
 [[rule]]
 class = "mine"
 applies_to = "device"

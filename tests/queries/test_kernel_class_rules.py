@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import gzip
 import os
+import re
 import tomllib
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -21,7 +22,15 @@ import pytest
 from traces_by_hand import kernel
 
 import tracekit
-from tracekit.analysis.rules import load_kernel_rules
+from tracekit import palette
+from tracekit.analysis.rules import (
+    CLASS_FLAGS,
+    CLASS_TEXTS,
+    KINDS,
+    create_rule_tables,
+    load_kernel_rules,
+    load_role_rules,
+)
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 RULES_FILE = REPOSITORY / "queries" / "rules" / "kernel_class.toml"
@@ -29,16 +38,6 @@ TRACES_FOLDER = Path(
     os.environ.get("TRACEKIT_PUBLIC_TRACES") or REPOSITORY.parent / "shared" / "traces"
 )
 
-COMPUTE = (
-    *("gemm", "attention", "conv", "elementwise", "reduction", "softmax", "norm", "rope"),
-    *("embedding", "optimizer", "quantize", "moe_routing", "sort_topk", "layout"),
-    *("triton_fused", "memset", "other"),
-)
-COMM = (
-    *("comm_allreduce", "comm_allgather", "comm_reducescatter", "comm_alltoall"),
-    *("comm_broadcast", "comm_p2p", "comm_other"),
-)
-MEMCPY = ("memcpy_h2d", "memcpy_d2h", "memcpy_d2d")
 DEVICE_CATEGORIES = {
     *("kernel", "gpu_memcpy", "gpu_memset"),
     *("Kernel", "Memcpy", "Memset", "mtia_ccp_events"),
@@ -104,21 +103,68 @@ def classes(applies_to: str, named: Iterable[Named]) -> dict[Named, str]:
 # ---- the file itself -----------------------------------------------------------------------------
 
 
-def test_every_class_has_its_kind() -> None:
-    expected = {
-        **dict.fromkeys(COMPUTE, "compute"),
-        **dict.fromkeys(COMM, "comm"),
-        **dict.fromkeys(MEMCPY, "memcpy"),
-    }
-    assert kinds() == expected
+def test_classes_hold_what_they_must() -> None:
+    for name, facts in document()["class"].items():
+        assert set(facts) <= {"kind", "colour", "role", *CLASS_FLAGS, *CLASS_TEXTS}, name
+        assert all(isinstance(facts[flag], bool) for flag in CLASS_FLAGS if flag in facts), name
+        assert facts["kind"] in KINDS, name
+        assert facts["colour"] in palette.NAMED, name
+        assert (facts["kind"] == "comm") == ("collective" in facts), name
+        assert facts["kind"] != "memcpy" or facts["copy"] in ("h2d", "d2h", "d2d"), name
 
 
-@pytest.mark.parametrize("kind", ['[kinds]\nmine = "comm"\n', '[class]\nmine = {kind = "comm"}\n'])
-def test_a_file_of_the_user_gives_the_kind_of_its_class(kind: str, tmp_path: Path) -> None:
+def test_a_class_of_the_user_has_the_attributes_that_its_file_gives(tmp_path: Path) -> None:
     path = tmp_path / "rules.toml"
-    path.write_text(kind + "[[rule]]\nclass = 'mine'\npattern = '^mine'\n")
-    rule = load_kernel_rules(path)[0]
+    path.write_text(
+        "[class]\nmine = {kind = 'comm', is_gemm = true, role = 'MLP'}\n"
+        "softmax = {is_fusible = true}\n"
+        "[[rule]]\nclass = 'mine'\npattern = '^mine'\n"
+    )
+    with duckdb.connect() as connection:
+        create_rule_tables(connection, path)
+        assert connection.execute(
+            "SELECT class, is_gemm(class), has_flops(class), is_fusible(class), copy_of(class), "
+            "collective_of(class), serving_task_of(class) "
+            "FROM (VALUES ('mine'), ('gemm'), ('softmax'), ('memset'), ('comm_p2p')) AS c (class)"
+        ).fetchall() == [
+            ("mine", True, False, False, "none", "none", "other"),
+            ("gemm", True, True, False, "none", "none", "GEMM"),
+            ("softmax", False, False, True, "none", "none", "other"),
+            ("memset", False, False, False, "set", "none", "other"),
+            ("comm_p2p", False, False, False, "none", "p2p", "other"),
+        ]
+    rule, last = load_kernel_rules(path)[0], load_role_rules(path)[-1]
     assert (rule["class"], rule["kind"]) == ("mine", "comm")
+    assert (last["role"], last["applies_to"], last["pattern"]) == ("MLP", "class", "^mine$")
+
+
+CLASS = f"(?:{'|'.join(document()['class'])})"
+TESTS_A_CLASS = re.compile(
+    rf"\b(?:\w+_)?class\s*(?:=|<>|!=|IN|NOT IN|IS (?:NOT )?DISTINCT FROM)\s*\(?\s*'{CLASS}'"
+    rf"|CASE (?:\w+\.)?(?:\w+_)?class\s+WHEN '{CLASS}'|['\"](?=comm_|memcpy_){CLASS}['\"]"
+)
+NAMING = {
+    "queries/kernels/class_by_op.sql": "the class that an op gives its kernels",
+    "queries/events/device_work.sql": "communication by its category is comm_other",
+    "queries/health/health.sql": "other is no class",
+    "tracekit/paper/measures.py": "the rows of a published table",
+    "tracekit/analysis/macros.py": "whether an analysis has work",
+    "tracekit/cli/pivot.py": "an example of a condition",
+    "tracekit/mcp/answers.py": "an example of a condition",
+    "tracekit/trace.py": "an example of a condition",
+}
+"""The files that name classes, and why they do."""
+
+
+def test_only_the_rules_name_classes() -> None:
+    """Everything else asks for the attributes of a class, so that a new class is one entry."""
+    found = {}
+    for path in (*REPOSITORY.glob("queries/*/*.sql"), *REPOSITORY.glob("tracekit/**/*.py")):
+        code = re.sub(r"(?m)^\s*--.*$", "", path.read_text("utf-8"))
+        names = TESTS_A_CLASS.findall(code)
+        if names:
+            found[str(path.relative_to(REPOSITORY))] = names
+    assert found.keys() <= NAMING.keys(), found
 
 
 def test_rules_hold_what_they_must() -> None:

@@ -37,7 +37,7 @@ SELECT name, plain_sum(dur_ns) AS dur_ns FROM op_calls GROUP BY name
 PLAIN_SUM = """\
 -- What is a sum, as the type that was summed?
 --
--- Kind: macro
+-- Kind: function
 CREATE OR REPLACE MACRO plain_sum(x) AS sum(x)::BIGINT;
 -- A comment of the file's own.
 """

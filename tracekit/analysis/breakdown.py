@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.scopes import Contents, several
 
-BREAKDOWN = (
+
+def with_placed(names: Iterable[str]) -> tuple[str, ...]:
+    """Return sections of a breakdown, with those behind them that headers place there."""
+    found = list(names)
+    for name, view in load_catalog().analyses.views("breakdown").items():
+        if view.get("after") in found:
+            found.insert(found.index(view["after"]) + 1, name)
+    return tuple(found)
+
+
+_BREAKDOWN = (
     "trace",
     "unrecorded",
     "timeline",
@@ -22,6 +32,8 @@ BREAKDOWN = (
     "memcpy",
     "health",
 )
+
+BREAKDOWN = with_placed(_BREAKDOWN)
 """The analyses of a breakdown, in the order in which they are read."""
 
 HEALTH = "health"
@@ -61,16 +73,9 @@ RANKS_BREAKDOWN = (
 """And what it has of several traces, behind the timeline."""
 
 TOTALS = {
-    "trace": "trace_totals",
-    "unrecorded": "unrecorded_totals",
-    "phases": "phase_totals",
-    "modules": "module_totals",
-    "kernel_classes": "kernel_class_totals",
-    "communication": "communication_totals",
-    "idle_causes": "idle_cause_totals",
-    "steps": "step_totals",
-    "memcpy": "memcpy_totals",
-    "serving_modules": "serving_module_totals",
+    name: view["totals"]
+    for name, view in load_catalog().analyses.views("breakdown").items()
+    if "totals" in view
 }
 """What stands behind an analysis of a breakdown: its rows reduced to those of all devices."""
 

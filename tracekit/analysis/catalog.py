@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, get_args
 
 from tracekit import __version__
-from tracekit.analysis.header import parse_header
+from tracekit.analysis.header import View, parse_header, views_of
 from tracekit.analysis.result import Column, Result
 from tracekit.analysis.spec import Kind, Spec
 from tracekit.errors import QueryError, did_you_mean
@@ -56,6 +56,7 @@ class Specs(Mapping[str, Spec]):
 
     files: dict[str, _File] = field(default_factory=dict)
     _read: dict[str, Spec] = field(default_factory=dict)
+    _views: dict[str, dict[str, View]] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Spec:
         """Return what the header of a file says.
@@ -94,6 +95,15 @@ class Specs(Mapping[str, Spec]):
             scope = _SCOPE.search(file.text)
             question = file.text.partition("\n")[0].removeprefix("--").strip()
             yield Title(name, file.subject, scope["scope"] if scope else None, question)
+
+    def views(self, way: str) -> dict[str, View]:
+        """Return how files say that they are shown in one way, by name; `header.VIEWS` has all."""
+        if not self._views:
+            self._views[""] = {}
+            for name, file in self.files.items():
+                for found, view in views_of(file.text).items():
+                    self._views.setdefault(found, {})[name] = view
+        return self._views.get(way, {})
 
     def by_subject(self) -> Result:
         """Return the names of the files by subject."""

@@ -23,6 +23,8 @@ The header is the run of `--` lines at the top of the file:
     --   launch_id  BIGINT -> event.event_id  meaning (joins the column event_id there)
     --   tid        BIGINT -> thread(pid, tid)  meaning  (joins it together with its column pid)
     -- Keep:      columns, the last to go where a screen is too narrow for all
+    -- View:                                       (ways to show it besides a table: `VIEWS`)
+    --   chart  form=bars title="Time by phase" y=phase x=span_ns axis="time" tip=phase,span_ns
     -- Invariant: condition over the columns, true for every row (repeatable)
     -- Empty: why it has no row, where it has none
     -- Empty: relation: the same, where that has none (repeatable; the first that holds is said)
@@ -32,7 +34,7 @@ The header is the run of `--` lines at the top of the file:
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar, get_args
 
@@ -133,9 +135,91 @@ __all__ = ["ColumnSpec", "HeaderProblem", "Key", "Param", "Spec", "parse_header"
 
 _FIELDS = (
     *("Kind", "Made", "Scope", "Access", "Requires", "Input", "Params", "Needs", "Columns"),
-    *("Keep", "Invariant", "Empty", "Note"),
+    *("Keep", "View", "Invariant", "Empty", "Note"),
 )
 _REPEATABLE = ("Invariant", "Empty", "Note")
+
+VIEWS: Mapping[str, tuple[str, ...]] = {
+    "breakdown": (
+        *("after", "title", "note", "label", "bar", "figures", "colour", "most", "one", "many"),
+        "totals",
+    ),
+    "chart": (
+        *("name", "form", "title", "x", "axis", "x_of", "x_scale", "y", "y_axis", "y_scale"),
+        *("order", "parts", "colour", "largest", "tip"),
+    ),
+    "report": ("section", "title"),
+    "page": ("rows", "lines", "largest", "ask"),
+    "browse": ("key", "menu", "title", "columns", "first", "ask"),
+}
+"""How an analysis may be shown, and the settings of each way; lists are separated by commas.
+
+``breakdown``: a section of `tracekit breakdown`, behind that of the analysis `after`. `title` and
+`note` are its heading; a row has a `label`, a `bar` (a column of shares) and `figures`, in the
+`colour` of its kind; `most` rows are shown, of which one more is `one`, several are `many`.
+`totals` is the analysis that sums its rows over all devices and is shown in its place.
+
+``chart``: a picture by its `name`, else that of the analysis, in reports and notebooks. `form` is
+bars, points or lines. `x` and `y` are columns, of which `y` may be ``where``, the device; `axis`
+and `y_axis` are what their axes say, `x_scale` and `y_scale` may be log; `x_of` is the column that
+the axis of bars has to hold. `order=rows` keeps the order of the rows, `parts` are columns that a
+bar consists of, `colour` is a column or a colour, `largest` the column whose largest values are
+drawn where there are many, `tip` are the columns shown of what is pointed at.
+
+``report``: a section of a report, by its name; one that there is not yet has a `title`.
+
+``page``: how many `rows` a page has room for; of `lines` (the columns that tell them apart) it has
+whole ones, of others the `largest` by a column. `ask` are parameters that a page asks with.
+
+``browse``: a table of `tracekit browse` under a `key`, with its name in the `menu`, its `title`,
+its `columns`, its parameters (`ask`), and the value `first` in the order of its rows.
+"""
+
+_NEEDED: Mapping[str, tuple[str, ...]] = {
+    "breakdown": (),
+    "chart": ("form", "title", "y", "axis", "tip"),
+    "report": ("section",),
+    "page": (),
+    "browse": ("key", "menu", "title", "columns"),
+}
+"""The settings that a way to show an analysis needs."""
+
+_FORMS = {"bars": ("x",), "points": ("x", "y_axis"), "lines": ("x", "y_axis")}
+"""The forms of charts, and the settings that each needs; bars of parts need others."""
+
+_VIEW = "\n-- View:\n"
+_INDENTED = re.compile(r"(?:--   +\S.*\n)+")
+_VIEW_ENTRY = re.compile(r"^--   (?P<way>\w+) +(?P<settings>.*(?:\n--     +.*)*)", re.MULTILINE)
+_SETTING = re.compile(r'(?P<key>[a-z_]+)=(?:"(?P<text>[^"]*)"|(?P<word>[^\s"]+))(?:\s+|$)')
+
+View = Mapping[str, str]
+"""The settings of one way to show an analysis."""
+
+
+def views_of(sql_text: str) -> dict[str, View]:
+    """Return the ways in which a file's header says to show it, without reading all of it."""
+    begin = sql_text.find(_VIEW)
+    if begin < 0:
+        return {}
+    block = _INDENTED.match(sql_text, begin + len(_VIEW))
+    return {
+        entry["way"]: _settings(re.sub(r"\n-- +", " ", entry["settings"]))
+        for entry in _VIEW_ENTRY.finditer(block[0] if block else "")
+    }
+
+
+def parameters(text: str) -> dict[str, object]:
+    """Return the parameters that a setting `ask` gives: ``limit:0,kind:all``."""
+    pairs = (one.partition(":") for one in text.split(",") if one)
+    return {name: int(value) if value.isdigit() else value for name, _, value in pairs}
+
+
+def _settings(text: str) -> View:
+    return {
+        match["key"]: match["word"] if match["text"] is None else match["text"]
+        for match in _SETTING.finditer(text)
+    }
+
 
 ADVICE = """
 Columns:
@@ -163,6 +247,11 @@ _PARAM = re.compile(
 SQL_TOKEN = re.compile(
     r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\$(?P<param>[A-Za-z_]\w*)", re.DOTALL
 )
+
+_OF_COLUMNS = (
+    *("x", "y", "x_of", "parts", "tip", "largest", "label", "bar", "figures", "lines", "columns"),
+)
+"""The settings of views that are columns."""
 
 T = TypeVar("T", bound=str)
 
@@ -227,6 +316,7 @@ class _Reader:
         params = self._params(kind)
         if kind == "analysis":
             self._check_used(params)
+        self._check_views()
         return Spec(
             name=self._name,
             path=path,
@@ -447,6 +537,37 @@ class _Reader:
             if name not in declared:
                 self._wrong(found.number, f"Keep: {name!r} is none of the columns")
         return names
+
+    def _check_views(self) -> None:
+        declared = {entry.split()[0] for _, entry in self._entries("Columns")}
+        known = {*declared, "where"}
+        for number, entry in self._entries("View"):
+            way, _, text = entry.partition(" ")
+            if way not in VIEWS:
+                self._wrong(number, f"View: unknown way {way!r}", _one_of(tuple(VIEWS)))
+                continue
+            if rest := _SETTING.sub("", text.strip()).strip():
+                self._wrong(
+                    number, f"View: cannot read {rest!r}", 'write `key=word` or `key="text"`'
+                )
+            settings = _settings(text)
+            needed = _NEEDED[way]
+            if way == "chart" and "form" in settings:
+                if settings["form"] not in _FORMS:
+                    self._wrong(
+                        number, f"View: unknown form {settings['form']!r}", _one_of([*_FORMS])
+                    )
+                is_stacked = settings["form"] == "bars" and "parts" in settings
+                needed += ("x_of",) if is_stacked else _FORMS.get(settings["form"], ())
+            for key in needed:
+                if key not in settings:
+                    self._wrong(number, f"View: {way} has no {key}")
+            for key, value in settings.items():
+                if key not in VIEWS[way]:
+                    self._wrong(number, f"View: unknown setting {key!r}", _one_of(VIEWS[way]))
+                names = value.split(",") if key in _OF_COLUMNS else ()
+                if (way, key) != ("page", "rows") and (wrong := [*{*names} - known]):
+                    self._wrong(number, f"View: {min(wrong)!r} is none of the columns")
 
     def _entries(self, name: str) -> list[tuple[int, str]]:
         found = self._one(name)

@@ -38,11 +38,9 @@ from tracekit.analysis.params import ParamValue, bind, default_of
 from tracekit.analysis.plausibility import IMPLAUSIBLE, judge_records
 from tracekit.analysis.query_errors import store_error
 from tracekit.analysis.rules import (
-    CLASS_FACT,
     ROLE_CALL,
     RULED_RANGE,
     RULED_WORK,
-    create_class_facts,
     create_rule_tables,
     role_macros,
     rule_ranges,
@@ -81,7 +79,6 @@ _IN_PYTHON: dict[str, tuple[Step, tuple[str, ...]]] = {
     stretch_alignment.ALIGNMENT: (stretch_alignment.align_stretches, stretch_alignment.REQUIRES),
     replayed_ops.REPLAYED_OPS: (replayed_ops.add_replayed_ops, replayed_ops.REQUIRES),
     RULED_WORK: (rule_work, ("device_work",)),
-    CLASS_FACT: (create_class_facts, ()),
     RULED_RANGE: (rule_ranges, (DEVICE_MARK,)),
     DEVICE_PEAK: (create_device_peaks, ()),
     DEVICE_MARK: (create_device_marks, ()),
@@ -91,7 +88,7 @@ _IN_PYTHON: dict[str, tuple[Step, tuple[str, ...]]] = {
 
 _OF_STEPS = (
     *context_walk.TABLES,
-    *(stretch_alignment.TABLE, RULED_WORK, CLASS_FACT, RULED_RANGE),
+    *(stretch_alignment.TABLE, RULED_WORK, RULED_RANGE),
 )
 """The tables of the database ``scratch`` that steps leave to others."""
 

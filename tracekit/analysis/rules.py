@@ -45,8 +45,14 @@ RULED_WORK = "ruled_work"
 RULED_RANGE = "ruled_range"
 """Tables in the database ``scratch``: the names of a store, and their rules."""
 
-CLASS_FACT = "class_fact"
-"""And the built-in classes of device work."""
+CLASS_FLAGS = (
+    *("is_model_work", "has_flops", "is_gemm", "is_conv", "is_softmax", "is_fusible", "is_fused"),
+    *("is_optimizer", "moves_only"),
+)
+"""The attributes of a class that hold or do not."""
+
+CLASS_TEXTS = {"collective": "none", "copy": "none", "serving_task": "other"}
+"""The attributes of a class that are texts, and what a class has that does not give one."""
 
 Rule = dict[str, Any]
 
@@ -135,22 +141,36 @@ def builtin_content(file_name: str) -> dict[str, Any]:
 def load_kernel_rules(user_file: Path | None = None) -> list[Rule]:
     """Read the rules that classify device work, with the kind of each class, in their order.
 
-    A class of a user's file is of kind compute unless its own ``[class]`` (or ``[kinds]``, a table
-    of class = kind) says otherwise.
+    A class of a user's file is of kind compute unless its own ``[class]`` says otherwise.
 
     Raises:
         UsageError: the user's file cannot be read, or a rule of it is not valid.
     """
-    kinds = {name: facts["kind"] for name, facts in _builtin_classes().items()}
-    if user_file is not None:
-        content = _read_user_file(user_file)
-        kinds |= _user_kinds(user_file, content.get("kinds", {}), kinds)
-        given = _kinds_of_classes(user_file, content.get("class", {}))
-        kinds |= _user_kinds(user_file, given, kinds)
+    classes = load_classes(user_file)
     return [
-        {"applies_to": "device", "source": "", **rule, "kind": kinds.get(rule["class"], "compute")}
+        {
+            "applies_to": "device",
+            "source": "",
+            **rule,
+            "kind": classes.get(rule["class"], {}).get("kind", "compute"),
+        }
         for rule in _load(KERNEL_RULE, user_file)
     ]
+
+
+def load_classes(user_file: Path | None = None) -> dict[str, dict[str, Any]]:
+    """Read the attributes of each class; errors as those of the rules for kernels."""
+    classes: dict[str, dict[str, Any]] = builtin_content(KERNEL_RULE.file_name)["class"]
+    if user_file is None:
+        return classes
+    given = _read_user_file(user_file).get("class", {})
+    if not isinstance(given, dict) or not all(isinstance(facts, dict) for facts in given.values()):
+        raise UsageError(f'{user_file}: [class] must be a table of class = {{ kind = "..." }}')
+    for name, facts in given.items():
+        known = classes.get(name, {})
+        _check_class(f"{user_file}: class {name}", facts, known.get("kind"))
+        classes = classes | {name: known | facts}
+    return classes
 
 
 def load_range_rules(user_file: Path | None = None) -> list[Rule]:
@@ -167,8 +187,17 @@ def load_range_rules(user_file: Path | None = None) -> list[Rule]:
 
 
 def load_role_rules(user_file: Path | None = None) -> list[Rule]:
-    """Read the rules for roles in a decoder; errors as those for kernels."""
-    return [{**rule, "is_inside": "inside" in rule} for rule in _load(ROLE_RULE, user_file)]
+    """Read the rules for roles in a decoder; errors as those for kernels.
+
+    Those of classes come last.
+    """
+    of_classes = [
+        {"role": facts["role"], "applies_to": "class", "pattern": f"^{re.escape(name)}$"}
+        for name, facts in load_classes(user_file).items()
+        if "role" in facts
+    ]
+    rules = [*_load(ROLE_RULE, user_file), *of_classes]
+    return [{**rule, "is_inside": "inside" in rule} for rule in rules]
 
 
 def check_rules(rules: Path) -> None:
@@ -218,7 +247,7 @@ def _read_user_file(path: Path) -> dict[str, Any]:
         raise UsageError(
             f"{path}: the rules file cannot be read: it is nested too deeply"
         ) from error
-    unknown = sorted(set(content) - {*_TABLES, "class", "kinds"})
+    unknown = sorted(set(content) - {*_TABLES, "class"})
     if unknown or not set(content) & {*_TABLES}:
         raise UsageError(
             f"{path}: " + (f"unknown key {unknown[0]!r}" if unknown else "there is no rule in it"),
@@ -236,34 +265,29 @@ def _read_user_file(path: Path) -> dict[str, Any]:
     return content
 
 
-def _builtin_classes() -> dict[str, dict[str, Any]]:
-    classes: dict[str, dict[str, Any]] = builtin_content(KERNEL_RULE.file_name)["class"]
-    return classes
-
-
-def _kinds_of_classes(path: Path, given: Any) -> dict[str, Any]:
-    if not isinstance(given, dict) or not all(
-        isinstance(facts, dict) and set(facts) == {"kind"} for facts in given.values()
-    ):
-        raise UsageError(f'{path}: [class] must be a table of class = {{ kind = "..." }}')
-    return {name: facts["kind"] for name, facts in given.items()}
-
-
-def _user_kinds(path: Path, given: Any, known: dict[str, str]) -> dict[str, str]:
-    if not isinstance(given, dict):
-        raise UsageError(f"{path}: [kinds] must be a table of class = kind")
-    for kernel_class, kind in given.items():
-        if not isinstance(kind, str) or kind not in KINDS:
+def _check_class(where: str, facts: Mapping[str, Any], known_kind: str | None) -> None:
+    """Raise an error unless a user's file may give a class these attributes."""
+    for key, value in facts.items():
+        if key not in ("kind", "role", *CLASS_FLAGS, *CLASS_TEXTS):
             raise UsageError(
-                f"{path}: class {kernel_class} has the kind {kind!r}",
-                hint="a kind is one of: " + ", ".join(KINDS),
+                f"{where} has an unknown attribute {_cut(key)!r}",
+                hint="attributes are: " + ", ".join(("kind", *CLASS_FLAGS, *CLASS_TEXTS, "role")),
             )
-        if known.get(kernel_class, kind) != kind:
+        if key != "kind" and not isinstance(value, bool if key in CLASS_FLAGS else str):
             raise UsageError(
-                f"{path}: class {kernel_class} is of kind {known[kernel_class]}, not {kind}",
-                hint="use a class name of your own",
+                f"{where}: {key} is {_cut(repr(value))}",
+                hint=f"write {key} = " + ("true or false" if key in CLASS_FLAGS else '"..."'),
             )
-    return given
+    kind = facts.get("kind", known_kind or KINDS[0])
+    if kind not in KINDS:
+        raise UsageError(
+            f"{where} has the kind {_cut(repr(kind))}",
+            hint="a kind is one of: " + ", ".join(KINDS),
+        )
+    if known_kind not in (None, kind):
+        raise UsageError(
+            f"{where} is of kind {known_kind}, not {kind}", hint="use a class name of your own"
+        )
 
 
 def _check_rule(form: RuleForm, where: str, rule: Mapping[str, Any]) -> None:
@@ -344,6 +368,8 @@ def create_rule_tables(
 ) -> None:
     """Create the tables ``kernel_rule``, ``range_rule`` and ``role_rule``, each in its order.
 
+    And a macro for each attribute of a class: ``is_gemm(class)``, ``collective_of(class)``, …
+
     Raises:
         UsageError: the user's file cannot be read, or a rule of it is not valid.
     """
@@ -358,13 +384,22 @@ def create_rule_tables(
         ]
         columns = {"rule_id": "INTEGER", **form.columns}
         connection.execute(f"CREATE TABLE {table} AS {select_rows(columns, rows)}")
+    connection.execute(_class_macros(load_classes(user_file)))
 
 
-def create_class_facts(connection: duckdb.DuckDBPyConnection) -> None:
-    """Fill table ``class_fact``: which of the built-in classes are model work."""
-    rows = [(name, facts.get("is_model_work", False)) for name, facts in _builtin_classes().items()]
-    columns = {"class": "VARCHAR", "is_model_work": "BOOLEAN"}
-    connection.execute(f"CREATE TABLE {SCRATCH}.{CLASS_FACT} AS {select_rows(columns, rows)}")
+def _class_macros(classes: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return what creates a macro for each attribute: a join would be planned with every query."""
+
+    def is_one(key: str, value: Any) -> str:
+        names = [quote(name) for name, facts in classes.items() if facts.get(key) == value]
+        return f"class IN ({', '.join(names)})"
+
+    macros = [f"{flag}(class) AS {is_one(flag, True)}" for flag in CLASS_FLAGS]
+    for key, default in CLASS_TEXTS.items():
+        values = dict.fromkeys(facts[key] for facts in classes.values() if key in facts)
+        cases = " ".join(f"WHEN {is_one(key, value)} THEN {quote(value)}" for value in values)
+        macros.append(f"{key}_of(class) AS CASE {cases} ELSE {quote(default)} END")
+    return ";\n".join(f"CREATE MACRO {macro}" for macro in macros)
 
 
 def condition(pattern: str, column: str = "name") -> str:

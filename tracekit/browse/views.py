@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.header import parameters
 from tracekit.analysis.result import Result, columns_of_text
 from tracekit.browse.events import device_is, device_text, events_of, gaps_of, module_is
 from tracekit.browse.page import (
     AnalysisView,
     Asked,
+    Deeper,
     Page,
     Row,
     SqlView,
@@ -22,13 +25,10 @@ from tracekit.browse.page import (
 )
 from tracekit.browse.query_worker import Answers
 from tracekit.render._bars import share_bar
+from tracekit.time_parts import PARTS
 
-_PARTS = (
-    ("compute", "compute_ns", "compute_pct"),
-    ("exposed communication", "exposed_comm_ns", "exposed_comm_pct"),
-    ("exposed copies", "exposed_memcpy_ns", "exposed_memcpy_pct"),
-)
-_KINDS = {"compute": "compute", "exposed communication": "comm", "exposed copies": "memcpy"}
+_BUSY = tuple(part for part in PARTS if part.name != "idle")
+_KINDS = {part.label: part.kind for part in _BUSY}
 _OVERVIEW_COLUMNS = columns_of_text(
     "split VARCHAR, part VARCHAR, wall_ns BIGINT, idle_ns BIGINT, window_pct DOUBLE, "
     "rank INTEGER, device VARCHAR, what VARCHAR, bar VARCHAR"
@@ -72,8 +72,9 @@ class Overview:
         for row in timeline.to_dicts():
             place = (row["rank"], row["device"])
             rows = by_device.setdefault(place, [])
-            for part, wall, share in _PARTS:
-                rows.append(("timeline", part, row[wall], None, row[share], *place))
+            for part in _BUSY:
+                times = (row[f"{part.name}_ns"], None, row[f"{part.name}_pct"])
+                rows.append(("timeline", part.label, *times, *place))
             rows.append(("timeline", "idle", None, row["idle_ns"], row["idle_pct"], *place))
         for row in phases.to_dicts():
             place = (row["rank"], row["device"])
@@ -242,104 +243,44 @@ def _event_of_path(row: Row) -> View | None:
     return events_of(f"Critical path: {row['name']}", conditions)
 
 
-VIEWS: dict[str, tuple[str, View]] = {
-    "1": ("overview", Overview()),
-    "2": ("modules", Modules()),
-    "3": (
-        "kernels",
-        AnalysisView(
-            "Kernels, copies and ops by name",
-            Asked("kernels", {"limit": 0}),
-            ("wall_pct", "kernel_ns", "kernel_count", "class", "name", "mean_ns", "rank", "device"),
-            lead=_events_of_kernel,
-        ),
-    ),
-    "4": ("idle gaps", gaps_of("Idle gaps, longest first", [])),
-    "5": (
-        "causes of idle time",
-        AnalysisView(
-            "Causes of idle time",
-            Asked("idle_causes"),
-            (
-                *("cause", "idle_ns", "idle_pct", "gap_count", "top_op", "top_module"),
-                *("top_python", "rank", "device"),
-            ),
-            lead=_gaps_of_cause,
-        ),
-    ),
-    "6": (
-        "ranks",
-        AnalysisView(
-            "Ranks",
-            Asked("rank_summary"),
-            (
-                *("rank", "device", "window_ns", "compute_ns", "exposed_comm_ns", "idle_ns"),
-                *("comm_wait_ns", "caused_wait_ns"),
-            ),
-            lead=_overview_of_rank,
-        ),
-    ),
-    "7": (
-        "health",
-        AnalysisView(
-            "Health: what the figures rest on",
-            Asked("health"),
-            ("severity", "metric", "value", "unit", "meaning", "rank"),
-            first=("severity", ("warn", "note", "ok")),
-        ),
-    ),
-    "8": (
-        "collectives",
-        AnalysisView(
-            "Collectives, the longest of each device first",
-            Asked("collectives", {"limit": 0}),
-            (
-                *("dur_ns", "wall_ns", "message_bytes", "bus_bytes_per_s", "class", "step"),
-                *("phase", "start_ns", "group_size", "pg_name", "name", "rank", "device"),
-                "reason",
-            ),
-            lead=_event_of_collective,
-        ),
-    ),
-    "9": (
-        "steps",
-        AnalysisView(
-            "Steps, and what they put on each device",
-            Asked("steps"),
-            (
-                *("step", "dur_ns", "span_ns", "work_ns", "wall_ns", "kernel_ns", "kernel_count"),
-                *("start_ns", "rank", "device"),
-            ),
-            lead=_events_of_step,
-        ),
-    ),
-    "0": (
-        "requests of serving",
-        AnalysisView(
-            "Requests of serving, those that took longest first",
-            Asked("requests", {"limit": 0, "kind": "all"}),
-            (
-                *("e2e_ns", "ttft_ns", "tpot_ns", "max_itl_ns", "request_id", "outcome"),
-                *("step_count", "prompt_token_count", "output_token_count", "sent_ns", "run"),
-                "reason",
-            ),
-            lead=_steps_of_request,
-        ),
-    ),
-    "c": (
-        "critical path",
-        AnalysisView(
-            "Critical path: what the end of each rank waited for, in order",
-            Asked("critical_path"),
-            (
-                *("position", "start_ns", "path_ns", "kind", "name", "op", "phase", "module_path"),
-                *("class", "known_by", "rank", "of_rank", "event_id"),
-            ),
-            lead=_event_of_path,
-        ),
-    ),
+_LEADS: dict[str, Deeper] = {
+    "kernels": _events_of_kernel,
+    "idle_causes": _gaps_of_cause,
+    "rank_summary": _overview_of_rank,
+    "collectives": _event_of_collective,
+    "steps": _events_of_step,
+    "requests": _steps_of_request,
+    "critical_path": _event_of_path,
 }
-"""What each key shows."""
+"""Where the rows of an analysis lead."""
+
+_KEYS = "1234567890"
+
+
+def _views() -> dict[str, tuple[str, View]]:
+    found: dict[str, tuple[str, View]] = {
+        "1": ("overview", Overview()),
+        "2": ("modules", Modules()),
+        "4": ("idle gaps", gaps_of("Idle gaps, longest first", [])),
+    }
+    for name, view in load_catalog().analyses.views("browse").items():
+        column, _, order = view.get("first", "").partition(":")
+        found[view["key"]] = (
+            view["menu"],
+            AnalysisView(
+                view["title"],
+                Asked(name, parameters(view.get("ask", ""))),
+                tuple(view["columns"].split(",")),
+                lead=_LEADS.get(name),
+                first=(column, tuple(order.split(","))) if column else None,
+            ),
+        )
+    keys = sorted(found, key=lambda key: (_KEYS.find(key) % 100, key))
+    return {key: found[key] for key in keys}
+
+
+VIEWS = _views()
+"""What each key shows: its own views, and those of the headers of analyses."""
 
 KEYS = "enter deeper  esc back  / search  s SQL  n p page  0-9 views  ? help  q quit"
 """One line of 80 columns."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from tracekit.checking.names import COLUMN, GROUPED, HEALTH, MODULE, QUANTILE
 from tracekit.checking.rules import Operator
-from tracekit.comparison.cells import Cell, Side
+from tracekit.comparison.cells import PARTS, Cell, Side
 from tracekit.comparison.quantiles import Ordered, thinned
 from tracekit.comparison.serving import QUANTILES
 from tracekit.comparison.setup import Health
@@ -21,7 +21,7 @@ from tracekit.trace import Trace
 from tracekit.units import Unit, unit_of
 
 _COUNT = re.compile(r"count\((?P<condition>.*)\)", re.DOTALL)
-_PART = re.compile(r"(?P<part>compute|exposed_comm|exposed_memcpy|idle)_(?P<unit>ns|pct)")
+_PART = re.compile(rf"(?P<part>{'|'.join(PARTS)})_(?P<unit>ns|pct)")
 _HINT = "tracekit check --help shows what a rule can look at"
 
 FIGURES: Mapping[str, Unit | None] = {

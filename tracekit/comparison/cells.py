@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tracekit import time_parts
 from tracekit.analysis.catalog import load_catalog
 from tracekit.errors import UsageError
 from tracekit.trace import Trace
@@ -13,7 +14,7 @@ from tracekit.trace import Trace
 Per = Literal["step", "window", "layer", "token", "request"]
 """What figures are divided by: steps (those of each device count apart), devices' windows, …"""
 
-PARTS = ("compute", "exposed_comm", "exposed_memcpy", "idle")
+PARTS = tuple(part.name for part in time_parts.PARTS)
 """What the time of a device consists of, in the order of the split."""
 
 _COVERED_BY_STEPS_PCT = 50

@@ -41,7 +41,7 @@ from tracekit.database.connections import (
 )
 from tracekit.database.fetching import fetch_store
 from tracekit.database.opening import Check, DamagedStoreError, open_store
-from tracekit.storage.temp_dirs import building_file, temporary_folder, temporary_place
+from tracekit.storage.temp_dirs import atomic_path, temporary_folder, temporary_place
 
 __all__ = [
     "FUNCTIONS",
@@ -54,9 +54,9 @@ __all__ = [
     "Check",
     "DamagedStoreError",
     "add_session",
+    "atomic_path",
     "build_store",
     "build_temporary",
-    "building_file",
     "cache_dir",
     "cached_store_path",
     "ceilings_dir",

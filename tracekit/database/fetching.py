@@ -16,7 +16,7 @@ from tracekit.database.cache import STORE_SUFFIX, cache_dir, forget_older, limit
 from tracekit.database.connections import explained
 from tracekit.errors import StoreError
 from tracekit.storage import Location
-from tracekit.storage.temp_dirs import building_folder, sweep, temporary_folder
+from tracekit.storage.temp_dirs import atomic_path, temporary_folder
 from tracekit.units import format_bytes
 
 PIECE_BYTES = 1 << 20
@@ -56,14 +56,8 @@ def fetch_store(
             return final
         with explained(final):
             final.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            sweep(final.parent)
-            folder = building_folder(final)
-        try:
-            _fetch(location, folder / "store.duckdb", size_bytes or 0, on_bytes)
-            with explained(final):
-                (folder / "store.duckdb").replace(final)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            with atomic_path(final) as copy:
+                _fetch(location, copy, size_bytes or 0, on_bytes)
         forget_older(final)
         return final
     folder = temporary_folder()

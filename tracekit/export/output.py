@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tracekit.errors import QueryError, StoreError
-from tracekit.storage.temp_dirs import building_file
+from tracekit.storage.temp_dirs import atomic_path
 
 STDOUT = Path("-")
 
@@ -55,9 +55,7 @@ def written_whole(path: Path, *, force: bool, max_bytes: int) -> Iterator[Bounde
     if os.path.lexists(path) and not force:
         raise StoreError(f"{path}: exists already", hint="--force replaces it")
     try:
-        with building_file(path) as building:
-            with building.open("xb", buffering=0) as file:
-                yield Bounded(file.write, max_bytes)
-            building.replace(path)
+        with atomic_path(path) as building, building.open("xb", buffering=0) as file:
+            yield Bounded(file.write, max_bytes)
     except OSError as error:
         raise StoreError(f"{path}: cannot be written: {error.strerror or error}") from error

@@ -1,4 +1,4 @@
-"""Pictures of what analyses say: each a function in `trace_charts` or `run_charts`.
+"""Pictures of what analyses say: by their headers, or by functions in `trace_charts`, `run_charts`.
 
 A chart takes its figures from the rows of its analyses as they are: it computes no figure of its
 own. It is written in Vega-Lite, which the report draws by itself, and altair and vl-convert draw
@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
+from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.header import parameters, views_of
 from tracekit.errors import QueryError, did_you_mean
 from tracekit.plot._chart import Chart
 from tracekit.plot._registry import CHARTS, ChartKind
@@ -21,8 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["PARAMS", "Chart", "ChartKind", "Plots", "chart_names", "find_chart"]
 
 PARAMS: Mapping[str, Mapping[str, object]] = {
-    "latency_cdf": {"metric": "all"},
-    "critical_path": {"limit": 1000},
+    name: parameters(view["ask"])
+    for name, view in load_catalog().analyses.views("page").items()
+    if "ask" in view
 }
 """How analyses are asked of which charts draw more than they say by default."""
 
@@ -30,8 +33,10 @@ PARAMS: Mapping[str, Mapping[str, object]] = {
 @cache
 def chart_names() -> tuple[str, ...]:
     """Return the names of the charts."""
-    from tracekit.plot import run_charts, trace_charts  # noqa: F401  Importing registers them.
+    # Importing the others registers them.
+    from tracekit.plot import header_charts, run_charts, trace_charts  # noqa: F401
 
+    header_charts.register_all()
     return tuple(sorted(CHARTS))
 
 
@@ -59,7 +64,7 @@ class Plots:
         Raises:
             QueryError: there is no such chart, or the trace has nothing that it could show.
         """
-        kind = find_chart(name)
+        kind = self._kind(name)
         chart = kind.chart({n: self._trace.query(n, **PARAMS.get(n, {})) for n in kind.needs})
         if chart is None:
             raise QueryError(
@@ -67,6 +72,16 @@ class Plots:
                 hint=f"it shows what {' and '.join(kind.needs)} say",
             )
         return chart
+
+    def _kind(self, name: str) -> ChartKind:
+        """Return a chart of the user's SQL files, or of tracekit's."""
+        own = self._trace.library.analyses.get(name)
+        view = views_of(own.spec.sql).get("chart") if own else None
+        if own is None or view is None:
+            return find_chart(name)
+        from tracekit.plot.header_charts import kind_of
+
+        return kind_of(name, own.spec.question, view)
 
     def pivot(
         self,
@@ -90,9 +105,13 @@ class Plots:
 
     def __getattr__(self, name: str) -> _Method:
         """Return what makes the chart of that name."""
-        if name.startswith("_") or name not in chart_names():
-            raise AttributeError(f"there is no chart {name!r}: {', '.join(chart_names())}")
-        return _Method(self, name)
+        if name.startswith("_"):
+            raise AttributeError(name)
+        try:
+            return _Method(self, self._kind(name))
+        except QueryError:
+            known = ", ".join(chart_names())
+            raise AttributeError(f"there is no chart {name!r}: {known}") from None
 
     def __dir__(self) -> list[str]:
         """Return the names of the charts."""
@@ -100,9 +119,9 @@ class Plots:
 
 
 class _Method:
-    def __init__(self, plots: Plots, name: str) -> None:
-        self._plots, self._name = plots, name
-        self.__doc__ = find_chart(name).description
+    def __init__(self, plots: Plots, kind: ChartKind) -> None:
+        self._plots, self._name = plots, kind.name
+        self.__doc__ = kind.description
 
     def __call__(self) -> Chart:
         """Return the chart."""

@@ -37,45 +37,19 @@ from tracekit.plot._encoding import (
     where,
 )
 from tracekit.plot._registry import chart
+from tracekit.plot.header_charts import POINT, parts_of_time
+from tracekit.time_parts import PARTS
 from tracekit.units import unit_of
 
 MAX_LINES = 8
 
 MAX_STEP_LINES = 16
 
-WINDOW_PARTS = {
-    "compute_ns": "compute",
-    "exposed_comm_ns": "comm",
-    "exposed_memcpy_ns": "memcpy",
-    "idle_ns": "idle",
-}
-"""The columns of the parts of a window, and what they are of."""
-
-PHASE_PARTS = {"covered_ns": "compute", "exposed_comm_ns": "comm", "idle_ns": "idle"}
+WINDOW_PARTS = tuple(f"{part.name}_ns" for part in PARTS)
+"""The columns of the parts of a window."""
 
 ROOFS = {"data sheet": ("dashed", [6, 4]), "measured": ("dotted", [2, 3])}
 """What draws the roofs by where they are from."""
-
-POINT = {"type": "point", "filled": True, "size": 70}
-
-
-def _stacked(of: dict[str, str]) -> dict[str, Any]:
-    return parts("part", {column: KIND[kind] for column, kind in of.items()})
-
-
-@chart("timeline")
-def timeline(rows: Rows) -> Drawing | None:
-    """One bar per device: compute, exposed communication and copies, idle; together its window."""
-    return bars(
-        "What each device did with its window",
-        rows,
-        y=names("where"),
-        x=("part_ns", "window_ns", "time of the device's window"),
-        colour=_stacked(WINDOW_PARTS),
-        tip=("where", "window_ns", *WINDOW_PARTS, "event_count"),
-        transform=[*where(rows), {"fold": [*WINDOW_PARTS], "as": ["part", "part_ns"]}],
-        stack="zero",
-    )
 
 
 @chart("timeline")
@@ -83,7 +57,7 @@ def ranks(rows: Rows) -> Drawing | None:
     """Ranks and what they spend their time on, as a heat map."""
     if len(rows) < 2:
         return None
-    shares = ("compute_pct", "exposed_comm_pct", "exposed_memcpy_pct", "idle_pct")
+    shares = tuple(f"{part.name}_pct" for part in PARTS)
     legend = {"title": "share of the device's window, %", "orient": "top"}
     spec = {
         "height": bar_step(len(rows)),
@@ -124,7 +98,7 @@ def rank_groups(rows: Rows) -> Drawing | None:
         # What tells a group from the others stands at the end.
         y=names("which", [*map(named, rows)], label_px=400),
         x=("part_ns", "window_ns", "mean time of a rank's window"),
-        colour=_stacked(WINDOW_PARTS),
+        colour=parts_of_time(*WINDOW_PARTS),
         tip=("which", "example_rank", "window_ns", *WINDOW_PARTS, "comm_wait_ns", "ranks"),
         transform=[
             {"calculate": words, "as": "which"},
@@ -209,21 +183,6 @@ def step_spread(rows: Rows) -> Drawing | None:
     )
 
 
-@chart("phase_totals")
-def phases(rows: Rows) -> Drawing | None:
-    """What each phase cost all devices: busy, with communication alone, and waiting for it."""
-    return bars(
-        "Where the time of a step goes, by phase",
-        rows,
-        y=names("phase", [row["phase"] for row in rows]),
-        x=("part_ns", "span_ns", "time of all devices"),
-        colour=_stacked(PHASE_PARTS),
-        tip=("phase", "span_ns", "span_pct", *PHASE_PARTS, "kernel_count"),
-        transform=[{"fold": [*PHASE_PARTS], "as": ["part", "part_ns"]}],
-        stack="zero",
-    )
-
-
 @chart("module_icicle")
 def modules(rows: Rows) -> Drawing | None:
     """The tree of modules as an icicle: as wide as their time, within those around them."""
@@ -256,22 +215,6 @@ def class_modules(rows: Rows) -> Drawing | None:
     title = "In which modules the time was spent, by class of kernel"
     tip = ("module_path", "class", "total_wall_ns", "self_wall_ns", "wall_pct")
     return icicle(title, rows, colours("class", classes), tip)
-
-
-@chart("kernel_class_totals")
-def kernel_classes(rows: Rows) -> Drawing | None:
-    """The classes of kernels by the wall time that is theirs, over all devices."""
-    keep, rows, omitted = largest(rows, "wall_ns")
-    return bars(
-        "Which classes of kernels held the devices",
-        rows,
-        y=names("class", [row["class"] for row in rows]),
-        x=("wall_ns", "wall_ns", "wall time of all devices"),
-        colour=colours("kind", {row["kind"]: KIND[row["kind"]] for row in rows}),
-        tip=("class", "kind", "wall_ns", "wall_pct", "kernel_ns", "kernel_count"),
-        transform=keep,
-        omitted=omitted,
-    )
 
 
 @chart("kernels")
@@ -443,79 +386,6 @@ def critical_path(rows: Rows) -> Drawing | None:
         },
     }
     return Drawing("What the end of each rank waited for", spec)
-
-
-@chart("path_totals")
-def path_totals(rows: Rows) -> Drawing | None:
-    """How much of the critical paths of all ranks is what."""
-    return bars(
-        "Of what the critical path consists",
-        rows,
-        y=names("value"),
-        x=("path_ns", "path_ns", "time on the critical path of all ranks"),
-        colour=fixed(BLUE),
-        tip=("rank", "value", "path_ns", "path_pct", "piece_count"),
-    )
-
-
-@chart("slack")
-def slack(rows: Rows) -> Drawing | None:
-    """How much earlier the run would end without the work of each class."""
-    return bars(
-        "How much earlier the run would end without it",
-        rows,
-        y=names("value"),
-        x=("gain_ns", "gain_ns", "gain if it took no time"),
-        colour=fixed(VERMILLION),
-        tip=("value", "gain_ns", "gain_pct", "path_ns", "work_ns", "work_count", "slack_ns"),
-    )
-
-
-@chart("idle_cause_totals")
-def idle_causes(rows: Rows) -> Drawing | None:
-    """Why the devices had nothing to do."""
-    return bars(
-        "Why the devices had nothing to do",
-        rows,
-        y=names("cause", [row["cause"] for row in rows]),
-        x=("idle_ns", "idle_ns", "idle time of all devices"),
-        colour=fixed(KIND["idle"]),
-        tip=("cause", "idle_ns", "idle_pct", "gap_count", "top_op", "top_module", "top_python"),
-    )
-
-
-@chart("idle_gaps")
-def idle_gaps(rows: Rows) -> Drawing | None:
-    """The longest gaps of the devices: when, how long, and why."""
-    starts, lengths = ([row[column] for row in rows] for column in ("start_ns", "idle_ns"))
-    return lines(
-        "The longest gaps",
-        quantity("start_ns", starts, "start, since the first event"),
-        quantity("idle_ns", lengths, "length of the gap", scale={"type": "log"}),
-        colours("cause", series(sorted({row["cause"] for row in rows}))),
-        ("where", "start_ns", "idle_ns", "cause", "op", "module", "python_line", "next_kernel"),
-        transform=where(rows),
-        mark=POINT,
-    )
-
-
-@chart("memcpy_totals")
-def memcpy(rows: Rows) -> Drawing | None:
-    """What was copied, which way, and how fast."""
-    keep, rows, omitted = largest(rows, "kernel_ns")
-    return bars(
-        "What was copied or set, which way",
-        rows,
-        y=names("direction", [row["direction"] for row in rows]),
-        x=("kernel_ns", "kernel_ns", "time of all copies"),
-        colour=fixed(KIND["memcpy"]),
-        tip=(
-            *("direction", "copy_count", "kernel_ns", "wall_ns"),
-            *("bytes", "bandwidth_bytes_per_s"),
-        ),
-        transform=keep,
-        omitted=omitted,
-    )
 
 
 @chart("queue_length")

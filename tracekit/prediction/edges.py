@@ -665,7 +665,7 @@ def _hide_communication(connection: duckdb.DuckDBPyConnection, change: Change) -
     # What is gathered or exchanged the backward pass needs itself.
     comm = (
         f"SELECT target_node FROM {TABLE} WHERE part = 'work' AND work_kind = 'comm' "
-        "AND class NOT IN ('comm_allgather', 'comm_alltoall', 'comm_p2p')"
+        "AND collective_of(class) NOT IN ('allgather', 'alltoall', 'p2p')"
     )
     # Compute of the backward pass and of all else but the optimizer needs no gradients.
     waits = (

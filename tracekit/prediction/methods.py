@@ -436,32 +436,32 @@ def fuse_attention(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
         "numbered AS (SELECT *, count(*) FILTER (is_other) OVER (PARTITION BY trace_id, device, "
         "stream ORDER BY target_ns, edge_id) AS number FROM work), "
         "call AS (SELECT trace_id, device, stream, number, "
-        "min(target_ns) FILTER (class = 'gemm') AS first_ns, "
-        "max(target_ns) FILTER (class = 'gemm') AS last_ns FROM numbered "
+        "min(target_ns) FILTER (is_gemm(class)) AS first_ns, "
+        "max(target_ns) FILTER (is_gemm(class)) AS last_ns FROM numbered "
         "WHERE coalesce(module, '(unattributed)') <> '(unattributed)' "
         f"AND {where_of(change, 'TRUE')} "
-        "GROUP BY ALL HAVING bool_or(class = 'softmax')) "
+        "GROUP BY ALL HAVING bool_or(is_softmax(class))) "
         "SELECT n.edge_id, n.usual_ns, n.target_node // 2 AS span_id, n.phase, "
-        "n.class = 'gemm' AS is_product "
+        "is_gemm(n.class) AS is_product "
         "FROM numbered AS n INNER JOIN call AS c USING (trace_id, device, stream, number) "
         "WHERE n.target_ns BETWEEN c.first_ns AND c.last_ns"
     )
     # Without modules: from one batched product to the next one of the stream, softmax between.
     connection.execute(
         f"INSERT INTO {TABLE}_between "
-        "WITH product AS (SELECT *, count(*) FILTER (class = 'gemm') OVER (PARTITION BY trace_id, "
+        "WITH product AS (SELECT *, count(*) FILTER (is_gemm(class)) OVER (PARTITION BY trace_id, "
         "device, stream ORDER BY target_ns, edge_id) AS number, "
-        "class = 'gemm' AND op IN ('aten::bmm', 'aten::baddbmm', 'aten::matmul') AS is_batched "
+        "is_gemm(class) AND op IN ('aten::bmm', 'aten::baddbmm', 'aten::matmul') AS is_batched "
         f"FROM {TABLE} WHERE part = 'work' AND work_kind = 'compute'), "
         "stretch AS (SELECT trace_id, device, stream, number, bool_or(is_batched) AS is_batched, "
-        f"bool_or(class = 'softmax' AND module_is_unknown AND {where_of(change, 'TRUE')}) "
+        f"bool_or(is_softmax(class) AND module_is_unknown AND {where_of(change, 'TRUE')}) "
         "AS has_softmax, lead(bool_or(is_batched)) OVER (PARTITION BY trace_id, device, stream "
         "ORDER BY number) AS is_before_batched FROM (SELECT *, "
         "coalesce(module, '(unattributed)') = '(unattributed)' AS module_is_unknown FROM product) "
         "GROUP BY trace_id, device, stream, number), "
         "chosen AS (FROM stretch WHERE has_softmax AND is_batched AND is_before_batched) "
         "SELECT p.edge_id, p.usual_ns, p.target_node // 2 AS span_id, p.phase, "
-        "p.class = 'gemm' AS is_product FROM product AS p WHERE "
+        "is_gemm(p.class) AS is_product FROM product AS p WHERE "
         "(p.trace_id, p.device, p.stream, p.number) IN "
         "(SELECT (trace_id, device, stream, number) FROM chosen) OR p.is_batched AND "
         "(p.trace_id, p.device, p.stream, p.number) IN "
@@ -517,7 +517,7 @@ def accumulate(connection: duckdb.DuckDBPyConnection, change: Change) -> list[st
         connection,
         again,
         f"part IN ('host', 'work', 'call') AND {passes} "
-        "AND coalesce(part = 'host' OR class NOT IN ('comm_allreduce', 'comm_reducescatter'), "
+        "AND coalesce(part = 'host' OR collective_of(class) NOT IN ('allreduce', 'reducescatter'), "
         "TRUE)",
     )
     return [
@@ -531,20 +531,20 @@ def accumulate(connection: duckdb.DuckDBPyConnection, change: Change) -> list[st
 # Rabenseifner, Gropp 2005).
 _ALGORITHMS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "ring": {
-        "comm_allreduce": ("2 * (n - 1)", "2 * (n - 1) / n"),
-        "comm_allgather": ("n - 1", "(n - 1) / n"),
-        "comm_reducescatter": ("n - 1", "(n - 1) / n"),
-        "comm_alltoall": ("n - 1", "(n - 1) / n"),
-        "comm_broadcast": ("n - 1", "1"),
+        "allreduce": ("2 * (n - 1)", "2 * (n - 1) / n"),
+        "allgather": ("n - 1", "(n - 1) / n"),
+        "reducescatter": ("n - 1", "(n - 1) / n"),
+        "alltoall": ("n - 1", "(n - 1) / n"),
+        "broadcast": ("n - 1", "1"),
     },
     "tree": {
-        "comm_allreduce": ("2 * ceil(log2(n))", "2"),
-        "comm_broadcast": ("ceil(log2(n))", "1"),
+        "allreduce": ("2 * ceil(log2(n))", "2"),
+        "broadcast": ("ceil(log2(n))", "1"),
     },
     "halving": {
-        "comm_allreduce": ("2 * ceil(log2(n))", "2 * (n - 1) / n"),
-        "comm_allgather": ("ceil(log2(n))", "(n - 1) / n"),
-        "comm_reducescatter": ("ceil(log2(n))", "(n - 1) / n"),
+        "allreduce": ("2 * ceil(log2(n))", "2 * (n - 1) / n"),
+        "allgather": ("ceil(log2(n))", "(n - 1) / n"),
+        "reducescatter": ("ceil(log2(n))", "(n - 1) / n"),
     },
 }
 
@@ -557,22 +557,23 @@ def change_collectives(connection: duckdb.DuckDBPyConnection, change: Change) ->
     """
     assumptions = fit_transfers(connection, change)
     forms = [
-        (name == "tree", klass, *form)
+        (name == "tree", collective, *form)
         for name in ("ring", "tree")
-        for klass, form in _ALGORITHMS[name].items()
+        for collective, form in _ALGORITHMS[name].items()
     ]
 
     def ratio(at: int) -> str:
         """Return what a part has then of what it has now."""
         branches = []
-        for is_tree, klass, *form in forms:
+        for is_tree, collective, *form in forms:
             after = form[at]
             if change.device:
-                after = _ALGORITHMS[change.device].get(klass, form)[at]
+                after = _ALGORITHMS[change.device].get(collective, form)[at]
             after = re.sub(r"\bn\b", str(change.count) if change.count else "group_size", after)
             before = re.sub(r"\bn\b", "group_size", form[at])
             branches.append(
-                f"WHEN class = '{klass}' AND is_tree = {is_tree} THEN ({after}) / ({before})"
+                f"WHEN collective_of(class) = '{collective}' AND is_tree = {is_tree} "
+                f"THEN ({after}) / ({before})"
             )
         formed = f"CASE {' '.join(branches)} ELSE 1 END"
         column = ("latency_ns", "ns_per_byte")[at]
@@ -689,7 +690,7 @@ def change_zero(connection: duckdb.DuckDBPyConnection, change: Change) -> list[s
             f"{change.text!r}: only stage 2 can be told of a run of stage 3",
             hint="which tensors another stage gathers or reduces, and when, is not in its trace",
         )
-    gathers = where_of(change, "class = 'comm_allgather'")
+    gathers = where_of(change, "collective_of(class) = 'allgather'")
     for phase in ("forward", "backward"):
         need(connection, f"{gathers} AND part = 'work' AND phase = '{phase}'", change,
              f"no gather of parameters in the {phase} pass")  # fmt: skip

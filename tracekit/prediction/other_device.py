@@ -45,14 +45,14 @@ common AS (
 ),
 work AS (
     SELECT s.span_id, a.trace_id, a.dur_ns, a.class, c.flops, c.bytes,
-        coalesce(c.dtype, if(a.class IN ('gemm', 'attention'), o.dtype, NULL)) AS dtype,
+        coalesce(c.dtype, if(has_flops(a.class) AND NOT is_conv(a.class), o.dtype, NULL)) AS dtype,
         c.flops IS NOT NULL AS is_known
     FROM attributed_events AS a
     INNER JOIN graph_span AS s
         ON a.trace_id = s.trace_id AND a.event_id = s.event_id AND a.piece = s.piece
             AND s.kind = 'work'
     LEFT JOIN cost AS c ON a.trace_id = c.trace_id AND a.op_id = c.op_id
-        AND a.class IN ('gemm', 'attention', 'conv')
+        AND has_flops(a.class)
     LEFT JOIN common AS o ON a.trace_id = o.trace_id
     WHERE a.kind = 'compute'
 )

@@ -10,7 +10,7 @@ from rich.text import Text
 from tracekit.analysis.result import Result
 from tracekit.render._console import make_console, print_lines
 from tracekit.render._grid import fits, grid_lines
-from tracekit.render.sections import DRAWINGS, IN_PLACE, SECTIONS
+from tracekit.render.sections import SECTIONS
 
 
 def render(
@@ -28,10 +28,11 @@ def render(
         print_lines(console, breakdown_lines(data, width, full=full, wide=wide))
         return
     drawn = []
-    if data.name in DRAWINGS | IN_PLACE:
-        drawn = SECTIONS[data.name].lines({data.name: data}, width, full=True)
+    section = SECTIONS.get(data.name)
+    if section is not None and section.alone:
+        drawn = section.lines({data.name: data}, width, full=True)
         print_lines(console, drawn)
-    if not (drawn and data.name in IN_PLACE):
+    if not (drawn and section is not None and section.alone == "instead"):
         print_lines(console, [Text()] if drawn else [])
         print_lines(console, grid_lines(data, None if wide else width, units=units))
 

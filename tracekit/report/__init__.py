@@ -12,7 +12,7 @@ from tracekit.report.document import GENERATOR
 from tracekit.report.overview_page import overview_page, several_runs
 from tracekit.report.page import page
 from tracekit.report.runs_page import runs_page
-from tracekit.storage.temp_dirs import building_file
+from tracekit.storage.temp_dirs import atomic_path
 from tracekit.trace import Trace
 
 __all__ = [
@@ -59,8 +59,7 @@ def write(html: str, output: Path) -> None:
         StoreError: it cannot be written.
     """
     try:
-        with building_file(output) as building:
+        with atomic_path(output) as building:
             building.write_text(html, encoding="utf-8")
-            building.replace(output)
     except OSError as error:
         raise StoreError(f"{output}: {error.strerror or error}") from error

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.result import Result
 from tracekit.render._json_text import json_text
 
@@ -13,23 +15,6 @@ MAX_ROWS = 1_000
 
 MAX_BYTES = 250_000
 """And how much text, in characters: names may be as long as they like."""
-
-_ROWS_OF = {"latency_cdf": 5_000}
-"""Results that have room for more: of eight runs, the curves of all metrics."""
-
-_LARGEST_FIRST = {"module_icicle": "total_wall_ns", "class_icicle": "total_wall_ns"}
-"""Results whose rows are in the order of a picture; of these the largest stay."""
-
-
-_SERIES = {
-    "memory_over_time": ("rank", "device"),
-    "queue_over_time": ("rank", "device", "stream"),
-    "steps": ("rank", "device"),
-    "throughput_over_time": ("run",),
-    "latency_cdf": ("run",),
-    "queue_cdf": ("run",),
-}
-"""Results that are lines over time: of these, whole lines stay, as many as there is room for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +33,16 @@ class Cut:
 
 
 def cut(result: Result) -> Cut:
-    """Return the rows of a result that a page has room for: the first, or the largest."""
+    """Return the rows of a result that a page has room for: the first, or as its header says."""
     rows = result.rows
-    most = _ROWS_OF.get(result.name, MAX_ROWS)
-    if len(rows) > most and result.name in _LARGEST_FIRST:
-        place = result.column_names.index(_LARGEST_FIRST[result.name])
+    view = load_catalog().analyses.views("page").get(result.name, {})
+    most = int(view.get("rows", MAX_ROWS))
+    if len(rows) > most and "largest" in view:
+        place = result.column_names.index(view["largest"])
         least = sorted((row[place] for row in rows), reverse=True)[most]
         rows = [row for row in rows if row[place] > least]
-    if len(rows) > most and result.name in _SERIES:
-        rows = _whole_lines(result, most)
+    if len(rows) > most and "lines" in view:
+        rows = _whole_lines(result, view["lines"].split(","), most)
     kept = []
     room = MAX_BYTES
     for row in rows[:most]:
@@ -67,9 +53,9 @@ def cut(result: Result) -> Cut:
     return Cut(Result(result.name, result.columns, kept), len(result.rows))
 
 
-def _whole_lines(result: Result, most: int) -> list[tuple[Any, ...]]:
+def _whole_lines(result: Result, of: Sequence[str], most: int) -> list[tuple[Any, ...]]:
     """Return the rows of the first lines that fit whole; of one that does not, its first rows."""
-    places = [result.column_names.index(name) for name in _SERIES[result.name]]
+    places = [result.column_names.index(name) for name in of]
     lines: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
     for row in result.rows:
         lines.setdefault(tuple(row[place] for place in places), []).append(row)

@@ -9,8 +9,11 @@ they are drawn next to ours; where it has a picture alone, what its text says of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Literal
+
+from tracekit.analysis.catalog import load_catalog
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,22 @@ TIMELINE_EVENTS = "timeline_events"
 LATENCIES = ("latency_cdf", "ttft_cdf", "tpot_cdf", "itl_cdf", "client_wait_cdf")
 """Charts of distributions that requests alone tell, of which each is small."""
 
-SECTIONS = (
+
+def _with_placed(sections: Iterable[Section]) -> Iterator[Section]:
+    """Yield sections with the analyses that place themselves there, and then their own ones."""
+    placed: dict[str, Section] = {section.name: section for section in sections}
+    analyses = load_catalog().analyses
+    for name, view in analyses.views("report").items():
+        section = placed.get(view["section"]) or Section(view["section"], view["title"], (), ())
+        chart = analyses.views("chart").get(name)
+        drawn = () if chart is None else (chart.get("name", name),)
+        placed[section.name] = replace(
+            section, charts=(*section.charts, *drawn), tables=(*section.tables, name)
+        )
+    yield from placed.values()
+
+
+_SECTIONS = (
     Section("devices", "Devices", ("timeline",), ("timeline", "trace", "run")),
     Section("events", "Timeline of events", (), (TIMELINE_EVENTS,)),
     Section(
@@ -139,6 +157,8 @@ SECTIONS = (
     Section("unrecorded", "Work that is not in the file", (), ("unrecorded_totals", "unrecorded")),
     Section("health", "Health", (), ("health",)),
 )
+
+SECTIONS = tuple(_with_placed(_SECTIONS))
 
 RUN_SECTIONS = (
     Section(

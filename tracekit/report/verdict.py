@@ -8,13 +8,10 @@ from typing import Any
 from tracekit.analysis.result import Result
 from tracekit.render._text import printable
 from tracekit.render.sections.trace import health_value
+from tracekit.time_parts import LABELS
 from tracekit.units import format_duration, format_pct
 
-_LOSSES = {
-    "exposed_comm": "exposed communication",
-    "exposed_memcpy": "copies that nothing hides",
-}
-_LATE_BY = {"compute": "compute", "exposed_memcpy": "exposed copies"}
+_LOSSES = {"exposed_comm": LABELS["exposed_comm"], "exposed_memcpy": "copies that nothing hides"}
 
 _MAX_REASONS = 3
 
@@ -69,7 +66,7 @@ def _late(
     if by is None:
         said += "; nothing that its own devices did explains half of that"
     else:
-        what = _LATE_BY.get(by["subject"]) or f"idle time {_because(by)}"
+        what = LABELS.get(by["subject"]) or f"idle time {_because(by)}"
         more = format_duration(by["amount_ns"])
         said += f"; it has {more} more {what} than the median of the others{_origin(by)}"
     if others is None:

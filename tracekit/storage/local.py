@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from tracekit.storage.location import Location
 from tracekit.storage.patterns import natural
-from tracekit.storage.temp_dirs import building_file
+from tracekit.storage.temp_dirs import atomic_path
 
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
@@ -109,26 +109,26 @@ class LocalLocation(Location):
             return file.read(max(0, end - start))
 
     def write_bytes(self, data: bytes) -> None:
-        self._write_beside(lambda beside: beside.write_bytes(data), os.replace)
+        self._write(lambda building: building.write_bytes(data))
 
     def write_new(self, data: bytes) -> None:
-        self._write_beside(lambda beside: beside.write_bytes(data), _link_new)
+        self._write(lambda building: building.write_bytes(data), _link_new)
 
     def upload(self, source: Path) -> None:
-        self._write_beside(lambda beside: shutil.copyfile(source, beside), os.replace)
+        self._write(lambda building: shutil.copyfile(source, building))
 
-    def _write_beside(
-        self, write: Callable[[Path], object], put: Callable[[Path, Path], None]
+    def _write(
+        self,
+        write: Callable[[Path], object],
+        put: Callable[[Path, Path], object] = os.replace,
     ) -> None:
-        """Write a file under another name first, so that nobody sees a half of it."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        with building_file(self._path) as beside:
-            try:
-                write(beside)
-                put(beside, self._path)
-            except OSError as error:
-                # The name beside is nobody's business.
-                raise type(error)(error.errno, error.strerror, str(self._path)) from None
+        try:
+            with atomic_path(self._path, put) as building:
+                write(building)
+        except OSError as error:
+            # The other name is nobody's business.
+            raise type(error)(error.errno, error.strerror, str(self._path)) from None
 
     def delete(self) -> None:
         self._path.unlink(missing_ok=True)

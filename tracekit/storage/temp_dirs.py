@@ -10,7 +10,7 @@ import os
 import platform
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tracekit.errors import StoreError
@@ -30,17 +30,18 @@ def building_folder(final: Path) -> Path:
 
 
 @contextlib.contextmanager
-def building_file(final: Path) -> Iterator[Path]:
-    """Give a name in the same folder for a file that is written before it gets its final one.
+def atomic_path(final: Path, put: Callable[[Path, Path], object] = os.replace) -> Iterator[Path]:
+    """Give a path in the same folder to write a file at, which takes its name when the block ends.
 
-    What has not got it when the block ends goes. A long name is cut: the whole of one that is too
-    long is for the disk to refuse.
+    Where the block fails, nothing is written. A long name is cut: that one which is too long is
+    refused is up to the disk. `put` gives the file its name, in place of another by default.
     """
     sweep(final.parent)
     name = f".{final.name[:50]}.{host()}.{os.getpid()}.{os.urandom(6).hex()}{_BUILD_SUFFIX}"
     building = final.with_name(name)
     try:
         yield building
+        put(building, final)
     finally:
         with contextlib.suppress(OSError):
             building.unlink(missing_ok=True)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from tracekit.analysis.breakdown import TOTALS, with_placed
+from tracekit.analysis.catalog import load_catalog
 from tracekit.render.sections import (
     bench,
     comparison,
@@ -18,7 +20,7 @@ from tracekit.render.sections import (
     serving,
     trace,
 )
-from tracekit.render.sections._layout import Screen
+from tracekit.render.sections._layout import Screen, bars_of
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -31,11 +33,13 @@ class Section:
     """How a section is drawn, which analysis it needs, and what `--full` shows in its place.
 
     `tables` are analyses whose every row is shown then, by title; without them `draw` shows more.
+    Where the analysis alone is shown, the section stands `above` its table, or in place of it.
     """
 
     draw: Callable[[Screen], list[Text]]
     needs: str | None = None
     tables: Mapping[str, str] = field(default_factory=dict)
+    alone: Literal["above", "instead"] | None = None
 
     def lines(
         self, data: Mapping[str, Result], width: int, *, full: bool = False, wide: bool = False
@@ -61,7 +65,18 @@ def _nothing(_screen: Screen) -> list[Text]:
     return []
 
 
-SECTIONS = {
+def _described(sections: Mapping[str, Section]) -> dict[str, Section]:
+    """Return sections in their order, those that headers describe among them."""
+    views = load_catalog().analyses.views("breakdown")
+    found = {}
+    for name in with_placed(sections):
+        drawn = TOTALS.get(name, name)
+        is_described = "title" in views.get(drawn, {})
+        found[name] = Section(bars_of(drawn), drawn) if is_described else sections[name]
+    return found
+
+
+_SECTIONS = {
     "comparison_setup": Section(comparison.setup, "comparison_setup"),
     "comparison": Section(comparison.whole, "comparison"),
     "comparison_split": Section(comparison.split, "comparison_split"),
@@ -71,7 +86,7 @@ SECTIONS = {
     "unrecorded": Section(trace.unrecorded, "unrecorded"),
     "throughput": Section(serving.throughput, "throughput", {"Throughput": "throughput"}),
     "latency": Section(serving.latency, "latency", {"Latency": "latency"}),
-    "latency_cdf": Section(serving.latency_cdf, "latency_cdf"),
+    "latency_cdf": Section(serving.latency_cdf, "latency_cdf", alone="above"),
     "serving_window": Section(
         serving.serving_window, "serving_window", {"Steady state": "serving_window"}
     ),
@@ -84,7 +99,7 @@ SECTIONS = {
     "serving_modules": Section(
         serving.serving_modules, "serving_module_totals", {"Serving": "serving_modules"}
     ),
-    "kernel_classes": Section(device_time.kernel_classes, "kernel_class_totals"),
+    "kernel_classes": Section(_nothing, "kernel_class_totals"),
     "communication": Section(device_time.communication, "communication_totals"),
     "idle_causes": Section(device_time.idle_causes, "idle_cause_totals"),
     "kernels": Section(device_time.kernels, "kernels", {"Kernels": "kernels"}),
@@ -93,15 +108,11 @@ SECTIONS = {
     "path_totals": Section(_nothing, "path_totals", {"Critical path": "path_totals"}),
     "slack": Section(_nothing, "slack", {"Gain without it": "slack"}),
     "replay": Section(_nothing, "replay", {"Replay": "replay"}),
-    "bench_gemm": Section(bench.bench_gemm, "bench_gemm"),
-    "bench_memcpy": Section(bench.bench_memcpy, "bench_memcpy"),
-    "bench_collectives": Section(bench.bench_collectives, "bench_collectives"),
-    "bench_launches": Section(bench.bench_launches, "bench_launches"),
+    "bench_gemm": Section(bench.bench_gemm, "bench_gemm", alone="instead"),
+    "bench_memcpy": Section(bench.bench_memcpy, "bench_memcpy", alone="instead"),
+    "bench_collectives": Section(bench.bench_collectives, "bench_collectives", alone="instead"),
+    "bench_launches": Section(bench.bench_launches, "bench_launches", alone="instead"),
     "health": Section(trace.health, "health", {"Health": "health"}),
 }
 
-DRAWINGS = frozenset({"latency_cdf"})
-"""Sections that are also shown above the table of their analysis."""
-
-IN_PLACE = frozenset({"bench_gemm", "bench_memcpy", "bench_collectives", "bench_launches"})
-"""Sections in place of the table of their analysis, whose columns fit on no screen."""
+SECTIONS = _described(_SECTIONS)

@@ -8,10 +8,20 @@ from typing import Any
 
 from rich.text import Text
 
+from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.result import Result
+from tracekit.palette import KIND
+from tracekit.render._bars import share_bar
 from tracekit.render._grid import grid_lines
 from tracekit.render._text import cell_width, fit, printable, shorten
-from tracekit.units import format_ms, format_pct, ms_decimals
+from tracekit.units import (
+    format_bytes,
+    format_bytes_per_s,
+    format_ms,
+    format_pct,
+    ms_decimals,
+    unit_of,
+)
 
 NONE = "–"
 _GAP = "  "
@@ -129,6 +139,55 @@ def fitted(labels: Sequence[str], longest: int | None = None) -> list[str]:
     width = max(map(cell_width, labels), default=0)
     width = width if longest is None else min(width, longest)
     return [fit(label, width) for label in labels]
+
+
+def bars_of(name: str) -> Callable[[Screen], list[Text]]:
+    """Return what draws the section of an analysis that its header describes.
+
+    A line for each row: its label, the bar of a share where there is one, its figures.
+    """
+    view = load_catalog().analyses.views("breakdown")[name]
+    most = int(view.get("most", 8))
+
+    def draw(screen: Screen) -> list[Text]:
+        rows = screen.rows(name)
+        shown = rows if screen.full else rows[:most]
+        figures = aligned([_figure(one, rows, shown) for one in view["figures"].split(",")])
+        labels = fitted([printable(str(row[view["label"]])) for row in shown], 24)
+
+        def bars(width: int) -> list[Text]:
+            of = [KIND[row[view["colour"]]].terminal if "colour" in view else "" for row in shown]
+            return [
+                share_bar(row[view["bar"]], width, one) for row, one in zip(shown, of, strict=True)
+            ]
+
+        lines = [Text(f"  {label}  {text}") for label, text in zip(labels, figures, strict=True)]
+        if "bar" in view:
+            lines = bar_lines(labels, bars, figures, screen.width, least=10, most=48)
+        return [
+            screen.heading(view["title"], view.get("note", "")),
+            *lines,
+            *more(len(rows) - len(shown), view.get("one", "row"), view.get("many", "")),
+        ]
+
+    return draw
+
+
+_FORMS: dict[str | None, Form] = {
+    "pct": pct_text,
+    "count": times_text,
+    "bytes": format_bytes,
+    "per_s": format_bytes_per_s,
+}
+
+
+def _figure(column: str, rows: Sequence[Row], shown: Sequence[Row]) -> list[str]:
+    """Return a column as text, in the form that its unit has in sections."""
+    unit = unit_of(column)
+    if unit == "ns":
+        return ms_column(rows, column, shown)
+    form = known(_FORMS.get(unit, lambda value: printable(str(value))))
+    return [form(row[column]) for row in shown]
 
 
 def bar_lines(

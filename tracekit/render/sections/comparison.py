@@ -19,6 +19,7 @@ from tracekit.render.sections._layout import (
     more,
     signed_ms,
 )
+from tracekit.time_parts import LABELS
 from tracekit.units import format_ms, format_pct, ms_decimals
 
 _LITTLE_PCT = 10
@@ -43,7 +44,6 @@ _MAX_CAUSES = 2
 _MAX_CHILDREN = (4, 4, 3, 2)
 _LEAST_SHARE = 0.02
 _MAX_WORK = 8
-_PARTS = {"exposed_comm": "exposed communication", "exposed_memcpy": "exposed copies"}
 _MATCHES = {
     "op and shape": "same op and shape",
     "name": "same kernel",
@@ -288,7 +288,7 @@ def _shown(
     if depth == 0:
         kept = inside
     for row in kept:
-        name = _PARTS.get(row["name"], row["name"]) if depth == 0 else row["name"]
+        name = LABELS.get(row["name"], row["name"]) if depth == 0 else row["name"]
         only = children.get(row["node"], ())
         while len(only) == 1:
             # What has one part is that part.

@@ -26,6 +26,7 @@ from tracekit.render.sections._layout import (
     rank_text,
     times_text,
 )
+from tracekit.time_parts import PARTS, TimePart
 from tracekit.units import (
     format_bytes,
     format_bytes_per_s,
@@ -39,7 +40,6 @@ MAX_GROUPS = 6
 # Up to so many devices there is room for a second line with the milliseconds.
 _MAX_WITH_MS = 4
 MAX_MODULES = 10
-MAX_CLASSES = 8
 MAX_CAUSES = 5
 MAX_COLLECTIVES = 5
 MAX_KERNELS = 5
@@ -59,29 +59,6 @@ _CAUSE_STYLES = {
     "dependency": "cyan",
     "comm_wait": "magenta",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class _Share:
-    name: str
-    glyph: str
-    kind: str
-
-    @property
-    def title(self) -> str:
-        return self.name.replace("_", " ")
-
-    @property
-    def style(self) -> str:
-        return KIND[self.kind].terminal
-
-
-_SHARES = (
-    _Share("compute", "█", "compute"),
-    _Share("exposed_comm", "▓", "comm"),
-    _Share("exposed_memcpy", "▒", "memcpy"),
-    _Share("idle", "░", "idle"),
-)
 
 
 def timeline(screen: Screen) -> list[Text]:
@@ -110,19 +87,22 @@ def timeline(screen: Screen) -> list[Text]:
         has_ms = len(rows) <= _MAX_WITH_MS and max(map(len, in_ms)) <= screen.width
         below = [line if has_ms else None for line in in_ms]
         left = more(len(rows) - len(shown), "device")
-    shares = [] if has_ms else [_pcts(share, shown) for share in _SHARES]
+    shares = [] if has_ms else [_pcts(share, shown) for share in PARTS]
     titles, *figures = aligned([_windows(shown), *shares])
 
     def bars(width: int) -> list[Text]:
         return [
-            stacked_bar([Part(row[f"{s.name}_ns"], s.glyph, s.style) for s in _SHARES], width)
+            stacked_bar(
+                [Part(row[f"{s.name}_ns"], s.glyph, s.colour.terminal) for s in PARTS], width
+            )
             for row in shown
         ]
 
     lines = bar_lines(fitted(labels), bars, figures, screen.width, least=4)
     legend = screen.heading("Timeline")
-    for share in _SHARES:
-        legend.append("   ").append(share.glyph, style=share.style).append(f" {share.title}")
+    for share in PARTS:
+        legend.append("   ").append(share.glyph, style=share.colour.terminal)
+        legend.append(f" {_title(share)}")
     out = [legend]
     if not has_ms:
         out.append(Text(" " * (lines[0].cell_len - len(titles)) + titles, style="dim"))
@@ -142,17 +122,21 @@ def _windows(rows: Sequence[Row]) -> list[str]:
     return ["window", *ms_column(rows, "window_ns")]
 
 
-def _pcts(share: _Share, rows: Sequence[Row]) -> list[str]:
-    title = share.title.removeprefix("exposed ")
+def _title(share: TimePart) -> str:
+    return share.name.replace("_", " ")
+
+
+def _pcts(share: TimePart, rows: Sequence[Row]) -> list[str]:
+    title = _title(share).removeprefix("exposed ")
     return [title, *(pct_text(row[f"{share.name}_pct"]) for row in rows)]
 
 
 def _in_ms(row: Row) -> Text:
-    decimals = ms_decimals(row[f"{share.name}_ns"] for share in _SHARES)
+    decimals = ms_decimals(row[f"{share.name}_ns"] for share in PARTS)
     line = Text(" ")
-    for share in _SHARES:
+    for share in PARTS:
         line.append("   ").append(pct_text(row[f"{share.name}_pct"]), style="bold")
-        line.append(f" {share.glyph} ", style=share.style)
+        line.append(f" {share.glyph} ", style=share.colour.terminal)
         line.append(f"{format_ms(row[f'{share.name}_ns'], decimals)} ms")
     return line
 
@@ -247,29 +231,6 @@ def _smallest_first(nodes: list[_Node]) -> list[_Node]:
     """Return modules so that a stack gives the largest first."""
     by_size = sorted(nodes, key=lambda node: (-node.row["total_wall_ns"], node.row["module_path"]))
     return by_size[::-1]
-
-
-def kernel_classes(screen: Screen) -> list[Text]:
-    """Return one bar per class, the largest first; shares are of the window."""
-    rows = screen.rows("kernel_class_totals")
-    shown = rows if screen.full else rows[:MAX_CLASSES]
-    figures = aligned(
-        [
-            *columns(shown, wall_pct=pct_text),
-            ms_column(rows, "wall_ns", shown),
-            *columns(shown, kernel_count=times_text),
-        ]
-    )
-
-    def bars(width: int) -> list[Text]:
-        return [share_bar(row["wall_pct"], width, KIND[row["kind"]].terminal) for row in shown]
-
-    labels = fitted([printable(row["class"]) for row in shown], 24)
-    return [
-        screen.heading("Kernel classes", "wall time, share of the window"),
-        *bar_lines(labels, bars, figures, screen.width, least=10, most=48),
-        *more(len(rows) - len(shown), "class", "classes"),
-    ]
 
 
 def idle_causes(screen: Screen) -> list[Text]:

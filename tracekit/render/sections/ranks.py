@@ -20,6 +20,7 @@ from tracekit.render.sections._layout import (
     rank_text,
 )
 from tracekit.render.sections.device_time import MAX_DEVICES
+from tracekit.time_parts import PARTS
 from tracekit.units import format_bytes_per_s, format_duration, format_ms, ms_decimals
 
 MAX_NAMED = 5
@@ -31,8 +32,7 @@ _MAX_LISTED = 8
 
 _STRIPS = (("at work", "own_ns"), ("waiting", "comm_wait_ns"))
 _PARTS = {
-    "exposed_comm": "exposed comm",
-    "exposed_memcpy": "exposed memcpy",
+    **{part.name: part.name.replace("_", " ") for part in PARTS},
     "own": "at work",
     "comm_wait": "waiting",
 }

@@ -1,0 +1,11 @@
+-- How much of the message of a collective crosses the wires, by its class?
+-- bus_factor turns algorithm bandwidth into bus bandwidth, as nccl-tests does.
+--
+-- Kind:     function
+-- Requires: collective
+-- Params:
+--   class       VARCHAR  class of the collective, as in table kernel_class
+--   group_size  INTEGER  ranks that take part
+
+CREATE OR REPLACE MACRO bus_factor(class, group_size) AS
+wire_factor(collective_of(class), group_size);
