@@ -305,15 +305,24 @@ def test_communication_of_the_cpu_is_communication() -> None:
 def test_rules_of_the_user_come_first(tiny_trace: Callable[..., Path], tmp_path: Path) -> None:
     rules = tmp_path / "rules.toml"
     rules.write_text(
+        '[[rule]]\nclass = "product"\npattern = "^my_product"\n'
         '[[rule]]\nclass = "ring"\napplies_to = "device"\npattern = "^my_"\n'
-        '[kinds]\nring = "comm"\n',
+        '[class]\nring = {kind = "comm"}\nproduct = {is_gemm = true}\n',
         encoding="utf-8",
     )
-    path = tiny_trace([kernel("my_gemm", 0, 4), kernel("ampere_sgemm_128x64_tn", 4, 5)])
+    path = tiny_trace(
+        [
+            kernel("my_gemm", 0, 4),
+            kernel("ampere_sgemm_128x64_tn", 4, 6),
+            kernel("my_product", 6, 7),
+        ]
+    )
     with tracekit.open(path, rules=rules, cache=False) as trace:
         rows = trace.query("kernel_classes").to_dicts()
         assert [(row["class"], row["kind"]) for row in rows] == [
             ("ring", "comm"),
             ("gemm", "compute"),
+            ("product", "compute"),
         ]
+        assert {row["gemm_kernel_ns"] for row in trace.query("gemm_share").to_dicts()} == {3_000}
         assert trace.query("timeline").column("exposed_comm_ns") == [4_000]
