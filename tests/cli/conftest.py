@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,11 @@ import duckdb
 import own_queries
 import pytest
 
-import tracekit
 from tracekit.analysis.catalog import Catalog, load_catalog
 from tracekit.analysis.result import Column, Result, RowStream
 from tracekit.analysis.run import run_analysis, run_sql, stream_sql
 from tracekit.cli._main import main
+from tracekit.opening import OpenRequest
 
 KERNELS_SQL = """\
 -- Which kernels held the device longest?
@@ -54,7 +55,7 @@ SELECT $number AS step
 
 @dataclass
 class FakeTrace:
-    """What `tracekit.open` returns here; it remembers how it was opened and asked."""
+    """What opening returns here; it remembers how it was opened and asked."""
 
     connection: duckdb.DuckDBPyConnection
     catalog: Catalog
@@ -112,11 +113,13 @@ def fake_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake
         )
         trace = FakeTrace(connection, catalog)
 
-        def fake_open(*paths: str, **settings: Any) -> FakeTrace:
-            trace.opened_with = {"paths": paths, **settings}
+        def fake_open(request: OpenRequest) -> FakeTrace:
+            trace.opened_with = asdict(request)
             return trace
 
-        monkeypatch.setattr(tracekit, "open", fake_open)
+        # What is imported while the catalog is another one would keep that.
+        importlib.import_module("tracekit.analysis.query_folders")
+        monkeypatch.setattr("tracekit.opening.open_request", fake_open)
         monkeypatch.setattr("tracekit.analysis.catalog.load_catalog", lambda: catalog)
         monkeypatch.setattr("tracekit.cli._prompt.load_catalog", lambda: catalog)
         yield trace

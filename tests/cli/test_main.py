@@ -190,9 +190,9 @@ def test_a_bug_is_70_and_keeps_its_traceback(
     assert "\nerror: this is a bug of tracekit" in outcome.stderr
 
 
-# A Python of its own whose `tracekit.open` gives a result of as many rows as asked for.
+# A Python of its own that opens a result of as many rows as asked for.
 STAND_IN = """
-    import sys, tracekit
+    import sys, tracekit.opening
     from tracekit.analysis.result import Column, RowStream
     from tracekit.cli._main import main
 
@@ -210,7 +210,7 @@ STAND_IN = """
             rows = (("grün 🚀 \\x1b[31m",) for _ in range(int(text)))
             return RowStream("sql", (Column("name", "VARCHAR"),), rows)
 
-    tracekit.open = lambda *paths, **settings: Trace()
+    tracekit.opening.open_request = lambda request: Trace()
     sys.exit(main(sys.argv[1:]))
 """
 

@@ -221,6 +221,7 @@ REDUCING = """-- How much was computed on all devices?
 -- Kind:    analysis
 -- Scope:   run
 -- Requires: timeline
+-- Input:   timeline
 -- Columns:
 --   device_count  BIGINT  devices
 --   window_ns     BIGINT  their windows, ns
@@ -235,7 +236,7 @@ FROM timeline
 """
 
 
-def test_one_that_reduces_an_analysis(run: Any, trace: Path, tmp_path: Path) -> None:
+def test_one_that_selects_from_an_analysis(run: Any, trace: Path, tmp_path: Path) -> None:
     mine = write(tmp_path / "mine", all_devices=REDUCING)
     with tracekit.open(trace, queries=mine) as opened:
         windows = opened.query("timeline").column("window_ns")

@@ -26,7 +26,7 @@ def test_an_analysis_runs_with_its_defaults(tracekit_command: Command, fake_trac
     assert outcome.stderr == ""
     assert fake_trace.opened_with["paths"] == ("a.json", "b.json")
     assert fake_trace.opened_with["cache"] is True
-    assert fake_trace.opened_with["unsafe"] is False
+    assert fake_trace.opened_with["is_unsafe"] is False
     assert fake_trace.is_closed
 
 

@@ -23,12 +23,12 @@ def test_a_statement_is_run_and_shown_in_base_units(
     outcome = tracekit_command("sql", "a.json", "b.json", "SELECT max(dur_ns) AS dur_ns FROM event")
     assert outcome.stdout.splitlines() == [" dur_ns", "───────", "1500000"]
     assert fake_trace.opened_with["paths"] == ("a.json", "b.json")
-    assert fake_trace.opened_with["unsafe"] is False
+    assert fake_trace.opened_with["is_unsafe"] is False
 
 
 def test_unsafe_is_passed_on(tracekit_command: Command, fake_trace: Any) -> None:
     tracekit_command("sql", "x", "SELECT 1", "--unsafe", "--no-cache")
-    assert fake_trace.opened_with["unsafe"] is True
+    assert fake_trace.opened_with["is_unsafe"] is True
     assert fake_trace.opened_with["cache"] is False
 
 

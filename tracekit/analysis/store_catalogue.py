@@ -20,7 +20,7 @@ from tracekit.analysis.device_rules import create_device_marks
 from tracekit.analysis.plausibility import create_event_kinds
 from tracekit.analysis.relations import prepare
 from tracekit.analysis.spec import Spec
-from tracekit.database import SCRATCH, add_session, create_tables, lock
+from tracekit.database import SCRATCH, STORE, add_session, create_tables, lock
 from tracekit.database.opening import OF_TRACES
 from tracekit.errors import StoreError
 from tracekit.schema import TABLES
@@ -76,6 +76,7 @@ def empty_store() -> Iterator[duckdb.DuckDBPyConnection]:
         create_empty_tables(connection)
         for view in views_in_order():
             connection.execute(f"CREATE VIEW {view.name} AS\n{view.sql}")
+        add_session(connection, [STORE])
         yield connection
 
 
