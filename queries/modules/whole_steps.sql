@@ -35,7 +35,11 @@ WITH told AS (
         NULL AS work_group
     FROM layers(p_layers := $layers)
     UNION ALL BY NAME
-    SELECT * RENAME (role AS work), 2 AS place, row_number() OVER () AS row_place, 'role_layers' AS source
+    SELECT
+        * RENAME (role AS work),
+        2 AS place,
+        row_number() OVER () AS row_place,
+        'role_layers' AS source
     FROM role_layers(p_layers := $layers)
     UNION ALL BY NAME
     SELECT
