@@ -294,10 +294,11 @@ def test_the_schema_version_stands_for_what_stores_hold() -> None:
     Where this fails because a table was changed: raise SCHEMA_VERSION, then state both here.
     """
     catalog = load_catalog()
-    derived = [*catalog.tables.values(), *catalog.views.values()]
+    tables = [spec for spec in catalog.tables.values() if not spec.is_on_demand]
+    derived = [*tables, *catalog.views.values()]
     held = sorted(
         [table.name, *(f"{column.name} {column.type}" for column in table.columns)]
         for table in (*TABLES, *derived)
     )
     digest = hashlib.sha256(json.dumps(held).encode()).hexdigest()[:16]
-    assert (SCHEMA_VERSION, digest) == (14, "b277e691f2194df5")
+    assert (SCHEMA_VERSION, digest) == (15, "b277e691f2194df5")

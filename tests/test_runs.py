@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import tracekit
-from tracekit import trace as trace_module
+from tracekit.analysis import breakdown
 from tracekit.analysis.breakdown import BREAKDOWN, TOTALS
 from tracekit.errors import QueryError, TraceError, UsageError
 from tracekit.ingest.sources import find_sources
@@ -90,8 +90,8 @@ def test_a_run_by_its_folder_or_a_file_in_it(
         assert told(trace) == [
             "trace",
             "run",
-            *trace_module.SERVING_BREAKDOWN,
-            *trace_module.SERVED_BREAKDOWN,
+            *breakdown.SERVING_BREAKDOWN,
+            *breakdown.SERVED_BREAKDOWN,
             *BREAKDOWN[1:],
         ]
 
@@ -139,7 +139,7 @@ def test_what_is_about_requests_says_where_there_are_none(
 def test_a_run_without_a_trace(make_run: MakeRun) -> None:
     folder = make_run("one", [OK], stage="serve", engine="tgi")
     with tracekit.open(folder) as trace:
-        assert list(trace.breakdown()) == ["run", *trace_module.SERVING_BREAKDOWN, "health"]
+        assert list(trace.breakdown()) == ["run", *breakdown.SERVING_BREAKDOWN, "health"]
         assert trace.health().column("rank") == [None] * len(trace.health())
         with pytest.raises(QueryError) as raised:
             trace.query("timeline")

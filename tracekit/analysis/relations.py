@@ -104,6 +104,7 @@ _NAMED = re.compile(
 """What a statement may read: after FROM and its like, in a list, or as a function's argument."""
 
 _CALLED = re.compile(r"\b(?P<name>[a-z_]\w*)\s*\(")
+_CALLED_AS_TABLE = re.compile(r"(?:\b(?:from|join)|,)\s*(?P<name>[a-z_]\w*)\s*\(")
 _LOCK = RLock()
 _FUNCTION_LOCK = RLock()
 
@@ -230,12 +231,14 @@ def ensure_named(connection: duckdb.DuckDBPyConnection, text: str) -> None:
     catalog = load_catalog()
     lower = text.lower()
     called = dict.fromkeys(_CALLED.findall(lower))
+    called_as_table = frozenset(_CALLED_AS_TABLE.findall(lower))
     wanted: list[str] = []
     for name in dict.fromkeys([*_NAMED.findall(lower), *called]):
         analysis = catalog.analyses.get(name)
         if name in called:
             wanted += [file for file in (_files_by_function().get(name),) if file]
-            wanted += [f"{name}()"] if analysis is not None and analysis.scope == "trace" else []
+            if name in called_as_table and analysis is not None and analysis.scope == "trace":
+                wanted.append(f"{name}()")
         elif (
             name in catalog.tables
             or name in _SESSION_TABLES
@@ -378,6 +381,10 @@ class Relations:
             try:
                 making.make(graph)
                 making.provide(self._connection, functions)
+            except BaseException as error:
+                if duckdb.OutOfMemoryException in (type(error), type(error.__cause__)):
+                    making.drop()
+                raise
             finally:
                 if making.new:
                     values = rows([(name,) for name in making.new])
@@ -529,6 +536,18 @@ class _Making:
                 raise
         for cursor in everyone:
             cursor.close()
+
+    def drop(self) -> None:
+        """Drop what was made in memory: it is of no use without the rest, and takes room."""
+        for name in [*self.new]:
+            spec = _spec_of(name)
+            if (
+                spec is not None
+                and name not in self._stored
+                and (spec.kind == "analysis" or spec.is_on_demand)
+            ):
+                self._connection.execute(f"DROP TABLE {SESSION}.main.{name}")
+                self.new.remove(name)
 
     def _make_one(self, cursor: duckdb.DuckDBPyConnection, name: str) -> None:
         relations = self._relations
