@@ -48,7 +48,7 @@ def test_all_that_is_wrong_with_a_header_is_said_at_once(run: Any, tmp_path: Pat
     file = write(tmp_path / "mine", bad=WRONG_HEADER) / "bad.sql"
     done = run("query", "--check", file)
     assert done.exit_code == 5
-    assert done.stderr == f"error: {file}: 7 things are wrong with it\n"
+    assert done.stderr == f"error: {file}: 6 things are wrong with it\n"
     assert lines_of(done, file) == [
         "4: wrong: header: unknown Scope 'trce'",
         "    one of: trace, run, runs",
@@ -57,8 +57,7 @@ def test_all_that_is_wrong_with_a_header_is_said_at_once(run: Any, tmp_path: Pat
         "8: wrong: header: Columns: cannot read 'name      VARCHAR'",
         "    write `name  TYPE  meaning`, or `name  TYPE -> table.column  meaning`",
         "10: wrong: header: $more is used but not declared in Params",
-        "5: wrong: requires: there is no table, view or macro opps",
-        "5: wrong: requires: timeline is an analysis, which no file can require",
+        "5: wrong: requires: there is no table, function or analysis opps",
         "5: wrong: requires: op_calls is read and not required",
         "    Requires: opps, timeline, op_calls",
     ]
