@@ -126,6 +126,11 @@ class Trace:
 
     @property
     def _connection(self) -> duckdb.DuckDBPyConnection:
+        self._require_open()
+        return self._store.connection
+
+    def _require_open(self) -> None:
+        """Have an open store with what was measured on its devices."""
         if self._is_closed:
             raise StoreError("the trace is closed", hint="ask before close(), inside of its with")
         if not self._has_ceilings:
@@ -135,7 +140,6 @@ class Trace:
                 self._store.make(["accelerator"])
             lay(self._store.connection, self._ceiling_sources)
             self._has_ceilings = True
-        return self._store.connection
 
     @property
     def _ceiling_sources(self) -> CeilingSources:
@@ -403,15 +407,15 @@ class Trace:
         from tracekit.analysis.relations import is_relation
 
         specs = [load_catalog().analysis(name) for name in names]
-        connection = self._connection
         for spec in specs:
             self._check_scope(spec)
+        # With what was measured on the devices: some analyses look at that.
+        self._require_open()
         self._store.make(
             one
             for spec in specs
             for one in ([spec.name] if is_relation(spec.name) else spec.requires)
         )
-        del connection
         return {spec.name: self._answer(spec, {}) for spec in specs}
 
     def _trace_count(self) -> int:
