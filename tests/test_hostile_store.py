@@ -15,7 +15,7 @@ import pytest
 import tracekit
 from tracekit import database
 from tracekit.errors import StoreError, TracekitError
-from tracekit.opening import ingest
+from tracekit.opening import OpenRequest, ingest, open_request
 
 CRAFTED = {
     "a view that reads a file": (
@@ -144,6 +144,25 @@ def test_a_store_from_elsewhere_in_the_cache_is_not_trusted(
         connection.execute("CREATE MACRO sum(x) AS 0")
     with tracekit.open(kernels) as trace:
         assert trace.query("timeline").rows == right
+
+
+def test_what_a_breakdown_leaves_in_a_shared_cache_is_read_again(
+    kernels: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A store that is looked at before it is trusted has no more in it than stores have."""
+    cache = tmp_path / "shared"
+    cache.mkdir()
+    cache.chmod(0o770)
+    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(cache))
+    request = OpenRequest([kernels], for_breakdown=True)
+    with open_request(request) as trace:
+        found = trace.breakdown()
+    with open_request(request) as trace:
+        assert trace.breakdown() == found
+    assert caplog.messages == []
 
 
 @pytest.mark.parametrize("way", ["a link", "a copy"])

@@ -351,7 +351,9 @@ def _open_cached(
             relations = _filled(build, sources, request.rules, request.progress, reading)
             if relations is not None:
                 count = len(sources.traces)
-                relations.make_store(_of_breakdown(contents, count, request))
+                # What is looked at before it is read has the tables of a store, and no others.
+                names = [] if check else _of_breakdown(contents, count, request)
+                relations.make_store(names)
         database.forget_older(cached)
 
     def make_again(resources: contextlib.ExitStack) -> duckdb.DuckDBPyConnection:

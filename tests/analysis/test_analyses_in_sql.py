@@ -45,3 +45,13 @@ def test_its_name_alone_is_a_table_of_its_rows(opened: Callable[[Path], tracekit
     assert trace.sql("FROM timeline").rows == trace.query("timeline").rows
     # Of two it is the name of a table of what was ingested.
     assert trace.sql("FROM trace").column_names != trace.query("trace").column_names
+
+
+def test_a_statement_that_has_such_a_name_of_its_own_makes_none(
+    opened: Callable[[Path], tracekit.Trace],
+) -> None:
+    trace = opened(SAMPLE)
+    own = "WITH stragglers AS (SELECT 1 AS waits) SELECT 2 AS one, waits FROM stragglers"
+    assert trace.sql(own).rows == [(2, 1)]
+    made = "SELECT name FROM session.main.relation WHERE name IN ('stragglers', 'waits')"
+    assert trace.sql(made).rows == []

@@ -46,6 +46,9 @@ def test_peaks_are_given_and_said_to_be(product: Path) -> None:
         given = row_of(trace)
         assert (given["peak_pct"], given["reason"]) == (50.0, None)
         assert given["peak_source"] == "given: bf16, memory given"
+        # Analyses that are made at the same time, on connections of their own, see them too.
+        (total,) = trace.results(["gemm_totals", "roofline"])["gemm_totals"].to_dicts()
+        assert total["peak_pct"] == 50.0
         (step,) = trace.query("mfu").to_dicts()
         assert (step["mfu_pct"], step["peak_source"]) == (50.0, given["peak_source"])
         (bound,) = trace.query("compute_memory").to_dicts()

@@ -11,8 +11,9 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from tracekit.analysis.rules import builtin_content
+from tracekit.database import SESSION
 from tracekit.errors import QueryError
-from tracekit.sql_text import select_rows
+from tracekit.sql_text import quote, select_rows
 
 if TYPE_CHECKING:
     import duckdb
@@ -104,8 +105,8 @@ def lay_peaks(
 ) -> None:
     """Have all devices of a connection measured against peaks that somebody gave.
 
-    They hide table ``device_peak`` of the store on this connection, and say in column ``source``
-    that they were given.
+    They hide table ``device_peak`` of the store on this connection and on those that are made from
+    it, and say in column ``source`` that they were given.
 
     Args:
         connection: to the store.
@@ -139,7 +140,14 @@ def lay_peaks(
         rows = [(*row[:5], peaks[MEMORY], f"{row[6]}, memory given") for row in rows]
     described = connection.execute(f"DESCRIBE {DEVICE_PEAK}").fetchall()
     types = {name: kind for name, kind, *_ in described}
-    connection.execute(f"CREATE OR REPLACE TEMP TABLE {DEVICE_PEAK} AS {select_rows(types, rows)}")
+    place = f"{SESSION}.given_peaks"
+    connection.execute(f"CREATE SCHEMA IF NOT EXISTS {place}")
+    connection.execute(
+        f"CREATE OR REPLACE TABLE {place}.{DEVICE_PEAK} AS {select_rows(types, rows)}"
+    )
+    [(path,)] = connection.execute("SELECT current_setting('search_path')").fetchall()
+    if place not in path:
+        connection.execute(f"SET search_path = {quote(f'{place},{path}')}")
 
 
 def create_device_peaks(connection: duckdb.DuckDBPyConnection) -> None:

@@ -103,6 +103,12 @@ _NAMED = re.compile(
 )
 """What a statement may read: after FROM and its like, in a list, or as a function's argument."""
 
+_READ_FROM = re.compile(r"\b(?:from|join|describe|summarize)\s+\"?(?P<name>[a-z_]\w*)")
+"""An analysis is read there alone: its name may be that of a column, too."""
+
+_WITH = re.compile(r"\b(?P<name>[a-z_]\w*)\s+as\s+(?:(?:not\s+)?materialized\s*)?\(")
+"""What a statement names itself."""
+
 _CALLED = re.compile(r"\b(?P<name>[a-z_]\w*)\s*\(")
 _CALLED_AS_TABLE = re.compile(r"(?:\b(?:from|join)|,)\s*(?P<name>[a-z_]\w*)\s*\(")
 _LOCK = RLock()
@@ -232,6 +238,7 @@ def ensure_named(connection: duckdb.DuckDBPyConnection, text: str) -> None:
     lower = text.lower()
     called = dict.fromkeys(_CALLED.findall(lower))
     called_as_table = frozenset(_CALLED_AS_TABLE.findall(lower))
+    read = frozenset(_READ_FROM.findall(lower)) - frozenset(_WITH.findall(lower))
     wanted: list[str] = []
     for name in dict.fromkeys([*_NAMED.findall(lower), *called]):
         analysis = catalog.analyses.get(name)
@@ -242,7 +249,12 @@ def ensure_named(connection: duckdb.DuckDBPyConnection, text: str) -> None:
         elif (
             name in catalog.tables
             or name in _SESSION_TABLES
-            or (analysis is not None and is_relation(name) and not analysis.needs_values)
+            or (
+                name in read
+                and analysis is not None
+                and is_relation(name)
+                and not analysis.needs_values
+            )
         ):
             wanted.append(name)
     with contextlib.suppress(duckdb.CatalogException):
@@ -610,9 +622,6 @@ class _Making:
                 else:
                     execute_own(connection, _in_session(load_catalog().functions[name].sql))
                 self.new.append(name)
-
-
-_FUNCTION_LOCK = RLock()
 
 
 def _is_in_transaction(connection: duckdb.DuckDBPyConnection) -> bool:
