@@ -378,13 +378,14 @@ def _open_cached(
 def _of_breakdown(contents: Contents, trace_count: int, request: OpenRequest) -> list[str]:
     """Return the analyses whose rows a cached store has, if a breakdown will be asked for.
 
-    What was measured on devices may change, and what is measured against it with that.
+    What was measured on devices may change, and so may a step that somebody measured; what rests on
+    them changes with that.
     """
     from tracekit.analysis.device_peaks import DEVICE_CEILING, DEVICE_PEAK
     from tracekit.analysis.relations import depends_on, is_relation
 
     names = breakdown_of(contents, trace_count) if request.for_breakdown else []
-    measured = (DEVICE_CEILING, DEVICE_PEAK)
+    measured = (DEVICE_CEILING, DEVICE_PEAK, "given_plain_step")
     return [name for name in names if is_relation(name) and not depends_on(name, measured)]
 
 

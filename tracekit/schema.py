@@ -541,6 +541,11 @@ TABLES: tuple[Table, ...] = (
 
 SESSION_TABLES: tuple[Table, ...] = (
     _table(
+        "given_plain_step",
+        "a step without the profiler, as it was given with --plain-step; in no store",
+        ("plain_step_ns", "BIGINT", "the step, ns"),
+    ),
+    _table(
         "device_ceiling",
         "one rate measured by tracekit bench on a device of a trace, or why none counts; in no "
         "store, but made anew whenever one is opened",

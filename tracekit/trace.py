@@ -16,7 +16,7 @@ from tracekit.analysis.breakdown import (
     breakdown_of,
 )
 from tracekit.analysis.scopes import Contents
-from tracekit.errors import StoreError
+from tracekit.errors import StoreError, UsageError
 from tracekit.storage import place_of
 
 if TYPE_CHECKING:
@@ -201,6 +201,22 @@ class Trace:
         # A store that is made again has the peaks of its own.
         self._store.renew = None
 
+    def assume_plain_step(self, step_ns: int) -> None:
+        """Say what a step of the run takes without the profiler, where somebody measured it.
+
+        Args:
+            step_ns: the step, ns.
+
+        Raises:
+            UsageError: it takes no time.
+        """
+        from tracekit.analysis.relations import Relations, fill_session_table
+
+        if step_ns <= 0:
+            raise UsageError("a step without the profiler takes more than no time")
+        fill_session_table(self.connection, "given_plain_step", [(step_ns,)])
+        Relations(self._connection).forget(["given_plain_step"])
+
     def _ask(self, question: Callable[[], T]) -> T:
         """Return the answer to a question; a cached store that is damaged is made again first."""
         from tracekit.database import DamagedStoreError
@@ -316,7 +332,11 @@ class Trace:
         return pivot(self.sql, names, columns, values, where, step)
 
     def predict(
-        self, *changes: str, timeline: Path | None = None, further: Sequence[Trace] = ()
+        self,
+        *changes: str,
+        timeline: Path | None = None,
+        further: Sequence[Trace] = (),
+        is_recorded: bool = False,
     ) -> Prediction | ServingPrediction:
         """Return what the device window would be under changes that are made together.
 
@@ -328,6 +348,7 @@ class Trace:
             timeline: where to write the predicted run, as a Chrome trace; of a folder, one a rank.
             further: runs of another batch or sequence, for changes like ``"batch=8"``; of bench,
                 for those of links.
+            is_recorded: of the recording, not of the run without the profiler.
 
         Raises:
             UsageError: a text is no change.
@@ -337,10 +358,15 @@ class Trace:
         from tracekit.prediction.predicting import predict
 
         asked = [lambda statement, run=run: run.sql(statement).rows for run in further]
-        return self._ask(lambda: predict(self.connection, changes, timeline, asked))
+        return self._ask(
+            lambda: predict(self.connection, changes, timeline, asked, is_recorded=is_recorded)
+        )
 
-    def advise(self) -> Advised:
+    def advise(self, *, is_recorded: bool = False) -> Advised:
         """Return what to change, ranked by what a replay says that it would gain.
+
+        Args:
+            is_recorded: of the recording, not of the run without the profiler.
 
         Raises:
             QueryError: there is no trace here, or a rule of the user's own has failed.
@@ -364,7 +390,7 @@ class Trace:
         return self._ask(
             lambda: advise(
                 rules,
-                lambda: Predictor(self.connection),
+                lambda: Predictor(self.connection, is_recorded=is_recorded),
                 lambda: LoadPredictor(self.connection),
                 window_ns,
             )

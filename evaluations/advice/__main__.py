@@ -82,7 +82,7 @@ def simulated(fault: Fault) -> Judged:
     with tempfile.TemporaryDirectory(prefix="tracekit-advice-") as name:
         machine.write(Path(name))
         with tracekit.open(name, cache=False) as trace:
-            advised = trace.advise()
+            advised = trace.advise(is_recorded=True)
     if fault.rule is None:
         return _judged(fault, [advised], {})
     ratio = simulate(Machine(**fault.healthy)).window_ns / machine.window_ns
@@ -106,7 +106,7 @@ def real(fault: Fault, rounds: int, steps: int) -> Judged:
         advised, before, after = [], [], []
         for number in range(rounds):
             with tracekit.open(folder / f"a{number}", cache=False) as trace:
-                advised.append(trace.advise())
+                advised.append(trace.advise(is_recorded=True))
                 before.append(_took(trace, advised[-1], advised[-1].recorded_ns))
             with tracekit.open(folder / f"b{number}", cache=False) as trace:
                 after.append(_took(trace, advised[-1]))
@@ -125,7 +125,7 @@ def _asked(run: Path) -> dict[str, Any]:
     from tracekit.prediction.rerun import options_of
 
     with tracekit.open(run, cache=False) as trace:
-        advice = trace.advise().advice
+        advice = trace.advise(is_recorded=True).advice
     if not advice:
         return {}
     candidate = advice[0].candidate

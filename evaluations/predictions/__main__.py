@@ -121,7 +121,7 @@ def measured(pair: Pair, rounds: int, steps: int) -> Row:
                     for name in ("a", *("c" * bool(pair.c)))
                 )
                 try:
-                    found = trace.predict(*pair.changes, further=further)
+                    found = trace.predict(*pair.changes, further=further, is_recorded=True)
                 except (QueryError, UsageError) as error:
                     return replace(row, reason=str(error))
             if found.predicted_ns is None:

@@ -65,7 +65,7 @@ def test_the_answer_as_a_table(tiny_trace: Tiny) -> None:
     assert first["rule"] == "advice_python"
     assert first["change"] == "range=write_log remove"
     # The window is from 55 to 295 µs, and two of the three logs lie in it.
-    assert (advised.recorded_ns, first["gain_ns"]) == (240_000, 100_000)
+    assert (advised.before_ns, first["gain_ns"]) == (240_000, 100_000)
     assert first["step_gain_ns"] == 33_333
     assert first["low_pct"] <= first["gain_pct"] <= first["high_pct"]
     assert [one.joint_gain_pct for one in advised.advice] == sorted(
@@ -112,7 +112,8 @@ BROAD, MORE, NARROW = (f"name={name} remove" for name in ("broad", "more", "narr
 class _Replay:
     """A replay whose answers are given: gains in ns of 1,000 by the first change."""
 
-    recorded_ns, step_count, plain_step, has_device = 1_000, 0, None, False
+    before_ns, step_count, run_step, has_device = 1_000, 0, None, False
+    is_of_run = False
 
     def __init__(self, gains: dict[str, tuple[int, int, int]]) -> None:
         self.gains = gains
@@ -131,7 +132,7 @@ class _Replay:
         assert not at_most
         low, gain, high = self.gains[changes[0]]
         ends = (1_000 - gain, 1_000 - high, 1_000 - low)
-        return Prediction((*changes,), 1_000, *ends, 0.0, 0.0, ())
+        return Prediction((*changes,), 1_000, 1_000, *ends, 0.0, 0.0, ())
 
 
 def _no_load() -> Any:

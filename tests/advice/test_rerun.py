@@ -38,7 +38,7 @@ def _command(command: list[str], rule: str, *changes: str, **extra: object) -> l
 def _advice(low_pct: int, gain_pct: int, high_pct: int) -> Advice:
     """Return advice about a window of 1,000 ns."""
     low, gain, high = (1_000 - 10 * pct for pct in (low_pct, gain_pct, high_pct))
-    told = Prediction(("host x0.5",), 1_000, gain, high, low, 0.0, 0.0, ())
+    told = Prediction(("host x0.5",), 1_000, 1_000, gain, high, low, 0.0, 0.0, ())
     return Advice(Candidate("rule", "seen", None, told.changes, (), None, "", None), told, 0.0)
 
 

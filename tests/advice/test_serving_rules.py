@@ -83,12 +83,12 @@ def test_a_batch_that_is_too_small(make_run: MakeRun) -> None:
     first = advised.advice[0]
     assert first.candidate.rule == "advice_serving_queue"
     assert first.candidate.changes == ("batch limit=4",)
-    assert (first.figure, advised.recorded_ns) == ("mean TTFT", 0)
+    assert (first.figure, advised.before_ns) == ("mean TTFT", 0)
     before, after = (
         sum(one["first_token_ns"] - one["arrival_ns"] for one in load) / len(load)
         for load in (slow, quick)
     )
-    assert first.prediction.recorded_ns == pytest.approx(before)
+    assert first.prediction.before_ns == pytest.approx(before)
     low, high = first.range_pct
     assert low <= 100 * (1 - after / before) <= high
     assert first.load is not None

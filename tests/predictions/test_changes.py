@@ -33,7 +33,7 @@ def predicted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...
             return stack.enter_context(tracekit.open(path, cache=False))
 
         def predict(events: list[Event], *changes: str) -> float:
-            found = opened(json.dumps({"traceEvents": events})).predict(*changes)
+            found = opened(json.dumps({"traceEvents": events})).predict(*changes, is_recorded=True)
             assert found.predicted_ns is not None
             return found.predicted_ns / 1e3
 
@@ -205,7 +205,7 @@ def test_a_thread_that_goes_on_before_the_record_of_its_reduction_ends(tmp_path:
         path.write_text(json.dumps({**said, "traceEvents": events}), "utf-8")
     # Of the first step 200 µs are gone, of the second rank 1 waits longer.
     with tracekit.open(tmp_path, cache=False) as trace:
-        found = trace.predict("op=aten::mm rank=1 x0.5")
+        found = trace.predict("op=aten::mm rank=1 x0.5", is_recorded=True)
     assert found.recorded_ns == 1_215_000
     assert found.predicted_ns == pytest.approx(1_015_000, abs=1000)
 
@@ -245,7 +245,7 @@ def test_a_rank_begins_as_late_as_its_steps_end(
         path = tmp_path / f"rank{rank}.json"
         path.write_text(json.dumps({**said, "traceEvents": events}), "utf-8")
     with tracekit.open(tmp_path, cache=False) as trace:
-        found = trace.predict(change)
+        found = trace.predict(change, is_recorded=True)
     assert found.recorded_ns == (late + STEPS * 670) * 1000
     assert found.predicted_ns == pytest.approx(window * 1000, abs=1000)
 
@@ -262,7 +262,7 @@ def test_a_call_that_works_before_it_hands_a_reduction_over(tmp_path: Path) -> N
     path.write_text(json.dumps({"traceEvents": events}), "utf-8")
     with tracekit.open(path, cache=False) as trace:
         assert trace.query("replay").to_dicts()[0]["unexplained_ns"] == 0
-        found = trace.predict("op=c10d::_reduce_scatter_base_ x0.1")
+        found = trace.predict("op=c10d::_reduce_scatter_base_ x0.1", is_recorded=True)
     assert found.predicted_ns == pytest.approx(1_200_000, abs=20_000)
 
 
@@ -445,7 +445,7 @@ def test_what_is_added_is_drawn(
     recorded, timeline = tmp_path / "recorded.json", tmp_path / "predicted.json"
     recorded.write_text(json.dumps({"traceEvents": events}), "utf-8")
     with tracekit.open(recorded, cache=False) as trace:
-        found = trace.predict(change, timeline=timeline)
+        found = trace.predict(change, timeline=timeline, is_recorded=True)
     drawn = json.loads(timeline.read_text("utf-8"))["traceEvents"]
     start = min(event["ts"] for event in drawn if event["cat"] == "cpu_op")
     told = sorted(
@@ -508,7 +508,7 @@ def test_sizes_of_two_runs(tmp_path: Path, change: str, step: float) -> None:
         )
         runs[-1].write_text(json.dumps({"traceEvents": events}), "utf-8")
     with tracekit.open(runs[0], cache=False) as one, tracekit.open(runs[1], cache=False) as other:
-        found = one.predict(change, further=[other])
+        found = one.predict(change, further=[other], is_recorded=True)
         assert found.predicted_ns == pytest.approx(1000 * STEPS * step, rel=1e-6)
         for asked, further, said in (
             ("batch=8 of=2,4", [], "one run does not say"),
@@ -574,7 +574,7 @@ def test_links_as_bench_measured_them(
         tracekit.open(path, cache=False) as trace,
         tracekit.open(measured, traces=False, cache=False) as bench,
     ):
-        found = trace.predict(change, further=[bench])
+        found = trace.predict(change, further=[bench], is_recorded=True)
     assert found.predicted_ns == pytest.approx(1000 * window, rel=0.02)
     assert any(said in text for text in found.assumptions)
 
@@ -606,7 +606,7 @@ def test_the_interval_has_the_time_of_checkpointing_itself(tmp_path: Path) -> No
     path = tmp_path / "trace.json"
     path.write_text(json.dumps({"traceEvents": LAYERED}), "utf-8")
     with tracekit.open(path, cache=False) as trace:
-        found = trace.predict("recompute on module=layers.*")
+        found = trace.predict("recompute on module=layers.*", is_recorded=True)
     assert found.predicted_ns is not None
     assert found.high_ns >= found.predicted_ns + STEPS * 1_000_000
 

@@ -21,6 +21,7 @@ _BREAKDOWN = (
     "trace",
     "unrecorded",
     "timeline",
+    "run_idle",
     "phases",
     "modules",
     "kernel_classes",
@@ -38,7 +39,7 @@ BREAKDOWN = with_placed(_BREAKDOWN)
 
 HEALTH = "health"
 
-FULL_BREAKDOWN = ("path_totals", "slack", "replay")
+FULL_BREAKDOWN = ("unprofiled", "path_totals", "slack", "replay")
 """What a full one has besides, of traces: what the end of the run waited for."""
 
 ADVICE = "advise"

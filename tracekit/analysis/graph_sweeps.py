@@ -23,7 +23,16 @@ REPLAY, GAINS, MOMENTS, PATH = "replay", "gains", "moments", "path"
 VARIANTS = 5
 """So many weights of each edge are replayed at once for :data:`MOMENTS`."""
 
-TABLES = {"graph_path": PATH, "graph_timing": REPLAY, "graph_replay": REPLAY, "graph_gain": GAINS}
+TABLES = {
+    "graph_path": PATH,
+    "graph_timing": REPLAY,
+    "graph_replay": REPLAY,
+    "graph_gain": GAINS,
+    "plain_moment": MOMENTS,
+    "factor_moment": MOMENTS,
+    "near_moment": MOMENTS,
+    "run_replay": REPLAY,
+}
 """The tables that a sweep makes of the rows of their file's statement."""
 
 _COLUMNS = {

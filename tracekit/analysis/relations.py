@@ -368,8 +368,10 @@ class Relations:
         return self._make(names, frozenset())
 
     def forget(self, tables: Collection[str]) -> None:
-        """Drop the analyses that were made of these tables: they hold other rows now."""
-        for name in self.made() & load_catalog().analyses.keys():
+        """Drop what was made of these tables in memory: they hold other rows now."""
+        catalog = load_catalog()
+        on_demand = {name for name, spec in catalog.tables.items() if spec.is_on_demand}
+        for name in self.made() & (catalog.analyses.keys() | on_demand):
             if depends_on(name, tables):
                 self._connection.execute(f"DROP TABLE IF EXISTS {SESSION}.main.{name}")
                 self._connection.execute(

@@ -63,6 +63,8 @@ def open_traces(
             )
         )
     with trace:
+        if reading.plain_step is not None:
+            trace.assume_plain_step(reading.plain_step)
         yield trace
     if trace.missing:
         say_missing(trace.missing)

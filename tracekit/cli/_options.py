@@ -13,7 +13,7 @@ import click
 
 from tracekit.errors import UsageError
 from tracekit.render import formats
-from tracekit.units import GB, MB
+from tracekit.units import GB, MB, NS_PER_S
 
 if TYPE_CHECKING:
     from tracekit.engine.choice import EngineChoice
@@ -96,19 +96,49 @@ capture_option = click.option(
 )
 
 
+class Duration(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
+    """A time, as 41.4ms or 1.2s, in ns."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the ns that a text means."""
+        found = _DURATION.fullmatch(str(value).strip())
+        ns = round(float(found["number"]) * _UNITS_NS[found["unit"]]) if found else 0
+        if ns <= 0:
+            self.fail(f"{value!r} is no time: write 41.4ms or 1.2s", param, ctx)
+        return ns
+
+
+_DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ns|us|µs|ms|s)")
+_UNITS_NS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": NS_PER_S}
+
+plain_step_option = click.option(
+    "--plain-step",
+    type=Duration(),
+    metavar="TIME",
+    help="What a step takes without the profiler, as 41.4ms.  [default: as run.json has it]",
+)
+
+recorded_option = click.option(
+    "--recorded", "is_recorded", is_flag=True, help="Of the recording, not of the run."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """How traces are read, as the options of a command say; each field is one of them.
 
     `queries` are folders of the user's own SQL, `rules` further classification rules, `capture`
-    traces of what graphs replay, `ceilings` what was measured on the devices, `engine` how the
-    traces of many ranks are read.
+    traces of what graphs replay, `ceilings` what was measured on the devices, `plain_step` a step
+    without the profiler in ns, `engine` how the traces of many ranks are read.
     """
 
     queries: tuple[Path, ...] = ()
     rules: Path | None = None
     capture: tuple[str, ...] = ()
     ceilings: Path | None = None
+    plain_step: int | None = None
     no_cache: bool = False
     engine: EngineChoice | None = None
 
@@ -211,6 +241,7 @@ _READING_OPTIONS: dict[str, Callable[[Any], Any]] = {
     "rules": rules_option,
     "capture": capture_option,
     "ceilings": ceilings_option,
+    "plain_step": plain_step_option,
     "no_cache": no_cache_option,
     "engine": engine_options,
 }

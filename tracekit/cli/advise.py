@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracekit.cli._options import Reading, format_option, reading_options, trace_argument
+from tracekit.cli._options import (
+    Reading,
+    format_option,
+    reading_options,
+    recorded_option,
+    trace_argument,
+)
 from tracekit.cli.predict import INCONCLUSIVE
 from tracekit.errors import QueryError, UsageError, WorkloadError
 
@@ -45,7 +51,8 @@ MOST = 3
 @click.option("--yes", is_flag=True, help="Let --try record without asking.")
 @click.option("--rule", metavar="NAME", help="Which advice that is.  [default: the first]")
 @format_option
-@reading_options("queries", "rules", "no_cache")
+@recorded_option
+@reading_options("queries", "rules", "plain_step", "no_cache")
 @click.pass_context
 def command(
     context: click.Context,
@@ -55,6 +62,7 @@ def command(
     yes: bool,
     rule: str | None,
     format_name: str,
+    is_recorded: bool,
     reading: Reading,
 ) -> None:
     """Rank what to change by what it would gain.
@@ -77,7 +85,7 @@ def command(
                 "no work of a device is recorded, so there is nothing to advise on",
                 hint="tracekit breakdown says what is missing, and why",
             )
-        advised = trace.advise()
+        advised = trace.advise(is_recorded=is_recorded)
         if against is None and not is_tried:
             if format_name == "table":
                 from tracekit.render._console import make_console
@@ -188,9 +196,9 @@ def told(advised: Advised, traces: str, width: int) -> list[str]:
     from tracekit.prediction.advising import (
         NOTHING,
         NOTHING_KNOWN,
-        UP_TO,
         gain_text,
         recording_text,
+        up_to_text,
     )
     from tracekit.render._text import printable
     from tracekit.units import format_duration
@@ -202,7 +210,7 @@ def told(advised: Advised, traces: str, width: int) -> list[str]:
 
     lines = []
     rows = advised.as_result().to_dicts()
-    if longer := recording_text(advised.plain_step):
+    if longer := recording_text(advised.run_step):
         lines.append(line("", longer))
     for number, (one, row) in enumerate(zip(advised.advice, rows, strict=True), start=1):
         seen, told_of = one.candidate, one.prediction
@@ -224,7 +232,7 @@ def told(advised: Advised, traces: str, width: int) -> list[str]:
         if one.load is None:  # of steps unlike all recorded, predict says nothing
             lines.append(line("   try       ", f"tracekit predict {traces} {changes}"))
     if any(row["is_upper_bound"] for row in rows):
-        lines.append(line("up to: ", UP_TO))
+        lines.append(line("up to: ", up_to_text(advised.run_step)))
     if not advised.advice:
         lines.append(NOTHING_KNOWN if advised.undecided else NOTHING)
     replayed, loads = ([one for one in advised.advice if (one.load is None) is is_replay]

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracekit.cli._options import Reading, format_option, reading_options, trace_argument
+from tracekit.cli._options import (
+    Reading,
+    format_option,
+    reading_options,
+    recorded_option,
+    trace_argument,
+)
 
 if TYPE_CHECKING:
     from tracekit.prediction.predicting import Prediction
@@ -45,7 +51,8 @@ INCONCLUSIVE = 7
     help="Write as a page how the predicted run differs from TRACE, one run: what compare says.",
 )
 @format_option
-@reading_options("rules", "ceilings", "no_cache")
+@recorded_option
+@reading_options("rules", "ceilings", "plain_step", "no_cache")
 @click.pass_context
 def command(
     context: click.Context,
@@ -54,6 +61,7 @@ def command(
     timeline: Path | None,
     report: Path | None,
     format_name: str,
+    is_recorded: bool,
     reading: Reading,
 ) -> None:
     """Replay a recorded run with changes, and say how far that can be trusted.
@@ -84,7 +92,9 @@ def command(
             folder = reading.ceilings if reading.ceilings.is_dir() else reading.ceilings.parent
             measured = open_traces((str(folder),), is_traced=False)
             further.append(opened.enter_context(measured))
-        prediction = trace.predict(*changes, timeline=timeline, further=further)
+        prediction = trace.predict(
+            *changes, timeline=timeline, further=further, is_recorded=is_recorded
+        )
         if format_name == "json":
             import json
 

@@ -171,7 +171,7 @@ def command(
 @click.command(name="")
 @click.argument("traces", metavar="TRACE...", nargs=-1)
 @click.option("--format", "format_name", type=click.Choice(formats()))
-@reading_options("queries", "rules", "capture", "ceilings", "no_cache")
+@reading_options("queries", "rules", "capture", "ceilings", "plain_step", "no_cache")
 @click.pass_context
 def _about_files(
     ctx: click.Context, traces: tuple[str, ...], format_name: str | None, reading: Reading
@@ -240,7 +240,9 @@ def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:
 
     if DEVICE_PEAK in spec.requires:
         run = _device_option(_peak_option(run))
-    of_reading = reading_options("queries", "rules", "capture", "ceilings", "no_cache", "engine")
+    of_reading = reading_options(
+        "queries", "rules", "capture", "ceilings", "plain_step", "no_cache", "engine"
+    )
     for decorate in (of_reading, wide_option, format_option, trace_argument):
         run = decorate(run)
     shared_params: list[click.Parameter] = list(reversed(run.__click_params__))  # type: ignore[attr-defined]

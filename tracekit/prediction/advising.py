@@ -24,9 +24,9 @@ from tracekit.prediction.edges import NothingChosenError
 from tracekit.prediction.predicting import (
     MARGIN,
     MARGIN_OF_CHANGE,
-    PlainStep,
     Prediction,
     Predictor,
+    RunStep,
 )
 from tracekit.units import NS_PER_S, format_duration
 
@@ -49,7 +49,7 @@ NOTHING = "nothing worth changing above 1 %"
 NOTHING_KNOWN = "no change is predicted to gain over 1 %"
 """What is said without advice, and where that is because gains are not known."""
 
-UP_TO = "the profiler makes the CPU slower, by how much is not known here: the run gains less"
+UP_TO = "the profiler makes the CPU slower, by how much is not known here"
 """What is said of gains that are upper bounds."""
 
 LEAST_UNSURE_PCT = 5.0
@@ -172,13 +172,13 @@ class Advice:
     @property
     def gain_ns(self) -> int:
         """By how much the figure gets shorter, ns."""
-        return self.prediction.recorded_ns - (self.prediction.predicted_ns or 0)
+        return self.prediction.before_ns - (self.prediction.predicted_ns or 0)
 
     @property
     def range_pct(self) -> tuple[float, float]:
         """The least and the most of that, of what was recorded."""
         told = self.prediction
-        low, high = (100 * (1 - ns / told.recorded_ns) for ns in (told.high_ns, told.low_ns))
+        low, high = (100 * (1 - ns / told.before_ns) for ns in (told.high_ns, told.low_ns))
         return low, high
 
 
@@ -187,18 +187,19 @@ class Advised:
     """The answer for a run.
 
     Attributes:
-        recorded_ns: the window from the first device event of all ranks to the end of the last, ns.
+        before_ns: the window from the first device event of all ranks to the end of the last, of
+            the run where its basis is known, else as recorded, ns.
         step_count: marked steps of the rank that has most.
         advice: best first.
         undecided: what was seen, but not what it would gain, each with the reason.
-        plain_step: a step without the profiler beside a recorded one; None where not measured.
+        run_step: a step without the profiler beside a recorded one; None where none is to be told.
     """
 
-    recorded_ns: int
+    before_ns: int
     step_count: int
     advice: tuple[Advice, ...]
     undecided: tuple[tuple[Candidate, str], ...]
-    plain_step: PlainStep | None = None
+    run_step: RunStep | None = None
 
     def as_result(self) -> Result:
         """Return the advice as a table."""
@@ -231,15 +232,32 @@ def gain_text(row: Mapping[str, Any]) -> str:
     return text if row["figure"] == WINDOW else f"{text} of the {row['figure']}"
 
 
-def recording_text(plain_step: PlainStep | None) -> str | None:
+def recording_text(step: RunStep | None) -> str | None:
     """Return how much longer the recording is than the run; None where that is not known."""
-    if plain_step is None or plain_step.ratio < 1.05:
+    if step is None or step.run_ns is None or step.ratio is None or step.ratio < 1.05:
         return None
-    recorded, plain = map(format_duration, (plain_step.recorded_ns, plain_step.plain_ns))
-    return (
-        f"The recording is {plain_step.ratio:.1f} times as long as the run: a step takes "
-        f"{recorded} recorded and {plain} without the profiler"
+    recorded, run = map(format_duration, (step.recorded_ns, step.run_ns))
+    if step.basis == "constants" and step.low_ns is not None and step.high_ns is not None:
+        low, high = map(format_duration, (step.low_ns, step.high_ns))
+        run = f"about {run} ({low} to {high})"
+    text = (
+        f"The recording is {step.ratio:.1f} times as long as the run: a step takes {recorded} "
+        f"recorded and {run} without the profiler"
     )
+    if step.reason is not None:
+        return f"{text}. Only the recording is replayed: {step.reason}"
+    return f"{text}. Gains are of the run, evidence is of the recording"
+
+
+def up_to_text(step: RunStep | None) -> str:
+    """Return why gains of what the host does are upper bounds."""
+    if step is None or step.reason is None:
+        return f"{UP_TO}: the run gains less"
+    between = ""
+    if step.low_ns is not None and step.high_ns is not None:
+        steps = map(format_duration, (step.recorded_ns, step.low_ns, step.high_ns))
+        between = "a step takes {} recorded and {} to {} without it, ".format(*steps)
+    return f"{UP_TO} ({between}{step.reason}): the run gains less"
 
 
 def is_rule(spec: Spec) -> bool:
@@ -283,9 +301,9 @@ def advise(
     if not candidates:
         return Advised(0, 0, of_load, tuple(undecided))
     replay = predictor()
-    recorded_ns = replay.recorded_ns
-    least_ns = LEAST_GAIN * recorded_ns
-    candidates.sort(key=lambda one: -(one.cost_ns or recorded_ns))
+    before_ns = replay.before_ns
+    least_ns = LEAST_GAIN * before_ns
+    candidates.sort(key=lambda one: -(one.cost_ns or before_ns))
     found: list[tuple[Candidate, Prediction]] = []
     for one in candidates[:MAX_CANDIDATES]:
         try:
@@ -300,7 +318,7 @@ def advise(
         told = _bounded(one, _beyond_host(one, told, replay), replay)
         if told.reason is not None:
             undecided.append((one, told.reason))
-        elif told.high_ns < recorded_ns:
+        elif told.high_ns < before_ns:
             found.append((one, told))
         elif told.inferred_pct >= MOST_INFERRED_PCT and (one.cost_ns or 0) >= 5 * least_ns:
             why = f"{told.inferred_pct:.0f} % of the critical path are inferred or assumed"
@@ -310,7 +328,7 @@ def advise(
             gain = f"{told.gain_pct:.1f} % ({low:.1f} to {high:.1f} %)"
             undecided.append((one, f"the predicted gain of {gain} may be none"))
     ranked = _ranked(found)
-    if replay.plain_step is None:
+    if not replay.is_of_run and _run_ns(replay) is None:
         # How long launches take without the profiler is not known; what else is found comes first.
         ranked.sort(key=lambda pair: pair[0].is_of_launches)
     replayed = _joined(ranked, replay)
@@ -318,11 +336,11 @@ def advise(
     sure = [one for one in replayed if not (one.is_upper_bound and one.candidate.is_of_launches)]
     every = merge(sure, of_load, key=lambda one: -(one.prediction.gain_pct or 0.0))
     return Advised(
-        recorded_ns,
+        before_ns,
         replay.step_count,
         (*every, *replayed[len(sure) :]),
         tuple(undecided),
-        replay.plain_step,
+        replay.run_step,
     )
 
 
@@ -338,21 +356,27 @@ def _beyond_host(one: Candidate, prediction: Prediction, replay: Predictor) -> P
     """
     if prediction.predicted_ns is None or not one.is_of_device or not replay.has_device:
         return prediction
+    if replay.is_of_run:
+        return prediction
     try:
         before_ns = replay.gain_ns([FASTER_HOST])
         gain_ns = replay.gain_ns([*(one.at_most or one.changes), FASTER_HOST]) - before_ns
     except QueryError:  # no time of the host is recorded
         return prediction
-    most_ns = gain_ns + MARGIN * prediction.recorded_ns + MARGIN_OF_CHANGE * gain_ns
+    most_ns = gain_ns + MARGIN * prediction.before_ns + MARGIN_OF_CHANGE * gain_ns
     return replace(
-        prediction, low_ns=max(min(prediction.low_ns, round(prediction.recorded_ns - most_ns)), 0)
+        prediction, low_ns=max(min(prediction.low_ns, round(prediction.before_ns - most_ns)), 0)
     )
+
+
+def _run_ns(replay: Predictor) -> int | None:
+    return replay.run_step.run_ns if replay.run_step is not None else None
 
 
 def _shrunk(prediction: Prediction, share: float) -> Prediction:
     """Return a prediction that gains a share of it."""
     predicted, low, high = (
-        round(prediction.recorded_ns - share * (prediction.recorded_ns - ns))
+        round(prediction.before_ns - share * (prediction.before_ns - ns))
         for ns in (prediction.predicted_ns or 0, prediction.low_ns, prediction.high_ns)
     )
     return replace(prediction, predicted_ns=predicted, low_ns=low, high_ns=high)
@@ -366,15 +390,17 @@ def _bounded(one: Candidate, prediction: Prediction, replay: Predictor) -> Predi
     """
     if prediction.predicted_ns is None:
         return prediction
-    recorded_ns = prediction.recorded_ns
-    limits = [recorded_ns if one.cost_ns is None else one.cost_ns]
-    if (plain := replay.plain_step) is not None:
-        if one.is_of_host:
-            limits.append(plain.idle_ns * replay.step_count)
-            prediction = _shrunk(prediction, plain.idle_share)
-        elif not one.is_of_device:
-            prediction = _shrunk(prediction, min(1 / plain.ratio, 1.0))
-    least_ns = recorded_ns - min(recorded_ns, *limits)
+    before_ns = prediction.before_ns
+    limits = [before_ns if one.cost_ns is None else one.cost_ns]
+    step = replay.run_step
+    if step is not None and step.ratio is not None and replay.step_count:
+        if one.is_of_host and step.idle_ns is not None:
+            limits.append(step.idle_ns * replay.step_count)
+        if not replay.is_of_run and one.is_of_host:
+            prediction = _shrunk(prediction, step.idle_share)
+        elif not replay.is_of_run and not one.is_of_device:
+            prediction = _shrunk(prediction, min(1 / step.ratio, 1.0))
+    least_ns = before_ns - min(before_ns, *limits)
     predicted_ns = max(prediction.predicted_ns or 0, least_ns)
     low_ns, high_ns = prediction.low_ns, max(prediction.high_ns, predicted_ns)
     if one.is_of_host:
@@ -440,7 +466,7 @@ def _of_load(
 def _times(load: ServingPrediction, name: str, place: int) -> float:
     """Return how many times as long a figure gets: 0 in the middle, 1 at least, 2 at most."""
     found = _in_figure(load, name)
-    return (found.predicted_ns or 0, found.low_ns, found.high_ns)[place] / max(found.recorded_ns, 1)
+    return (found.predicted_ns or 0, found.low_ns, found.high_ns)[place] / max(found.before_ns, 1)
 
 
 def _in_figure(load: ServingPrediction, name: str) -> Prediction:
@@ -453,7 +479,7 @@ def _in_figure(load: ServingPrediction, name: str) -> Prediction:
     error_pct = 100 * (replayed / max(recorded, 1) - 1)
     least, most = sorted((low, high))
     return Prediction(
-        load.changes, recorded, predicted, least, most, error_pct, 0.0, load.assumptions
+        load.changes, recorded, recorded, predicted, least, most, error_pct, 0.0, load.assumptions
     )
 
 
@@ -480,7 +506,7 @@ def _ranked(found: Sequence[_Found]) -> list[_Found]:
 
 def _is_simpler(one: _Found, other: _Found) -> bool:
     return (
-        one[1].recorded_ns == other[1].recorded_ns
+        one[1].before_ns == other[1].before_ns
         and _size(one[0]) < _size(other[0])
         and one[1].low_ns <= (other[1].predicted_ns or 0)
         and (one[1].predicted_ns or 0) <= other[1].high_ns
@@ -498,7 +524,7 @@ def _joined(found: Sequence[_Found], replay: Predictor) -> list[Advice]:
     most_ns = 0
     for one, told in found:
         changes |= dict.fromkeys(one.changes)
-        gain_ns = told.recorded_ns - (told.predicted_ns or 0)
+        gain_ns = told.before_ns - (told.predicted_ns or 0)
         most_ns += gain_ns
         joint_ns = min(max(replay.gain_ns([*changes]), gain_ns), most_ns)
         step_gain_ns = replay.step_gain_ns(one.changes)
@@ -511,11 +537,9 @@ def _joined(found: Sequence[_Found], replay: Predictor) -> list[Advice]:
             Advice(
                 one,
                 told,
-                100 * joint_ns / max(replay.recorded_ns, 1),
+                100 * joint_ns / max(replay.before_ns, 1),
                 step_gain_ns=step_gain_ns,
-                is_upper_bound=one.is_upper_bound
-                and replay.plain_step is None
-                and replay.has_device,
+                is_upper_bound=one.is_upper_bound and _run_ns(replay) is None and replay.has_device,
             )
         )
     return advice

@@ -36,17 +36,23 @@ WEIGHTS = ("quick", "usual", "slow")
 """By which percentile of what is usual latencies and gaps are weighed: columns of graph_weight."""
 
 # A node has a moment that is looked at where work begins, 0, or ends, one for each step of a trace.
-_CREATE = f"""
-CREATE OR REPLACE TABLE {TABLE} AS
+_CREATE = """
+CREATE OR REPLACE TABLE {table} AS
 WITH step AS (
     SELECT trace_id, step, row_number() OVER (ORDER BY trace_id, step NULLS FIRST) AS moment
     FROM (SELECT DISTINCT trace_id, step FROM graph_span WHERE kind = 'work')
 )
 SELECT
     e.edge_id, e.trace_id, e.source_node, e.target_node, e.kind, e.known_by, e.source_ns,
-    e.target_ns, e.loading_ns, w.* EXCLUDE (edge_id), f.* EXCLUDE (edge_id, span_id),
+    e.target_ns, e.weight_ns, least(e.loading_ns, w.usual_ns) AS loading_ns,
+    w.* EXCLUDE (edge_id), f.* EXCLUDE (edge_id, span_id),
     (n.node IS NOT NULL)::BIGINT AS is_end,
-    if(f.part = 'host', greatest(w.usual_ns - e.loading_ns - f.op_ns, 0), 0) AS other_ns,
+    if(
+        f.part = 'host',
+        greatest(e.weight_ns - e.loading_ns - f.op_ns, 0)
+        / greatest(e.weight_ns - e.loading_ns, 1) * greatest(w.usual_ns - e.loading_ns, 0),
+        0
+    )::BIGINT AS other_ns,
     1.0::DOUBLE AS factor,
     1.0::DOUBLE AS other_factor,
     1.0::DOUBLE AS loading_factor,
@@ -57,7 +63,7 @@ SELECT
     m.moment * (e.target_node % 2) AS moment,
     m.step AS moment_step
 FROM graph_edge AS e
-INNER JOIN graph_weight AS w USING (edge_id)
+INNER JOIN {weights} AS w USING (edge_id)
 INNER JOIN edge_fact AS f USING (edge_id)
 LEFT JOIN graph_end AS n ON e.target_node = n.node
 LEFT JOIN graph_span AS s
@@ -108,9 +114,9 @@ MOMENTS = (
 """And for the moments, with the weights of all :data:`VARIANTS`; in the table's order, the same."""
 
 
-def create_edges(connection: duckdb.DuckDBPyConnection) -> None:
-    """Lay out the edges of the recorded run."""
-    connection.execute(_CREATE)
+def create_edges(connection: duckdb.DuckDBPyConnection, weights: str = "graph_weight") -> None:
+    """Create the edges with the weights of the recording, or of the run: ``run_weight``."""
+    connection.execute(_CREATE.format(table=TABLE, weights=weights))
     drop(connection, "ranged")
     connection.execute(
         f"CREATE OR REPLACE TABLE {ADDED} (end_node BIGINT, span_id BIGINT, near_id BIGINT, "
@@ -299,10 +305,10 @@ def change_spans(
     # left is changed.
     connection.execute(
         f"UPDATE {TABLE} AS e SET ranged_ns = e.ranged_ns + i.overlap_ns - i.again_ns, "
-        f"kept = e.kept - {1 - change.factor!r} * (least(i.overlap_ns / e.usual_ns, 1) "
+        f"kept = e.kept - {1 - change.factor!r} * (least(i.overlap_ns / e.weight_ns, 1) "
         "- coalesce((1 - e.kept) * i.again_ns / nullif(e.ranged_ns, 0), 0)) "
         f"FROM {TABLE}_inside AS i "
-        "WHERE e.edge_id = i.edge_id AND e.part = 'host' AND e.usual_ns > 0"
+        "WHERE e.edge_id = i.edge_id AND e.part = 'host' AND e.weight_ns > 0"
     )
     inside = f"edge_id IN (SELECT edge_id FROM {TABLE}_inside WHERE is_most)"
     if change.action == REMOVE:

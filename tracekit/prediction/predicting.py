@@ -13,7 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from tracekit.analysis.graph_sweeps import REPLAY, create_swept, read_moments
-from tracekit.analysis.relations import ensure_named
+from tracekit.analysis.relations import ensure, ensure_named
 from tracekit.analysis.result import Column, Result
 from tracekit.analysis.run import run_analysis
 from tracekit.database import SESSION
@@ -47,6 +47,8 @@ Work that is said to take half as long seldom does to the percent: docs/explanat
 
 _DRAWS = 300
 
+_TIMES = ("recorded", "before", "predicted", "low", "high")
+
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
@@ -55,6 +57,8 @@ class Prediction:
     Attributes:
         changes: as they were written.
         recorded_ns: the window from the first device event of all ranks to the end of the last, ns.
+        before_ns: the same without the changes: in the run where its basis is known, else as
+            recorded, ns.
         predicted_ns: the same under the changes, ns; None where the trace does not tell.
         low_ns: lower end of the interval, ns.
         high_ns: upper end of the interval, ns.
@@ -66,6 +70,7 @@ class Prediction:
 
     changes: tuple[str, ...]
     recorded_ns: int
+    before_ns: int
     predicted_ns: int | None
     low_ns: int
     high_ns: int
@@ -82,64 +87,76 @@ class Prediction:
     def as_result(self) -> Result:
         """Return it as a table of one row, without the assumptions."""
         columns = (
-            *(Column(f"{name}_ns", "BIGINT") for name in ("recorded", "predicted", "low", "high")),
+            *(Column(f"{name}_ns", "BIGINT") for name in _TIMES),
             *(Column(f"{name}_pct", "DOUBLE") for name in ("gain", "replay_error", "inferred")),
         )
         row = (
-            *(self.recorded_ns, self.predicted_ns, self.low_ns, self.high_ns),
+            *(self.recorded_ns, self.before_ns, self.predicted_ns, self.low_ns, self.high_ns),
             *(self.gain_pct, self.replay_error_pct, self.inferred_pct),
         )
         return Result("predict", columns, [row])
 
     @property
     def gain_pct(self) -> float | None:
-        """How much shorter the window gets, of the recorded one; negative where it gets longer."""
-        if self.predicted_ns is None or not self.recorded_ns:
+        """How much shorter the window gets, of it; negative where it gets longer."""
+        if self.predicted_ns is None or not self.before_ns:
             return None
-        return 100 * (1 - self.predicted_ns / self.recorded_ns)
+        return 100 * (1 - self.predicted_ns / self.before_ns)
 
 
 @dataclass(frozen=True, slots=True)
-class PlainStep:
+class RunStep:
     """A step of a run without the profiler, beside the same one recorded.
 
     Attributes:
-        plain_ns: mean step without ranges and profiler, ns.
-        recorded_ns: mean step with both, ns.
-        busy_ns: mean work of the device in a recorded step, of the rank that has most, ns.
+        recorded_ns: a step of the recording, of the rank where it is longest, ns.
+        run_ns: a step without the profiler, ns; None where that is not known.
+        low_ns: at least, ns.
+        high_ns: at most, ns.
+        busy_ns: work of the device in it, of the rank that has most, ns; None on CPUs.
+        basis: what that rests on: ``plain step`` or ``constants``.
+        reason: why the run cannot be replayed; None where it can.
     """
 
-    plain_ns: int
     recorded_ns: int
-    busy_ns: int
+    run_ns: int | None
+    low_ns: int | None
+    high_ns: int | None
+    busy_ns: int | None
+    basis: str
+    reason: str | None
 
     @property
-    def ratio(self) -> float:
+    def ratio(self) -> float | None:
         """How many times as long the recording is as the run."""
-        return self.recorded_ns / max(self.plain_ns, 1)
+        return self.recorded_ns / max(self.run_ns, 1) if self.run_ns is not None else None
 
     @property
-    def idle_ns(self) -> int:
+    def idle_ns(self) -> int | None:
         """How much of a step the device has no work: more no change of the host can gain, ns."""
-        return max(self.plain_ns - self.busy_ns, 0)
+        if self.run_ns is None or self.busy_ns is None:
+            return None
+        return max(self.run_ns - self.busy_ns, 0)
 
     @property
     def idle_share(self) -> float:
         """Which share of the recorded idle time the run has without the profiler."""
+        if self.idle_ns is None or self.busy_ns is None:
+            return 1.0
         return min(self.idle_ns / max(self.recorded_ns - self.busy_ns, 1), 1.0)
 
 
-_PLAIN_STEP = """
-WITH busy AS (
-    SELECT trace_id, device, sum(wall_ns) / count(DISTINCT step) AS busy_ns
-    FROM attributed_events
-    WHERE step IS NOT NULL AND device <> 'cpu'
-    GROUP BY ALL
-),
-repeat AS (SELECT run_id, avg(list_avg(step_ns)) AS step_ns FROM run_repeat GROUP BY run_id)
-SELECT coalesce(p.step_ns, r.plain_step_ns), r.profiled_step_ns, (SELECT max(busy_ns) FROM busy)
-FROM run AS r
-LEFT JOIN repeat AS p USING (run_id)
+_RUN_STEP = """
+SELECT
+    arg_max(
+        struct_pack(
+            recorded_ns := recorded_ns, run_ns := coalesce(unprofiled_ns, measured_ns),
+            low_ns := low_ns, high_ns := high_ns
+        ),
+        recorded_ns
+    ) AS step,
+    max(work_ns), any_value(basis), any_value(reason)
+FROM run_basis
 """
 
 
@@ -156,15 +173,25 @@ class Predictor:
     Args:
         connection: to a store of its traces.
         further: answer statements on further runs, of another batch or sequence, or of bench.
+        is_recorded: replay the recording, not the run without the profiler.
 
     Attributes:
         recorded_ns: the window from the first device event of all ranks to the end of the last, ns.
+        before_ns: the same as it is replayed, ns: of the run, where its basis is known.
+        run_step: a step of the run beside one of the recording; None where none is to be told.
+        is_of_run: the run is replayed, not the recording.
 
     Raises:
         QueryError: no trace, or no work of a device is recorded.
     """
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, further: Sequence[Ask] = ()) -> None:
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        further: Sequence[Ask] = (),
+        *,
+        is_recorded: bool = False,
+    ) -> None:
         from tracekit.analysis.catalog import load_catalog
 
         self._connection = connection
@@ -181,8 +208,15 @@ class Predictor:
         rows = [dict(zip(columns, row, strict=True)) for row in replay.rows]
         self._inferred_pct = max(row["inferred_pct"] or 0.0 for row in rows)
         self._unexplained_ns = max(row["unexplained_ns"] for row in rows)
+        self._replay_error_pct = max((row["error_pct"] or 0.0 for row in rows), key=abs)
+        [(self.recorded_ns,)] = connection.execute(
+            "SELECT max(end_ns) - min(start_ns) FROM graph_end"
+        ).fetchall()
         ensure_named(connection, _READ)
-        create_edges(connection)
+        self.run_step = None if is_recorded else _run_step(connection)
+        self.is_of_run = self.run_step is not None and self.run_step.reason is None
+        self._weights = "run_weight" if self.is_of_run else "graph_weight"
+        create_edges(connection, self._weights)
         self._moments = connection.execute(
             f"SELECT trace_id, list(moment ORDER BY moment) FROM (SELECT DISTINCT trace_id, moment "
             f"FROM {TABLE} WHERE moment > 0 AND moment_step IS NOT NULL) "
@@ -190,7 +224,7 @@ class Predictor:
         ).fetchall()
         self._known: dict[tuple[Change, ...], tuple[list[str], list[_Replayed]]] = {}
         self._before = self._replayed()
-        self.recorded_ns = self._before[0].window_ns
+        self.before_ns = self._before[0].window_ns
 
     @property
     def step_count(self) -> int:
@@ -202,17 +236,6 @@ class Predictor:
         """Whether work of an accelerator is recorded."""
         found = f"FROM {TABLE} WHERE part = 'work' AND device <> 'cpu' LIMIT 1"
         return bool(self._connection.execute(found).fetchall())
-
-    @cached_property
-    def plain_step(self) -> PlainStep | None:
-        """The step of the run without the profiler; None where it was not measured.
-
-        Ops on a CPU are the work there: what of a step without the profiler is work is not known.
-        """
-        rows = self._connection.execute(_PLAIN_STEP).fetchall()
-        if len(rows) != 1 or not self.step_count or None in rows[0]:
-            return None
-        return PlainStep(*map(round, rows[0]))
 
     def step_gain_ns(self, changes: Sequence[str]) -> int | None:
         """Return by how much a step would be shorter, ns; None where no steps are marked.
@@ -228,7 +251,7 @@ class Predictor:
             for old, new in zip(self._before[0].step_ends_ns, after[0].step_ends_ns, strict=True)
             if len(old) > 2
         ]
-        gain_ns = self.recorded_ns - after[0].window_ns
+        gain_ns = self.before_ns - after[0].window_ns
         return max(gains) if gains else gain_ns // self.step_count
 
     def gain_ns(self, changes: Sequence[str]) -> int:
@@ -239,7 +262,7 @@ class Predictor:
             QueryError: the trace has nothing of what is changed, or does not tell what that needs.
         """
         _, after = self._changed(self._expanded(changes)[0])
-        return self.recorded_ns - after[0].window_ns
+        return self.before_ns - after[0].window_ns
 
     def predict(
         self, changes: Sequence[str], timeline: Path | None = None, at_most: Sequence[str] = ()
@@ -269,9 +292,8 @@ class Predictor:
         assumptions = [*assumed]
         if timeline is not None:
             self._write(changes, timeline)
-        recorded = self.recorded_ns
-        gain_ns = recorded - after[0].window_ns
         before = self._before
+        gain_ns = self.before_ns - after[0].window_ns
         ratios = [
             new.window_ns / max(old.window_ns, 1)
             for old, new in zip_longest(before, after, fillvalue=before[0])
@@ -289,11 +311,12 @@ class Predictor:
             )
         return Prediction(
             tuple(change.text for change in changes),
-            recorded,
+            self.recorded_ns,
+            self.before_ns,
             after[0].window_ns if reason is None else None,
-            round(low * recorded),
-            round(high * recorded),
-            100 * (before[3].window_ns / max(recorded, 1) - 1),
+            round(low * self.before_ns),
+            round(high * self.before_ns),
+            self._replay_error_pct,
             self._inferred_pct,
             tuple(assumptions),
             reason,
@@ -348,7 +371,7 @@ class Predictor:
             yield [*assumed, self._start_as_steps_end()]
         finally:
             if is_seen:
-                create_edges(connection)
+                create_edges(connection, self._weights)
             else:
                 connection.execute("ROLLBACK")
 
@@ -399,11 +422,19 @@ class Predictor:
         ]
 
 
+def _run_step(connection: duckdb.DuckDBPyConnection) -> RunStep | None:
+    ensure(connection, ["run_weight"])
+    [(step, busy_ns, basis, reason)] = connection.execute(_RUN_STEP).fetchall()
+    return RunStep(**step, busy_ns=busy_ns, basis=basis, reason=reason) if step else None
+
+
 def predict(
     connection: duckdb.DuckDBPyConnection,
     changes: Sequence[str],
     timeline: Path | None = None,
     further: Sequence[Ask] = (),
+    *,
+    is_recorded: bool = False,
 ) -> Prediction | ServingPrediction:
     """Return what the window of a run, or the load of a serving run, would be under changes.
 
@@ -412,6 +443,7 @@ def predict(
         changes: texts in the language of :mod:`tracekit.prediction.changes`.
         timeline: where to write the predicted run, as a Chrome trace; of a folder, one a rank.
         further: answer statements on further runs, of another batch or sequence, or of bench.
+        is_recorded: of the recording, not of the run without the profiler.
 
     Raises:
         UsageError: a text is no change, or changes of a load are mixed with others.
@@ -419,7 +451,8 @@ def predict(
     """
     parsed = [parse_change(text) for text in changes]
     if not any(change.keyword in SERVING for change in parsed):
-        return Predictor(connection, further).predict(changes, timeline)
+        predictor = Predictor(connection, further, is_recorded=is_recorded)
+        return predictor.predict(changes, timeline)
     from tracekit.prediction.serving import LoadPredictor
 
     if timeline is not None or not all(change.keyword in SERVING for change in parsed):

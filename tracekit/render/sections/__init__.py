@@ -91,6 +91,7 @@ _SECTIONS = {
         serving.serving_window, "serving_window", {"Steady state": "serving_window"}
     ),
     "timeline": Section(device_time.timeline, "timeline"),
+    "run_idle": Section(device_time.run_idle, "run_idle", alone="above"),
     "ranks": Section(ranks.ranks, "rank_distribution"),
     "stragglers": Section(ranks.stragglers),
     "parallel_groups": Section(ranks.parallel_groups),
@@ -105,6 +106,7 @@ _SECTIONS = {
     "kernels": Section(device_time.kernels, "kernels", {"Kernels": "kernels"}),
     "steps": Section(device_time.steps, "step_totals", {"Steps": "steps"}),
     "memcpy": Section(device_time.memcpy, "memcpy_totals", {"Copies": "memcpy"}),
+    "unprofiled": Section(_nothing, "unprofiled", {"Without the profiler": "unprofiled"}),
     "path_totals": Section(_nothing, "path_totals", {"Critical path": "path_totals"}),
     "slack": Section(_nothing, "slack", {"Gain without it": "slack"}),
     "replay": Section(_nothing, "replay", {"Replay": "replay"}),

@@ -32,6 +32,7 @@ from tracekit.units import (
     format_bytes_per_s,
     format_duration,
     format_ms,
+    format_pct,
     ms_decimals,
 )
 
@@ -109,6 +110,27 @@ def timeline(screen: Screen) -> list[Text]:
     for line, under in zip(lines, below, strict=True):
         out += [line] if under is None else [line, under]
     return out + left
+
+
+_LEAST_IDLE_PCT = 10.0
+"""Less idle time of a recording is not worth a word on the profiler."""
+
+
+def run_idle(screen: Screen) -> list[Text]:
+    """Return a line: how much of a step is idle, recorded and in the run."""
+    (row,) = screen.rows("run_idle")
+    recorded = f"Idle {format_pct(row['recorded_idle_pct'])} % of the recording"
+    if row["idle_pct"] is not None:
+        steps = [format_duration(row[name]) for name in ("recorded_step_ns", "plain_step_ns")]
+        text = (
+            f"{recorded} ({steps[0]} a step), {format_pct(row['idle_pct'])} % without the profiler "
+            f"({steps[1]})"
+        )
+    elif row["recorded_idle_pct"] >= _LEAST_IDLE_PCT:
+        text = f"{recorded}, in part the profiler's: tracekit query unprofiled TRACE"
+    else:
+        return []
+    return [screen.line(text)]
 
 
 def _group_label(row: Row) -> str:

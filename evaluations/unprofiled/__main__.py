@@ -1,0 +1,188 @@
+"""How near does tracekit come to the run, from a recording of it? `make unprofiled`.
+
+    make unprofiled ARGS="[--traces FOLDER] [--out FILE]"
+
+FOLDER has recordings and `truth.jsonl`, one line a recording: `wall_step_ms`, a step without the
+profiler, and `plain_event_ns`, CUDA events around sections of such steps; and `runs/`, run folders
+whose run.json has steps without ranges and profiler. Writes the tables of the manual's page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import made_parts
+
+import tracekit
+
+REPO = Path(__file__).resolve().parents[2]
+PAGE = REPO / "docs" / "explanation" / "unprofiled.md"
+SECTIONS = ("forward", "backward", "optimizer", "prefill", "decode")
+LEAST_SHARE = 0.03
+"""Sections shorter than this part of a step are not compared: events take microseconds, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A recording, what a step without the profiler took, and its sections by name, all ns."""
+
+    name: str
+    path: Path
+    kind: str
+    plain_ns: float
+    sections: dict[str, float]
+
+
+def recordings(folder: Path) -> Iterator[Known]:
+    """Yield what is there: loops of others, then runs of the collectors."""
+    for line in (folder / "truth.jsonl").read_text("utf-8").splitlines():
+        truth = json.loads(line)
+        path = folder / f"{truth['name']}.json.gz"
+        if path.exists():
+            sections = {
+                name: statistics.fmean(ns) for name, ns in (truth["plain_event_ns"] or {}).items()
+            }
+            yield Known(truth["name"], path, "others", truth["wall_step_ms"] * 1e6, sections)
+    for path in sorted((folder / "runs").glob("**/rank0.json.gz")):
+        run = json.loads((path.parent / "run.json").read_text("utf-8"))
+        steps = [ns for repeat in run.get("repeats") or () for ns in repeat["step_ns"]]
+        plain_ns = (run.get("overhead") or {}).get("plain_step_ns")
+        if steps or plain_ns:
+            name = str(path.parent.relative_to(folder / "runs"))
+            yield Known(name, path, "collectors", statistics.median(steps or [plain_ns]), {})
+
+
+def measured(one: Known, copies: Path) -> dict[str, Any]:
+    """Return what tracekit says without a step that was measured, and with it."""
+    # Alone, so that nothing is known of the run.
+    copy = copies / f"{one.name.replace('/', '_')}.json.gz"
+    copy.write_bytes(one.path.read_bytes())
+    with tracekit.open(copy, cache=False) as trace:
+        found: dict[str, Any] = trace.query("unprofiled").to_dicts()[0]
+        trace.assume_plain_step(round(one.plain_ns))
+        (known,) = trace.query("unprofiled").to_dicts()
+        phases = trace.query("run_phases").to_dicts()
+    copy.unlink()
+    found |= {"name": one.name, "kind": one.kind, "truth_ns": one.plain_ns}
+    found |= {"factor": known["host_factor"], "known_reason": known["reason"]}
+    work_ns = found["work_ns"]
+    found["truth_idle_pct"] = None if work_ns is None else 100 * max(1 - work_ns / one.plain_ns, 0)
+    found["sections"] = [
+        (row["phase"], one.sections[row["phase"]], row["recorded_ns"], row["run_ns"])
+        for row in phases
+        if row["phase"] in SECTIONS
+        and one.sections.get(row["phase"], 0) >= LEAST_SHARE * one.plain_ns
+        and row["run_ns"] is not None
+    ]
+    return found
+
+
+def ms(ns: float | None) -> str:
+    """Return ms with two digits, nothing where there are none."""
+    return "" if ns is None else f"{ns / 1e6:.2f}"
+
+
+def steps_table(rows: Sequence[dict[str, Any]]) -> str:
+    """Every recording: plain, recorded and estimated step, and the shares of idle time."""
+    lines: list[tuple[object, ...]] = []
+    for row in rows:
+        low, high = row["low_ns"], row["high_ns"]
+        between = ""
+        if low is not None:
+            miss = "" if low <= row["truth_ns"] <= high else " ✗"
+            between = f"{ms(low)} to {ms(high)}{miss}"
+        told = row["unprofiled_step_ns"]
+        off = f"{100 * (told / row['truth_ns'] - 1):+.0f} %" if told is not None else ""
+        idle = (row["recorded_idle_pct"], row["idle_pct"], row["truth_idle_pct"])
+        lines.append(
+            (
+                f"`{row['name']}`",
+                *map(ms, (row["truth_ns"], row["recorded_step_ns"], told)),
+                *(between, off, *("" if one is None else f"{one:.0f}" for one in idle)),
+                "" if row["profiler_idle_pct"] is None else f"{row['profiler_idle_pct']:.0f}",
+                "" if row["factor"] is None else f"{row['factor']:.2f}",
+            )
+        )
+    heads = (
+        *("recording", "plain, ms", "recorded, ms", "estimated, ms", "interval, ms", "off"),
+        *("idle recorded, %", "estimated, %", "plain, %", "of it the profiler's, %", "factor"),
+    )
+    return made_parts.table(heads, lines)
+
+
+def summary_table(rows: Sequence[dict[str, Any]]) -> str:
+    """Means over the loops of others and over the runs of the collectors."""
+    lines: list[tuple[object, ...]] = []
+    for kind in ("others", "collectors"):
+        ours = [row for row in rows if row["kind"] == kind]
+        told = [row for row in ours if row["unprofiled_step_ns"] is not None]
+        between = [row for row in ours if row["low_ns"] is not None]
+        held = sum(row["low_ns"] <= row["truth_ns"] <= row["high_ns"] for row in between)
+        idle = [row for row in told if row["idle_pct"] is not None]
+
+        def off(column: str, among: Sequence[dict[str, Any]]) -> str:
+            errors = [100 * abs(row[column] / row["truth_ns"] - 1) for row in among]
+            return f"{statistics.fmean(errors):.1f} % ({statistics.median(errors):.1f} %)"
+
+        def idle_off(column: str, among: Sequence[dict[str, Any]]) -> str:
+            errors = [abs(row[column] - row["truth_idle_pct"]) for row in among]
+            return f"{statistics.fmean(errors):.1f}"
+
+        lines.append(
+            (
+                *(kind, len(ours), len(told), off("recorded_step_ns", ours)),
+                *(off("unprofiled_step_ns", told), f"{held} of {len(between)}"),
+                *(idle_off("recorded_idle_pct", idle), idle_off("idle_pct", idle)),
+            )
+        )
+    heads = (
+        *("loops of", "recordings", "with a figure", "recorded step off, mean (median)"),
+        *("estimated step off", "intervals hold", "idle share off, points, recorded"),
+        "estimated",
+    )
+    return made_parts.table(heads, lines)
+
+
+def phases_table(rows: Sequence[dict[str, Any]]) -> str:
+    """How far the times of phases are off where the step is known."""
+    parts = [section for row in rows for section in row["sections"]]
+    recorded, run = ([100 * abs(part[place] / part[1] - 1) for part in parts] for place in (2, 3))
+    lines: list[tuple[object, ...]] = [
+        (
+            name,
+            len(errors),
+            f"{statistics.median(errors):.1f} %",
+            f"{statistics.fmean(errors):.1f} %",
+        )
+        for name, errors in (("recording", recorded), ("run, step known", run))
+    ]
+    return made_parts.table(("phase times by", "sections", "off, median", "mean"), lines)
+
+
+PARTS = {"summary": summary_table, "phases": phases_table, "steps": steps_table}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Fill the page."""
+    import tempfile
+
+    parser = argparse.ArgumentParser(prog="make unprofiled")
+    parser.add_argument("--traces", type=Path, default=REPO.parent / "shared" / "h200")
+    parser.add_argument("--out", type=Path, default=PAGE)
+    parsed = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        rows = [measured(one, Path(folder)) for one in recordings(parsed.traces)]
+    for name, make in PARTS.items():
+        text = parsed.out.read_text("utf-8")
+        made = made_parts.filled(text, f"make unprofiled, {name}", make(rows))
+        parsed.out.write_text(made, "utf-8")
+
+
+if __name__ == "__main__":
+    main()

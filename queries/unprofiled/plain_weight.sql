@@ -1,0 +1,70 @@
+-- What is the weight of each edge of the graph without the profiler?
+-- Of the host's own time what its speed and the events in it leave, a tenth at least: speed counts with the square root of
+-- its ratio, as half of a slow moment is the host's and half is the recording's. The lower weight takes events to cost
+-- more and all of the ratio to be the recording's, the higher one less and nearly nothing.
+--
+-- Kind:     table
+-- Made:     when asked for
+-- Access:   private
+-- Requires: graph_edge, recorded_event, event_cost
+-- Columns:
+--   edge_id   BIGINT -> graph_edge  the edge
+--   plain_ns  BIGINT                its weight, ns
+--   low_ns    BIGINT                at least, ns
+--   high_ns   BIGINT                at most, ns
+--   host_ns   BIGINT                of plain_ns, what is the host's own, ns
+
+WITH cost AS (
+    SELECT trace_id, map(list(kind), list([each_ns, high_ns, low_ns])) AS of_kind
+    FROM event_cost
+    GROUP BY trace_id
+),
+
+-- How much of the speed is the recording's, and what events cost: usual, most, least. A host whose speed nothing
+-- tells may have been as slow as the slowest of the recordings that the constants are from.
+variant AS (
+    SELECT *
+    FROM (VALUES (1, 0.5, 1.18), (2, 1.0, 3.0), (3, 0.15, 1.18)) AS v (variant, exponent, unknown)
+),
+
+own AS (
+    SELECT
+        e.edge_id, v.variant, r.own_ns,
+        r.own_ns / (least(greatest(coalesce(r.ratio, v.unknown), 0.9), 4) / 1.18) ** v.exponent
+            AS steady_ns,
+        r.op_count * c.of_kind['op'][v.variant]
+        + r.call_count * c.of_kind['call'][v.variant]
+        + r.range_count * c.of_kind['range'][v.variant]
+        + r.own_range_count * c.of_kind['own range'][v.variant]
+        + r.python_count * c.of_kind['python'][v.variant] AS cost_ns,
+        greatest(steady_ns - cost_ns, 0.1 * steady_ns) AS host_ns
+    FROM recorded_event AS r
+    INNER JOIN graph_edge AS e USING (edge_id)
+    INNER JOIN cost AS c USING (trace_id)
+    CROSS JOIN variant AS v
+),
+
+weighed AS (
+    SELECT
+        e.edge_id, v.variant,
+        CASE
+            WHEN e.kind = 'launch'
+                THEN greatest(e.weight_ns - c.of_kind['call'][v.variant] / 2, e.weight_ns / 2)
+            ELSE e.weight_ns - coalesce(o.own_ns - o.host_ns, 0)
+        END AS ns,
+        coalesce(o.host_ns, 0) AS host_ns
+    FROM graph_edge AS e
+    INNER JOIN cost AS c USING (trace_id)
+    CROSS JOIN variant AS v
+    LEFT JOIN own AS o ON e.edge_id = o.edge_id AND v.variant = o.variant
+)
+
+SELECT
+    edge_id,
+    any_value(round(ns)::BIGINT) FILTER (WHERE variant = 1) AS plain_ns,
+    any_value(round(ns)::BIGINT) FILTER (WHERE variant = 2) AS low_ns,
+    any_value(round(ns)::BIGINT) FILTER (WHERE variant = 3) AS high_ns,
+    any_value(round(host_ns)::BIGINT) FILTER (WHERE variant = 1) AS host_ns
+FROM weighed
+GROUP BY edge_id
+ORDER BY edge_id

@@ -1,0 +1,160 @@
+-- How many events of the profiler lie in each time of the host, and how fast was the host then?
+-- An event counts by half at its start and by half at its end. What the host only waits for, and loading data, is no time of
+-- the profiler. The speed between two moments of table host_speed is on the line between them.
+--
+-- Kind:     table
+-- Made:     when asked for
+-- Access:   private
+-- Requires: event_category, graph_edge, graph_span, graph_clock, host_speed
+-- Columns:
+--   edge_id       BIGINT -> graph_edge  the edge
+--   own_ns        BIGINT                of its weight, what the host itself takes, ns
+--   op_count      DOUBLE                ops that begin or end in it, by half each
+--   call_count    DOUBLE                the same of calls of the runtime
+--   range_count   DOUBLE                of ranges
+--   own_range_count  DOUBLE             of ranges of tracekit's collectors
+--   python_count  DOUBLE                of Python calls
+--   ratio         DOUBLE                how slow the host was, of the reference of table host_speed; NULL where no thread of the trace tells
+--   is_paired     BOOLEAN               its own thread tells that; NULL of a thread without ops
+
+WITH edge AS MATERIALIZED (
+    SELECT
+        e.edge_id, e.source_ns, e.target_ns,
+        (t.trace_id, t.pid, t.tid) AS part,
+        e.kind = 'work' AS is_work,
+        if(
+            e.kind NOT IN ('host', 'call', 'work')
+            AND s.tid IS NOT NULL
+            AND (s.trace_id, s.pid, s.tid) <> (t.trace_id, t.pid, t.tid),
+            (s.trace_id, s.pid, s.tid),
+            NULL
+        ) AS other_part,
+        -- A call that waits for what was launched before the recording has no edge to it.
+        if(
+            e.kind = 'call' AND contains(t.name, 'Synchronize') AND t.end_ns - t.start_ns > 100000,
+            0,
+            greatest(e.weight_ns - e.loading_ns, 0)
+        ) AS own_ns
+    FROM graph_edge AS e
+    INNER JOIN graph_span AS t ON e.target_node // 2 = t.span_id
+    LEFT JOIN graph_span AS s ON e.source_node // 2 = s.span_id
+    WHERE
+        t.tid IS NOT NULL
+        AND e.target_node > 0
+        AND (
+            e.kind IN ('host', 'call', 'thread', 'spawn', 'posted_wait', 'long_launch')
+            OR (e.kind = 'work' AND t.device = 'cpu')
+        )
+),
+
+boundary AS (
+    SELECT
+        (e.trace_id, e.pid, e.tid) AS part,
+        unnest([e.ts_ns, e.ts_ns + e.dur_ns]) + c.shift_ns AS at_ns,
+        is_op(e.category) AS is_op,
+        is_launch_call(e.category) AS is_call,
+        is_annotation(e.category) AS is_range,
+        starts_with(e.name, 'tk/') AS is_own,
+        is_python_call(e.category) AS is_python
+    FROM event AS e
+    INNER JOIN graph_clock AS c USING (trace_id)
+    WHERE
+        e.tid IS NOT NULL
+        AND (
+            is_op(e.category)
+            OR is_annotation(e.category)
+            OR is_python_call(e.category)
+            OR is_launch_call(e.category)
+        )
+),
+
+moment AS MATERIALIZED (
+    SELECT
+        part, at_ns,
+        sum(count(*) FILTER (WHERE is_op)) OVER until_then AS ops,
+        sum(count(*) FILTER (WHERE is_call)) OVER until_then AS calls,
+        sum(count(*) FILTER (WHERE is_range AND NOT is_own)) OVER until_then AS ranges,
+        sum(count(*) FILTER (WHERE is_range AND is_own)) OVER until_then AS own_ranges,
+        sum(count(*) FILTER (WHERE is_python)) OVER until_then AS pythons
+    FROM boundary
+    GROUP BY part, at_ns
+    WINDOW until_then AS (PARTITION BY part ORDER BY at_ns)
+),
+
+counted AS (
+    SELECT edge_id, part, source_ns, target_ns
+    FROM edge
+    UNION ALL
+    SELECT edge_id, other_part AS part, source_ns, target_ns
+    FROM edge
+    WHERE other_part IS NOT NULL
+),
+
+in_edge AS (
+    SELECT
+        c.edge_id,
+        sum(z.ops - coalesce(a.ops, 0)) / 2 AS op_count,
+        sum(z.calls - coalesce(a.calls, 0)) / 2 AS call_count,
+        sum(z.ranges - coalesce(a.ranges, 0)) / 2 AS range_count,
+        sum(z.own_ranges - coalesce(a.own_ranges, 0)) / 2 AS own_range_count,
+        sum(z.pythons - coalesce(a.pythons, 0)) / 2 AS python_count
+    FROM counted AS c
+    ASOF INNER JOIN moment AS z ON c.part = z.part AND c.target_ns >= z.at_ns
+    ASOF LEFT JOIN moment AS a ON c.part = a.part AND c.source_ns >= a.at_ns
+    GROUP BY c.edge_id
+),
+
+speed AS (
+    SELECT
+        (s.trace_id, s.pid, s.tid) AS part,
+        s.ts_ns + c.shift_ns AS at_ns,
+        s.ratio,
+        lead(at_ns) OVER thread AS next_ns,
+        lead(s.ratio) OVER thread AS next_ratio,
+        first_value(s.ratio) OVER thread AS first_ratio
+    FROM host_speed AS s
+    INNER JOIN graph_clock AS c USING (trace_id)
+    WINDOW thread AS (PARTITION BY s.trace_id, s.pid, s.tid ORDER BY s.ts_ns)
+),
+
+of_thread AS (
+    SELECT DISTINCT part, first_ratio
+    FROM speed
+),
+
+dispatching AS (
+    SELECT DISTINCT part
+    FROM moment
+    WHERE ops > 0
+),
+
+of_trace AS (
+    SELECT trace_id, quantile_cont(ratio, 0.5) AS ratio
+    FROM host_speed
+    GROUP BY trace_id
+)
+
+SELECT
+    e.edge_id, e.own_ns,
+    coalesce(i.op_count, 0) AS op_count,
+    coalesce(i.call_count, 0) AS call_count,
+    coalesce(i.range_count, 0) AS range_count,
+    coalesce(i.own_range_count, 0) AS own_range_count,
+    coalesce(i.python_count, 0) AS python_count,
+    -- Work of a CPU is what it is: its speed says nothing of the profiler.
+    if(e.is_work, 1.18, coalesce(
+        s.ratio
+        + (coalesce(s.next_ratio, s.ratio) - s.ratio)
+        * least(
+            ((e.source_ns + e.target_ns) // 2 - s.at_ns) / nullif(s.next_ns - s.at_ns, 0), 1
+        ),
+        s.ratio, f.first_ratio, o.ratio
+    )) AS ratio,
+    CASE WHEN f.part IS NOT NULL THEN TRUE WHEN d.part IS NOT NULL THEN FALSE END AS is_paired
+FROM edge AS e
+LEFT JOIN in_edge AS i USING (edge_id)
+ASOF LEFT JOIN speed AS s ON e.part = s.part AND (e.source_ns + e.target_ns) // 2 >= s.at_ns
+LEFT JOIN of_thread AS f ON e.part = f.part
+LEFT JOIN dispatching AS d ON e.part = d.part
+LEFT JOIN of_trace AS o ON (e.part)[1] = o.trace_id
+ORDER BY e.edge_id

@@ -1,0 +1,112 @@
+-- What does a step of each trace take without the profiler, on what does that rest, and why is it not told?
+--
+-- Kind:     table
+-- Made:     when asked for
+-- Access:   private
+-- Requires: attributed_events, replayed_step, recorded_event, graph_edge, plain_step, host_factor
+-- Columns:
+--   trace_id        INTEGER -> trace  the trace
+--   step_count      BIGINT            marked steps with work; 0 where the whole window is taken for one
+--   recorded_ns     BIGINT            a step as recorded, ns
+--   work_ns         BIGINT            time of it in which the busiest accelerator works, ns; NULL without one
+--   measured_ns     BIGINT            a step that was measured without the profiler, ns
+--   unprofiled_ns   BIGINT            a step without the profiler, ns; NULL with a reason
+--   low_ns          BIGINT            at least, ns
+--   high_ns         BIGINT            at most, ns
+--   factor          DOUBLE            on the host's own time, so that the replay takes the measured step
+--   basis           VARCHAR           plain step or constants
+--   reason          VARCHAR           why unprofiled_ns is not told
+--   is_replayed     BOOLEAN           the weights of plain_weight with that factor are those of the run
+
+WITH worked AS (
+    SELECT
+        r.trace_id, a.device, sum(a.wall_ns) / greatest(any_value(r.step_count), 1) AS work_ns
+    FROM replayed_step AS r
+    INNER JOIN attributed_events AS a USING (trace_id)
+    WHERE a.device <> 'cpu' AND (a.step IS NOT NULL OR r.step_count = 0)
+    GROUP BY r.trace_id, a.device
+),
+
+busiest AS (
+    SELECT trace_id, max(work_ns)::BIGINT AS work_ns
+    FROM worked
+    GROUP BY trace_id
+),
+
+covered AS (
+    SELECT
+        e.trace_id,
+        sum(r.own_ns) FILTER (WHERE r.is_paired)
+        / nullif(sum(r.own_ns) FILTER (WHERE r.is_paired IS NOT NULL), 0) AS share,
+        median(r.ratio) AS ratio
+    FROM recorded_event AS r
+    INNER JOIN graph_edge AS e USING (edge_id)
+    GROUP BY e.trace_id
+),
+
+estimate AS (
+    SELECT
+        r.trace_id, r.step_count, b.work_ns,
+        round(r.recorded_ns)::BIGINT AS recorded_ns,
+        p.plain_ns AS measured_ns,
+        f.factor,
+        abs(r.replayed_ns / r.recorded_ns - 1) AS replay_error,
+        coalesce(c.share, 0) AS paired_share,
+        c.ratio,
+        if(p.plain_ns IS NULL, 'constants', 'plain step') AS basis,
+        0.96 * least(r.low_ns, r.plain_ns, r.high_ns) AS told_low_ns,
+        1.04 * greatest(r.low_ns, r.plain_ns, r.high_ns) AS told_high_ns,
+        round(coalesce(p.plain_ns, r.plain_ns))::BIGINT AS usual_ns,
+        round(coalesce(p.low_ns, p.plain_ns, told_low_ns))::BIGINT AS least_ns,
+        round(coalesce(p.high_ns, p.plain_ns, told_high_ns))::BIGINT AS most_ns
+    FROM replayed_step AS r
+    LEFT JOIN busiest AS b USING (trace_id)
+    LEFT JOIN covered AS c USING (trace_id)
+    LEFT JOIN plain_step AS p ON r.step_count > 0
+    LEFT JOIN host_factor AS f ON p.plain_ns IS NOT NULL
+),
+
+judged AS (
+    SELECT
+        *,
+        CASE
+            WHEN recorded_ns IS NULL THEN 'no step of it has work'
+            WHEN replay_error > 0.05
+                THEN printf(
+                    'the replay of the recording itself is off by %.0f %%', 100 * replay_error
+                )
+            WHEN measured_ns < 0.97 * work_ns
+                THEN printf(
+                    'the step without the profiler, %.1f ms, is shorter than the work of the device, '
+                    || '%.1f ms: it is not of this program',
+                    measured_ns / 1e6, work_ns / 1e6
+                )
+            WHEN factor NOT BETWEEN 0.67 AND 1.5 AND measured_ns NOT BETWEEN told_low_ns AND told_high_ns
+                THEN printf(
+                    'the host would have to be %.2f times as slow as its events and its speed tell: '
+                    || 'not this program, or the machine was in another state',
+                    factor
+                )
+            WHEN basis = 'constants' AND paired_share < 0.5 AND most_ns > 1.15 * least_ns
+                THEN printf(
+                    'nested ops tell the speed of the host for %.0f %% of its time: '
+                    || 'give a step that was measured, with --plain-step',
+                    100 * paired_share
+                )
+            WHEN basis = 'constants' AND ratio > 4
+                THEN 'something else than the profiler slowed the host down'
+            WHEN basis = 'constants' AND most_ns > 2 * least_ns
+                THEN 'too wide for one figure: give a step that was measured, with --plain-step'
+        END AS reason
+    FROM estimate
+)
+
+SELECT
+    trace_id, step_count, recorded_ns, work_ns, measured_ns,
+    if(reason IS NULL, usual_ns, NULL) AS unprofiled_ns,
+    if(reason IS NULL OR starts_with(reason, 'too wide'), least_ns, NULL) AS low_ns,
+    if(reason IS NULL OR starts_with(reason, 'too wide'), most_ns, NULL) AS high_ns,
+    factor, basis, reason,
+    reason IS NULL AND bool_and(reason IS NULL) OVER () AS is_replayed
+FROM judged
+ORDER BY trace_id

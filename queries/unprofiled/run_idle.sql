@@ -1,0 +1,39 @@
+-- Which part of a step is the accelerator idle, in the recording and in the run?
+-- The profiler makes the host slower: a loop that waits for its host is recorded longer than it runs, and idle for longer.
+-- Work takes as long as it does without the profiler, so where a step was measured without it, the rest is idle. Analysis
+-- unprofiled estimates it where none was measured. One row, of the device with the most work in a step; none without
+-- marked steps.
+--
+-- Kind:     analysis
+-- Scope:    run
+-- Requires: steps, plain_step, share_left
+-- Input:    steps
+-- Columns:
+--   recorded_step_ns   BIGINT   a step of the recording, in the mean, ns
+--   work_ns            BIGINT   time of it in which the device works, ns
+--   plain_step_ns      BIGINT   a step without the profiler, ns; NULL where none was measured
+--   recorded_idle_pct  DOUBLE   share of a recorded step in which the device is idle, 0 to 100
+--   idle_pct           DOUBLE   share of a step without the profiler, 0 to 100; NULL where none was measured
+--   source             VARCHAR  given or measured
+-- Invariant: idle_pct IS NULL OR (0 <= idle_pct AND idle_pct <= 100)
+-- Empty: device_events: no work of a device is recorded
+-- Empty: no step of a loop is marked
+
+WITH worked AS (
+    SELECT rank, device, avg(span_ns) AS step_ns, avg(wall_ns) AS work_ns
+    FROM steps
+    WHERE step IS NOT NULL AND span_ns > 0 AND device <> 'cpu'
+    GROUP BY rank, device
+)
+
+SELECT
+    w.step_ns::BIGINT AS recorded_step_ns,
+    w.work_ns::BIGINT AS work_ns,
+    p.plain_ns AS plain_step_ns,
+    share_left(w.work_ns, w.step_ns) AS recorded_idle_pct,
+    share_left(w.work_ns, p.plain_ns) AS idle_pct,
+    p.source
+FROM worked AS w
+LEFT JOIN plain_step AS p ON TRUE
+ORDER BY w.work_ns DESC, w.rank, w.device
+LIMIT 1

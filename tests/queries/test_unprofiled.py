@@ -1,0 +1,166 @@
+"""What a run takes without the profiler: steps that were measured, and an estimate without."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracekit
+from tracekit.errors import UsageError
+
+Event = dict[str, Any]
+H200 = Path(__file__).parents[3] / "shared" / "h200"
+
+
+def span(category: str, name: str, start_us: float, end_us: float, **args: object) -> Event:
+    """Return a span of the host's thread."""
+    return {
+        "ph": "X", "cat": category, "name": name, "pid": 1, "tid": 1,
+        "ts": start_us, "dur": end_us - start_us, "args": args,
+    }  # fmt: skip
+
+
+def work(launch_us: float, start_us: float, end_us: float, number: int) -> list[Event]:
+    """Return a launch of 5 µs and its kernel."""
+    kernel = {
+        "ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": start_us,
+        "dur": end_us - start_us, "args": {"correlation": number, "device": 0, "stream": 7},
+    }  # fmt: skip
+    call = span("cuda_runtime", "cudaLaunchKernel", launch_us, launch_us + 5, correlation=number)
+    return [call, kernel]
+
+
+def loop(step_us: int = 1_000) -> list[Event]:
+    """Return three steps of 1,000 µs that launch 100 µs of work at their end, in an op with another.
+
+    The op inside begins 10 µs behind the other one.
+    """
+    events = []
+    for step in range(3):
+        begin = step_us * step
+        events += [
+            span("user_annotation", f"ProfilerStep#{step}", begin, begin + step_us - 1),
+            span("cpu_op", "aten::linear", begin + 100, begin + step_us - 100),
+            span("cpu_op", "aten::addmm", begin + 110, begin + step_us - 110),
+            *work(begin + step_us - 200, begin + step_us - 190, begin + step_us - 90, step + 1),
+        ]
+    return events
+
+
+@pytest.fixture
+def traced(tmp_path: Path) -> Callable[[list[Event]], tracekit.Trace]:
+    def open_it(events: list[Event]) -> tracekit.Trace:
+        path = tmp_path / "trace.json"
+        path.write_text(json.dumps({"traceEvents": events}))
+        return tracekit.open(path, cache=False)
+
+    return open_it
+
+
+def test_a_step_that_was_measured(traced: Callable[[list[Event]], tracekit.Trace]) -> None:
+    with traced(loop()) as trace:
+        trace.assume_plain_step(900_000)
+        (row,) = trace.query("unprofiled").to_dicts()
+        (idle,) = trace.query("run_idle").to_dicts()
+    assert (row["work_ns"], row["basis"], row["reason"]) == (100_000, "plain step", None)
+    assert (row["plain_step_ns"], row["unprofiled_step_ns"]) == (900_000, 900_000)
+    assert (row["low_ns"], row["high_ns"]) == (900_000, 900_000)
+    assert row["idle_pct"] == pytest.approx(100 * 8 / 9)
+    assert (idle["plain_step_ns"], idle["idle_pct"]) == (900_000, pytest.approx(100 * 8 / 9))
+    assert idle["source"] == "given"
+    # Of the recorded step 1,000 µs are apart; the first begins 890 µs before its work ends.
+    assert row["recorded_step_ns"] == pytest.approx((2_910_000 + 7 * 1_000_000) / 10, rel=1e-6)
+
+
+def test_the_replay_takes_the_step_that_was_measured(
+    traced: Callable[[list[Event]], tracekit.Trace],
+) -> None:
+    with traced(loop()) as trace:
+        trace.assume_plain_step(800_000)
+        (row,) = trace.query("unprofiled").to_dicts()
+        (phase,) = trace.query("run_phases").to_dicts()
+        predicted = trace.predict("host x1")
+        recorded = trace.predict("host x1", is_recorded=True)
+    assert 0.67 < row["host_factor"] < 1
+    # The first work has nothing before it.
+    assert (phase["work_ns"], phase["recorded_ns"]) == (100_000, 700_000)
+    assert phase["run_ns"] == pytest.approx((100 + 2 * 800) / 3 * 1_000, rel=0.01)
+    assert recorded.before_ns == recorded.recorded_ns == 2_100_000
+    assert predicted.recorded_ns == 2_100_000
+    assert predicted.before_ns == predicted.predicted_ns
+    assert predicted.before_ns == pytest.approx(1_700_000, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("plain_ns", "reason"),
+    [
+        (90_000, "shorter than the work of the device"),
+        (300_000, "the host would have to be 0.3"),
+        (3_000_000, "the host would have to be"),
+    ],
+)
+def test_a_step_of_another_program_is_refused(
+    traced: Callable[[list[Event]], tracekit.Trace], plain_ns: int, reason: str
+) -> None:
+    with traced(loop()) as trace:
+        trace.assume_plain_step(plain_ns)
+        (row,) = trace.query("unprofiled").to_dicts()
+        assert row["unprofiled_step_ns"] is None
+        assert reason in row["reason"]
+        # The recording is what is replayed then.
+        assert trace.predict("host x1").before_ns == 2_100_000
+
+
+def test_a_step_takes_time(traced: Callable[[list[Event]], tracekit.Trace]) -> None:
+    with traced(loop()) as trace, pytest.raises(UsageError):
+        trace.assume_plain_step(0)
+
+
+def test_without_nested_ops_of_a_known_kind_there_is_no_figure(
+    traced: Callable[[list[Event]], tracekit.Trace],
+) -> None:
+    with traced(loop()) as trace:
+        (row,) = trace.query("unprofiled").to_dicts()
+        (idle,) = trace.query("run_idle").to_dicts()
+    assert row["unprofiled_step_ns"] is row["plain_step_ns"] is None
+    assert "0 % of its time" in row["reason"]
+    assert (idle["idle_pct"], round(idle["recorded_idle_pct"])) == (None, 90)
+
+
+def test_every_event_of_the_host_is_counted_once(
+    traced: Callable[[list[Event]], tracekit.Trace],
+) -> None:
+    with traced(loop()) as trace:
+        calls = trace.sql(
+            "SELECT own_ns FROM recorded_event INNER JOIN graph_edge AS e USING (edge_id) "
+            "WHERE e.kind = 'call' ORDER BY edge_id"
+        ).rows
+        ((ops, calls_and_ends),) = trace.sql(
+            "SELECT sum(op_count), sum(call_count) FROM recorded_event"
+        ).rows
+    assert calls == [(5_000,)] * 3
+    assert (ops, calls_and_ends) == (6.0, 3.0)
+
+
+LOOPS = {"llama_base": 41.37, "moe": 24.61, "small_graph": 6.38}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_loops_whose_step_is_known(name: str) -> None:
+    """Steps that were timed without the profiler, ms."""
+    path = H200 / f"{name}.json.gz"
+    if not path.exists():
+        pytest.skip(f"{path} is not there")
+    with tracekit.open(path) as trace:
+        (row,) = trace.query("unprofiled").to_dicts()
+        trace.assume_plain_step(round(LOOPS[name] * 1e6))
+        (known,) = trace.query("unprofiled").to_dicts()
+    truth_ns = LOOPS[name] * 1e6
+    assert row["unprofiled_step_ns"] == pytest.approx(truth_ns, rel=0.06)
+    assert row["low_ns"] <= truth_ns <= row["high_ns"]
+    assert row["idle_pct"] == pytest.approx(known["idle_pct"], abs=4)
+    assert 0.85 < known["host_factor"] < 1.15
