@@ -75,7 +75,11 @@ FROM (
     ('autograd::engine::evaluate_function: PowBackward0', 'PowBackward0', 1282),
     ('autograd::engine::evaluate_function: ReshapeAliasBackward0', 'ReshapeAliasBackward0', 1525),
     ('autograd::engine::evaluate_function: RsqrtBackward0', 'RsqrtBackward0', 1340),
-    ('autograd::engine::evaluate_function: ScaledDotProductCudnnAttentionBackward0', 'ScaledDotProductCudnnAttentionBackward0', 1293),
+    (
+        'autograd::engine::evaluate_function: ScaledDotProductCudnnAttentionBackward0',
+        'ScaledDotProductCudnnAttentionBackward0',
+        1293
+    ),
     ('autograd::engine::evaluate_function: SiluBackward0', 'SiluBackward0', 1194),
     ('autograd::engine::evaluate_function: SliceBackward0', 'SliceBackward0', 1275),
     ('autograd::engine::evaluate_function: SoftmaxBackward0', 'SoftmaxBackward0', 1495),
@@ -84,7 +88,11 @@ FROM (
     ('autograd::engine::evaluate_function: TransposeBackward0', 'TransposeBackward0', 1316),
     ('autograd::engine::evaluate_function: UnsafeViewBackward0', 'UnsafeViewBackward0', 1330),
     ('autograd::engine::evaluate_function: ViewBackward0', 'ViewBackward0', 1279),
-    ('autograd::engine::evaluate_function: torch::autograd::AccumulateGrad', 'torch::autograd::AccumulateGrad', 1671),
+    (
+        'autograd::engine::evaluate_function: torch::autograd::AccumulateGrad',
+        'torch::autograd::AccumulateGrad',
+        1671
+    ),
     ('torch::autograd::AccumulateGrad', 'aten::detach', 882),
     ('torch::distributed::reducer::mul_out', 'aten::mul', 1259)
 ) AS v (name, inner_name, quick_ns)

@@ -77,14 +77,16 @@ judged AS (
                 )
             WHEN measured_ns < 0.97 * work_ns
                 THEN printf(
-                    'the step without the profiler, %.1f ms, is shorter than the work of the device, '
-                    || '%.1f ms: it is not of this program',
+                    'the step without the profiler, %.1f ms, is shorter than the work of the '
+                    || 'device, %.1f ms: it is not of this program',
                     measured_ns / 1e6, work_ns / 1e6
                 )
-            WHEN factor NOT BETWEEN 0.67 AND 1.5 AND measured_ns NOT BETWEEN told_low_ns AND told_high_ns
+            WHEN
+                factor NOT BETWEEN 0.67 AND 1.5
+                AND measured_ns NOT BETWEEN told_low_ns AND told_high_ns
                 THEN printf(
-                    'the host would have to be %.2f times as slow as its events and its speed tell: '
-                    || 'not this program, or the machine was in another state',
+                    'the host would have to be %.2f times as slow as its events and its speed '
+                    || 'tell: not this program, or the machine was in another state',
                     factor
                 )
             WHEN basis = 'constants' AND paired_share < 0.5 AND most_ns > 1.15 * least_ns

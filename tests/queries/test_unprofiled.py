@@ -35,9 +35,9 @@ def work(launch_us: float, start_us: float, end_us: float, number: int) -> list[
 
 
 def loop(step_us: int = 1_000) -> list[Event]:
-    """Return three steps of 1,000 µs that launch 100 µs of work at their end, in an op with another.
+    """Return three steps of 1,000 µs that launch 100 µs of work at their end.
 
-    The op inside begins 10 µs behind the other one.
+    They do so in two ops, the inner of which begins 10 µs after the outer.
     """
     events = []
     for step in range(3):
