@@ -1,12 +1,12 @@
 -- In which phases does the GPU wait for the CPU to launch kernels?
 -- Idle time by host_bound, on accelerators. Gaps of 1 ms and more in the middle of which no op is open are pauses: the
 -- program sleeps, reads or computes, and launches are not to blame. A captured graph leaves about a tenth of the host's time there, which is
--- assumed. Left out are phases with less than 1 % of the window, loading of data, and phases whose work is mostly launched
+-- assumed; of a training loop the whole step is captured. Left out are phases with less than 1 % of the window, loading of data, and phases whose work is mostly launched
 -- by graphs already. Of torch.compile that is in use only what it lacks is proposed.
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, idle_gap, attributed_events, launch, device_windows, compiled_regions, idle_causes
+-- Requires: advice_text, idle_gap, attributed_events, launch, device_windows, compiled_regions, idle_causes, step_ranges
 -- Input:    idle_causes
 
 WITH gaps AS (
@@ -31,13 +31,6 @@ launched AS (
 
 device_window AS (SELECT sum(window_ns) AS window_ns FROM device_windows),
 
-in_use AS (
-    SELECT
-        EXISTS (FROM compiled_regions) AS is_compiled,
-        coalesce((SELECT sum(graph_count) FROM launched), 0) > 0 AS has_graphs,
-        EXISTS (FROM launched WHERE phase = 'backward') AS is_training
-),
-
 host_bound AS (
     SELECT
         sum(idle_ns)::BIGINT AS idle_ns,
@@ -56,6 +49,21 @@ phases AS (
         AND NOT g.is_pause
         AND g.phase NOT IN ('data', 'other')
         AND l.graph_count * 2 < l.work_count
+),
+
+in_use AS (
+    SELECT
+        *,
+        is_training AND NOT is_compiled AND NOT has_graphs AND is_marked AND is_of_all
+            AS may_be_captured
+    FROM (
+        SELECT
+            EXISTS (FROM compiled_regions) AS is_compiled,
+            coalesce((SELECT sum(graph_count) FROM launched), 0) > 0 AS has_graphs,
+            EXISTS (FROM launched WHERE phase = 'backward') AS is_training,
+            EXISTS (FROM step_ranges) AS is_marked,
+            EXISTS (FROM phases WHERE phase <> 'optimizer') AS is_of_all
+    ) AS seen
 )
 
 SELECT
@@ -71,10 +79,16 @@ SELECT
         )
     ) AS what,
     'the GPU waits for the CPU to launch kernels' AS place,
-    string_agg(format('host phase={} x0.1', p.phase), '; ' ORDER BY p.idle_ns DESC, p.phase)
-        AS change,
-    string_agg(format('host phase={} remove', p.phase), '; ' ORDER BY p.idle_ns DESC, p.phase)
-        AS at_most,
+    if(
+        any_value(u.may_be_captured),
+        'graph on',
+        string_agg(format('host phase={} x0.1', p.phase), '; ' ORDER BY p.idle_ns DESC, p.phase)
+    ) AS change,
+    if(
+        any_value(u.may_be_captured),
+        NULL,
+        string_agg(format('host phase={} remove', p.phase), '; ' ORDER BY p.idle_ns DESC, p.phase)
+    ) AS at_most,
     sum(p.idle_ns)::BIGINT AS cost_ns,
     CASE
         WHEN bool_or(p.phase IN ('decode', 'prefill', 'mixed', 'generation'))
@@ -99,8 +113,8 @@ SELECT
                 'torch.compile(model, mode="reduce-overhead") with static shapes (of generation: '
                 || 'a static KV cache), or a larger batch'
         ELSE
-            'a larger batch; torch.compile(model, mode="reduce-overhead") or '
-            || 'torch.cuda.make_graphed_callables, which capture CUDA graphs'
+            'capture the step in a CUDA graph (torch.cuda.graph), of which '
+            || 'torch.compile(model, mode="reduce-overhead") captures parts; a larger batch'
     END AS remedy,
     'tracekit query idle_causes TRACE' AS evidence
 FROM phases AS p

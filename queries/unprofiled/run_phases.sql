@@ -62,7 +62,12 @@ SELECT
         / greatest(any_value(c.step_count), 1)
     )::BIGINT AS recorded_ns,
     (
-        sum(greatest(e.run_end_ns - coalesce(e.run_before_ns, e.run_start_ns), 0))
+        sum(
+            CASE
+                WHEN e.run_end_ns IS NOT NULL
+                    THEN greatest(e.run_end_ns - coalesce(e.run_before_ns, e.run_start_ns), 0)
+            END
+        )
         / greatest(any_value(c.step_count), 1)
     )::BIGINT AS run_ns
 FROM ended AS e

@@ -174,6 +174,7 @@ SAYINGS: dict[str, list[Said]] = {
 # Analyses with classes or phases that are no sum over the device events, or not of all of them.
 APART = {
     "layers": "of steps alone, where some are marked",
+    "run_phases": "of steps alone, a step of each device in the mean",
     "role_layers": "of steps alone, where some are marked",
     "serving_modules": "phases of serving alone; what is none of them is in row other",
     "serving_steps": "a phase is that of the step, whatever ran in it",

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tracekit
-from tracekit.errors import UsageError
+from tracekit.errors import QueryError, UsageError
 
 Event = dict[str, Any]
 H200 = Path(__file__).parents[3] / "shared" / "h200"
@@ -144,6 +144,25 @@ def test_every_event_of_the_host_is_counted_once(
         ).rows
     assert calls == [(5_000,)] * 3
     assert (ops, calls_and_ends) == (6.0, 3.0)
+
+
+def test_a_step_that_is_one_graph(traced: Callable[[list[Event]], tracekit.Trace]) -> None:
+    with traced(loop()) as trace:
+        found = trace.predict("graph on", is_recorded=True)
+        trace.assume_plain_step(800_000)
+        of_run = trace.predict("graph on")
+        with pytest.raises(UsageError, match="takes no terms"):
+            trace.predict("graph phase=forward on")
+    # Three kernels of 100 µs, 0.42 µs apart.
+    assert found.predicted_ns == of_run.predicted_ns == 300_840
+    assert found.before_ns > of_run.before_ns
+    assert found.low_ns < 300_700 < 301_200 < found.high_ns
+
+
+def test_a_graph_needs_marked_steps(traced: Callable[[list[Event]], tracekit.Trace]) -> None:
+    events = [one for one in loop() if one["cat"] != "user_annotation"]
+    with traced(events) as trace, pytest.raises(QueryError, match="no step"):
+        trace.predict("graph on")
 
 
 LOOPS = {"llama_base": 41.37, "moe": 24.61, "small_graph": 6.38}

@@ -72,7 +72,7 @@ FIGURES = {
 
 _NOT_RECORDED = "gain unknown"
 
-_OF_LAUNCHES = frozenset({"host", "launches"})
+_OF_LAUNCHES = frozenset({"host", "launches", "graph"})
 """Keywords of changes of how work is launched: captured graphs, compiled code, larger batches."""
 
 _OF_HOST = _OF_LAUNCHES | {"python", "sync"}

@@ -55,6 +55,7 @@ KEYWORDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "host": (SCALE, REMOVE),
         "python": (SCALE, REMOVE),
         "launches": (SCALE, REMOVE),
+        "graph": (ON,),
         "sync": (REMOVE,),
         "loading": (SCALE, REMOVE, WORKERS),
         "bandwidth": (SCALE,),
@@ -80,7 +81,7 @@ KEYWORDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 """What else can be changed, and how.
 
-The time of the host, of its Python, of launch calls; waits for the device; data loading; bandwidth
+The time of the host, of its Python, of launch calls; steps captured in a CUDA graph each; waits for the device; data loading; bandwidth
 and latency of collectives, ranks in their groups and their algorithm; whether communication is
 hidden behind compute; ranks that are slower than the others; the device that all runs on; the type
 that products are computed in. Methods: recomputation, one kernel in place of several, gradient
@@ -177,7 +178,7 @@ def parse_change(text: str) -> Change:
     allowed = KEYWORDS[keyword] if keyword else (SCALE, REMOVE)
     if action not in allowed:
         raise UsageError(f"{text!r}: {keyword or 'work'} cannot be changed so", hint=_HINT)
-    if keyword in SERVING and terms:
+    if keyword in (*SERVING, "graph") and terms:
         raise UsageError(f"{text!r}: {keyword} is of the whole run, and takes no terms")
     if keyword in ("bandwidth", "latency", "rate", "accumulate") and factor <= 0:
         raise UsageError(f"{text!r}: the factor must be above 0")
