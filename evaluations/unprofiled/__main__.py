@@ -73,12 +73,15 @@ def measured(one: Known, copies: Path) -> dict[str, Any]:
     found |= {"factor": known["host_factor"], "known_reason": known["reason"]}
     work_ns = found["work_ns"]
     found["truth_idle_pct"] = None if work_ns is None else 100 * max(1 - work_ns / one.plain_ns, 0)
+    times: dict[str, list[int]] = {}
+    for row in phases:
+        # What is computed again is in the backward section.
+        name = "backward" if row["phase"] == "recompute" else row["phase"]
+        if row["run_ns"] is not None and one.sections.get(name, 0) >= LEAST_SHARE * one.plain_ns:
+            recorded_ns, run_ns = times.get(name, (0, 0))
+            times[name] = [recorded_ns + row["recorded_ns"], run_ns + row["run_ns"]]
     found["sections"] = [
-        (row["phase"], one.sections[row["phase"]], row["recorded_ns"], row["run_ns"])
-        for row in phases
-        if row["phase"] in SECTIONS
-        and one.sections.get(row["phase"], 0) >= LEAST_SHARE * one.plain_ns
-        and row["run_ns"] is not None
+        (name, one.sections[name], *times[name]) for name in SECTIONS if name in times
     ]
     return found
 

@@ -65,7 +65,7 @@ def _with_placed(sections: Iterable[Section]) -> Iterator[Section]:
 
 
 _SECTIONS = (
-    Section("devices", "Devices", ("timeline",), ("timeline", "trace", "run")),
+    Section("devices", "Devices", ("timeline",), ("timeline", "run_idle", "trace", "run")),
     Section("events", "Timeline of events", (), (TIMELINE_EVENTS,)),
     Section(
         "steps",
@@ -116,6 +116,7 @@ _SECTIONS = (
         ("idle_causes", "idle_gaps"),
         ("idle_cause_totals", "idle_causes", "idle_gaps"),
     ),
+    Section("unprofiled", "Without the profiler", (), ("unprofiled", "run_phases"), of="graph"),
     Section(
         "path",
         "Critical path",
