@@ -393,13 +393,14 @@ def _bounded(one: Candidate, prediction: Prediction, replay: Predictor) -> Predi
     before_ns = prediction.before_ns
     limits = [before_ns if one.cost_ns is None else one.cost_ns]
     step = replay.run_step
-    if step is not None and step.ratio is not None and replay.step_count:
+    if step is not None and replay.step_count:
         if one.is_of_host and step.idle_ns is not None:
             limits.append(step.idle_ns * replay.step_count)
-        if not replay.is_of_run and one.is_of_host:
-            prediction = _shrunk(prediction, step.idle_share)
-        elif not replay.is_of_run and not one.is_of_device:
-            prediction = _shrunk(prediction, min(1 / step.ratio, 1.0))
+        if step.ratio is not None and not replay.is_of_run:
+            if one.is_of_host:
+                prediction = _shrunk(prediction, step.idle_share)
+            elif not one.is_of_device:
+                prediction = _shrunk(prediction, min(1 / step.ratio, 1.0))
     least_ns = before_ns - min(before_ns, *limits)
     predicted_ns = max(prediction.predicted_ns or 0, least_ns)
     low_ns, high_ns = prediction.low_ns, max(prediction.high_ns, predicted_ns)

@@ -133,10 +133,11 @@ class RunStep:
 
     @property
     def idle_ns(self) -> int | None:
-        """How much of a step the device has no work: more no change of the host can gain, ns."""
-        if self.run_ns is None or self.busy_ns is None:
+        """How much of a step, at most, the device has no work: no change of the host gains more, ns."""
+        step_ns = self.high_ns if self.run_ns is None else self.run_ns
+        if step_ns is None or self.busy_ns is None:
             return None
-        return max(self.run_ns - self.busy_ns, 0)
+        return max(step_ns - self.busy_ns, 0)
 
     @property
     def idle_share(self) -> float:
