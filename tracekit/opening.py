@@ -124,6 +124,7 @@ class OpenRequest:
         ranks_progress: called when some of many ranks have been read.
         for_breakdown: a breakdown will be asked for: a store that is made for the cache has its
             rows.
+        only_breakdown: and nothing else: many ranks that are not cached leave nothing but its rows.
     """
 
     paths: Sequence[str | Place]
@@ -138,6 +139,7 @@ class OpenRequest:
     is_traced: bool = True
     ranks_progress: Callable[[RunProgress], None] | None = None
     for_breakdown: bool = False
+    only_breakdown: bool = False
 
 
 def open_request(request: OpenRequest) -> Trace:
@@ -187,7 +189,7 @@ def open_request(request: OpenRequest) -> Trace:
     resources = contextlib.ExitStack()
     with contextlib.ExitStack() as on_error:
         on_error.push(resources)
-        store = _open_ranks(request, sources, contents, resources, is_cached=is_cached)
+        store = _open_ranks(request, sources, contents, ceilings, resources, is_cached=is_cached)
         if store is None:
             make = _open_cached if is_cached else _open_temporary
             store = make(request, sources, contents, resources)
@@ -238,6 +240,7 @@ def _open_ranks(
     request: OpenRequest,
     sources: Sources,
     contents: Contents,
+    ceilings: CeilingSources | None,
     resources: contextlib.ExitStack,
     *,
     is_cached: bool,
@@ -250,9 +253,20 @@ def _open_ranks(
     choice = request.engine or EngineChoice()
     if not (are_many(sources, choice) and _are_files(sources)):
         return None
+    # What is measured against ceilings is measured when it is asked for, of all events.
+    from tracekit.analysis.ceiling_sources import Sources as CeilingSources
     from tracekit.engine.many_ranks import DistributedIngest
 
-    many = DistributedIngest(sources, contents, choice, request.rules, request.ranks_progress)
+    ceilings = ceilings or CeilingSources(folders=[*map(place_of, contents.runs)])
+    is_summary = request.only_breakdown and not is_cached and ceilings.are_empty()
+    many = DistributedIngest(
+        sources,
+        contents,
+        choice,
+        request.rules,
+        request.ranks_progress,
+        has_large_tables=not is_summary,
+    )
     return many.open(resources, is_kept=is_cached, is_unsafe=request.is_unsafe)
 
 

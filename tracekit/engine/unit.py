@@ -156,7 +156,10 @@ class Worker:
         self._load_runs(connection, ranks)
         text_bytes = sum(rank.text_bytes for rank in ranks)
         relations = Relations(connection, text_bytes, {THREAD: fill_threads}, is_bounded=True)
-        relations.make_store()
+        if self._job.dataset is None:
+            relations.make(SMALL_TABLES)
+        else:
+            relations.make_store()
         small = {f"tables/{name}": self._small(connection, name) for name in SMALL_TABLES}
         relations.make(filter(is_relation, self._job.analyses))
         for name in self._job.analyses:
