@@ -14,7 +14,7 @@ from tracekit.analysis.query_errors import RENAMED
 from tracekit.analysis.spec import Spec, columns_of_spec, dangling_sql, wrong_key
 from tracekit.analysis.user_queries import without_comments
 from tracekit.errors import QueryError
-from tracekit.schema import SESSION_TABLES, TABLES
+from tracekit.schema import TABLES
 
 REPO = Path(__file__).resolve().parents[2]
 QUERIES = REPO / "queries"
@@ -45,8 +45,7 @@ BEING_MOVED = {"thread_waits", "implausible"}
 
 def relations() -> dict[str, Mapping[str, str]]:
     found: dict[str, Mapping[str, str]] = {
-        table.name: {column.name: column.type for column in table.columns}
-        for table in (*TABLES, *SESSION_TABLES)
+        table.name: {column.name: column.type for column in table.columns} for table in TABLES
     }
     known = (*CATALOG.tables.values(), *CATALOG.views.values())
     return found | {spec.name: columns_of_spec(spec) for spec in known}
@@ -69,7 +68,7 @@ def test_the_mathematics_of_intervals_stands_in_macros_alone(what: str) -> None:
 def test_no_two_tables_views_or_macros_have_nearly_one_name() -> None:
     """An analysis may be named in the plural of the table that it is about: modules, module."""
     names = [spec.name for spec in (*RELATIONS, *CATALOG.functions.values())]
-    names += [table.name for table in (*TABLES, *SESSION_TABLES)]
+    names += [table.name for table in TABLES]
     singular = [name.removesuffix("s").replace("_", "") for name in names]
     assert sorted(set(singular)) == sorted(singular)
 

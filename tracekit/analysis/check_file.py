@@ -30,7 +30,6 @@ from tracekit.analysis.user_queries import (
     without_comments,
 )
 from tracekit.errors import TracekitError
-from tracekit.schema import SESSION_TABLES
 
 _LINE = re.compile(r"^LINE (\d+): (.*)$", re.MULTILINE)
 _COLUMN = re.compile(r"(?P<name>[a-z][a-z0-9_]*)\s")
@@ -277,11 +276,12 @@ def _relations_of(connection: duckdb.DuckDBPyConnection) -> dict[str, Mapping[st
         "WHERE NOT internal AND database_name = current_database()"
     ).fetchall():
         found.setdefault(table, {})[column] = kind
-    session = {
+    on_demand = {
         table.name: {column.name: column.type for column in table.columns}
-        for table in SESSION_TABLES
+        for table in load_catalog().tables.values()
+        if table.is_on_demand
     }
-    return {**found, **session}
+    return {**on_demand, **found}
 
 
 def _values(spec: Spec) -> dict[str, ParamValue]:

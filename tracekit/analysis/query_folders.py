@@ -16,7 +16,7 @@ from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.header import parse_header
 from tracekit.analysis.spec import Spec
 from tracekit.errors import QueryError, UsageError, did_you_mean
-from tracekit.schema import SESSION_TABLES, TABLES
+from tracekit.schema import TABLES
 
 Origin = Literal["given", "configuration"]
 """Where a file comes from: a folder that was named, or the user's configuration."""
@@ -149,7 +149,7 @@ def read_text(path: Path) -> str:
 def taken_names() -> dict[str, str]:
     """Return the names that no file of the user's may have, with what has them."""
     catalog = load_catalog()
-    taken = {table.name: "a table" for table in (*TABLES, *SESSION_TABLES)}
+    taken = {table.name: "a table" for table in TABLES}
     taken |= dict.fromkeys(catalog.functions, "a function")
     taken |= dict.fromkeys(catalog.tables, "a table")
     taken |= dict.fromkeys(catalog.views, "a view")

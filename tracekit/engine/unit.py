@@ -18,6 +18,7 @@ from pathlib import Path
 import duckdb
 
 from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.device_peaks import fill_named_peaks
 from tracekit.analysis.params import bind
 from tracekit.analysis.relations import Relations, is_relation, prepare, with_values
 from tracekit.database import SCRATCH, SESSION, add_session, create_tables, temporary_folder
@@ -187,6 +188,7 @@ class Worker:
         if not self._job.runs:
             return
         load_runs(connection, self._job.runs, self._folder)
+        fill_named_peaks(connection)
         of_ranks = [(rank.trace_id, rank.run_id) for rank in ranks if rank.run_id is not None]
         if of_ranks:
             connection.execute(
