@@ -267,9 +267,9 @@ class Trace:
         """Return the connection with what the statement names of the user's own SQL files."""
         connection = self.connection
         if self.library.files:
-            from tracekit.analysis.user_queries import lay_named
+            from tracekit.analysis.user_queries import create_named
 
-            lay_named(connection, self.library, text)
+            create_named(connection, self.library, text)
         return connection
 
     def pivot(
