@@ -375,7 +375,14 @@ def make_bench(tmp_path: Path) -> Callable[..., Path]:
         ]
         (folder / "benchmarks.jsonl").write_text("".join(f"{line}\n" for line in lines))
         if created_at is not None and not (folder / "run.json").exists():
-            manifest = {"created_at": created_at, "parallel": {"node_count": node_count}}
+            manifest = {
+                "run_id": name,
+                "tracekit_version": "0.1.0",
+                "created_at": created_at,
+                "stage": "bench",
+                "engine": "torch",
+                "parallel": {"node_count": node_count},
+            }
             (folder / "run.json").write_text(json.dumps(manifest))
         return folder
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import logging
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ from tracekit.analysis.scopes import Contents
 from tracekit.errors import StoreError, TraceError, UsageError
 from tracekit.ingest.progress import Progress
 from tracekit.ingest.sources import (
+    BENCHMARKS_NAME,
     Sources,
     find_sources,
     has_benchmarks,
@@ -35,7 +37,6 @@ from tracekit.trace import OpenStore, Trace
 if TYPE_CHECKING:
     import duckdb
 
-    from tracekit.analysis.ceiling_sources import Sources as CeilingSources
     from tracekit.analysis.relations import Relations
     from tracekit.database import Build
     from tracekit.engine.choice import EngineChoice
@@ -82,8 +83,7 @@ def open(
         cache: keep the ingested trace, so that it opens at once the next time.
         rules: a rules file for the classifier, before the built-in rules.
         ceilings: what devices were measured to do at most: a run folder of ``tracekit bench``, or
-            its ``benchmarks.jsonl``. Without it, what the run folder of the trace or the cache
-            holds about its devices.
+            its ``benchmarks.jsonl``. Without it, what the run folder of the trace holds.
         capture: traces of the captures of graphs that the trace replays: its kernels get op, shapes
             and module from them.
         queries: folders of SQL files of the user's own, beside those of the configuration; without
@@ -124,6 +124,7 @@ class OpenRequest:
         ranks_progress: called when some of many ranks have been read.
         for_breakdown: a breakdown will be asked for: a store that is made for the cache has its
             rows.
+        only_breakdown: and nothing else: many ranks that are not cached leave nothing but its rows.
     """
 
     paths: Sequence[str | Place]
@@ -138,6 +139,7 @@ class OpenRequest:
     is_traced: bool = True
     ranks_progress: Callable[[RunProgress], None] | None = None
     for_breakdown: bool = False
+    only_breakdown: bool = False
 
 
 def open_request(request: OpenRequest) -> Trace:
@@ -151,12 +153,8 @@ def open_request(request: OpenRequest) -> Trace:
     folders = given_folders(request.queries)
     if folders:
         load_library(folders)
-    ceilings = None
-    if request.ceilings is not None:
-        from tracekit.analysis.ceiling_sources import Sources as CeilingSources
-
-        # What is wrong with it is said before a long reading, not after it.
-        ceilings = CeilingSources(request.ceilings)
+    # What is wrong with it is said before a long reading, not after it.
+    ceilings = () if request.ceilings is None else points_of(request.ceilings)
     is_cached = request.cache and _is_cache_safe()
     with named_paths():
         given_store = _given_store(request.paths)
@@ -195,6 +193,62 @@ def open_request(request: OpenRequest) -> Trace:
     return Trace(store, resources, contents, ceilings, folders)
 
 
+def points_of(run: Path) -> list[tuple[object, ...]]:
+    """Return what a run of ``tracekit bench`` measured, as rows of table ``ceiling_point``.
+
+    Raises:
+        UsageError: there is nothing that a device can be compared with.
+    """
+    import duckdb
+
+    from tracekit.analysis.device_peaks import fill_named_peaks
+    from tracekit.analysis.relations import ensure
+    from tracekit.database import (
+        STORE,
+        add_session,
+        create_run_tables,
+        create_tables,
+        temporary_folder,
+    )
+    from tracekit.ingest.runs import load_runs
+
+    folder = run.parent if run.name == BENCHMARKS_NAME else run
+    if not folder.is_dir() or not has_benchmarks(folder):
+        raise UsageError(
+            f"{run}: there is no {BENCHMARKS_NAME} here",
+            hint="give the folder of a run of tracekit bench",
+        )
+    work_folder = temporary_folder()
+    try:
+        with duckdb.connect() as connection:
+            add_session(connection, [STORE])
+            create_tables(connection)
+            create_run_tables(connection)
+            load_runs(connection, [folder], work_folder)
+            fill_named_peaks(connection)
+            ensure(connection, ["ceiling_point", "bench_ceilings"])
+            [(rejected_count, count)] = connection.execute(
+                "SELECT (SELECT rejected_count FROM run), count(*) "
+                "FROM bench_ceilings('ceiling_point')"
+            ).fetchall()
+            points = connection.execute("SELECT * REPLACE ('given' AS origin) FROM ceiling_point")
+            found = points.fetchall()
+    finally:
+        shutil.rmtree(work_folder, ignore_errors=True)
+    if rejected_count:
+        _log.warning(
+            "%s: %s no measured points and left out",
+            run,
+            "1 line is" if rejected_count == 1 else f"{rejected_count} lines are",
+        )
+    if not count:
+        raise UsageError(
+            f"{run}: nothing that was measured in it is a ceiling",
+            hint="products, copies and collectives are, if they succeeded",
+        )
+    return found
+
+
 def _is_cache_safe() -> bool:
     from tracekit.database import cache_dir, is_writable_by_all
 
@@ -211,7 +265,7 @@ def _is_cache_safe() -> bool:
 def _open_given_store(
     given: Place,
     request: OpenRequest,
-    ceilings: CeilingSources | None,
+    ceilings: Sequence[Sequence[object]],
     query_folders: Sequence[Path],
     *,
     is_cached: bool,
@@ -250,9 +304,18 @@ def _open_ranks(
     choice = request.engine or EngineChoice()
     if not (are_many(sources, choice) and _are_files(sources)):
         return None
+    # What is compared with given ceilings is computed when it is asked for, from all events.
     from tracekit.engine.many_ranks import DistributedIngest
 
-    many = DistributedIngest(sources, contents, choice, request.rules, request.ranks_progress)
+    is_summary = request.only_breakdown and not is_cached and request.ceilings is None
+    many = DistributedIngest(
+        sources,
+        contents,
+        choice,
+        request.rules,
+        request.ranks_progress,
+        has_large_tables=not is_summary,
+    )
     return many.open(resources, is_kept=is_cached, is_unsafe=request.is_unsafe)
 
 
@@ -281,7 +344,7 @@ def _warn_of_other_make(shown: str, made_by: str) -> None:
 
 def _open_dataset(
     dataset: Location,
-    ceilings: CeilingSources | None,
+    ceilings: Sequence[Sequence[object]],
     query_folders: Sequence[Path],
     *,
     is_unsafe: bool,
@@ -385,7 +448,7 @@ def _of_breakdown(contents: Contents, trace_count: int, request: OpenRequest) ->
     from tracekit.analysis.relations import depends_on, is_relation
 
     names = breakdown_of(contents, trace_count) if request.for_breakdown else []
-    measured = (DEVICE_CEILING, DEVICE_PEAK, "given_plain_step")
+    measured = (DEVICE_CEILING, DEVICE_PEAK, "plain_step")
     return [name for name in names if is_relation(name) and not depends_on(name, measured)]
 
 

@@ -538,35 +538,3 @@ TABLES: tuple[Table, ...] = (
     ),
     *RUN_TABLES,
 )
-
-SESSION_TABLES: tuple[Table, ...] = (
-    _table(
-        "given_plain_step",
-        "a step without the profiler, as it was given with --plain-step; in no store",
-        ("plain_step_ns", "BIGINT", "the step, ns"),
-    ),
-    _table(
-        "device_ceiling",
-        "one rate measured by tracekit bench on a device of a trace, or why none counts; in no "
-        "store, but made anew whenever one is opened",
-        _TRACE_ID,
-        ("device", "VARCHAR", "number of the device, or cpu; * for every device of the trace"),
-        ("device_name", "VARCHAR", "product, as the measurement names it"),
-        ("thread_count", "INTEGER", "host threads that measured it; NULL where they do not matter"),
-        ("kind", "VARCHAR", "product, memory, copy or collective; NULL where a reason is for all"),
-        ("dtype", "VARCHAR", "of a product: type of the operands"),
-        ("op", "VARCHAR", "of a copy: h2d, d2h, d2d, h2h; of a collective: all_reduce, …"),
-        ("memory", "VARCHAR", "of a copy: pinned or pageable memory of the host"),
-        ("backend", "VARCHAR", "of a collective: nccl or gloo"),
-        ("group_size", "INTEGER", "of a collective: ranks"),
-        ("flop_per_s", "DOUBLE", "of a product: operations/s"),
-        ("bytes_per_s", "DOUBLE", "of a copy: copied; of memory: read and written, bytes/s"),
-        ("bus_bytes_per_s", "DOUBLE", "of a collective: bus bandwidth, bytes/s"),
-        ("origin", "VARCHAR", "given, run folder or cache"),
-        ("measured_at", "VARCHAR", "when, UTC; NULL if not known"),
-        ("source", "VARCHAR", "run and date of the measurement, and what was measured"),
-        ("reason", "VARCHAR", "why no rate counts; NULL where one is given"),
-    ),
-)
-"""The tables that each connection to a store has besides: what they hold is no part of any trace,
-and may change while the store stays as it is."""

@@ -17,13 +17,11 @@ from tracekit.analysis.breakdown import (
 )
 from tracekit.analysis.scopes import Contents
 from tracekit.errors import StoreError, UsageError
-from tracekit.storage import place_of
 
 if TYPE_CHECKING:
     import duckdb
 
     from tracekit.analysis.arrow_rows import ArrowRows
-    from tracekit.analysis.ceiling_sources import Sources as CeilingSources
     from tracekit.analysis.query_folders import Library
     from tracekit.analysis.result import Result, RowStream
     from tracekit.analysis.spec import Spec
@@ -81,14 +79,13 @@ class Trace:
         store: OpenStore,
         resources: contextlib.ExitStack,
         contents: Contents | None = None,
-        ceilings: CeilingSources | None = None,
+        ceilings: Sequence[Sequence[object]] = (),
         query_folders: Sequence[Path] = (),
     ) -> None:
         self._store = store
         self._resources = resources
         self._known_contents = contents
         self._ceilings = ceilings
-        self._ceiling_folders = [*map(place_of, contents.runs)] if contents else []
         self._has_ceilings = False
         self._query_folders = query_folders
         self._library: Library | None = None
@@ -130,24 +127,14 @@ class Trace:
         return self._store.connection
 
     def _require_open(self) -> None:
-        """Have an open store with what was measured on its devices."""
+        """Have an open store with the points that its devices are to be compared with."""
         if self._is_closed:
             raise StoreError("the trace is closed", hint="ask before close(), inside of its with")
-        if not self._has_ceilings:
-            from tracekit.analysis.ceiling_sources import lay
+        if self._ceilings and not self._has_ceilings:
+            from tracekit.analysis.relations import Relations
 
-            if not self._ceiling_sources.are_empty():
-                self._store.make(["accelerator"])
-            lay(self._store.connection, self._ceiling_sources)
+            Relations(self._store.connection).give("ceiling_point", self._ceilings)
             self._has_ceilings = True
-
-    @property
-    def _ceiling_sources(self) -> CeilingSources:
-        if self._ceilings is None:
-            from tracekit.analysis.ceiling_sources import Sources
-
-            self._ceilings = Sources(folders=self._ceiling_folders)
-        return self._ceilings
 
     @property
     def store_path(self) -> Path | None:
@@ -210,12 +197,11 @@ class Trace:
         Raises:
             UsageError: it takes no time.
         """
-        from tracekit.analysis.relations import Relations, fill_session_table
+        from tracekit.analysis.relations import Relations
 
         if step_ns <= 0:
             raise UsageError("a step without the profiler takes more than no time")
-        fill_session_table(self.connection, "given_plain_step", [(step_ns,)])
-        Relations(self._connection).forget(["given_plain_step"])
+        Relations(self.connection).give("plain_step", [(step_ns, None, None, "given")])
 
     def _ask(self, question: Callable[[], T]) -> T:
         """Return the answer to a question; a cached store that is damaged is made again first."""
@@ -296,9 +282,9 @@ class Trace:
         """Return the connection with what the statement names of the user's own SQL files."""
         connection = self.connection
         if self.library.files:
-            from tracekit.analysis.user_queries import lay_named
+            from tracekit.analysis.user_queries import create_named
 
-            lay_named(connection, self.library, text)
+            create_named(connection, self.library, text)
         return connection
 
     def pivot(
@@ -435,7 +421,6 @@ class Trace:
         specs = [load_catalog().analysis(name) for name in names]
         for spec in specs:
             self._check_scope(spec)
-        # With what was measured on the devices: some analyses look at that.
         self._require_open()
         self._store.make(
             one

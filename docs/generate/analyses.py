@@ -8,7 +8,7 @@ from pathlib import Path
 from tracekit.analysis.catalog import Catalog, load_catalog
 from tracekit.analysis.relations import is_relation
 from tracekit.analysis.spec import ColumnSpec, Param, Spec
-from tracekit.schema import SESSION_TABLES, TABLES
+from tracekit.schema import TABLES
 
 from .markdown import console, link, prose, table
 from .places import RUN_SAMPLES, SAMPLES, in_repo
@@ -107,7 +107,7 @@ def _link_to(name: str, page: str) -> str:
     homes = {
         "docs/reference/derived.md": {**catalog.tables, **catalog.views},
         "docs/reference/macros.md": catalog.functions,
-        "docs/reference/tables.md": {table.name for table in (*TABLES, *SESSION_TABLES)},
+        "docs/reference/tables.md": {table.name for table in TABLES},
     }
     for home, names in homes.items():
         if name in names:

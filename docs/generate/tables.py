@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.spec import Spec
-from tracekit.schema import SESSION_TABLES, TABLES, Table
+from tracekit.schema import TABLES, Table
 
 from .analyses import columns, rests_on
 from .event_members import TITLE, event_members
@@ -46,10 +46,10 @@ def _ingested() -> str:
         ),
         table(
             ("table", "a row is"),
-            ((f"[`{t.name}`](#{t.name})", prose(t.row)) for t in (*TABLES, *SESSION_TABLES)),
+            ((f"[`{t.name}`](#{t.name})", prose(t.row)) for t in TABLES),
         ),
     ]
-    parts += map(_ingested_table, (*TABLES, *SESSION_TABLES))
+    parts += map(_ingested_table, TABLES)
     return "\n".join([*parts, event_members(page)])
 
 

@@ -1,10 +1,11 @@
 -- What does a step of the run take without the profiler, where somebody measured it?
--- As it was given (--plain-step), else the median of the steps that the run's manifest has, or its own figure.
+-- The median of the steps that the run's manifest has, or its own figure. Where a step is given (--plain-step), that is
+-- the row.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
--- Requires: given_plain_step, run, run_repeat, trace
+-- Requires: run, run_repeat, trace
 -- Columns:
 --   plain_ns  BIGINT  the step, ns
 --   low_ns    BIGINT  the tenth percentile of the steps, ns; NULL where only one figure is known
@@ -37,9 +38,5 @@ measured AS (
     QUALIFY count(*) OVER () = 1
 )
 
-SELECT plain_step_ns AS plain_ns, NULL AS low_ns, NULL AS high_ns, 'given' AS source
-FROM given_plain_step
-UNION ALL
 SELECT plain_ns, low_ns, high_ns, source
 FROM measured
-WHERE NOT EXISTS (SELECT 1 FROM given_plain_step)

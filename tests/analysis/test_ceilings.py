@@ -1,4 +1,4 @@
-"""Which ceilings apply to which device, where they are from, and what the cache keeps of them."""
+"""Which measured ceilings count for which device, and why others do not."""
 
 from __future__ import annotations
 
@@ -19,23 +19,16 @@ from measured_points import (
     NAME,
     SLOW,
     MakeBench,
+    TracedDevice,
+    ceilings_of,
     cpu,
     found,
     gpu,
 )
 
 import tracekit
-from tracekit.analysis.ceiling_sources import Sources
-from tracekit.analysis.ceilings import (
-    TracedDevice,
-    find,
-    forget_all,
-    read_points,
-    remember,
-)
 from tracekit.errors import UsageError
-
-pytestmark = pytest.mark.usefixtures("cache")
+from tracekit.opening import points_of
 
 
 @pytest.mark.parametrize(
@@ -129,35 +122,35 @@ pytestmark = pytest.mark.usefixtures("cache")
 def test_what_is_given_counts_for_the_very_device(
     make_bench: MakeBench, place: TracedDevice, members: dict[str, Any], expected: tuple[Any, ...]
 ) -> None:
-    assert found(place, Sources(make_bench("b", [FAST], **members))) == [expected]
+    assert found(place, make_bench("b", [FAST], **members)) == [expected]
 
 
 def test_ceilings_of_as_many_threads_are_chosen(make_bench: MakeBench) -> None:
     points = [FAST | {"thread_count": 2}, SLOW | {"thread_count": 1}]
-    sources = Sources(make_bench("b", points, **CPU))
-    assert found(cpu(EPYC, 1), sources) == [("product", 1, 0.5e9, "given", None)]
-    assert found(cpu(EPYC, 2), sources) == [("product", 2, 2e9, "given", None)]
-    (row,) = found(cpu(None, None), sources)
+    bench = make_bench("b", points, **CPU)
+    assert found(cpu(EPYC, 1), bench) == [("product", 1, 0.5e9, "given", None)]
+    assert found(cpu(EPYC, 2), bench) == [("product", 2, 2e9, "given", None)]
+    (row,) = found(cpu(None, None), bench)
     assert row[-1] == "nothing tells how many threads the rank had"
 
 
 def test_a_collective_asks_for_machines_and_not_for_threads(make_bench: MakeBench) -> None:
-    sources = Sources(make_bench("b", [ALL_REDUCE], **CPU))
-    assert found(cpu(EPYC, 1), sources) == [("collective", None, 1e9, "given", None)]
-    assert found(cpu(EPYC, 1, nodes=None), sources) == [("collective", None, 1e9, "given", None)]
-    (row,) = found(cpu(EPYC, 1, nodes=2), sources)
+    bench = make_bench("b", [ALL_REDUCE], **CPU)
+    assert found(cpu(EPYC, 1), bench) == [("collective", None, 1e9, "given", None)]
+    assert found(cpu(EPYC, 1, nodes=None), bench) == [("collective", None, 1e9, "given", None)]
+    (row,) = found(cpu(EPYC, 1, nodes=2), bench)
     assert row[-1] == "it was measured on 1 machine, the run had 2"
 
 
 def test_several_devices_given_for_a_trace_that_names_none(make_bench: MakeBench) -> None:
     points = [FAST | GPU, SLOW | GPU | {"device_name": "NVIDIA A100"}]
-    (row,) = found(gpu(None), Sources(make_bench("b", points)))
+    (row,) = found(gpu(None), make_bench("b", points))
     assert row[-1] == ("ceilings of several devices were given; nothing tells which device it was")
 
 
 def test_of_many_devices_a_few_are_named(make_bench: MakeBench) -> None:
     points = [FAST | GPU | {"device_name": f"GPU {letter}"} for letter in "ABCDE"]
-    (row,) = found(gpu(), Sources(make_bench("b", points)))
+    (row,) = found(gpu(), make_bench("b", points))
     assert row[-1] == (
         f"the ceilings given are of GPU A and GPU B and GPU C and 2 more, this is {NAME}"
     )
@@ -180,47 +173,41 @@ def test_a_device_without_a_name_in_the_file_is_unnamed(
     assert row["ceiling_pct"] == pytest.approx(50)
 
 
-def test_the_run_folder_comes_before_the_cache_and_what_is_given_before_both(
-    make_bench: MakeBench,
+def test_what_is_given_comes_before_the_run_folder(
+    make_run: Callable[..., Path], make_bench: MakeBench, tiny_trace: Callable[..., Path]
 ) -> None:
-    remember(make_bench("a", [MM | {"median_ns": 500.0}], **CPU))
-    folder = make_bench("b", [FAST], **CPU)
+    shapes = {"Input Dims": [[10, 10], [10, 10]], "Input type": ["c10::BFloat16"] * 2}
+    op = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 0, "dur": 2}
+    here = {"processor": EPYC, "thread_count": 2}
+    points = [{"bench_id": 0, "outcome": "ok", "sample_ns": [1.0], **FAST, **CPU}]
+    folder = make_run("run", benchmarks=points, environment=here)
+    trace = tiny_trace([op | {"args": shapes}], "run/rank0.json")
+    statement = "SELECT flop_per_s, origin, source, reason FROM device_ceiling"
+    own = (2e9, "run folder", "run, 2026-01-31: mm 10 × 10 × 10", None)
+    for path in (folder, trace):
+        with tracekit.open(path, cache=False) as opened:
+            assert opened.sql(statement).rows == [own]
     given = make_bench("c", [SLOW], **CPU)
-    assert found(cpu(), Sources(None)) == [("product", 2, 4e9, "cache", None)]
-    assert found(cpu(), Sources(None, [folder])) == [("product", 2, 2e9, "run folder", None)]
-    assert found(cpu(), Sources(given, [folder])) == [("product", 2, 0.5e9, "given", None)]
-    # What does not apply there may apply here; else its reason is told.
-    other = make_bench("d", [FAST], **(CPU | {"thread_count": 8}))
-    assert found(cpu(), Sources(None, [other])) == [("product", 2, 4e9, "cache", None)]
-    forget_all()
-    (row,) = found(cpu(), Sources(None, [other]))
-    assert row[-1] == "it was measured with 8 threads, the rank had 2 threads"
-
-
-def test_nothing_is_known_of_a_device_without_a_name_or_of_another(make_bench: MakeBench) -> None:
-    remember(make_bench("a", [FAST], **CPU))
-    assert found(cpu("AMD EPYC 7763"), Sources()) == []
-    assert found(gpu(), Sources()) == []
-    assert found(cpu(None, None), Sources()) == []
-    (row,) = found(cpu(None), Sources(None, [make_bench("b", [FAST], **CPU)]))
-    assert row[-1] == "nothing tells which processor it was; --ceilings says what counts"
-
-
-def test_the_newest_measurement_of_a_kind_counts(make_bench: MakeBench) -> None:
-    """Drivers, clocks and limits of power change: a ceiling says what the device does now."""
-    fp32 = SLOW | {"dtype": "fp32"}
-    old = make_bench("old", [FAST, fp32], created_at="2026-01-01T00:00:00+00:00", **CPU)
-    # Eleven at night in New York is the next day in UTC.
-    new = make_bench("new", [SLOW, MM], created_at="2026-01-31T23:00:00-05:00", **CPU)
-    for folders in ([old, new], [new, old], [new, old, new]):
-        forget_all()
-        for folder in folders:
-            assert remember(folder) == [EPYC]
-        rows = find(cpu(), Sources())
-        assert [(row[5], row[10], row[14], row[15]) for row in rows] == [
-            ("bf16", 0.5e9, "2026-02-01T04:00:00+00:00", "new, 2026-02-01: mm 10 × 10 × 10"),
-            ("fp32", 0.5e9, "2026-01-01T00:00:00+00:00", "old, 2026-01-01: mm 10 × 10 × 10"),
+    with tracekit.open(folder, cache=False, ceilings=given) as opened:
+        assert opened.sql(statement).rows == [
+            (0.5e9, "given", "c, 2026-01-31: mm 10 × 10 × 10", None)
         ]
+    (folder / "run.json").unlink()
+    make_run("bare", benchmarks=points, environment={})
+    bare = tiny_trace([op | {"args": shapes}], "bare/rank0.json")
+    with tracekit.open(bare, cache=False) as opened:
+        ((*_, reason),) = opened.sql(statement).rows
+    assert reason == "nothing tells which processor it was; --ceilings says what counts"
+
+
+def test_of_the_run_folder_what_is_of_another_device_says_nothing(
+    make_run: Callable[..., Path], tiny_trace: Callable[..., Path]
+) -> None:
+    points = [{"bench_id": 0, "outcome": "ok", "sample_ns": [1.0], **FAST, **GPU}]
+    op = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 0, "dur": 2}
+    make_run("run", benchmarks=points, environment={"processor": EPYC, "thread_count": 2})
+    with tracekit.open(tiny_trace([op], "run/rank0.json"), cache=False) as trace:
+        assert trace.sql("FROM device_ceiling").rows == []
 
 
 def test_within_a_run_the_fastest_counts(
@@ -237,8 +224,8 @@ def test_within_a_run_the_fastest_counts(
         FAST | {"median_ns": 0.0},
         FAST | {"device_name": None, "median_ns": 1.0},
     ]
-    sources = Sources(make_bench("b", points, **CPU))
-    assert found(cpu(), sources) == [("product", 2, 2e9, "given", None)]
+    bench = make_bench("b", points, **CPU)
+    assert found(cpu(), bench) == [("product", 2, 2e9, "given", None)]
     assert caplog.text == ""
 
 
@@ -267,28 +254,33 @@ def test_a_line_that_is_no_point_is_left_out(
     make_bench: MakeBench, line: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     alone = make_bench("alone", [line], **CPU)
-    with pytest.raises(UsageError, match="nothing in it is a point that tracekit bench measured"):
-        Sources(alone)
-    sources = Sources(make_bench("b", [line, FAST], **CPU))
-    assert found(cpu(), sources) == [("product", 2, 2e9, "given", None)]
+    with pytest.raises(UsageError, match="nothing that was measured in it is a ceiling"):
+        points_of(alone)
+    bench = make_bench("b", [line, FAST], **CPU)
+    assert found(cpu(), bench) == [("product", 2, 2e9, "given", None)]
     assert ("1 line is no measured point" in caplog.text) == bool(line)
 
 
-def test_what_a_line_says_of_its_run_is_not_believed(make_bench: MakeBench) -> None:
+def test_when_a_run_was_is_what_its_manifest_says(make_bench: MakeBench) -> None:
     point = FAST | {"run_name": "forged", "measured_at": "2999-01-01T00:00:00+00:00"}
-    (read,) = read_points(make_bench("b", [point], **CPU)).points
-    assert (read.run_name, read.measured_at) == ("b", "2026-01-31T12:00:00+00:00")
-    (bare,) = read_points(make_bench("c", [point], created_at=None, **CPU)).points
-    assert (bare.run_name, bare.measured_at) == ("c", None)
+    for name, created_at, expected in (
+        ("b", "2026-01-31T12:00:00+00:00", "2026-01-31T12:00:00+00:00"),
+        # Eleven at night in New York is the next day in UTC.
+        ("n", "2026-01-31T23:00:00-05:00", "2026-02-01T04:00:00+00:00"),
+        ("z", "2026-01-31T12:00:00", "2026-01-31T12:00:00+00:00"),
+        ("c", None, None),
+        ("d", "yesterday", None),
+        ("e", "", None),
+    ):
+        (row,) = ceilings_of(cpu(), make_bench(name, [point], created_at=created_at, **CPU))
+        date = f", {expected[:10]}" if expected else ""
+        assert (row["measured_at"], row["source"]) == (
+            expected,
+            f"{name}{date}: mm 10 × 10 × 10",
+        )
 
 
-@pytest.mark.parametrize("date", ["yesterday", "9999-12-31T23:59:59-23:59", ""])
-def test_a_date_that_is_none_is_left_out(make_bench: MakeBench, date: str) -> None:
-    (read,) = read_points(make_bench("b", [FAST], created_at=date, **CPU)).points
-    assert read.measured_at is None
-
-
-def test_a_run_of_a_cpu_finds_what_was_measured_on_it(
+def test_a_run_of_a_cpu_is_compared_with_what_was_measured_on_it(
     make_run: Callable[..., Path], make_bench: MakeBench, tiny_trace: Callable[..., Path]
 ) -> None:
     shapes = {"Input Dims": [[10, 10], [10, 10]], "Input type": ["c10::BFloat16"] * 2}
@@ -300,7 +292,7 @@ def test_a_run_of_a_cpu_finds_what_was_measured_on_it(
         name = f"run{next(numbers)}"
         folder = make_run(name, **members)
         tiny_trace([op | {"args": shapes}], f"{name}/rank0.json")
-        with tracekit.open(folder, cache=False) as trace:
+        with tracekit.open(folder, cache=False, ceilings=bench) as trace:
             (row,) = trace.query("gemms").to_dicts()
             assert (row["ceiling_pct"] is None) == (row["ceiling_reason"] is not None)
             if row["ceiling_pct"] is not None:
@@ -308,7 +300,7 @@ def test_a_run_of_a_cpu_finds_what_was_measured_on_it(
                 assert row["ceiling_pct"] == pytest.approx(50)
             return {row["ceiling_reason"]}
 
-    assert remember(make_bench("bench", [FAST], **CPU)) == [EPYC]
+    bench = make_bench("bench", [FAST], **CPU)
     here = {"processor": EPYC}
     assert reasons(environment=here | {"thread_count": 2}) == {None}
     assert reasons(environment=here | {"thread_count": 1}) == {
@@ -317,12 +309,9 @@ def test_a_run_of_a_cpu_finds_what_was_measured_on_it(
     # Before thread_count was recorded: only of tracekit's own workloads the variable tells it.
     old = here | {"variables": {"OMP_NUM_THREADS": "2"}}
     assert reasons(environment=old) == {None}
-    assert reasons(environment=old, stage="custom") == {
-        "nothing tells how many threads the rank had"
+    assert reasons(environment=old, stage="custom") == {None}
+    assert reasons(environment=here | {"variables": {"OMP_NUM_THREADS": "2,1"}}) == {None}
+    assert reasons(environment={"processor": "another", "thread_count": 2}) == {
+        "the ceilings given are of AMD EPYC, this is another"
     }
-    assert reasons(environment=here | {"variables": {"OMP_NUM_THREADS": "2,1"}}) == {
-        "nothing tells how many threads the rank had"
-    }
-    nothing = {"no benchmark for this device"}
-    assert reasons(environment={"processor": "another", "thread_count": 2}) == nothing
-    assert reasons() == nothing
+    assert reasons() == {None}

@@ -1,8 +1,7 @@
-"""The option --ceilings, and what `tracekit cache` does with remembered ceilings."""
+"""The option --ceilings."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -61,50 +60,41 @@ def test_every_command_takes_them(cli: Cli, trace: Path, make_bench: MakeBench) 
         }
     ]
     assert cli("sql", trace, statement, "--format", "json").json() == []
-    store = trace.with_suffix(".duckdb")
-    assert cli("ingest", trace, "-o", store).exit_code == 0
-    (of_store,) = cli("query", "memcpy", store, "--ceilings", bench, "--format", "json").json()
-    assert of_store == row
+    for suffix in (".duckdb", ".tracekit"):
+        # A dataset holds the rows of the analysis without it.
+        store = trace.with_suffix(suffix)
+        assert cli("ingest", trace, "-o", store).exit_code == 0
+        (found,) = cli("query", "memcpy", store, "--ceilings", bench, "--format", "json").json()
+        assert found == row
+        (found,) = cli("query", "memcpy", store, "--format", "json").json()
+        assert found["ceiling_pct"] is None
     # A question about runs is not about devices; a wrong file is told all the same.
     refused = cli("query", "methods", trace.parent, "--ceilings", trace)
     assert refused.exit_code == 2
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("missing", None, "the ceilings cannot be read: No such file or directory"),
-        ("no.jsonl", "x\n", "nothing in it is a point that tracekit bench measured"),
-        ("empty.jsonl", "", "nothing in it is a point that tracekit bench measured"),
-        (
-            "failed.jsonl",
-            json.dumps(COPY | {"outcome": "oom"}) + "\n",
-            "nothing that was measured in it is a ceiling",
-        ),
-    ],
-)
-def test_a_wrong_file_is_one_sentence(
-    cli: Cli, trace: Path, tmp_path: Path, name: str, content: str | None, message: str
+def test_a_run_without_a_ceiling_is_one_sentence(
+    cli: Cli, trace: Path, make_bench: MakeBench
 ) -> None:
-    path = tmp_path / name
-    if content is not None:
-        path.write_text(content)
+    bench = make_bench("failed", [COPY | {"outcome": "oom"}])
     for command in (("query", "memcpy"), ("breakdown",), ("sql",)):
         more = ("SELECT 1",) if command == ("sql",) else ()
-        done = cli(*command, trace, *more, "--ceilings", path)
+        done = cli(*command, trace, *more, "--ceilings", bench)
         assert (done.exit_code, done.stdout) == (2, "")
-        first, *rest = done.stderr.splitlines()
-        assert first == f"error: {path}: {message}"
-        assert len(rest) <= 1
+        assert done.stderr.splitlines() == [
+            f"error: {bench}: nothing that was measured in it is a ceiling",
+            "hint: products, copies and collectives are, if they succeeded",
+        ]
 
 
-def test_a_folder_without_a_result_says_what_it_lacks(cli: Cli, trace: Path) -> None:
-    done = cli("query", "memcpy", trace, "--ceilings", trace.parent)
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr.splitlines() == [
-        f"error: {trace.parent}: there is no benchmarks.jsonl in this folder",
-        "hint: give the folder of a run of tracekit bench",
-    ]
+def test_what_is_no_run_of_bench_is_one_sentence(cli: Cli, trace: Path) -> None:
+    for given in (trace.parent, trace, trace.parent / "missing"):
+        done = cli("query", "memcpy", trace, "--ceilings", given)
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert done.stderr.splitlines() == [
+            f"error: {given}: there is no benchmarks.jsonl here",
+            "hint: give the folder of a run of tracekit bench",
+        ]
 
 
 def test_hostile_texts_are_shown_as_text(cli: Cli, trace: Path, make_bench: MakeBench) -> None:
@@ -122,39 +112,8 @@ def test_hostile_texts_are_shown_as_text(cli: Cli, trace: Path, make_bench: Make
     assert "\x1b" not in done.stdout
 
 
-def test_the_cache_lists_ceilings_and_keeps_them_until_asked(
-    cli: Cli, trace: Path, make_bench: MakeBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from tracekit.analysis.ceilings import remember
-
-    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
-    bench = make_bench("bench", [COPY])
-    assert remember(bench) == [NAME]
-    (row,) = cli("query", "memcpy", trace, "--format", "json").json()
-    assert row["ceiling_pct"] == pytest.approx(50)
-    listed = cli("cache", "list", "--format", "json").json()
-    assert [(entry["source_path"], entry["holds"]) for entry in listed] == [
-        (str(trace), "store"),
-        (str(bench), f"ceilings of {NAME}"),
-    ]
-    cleared = cli("cache", "clear")
-    assert cleared.exit_code == 0
-    assert cleared.stderr.splitlines() == [
-        f"removed 1 cached store from {tmp_path / 'cache'}",
-        "kept the ceilings of 1 device; --ceilings removes them too",
-    ]
-    (row,) = cli("query", "memcpy", trace, "--format", "json").json()
-    assert row["ceiling_pct"] == pytest.approx(50)
-    cleared = cli("cache", "clear", "--ceilings")
-    assert cleared.stderr.splitlines()[-1] == "removed the ceilings of 1 device"
-    # The store of the trace was kept; what was measured is none of it.
-    (row,) = cli("query", "memcpy", trace, "--format", "json").json()
-    assert (row["ceiling_pct"], row["bandwidth_bytes_per_s"]) == (None, pytest.approx(1e8))
-
-
 def test_the_prompt_knows_the_table(cli: Cli, trace: Path) -> None:
     shown = cli("sql", trace, stdin="SELECT count(*) AS n FROM device_ceiling", env={})
     assert shown.exit_code == 0
     described = cli("sql", trace, "DESCRIBE device_ceiling", "--format", "json").json()
     assert [row["column_name"] for row in described][:3] == ["trace_id", "device", "device_name"]
-    assert "device_ceiling" in cli("sql", trace, "SHOW TABLES", "--format", "csv").stdout.split()

@@ -33,3 +33,17 @@ def test_an_engine_answers_as_without_one(
     assert done.exit_code == TraceError.exit_code
     assert done.stdout
     assert "missing: 1 trace could not be read\n" in done.stderr
+
+
+def test_a_breakdown_that_leaves_no_tables_is_the_same(
+    tmp_path: Path, cli: Callable[..., Any]
+) -> None:
+    write_ranks(tmp_path / "run", 3)
+    arguments = ("breakdown", str(tmp_path / "run"), "--format", "json")
+    engine = ("--engine", "serial", "--workers", "1")
+    cached = cli(*arguments, *engine)
+    uncached = cli(*arguments, *engine, "--no-cache")
+    assert (uncached.exit_code, uncached.stdout) == (0, cached.stdout)
+    full = cli(*arguments, *engine, "--full")
+    uncached = cli(*arguments, *engine, "--full", "--no-cache")
+    assert (uncached.exit_code, uncached.stdout) == (0, full.stdout)

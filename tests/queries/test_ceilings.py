@@ -31,7 +31,7 @@ RATE = 6.5536e9
 
 @pytest.fixture(scope="module")
 def kept_stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of a cache in which nothing is remembered but stores."""
+    """Return the folder of a cache that the tests share."""
     return tmp_path_factory.mktemp("stores")
 
 

@@ -10,11 +10,11 @@ import pytest
 
 import tracekit
 from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.header import SQL_TOKEN
 from tracekit.analysis.query_errors import RENAMED
-from tracekit.analysis.spec import Spec, columns_of_spec, dangling_sql, wrong_key
-from tracekit.analysis.user_queries import without_comments
+from tracekit.analysis.spec import ColumnSpec, Key, Spec
 from tracekit.errors import QueryError
-from tracekit.schema import SESSION_TABLES, TABLES
+from tracekit.schema import TABLES
 
 REPO = Path(__file__).resolve().parents[2]
 QUERIES = REPO / "queries"
@@ -43,10 +43,62 @@ BEING_MOVED = {"thread_waits", "implausible"}
 """Files that still write some of it out."""
 
 
+def without_comments(sql: str) -> str:
+    """Return SQL with a blank for every comment."""
+    return SQL_TOKEN.sub(
+        lambda match: " " if match.group().startswith(("--", "/*")) else match.group(), sql
+    )
+
+
+SHARED = ("trace_id", "run_id")
+"""Columns that belong to every join of two relations that both have them."""
+
+Columns = Mapping[str, str]
+"""Of a relation: name to DuckDB type."""
+
+
+def wrong_key(column: ColumnSpec, own: Columns, relations: Mapping[str, Columns]) -> str | None:
+    """Return what is wrong with the key of a column, or None."""
+    key = _key_of(column)
+    other = relations.get(key.table)
+    if other is None:
+        return f"{column.name} joins {key}, and there is no table or view {key.table}"
+    for ours, theirs in key.pairs:
+        if ours not in own:
+            return f"{column.name} joins {key}, and there is no column {ours} beside it"
+        if theirs not in other:
+            return f"{column.name} joins {key}, and {key.table} has no column {theirs}"
+        if own[ours] != other[theirs]:
+            return f"{ours} is {own[ours]} and joins {key.table}.{theirs}, which is {other[theirs]}"
+    return None
+
+
+def dangling_sql(relation: str, column: ColumnSpec, own: Columns, other: Columns) -> str:
+    """Return a query for the count of rows whose key finds no row; a key with a NULL is none."""
+    key = _key_of(column)
+    pairs = list(key.pairs)
+    pairs += [(name, name) for name in SHARED if name in own and name in other]
+    joined = " AND ".join(f"a.{ours} = b.{theirs}" for ours, theirs in dict.fromkeys(pairs))
+    given = " AND ".join(f"a.{ours} IS NOT NULL" for ours, _ in key.pairs)
+    return (
+        f"SELECT count(*) FROM {relation} AS a ANTI JOIN {key.table} AS b ON {joined} WHERE {given}"
+    )
+
+
+def columns_of_spec(spec: Spec) -> Columns:
+    """Return the columns that a header declares."""
+    return {column.name: column.type for column in spec.columns}
+
+
+def _key_of(column: ColumnSpec) -> Key:
+    if column.key is None:
+        raise ValueError(f"{column.name} has no key")
+    return column.key
+
+
 def relations() -> dict[str, Mapping[str, str]]:
     found: dict[str, Mapping[str, str]] = {
-        table.name: {column.name: column.type for column in table.columns}
-        for table in (*TABLES, *SESSION_TABLES)
+        table.name: {column.name: column.type for column in table.columns} for table in TABLES
     }
     known = (*CATALOG.tables.values(), *CATALOG.views.values())
     return found | {spec.name: columns_of_spec(spec) for spec in known}
@@ -69,7 +121,7 @@ def test_the_mathematics_of_intervals_stands_in_macros_alone(what: str) -> None:
 def test_no_two_tables_views_or_macros_have_nearly_one_name() -> None:
     """An analysis may be named in the plural of the table that it is about: modules, module."""
     names = [spec.name for spec in (*RELATIONS, *CATALOG.functions.values())]
-    names += [table.name for table in (*TABLES, *SESSION_TABLES)]
+    names += [table.name for table in TABLES]
     singular = [name.removesuffix("s").replace("_", "") for name in names]
     assert sorted(set(singular)) == sorted(singular)
 

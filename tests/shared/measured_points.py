@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from tracekit.analysis.ceiling_sources import Sources
-from tracekit.analysis.ceilings import TracedDevice, find
+import duckdb
+
+from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.device_peaks import create_device_peaks
+from tracekit.analysis.relations import Relations, ensure
+from tracekit.database import STORE, add_session, create_run_tables, create_tables
+from tracekit.opening import points_of
 
 MakeBench = Callable[..., Path]
 EPYC = "AMD EPYC"
@@ -27,15 +32,67 @@ ALL_REDUCE = {
 }
 
 
-def found(place: TracedDevice, sources: Sources) -> list[tuple[Any, ...]]:
-    """Return of each row: kind, thread_count, rate, origin, reason."""
-    rows = find(place, sources)
-    return [(row[4], row[3], row[10] or row[11] or row[12], row[13], row[16]) for row in rows]
+class TracedDevice(NamedTuple):
+    """A device of a trace, as far as trace and manifest tell."""
+
+    name: str | None
+    unit_count: int | None
+    thread_count: int | None
+    node_count: int | None
+    is_cpu: bool
 
 
 def cpu(name: str | None = EPYC, threads: int | None = 2, nodes: int | None = 1) -> TracedDevice:
-    return TracedDevice(0, "cpu", name, None, threads, nodes)
+    return TracedDevice(name, None, threads, nodes, is_cpu=True)
 
 
 def gpu(name: str | None = NAME, units: int | None = 132) -> TracedDevice:
-    return TracedDevice(0, "*", name, units, 8, 1)
+    return TracedDevice(name, units, 8, 1, is_cpu=False)
+
+
+def ceilings_of(place: TracedDevice, bench: Path) -> list[dict[str, Any]]:
+    """Return table device_ceiling of a trace of a device, with what a run measured."""
+    with duckdb.connect() as connection:
+        add_session(connection, [STORE])
+        create_tables(connection)
+        create_run_tables(connection)
+        connection.execute(load_catalog().tables["accelerator"].empty_table())
+        connection.execute("INSERT INTO trace (trace_id, run_id) VALUES (0, 'traced')")
+        connection.execute(
+            "INSERT INTO accelerator (trace_id, accelerator) VALUES (0, ?)",
+            ["cpu" if place.is_cpu else "cuda"],
+        )
+        connection.execute(
+            "INSERT INTO run (run_id, processor, thread_count, node_count) VALUES (?, ?, ?, ?)",
+            [
+                "traced",
+                place.name if place.is_cpu else None,
+                place.thread_count,
+                place.node_count,
+            ],
+        )
+        if not place.is_cpu:
+            connection.execute(
+                "INSERT INTO device (trace_id, device_id, name, sm_count) VALUES (0, 0, ?, ?)",
+                [place.name, place.unit_count],
+            )
+        create_device_peaks(connection)
+        Relations(connection).give("ceiling_point", points_of(bench))
+        ensure(connection, ["device_ceiling"])
+        rows = connection.execute("FROM device_ceiling")
+        names = [column[0] for column in rows.description]
+        return [dict(zip(names, row, strict=True)) for row in rows.fetchall()]
+
+
+def found(place: TracedDevice, bench: Path) -> list[tuple[Any, ...]]:
+    """Return of each row: kind, thread_count, rate, origin, reason."""
+    return [
+        (
+            row["kind"],
+            row["thread_count"],
+            row["flop_per_s"] or row["bytes_per_s"] or row["bus_bytes_per_s"],
+            row["origin"],
+            row["reason"],
+        )
+        for row in ceilings_of(place, bench)
+    ]

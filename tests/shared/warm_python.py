@@ -36,7 +36,6 @@ KINDS: Mapping[str, tuple[str, ...]] = {
         *(
             "tracekit.analysis.query_folders",
             "tracekit.analysis.scopes",
-            "tracekit.analysis.ceilings",
         ),
         *("tracekit.render.sections", "warm_commands:run_once"),
     ),

@@ -21,7 +21,6 @@ _BREAKDOWN = (
     "trace",
     "unrecorded",
     "timeline",
-    "run_idle",
     "phases",
     "modules",
     "kernel_classes",

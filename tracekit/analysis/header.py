@@ -131,7 +131,7 @@ def key_of(match: re.Match[str]) -> Key | None:
     return Key(match["table"], ((match["name"], match["other"] or match["name"]),))
 
 
-__all__ = ["ColumnSpec", "HeaderProblem", "Key", "Param", "Spec", "parse_header", "read_header"]
+__all__ = ["ColumnSpec", "HeaderProblem", "Key", "Param", "Spec", "parse_header"]
 
 _FIELDS = (
     *("Kind", "Made", "Scope", "Access", "Requires", "Input", "Params", "Needs", "Columns"),
@@ -271,20 +271,12 @@ def parse_header(sql_text: str, name: str, path: str, subject: str = "") -> Spec
     Raises:
         QueryError: the header is missing, incomplete or contradicts the SQL below it.
     """
-    spec, problems = read_header(sql_text, name, path, subject)
-    if problems:
-        first = problems[0]
-        raise QueryError(f"{path}: line {first.line}: {first.reason}", hint=first.hint)
-    return spec
-
-
-def read_header(
-    sql_text: str, name: str, path: str, subject: str = ""
-) -> tuple[Spec, list[HeaderProblem]]:
-    """Return what a header declares, as far as it can be read, and all that is wrong with it."""
     reader = _Reader(sql_text, name)
     spec = reader.read(path, subject)
-    return spec, sorted(reader.problems, key=lambda problem: problem.line)
+    if reader.problems:
+        first = min(reader.problems, key=lambda problem: problem.line)
+        raise QueryError(f"{path}: line {first.line}: {first.reason}", hint=first.hint)
+    return spec
 
 
 class _Reader:

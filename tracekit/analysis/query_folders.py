@@ -16,7 +16,7 @@ from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.header import parse_header
 from tracekit.analysis.spec import Spec
 from tracekit.errors import QueryError, UsageError, did_you_mean
-from tracekit.schema import SESSION_TABLES, TABLES
+from tracekit.schema import TABLES
 
 Origin = Literal["given", "configuration"]
 """Where a file comes from: a folder that was named, or the user's configuration."""
@@ -38,13 +38,8 @@ class RefusedFile:
     """A SQL file that cannot be used, and why."""
 
     name: str
-    path: str
     reason: str
     hint: str | None = None
-
-    def error(self) -> QueryError:
-        """Return what is said to who asks for it."""
-        return QueryError(self.reason, hint=self.hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +65,13 @@ class Library:
             return found
         for refused in self.refused:
             if refused.name == name:
-                raise refused.error()
+                raise QueryError(refused.reason, hint=refused.hint)
         known = sorted({*load_catalog().analyses, *self.analyses})
-        hint = did_you_mean(name, known) or f"there are: {_listed(known)}"
+        hint = did_you_mean(name, known) or f"there are: {', '.join(known)}"
         raise QueryError(f"there is no analysis named {name!r}", hint=hint)
 
 
-def load_library(given: Sequence[Path] = (), *, is_strict: bool = True) -> Library:
+def load_library(given: Sequence[Path] = ()) -> Library:
     """Find the user's SQL files.
 
     Of two files of one name, the one that was named comes before that of the configuration, which
@@ -95,12 +90,12 @@ def load_library(given: Sequence[Path] = (), *, is_strict: bool = True) -> Libra
             raise UsageError(f"{folder}: no such folder", hint="--queries names a folder")
         for path in _sql_files(folder, origin):
             try:
-                own = OwnFile(read_own(path), origin)
+                own = OwnFile(_read(path), origin)
                 _check_name(own.spec, files)
             except QueryError as error:
-                if origin == "given" and is_strict:
+                if origin == "given":
                     raise
-                refused.append(RefusedFile(path.stem, str(path), error.message, error.hint))
+                refused.append(RefusedFile(path.stem, error.message, error.hint))
             else:
                 files[own.spec.name] = own
     return Library(dict(sorted(files.items())), tuple(refused))
@@ -121,46 +116,33 @@ def config_folder() -> Path:
     return base / "tracekit" / "queries"
 
 
-def read_own(path: Path) -> Spec:
-    """Read the header of one file.
+def _read(path: Path) -> Spec:
+    """Read one file.
 
     Raises:
         QueryError: the file cannot be read, or its header cannot.
     """
-    return parse_header(read_text(path), path.stem, str(path), path.parent.name)
-
-
-def read_text(path: Path) -> str:
-    """Return the text of a SQL file.
-
-    Raises:
-        QueryError: it cannot be read.
-    """
     try:
-        if not path.is_file():
-            raise QueryError(f"{path}: no such file")
-        return path.read_text("utf-8")
+        text = path.read_text("utf-8")
     except OSError as error:
         raise QueryError(f"{path}: cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise QueryError(f"{path}: is no UTF-8") from error
-
-
-def taken_names() -> dict[str, str]:
-    """Return the names that no file of the user's may have, with what has them."""
-    catalog = load_catalog()
-    taken = {table.name: "a table" for table in (*TABLES, *SESSION_TABLES)}
-    taken |= dict.fromkeys(catalog.functions, "a function")
-    taken |= dict.fromkeys(catalog.tables, "a table")
-    taken |= dict.fromkeys(catalog.views, "a view")
-    return taken | dict.fromkeys(catalog.analyses, "an analysis")
+    return parse_header(text, path.stem, str(path), path.parent.name)
 
 
 def _check_name(spec: Spec, files: dict[str, OwnFile]) -> None:
-    what = taken_names().get(spec.name)
-    if what is not None:
+    catalog = load_catalog()
+    taken = {
+        **dict.fromkeys((table.name for table in TABLES), "a table"),
+        **dict.fromkeys(catalog.functions, "a function"),
+        **dict.fromkeys(catalog.tables, "a table"),
+        **dict.fromkeys(catalog.views, "a view"),
+        **dict.fromkeys(catalog.analyses, "an analysis"),
+    }
+    if spec.name in taken:
         raise QueryError(
-            f"{spec.path}: {what} of tracekit's own has the name {spec.name}",
+            f"{spec.path}: {taken[spec.name]} of tracekit's own has the name {spec.name}",
             hint="give the file another name",
         )
     if spec.name in files:
@@ -187,7 +169,3 @@ def _sql_files(folder: Path, origin: Origin) -> Iterator[Path]:
 
 def _is_subject(path: Path) -> bool:
     return path.is_dir() and not path.name.startswith(("_", "."))
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names)

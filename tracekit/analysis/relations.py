@@ -14,7 +14,6 @@ import contextlib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import replace
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -62,7 +61,7 @@ from tracekit.database import (
     set_limit_of_questions,
     with_more_room,
 )
-from tracekit.schema import SESSION_TABLES, TABLES
+from tracekit.schema import TABLES
 from tracekit.sql_text import literal, quote, rows, select_rows
 
 if TYPE_CHECKING:
@@ -92,7 +91,6 @@ _OF_STEPS = (
 )
 """The tables of the database ``scratch`` that steps leave to others."""
 
-_SESSION_TABLES = {table.name: table for table in SESSION_TABLES}
 _INGESTED = frozenset(table.name for table in TABLES)
 """Tables, after some of which analyses are named: these are no relations, but are called."""
 
@@ -246,15 +244,11 @@ def ensure_named(connection: duckdb.DuckDBPyConnection, text: str) -> None:
             wanted += [file for file in (_files_by_function().get(name),) if file]
             if name in called_as_table and analysis is not None and analysis.scope == "trace":
                 wanted.append(f"{name}()")
-        elif (
-            name in catalog.tables
-            or name in _SESSION_TABLES
-            or (
-                name in read
-                and analysis is not None
-                and is_relation(name)
-                and not analysis.needs_values
-            )
+        elif name in catalog.tables or (
+            name in read
+            and analysis is not None
+            and is_relation(name)
+            and not analysis.needs_values
         ):
             wanted.append(name)
     with contextlib.suppress(duckdb.CatalogException):
@@ -291,21 +285,6 @@ def has_no_input(connection: duckdb.DuckDBPyConnection, spec: Spec) -> bool:
     if not spec.input:
         return False
     return not connection.execute(f"SELECT 1 FROM {spec.input} LIMIT 1").fetchall()
-
-
-def fill_session_table(
-    connection: duckdb.DuckDBPyConnection, name: str, values: Sequence[Sequence[object]]
-) -> None:
-    """Make a table of :data:`tracekit.schema.SESSION_TABLES` anew, seen by all connections."""
-    table = _SESSION_TABLES[name]
-    place = f"{SESSION}.main.{name}"
-    connection.execute(f"DROP TABLE IF EXISTS {place}")
-    connection.execute(replace(table, name=place).create_sql())
-    if values:
-        types = {column.name: column.type for column in table.columns}
-        connection.execute(f"INSERT INTO {place} {select_rows(types, values)}")
-    if name not in Relations(connection).made():
-        connection.execute(f"INSERT INTO {SESSION}.main.relation VALUES ({quote(name)})")
 
 
 def give_rows(connection: duckdb.DuckDBPyConnection, statements: Mapping[str, str]) -> None:
@@ -368,15 +347,30 @@ class Relations:
         return self._make(names, frozenset())
 
     def forget(self, tables: Collection[str]) -> None:
-        """Drop what was made of these tables in memory: they hold other rows now."""
+        """Drop what was made of these tables in memory, or given: it has other rows now."""
         catalog = load_catalog()
-        on_demand = {name for name, spec in catalog.tables.items() if spec.is_on_demand}
-        for name in self.made() & (catalog.analyses.keys() | on_demand):
-            if depends_on(name, tables):
+        made = self.made()
+        on_demand = [name for name, spec in catalog.tables.items() if spec.is_on_demand]
+        for name in (*catalog.analyses, *on_demand):
+            names = made & {name, f"{GIVEN}.{name}"}
+            if names and name not in tables and depends_on(name, tables):
                 self._connection.execute(f"DROP TABLE IF EXISTS {SESSION}.main.{name}")
+                listed = ", ".join(map(quote, names))
                 self._connection.execute(
-                    f"DELETE FROM {SESSION}.main.relation WHERE name = {quote(name)}"
+                    f"DELETE FROM {SESSION}.main.relation WHERE name IN ({listed})"
                 )
+
+    def give(self, name: str, values: Sequence[Sequence[object]]) -> None:
+        """Fill a table that is made when asked for with these rows, in place of its SQL."""
+        table = load_catalog().tables[name]
+        place = f"{SESSION}.main.{name}"
+        types = {column.name: column.type for column in table.columns}
+        self._connection.execute(f"DROP TABLE IF EXISTS {place}")
+        self._connection.execute(table.empty_table(place))
+        self._connection.execute(f"INSERT INTO {place} {select_rows(types, values)}")
+        if name not in self.made():
+            self._connection.execute(f"INSERT INTO {SESSION}.main.relation VALUES ({quote(name)})")
+        self.forget([name])
 
     def _of_stores(self) -> list[str]:
         catalog = load_catalog()
@@ -453,7 +447,7 @@ class Relations:
         spec = load_catalog().tables.get(name)
         if name in self._in_python or name in load_catalog().views or spec is not None:
             return STORE not in made or (spec is not None and spec.is_on_demand)
-        return name in _SESSION_TABLES or is_relation(name)
+        return is_relation(name)
 
 
 class _Making:
@@ -576,10 +570,8 @@ class _Making:
                 cursor.execute(f"CREATE TABLE {SESSION}.main.{name} AS {statement}")
             elif in_python is not None:
                 in_python[0](cursor)
-            elif spec is None:
-                table = replace(_SESSION_TABLES[name], name=f"{SESSION}.main.{name}")
-                cursor.execute(table.create_sql())
             else:
+                assert spec is not None
                 self._create(cursor, spec)
 
         try:

@@ -7,8 +7,7 @@ catalogue says is compared with what it says in a store that is made here, with 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from tracekit.analysis.device_rules import create_device_marks
 from tracekit.analysis.plausibility import create_event_kinds
 from tracekit.analysis.relations import prepare
 from tracekit.analysis.spec import Spec
-from tracekit.database import SCRATCH, STORE, add_session, create_tables, lock
+from tracekit.database import SCRATCH, add_session, create_tables, lock
 from tracekit.database.opening import OF_TRACES
 from tracekit.errors import StoreError
 from tracekit.schema import TABLES
@@ -60,14 +59,7 @@ def check_catalogue(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
 
 @cache
 def _reference() -> Catalogue:
-    """Return the catalogue of a store with nothing in it."""
-    with empty_store() as connection:
-        return _catalogue_of(connection, "store")
-
-
-@contextmanager
-def empty_store() -> Iterator[duckdb.DuckDBPyConnection]:
-    """Give a connection to a store in memory that has every table and view, and no row in any."""
+    """Return the catalogue of a store that has every table and view, and no row in any."""
     with duckdb.connect() as connection:
         connection.execute(f"SET threads = 1; ATTACH ':memory:' AS {SCRATCH}")
         connection.execute("ATTACH ':memory:' AS store; USE store")
@@ -76,8 +68,7 @@ def empty_store() -> Iterator[duckdb.DuckDBPyConnection]:
         create_empty_tables(connection)
         for view in views_in_order():
             connection.execute(f"CREATE VIEW {view.name} AS\n{view.sql}")
-        add_session(connection, [STORE])
-        yield connection
+        return _catalogue_of(connection, "store")
 
 
 def create_empty_tables(

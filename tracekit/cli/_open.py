@@ -28,6 +28,7 @@ def open_traces(
     is_traced: bool = True,
     unsafe: bool = False,
     for_breakdown: bool = False,
+    only_breakdown: bool = False,
 ) -> Iterator[Trace]:
     """Open traces with a progress bar and close them afterwards.
 
@@ -40,6 +41,7 @@ def open_traces(
         is_traced: read traces; without them only manifests and requests.
         unsafe: let SQL read files and the network.
         for_breakdown: a breakdown will be asked for.
+        only_breakdown: and nothing else.
     """
     from tracekit.opening import OpenRequest, open_request, tune_for_traces
 
@@ -60,6 +62,7 @@ def open_traces(
                 is_traced=is_traced,
                 ranks_progress=ranks_progress,
                 for_breakdown=for_breakdown,
+                only_breakdown=only_breakdown,
             )
         )
     with trace:

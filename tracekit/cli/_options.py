@@ -82,8 +82,9 @@ queries_option = click.option(
 ceilings_option = click.option(
     "--ceilings",
     type=click.Path(path_type=Path),
-    metavar="FILE|RUN",
-    help="What tracekit bench measured on the devices; else what is known of them from before.",
+    metavar="RUN",
+    help="A run of tracekit bench on the devices, to compare the trace with its highest rates; "
+    "else what the run folder of TRACE holds.",
 )
 
 

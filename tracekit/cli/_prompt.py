@@ -15,7 +15,7 @@ from tracekit.analysis.result import Column, Result
 from tracekit.cli._emit import MAX_ROWS, emit, emit_stream
 from tracekit.errors import QueryError, TracekitError
 from tracekit.render._text import printable
-from tracekit.schema import SESSION_TABLES, TABLES
+from tracekit.schema import TABLES
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
@@ -136,7 +136,7 @@ def _columns_of_store(trace: Trace) -> dict[str, list[tuple[str, str]]]:
 
 def _tables(trace: Trace) -> Result:
     """Return the tables and views with what a row of each is."""
-    rows_of = {table.name: table.row for table in (*TABLES, *SESSION_TABLES)}
+    rows_of = {table.name: table.row for table in TABLES}
     catalog = load_catalog()
     derived = (
         *catalog.tables.values(),
@@ -157,9 +157,7 @@ def _schema(trace: Trace, name: str | None) -> Result:
         QueryError: there is no such table or view.
     """
     meanings = {
-        (table.name, column.name): column.meaning
-        for table in (*TABLES, *SESSION_TABLES)
-        for column in table.columns
+        (table.name, column.name): column.meaning for table in TABLES for column in table.columns
     }
     catalog = load_catalog()
     derived = (

@@ -11,11 +11,8 @@ from tracekit.cli._emit import emit
 from tracekit.cli._options import format_option
 from tracekit.collectors.bench.settings import OPTIONS, WHAT
 from tracekit.collectors.command_line import GroupedCommand
-from tracekit.errors import TracekitError, UsageError
+from tracekit.errors import UsageError
 from tracekit.render._text import printable
-
-_WHOLE_SCALES = (None, "full")
-"""Values of --sizes with which the highest rates of a device are among what is measured."""
 
 # \b keeps click from filling the lines.
 _EXAMPLES = """\b
@@ -29,24 +26,17 @@ Examples:
 
 @click.command(name="bench", cls=GroupedCommand, params=[*OPTIONS], epilog=_EXAMPLES)
 @click.argument("what", metavar=f"[{'|'.join(WHAT)}]", type=click.Choice(tuple(WHAT)))
-@click.option(
-    "--no-remember",
-    is_flag=True,
-    help="Do not keep the highest rates as the ceilings of this device; with sizes of one's own "
-    "they never are.",
-)
 @format_option
 @click.pass_context
-def command(
-    ctx: click.Context, /, what: str, no_remember: bool, format_name: str, **values: object
-) -> None:
+def command(ctx: click.Context, /, what: str, format_name: str, **values: object) -> None:
     """Measure products of matrices, copies, collectives and launches, and leave a run folder.
 
     Each point is measured until the 95 % confidence interval of its median is narrow enough, or
     its time is over: with CUDA events on a GPU, by the wall clock on a CPU. The folder holds
     run.json and benchmarks.jsonl, raw times; `tracekit query bench_gemm`, bench_memcpy,
-    bench_collectives and bench_launches make rates of them. Stdout is a summary, the folder's path
-    goes to stderr. Ctrl-C keeps what was measured.
+    bench_collectives and bench_launches make rates of them, and `--ceilings RUN` of other commands
+    compares traces with the highest. Stdout is a summary, the folder's path goes to stderr. Ctrl-C
+    keeps what was measured.
     """
     from tracekit.collectors.bench.run import run
 
@@ -61,29 +51,9 @@ def command(
         return
     _echo(f"measured: {folder}")
     if find_spec("duckdb") is None:
-        _echo("no summary and no ceilings: duckdb is not installed")
+        _echo("no summary: duckdb is not installed")
         return
     _show(folder, format_name)
-    if no_remember:
-        return
-    if values.get("sizes") in _WHOLE_SCALES:
-        _remember(folder)
-    else:
-        _echo("not kept as ceilings: sizes of one's own need not hold the highest rates")
-
-
-def _remember(folder: Path) -> None:
-    """Keep the highest rates of a run for the analyses of later traces of this device."""
-    from tracekit.analysis.ceilings import remember
-
-    try:
-        names = remember(folder)
-    except TracekitError as error:
-        # What was measured is there all the same.
-        _echo(f"warning: not kept as ceilings: {error.message}")
-        return
-    for name in names:
-        _echo(f"kept as ceilings of {name}")
 
 
 def _show(folder: Path, format_name: str) -> None:

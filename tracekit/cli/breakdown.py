@@ -39,7 +39,7 @@ def command(
     from tracekit.cli.advise import told_shortly
     from tracekit.render._console import make_console
 
-    with open_traces(traces, reading, for_breakdown=True) as trace:
+    with open_traces(traces, reading, for_breakdown=True, only_breakdown=not full) as trace:
         results = trace.breakdown(full=full)
         advice = None
         if full and "path_totals" in results:

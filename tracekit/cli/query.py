@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -26,7 +26,6 @@ from tracekit.render._text import printable
 
 if TYPE_CHECKING:
     from tracekit.analysis.catalog import Specs
-    from tracekit.analysis.check_file import Finding
     from tracekit.analysis.query_folders import Library, OwnFile
     from tracekit.analysis.result import Result
     from tracekit.analysis.spec import Param, Spec
@@ -64,8 +63,8 @@ class _Analyses(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if ctx.params.get("check_file") is not None or ctx.params.get("list_them"):
-            return "", _about_files, args
+        if ctx.params.get("list_them"):
+            return "", _list, args
         name, *rest = args
         if not ctx.resilient_parsing and name not in _catalogued():
             library = _library_of(ctx.params.get("queries", ()), rest)
@@ -137,20 +136,12 @@ class _AnalysisCommand(click.Command):
     is_flag=True,
     help="List the analyses with their questions.",
 )
-@click.option(
-    "--check",
-    "check_file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Say all that is wrong with a SQL file of yours; with TRACE, also on its rows.",
-)
 @queries_option
 @format_option
 @click.pass_context
 def command(
     ctx: click.Context,
     list_them: bool,
-    check_file: Path | None,
     queries: tuple[Path, ...],
     format_name: str,
 ) -> None:
@@ -162,8 +153,8 @@ def command(
     del queries, format_name
     if ctx.invoked_subcommand is not None:
         return
-    if list_them or check_file is not None:
-        ctx.invoke(_about_files)
+    if list_them:
+        ctx.invoke(_list)
     else:
         raise UsageError("which analysis?", hint="tracekit query --list shows them")
 
@@ -173,31 +164,27 @@ def command(
 @click.option("--format", "format_name", type=click.Choice(formats()))
 @reading_options("queries", "rules", "capture", "ceilings", "plain_step", "no_cache")
 @click.pass_context
-def _about_files(
+def _list(
     ctx: click.Context, traces: tuple[str, ...], format_name: str | None, reading: Reading
 ) -> None:
-    """List the analyses, or check a file; both may be given traces."""
+    """List the analyses; traces and options of other commands change nothing."""
     assert ctx.parent is not None
     given = ctx.parent.params
     format_name = format_name or given["format_name"]
-    folders = (*given["queries"], *reading.queries)
-    if given["list_them"]:
-        library = _library_of(folders, traces)
-        if format_name == "brief":
-            # With its questions the list would not fit.
-            emit(_catalogued().by_subject(), format_name)
-            return
-        result = _list_result(library)
-        if format_name == "table" and not library.analyses:
-            # All are of tracekit.
-            result = replace(
-                result, columns=result.columns[:-1], rows=[row[:-1] for row in result.rows]
-            )
-        emit(result, format_name)
-        for refused in library.refused:
-            click.echo(f"note: not used: {printable(refused.reason)}", err=True)
+    library = _library_of((*given["queries"], *reading.queries), traces)
+    if format_name == "brief":
+        # With its questions the list would not fit.
+        emit(_catalogued().by_subject(), format_name)
         return
-    _check(given["check_file"], traces, replace(reading, queries=folders), format_name)
+    result = _list_result(library)
+    if format_name == "table" and not library.analyses:
+        # All are of tracekit.
+        result = replace(
+            result, columns=result.columns[:-1], rows=[row[:-1] for row in result.rows]
+        )
+    emit(result, format_name)
+    for refused in library.refused:
+        click.echo(f"note: not used: {printable(refused.reason)}", err=True)
 
 
 def _list_result(library: Library) -> Result:
@@ -326,66 +313,3 @@ def _explain_option(spec: Spec) -> click.Option:
         callback=explain,
         help="Print the definition and the SQL, and run nothing.",
     )
-
-
-def _check(file: Path, traces: Sequence[str], reading: Reading, format_name: str) -> None:
-    """Write what was looked at in a SQL file of the user's own, and what was found.
-
-    The files beside it may be required, as those of other folders may. Without traces it runs on
-    none.
-
-    Raises:
-        QueryError: something is wrong with the file; what, has been written.
-    """
-    from tracekit.analysis.check_file import check_file
-    from tracekit.analysis.query_folders import given_folders, load_library, read_own, read_text
-    from tracekit.cli._open import open_traces
-
-    read_text(file)
-    library = load_library([*given_folders(reading.queries), file.parent], is_strict=False)
-    with ExitStack() as stack:
-        connection = None
-        if traces:
-            is_traced = True
-            try:
-                is_traced = read_own(file).scope != "runs"
-            except QueryError:
-                # What is wrong with its header is said below, and no trace is read for it.
-                traces = ()
-        if traces:
-            trace = stack.enter_context(
-                open_traces(traces, replace(reading, queries=()), is_traced=is_traced)
-            )
-            connection = trace.connection
-        findings = check_file(file, library, connection)
-    if format_name == "table":
-        _write_findings(file, findings)
-    else:
-        emit(_findings_result(findings), format_name)
-    wrong_count = sum(not found.is_right for found in findings)
-    if wrong_count:
-        things = "one thing is" if wrong_count == 1 else f"{wrong_count} things are"
-        raise QueryError(f"{file}: {things} wrong with it")
-
-
-def _write_findings(file: Path, findings: Sequence[Finding]) -> None:
-    """Write a line for every finding, as compilers do: nothing of it may be cut off."""
-    for found in findings:
-        place = f"{file}:{found.line}" if found.line is not None else str(file)
-        sign = "ok" if found.is_right else "wrong"
-        click.echo(printable(f"{place}: {sign}: {found.check}: {found.finding}"))
-        if found.hint is not None:
-            click.echo(printable(f"    {found.hint}"))
-
-
-def _findings_result(findings: Sequence[Finding]) -> Result:
-    from tracekit.analysis.result import Result, columns_of_text
-
-    columns = columns_of_text(
-        "line BIGINT, check VARCHAR, result VARCHAR, finding VARCHAR, hint VARCHAR"
-    )
-    rows = [
-        (found.line, found.check, "ok" if found.is_right else "wrong", found.finding, found.hint)
-        for found in findings
-    ]
-    return Result("check", columns, rows)

@@ -56,11 +56,6 @@ def cache_dir() -> Path:
     return base / "tracekit"
 
 
-def ceilings_dir() -> Path:
-    """Return the folder of what was measured on devices, which is no store and is kept apart."""
-    return cache_dir() / "ceilings"
-
-
 def cached_store_path(sources: Sequence[Place], digest: str) -> Path:
     """Return where the cached store of these files lies, or would lie.
 

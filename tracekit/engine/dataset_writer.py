@@ -79,12 +79,14 @@ def make_dataset(
     *,
     worker_count: int = 1,
     replaces: bool = False,
+    has_large_tables: bool = True,
 ) -> Manifest:
     """Make a dataset, or add to one what it lacks.
 
     What an earlier attempt left is taken over as far as it is whole. Traces that cannot be read are
     listed in the manifest, which is written last. A batch is at most the share of one of
-    `worker_count` workers: with the same number each engine leaves the same files.
+    `worker_count` workers: with the same number each engine leaves the same files. Without its
+    large tables, a dataset answers a breakdown and nothing else.
 
     Raises:
         TraceError: not one trace could be read.
@@ -106,7 +108,8 @@ def make_dataset(
             state.done_count = len(done)
             state.done_bytes = state.text_bytes - sum(rank.text_bytes for rank in open_ranks)
             batches = make_batches(open_ranks, job.memory_bytes, worker_count)
-            with contextlib.closing(engine.run(batches, job)) as results:
+            unit_job = job if has_large_tables else replace(job, dataset=None)
+            with contextlib.closing(engine.run(batches, unit_job)) as results:
                 for result in results:
                     for shard in result.shards:
                         ids = tuple(rank.trace_id for rank in shard.ranks)
@@ -122,7 +125,8 @@ def make_dataset(
                     raise StoreError(first.reason, hint=first.hint)
                 raise TraceError(first.reason, hint=first.hint)
             manifest = _manifest(ranks, job, sorted(shards), state.failures, small, folder)
-            manifest = _with_run_rows(dataset, manifest, folder)
+            if has_large_tables:
+                manifest = _with_run_rows(dataset, manifest, folder)
             _write_manifest(dataset, manifest, before, replaces=replaces)
             if not manifest.missing:
                 _tidy(dataset, manifest)

@@ -48,6 +48,8 @@ class DistributedIngest:
         choice: how they shall be read.
         rules: a rules file of the user's.
         progress: called when a unit is done.
+        has_large_tables: False makes a dataset that answers a breakdown alone: writing every event
+            is a tenth of the time of reading it.
     """
 
     sources: Sources
@@ -55,6 +57,7 @@ class DistributedIngest:
     choice: EngineChoice
     rules: Path | None = None
     progress: Callable[[RunProgress], None] | None = None
+    has_large_tables: bool = True
 
     def make(
         self, dataset: Location, analyses: Sequence[str] | None = None, *, replaces: bool = False
@@ -83,6 +86,7 @@ class DistributedIngest:
             self.progress,
             worker_count=count,
             replaces=replaces,
+            has_large_tables=self.has_large_tables,
         )
 
     def open(self, resources: contextlib.ExitStack, *, is_kept: bool, is_unsafe: bool) -> OpenStore:
@@ -93,6 +97,9 @@ class DistributedIngest:
         """
         from tracekit.dataset.opening import open_dataset
 
+        if not self.has_large_tables:
+            # No SQL of the user's is run here.
+            is_unsafe = True
         place = self._cached() if is_kept else self._passing(resources)
         dataset = Location.of(place)
         is_there = is_kept and self._is_whole(dataset)
@@ -116,6 +123,9 @@ class DistributedIngest:
             self._made(dataset)
             return open_dataset(dataset, resources, unsafe=is_unsafe).connection
 
+        if not self.has_large_tables:
+            # Sums of fractions depend on how many threads there are: as where the rows are written.
+            found.connection.execute("SET threads = 1")
         missing = (manifest or found.manifest).missing
         return OpenStore(
             found.connection,

@@ -18,6 +18,7 @@ from pathlib import Path
 import duckdb
 
 from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.device_peaks import fill_named_peaks
 from tracekit.analysis.params import bind
 from tracekit.analysis.relations import Relations, is_relation, prepare, with_values
 from tracekit.database import SCRATCH, SESSION, add_session, create_tables, temporary_folder
@@ -156,7 +157,10 @@ class Worker:
         self._load_runs(connection, ranks)
         text_bytes = sum(rank.text_bytes for rank in ranks)
         relations = Relations(connection, text_bytes, {THREAD: fill_threads}, is_bounded=True)
-        relations.make_store()
+        if self._job.dataset is None:
+            relations.make(SMALL_TABLES)
+        else:
+            relations.make_store()
         small = {f"tables/{name}": self._small(connection, name) for name in SMALL_TABLES}
         relations.make(filter(is_relation, self._job.analyses))
         for name in self._job.analyses:
@@ -184,6 +188,7 @@ class Worker:
         if not self._job.runs:
             return
         load_runs(connection, self._job.runs, self._folder)
+        fill_named_peaks(connection)
         of_ranks = [(rank.trace_id, rank.run_id) for rank in ranks if rank.run_id is not None]
         if of_ranks:
             connection.execute(

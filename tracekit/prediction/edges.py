@@ -421,8 +421,10 @@ def _change_launches(connection: duckdb.DuckDBPyConnection, change: Change) -> l
 
 
 _IN_GRAPH_NS = (350, 420, 600)
-"""From the end of a kernel to the start of the next one within a graph: percentiles 10, 50 and 90 of
-1,785 kernels of a captured step on an H200."""
+"""From the end of a kernel to the start of the next one within a graph: percentiles 10, 50 and 90.
+
+Of 1,785 kernels of a captured step on an H200.
+"""
 
 _GRAPH_LAUNCH_NS = 15_000
 

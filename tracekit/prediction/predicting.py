@@ -133,7 +133,7 @@ class RunStep:
 
     @property
     def idle_ns(self) -> int | None:
-        """How much of a step, at most, the device has no work: no change of the host gains more, ns."""
+        """How long the device has no work in a step at most: changes of the host gain no more, ns."""
         step_ns = self.high_ns if self.run_ns is None else self.run_ns
         if step_ns is None or self.busy_ns is None:
             return None

@@ -20,7 +20,7 @@ from tracekit import manifest
 
 pytest.importorskip("torch")
 
-SMALL = ("--device", "cpu", "--seconds-per-point", "0.01", "--no-remember")
+SMALL = ("--device", "cpu", "--seconds-per-point", "0.01")
 TIMEOUT_S = 240
 
 
@@ -205,22 +205,3 @@ def test_under_torchrun_the_ranks_are_torchruns(
     # Three ranks have equal parts of whole numbers of 4 bytes.
     assert lines[0]["message_bytes"] == 1020
     assert manifest.read(tmp_path / "run").parallel.world_size == 3
-
-
-def test_only_whole_scales_become_ceilings(
-    environment: dict[str, str], tmp_path: Path, python: Callable[[str], str]
-) -> None:
-    """Small products of one's own would make the ceiling of the device far too low."""
-    asked = ("gemm", "--ops", "grouped_mm", "--dtype", "bf16", "--device", "cpu", "--out")
-    said = {}
-    for name, more in (("own", ("--sizes", "8x8x8", "--ops", "mm")), ("whole", ())):
-        words = command(*asked, name, *more, "--seconds-per-point", "0.01", python=python("eager"))
-        done = subprocess.run(
-            words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
-        )
-        said[name] = done.stderr
-    assert "not kept as ceilings: sizes of one's own" in said["own"]
-    assert "\nkept as ceilings of " in said["whole"]
-    (kept,) = (tmp_path / "cache" / "ceilings").glob("*.json")
-    (point,) = json.loads(kept.read_text())["points"]
-    assert (point["op"], point["run_name"]) == ("grouped_mm", "whole")

@@ -1,0 +1,256 @@
+-- How fast was each device of the traces measured to be, or why does no measurement count?
+-- The highest rate of each kind among the points of tracekit bench that --ceilings names, else among those of the run
+-- folder. A rate is of the very device that it was measured on, so the names must be the same; where both sides tell a
+-- number of multiprocessors, these too, since a part of a device may go by the name of the whole. On a CPU the rank must
+-- have had as many threads as the measurement: nothing is scaled, as neither clocks nor memory are shared out by threads.
+-- Collectives need no threads of arithmetic, but as many machines. What is given counts for a device that the trace does
+-- not name, too.
+--
+-- Kind:     table
+-- Made:     when asked for
+-- Requires: ceiling_point, bench_ceilings, accelerator, trace, run, device, device_peak
+-- Input:    ceiling_point
+-- Columns:
+--   trace_id         INTEGER -> trace  the trace
+--   device           VARCHAR  number of the device, or cpu; * for every device of the trace
+--   device_name      VARCHAR  product, as the measurement names it
+--   thread_count     INTEGER  host threads that measured it; NULL where they do not matter
+--   kind             VARCHAR  product, memory, copy or collective; NULL where a reason is for all
+--   dtype            VARCHAR  of a product: type of the operands
+--   op               VARCHAR  of a copy: h2d, d2h, d2d, h2h; of a collective: all_reduce, …
+--   memory           VARCHAR  of a copy: pinned or pageable memory of the host
+--   backend          VARCHAR  of a collective: nccl or gloo
+--   group_size       INTEGER  of a collective: ranks
+--   flop_per_s       DOUBLE   of a product: operations/s
+--   bytes_per_s      DOUBLE   of a copy: copied; of memory: read and written, bytes/s
+--   bus_bytes_per_s  DOUBLE   of a collective: bus bandwidth, bytes/s
+--   origin           VARCHAR  given or run folder
+--   measured_at      VARCHAR  when, UTC; NULL if not known
+--   source           VARCHAR  run and date of the measurement, and what was measured
+--   reason           VARCHAR  why no rate counts; NULL where one is given
+
+WITH ceiling AS MATERIALIZED (
+    SELECT
+        c.*,
+        p.origin, p.measured_at, p.node_count, p.is_known,
+        lower(trim(c.device_name)) AS plain_name,
+        if(
+            p.family = 'gemm',
+            if(p.batch > 1, p.batch || ' × ', '')
+            || format('{} {} × {} × {}', p.op, p.m, p.n, p.k),
+            format(
+                '{}{}, {:,} bytes',
+                p.op, coalesce(' ' || nullif(p.memory, ''), ''), coalesce(p.message_bytes, 0)
+            )
+        ) AS what,
+        concat_ws(': ', nullif(concat_ws(', ', p.run_name, p.measured_at[:10]), ''), what)
+            AS source
+    FROM bench_ceilings('ceiling_point') AS c
+    INNER JOIN ceiling_point AS p ON c.point_id = p.point_id
+),
+
+-- In a run of tracekit's own workloads nothing but this variable sets the threads of a rank.
+host AS (
+    SELECT
+        a.trace_id,
+        a.accelerator = 'cpu' AS is_cpu,
+        list_distinct(r.devices) AS products,
+        nullif(trim(r.processor), '') AS processor,
+        coalesce(
+            r.thread_count,
+            if(
+                r.stage IN ('pretrain', 'finetune'),
+                try_cast(r.variables ->> '$.OMP_NUM_THREADS' AS INTEGER),
+                NULL
+            )
+        ) AS thread_count,
+        r.node_count
+    FROM accelerator AS a
+    INNER JOIN trace AS t ON a.trace_id = t.trace_id
+    LEFT JOIN run AS r ON t.run_id = r.run_id
+),
+
+listed AS (
+    SELECT
+        trace_id,
+        device_id::VARCHAR AS device,
+        nullif(trim(name), '') AS name,
+        sm_count AS unit_count
+    FROM device
+),
+
+-- Where all devices are of one kind, they have one row: those that ran are not always among those listed.
+alike AS (
+    SELECT trace_id, count(DISTINCT {name: name, unit_count: unit_count}) = 1 AS is_one_kind
+    FROM listed
+    GROUP BY trace_id
+),
+
+-- Of a trace that describes no device, the manifest may name it.
+placed AS (
+    SELECT DISTINCT
+        h.trace_id, h.is_cpu, h.thread_count, h.node_count,
+        CASE
+            WHEN h.is_cpu THEN 'cpu'
+            WHEN coalesce(k.is_one_kind, TRUE) THEN '*'
+            ELSE d.device
+        END AS device,
+        CASE
+            WHEN h.is_cpu THEN h.processor
+            WHEN d.trace_id IS NOT NULL THEN d.name
+            WHEN len(h.products) = 1 THEN h.products[1]
+        END AS name,
+        d.unit_count
+    FROM host AS h
+    LEFT JOIN listed AS d ON h.trace_id = d.trace_id AND NOT h.is_cpu
+    LEFT JOIN alike AS k ON h.trace_id = k.trace_id
+),
+
+-- A device that has a number of multiprocessors and no data sheet is none that is known, or a part of one.
+peaked AS (
+    SELECT DISTINCT trace_id, device
+    FROM device_peak
+),
+
+place AS (
+    SELECT p.*, p.unit_count IS NOT NULL AND d.trace_id IS NULL AS is_part
+    FROM placed AS p
+    LEFT JOIN peaked AS d ON p.trace_id = d.trace_id AND p.device = d.device
+),
+
+paired AS MATERIALIZED (
+    SELECT
+        p.trace_id, p.device, p.is_cpu, p.name, p.is_part,
+        p.unit_count AS own_unit_count,
+        p.thread_count AS own_thread_count,
+        p.node_count AS own_node_count,
+        coalesce(lower(trim(p.name)) = c.plain_name, TRUE) AS is_named,
+        c.* EXCLUDE (is_cpu)
+    FROM place AS p
+    INNER JOIN ceiling AS c ON p.is_cpu = c.is_cpu
+),
+
+named AS (
+    SELECT
+        trace_id, device,
+        count(DISTINCT plain_name) AS name_count,
+        bool_or(is_named) AS has_own,
+        list_sort(list(DISTINCT trim(device_name))) AS names
+    FROM paired
+    GROUP BY trace_id, device
+),
+
+origin AS (
+    SELECT any_value(origin) AS origin
+    FROM ceiling_point
+),
+
+-- Why nothing of all that was measured counts.
+refused AS MATERIALIZED (
+    SELECT
+        p.trace_id, p.device, o.origin,
+        if(p.is_cpu, 'processor', 'device') AS kind_of_device,
+        o.origin = 'given' AS is_given,
+        CASE
+            WHEN n.trace_id IS NULL AND is_given
+                THEN 'the ceilings given are of ' || if(p.is_cpu, 'no CPU', 'a CPU alone')
+            WHEN n.trace_id IS NULL THEN NULL
+            WHEN p.name IS NULL AND NOT is_given
+                THEN format(
+                    'nothing tells which {} it was; --ceilings says what counts', kind_of_device
+                )
+            WHEN p.name IS NULL AND n.name_count > 1
+                THEN format(
+                    'ceilings of several devices were given; nothing tells which {} it was',
+                    kind_of_device
+                )
+            WHEN NOT n.has_own AND is_given
+                THEN format(
+                    'the ceilings given are of {}{}, this is {}',
+                    array_to_string(n.names[:3], ' and '),
+                    if(len(n.names) > 3, format(' and {} more', len(n.names) - 3), ''),
+                    trim(p.name)
+                )
+        END AS reason
+    FROM place AS p
+    CROSS JOIN origin AS o
+    LEFT JOIN named AS n ON p.trace_id = n.trace_id AND p.device = n.device
+),
+
+judged AS MATERIALIZED (
+    SELECT
+        p.*,
+        CASE
+            WHEN p.unit_count <> p.own_unit_count
+                THEN format(
+                    'it was measured on {} multiprocessors of a device of this name, '
+                    'this one has {}', p.unit_count, p.own_unit_count
+                )
+            WHEN p.unit_count IS NULL AND p.is_known AND p.is_part
+                THEN concat(
+                    'this is a part of a device, ',
+                    'and the measurement does not tell of which part it is'
+                )
+            WHEN p.kind = 'collective' AND p.node_count <> p.own_node_count
+                THEN format(
+                    'it was measured on {} machine{}, the run had {}',
+                    p.node_count, if(p.node_count = 1, '', 's'), p.own_node_count
+                )
+            WHEN p.kind = 'collective' OR NOT p.is_cpu THEN NULL
+            WHEN p.thread_count IS NULL
+                THEN 'the measurement does not tell how many threads it had'
+            WHEN p.thread_count <> p.own_thread_count
+                THEN format(
+                    'it was measured with {} thread{}, the rank had {} thread{}',
+                    p.thread_count, if(p.thread_count = 1, '', 's'),
+                    p.own_thread_count, if(p.own_thread_count = 1, '', 's')
+                )
+            WHEN p.own_thread_count IS NOT NULL THEN NULL
+            WHEN
+                p.origin <> 'given'
+                OR count(DISTINCT coalesce(p.thread_count, -1)) OVER (
+                    PARTITION BY p.trace_id, p.device, p.kind
+                ) > 1
+                THEN 'nothing tells how many threads the rank had'
+        END AS why_not
+    FROM paired AS p
+    INNER JOIN refused AS r
+        ON p.trace_id = r.trace_id AND p.device = r.device AND r.reason IS NULL
+    WHERE p.is_named
+),
+
+-- The same may be measured with and without a number of multiprocessors, for example.
+matched AS (
+    SELECT *
+    FROM judged
+    WHERE why_not IS NULL
+    QUALIFY
+        row_number() OVER (
+            PARTITION BY trace_id, device, kind, dtype, op, memory, backend, group_size
+            ORDER BY measured_at DESC NULLS LAST, point_id
+        ) = 1
+),
+
+refusal AS (
+    SELECT trace_id, device, kind, origin, arg_min(why_not, point_id) AS reason
+    FROM judged
+    GROUP BY trace_id, device, kind, origin
+    HAVING count(*) = count(why_not)
+    UNION ALL
+    SELECT trace_id, device, NULL AS kind, origin, reason
+    FROM refused
+    WHERE reason IS NOT NULL
+)
+
+SELECT
+    trace_id, device, device_name, thread_count, kind, dtype, op, memory, backend, group_size,
+    flop_per_s, bytes_per_s, bus_bytes_per_s, origin, measured_at, source,
+    NULL AS reason
+FROM matched
+UNION ALL
+SELECT
+    trace_id, device, NULL, NULL, kind, NULL, NULL, NULL, NULL, NULL,
+    NULL, NULL, NULL, origin, NULL, NULL,
+    reason
+FROM refusal
+ORDER BY trace_id, device, kind, dtype, op, memory, backend, group_size
