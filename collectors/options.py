@@ -136,6 +136,17 @@ OPTIONS: tuple[Option, ...] = (
     ),
     _of_profiler("--profile-memory", "record the allocator's events"),
     _of_profiler("--no-shapes", "record no shapes of arguments"),
+    _of_profiler(
+        "--backward-ranges",
+        "record ranges of modules in backward passes too, by hooks that slow them; the modules "
+        "of backward work are known without",
+        stages=(*TRAINING, PROGRAM),
+    ),
+    _of_profiler(
+        "--nvtx",
+        "make ranges NVTX ranges too, as is done where Nsight runs the program",
+        stages=(*TRAINING, PROGRAM),
+    ),
     _of_profiler("--power", "record the energy of processors (RAPL) and the power of NVIDIA GPUs"),
     Option(
         "--memory-limit",

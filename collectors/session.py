@@ -79,6 +79,8 @@ def collect(
     with_flops: bool = False,
     profile_memory: bool = False,
     all_threads: bool = False,
+    backward_ranges: bool = False,
+    nvtx: bool = False,
     force: bool = False,
 ) -> Collection:
     """Record a training loop: step times, a trace per rank, and a manifest.
@@ -105,6 +107,9 @@ def collect(
         with_flops: whether the profiler is to count floating-point operations itself.
         profile_memory: whether to keep the allocator's events.
         all_threads: whether to see threads that the loop starts itself.
+        backward_ranges: whether modules are to have ranges in backward passes too. Hooks on tensors
+            make them, which slow these passes down; modules of backward work are known without.
+        nvtx: whether ranges are to be NVTX ranges too, as they are where Nsight runs the program.
         force: whether to replace a run that `out` holds already.
 
     Returns:
@@ -133,6 +138,8 @@ def collect(
             "profile_memory": profile_memory,
             "all_threads": all_threads,
         },
+        has_backward_ranges=backward_ranges,
+        has_nvtx=nvtx,
         ranks=None if ranks is None else check_ranks(ranks),
     )
     if out is None:

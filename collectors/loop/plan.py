@@ -51,6 +51,8 @@ class LoopPlan:
         stage: what the manifest calls the run (`manifest.Stage`).
         name: the model's name in tables; its class if None.
         profiler: what the profiler keeps, as `Profile` takes it.
+        has_backward_ranges: whether modules have ranges in backward passes too.
+        has_nvtx: whether ranges are NVTX ranges too, also where nothing is seen to read these.
         metadata: what the trace says of the run besides what the recorder knows of it.
         ranks: which ranks leave a trace, as `is_traced` knows it; None is its default.
         window_count: how many windows of steps are profiled.
@@ -65,6 +67,8 @@ class LoopPlan:
     stage: Stage = "custom"
     name: str | None = None
     profiler: dict[str, bool] = field(default_factory=dict)
+    has_backward_ranges: bool = False
+    has_nvtx: bool = False
     metadata: dict[str, Any] = field(default_factory=dict)
     ranks: str | None = None
     window_count: int = 1

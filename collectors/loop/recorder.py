@@ -24,7 +24,7 @@ from torch import nn
 from ..machine import accelerator
 from ..process.distributed import Place
 from ..profiler.loop_profilers import LoopProfilers, ProfilerListener, keep_copy
-from ..ranges import Phase
+from ..ranges import Phase, use_nvtx
 from ..run.manifest import sentence
 from .description import autocast_type, describe
 from .plan import PROFILER_WARMUP_COUNT, LoopPlan
@@ -73,7 +73,11 @@ class LoopRecorder(CallListener, ProfilerListener):
         self._publish = publish
         # Weak: where windows are waited for, a program may be done with its model before.
         self._trained = [weakref.ref(one) for one in (models[0], *parts)]
-        self._ranges = LoopRanges(models, optimizer, watch.thread)
+        if plan.has_nvtx:
+            use_nvtx()
+        self._ranges = LoopRanges(
+            models, optimizer, watch.thread, has_backward_ranges=plan.has_backward_ranges
+        )
         self._times = LoopTimes(self.report, device)
         self._theirs = profilers
         self._theirs.listener = self

@@ -26,7 +26,7 @@ from tracekit import manifest
 from tracekit.errors import StoreError, TracekitError, UsageError
 from tracekit.redaction import mask_text, mask_words
 
-from ..command_line import profiler_options
+from ..command_line import profiler_options, range_options
 from ..machine import memory
 from ..process.ending import describe_shell_code
 from ..process.job import launched_place
@@ -341,6 +341,7 @@ def _plan(values: Mapping[str, Any], target: Path) -> LoopPlan:
     return LoopPlan(
         **{_COUNTS[key]: values[key] for key in _COUNTS if key in values},
         profiler=profiler_options(values),
+        **range_options(values),
         ranks=check_ranks(values["ranks"]) if "ranks" in values else None,
         request=None if request is None else str(Path(request).resolve()),
     )

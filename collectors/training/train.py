@@ -57,6 +57,7 @@ def train(
         measured_count=spec.measured_count * spec.repeat_count,
         profiled_count=spec.profiled_count,
         profiler={**spec.profiler, "all_threads": engine.needs_all_threads},
+        **spec.ranges,
         metadata={
             "stage": spec.stage,
             "engine": spec.engine,

@@ -146,7 +146,8 @@ def test_steps_one_by_one(loop: Loop, tmp_path: Path) -> None:
 
 def test_a_loss_that_is_made_in_each_step(loop: Loop, tmp_path: Path) -> None:
     gone, listener_counts = [], set()
-    with collect(model=loop.model, out=tmp_path / "run", **STEPS) as step:
+    out = tmp_path / "run"
+    with collect(model=loop.model, out=out, backward_ranges=True, **STEPS) as step:
         for batch in step(loop.batches):
             criterion = nn.CrossEntropyLoss()
             criterion(loop.model(batch).flatten(0, 1), batch.flatten()).backward()
@@ -158,7 +159,7 @@ def test_a_loss_that_is_made_in_each_step(loop: Loop, tmp_path: Path) -> None:
                 listener_counts.add(len(module_calls._listeners))
                 assert not [one for one in gone if one() is not None]
     assert max(listener_counts) == 2, "of the loop, and of ranges"
-    names = span_names(tmp_path / "run")
+    names = span_names(out)
     losses = {name for name in names if name.startswith("tk/") and "Loss" in name}
     passes = ("forward", "backward")
     assert losses == {f"tk/module/{one}/CrossEntropyLoss#CrossEntropyLoss" for one in passes}
