@@ -87,7 +87,8 @@ def collect(
 
     The loop must have `warmup + steps + 2 * profile_steps + 1` steps: those that do not count,
     those that are timed with nothing added, as many as are profiled with ranges alone to know what
-    those cost, one for the profiler to warm up, and the profiled ones.
+    those cost, one for the profiler to warm up, and the profiled ones. As many as before are timed
+    after these, if the loop has them.
 
     Args:
         model: what the loop calls: a module, or the engine around it (DDP, FSDP, DeepSpeed, PEFT,
@@ -128,6 +129,7 @@ def collect(
     plan = LoopPlan(
         warmup_count=warmup,
         measured_count=steps,
+        after_count=steps,
         profiled_count=profile_steps,
         stage=stage,
         name=name,
@@ -366,9 +368,12 @@ class Collection(Observer):
         self._watch.stop()
         if recorder is None or folder is None:
             return
+        is_recorded = recorder.is_timed_again
         recorder.close()
         if error is not None:
             recorder.report.note_error(error)
+            if is_recorded:
+                recorder.report.reason = f"{recorder.report.reason}, after it was recorded"
         self._finish()
         if self._finisher is not None:
             self._finisher.join()

@@ -28,7 +28,7 @@ FILE_NAME = "run.json"
 # Members that may be below zero; a loss that diverged is no number.
 _SIGNED = ("seed", "exit_code", "final_loss", "window_start_ns", "window_end_ns", "lost_ns")
 _MAX_DEPTH, _MAX_ITEMS = 100, 100_000
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Raised when a member changes its meaning; a manifest of a later version is refused."""
 
 Stage = Literal["pretrain", "finetune", "serve", "bench", "custom"]
@@ -113,13 +113,25 @@ class RankMemory:
 
 @dataclass(slots=True)
 class Overhead:
-    """What ranges and profiler cost: mean step time of each kind of step, ns, on rank 0.
+    """What ranges and profiler cost: the median time of each kind of step, ns, on rank 0.
+
+    Of steps without either, `plain_step_low_ns` and `plain_step_high_ns` are the 10th and the 90th
+    percentile, and `plain_after_count` were measured after the profiled ones, the others before
+    them. `plain_phase_ns` are medians of their phases, less what is inside of an inner one: by
+    events of the device where it has these, and by the host's clock on a CPU. It is empty where
+    phases cannot be known without ranges. `ranges_step_ns` is without the first step that has
+    them. Up to version 2 of the manifest times are means, and those of steps with ranges have the
+    first.
 
     `export_stall_ns` is how long the program stood still while its profile was ended and written,
     on the rank where it took longest.
     """
 
     plain_step_ns: int | None = None
+    plain_step_low_ns: int | None = None
+    plain_step_high_ns: int | None = None
+    plain_after_count: int = 0
+    plain_phase_ns: dict[str, int] = field(default_factory=dict)
     ranges_step_ns: int | None = None
     profiled_step_ns: int | None = None
     export_stall_ns: int | None = None

@@ -46,7 +46,8 @@ class LoopPlan:
 
     Attributes:
         warmup_count: steps that do not count.
-        measured_count: timed steps, with nothing added to them.
+        measured_count: timed steps before the profiled ones, with nothing added to them.
+        after_count: timed steps after the profiled ones, as far as the loop has them.
         profiled_count: steps with ranges alone, and again as many under the profiler.
         stage: what the manifest calls the run (`manifest.Stage`).
         name: the model's name in tables; its class if None.
@@ -63,6 +64,7 @@ class LoopPlan:
 
     warmup_count: int = 2
     measured_count: int = 5
+    after_count: int = 5
     profiled_count: int = 3
     stage: Stage = "custom"
     name: str | None = None
@@ -86,6 +88,7 @@ class LoopPlan:
 
     @property
     def step_count(self) -> int:
+        """How many steps a loop must have: up to the last of the profiled ones."""
         recorded = self.measured_count + 2 * self.profiled_count + PROFILER_WARMUP_COUNT
         return self.warmup_count + recorded
 

@@ -2,8 +2,9 @@
 
 The steps go by in this order: some that do not count; some that are timed, with nothing added to
 them; as many as are profiled with ranges alone, which tells what those cost; one that the profiler
-needs to warm up; and the profiled ones. Then nothing of ours is left and the loop runs on as it
-was, or until another window of profiled steps is due.
+needs to warm up; the profiled ones; and, if the loop has them, again some that are timed, as a host
+is not equally fast at all times. Then nothing of ours is left and the loop runs on as it was, or
+until another window of profiled steps is due.
 
 A loop that has a profiler of its own keeps it. Steps under it are not timed; they have ranges, and
 the trace that the loop writes takes the place of ours.
@@ -14,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from .description import autocast_type, describe
 from .plan import PROFILER_WARMUP_COUNT, LoopPlan
 from .ranges import LoopRanges
 from .report import EVALUATION_NOTE, GRADLESS_NOTE, OWN_PROFILER_NOTE, LoopReport
-from .times import LoopTimes, StepClock, mean_ns
+from .times import LoopTimes, StepClock, median_ns, warm_ns
 from .traces import LoopTraces
 from .watch import CallKind, CallListener, LoopWatch
 from .windows import Windows
@@ -97,7 +98,14 @@ class LoopRecorder(CallListener, ProfilerListener):
             ranged: self._begin_ranged,
             profiled: self._begin_profiled,
             profiled + PROFILER_WARMUP_COUNT: self._begin_kept,
+            plan.step_count: self._begin_after,
         }
+        # Whether the timed steps that follow the profiled ones go on, and where they began.
+        self._is_after = False
+        self._profiled_end = 0
+        # An engine's own methods, and the step of another optimizer, are seen by ranges alone.
+        is_engine = hasattr(models[0], "backward") and hasattr(models[0], "step")
+        self._sees_phases = not is_engine and optimizer is None
         if profilers.is_active:
             self.on_user_profiler_start()
 
@@ -105,9 +113,23 @@ class LoopRecorder(CallListener, ProfilerListener):
     def has_profiled(self) -> bool:
         return self._traces.has_begun or self._theirs.was_seen
 
+    @property
+    def is_timed_again(self) -> bool:
+        """Whether all is recorded but for the timed steps that follow the profiled ones."""
+        return self._is_after
+
     def phase(self, name: Phase) -> contextlib.AbstractContextManager[None]:
-        """Return the range of a phase, which opens nothing where no ranges are attached."""
-        return self._ranges.phase(name)
+        """Return the range of a phase, and note its times where no ranges are attached."""
+        return self._ranges.phase(name) if self._ranges.is_attached else self._timed(name)
+
+    @contextlib.contextmanager
+    def _timed(self, name: Phase) -> Iterator[None]:
+        clock = self._times.clock
+        clock.begin_phase(name)
+        try:
+            yield
+        finally:
+            clock.end_phase(name)
 
     def pause(self) -> None:
         """Stop the clock until the next step begins: what follows is in no step."""
@@ -158,11 +180,14 @@ class LoopRecorder(CallListener, ProfilerListener):
         else:
             self._times.tokens.keep_step()
             self._planned += 1
-        is_over = self._planned == self.plan.step_count and not self._windows.is_waiting
         if self._windows.is_open:
-            is_over = self._windows.step_ended()
-        if is_over:
-            self._end_window()
+            if self._windows.step_ended():
+                self._end_window()
+        elif not self._windows.is_waiting:
+            if self._planned == self.plan.step_count and not self._is_after:
+                self._end_profiled()
+            if self._planned == self.plan.step_count + self.plan.after_count:
+                self._end_window()
 
     def join_steps(self) -> None:
         """Count the last two steps as one: they were halves of an iteration."""
@@ -219,11 +244,24 @@ class LoopRecorder(CallListener, ProfilerListener):
                 self._note_training(module, args, kwargs)
             elif kind == "gradless" and self._planned >= self.plan.warmup_count:
                 self.report.note(GRADLESS_NOTE)
-        self._ranges.root_begins(module, self._phase_of(kind))
+        phase = self._phase_of(kind)
+        self.phase_begins(phase)
+        self._ranges.root_begins(module, phase)
 
     def root_ended(self, kind: CallKind) -> None:
         if self._has_begun:
-            self._ranges.root_ended(self._phase_of(kind))
+            phase = self._phase_of(kind)
+            self.phase_ended(phase)
+            self._ranges.root_ended(phase)
+
+    def phase_begins(self, phase: Phase) -> None:
+        """Note the time, where no ranges are attached that tell of phases."""
+        if self._sees_phases and not self._ranges.is_attached:
+            self._times.clock.begin_phase(phase)
+
+    def phase_ended(self, phase: Phase) -> None:
+        if self._sees_phases and not self._ranges.is_attached:
+            self._times.clock.end_phase(phase)
 
     def inner_begins(self) -> None:
         """Look once at what a module computes in, below the calls that set it up."""
@@ -304,6 +342,7 @@ class LoopRecorder(CallListener, ProfilerListener):
         self._ranges.close_step()
         try:
             self._keep_timed()
+            self._keep_after()
             self._write_trace()
         finally:
             self.abandon()
@@ -316,12 +355,22 @@ class LoopRecorder(CallListener, ProfilerListener):
         if self._planned == ranged:
             self.report.step_ns = self._times.end_again()
         elif self._planned == ranged + self.plan.profiled_count:
-            self.report.ranges_step_ns = mean_ns(self._times.end_again())
+            self.report.ranges_step_ns = warm_ns(self._times.end_again())
         self.abandon()
+
+    def end_loop(self) -> bool:
+        """End the timed steps that follow the profiled ones; tell whether that was all.
+
+        Another loop has begun.
+        """
+        self._times.clock.cut_last()
+        self._end_window()
+        return self.is_done
 
     def thread_ended(self) -> bool:
         """Keep what there is, as the thread of the loop ends; true unless another may go on."""
-        if self.is_done or not (self._ranges.is_attached or self._traces.is_open):
+        is_recording = self._ranges.is_attached or self._traces.is_open or self._is_after
+        if self.is_done or not is_recording:
             return False
         self.report.note("the thread of the loop ended; other threads are not recorded")
         self.close(is_over=self._watch.bounds == "found")
@@ -403,11 +452,9 @@ class LoopRecorder(CallListener, ProfilerListener):
         self._publish()
 
     def _begin_profiled(self) -> None:
-        self.report.ranges_step_ns = mean_ns(self._times.end())
+        self.report.ranges_step_ns = warm_ns(self._times.end())
         self.report.note_accumulation(self._ranges.accumulated)
-        if not self.report.is_traced:
-            self._end_window()
-        elif self._theirs.was_seen:
+        if not self.report.is_traced or self._theirs.was_seen:
             self._detach()
         else:
             self._traces.begin(self.plan.profiled_count, self._folder)
@@ -416,16 +463,42 @@ class LoopRecorder(CallListener, ProfilerListener):
         if self._traces.is_open:
             self._times.begin()
 
+    def _end_profiled(self) -> None:
+        """End the first window, which timed steps follow."""
+        if self._theirs.was_seen and self._lacks_trace():
+            return
+        self._write_trace()
+        self._times.clock = StepClock()
+        self._detach()
+        self._is_after = self.report.is_recorded = True
+        self._profiled_end = self.report.step_count
+        self._publish()
+
+    def _begin_after(self) -> None:
+        if self._is_after and not self._times.clock.step_count:
+            self._times.tokens.resume()
+            self._times.begin()
+
+    def _keep_after(self) -> None:
+        """Report the timed steps that follow the profiled ones, as many as there were."""
+        if self._is_after:
+            self._is_after = False
+            count = len(self.report.step_ns)
+            self._times.keep_measured()
+            self.report.after_count = len(self.report.step_ns) - count
+
     def _end_window(self) -> None:
         """End a window; what comes after it is another window or nothing."""
         if self._theirs.was_seen and not self._traces.is_open and self._lacks_trace():
             # The loop's own may come at any time until the program ends.
             return
+        end = self._profiled_end if self._is_after else self.report.step_count
+        self._keep_after()
         self._write_trace()
         self._times.clock = StepClock()
-        self.report.is_recorded = True
+        self.report.is_recorded = self.report.is_complete = True
         self._detach()
-        if self._windows.wait(self.report.step_count):
+        if self._windows.wait(end):
             self._publish()
         else:
             self.abandon()
@@ -433,7 +506,7 @@ class LoopRecorder(CallListener, ProfilerListener):
     def _write_trace(self) -> None:
         if self._traces.is_open:
             step_ns = self._times.end() if self._traces.kept_count else []
-            self._traces.end(mean_ns(step_ns))
+            self._traces.end(median_ns(step_ns))
 
     def _begin_window_if_due(self) -> None:
         count = self._windows.begin_if_due(self.report.step_count)

@@ -52,9 +52,11 @@ def train(
     result.notes += engine.notes
     batches = _batches(spec, place, device, config.vocab_size)
     memory.reset_peak(device)
+    plain_count = spec.measured_count * spec.repeat_count
     plan = LoopPlan(
         warmup_count=spec.warmup_count,
-        measured_count=spec.measured_count * spec.repeat_count,
+        measured_count=plain_count - plain_count // 2,
+        after_count=plain_count // 2,
         profiled_count=spec.profiled_count,
         profiler={**spec.profiler, "all_threads": engine.needs_all_threads},
         **spec.ranges,
@@ -98,15 +100,19 @@ def _train(
     """Train the steps of the plan; all ranks begin each part of it together."""
     ranged = plan.warmup_count + plan.measured_count
     profiled = ranged + plan.profiled_count
-    repeats = range(plan.warmup_count, ranged, spec.measured_count)
+    step_count = plan.step_count + plan.after_count
+    plain = [*range(plan.warmup_count, ranged), *range(plan.step_count, step_count)]
+    repeats = plain[:: spec.measured_count]
     lines = {0: f"warming up: {spec.warmup_count} steps"}
+    lines[plan.step_count] = "measuring on"
     for repeat, first in enumerate(repeats, 1):
         count = f"{spec.measured_count} steps"
         lines[first] = f"measuring: repeat {repeat} of {spec.repeat_count}, {count}"
     lines[ranged] = f"profiling: {spec.profiled_count} steps"
-    begins = {*repeats, ranged, profiled}
-    ends = {*repeats[1:], ranged, plan.step_count}
-    for number in range(plan.step_count):
+    begins = {*repeats, ranged, profiled, plan.step_count}
+    repeat_ends = {last + 1 for last in plain[spec.measured_count - 1 :: spec.measured_count]}
+    ends = {*repeat_ends, ranged, plan.step_count}
+    for number in range(step_count):
         if number in lines:
             say(lines[number])
         if number in begins:
@@ -122,7 +128,7 @@ def _train(
         if number + 1 in ends:
             recorder.pause()
             result.last_loss = loss.item()
-            if number < ranged:
+            if number + 1 in repeat_ends:
                 result.final_losses.append(result.last_loss)
             if result.first_loss is None:
                 result.first_loss = result.last_loss
