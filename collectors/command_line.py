@@ -195,10 +195,11 @@ def profiler_options(values: Mapping[str, Any]) -> dict[str, bool]:
 
 
 def range_options(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the options of a run say of its ranges, as a `LoopPlan` takes it."""
+    """Return what the options of a run say of its ranges and steps, as a `LoopPlan` takes it."""
     return {
         "has_backward_ranges": bool(values.get("backward_ranges")),
         "has_nvtx": bool(values.get("nvtx")),
+        "has_light_steps": not values.get("no_light_steps"),
     }
 
 

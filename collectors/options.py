@@ -113,7 +113,10 @@ OPTIONS: tuple[Option, ...] = (
     ),
     _of_steps("--warmup", "steps that are not counted", COUNT, default="5; 1 on a CPU"),
     _of_steps(
-        "--steps", "measured steps, without profiler and ranges", POSITIVE, default="20; 3 on a CPU"
+        "--steps",
+        "measured steps, without profiler and ranges; PROGRAM: as many again after the profile",
+        POSITIVE,
+        default="20; 3 on a CPU",
     ),
     _of_steps(
         "--repeats",
@@ -145,6 +148,11 @@ OPTIONS: tuple[Option, ...] = (
     _of_profiler(
         "--nvtx",
         "make ranges NVTX ranges too, as is done where Nsight runs the program",
+        stages=(*TRAINING, PROGRAM),
+    ),
+    _of_profiler(
+        "--no-light-steps",
+        "GPU: record no further steps with the device's work alone",
         stages=(*TRAINING, PROGRAM),
     ),
     _of_profiler("--power", "record the energy of processors (RAPL) and the power of NVIDIA GPUs"),

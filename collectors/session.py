@@ -81,6 +81,7 @@ def collect(
     all_threads: bool = False,
     backward_ranges: bool = False,
     nvtx: bool = False,
+    light_steps: bool = True,
     force: bool = False,
 ) -> Collection:
     """Record a training loop: step times, a trace per rank, and a manifest.
@@ -111,6 +112,8 @@ def collect(
         backward_ranges: whether modules are to have ranges in backward passes too. Hooks on tensors
             make them, which slow these passes down; modules of backward work are known without.
         nvtx: whether ranges are to be NVTX ranges too, as they are where Nsight runs the program.
+        light_steps: whether steps of which the device's work alone is recorded follow the profiled
+            ones, where there is an accelerator.
         force: whether to replace a run that `out` holds already.
 
     Returns:
@@ -142,6 +145,7 @@ def collect(
         },
         has_backward_ranges=backward_ranges,
         has_nvtx=nvtx,
+        has_light_steps=light_steps,
         ranks=None if ranks is None else check_ranks(ranks),
     )
     if out is None:

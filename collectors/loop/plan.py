@@ -52,6 +52,7 @@ class LoopPlan:
         stage: what the manifest calls the run (`manifest.Stage`).
         name: the model's name in tables; its class if None.
         profiler: what the profiler keeps, as `Profile` takes it.
+        has_light_steps: whether an accelerator's light steps follow the profiled ones.
         has_backward_ranges: whether modules have ranges in backward passes too.
         has_nvtx: whether ranges are NVTX ranges too, also where nothing is seen to read these.
         metadata: what the trace says of the run besides what the recorder knows of it.
@@ -68,7 +69,8 @@ class LoopPlan:
     profiled_count: int = 3
     stage: Stage = "custom"
     name: str | None = None
-    profiler: dict[str, bool] = field(default_factory=dict)
+    profiler: dict[str, Any] = field(default_factory=dict)
+    has_light_steps: bool = True
     has_backward_ranges: bool = False
     has_nvtx: bool = False
     metadata: dict[str, Any] = field(default_factory=dict)

@@ -2,8 +2,9 @@
 
 The steps go by in this order: some that do not count; some that are timed, with nothing added to
 them; as many as are profiled with ranges alone, which tells what those cost; one that the profiler
-needs to warm up; the profiled ones; and, if the loop has them, again some that are timed, as a host
-is not equally fast at all times. Then nothing of ours is left and the loop runs on as it was, or
+needs to warm up; the profiled ones; and, if the loop has them, on an accelerator as many of which
+only its work and its calls are recorded (light ones), and again some that are timed, as a host is
+not equally fast at all times. Then nothing of ours is left and the loop runs on as it was, or
 until another window of profiled steps is due.
 
 A loop that has a profiler of its own keeps it. Steps under it are not timed; they have ranges, and
@@ -98,11 +99,15 @@ class LoopRecorder(CallListener, ProfilerListener):
             ranged: self._begin_ranged,
             profiled: self._begin_profiled,
             profiled + PROFILER_WARMUP_COUNT: self._begin_kept,
-            plan.step_count: self._begin_after,
         }
         # Whether the timed steps that follow the profiled ones go on, and where they began.
         self._is_after = False
         self._profiled_end = 0
+        # Whether light steps go on, and how many steps of the plan are over after them.
+        self._is_light = False
+        self._light_end = plan.step_count
+        # Whether no profiler of ours is left running by an error.
+        self._is_plain = True
         # An engine's own methods, and the step of another optimizer, are seen by ranges alone.
         is_engine = hasattr(models[0], "backward") and hasattr(models[0], "step")
         self._sees_phases = not is_engine and optimizer is None
@@ -116,7 +121,13 @@ class LoopRecorder(CallListener, ProfilerListener):
     @property
     def is_timed_again(self) -> bool:
         """Whether all is recorded but for the timed steps that follow the profiled ones."""
-        return self._is_after
+        return self._is_light or self._is_after
+
+    @property
+    def light_count(self) -> int:
+        """How many steps follow the profiled ones for a light trace: none on a CPU."""
+        is_wanted = self.plan.has_light_steps and accelerator.device_activities(self._times.device)
+        return PROFILER_WARMUP_COUNT + self.plan.profiled_count if is_wanted else 0
 
     def phase(self, name: Phase) -> contextlib.AbstractContextManager[None]:
         """Return the range of a phase, and note its times where no ranges are attached."""
@@ -172,7 +183,12 @@ class LoopRecorder(CallListener, ProfilerListener):
         self._times.clock.tick()
         if is_last:
             self._times.clock.cut_last()
-        self._traces.step()
+        try:
+            self._traces.step()
+        except Exception as error:
+            if not self._traces.is_light:
+                raise
+            self._drop_light(sentence(error))
         self.report.step_count += 1
         if self._is_under_theirs or self._theirs.is_active:
             self._times.drop_step()
@@ -184,9 +200,11 @@ class LoopRecorder(CallListener, ProfilerListener):
             if self._windows.step_ended():
                 self._end_window()
         elif not self._windows.is_waiting:
-            if self._planned == self.plan.step_count and not self._is_after:
+            if self._planned == self.plan.step_count and not self._profiled_end:
                 self._end_profiled()
-            if self._planned == self.plan.step_count + self.plan.after_count:
+            if self._planned == self._light_end:
+                self._end_light()
+            if self._planned == self._light_end + self.plan.after_count:
                 self._end_window()
 
     def join_steps(self) -> None:
@@ -271,7 +289,9 @@ class LoopRecorder(CallListener, ProfilerListener):
 
     def on_user_profiler_start(self) -> None:
         """End ours, if it runs, and give the loop's profiler ranges to see."""
-        if self._traces.is_open:
+        if self._traces.is_light:
+            self._drop_light("the loop started a profiler of its own")
+        elif self._traces.is_open:
             self._end_for_theirs()
         if self._lacks_trace():
             self._is_under_theirs = True
@@ -342,6 +362,7 @@ class LoopRecorder(CallListener, ProfilerListener):
         self._ranges.close_step()
         try:
             self._keep_timed()
+            self._end_light()
             self._keep_after()
             self._write_trace()
         finally:
@@ -470,12 +491,50 @@ class LoopRecorder(CallListener, ProfilerListener):
         self._write_trace()
         self._times.clock = StepClock()
         self._detach()
-        self._is_after = self.report.is_recorded = True
+        self.report.is_recorded = True
         self._profiled_end = self.report.step_count
+        light_count = self.light_count
+        self._light_end += light_count
+        self._is_light, self._is_after = light_count > 0, not light_count
+        if light_count:
+            self._parts_begin[self.plan.step_count] = self._begin_light
+            self._parts_begin[self.plan.step_count + PROFILER_WARMUP_COUNT] = self._begin_kept_light
+        self._parts_begin[self._light_end] = self._begin_after
         self._publish()
 
+    def _begin_light(self) -> None:
+        """Begin the light profile; whatever goes wrong with it, all else has been recorded."""
+        if self._traces.is_open or self._theirs.was_seen or self.report.trace is None:
+            return
+        activities = accelerator.device_activities(self._times.device)
+        try:
+            self._traces.begin_light(self.plan.profiled_count, self._folder, activities)
+        except Exception as error:  # noqa: BLE001
+            self._drop_light(sentence(error))
+
+    def _begin_kept_light(self) -> None:
+        if self._traces.is_light:
+            self._times.begin()
+
+    def _end_light(self) -> None:
+        if not self._is_light:
+            return
+        self._is_light, self._is_after = False, True
+        if self._traces.is_light:
+            try:
+                step_ns = self._times.end() if self._traces.kept_count else []
+                self._traces.end_light(median_ns(step_ns))
+            except Exception as error:  # noqa: BLE001
+                self._drop_light(sentence(error))
+        self._times.clock = StepClock()
+        self._publish()
+
+    def _drop_light(self, reason: str) -> None:
+        self._is_plain = self._traces.drop_light()
+        self.report.note(f"there is no light trace: {reason}")
+
     def _begin_after(self) -> None:
-        if self._is_after and not self._times.clock.step_count:
+        if self._is_after and self._is_plain and not self._times.clock.step_count:
             self._times.tokens.resume()
             self._times.begin()
 
@@ -492,7 +551,8 @@ class LoopRecorder(CallListener, ProfilerListener):
         if self._theirs.was_seen and not self._traces.is_open and self._lacks_trace():
             # The loop's own may come at any time until the program ends.
             return
-        end = self._profiled_end if self._is_after else self.report.step_count
+        end = self._profiled_end if self.is_timed_again else self.report.step_count
+        self._end_light()
         self._keep_after()
         self._write_trace()
         self._times.clock = StepClock()

@@ -70,11 +70,13 @@ class LoopReport:
     ended_unix_ns: int = 0
     ranges_step_ns: int | None = None
     profiled_step_ns: int | None = None
+    light_step_ns: int | None = None
     attention_backend: str | None = None
     memory: dict[str, int] = field(default_factory=dict)
     model: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, Any] = field(default_factory=dict)
     trace: str | None = None
+    light_trace: str | None = None
     notes: list[str] = field(default_factory=list)
     local_rank: int = 0
     local_rank_count: int | None = None
@@ -219,6 +221,7 @@ def manifest_of_ranks(
         ],
         environment=of_ranks(report.environment for report in reports),
         traces=[report.trace for report in reports if report.trace],
+        light_traces=[report.light_trace for report in reports if report.light_trace],
         notes=list(dict.fromkeys(note for report in reports for note in report.notes)),
         **members,
     )
@@ -278,6 +281,7 @@ def overhead_of(first: LoopReport, export_stall_ns: int | None = None) -> manife
     overhead = manifest.Overhead(
         ranges_step_ns=first.ranges_step_ns,
         profiled_step_ns=first.profiled_step_ns,
+        light_step_ns=first.light_step_ns,
         export_stall_ns=export_stall_ns,
     )
     if first.step_ns:

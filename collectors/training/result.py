@@ -83,7 +83,7 @@ def make_manifest(
         run.tokens_per_s_std = statistics.stdev(rates) if len(rates) > 1 else None
         run.overhead = overhead_of(first)
     else:
-        run.traces = []
+        run.traces, run.light_traces = [], []
     return run
 
 

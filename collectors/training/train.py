@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from tracekit.errors import WorkloadError
+
 from ..calls.module_paths import class_name, unwrapped
 from ..loop.plan import PROFILER_WARMUP_COUNT, LoopPlan
 from ..loop.recorder import LoopRecorder
@@ -22,6 +24,7 @@ from ..model import flash_attention, models
 from ..process.distributed import Place, barrier
 from ..profiler.loop_profilers import LoopProfilers
 from ..run.environment import probe
+from ..run.folder import LIGHT
 from ..run.trace_file import compress
 from . import methods
 from .engines._engine import Engine
@@ -82,6 +85,12 @@ def train(
         recorder.abandon()
     if result.trace is not None:
         result.trace = compress(folder / result.trace).name
+    if result.light_trace is not None:
+        try:
+            result.light_trace = f"{LIGHT}/{compress(folder / result.light_trace).name}"
+        except WorkloadError as error:
+            result.light_trace = None
+            result.notes.append(error.message)
     result.extra |= engine.report()
     if result.last_loss is None or not math.isfinite(result.last_loss):
         result.notes.append(f"the loss of rank {place.rank} ended as {result.last_loss}")
@@ -100,18 +109,19 @@ def _train(
     """Train the steps of the plan; all ranks begin each part of it together."""
     ranged = plan.warmup_count + plan.measured_count
     profiled = ranged + plan.profiled_count
-    step_count = plan.step_count + plan.after_count
-    plain = [*range(plan.warmup_count, ranged), *range(plan.step_count, step_count)]
+    measured_on = plan.step_count + recorder.light_count
+    step_count = measured_on + plan.after_count
+    plain = [*range(plan.warmup_count, ranged), *range(measured_on, step_count)]
     repeats = plain[:: spec.measured_count]
     lines = {0: f"warming up: {spec.warmup_count} steps"}
-    lines[plan.step_count] = "measuring on"
+    lines[measured_on] = "measuring on"
     for repeat, first in enumerate(repeats, 1):
         count = f"{spec.measured_count} steps"
         lines[first] = f"measuring: repeat {repeat} of {spec.repeat_count}, {count}"
     lines[ranged] = f"profiling: {spec.profiled_count} steps"
-    begins = {*repeats, ranged, profiled, plan.step_count}
+    begins = {*repeats, ranged, profiled, plan.step_count, measured_on}
     repeat_ends = {last + 1 for last in plain[spec.measured_count - 1 :: spec.measured_count]}
-    ends = {*repeat_ends, ranged, plan.step_count}
+    ends = {*repeat_ends, ranged, plan.step_count, measured_on}
     for number in range(step_count):
         if number in lines:
             say(lines[number])

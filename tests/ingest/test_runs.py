@@ -97,6 +97,7 @@ def test_every_member_of_a_manifest_is_there(make_run: MakeRun) -> None:
         "load_failed_count": 0,
         "load_server": "{}",
         "traces": ["rank0.json.gz"],
+        "light_traces": [],
         "missing_trace_count": 1,
         "notes": [],
         "extra": {"a": [1]},

@@ -65,7 +65,7 @@ _KEPT: dict[str, str | None] = {
     **dict.fromkeys(
         (
             *("--fixed-batch", "--with-stack", "--with-flops", "--profile-memory", "--no-shapes"),
-            *("--backward-ranges", "--nvtx"),
+            *("--backward-ranges", "--nvtx", "--no-light-steps"),
         )
     ),
 }
