@@ -194,6 +194,15 @@ def profiler_options(values: Mapping[str, Any]) -> dict[str, bool]:
     return {"record_shapes": not values.get("no_shapes"), **asked}
 
 
+def range_options(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the options of a run say of its ranges and steps, as a `LoopPlan` takes it."""
+    return {
+        "has_backward_ranges": bool(values.get("backward_ranges")),
+        "has_nvtx": bool(values.get("nvtx")),
+        "has_light_steps": not values.get("no_light_steps"),
+    }
+
+
 def parse_bytes(text: str, name: str) -> int:
     """Return a size such as `2GB`, `512MiB` or `1000000` in bytes (GB = 1e9)."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)

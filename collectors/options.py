@@ -113,7 +113,10 @@ OPTIONS: tuple[Option, ...] = (
     ),
     _of_steps("--warmup", "steps that are not counted", COUNT, default="5; 1 on a CPU"),
     _of_steps(
-        "--steps", "measured steps, without profiler and ranges", POSITIVE, default="20; 3 on a CPU"
+        "--steps",
+        "measured steps, without profiler and ranges; PROGRAM: as many again after the profile",
+        POSITIVE,
+        default="20; 3 on a CPU",
     ),
     _of_steps(
         "--repeats",
@@ -136,6 +139,22 @@ OPTIONS: tuple[Option, ...] = (
     ),
     _of_profiler("--profile-memory", "record the allocator's events"),
     _of_profiler("--no-shapes", "record no shapes of arguments"),
+    _of_profiler(
+        "--backward-ranges",
+        "record ranges of modules in backward passes too, by hooks that slow them; the modules "
+        "of backward work are known without",
+        stages=(*TRAINING, PROGRAM),
+    ),
+    _of_profiler(
+        "--nvtx",
+        "make ranges NVTX ranges too, as is done where Nsight runs the program",
+        stages=(*TRAINING, PROGRAM),
+    ),
+    _of_profiler(
+        "--no-light-steps",
+        "GPU: record no further steps with the device's work alone",
+        stages=(*TRAINING, PROGRAM),
+    ),
     _of_profiler("--power", "record the energy of processors (RAPL) and the power of NVIDIA GPUs"),
     Option(
         "--memory-limit",

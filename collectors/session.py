@@ -79,13 +79,17 @@ def collect(
     with_flops: bool = False,
     profile_memory: bool = False,
     all_threads: bool = False,
+    backward_ranges: bool = False,
+    nvtx: bool = False,
+    light_steps: bool = True,
     force: bool = False,
 ) -> Collection:
     """Record a training loop: step times, a trace per rank, and a manifest.
 
     The loop must have `warmup + steps + 2 * profile_steps + 1` steps: those that do not count,
     those that are timed with nothing added, as many as are profiled with ranges alone to know what
-    those cost, one for the profiler to warm up, and the profiled ones.
+    those cost, one for the profiler to warm up, and the profiled ones. As many as before are timed
+    after these, if the loop has them.
 
     Args:
         model: what the loop calls: a module, or the engine around it (DDP, FSDP, DeepSpeed, PEFT,
@@ -105,6 +109,11 @@ def collect(
         with_flops: whether the profiler is to count floating-point operations itself.
         profile_memory: whether to keep the allocator's events.
         all_threads: whether to see threads that the loop starts itself.
+        backward_ranges: whether modules are to have ranges in backward passes too. Hooks on tensors
+            make them, which slow these passes down; modules of backward work are known without.
+        nvtx: whether ranges are to be NVTX ranges too, as they are where Nsight runs the program.
+        light_steps: whether steps of which the device's work alone is recorded follow the profiled
+            ones, where there is an accelerator.
         force: whether to replace a run that `out` holds already.
 
     Returns:
@@ -123,6 +132,7 @@ def collect(
     plan = LoopPlan(
         warmup_count=warmup,
         measured_count=steps,
+        after_count=steps,
         profiled_count=profile_steps,
         stage=stage,
         name=name,
@@ -133,6 +143,9 @@ def collect(
             "profile_memory": profile_memory,
             "all_threads": all_threads,
         },
+        has_backward_ranges=backward_ranges,
+        has_nvtx=nvtx,
+        has_light_steps=light_steps,
         ranks=None if ranks is None else check_ranks(ranks),
     )
     if out is None:
@@ -359,9 +372,12 @@ class Collection(Observer):
         self._watch.stop()
         if recorder is None or folder is None:
             return
+        is_recorded = recorder.is_timed_again
         recorder.close()
         if error is not None:
             recorder.report.note_error(error)
+            if is_recorded:
+                recorder.report.reason = f"{recorder.report.reason}, after it was recorded"
         self._finish()
         if self._finisher is not None:
             self._finisher.join()

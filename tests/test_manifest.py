@@ -51,7 +51,7 @@ FULL = Manifest(
     repeats=[Repeat(1000.5, 35_000_000, [350_000, 351_000], 2.25)],
     tokens_per_s_mean=1000.5,
     peak_memory=[RankMemory(0, 40_000_000_000, 42_000_000_000, None)],
-    overhead=Overhead(350_000, 360_000, 700_000),
+    overhead=Overhead(350_000, 340_000, 370_000, 100, {"forward": 90_000}, 360_000, 700_000),
     environment=Environment(
         devices=["NVIDIA A800"], packages={"torch": "2.13.0"}, core_count=64, thread_count=8
     ),
@@ -171,7 +171,7 @@ def test_a_later_version_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path, {"schema_version": 99, "everything": "else"})
     with pytest.raises(TraceError) as raised:
         manifest.read(path)
-    assert raised.value.message == f"{path}: the manifest has version 99, this tracekit knows 2"
+    assert raised.value.message == f"{path}: the manifest has version 99, this tracekit knows 3"
     assert raised.value.hint == "read it with the tracekit that wrote it, or a later one"
 
 

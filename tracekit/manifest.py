@@ -28,7 +28,7 @@ FILE_NAME = "run.json"
 # Members that may be below zero; a loss that diverged is no number.
 _SIGNED = ("seed", "exit_code", "final_loss", "window_start_ns", "window_end_ns", "lost_ns")
 _MAX_DEPTH, _MAX_ITEMS = 100, 100_000
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Raised when a member changes its meaning; a manifest of a later version is refused."""
 
 Stage = Literal["pretrain", "finetune", "serve", "bench", "custom"]
@@ -113,15 +113,29 @@ class RankMemory:
 
 @dataclass(slots=True)
 class Overhead:
-    """What ranges and profiler cost: mean step time of each kind of step, ns, on rank 0.
+    """What ranges and profiler cost: the median time of each kind of step, ns, on rank 0.
+
+    Of steps without either, `plain_step_low_ns` and `plain_step_high_ns` are the 10th and the 90th
+    percentile, and `plain_after_count` were measured after the profiled ones, the others before
+    them. `plain_phase_ns` are medians of their phases, less what is inside of an inner one: by
+    events of the device where it has these, and by the host's clock on a CPU. It is empty where
+    phases cannot be known without ranges. `ranges_step_ns` is without the first step that has
+    them; `light_step_ns` is of steps of which the device's work and the calls for it were recorded
+    alone, None on a CPU. Up to version 2 of the manifest times are means, and those of steps with
+    ranges have the first.
 
     `export_stall_ns` is how long the program stood still while its profile was ended and written,
     on the rank where it took longest.
     """
 
     plain_step_ns: int | None = None
+    plain_step_low_ns: int | None = None
+    plain_step_high_ns: int | None = None
+    plain_after_count: int = 0
+    plain_phase_ns: dict[str, int] = field(default_factory=dict)
     ranges_step_ns: int | None = None
     profiled_step_ns: int | None = None
+    light_step_ns: int | None = None
     export_stall_ns: int | None = None
 
 
@@ -202,6 +216,10 @@ class Manifest:
     repeat). `traces` are file names inside the folder, in the order of their ranks. `extra` holds
     what an engine wants to keep and no column is made of.
 
+    `light_traces` are of further steps: kernels, copies and the calls that launch them, without
+    ops, ranges and shapes; their member `tracekit_step_bounds_unix_ns` says when each step began
+    and ended on the host. They are no traces of the run: nothing reads them with it.
+
     A program of the user's own (stage `custom`) also has `exit_code` (128 + n for signal n), and
     `gradient_accumulation`, its backward passes in a step. Its job may leave several folders, one
     for each node or launcher: these have one `job_id`, and `ranks` lists the ranks that each holds.
@@ -239,6 +257,7 @@ class Manifest:
     gradient_accumulation: int | None = None
     ranks: list[Rank] = field(default_factory=list)
     traces: list[str] = field(default_factory=list)
+    light_traces: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     extra: dict[str, Any] = field(default_factory=dict)
 
@@ -320,6 +339,7 @@ def join_fragments(runs: Sequence[Manifest]) -> Manifest:
         exit_code=next((run.exit_code for run in ordered if run.exit_code), first.exit_code),
         ranks=sorted((rank for run in ordered for rank in run.ranks), key=lambda rank: rank.rank),
         traces=list(dict.fromkeys(name for run in ordered for name in run.traces)),
+        light_traces=list(dict.fromkeys(name for run in ordered for name in run.light_traces)),
         peak_memory=sorted(
             (memory for run in ordered for memory in run.peak_memory), key=lambda one: one.rank
         ),

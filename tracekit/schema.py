@@ -23,7 +23,7 @@ from tracekit.event_description import (
     EventColumn,
 )
 
-SCHEMA_VERSION = 15
+SCHEMA_VERSION = 16
 """Raised with every change of a table; a store of another version is not opened."""
 
 
@@ -138,9 +138,14 @@ RUN_TABLES: tuple[Table, ...] = (
         ("peak_device_reserved_bytes", "BIGINT", "of the rank that reserved most, bytes"),
         ("peak_host_bytes", "BIGINT", "of the rank that held most host memory, bytes"),
         ("peak_memory", "JSON", "peak memory of every rank"),
-        ("plain_step_ns", "BIGINT", "mean step without ranges and profiler, rank 0, ns"),
-        ("ranges_step_ns", "BIGINT", "mean step with ranges, rank 0, ns"),
-        ("profiled_step_ns", "BIGINT", "mean step with ranges and profiler, rank 0, ns"),
+        ("plain_step_ns", "BIGINT", "median step without ranges and profiler, rank 0, ns"),
+        ("plain_step_low_ns", "BIGINT", "10th percentile of these steps, ns"),
+        ("plain_step_high_ns", "BIGINT", "90th percentile of these steps, ns"),
+        ("plain_after_count", "INTEGER", "of these steps, measured after the profiled ones"),
+        ("plain_phase_ns", "JSON", "median time of each phase in these steps, where known, ns"),
+        ("ranges_step_ns", "BIGINT", "median step with ranges, rank 0, ns"),
+        ("profiled_step_ns", "BIGINT", "median step with ranges and profiler, rank 0, ns"),
+        ("light_step_ns", "BIGINT", "median step with the device's work alone recorded, ns"),
         ("export_stall_ns", "BIGINT", "how long a program stood still for its trace, ns"),
         ("job_id", "VARCHAR", "what the folders of one job have in common"),
         ("exit_code", "INTEGER", "of a program of the user's; 128 + n for signal n"),
@@ -176,6 +181,7 @@ RUN_TABLES: tuple[Table, ...] = (
         ("load_lost_ns", "BIGINT", "when an incomplete load ended, since its start, ns"),
         ("load_server", "JSON", "what the server says of itself"),
         ("traces", "VARCHAR[]", "trace files of the run"),
+        ("light_traces", "VARCHAR[]", "traces of the devices alone, which are in no table"),
         ("missing_trace_count", "INTEGER", "of these, not in the folder"),
         ("notes", "VARCHAR[]", "what else is to be said"),
         ("extra", "JSON", "what the engine keeps besides"),

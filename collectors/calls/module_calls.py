@@ -51,7 +51,9 @@ class _Thread(threading.local):
 _thread = _Thread()
 # Replaced as a whole, so that a call under way on another thread keeps the one it has.
 _listeners: tuple[Listener, ...] = ()
-# Whether nobody wants to hear of inner calls, and torch's own function is what they go to.
+# Those that want to hear of inner calls.
+_inner_listeners: tuple[Listener, ...] = ()
+# Whether nobody does, and torch's own function is what they go to.
 _skips_inner = False
 # Looked up once: inner calls are most of what is called.
 _is_compiling = torch.compiler.is_compiling
@@ -79,9 +81,9 @@ def unlisten(listener: Listener) -> None:
 
 def wants_changed() -> None:
     """Hear that a listener wants to hear of other calls than before."""
-    global _skips_inner
-    is_wanted = len(_listeners) != 1 or _listeners[0].wants_inner
-    _skips_inner = not is_wanted and _original is _TORCHS
+    global _inner_listeners, _skips_inner
+    _inner_listeners = tuple(listener for listener in _listeners if listener.wants_inner)
+    _skips_inner = not _inner_listeners and _original is _TORCHS
 
 
 def forget_all() -> None:
@@ -97,54 +99,65 @@ def _call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
     # First: where Dynamo traces this, nothing else of ours must be read, or it guards on it.
     if _is_compiling():
         return _original(self, *args, **kwargs)
+    depth = _thread.depth
     # Most calls are inner ones, which in timed steps nobody wants: they cost next to nothing.
-    if _skips_inner and _thread.depth and self._compiled_call_impl is None:
+    if _skips_inner and depth and self._compiled_call_impl is None:
         return self._call_impl(*args, **kwargs)  # all that torch's own does
-    if not _listeners:
+    listeners = _inner_listeners if depth else _listeners
+    if not listeners:
         return _original(self, *args, **kwargs)
     prior = set_eval_frame(None)
     try:
-        told = _before(self, args, kwargs)
+        tokens = _before(listeners, self, args, kwargs)
     finally:
         set_eval_frame(prior)
-    _thread.depth += 1
+    _thread.depth = depth + 1
     try:
         output = _original(self, *args, **kwargs)
     except BaseException:
-        _thread.depth -= 1
+        _thread.depth = depth
         prior = set_eval_frame(None)
         try:
-            _after(self, told, None)
+            _after(listeners, self, tokens, None)
         finally:
             set_eval_frame(prior)
         raise
-    _thread.depth -= 1
+    _thread.depth = depth
     prior = set_eval_frame(None)
     try:
-        _after(self, told, output)
+        _after(listeners, self, tokens, output)
     finally:
         set_eval_frame(prior)
     return output
 
 
 def _before(
-    module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> list[tuple[Listener, object]]:
-    told = []
-    for listener in _listeners:
+    listeners: tuple[Listener, ...],
+    module: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> list[object]:
+    """Tell of a call, and return what each listener gave; of one that failed `_drop`."""
+    tokens: list[object] = []
+    for listener in listeners:
         try:
-            told.append((listener, listener.before(module, args, kwargs)))
+            tokens.append(listener.before(module, args, kwargs))
         except Exception as error:  # noqa: BLE001 - the program must not fail for us
+            tokens.append(_drop)
             _drop(listener, error)
-    return told
+    return tokens
 
 
-def _after(module: nn.Module, told: list[tuple[Listener, object]], output: object) -> None:
-    for listener, token in reversed(told):
-        try:
-            listener.after(module, token, output)
-        except Exception as error:  # noqa: BLE001
-            _drop(listener, error)
+def _after(
+    listeners: tuple[Listener, ...], module: nn.Module, tokens: list[object], output: object
+) -> None:
+    for listener in reversed(listeners):
+        token = tokens.pop()
+        if token is not _drop:
+            try:
+                listener.after(module, token, output)
+            except Exception as error:  # noqa: BLE001
+                _drop(listener, error)
 
 
 def _drop(listener: Listener, error: Exception) -> None:

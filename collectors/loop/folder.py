@@ -16,7 +16,7 @@ from pathlib import Path
 from tracekit import manifest
 from tracekit.errors import TracekitError
 
-from ..run.folder import LOGS, disk_errors
+from ..run.folder import LIGHT, LOGS, disk_errors
 from ..run.fragments import commit_fragment, rewrite
 from ..run.stale_dirs import WORK, made_beside, register_owner, remove_stale, working_folder
 from ..run.trace_file import compress
@@ -100,6 +100,12 @@ class LoopFolder:
         for report in reports:
             if report.trace is not None:
                 (self.path / report.folder / report.trace).replace(folder / report.trace)
+            # What was recorded of an earlier loop goes with the trace of that.
+            (folder / LIGHT / f"rank{report.rank}.json.gz").unlink(missing_ok=True)
+            if report.light_trace is not None:
+                (folder / LIGHT).mkdir(exist_ok=True)
+                made = self.path / report.folder / report.light_trace
+                made.replace(folder / report.light_trace)
 
     def add_windows(self, reports: Sequence[LoopReport], run: manifest.Manifest) -> int:
         """Add the later windows that have come since, and return how many there are in all.
@@ -152,6 +158,7 @@ class LoopFolder:
                     dataclasses.replace(rank, trace=traces.get(rank.rank)) for rank in run.ranks
                 ],
                 traces=list(traces.values()),
+                light_traces=[],
                 steps=dataclasses.replace(run.steps, profiled_count=entries[0][1]),
             )
             commit_fragment(aside, self.made / f"step-{first_step}", window, force=True)
@@ -169,6 +176,7 @@ class LoopFolder:
 
     def _packed(self, report: LoopReport) -> LoopReport:
         """Return a report with its trace compressed, or as it is where that fails."""
+        report = dataclasses.replace(report, light_trace=self._packed_light(report))
         if report.trace is None or not report.trace.endswith(".json"):
             return report
         path = self.path / report.folder / report.trace
@@ -180,3 +188,14 @@ class LoopFolder:
                 trace=report.trace if path.is_file() else None,
                 notes=[*report.notes, error.message],
             )
+
+    def _packed_light(self, report: LoopReport) -> str | None:
+        """Compress the light trace of a report, and return its name; None where that fails."""
+        if report.light_trace is None:
+            return None
+        path = self.path / report.folder / report.light_trace
+        try:
+            packed = compress(path) if path.suffix == ".json" else path
+        except TracekitError:
+            return None
+        return f"{LIGHT}/{packed.name}"

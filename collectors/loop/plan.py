@@ -46,11 +46,15 @@ class LoopPlan:
 
     Attributes:
         warmup_count: steps that do not count.
-        measured_count: timed steps, with nothing added to them.
+        measured_count: timed steps before the profiled ones, with nothing added to them.
+        after_count: timed steps after the profiled ones, as far as the loop has them.
         profiled_count: steps with ranges alone, and again as many under the profiler.
         stage: what the manifest calls the run (`manifest.Stage`).
         name: the model's name in tables; its class if None.
         profiler: what the profiler keeps, as `Profile` takes it.
+        has_light_steps: whether an accelerator's light steps follow the profiled ones.
+        has_backward_ranges: whether modules have ranges in backward passes too.
+        has_nvtx: whether ranges are NVTX ranges too, also where nothing is seen to read these.
         metadata: what the trace says of the run besides what the recorder knows of it.
         ranks: which ranks leave a trace, as `is_traced` knows it; None is its default.
         window_count: how many windows of steps are profiled.
@@ -61,10 +65,14 @@ class LoopPlan:
 
     warmup_count: int = 2
     measured_count: int = 5
+    after_count: int = 5
     profiled_count: int = 3
     stage: Stage = "custom"
     name: str | None = None
-    profiler: dict[str, bool] = field(default_factory=dict)
+    profiler: dict[str, Any] = field(default_factory=dict)
+    has_light_steps: bool = True
+    has_backward_ranges: bool = False
+    has_nvtx: bool = False
     metadata: dict[str, Any] = field(default_factory=dict)
     ranks: str | None = None
     window_count: int = 1
@@ -82,6 +90,7 @@ class LoopPlan:
 
     @property
     def step_count(self) -> int:
+        """How many steps a loop must have: up to the last of the profiled ones."""
         recorded = self.measured_count + 2 * self.profiled_count + PROFILER_WARMUP_COUNT
         return self.warmup_count + recorded
 

@@ -102,11 +102,16 @@ class _Loop(Observer):
             self._is_by_optimizer = _is_given_activations(args, kwargs)
         self._called[module] = None
 
-    def loop_begins(self, called: list[nn.Module]) -> None:
+    def loop_begins(self, called: list[nn.Module], optimizer: Any) -> None:
         """Record another loop instead, unless the one before it was recorded to the end."""
         recorder = self.recorder
         if recorder is None:
             self._called = WeakKeyDictionary(dict.fromkeys(called))
+        elif not recorder.is_done and recorder.is_timed_again:
+            if recorder.end_loop():
+                self._watch_for_longer()
+                if self._later is not None:
+                    self._later.after_optimizer_step(optimizer)
         elif not recorder.is_done and not recorder.report.is_recorded:
             recorder.give_up()
             if self._kept is not None and self._kept.report.is_recorded:

@@ -40,12 +40,17 @@ class LoopRanges(training_hooks.Listener):
     """
 
     def __init__(
-        self, models: Sequence[nn.Module], optimizer: Any, thread: RecordingThread
+        self,
+        models: Sequence[nn.Module],
+        optimizer: Any,
+        thread: RecordingThread,
+        *,
+        has_backward_ranges: bool = False,
     ) -> None:
         self._model = weakref.ref(models[0])
         self._optimizer = optimizer
         self._thread = thread
-        self._modules = ModuleRanges(models[0])
+        self._modules = ModuleRanges(models[0], backward=has_backward_ranges)
         for model in models[1:]:
             self._modules.add(model)
         self._parts = [AttentionRanges(model) for model in models]

@@ -2,8 +2,10 @@
 
 The steps go by in this order: some that do not count; some that are timed, with nothing added to
 them; as many as are profiled with ranges alone, which tells what those cost; one that the profiler
-needs to warm up; and the profiled ones. Then nothing of ours is left and the loop runs on as it
-was, or until another window of profiled steps is due.
+needs to warm up; the profiled ones; and, if the loop has them, on an accelerator as many of which
+only its work and its calls are recorded (light ones), and again some that are timed, as a host is
+not equally fast at all times. Then nothing of ours is left and the loop runs on as it was, or
+until another window of profiled steps is due.
 
 A loop that has a profiler of its own keeps it. Steps under it are not timed; they have ranges, and
 the trace that the loop writes takes the place of ours.
@@ -14,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +26,13 @@ from torch import nn
 from ..machine import accelerator
 from ..process.distributed import Place
 from ..profiler.loop_profilers import LoopProfilers, ProfilerListener, keep_copy
-from ..ranges import Phase
+from ..ranges import Phase, use_nvtx
 from ..run.manifest import sentence
 from .description import autocast_type, describe
 from .plan import PROFILER_WARMUP_COUNT, LoopPlan
 from .ranges import LoopRanges
 from .report import EVALUATION_NOTE, GRADLESS_NOTE, OWN_PROFILER_NOTE, LoopReport
-from .times import LoopTimes, StepClock, mean_ns
+from .times import LoopTimes, StepClock, median_ns, warm_ns
 from .traces import LoopTraces
 from .watch import CallKind, CallListener, LoopWatch
 from .windows import Windows
@@ -73,7 +75,11 @@ class LoopRecorder(CallListener, ProfilerListener):
         self._publish = publish
         # Weak: where windows are waited for, a program may be done with its model before.
         self._trained = [weakref.ref(one) for one in (models[0], *parts)]
-        self._ranges = LoopRanges(models, optimizer, watch.thread)
+        if plan.has_nvtx:
+            use_nvtx()
+        self._ranges = LoopRanges(
+            models, optimizer, watch.thread, has_backward_ranges=plan.has_backward_ranges
+        )
         self._times = LoopTimes(self.report, device)
         self._theirs = profilers
         self._theirs.listener = self
@@ -94,6 +100,17 @@ class LoopRecorder(CallListener, ProfilerListener):
             profiled: self._begin_profiled,
             profiled + PROFILER_WARMUP_COUNT: self._begin_kept,
         }
+        # Whether the timed steps that follow the profiled ones go on, and where they began.
+        self._is_after = False
+        self._profiled_end = 0
+        # Whether light steps go on, and how many steps of the plan are over after them.
+        self._is_light = False
+        self._light_end = plan.step_count
+        # Whether no profiler of ours is left running by an error.
+        self._is_plain = True
+        # An engine's own methods, and the step of another optimizer, are seen by ranges alone.
+        is_engine = hasattr(models[0], "backward") and hasattr(models[0], "step")
+        self._sees_phases = not is_engine and optimizer is None
         if profilers.is_active:
             self.on_user_profiler_start()
 
@@ -101,9 +118,29 @@ class LoopRecorder(CallListener, ProfilerListener):
     def has_profiled(self) -> bool:
         return self._traces.has_begun or self._theirs.was_seen
 
+    @property
+    def is_timed_again(self) -> bool:
+        """Whether all is recorded but for the timed steps that follow the profiled ones."""
+        return self._is_light or self._is_after
+
+    @property
+    def light_count(self) -> int:
+        """How many steps follow the profiled ones for a light trace: none on a CPU."""
+        is_wanted = self.plan.has_light_steps and accelerator.device_activities(self._times.device)
+        return PROFILER_WARMUP_COUNT + self.plan.profiled_count if is_wanted else 0
+
     def phase(self, name: Phase) -> contextlib.AbstractContextManager[None]:
-        """Return the range of a phase, which opens nothing where no ranges are attached."""
-        return self._ranges.phase(name)
+        """Return the range of a phase, and note its times where no ranges are attached."""
+        return self._ranges.phase(name) if self._ranges.is_attached else self._timed(name)
+
+    @contextlib.contextmanager
+    def _timed(self, name: Phase) -> Iterator[None]:
+        clock = self._times.clock
+        clock.begin_phase(name)
+        try:
+            yield
+        finally:
+            clock.end_phase(name)
 
     def pause(self) -> None:
         """Stop the clock until the next step begins: what follows is in no step."""
@@ -146,7 +183,12 @@ class LoopRecorder(CallListener, ProfilerListener):
         self._times.clock.tick()
         if is_last:
             self._times.clock.cut_last()
-        self._traces.step()
+        try:
+            self._traces.step()
+        except Exception as error:
+            if not self._traces.is_light:
+                raise
+            self._drop_light(sentence(error))
         self.report.step_count += 1
         if self._is_under_theirs or self._theirs.is_active:
             self._times.drop_step()
@@ -154,11 +196,16 @@ class LoopRecorder(CallListener, ProfilerListener):
         else:
             self._times.tokens.keep_step()
             self._planned += 1
-        is_over = self._planned == self.plan.step_count and not self._windows.is_waiting
         if self._windows.is_open:
-            is_over = self._windows.step_ended()
-        if is_over:
-            self._end_window()
+            if self._windows.step_ended():
+                self._end_window()
+        elif not self._windows.is_waiting:
+            if self._planned == self.plan.step_count and not self._profiled_end:
+                self._end_profiled()
+            if self._planned == self._light_end:
+                self._end_light()
+            if self._planned == self._light_end + self.plan.after_count:
+                self._end_window()
 
     def join_steps(self) -> None:
         """Count the last two steps as one: they were halves of an iteration."""
@@ -215,11 +262,24 @@ class LoopRecorder(CallListener, ProfilerListener):
                 self._note_training(module, args, kwargs)
             elif kind == "gradless" and self._planned >= self.plan.warmup_count:
                 self.report.note(GRADLESS_NOTE)
-        self._ranges.root_begins(module, self._phase_of(kind))
+        phase = self._phase_of(kind)
+        self.phase_begins(phase)
+        self._ranges.root_begins(module, phase)
 
     def root_ended(self, kind: CallKind) -> None:
         if self._has_begun:
-            self._ranges.root_ended(self._phase_of(kind))
+            phase = self._phase_of(kind)
+            self.phase_ended(phase)
+            self._ranges.root_ended(phase)
+
+    def phase_begins(self, phase: Phase) -> None:
+        """Note the time, where no ranges are attached that tell of phases."""
+        if self._sees_phases and not self._ranges.is_attached:
+            self._times.clock.begin_phase(phase)
+
+    def phase_ended(self, phase: Phase) -> None:
+        if self._sees_phases and not self._ranges.is_attached:
+            self._times.clock.end_phase(phase)
 
     def inner_begins(self) -> None:
         """Look once at what a module computes in, below the calls that set it up."""
@@ -229,7 +289,9 @@ class LoopRecorder(CallListener, ProfilerListener):
 
     def on_user_profiler_start(self) -> None:
         """End ours, if it runs, and give the loop's profiler ranges to see."""
-        if self._traces.is_open:
+        if self._traces.is_light:
+            self._drop_light("the loop started a profiler of its own")
+        elif self._traces.is_open:
             self._end_for_theirs()
         if self._lacks_trace():
             self._is_under_theirs = True
@@ -300,6 +362,8 @@ class LoopRecorder(CallListener, ProfilerListener):
         self._ranges.close_step()
         try:
             self._keep_timed()
+            self._end_light()
+            self._keep_after()
             self._write_trace()
         finally:
             self.abandon()
@@ -312,12 +376,22 @@ class LoopRecorder(CallListener, ProfilerListener):
         if self._planned == ranged:
             self.report.step_ns = self._times.end_again()
         elif self._planned == ranged + self.plan.profiled_count:
-            self.report.ranges_step_ns = mean_ns(self._times.end_again())
+            self.report.ranges_step_ns = warm_ns(self._times.end_again())
         self.abandon()
+
+    def end_loop(self) -> bool:
+        """End the timed steps that follow the profiled ones; tell whether that was all.
+
+        Another loop has begun.
+        """
+        self._times.clock.cut_last()
+        self._end_window()
+        return self.is_done
 
     def thread_ended(self) -> bool:
         """Keep what there is, as the thread of the loop ends; true unless another may go on."""
-        if self.is_done or not (self._ranges.is_attached or self._traces.is_open):
+        is_recording = self._ranges.is_attached or self._traces.is_open or self._is_after
+        if self.is_done or not is_recording:
             return False
         self.report.note("the thread of the loop ended; other threads are not recorded")
         self.close(is_over=self._watch.bounds == "found")
@@ -399,11 +473,9 @@ class LoopRecorder(CallListener, ProfilerListener):
         self._publish()
 
     def _begin_profiled(self) -> None:
-        self.report.ranges_step_ns = mean_ns(self._times.end())
+        self.report.ranges_step_ns = warm_ns(self._times.end())
         self.report.note_accumulation(self._ranges.accumulated)
-        if not self.report.is_traced:
-            self._end_window()
-        elif self._theirs.was_seen:
+        if not self.report.is_traced or self._theirs.was_seen:
             self._detach()
         else:
             self._traces.begin(self.plan.profiled_count, self._folder)
@@ -412,16 +484,81 @@ class LoopRecorder(CallListener, ProfilerListener):
         if self._traces.is_open:
             self._times.begin()
 
+    def _end_profiled(self) -> None:
+        """End the first window, which timed steps follow."""
+        if self._theirs.was_seen and self._lacks_trace():
+            return
+        self._write_trace()
+        self._times.clock = StepClock()
+        self._detach()
+        self.report.is_recorded = True
+        self._profiled_end = self.report.step_count
+        light_count = self.light_count
+        self._light_end += light_count
+        self._is_light, self._is_after = light_count > 0, not light_count
+        if light_count:
+            self._parts_begin[self.plan.step_count] = self._begin_light
+            self._parts_begin[self.plan.step_count + PROFILER_WARMUP_COUNT] = self._begin_kept_light
+        self._parts_begin[self._light_end] = self._begin_after
+        self._publish()
+
+    def _begin_light(self) -> None:
+        """Begin the light profile; whatever goes wrong with it, all else has been recorded."""
+        if self._traces.is_open or self._theirs.was_seen or self.report.trace is None:
+            return
+        activities = accelerator.device_activities(self._times.device)
+        try:
+            self._traces.begin_light(self.plan.profiled_count, self._folder, activities)
+        except Exception as error:  # noqa: BLE001
+            self._drop_light(sentence(error))
+
+    def _begin_kept_light(self) -> None:
+        if self._traces.is_light:
+            self._times.begin()
+
+    def _end_light(self) -> None:
+        if not self._is_light:
+            return
+        self._is_light, self._is_after = False, True
+        if self._traces.is_light:
+            try:
+                step_ns = self._times.end() if self._traces.kept_count else []
+                self._traces.end_light(median_ns(step_ns))
+            except Exception as error:  # noqa: BLE001
+                self._drop_light(sentence(error))
+        self._times.clock = StepClock()
+        self._publish()
+
+    def _drop_light(self, reason: str) -> None:
+        self._is_plain = self._traces.drop_light()
+        self.report.note(f"there is no light trace: {reason}")
+
+    def _begin_after(self) -> None:
+        if self._is_after and self._is_plain and not self._times.clock.step_count:
+            self._times.tokens.resume()
+            self._times.begin()
+
+    def _keep_after(self) -> None:
+        """Report the timed steps that follow the profiled ones, as many as there were."""
+        if self._is_after:
+            self._is_after = False
+            count = len(self.report.step_ns)
+            self._times.keep_measured()
+            self.report.after_count = len(self.report.step_ns) - count
+
     def _end_window(self) -> None:
         """End a window; what comes after it is another window or nothing."""
         if self._theirs.was_seen and not self._traces.is_open and self._lacks_trace():
             # The loop's own may come at any time until the program ends.
             return
+        end = self._profiled_end if self.is_timed_again else self.report.step_count
+        self._end_light()
+        self._keep_after()
         self._write_trace()
         self._times.clock = StepClock()
-        self.report.is_recorded = True
+        self.report.is_recorded = self.report.is_complete = True
         self._detach()
-        if self._windows.wait(self.report.step_count):
+        if self._windows.wait(end):
             self._publish()
         else:
             self.abandon()
@@ -429,7 +566,7 @@ class LoopRecorder(CallListener, ProfilerListener):
     def _write_trace(self) -> None:
         if self._traces.is_open:
             step_ns = self._times.end() if self._traces.kept_count else []
-            self._traces.end(mean_ns(step_ns))
+            self._traces.end(median_ns(step_ns))
 
     def _begin_window_if_due(self) -> None:
         count = self._windows.begin_if_due(self.report.step_count)

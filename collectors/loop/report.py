@@ -44,15 +44,19 @@ Report = TypeVar("Report", bound="LoopReport")
 
 @dataclass(slots=True, kw_only=True)
 class LoopReport:
-    """What one rank measured. `step_ns` are the timed steps, `token_count` is of all of them.
+    """What one rank measured.
+
+    `step_ns` are the timed steps, `token_count` is of all of them; the last `after_count` came
+    after the profiled ones.
 
     `memory` has members of `manifest.RankMemory`, `environment` those of `manifest.Environment`;
     they are empty of a rank that did not get so far. `trace` is a name in the run folder.
 
     It is written as soon as the loop is seen, and again when more is known; so that a rank that
     ends without a word has left what it got to. `is_recorded` says that the first window is over,
-    so that a run folder can be made, `is_cut_short` that it has fewer profiled steps than planned,
-    `is_final` that nothing more comes.
+    so that a run folder can be made, `is_complete` that the timed steps after it are over too,
+    `is_cut_short` that it has fewer profiled steps than planned, `is_final` that nothing more
+    comes.
 
     It is of loop `loop_number` of the process, where the one before it had `before_count` steps;
     its traces lie in `folder` of the working folder. `later_count` loops came after it, the longest
@@ -66,16 +70,19 @@ class LoopReport:
     ended_unix_ns: int = 0
     ranges_step_ns: int | None = None
     profiled_step_ns: int | None = None
+    light_step_ns: int | None = None
     attention_backend: str | None = None
     memory: dict[str, int] = field(default_factory=dict)
     model: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, Any] = field(default_factory=dict)
     trace: str | None = None
+    light_trace: str | None = None
     notes: list[str] = field(default_factory=list)
     local_rank: int = 0
     local_rank_count: int | None = None
     job_id: str | None = None
     is_recorded: bool = False
+    is_complete: bool = False
     is_final: bool = False
     is_traced: bool = True
     loop_number: int = 1
@@ -85,6 +92,8 @@ class LoopReport:
     step_count: int = 0
     warmup_count: int = 0
     step_ns: list[int] = field(default_factory=list)
+    after_count: int = 0
+    plain_phase_ns: dict[str, int] = field(default_factory=dict)
     token_count: int = 0
     is_without_ids: bool = False
     batch_size: int | None = None
@@ -146,6 +155,7 @@ class LoopReport:
             self.outcome, self.ended_unix_ns = "failed", time.time_ns()
         # The loop's own profiler may have written its trace at any time.
         self.is_recorded = self.is_recorded or self.trace is not None
+        self.is_complete = self.is_recorded
         self.is_final = True
 
 
@@ -211,6 +221,7 @@ def manifest_of_ranks(
         ],
         environment=of_ranks(report.environment for report in reports),
         traces=[report.trace for report in reports if report.trace],
+        light_traces=[report.light_trace for report in reports if report.light_trace],
         notes=list(dict.fromkeys(note for report in reports for note in report.notes)),
         **members,
     )
@@ -249,10 +260,8 @@ def make_manifest(
             measured_count=len(first.step_ns),
             profiled_count=max((report.profiled_count for report in reports), default=0),
         ),
-        overhead=manifest.Overhead(
-            plain_step_ns=round(statistics.fmean(first.step_ns)) if first.step_ns else None,
-            ranges_step_ns=first.ranges_step_ns,
-            profiled_step_ns=first.profiled_step_ns,
+        overhead=overhead_of(
+            first,
             export_stall_ns=max(
                 (report.export_stall_ns for report in reports if report.export_stall_ns),
                 default=None,
@@ -265,6 +274,24 @@ def make_manifest(
     _add_throughput(run, first, reports)
     _add_notes(run, reports, plan)
     return run
+
+
+def overhead_of(first: LoopReport, export_stall_ns: int | None = None) -> manifest.Overhead:
+    """Return what the steps of a rank took, of each kind."""
+    overhead = manifest.Overhead(
+        ranges_step_ns=first.ranges_step_ns,
+        profiled_step_ns=first.profiled_step_ns,
+        light_step_ns=first.light_step_ns,
+        export_stall_ns=export_stall_ns,
+    )
+    if first.step_ns:
+        steps = first.step_ns if len(first.step_ns) > 1 else 2 * first.step_ns
+        tenths = statistics.quantiles(steps, n=10, method="inclusive")
+        low, median, high = (round(tenths[at]) for at in (0, 4, 8))
+        overhead.plain_step_ns, overhead.plain_after_count = median, first.after_count
+        overhead.plain_step_low_ns, overhead.plain_step_high_ns = low, high
+        overhead.plain_phase_ns = first.plain_phase_ns
+    return overhead
 
 
 def _rank(report: LoopReport) -> manifest.Rank:

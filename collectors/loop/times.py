@@ -13,6 +13,8 @@ from .report import LoopReport
 from .tokens import TokenCounter
 
 _NS_PER_EVENT_MS = 1_000_000
+_MAX_PARTS = 64
+"""How many parts of phases a step may have: each is two events of the device."""
 
 
 class StepClock:
@@ -20,12 +22,20 @@ class StepClock:
 
     Steps follow each other: the end of one (`tick`) is the beginning of the next. What lies
     between `pause` and `resume` belongs to none. Without a device it takes no time of any.
+
+    Phases take their times between `begin_phase` and `end_phase`, less what phases inside of them
+    take. A step with too many of them has none.
     """
 
     def __init__(self, device: torch.device | None = None) -> None:
         self._device = device
         self._steps: list[list[tuple[Any, Any]]] = []
         self._parts: list[tuple[Any, Any]] = []
+        # Of the phases, as of the steps: what each step has, and this one so far.
+        self._phases: list[list[tuple[str, Any, Any]]] = []
+        self._phase_parts: list[tuple[str, Any, Any]] = []
+        self._open_phases: list[str] = []
+        self._phase_begin: Any = None
         self._begin: Any = None
         # When the optimizers had stepped: in this step so far, and in the one that ended last.
         self._optimized: Any = None
@@ -45,7 +55,9 @@ class StepClock:
             mark = self._mark()
             self._parts.append((self._begin, mark))
         self._steps.append(self._parts)
-        self._parts = []
+        self._phases.append(self._phase_parts)
+        self._parts, self._phase_parts = [], []
+        self._open_phases.clear()
         self._begin = mark
         self._optimized, self._last_optimized = None, self._optimized
 
@@ -66,6 +78,7 @@ class StepClock:
         if self._begin is not None:
             self._parts.append((self._begin, self._mark()))
             self._begin = None
+            self._open_phases.clear()
 
     def resume(self) -> None:
         if self._begin is None and self._device is not None:
@@ -74,16 +87,46 @@ class StepClock:
     def forget_parts(self) -> None:
         """Forget what has passed of the step, up to the last pause."""
         self._parts.clear()
+        self._phase_parts.clear()
 
     def drop(self) -> None:
         if self._steps:
             self._steps.pop()
+            self._phases.pop()
+
+    def begin_phase(self, name: str) -> None:
+        if self._begin is not None and len(self._phase_parts) < _MAX_PARTS:
+            self._end_part()
+            self._open_phases.append(name)
+
+    def end_phase(self, name: str) -> None:
+        """End a phase, if it is the innermost of those that were begun in the step."""
+        if self._open_phases and self._open_phases[-1] == name:
+            self._end_part()
+            self._open_phases.pop()
+
+    def _end_part(self) -> None:
+        """End a part of the innermost phase, and begin the next one of whichever follows."""
+        mark = self._mark()
+        if self._open_phases:
+            self._phase_parts.append((self._open_phases[-1], self._phase_begin, mark))
+        self._phase_begin = mark
 
     def stop(self) -> list[int]:
         """Wait for the device and return the time of each step, ns."""
         if self._device is not None:
             accelerator.synchronize(self._device)
         return [sum(_between_ns(*part) for part in parts) for parts in self._steps]
+
+    def phases(self) -> list[dict[str, int]]:
+        """Return the time of each phase of each step, ns, once the clock has been stopped."""
+        found = []
+        for parts in self._phases:
+            times: dict[str, int] = {}
+            for name, begin, end in parts if len(parts) < _MAX_PARTS else ():
+                times[name] = times.get(name, 0) + _between_ns(begin, end)
+            found.append(times)
+        return found
 
     def _mark(self) -> Any:
         return (self._device and accelerator.event(self._device)) or time.perf_counter_ns()
@@ -109,6 +152,7 @@ class LoopTimes:
         self._report = report
         self.clock = self._ended = StepClock()
         self._their_clock: StepClock | None = None
+        self._plain_phases: list[dict[str, int]] = []
 
     def begin(self) -> None:
         """Time the steps of another part of the plan from now on."""
@@ -131,6 +175,8 @@ class LoopTimes:
         self.tokens.end()
         report = self._report
         report.step_ns, report.token_count, report.ranges_step_ns = [], 0, None
+        report.memory, report.plain_phase_ns = {}, {}
+        self._plain_phases.clear()
         report.gradient_accumulation = None
 
     def begin_step(self, *, is_under_theirs: bool) -> None:
@@ -151,8 +197,11 @@ class LoopTimes:
         self.clock.pause()
 
     def keep_measured(self) -> None:
+        """Report the timed steps of a block that is over, with those of the one before."""
         report = self._report
-        report.step_ns = self.end()
+        report.step_ns = report.step_ns + self.end()
+        self._plain_phases += self._ended.phases()
+        report.plain_phase_ns = _medians_of_phases(self._plain_phases)
         self.tokens.end()
         report.token_count = self.tokens.total
         report.batch_size = self.tokens.batch_size
@@ -160,14 +209,28 @@ class LoopTimes:
         report.is_without_ids = self.tokens.is_without_ids
         if self.tokens.ranges is not None:
             report.note(f"the model is given {self.tokens.ranges}")
-        report.memory = memory.peak(self.device)
+        # The profiler has memory of its own, which stays.
+        report.memory = report.memory or memory.peak(self.device)
 
     def keep_theirs(self) -> None:
         """Report what steps took under the loop's own profiler, unless ours has told."""
         if self._their_clock is not None and self._report.profiled_step_ns is None:
             self._report.profiled_count = self._their_clock.step_count
-            self._report.profiled_step_ns = mean_ns(self._their_clock.stop())
+            self._report.profiled_step_ns = median_ns(self._their_clock.stop())
 
 
-def mean_ns(step_ns: list[int]) -> int | None:
-    return round(statistics.fmean(step_ns)) if step_ns else None
+def _medians_of_phases(steps: list[dict[str, int]]) -> dict[str, int]:
+    """Return the median time of each phase; none where a step lacks one, and so tells nothing."""
+    if not all(steps):
+        return {}
+    names = dict.fromkeys(name for step in steps for name in step)
+    return {name: round(statistics.median(s.get(name, 0) for s in steps)) for name in names}
+
+
+def warm_ns(step_ns: list[int]) -> int | None:
+    """Return the median time of steps, without the first where there are others: it is cold."""
+    return median_ns(step_ns[1:] or step_ns)
+
+
+def median_ns(step_ns: list[int]) -> int | None:
+    return round(statistics.median(step_ns)) if step_ns else None

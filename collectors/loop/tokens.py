@@ -63,6 +63,10 @@ class TokenCounter:
         self._is_counting = True
         self._counted = None
 
+    def resume(self) -> None:
+        """Count on, after an end."""
+        self._is_counting = True
+
     def end(self) -> None:
         self._is_counting = False
         # Not before: it waits for the device.

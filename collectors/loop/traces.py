@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ..process.distributed import Place
 from ..profiler.profile import Profile, end_without_destructors
+from ..run.folder import LIGHT
 from .plan import PROFILER_WARMUP_COUNT, LoopPlan
 from .report import LoopReport
 
@@ -19,7 +21,8 @@ _left: list[Profile] = []
 class LoopTraces:
     """Profiles steps of a loop into a trace, and later perhaps others into another.
 
-    `has_begun` says that there is or was a profile.
+    `has_begun` says that there is or was a profile. A light one, of the device alone, may follow
+    the first.
     """
 
     def __init__(self, plan: LoopPlan, place: Place, report: LoopReport) -> None:
@@ -28,7 +31,7 @@ class LoopTraces:
         self._report = report
         self._profile: Profile | None = None
         self._begin = 0
-        self.has_begun = False
+        self.has_begun = self.is_light = False
 
     @property
     def is_open(self) -> bool:
@@ -56,6 +59,49 @@ class LoopTraces:
         )
         self._profile.begin()
         self._begin = self._report.step_count
+
+    def begin_light(self, step_count: int, folder: Path, activities: Sequence[Any]) -> None:
+        """Begin to profile steps of which the host's part is not recorded, nor slowed by that."""
+        (folder / LIGHT).mkdir(exist_ok=True)
+        self.is_light = True
+        self._profile = Profile(
+            folder / LIGHT / f"rank{self._place.rank}.json.gz",
+            {**self._metadata(), "is_light": True},
+            warmup=PROFILER_WARMUP_COUNT,
+            active=step_count,
+            record_shapes=False,
+            activities=activities,
+        )
+        self._profile.begin()
+        self._begin = self._report.step_count
+
+    def end_light(self, step_ns: int | None) -> None:
+        """End a light profile and report its trace, if one whole step is in it; the loop waits."""
+        kept, report = self.kept_count, self._report
+        profile = self._profile
+        if profile is None:
+            return
+        if not kept:
+            self.abandon()
+            return
+        begin_ns = time.perf_counter_ns()
+        profile.end()
+        self._profile, self.is_light = None, False
+        path = profile.save()
+        stall_ns = time.perf_counter_ns() - begin_ns
+        report.export_stall_ns = max(report.export_stall_ns or 0, stall_ns)
+        report.light_step_ns, report.light_trace = step_ns, f"{LIGHT}/{path.name}"
+
+    def drop_light(self) -> bool:
+        """Be without a light profile, of which something has failed; tell whether none runs."""
+        profile, self._profile, self.is_light = self._profile, None, False
+        if profile is not None:
+            try:
+                profile.abandon()
+            except Exception:  # noqa: BLE001 - the loop must not fail for us
+                _left.append(profile)
+                return False
+        return True
 
     def step(self) -> None:
         if self._profile is not None:
@@ -91,7 +137,7 @@ class LoopTraces:
             report.note(f"{kept} of {self._plan.profiled_count} steps were profiled")
 
     def abandon(self) -> None:
-        profile, self._profile = self._profile, None
+        profile, self._profile, self.is_light = self._profile, None, False
         if profile is not None:
             profile.abandon()
 

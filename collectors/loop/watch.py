@@ -25,7 +25,7 @@ from torch import nn
 from ..calls import module_calls, training_hooks
 from ..calls.dynamo_bypass import has_compiled, listen_to_compiled, unlisten_to_compiled
 from ..calls.module_paths import unwrapped
-from ..ranges import is_backward
+from ..ranges import Phase, is_backward
 from .recording_thread import RecordingThread
 from .step_finder import StepFinder
 from .tokens import token_ids
@@ -48,6 +48,12 @@ class CallListener:
     def inner_begins(self) -> None:
         """A module is called inside of another's call; only where `wants_inner`."""
 
+    def phase_begins(self, phase: Phase) -> None:
+        """A backward pass or the step of an optimizer begins."""
+
+    def phase_ended(self, phase: Phase) -> None:
+        """It has ended."""
+
 
 class Observer:
     """Hears of the bounds of steps, and of calls for training while there is no `recorder`."""
@@ -65,8 +71,11 @@ class Observer:
         `is_part` says that the one that is over belongs to the one before it.
         """
 
-    def loop_begins(self, called: list[nn.Module]) -> None:
-        """Another loop begins, which has `called` these roots for training so far."""
+    def loop_begins(self, called: list[nn.Module], optimizer: Any) -> None:
+        """Another loop begins, which has `called` these roots for training so far.
+
+        It is seen by the first step of an `optimizer`.
+        """
 
     def loop_goes_on(self) -> None:
         """The loop before goes on: what was taken for another is a part of it."""
@@ -186,6 +195,8 @@ class LoopWatch(training_hooks.Listener):
 
     def before_backward(self, tensors: Any) -> None:
         """Where nothing else of a step is seen, see it by what a backward pass leads to."""
+        if self._observer.recorder is not None and not (self._is_other_loop or is_backward()):
+            self._observer.recorder.phase_begins("backward")
         if self._has_seen_optimizer or self.trained or not has_compiled() or self._is_other_loop:
             return
         if self._leaf is None:
@@ -194,6 +205,10 @@ class LoopWatch(training_hooks.Listener):
             self._compare(self, self._leaf)
         elif not self._sees_compiled_calls:
             self._compare(self, self._leaf)
+
+    def after_backward(self) -> None:
+        if self._observer.recorder is not None and not (self._is_other_loop or is_backward()):
+            self._observer.recorder.phase_ended("backward")
 
     def _before_compiled_call(self) -> None:
         """See that a step was over before the call that begins the next."""
@@ -208,6 +223,8 @@ class LoopWatch(training_hooks.Listener):
         is_over = self.bounds == "found" and self.steps.is_over
         if has_closure and is_over and not self._is_other_loop:
             self._observer.step_is_over(is_part=self.steps.begin())
+        if self._observer.recorder is not None and not self._is_other_loop:
+            self._observer.recorder.phase_begins("optimizer")
 
     def after_optimizer_step(self, optimizer: Any) -> None:
         if self._is_other_loop:
@@ -215,6 +232,8 @@ class LoopWatch(training_hooks.Listener):
                 return
             # The optimizer of the one step there was goes on here.
             self.thread.release()
+        if self._observer.recorder is not None:
+            self._observer.recorder.phase_ended("optimizer")
         self._last_optimizer = id(optimizer)
         self._has_seen_optimizer = True
         self._look_for_new_loop(optimizer)
@@ -260,7 +279,7 @@ class LoopWatch(training_hooks.Listener):
             self._kin.clear()
             self._copies.clear()
             self._called_at.clear()
-            self._observer.loop_begins(called)
+            self._observer.loop_begins(called, optimizer)
         self._optimizers = {**left, one: [weakref.ref(module) for module in called]}
 
     def _is_left(self, optimizer: Any, models: list[weakref.ref[nn.Module]]) -> bool:

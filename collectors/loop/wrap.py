@@ -26,7 +26,7 @@ from tracekit import manifest
 from tracekit.errors import StoreError, TracekitError, UsageError
 from tracekit.redaction import mask_text, mask_words
 
-from ..command_line import profiler_options
+from ..command_line import profiler_options, range_options
 from ..machine import memory
 from ..process.ending import describe_shell_code
 from ..process.job import launched_place
@@ -284,7 +284,8 @@ def _notify_outer(folder: str | None) -> None:
 def _is_recorded(report: LoopReport) -> bool:
     """Tell whether a rank has left what it is to leave, and its program runs on."""
     is_whole = report.trace is not None or not report.is_traced
-    return is_whole and report.outcome == "ok" and report.is_recorded
+    is_over = report.is_complete or report.is_final
+    return is_whole and report.outcome == "ok" and report.is_recorded and is_over
 
 
 def _outcome(
@@ -338,9 +339,13 @@ def _plan(values: Mapping[str, Any], target: Path) -> LoopPlan:
     if request is None and "on_signal" in values:
         whole = target.resolve()
         request = whole.parent / f".{whole.name}.request-{os.getpid()}"
+    counts = {_COUNTS[key]: values[key] for key in _COUNTS if key in values}
+    if "steps" in values:
+        counts["after_count"] = values["steps"]
     return LoopPlan(
-        **{_COUNTS[key]: values[key] for key in _COUNTS if key in values},
+        **counts,
         profiler=profiler_options(values),
+        **range_options(values),
         ranks=check_ranks(values["ranks"]) if "ranks" in values else None,
         request=None if request is None else str(Path(request).resolve()),
     )

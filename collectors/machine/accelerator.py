@@ -67,6 +67,15 @@ def profiler_activities() -> list[Any]:
     return sorted(found, key=str)
 
 
+def device_activities(device: torch.device) -> list[Any]:
+    """Return what the profiler can record of a device without the host; nothing of a CPU."""
+    from torch import profiler
+
+    if device.type == "cpu":
+        return []
+    return [one for one in profiler_activities() if one != profiler.ProfilerActivity.CPU]
+
+
 def _module(device: torch.device) -> Any:
     return getattr(torch, device.type, None)
 

@@ -8,8 +8,9 @@ import errno
 import json
 import os
 import re
+import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -77,6 +78,9 @@ class Profile:
         profile_memory: whether to keep the allocator's events.
         all_threads: whether to see the operators of all threads, not only of the one that starts
             the profiler and of those that autograd starts for it.
+        activities: what is recorded, if not all that can be. Without the host's there are no
+            ranges, so the member `tracekit_step_bounds_unix_ns` has the instants between which the
+            kept steps lie: one more than there are steps, of the host's clock.
     """
 
     def __init__(
@@ -91,6 +95,7 @@ class Profile:
         with_flops: bool = False,
         profile_memory: bool = False,
         all_threads: bool = False,
+        activities: Sequence[Any] | None = None,
     ) -> None:
         self.path = path
         self.metadata = metadata
@@ -102,6 +107,8 @@ class Profile:
             "with_flops": with_flops,
             "profile_memory": profile_memory,
         }
+        self._activities = activities
+        self._bounds_unix_ns: list[int] = []
         # Whether the window is over and can be exported.
         self.is_recorded = False
         if all_threads:
@@ -126,6 +133,7 @@ class Profile:
         with _unwarned("Profiler won't be using warmup", is_expected=not self._warmup):
             schedule = profiler.schedule(wait=0, warmup=self._warmup, active=self._active, repeat=1)
         self._ended_count = 0
+        self._bounds_unix_ns.clear()
         self._make(schedule=schedule, on_trace_ready=self._note_recorded)
         self._start()
 
@@ -159,6 +167,11 @@ class Profile:
         if self._ended_count == self.step_count:
             wait_until_idle()
         with own_profiler_call():
+            if self._activities is not None and self._ended_count >= self._warmup:
+                self._bounds_unix_ns.append(time.time_ns())
+            if len(self._bounds_unix_ns) > 1:
+                text = json.dumps(self._bounds_unix_ns)
+                self._profiler.add_metadata_json("tracekit_step_bounds_unix_ns", text)
             self._profiler.step()
 
     def export(self) -> Path:
@@ -200,7 +213,7 @@ class Profile:
     def _make(self, **schedule: Any) -> None:
         self.is_recorded = False
         self._profiler = profiler.profile(
-            activities=profiler_activities(), **self._options, **schedule
+            activities=self._activities or profiler_activities(), **self._options, **schedule
         )
         for name, value in {"version": __version__, **self.metadata}.items():
             if value is not None:

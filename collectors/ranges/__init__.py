@@ -5,7 +5,17 @@
 """
 
 from .modules import ModuleRanges
-from .open_ranges import Phase, Range, is_backward, open_count, part, phase, step, step_end
+from .open_ranges import (
+    Phase,
+    Range,
+    is_backward,
+    open_count,
+    part,
+    phase,
+    step,
+    step_end,
+    use_nvtx,
+)
 
 __all__ = [
     "ModuleRanges",
@@ -17,4 +27,5 @@ __all__ = [
     "phase",
     "step",
     "step_end",
+    "use_nvtx",
 ]

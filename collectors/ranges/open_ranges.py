@@ -1,9 +1,12 @@
 """The ranges that are open on each thread, and the names of all but those of modules.
 
 The names are a contract with the analyses, and people read them in Perfetto and Nsight too:
-`tk/step/<n>`, `tk/phase/<name>`, `tk/part/<name>` and those of `modules`. Each range is a
-`record_function`, which only costs something while a profiler records, and an NVTX range where the
-nvtx package is installed (silent without CUDA and without Nsight).
+`tk/step/<n>`, `tk/phase/<name>`, `tk/part/<name>` and those of `modules`. Each range is an
+annotation of the profiler, and an NVTX range where something reads those (see `use_nvtx`).
+
+**Cost.** `record_function` goes through the dispatcher, where modes of the program see it: 10 to 22
+µs a range under a profiler. What is underneath takes 3. `_RecordFunctionFast` would take 1, but its
+ranges are ops of the trace unless the profiler keeps shapes, and fail where one starts inside.
 
 **Threads.** Open ranges are kept per thread, and whatever closes one closes what was left open
 inside of it. So every range ends, on its own thread and in the right order, under exceptions, the
@@ -12,17 +15,14 @@ early stop of non-reentrant checkpoints, and Ctrl-C.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
 from collections.abc import Callable
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import torch
 from torch.autograd import profiler
-
-try:
-    import nvtx
-except ImportError:
-    nvtx = None
 
 Phase = Literal[
     "forward",
@@ -43,6 +43,42 @@ _engine = getattr(torch.autograd.Variable, "_execution_engine", None)
 _is_thread_profiled: Callable[[], bool] = getattr(torch.autograd, "_profiler_enabled", lambda: True)
 _is_process_profiled = "_is_profiler_enabled"
 graph_task_id: Callable[[], int] = getattr(torch._C, "_current_graph_task_id", lambda: -1)
+
+# Nsight Systems names its session, and whatever reads NVTX a library.
+_NVTX_READERS = ("NSYS_PROFILING_SESSION_ID", "NVTX_INJECTION64_PATH")
+
+
+def _annotators() -> tuple[Callable[[str], Any], Callable[[Any], object]]:
+    """Return what begins the annotation of a name, and what ends that which it has given."""
+    begin = getattr(torch.autograd, "_record_function_with_args_enter", None)
+    end = getattr(torch.autograd, "_record_function_with_args_exit", None)
+    if begin is not None and end is not None:
+        return begin, end
+
+    def enter(name: str) -> Any:
+        annotation = profiler.record_function(name)
+        annotation.__enter__()
+        return annotation
+
+    return enter, lambda annotation: annotation.__exit__(None, None, None)
+
+
+_annotate, _end_annotation = _annotators()
+# The nvtx package, where ranges are NVTX ranges too.
+_nvtx: Any = None
+
+
+def use_nvtx() -> None:
+    """Make every range from now on an NVTX range too, if the nvtx package is installed."""
+    global _nvtx
+    with contextlib.suppress(ImportError):
+        import nvtx
+
+        _nvtx = nvtx
+
+
+if any(map(os.environ.get, _NVTX_READERS)):
+    use_nvtx()
 
 
 class Task:
@@ -98,30 +134,10 @@ class BackwardTasks:
         return task
 
 
-class OpenRange:
-    """A range that is open: whose it is, and what ends it."""
-
-    __slots__ = ("first", "is_marked", "owner", "record")
-
-    def __init__(self, owner: object, name: str) -> None:
-        self.owner = owner
-        # Of a call of a module, the input whose gradient ends the backward range.
-        self.first: torch.Tensor | None = None
-        self.record = None
-        self.is_marked = nvtx is not None
-        if self.is_marked:
-            nvtx.push_range(name)
-        # A profiler of all threads is not enabled on any of them, one of C++ only on threads.
-        if getattr(profiler, _is_process_profiled, True) or _is_thread_profiled():
-            self.record = profiler.record_function(name)
-            self.record.__enter__()
-
-    def close(self) -> None:
-        """End the range, which must be the innermost of its thread."""
-        if self.record is not None:
-            self.record.__exit__(None, None, None)
-        if self.is_marked:
-            nvtx.pop_range()
+OpenRange = tuple[object, Any, Any, "torch.Tensor | None"]
+"""A range that is open: whose it is, its annotation and the package that pops its NVTX range, where
+it has these, and of the call of a module that is to have a backward range the input whose gradient
+ends that."""
 
 
 class _Thread(threading.local):
@@ -161,7 +177,7 @@ class Range:
         depth = self._depths.pop()
         stack = this_thread.open
         # One around it may have closed it already.
-        if depth < len(stack) and stack[depth].owner is self:
+        if depth < len(stack) and stack[depth][0] is self:
             close_down_to(depth)
 
 
@@ -184,11 +200,19 @@ def part(name: str) -> Range:
     return Range(f"tk/part/{name}")
 
 
-def open_range(owner: object, name: str) -> int:
+def open_range(owner: object, name: str, first: torch.Tensor | None = None) -> int:
+    """Open a range, and return how many are open around it."""
     stack = this_thread.open
-    if stack and isinstance(stack[-1].owner, Pass):
+    if stack and isinstance(stack[-1][0], Pass):
         close_stale()
-    stack.append(OpenRange(owner, name))
+    nvtx = _nvtx
+    if nvtx is not None:
+        nvtx.push_range(name)
+    annotation = None
+    # A profiler of all threads is not enabled on any of them, one of C++ only on threads.
+    if getattr(profiler, _is_process_profiled, True) or _is_thread_profiled():
+        annotation = _annotate(name)
+    stack.append((owner, annotation, nvtx, first))
     return len(stack) - 1
 
 
@@ -196,12 +220,16 @@ def close_stale() -> None:
     """Close the backward ranges that an exception in a backward pass has left open."""
     stack = this_thread.open
     if not is_backward():
-        while stack and isinstance(stack[-1].owner, Pass):
-            stack.pop().close()
+        while stack and isinstance(stack[-1][0], Pass):
+            close_down_to(len(stack) - 1)
 
 
 def close_down_to(depth: int) -> None:
     """Close the innermost ranges of this thread until so many are open."""
     stack = this_thread.open
     while len(stack) > depth:
-        stack.pop().close()
+        _, annotation, nvtx, _ = stack.pop()
+        if annotation is not None:
+            _end_annotation(annotation)
+        if nvtx is not None:
+            nvtx.pop_range()

@@ -18,6 +18,8 @@ from tracekit.errors import StoreError, UsageError
 from .stale_dirs import WORK, remove_stale, working_folder
 
 LOGS = "logs"
+LIGHT = "light"
+"""The folder of light traces, which are of the device alone: no trace of the run's."""
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 

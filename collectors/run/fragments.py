@@ -22,7 +22,7 @@ from pathlib import Path
 from tracekit import manifest
 from tracekit.errors import StoreError, TraceError
 
-from .folder import LOGS, RunFolder, disk_errors, is_replaceable
+from .folder import LIGHT, LOGS, RunFolder, disk_errors, is_replaceable
 from .manifest import write_whole
 
 _LOCK_S = 20.0
@@ -70,10 +70,10 @@ def _add(made: Path, place: Path, run: manifest.Manifest) -> bool:
         return False
     # The manifest comes last: what it names is there.
     for path in sorted(made.iterdir()):
-        if path.name == LOGS:
-            (place / LOGS).mkdir(exist_ok=True)
-            for log in path.iterdir():
-                log.replace(place / LOGS / log.name)
+        if path.name in (LOGS, LIGHT):
+            (place / path.name).mkdir(exist_ok=True)
+            for file in path.iterdir():
+                file.replace(place / path.name / file.name)
         elif path.is_dir():
             _add_window(path, place / path.name)
         elif path.name != manifest.FILE_NAME:
@@ -110,6 +110,9 @@ def rewrite(run: manifest.Manifest, folder: Path) -> None:
         if others:
             there.ranks = others
             there.traces = [name for name in there.traces if name not in run.traces]
+            there.light_traces = [
+                name for name in there.light_traces if name not in run.light_traces
+            ]
             there.peak_memory = [one for one in there.peak_memory if one.rank not in own]
             run = manifest.join_fragments([there, run])
         _write(run, folder)

@@ -58,7 +58,7 @@ def rate_text(run: Manifest) -> str:
 
 
 def step_cost(overhead: Overhead, plain_step_ns: Sequence[int]) -> str:
-    """Return mean step times: plain, with ranges, with the profiler too; and the plain ones' range.
+    """Return median step times: plain, with ranges, with the profiler too; the plain ones' range.
 
     A few steps vary by more than what ranges cost, so the times are said, not a difference.
 

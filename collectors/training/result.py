@@ -10,7 +10,7 @@ from typing import Any
 from tracekit import manifest
 from tracekit.units import NS_PER_S
 
-from ..loop.report import LoopReport, manifest_of_ranks
+from ..loop.report import LoopReport, manifest_of_ranks, overhead_of
 from ..model.models import display_name
 from .spec import TrainingSpec
 
@@ -81,11 +81,9 @@ def make_manifest(
     if is_ok:
         run.tokens_per_s_mean = statistics.fmean(rates)
         run.tokens_per_s_std = statistics.stdev(rates) if len(rates) > 1 else None
-        run.overhead = manifest.Overhead(
-            round(statistics.fmean(first.step_ns)), first.ranges_step_ns, first.profiled_step_ns
-        )
+        run.overhead = overhead_of(first)
     else:
-        run.traces = []
+        run.traces, run.light_traces = [], []
     return run
 
 

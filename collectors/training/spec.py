@@ -11,7 +11,7 @@ from typing import Any
 
 from tracekit.errors import UsageError
 
-from ..command_line import parse_bytes, profiler_options
+from ..command_line import parse_bytes, profiler_options, range_options
 from ..machine.hardware import accelerator_count
 from ..model.models import check_name
 from . import opt as opt_module
@@ -41,6 +41,7 @@ class TrainingSpec:
     tensor_size: int
     compression_options: dict[str, float]
     profiler: dict[str, bool]
+    ranges: dict[str, Any]
     memory_limit_bytes: int | None
     command: list[str] = field(default_factory=list)
 
@@ -144,6 +145,7 @@ def make_spec(
             key.removeprefix("gc_"): value for key, value in chosen.items() if key.startswith("gc_")
         },
         profiler=profiler_options(chosen),
+        ranges=range_options(chosen),
         memory_limit_bytes=None if limit is None else parse_bytes(limit, "--memory-limit"),
         command=command,
     )

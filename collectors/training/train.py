@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from tracekit.errors import WorkloadError
+
 from ..calls.module_paths import class_name, unwrapped
 from ..loop.plan import PROFILER_WARMUP_COUNT, LoopPlan
 from ..loop.recorder import LoopRecorder
@@ -22,6 +24,7 @@ from ..model import flash_attention, models
 from ..process.distributed import Place, barrier
 from ..profiler.loop_profilers import LoopProfilers
 from ..run.environment import probe
+from ..run.folder import LIGHT
 from ..run.trace_file import compress
 from . import methods
 from .engines._engine import Engine
@@ -52,11 +55,14 @@ def train(
     result.notes += engine.notes
     batches = _batches(spec, place, device, config.vocab_size)
     memory.reset_peak(device)
+    plain_count = spec.measured_count * spec.repeat_count
     plan = LoopPlan(
         warmup_count=spec.warmup_count,
-        measured_count=spec.measured_count * spec.repeat_count,
+        measured_count=plain_count - plain_count // 2,
+        after_count=plain_count // 2,
         profiled_count=spec.profiled_count,
         profiler={**spec.profiler, "all_threads": engine.needs_all_threads},
+        **spec.ranges,
         metadata={
             "stage": spec.stage,
             "engine": spec.engine,
@@ -79,6 +85,12 @@ def train(
         recorder.abandon()
     if result.trace is not None:
         result.trace = compress(folder / result.trace).name
+    if result.light_trace is not None:
+        try:
+            result.light_trace = f"{LIGHT}/{compress(folder / result.light_trace).name}"
+        except WorkloadError as error:
+            result.light_trace = None
+            result.notes.append(error.message)
     result.extra |= engine.report()
     if result.last_loss is None or not math.isfinite(result.last_loss):
         result.notes.append(f"the loss of rank {place.rank} ended as {result.last_loss}")
@@ -97,15 +109,20 @@ def _train(
     """Train the steps of the plan; all ranks begin each part of it together."""
     ranged = plan.warmup_count + plan.measured_count
     profiled = ranged + plan.profiled_count
-    repeats = range(plan.warmup_count, ranged, spec.measured_count)
+    measured_on = plan.step_count + recorder.light_count
+    step_count = measured_on + plan.after_count
+    plain = [*range(plan.warmup_count, ranged), *range(measured_on, step_count)]
+    repeats = plain[:: spec.measured_count]
     lines = {0: f"warming up: {spec.warmup_count} steps"}
+    lines[measured_on] = "measuring on"
     for repeat, first in enumerate(repeats, 1):
         count = f"{spec.measured_count} steps"
         lines[first] = f"measuring: repeat {repeat} of {spec.repeat_count}, {count}"
     lines[ranged] = f"profiling: {spec.profiled_count} steps"
-    begins = {*repeats, ranged, profiled}
-    ends = {*repeats[1:], ranged, plan.step_count}
-    for number in range(plan.step_count):
+    begins = {*repeats, ranged, profiled, plan.step_count, measured_on}
+    repeat_ends = {last + 1 for last in plain[spec.measured_count - 1 :: spec.measured_count]}
+    ends = {*repeat_ends, ranged, plan.step_count, measured_on}
+    for number in range(step_count):
         if number in lines:
             say(lines[number])
         if number in begins:
@@ -121,7 +138,7 @@ def _train(
         if number + 1 in ends:
             recorder.pause()
             result.last_loss = loss.item()
-            if number < ranged:
+            if number + 1 in repeat_ends:
                 result.final_losses.append(result.last_loss)
             if result.first_loss is None:
                 result.first_loss = result.last_loss

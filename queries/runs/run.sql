@@ -24,8 +24,8 @@
 --   mean_tokens_per_s   DOUBLE     tokens/s of all ranks, mean of the repeats
 --   std_tokens_per_s    DOUBLE     sample standard deviation over the repeats; NULL for one
 --   mean_step_ns        DOUBLE     mean measured step on rank 0, without ranges and profiler, ns
---   ranges_step_ns      BIGINT     mean step with ranges, ns
---   profiled_step_ns    BIGINT     mean step with ranges and profiler, ns
+--   ranges_step_ns      BIGINT     median step with ranges, ns
+--   profiled_step_ns    BIGINT     median step with ranges and profiler, ns
 --   profiled_step_pct   DOUBLE     profiled_step_ns of mean_step_ns, 100 and more
 --   peak_device_bytes   BIGINT     device memory of the rank that allocated most, at its peak, bytes
 --   peak_reserved_bytes  BIGINT    of the rank that reserved most, bytes

@@ -54,7 +54,7 @@ def llama_traces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         optimizer = torch.optim.AdamW(model.parameters())
         traces[mode] = folder / f"{mode}.json.gz"
         with (
-            ranges.ModuleRanges(model),
+            ranges.ModuleRanges(model, backward=True),
             attention_parts.AttentionRanges(model),
             Profile(traces[mode], {"model": "tiny"}, warmup=1, active=2) as profile,
         ):
@@ -128,7 +128,7 @@ def test_nothing_that_is_computed_changes(mode: str) -> None:
     outcomes = []
     for is_ranged in (False, True):
         model = tiny_llama(mode)
-        hooks = ranges.ModuleRanges(model)
+        hooks = ranges.ModuleRanges(model, backward=True)
         if is_ranged:
             hooks.attach()
         loss = train_step(model)
@@ -142,7 +142,7 @@ def test_detaching_leaves_nothing(mode: str) -> None:
     model = tiny_llama(mode)
     before = hook_count(model)
     function = getattr(model.model.layers[0], "_gradient_checkpointing_func", None)
-    with ranges.ModuleRanges(model) as hooks:
+    with ranges.ModuleRanges(model, backward=True) as hooks:
         assert model in hooks
         train_step(model)
         hooks.attach()  # a second time is nothing
@@ -155,7 +155,7 @@ def test_detaching_leaves_nothing(mode: str) -> None:
 def test_a_tensor_with_a_backward_range_is_saved_without_a_word() -> None:
     model = nn.Sequential(Block(), Block())
     given = torch.ones(2, 4, requires_grad=True)
-    with ranges.ModuleRanges(model), warnings.catch_warnings():
+    with ranges.ModuleRanges(model, backward=True), warnings.catch_warnings():
         warnings.simplefilter("error")
         torch.save([model(given), given], io.BytesIO())
 
@@ -166,7 +166,7 @@ def test_an_error_of_ours_is_none_of_the_backward_pass(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(modules, "_open_backward", fail)
     model = nn.Sequential(Block(), Block())
-    with ranges.ModuleRanges(model):
+    with ranges.ModuleRanges(model, backward=True):
         model(torch.ones(2, 4, requires_grad=True)).sum().backward()
     assert model[0].inner.weight.grad is not None
     assert ranges.open_count() == 0
@@ -174,7 +174,7 @@ def test_an_error_of_ours_is_none_of_the_backward_pass(monkeypatch: pytest.Monke
 
 def test_checkpointing_that_is_enabled_later_is_seen(tmp_path: Path) -> None:
     model = tiny_llama()
-    with ranges.ModuleRanges(model, backward=False):
+    with ranges.ModuleRanges(model):
         enable_checkpointing(model, is_reentrant=False)
         spans = recorded(tmp_path, lambda: train_step(model))
     assert names(spans).count("tk/module/recompute/model.layers.0#LlamaDecoderLayer") == 1
@@ -210,7 +210,7 @@ def test_a_block_checkpointed_by_hand(tmp_path: Path, use_reentrant: bool) -> No
             return x
 
     model = Model()
-    with ranges.ModuleRanges(model):
+    with ranges.ModuleRanges(model, backward=True):
         spans = recorded(
             tmp_path, lambda: model(torch.ones(2, 4, requires_grad=True)).sum().backward()
         )
@@ -224,7 +224,7 @@ def test_a_block_checkpointed_by_hand(tmp_path: Path, use_reentrant: bool) -> No
 
 def test_backward_ranges_lie_inside_of_those_of_their_parents(tmp_path: Path) -> None:
     model = nn.Sequential(Block(), Block())
-    with ranges.ModuleRanges(model):
+    with ranges.ModuleRanges(model, backward=True):
         spans = recorded(
             tmp_path, lambda: model(torch.ones(2, 4, requires_grad=True)).sum().backward()
         )
@@ -251,7 +251,7 @@ def test_a_module_that_is_called_twice_and_one_with_two_names(tmp_path: Path) ->
             return self.second(self.first(x))
 
     model = Model()
-    with ranges.ModuleRanges(model):
+    with ranges.ModuleRanges(model, backward=True):
         spans = recorded(
             tmp_path, lambda: model(torch.ones(2, 4, requires_grad=True)).sum().backward()
         )
@@ -261,7 +261,7 @@ def test_a_module_that_is_called_twice_and_one_with_two_names(tmp_path: Path) ->
 
 def test_a_second_model_has_a_name_of_its_own(tmp_path: Path) -> None:
     model, teacher, shared = nn.Sequential(Block()), nn.Sequential(Block()), nn.ReLU()
-    with ranges.ModuleRanges(model, backward=False) as trees:
+    with ranges.ModuleRanges(model) as trees:
         trees.add(teacher)
         trees.add(nn.Sequential(shared, model[0]))  # which is gone at once
         spans = recorded(tmp_path, lambda: model(shared(teacher(torch.ones(2, 4)))))
@@ -293,7 +293,7 @@ def test_outputs_without_tensors_and_modules_without_gradients(tmp_path: Path) -
             return {"x": x, "none": extra and None, "number": 1}
 
     model = Odd()
-    with ranges.ModuleRanges(model), warnings.catch_warnings():
+    with ranges.ModuleRanges(model, backward=True), warnings.catch_warnings():
         warnings.simplefilter("error")
         spans = recorded(tmp_path, lambda: model(torch.ones(2, requires_grad=True), extra=[1]))
         with torch.no_grad():
@@ -306,7 +306,7 @@ def test_outputs_without_tensors_and_modules_without_gradients(tmp_path: Path) -
 def test_outputs_that_are_changed_in_place(tmp_path: Path) -> None:
     # Full backward hooks of torch refuse this.
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True))
-    with ranges.ModuleRanges(model):
+    with ranges.ModuleRanges(model, backward=True):
         spans = recorded(
             tmp_path, lambda: model(torch.ones(2, 4, requires_grad=True)).sum().backward()
         )

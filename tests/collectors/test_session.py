@@ -11,6 +11,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -106,11 +107,17 @@ def test_a_loop_over_batches(loop: Loop, tmp_path: Path, capsys: Any) -> None:
     assert run.model.name == run.model.model_class == "Model"
     assert run.model.parameter_count == 32 * 16 + 16 * 32 + 32
     assert (run.batch_size, run.sequence_length, run.precision) == (2, 8, "fp32")
-    assert run.steps == manifest.Steps(1, 2, 1, 2)
+    assert run.steps == manifest.Steps(1, 4, 1, 2), "two before the profiled ones and two after"
     (repeat,) = run.repeats
-    assert repeat.tokens_per_s == pytest.approx(2 * 16 * 1e9 / sum(repeat.step_ns))
-    assert run.overhead is not None
-    assert run.overhead.plain_step_ns
+    assert repeat.tokens_per_s == pytest.approx(4 * 16 * 1e9 / sum(repeat.step_ns))
+    overhead = run.overhead
+    assert overhead is not None
+    assert overhead.plain_step_ns == round(median(repeat.step_ns))
+    assert overhead.plain_after_count == 2
+    bounds = (overhead.plain_step_low_ns, overhead.plain_step_high_ns)
+    assert min(repeat.step_ns) <= bounds[0] <= overhead.plain_step_ns <= bounds[1]
+    assert {*overhead.plain_phase_ns} == {"data", "forward", "backward", "optimizer"}
+    assert sum(overhead.plain_phase_ns.values()) <= max(repeat.step_ns)
     assert run.overhead.ranges_step_ns
     assert run.overhead.profiled_step_ns
     assert run.peak_memory[0].host_bytes
@@ -146,7 +153,8 @@ def test_steps_one_by_one(loop: Loop, tmp_path: Path) -> None:
 
 def test_a_loss_that_is_made_in_each_step(loop: Loop, tmp_path: Path) -> None:
     gone, listener_counts = [], set()
-    with collect(model=loop.model, out=tmp_path / "run", **STEPS) as step:
+    out = tmp_path / "run"
+    with collect(model=loop.model, out=out, backward_ranges=True, **STEPS) as step:
         for batch in step(loop.batches):
             criterion = nn.CrossEntropyLoss()
             criterion(loop.model(batch).flatten(0, 1), batch.flatten()).backward()
@@ -158,7 +166,7 @@ def test_a_loss_that_is_made_in_each_step(loop: Loop, tmp_path: Path) -> None:
                 listener_counts.add(len(module_calls._listeners))
                 assert not [one for one in gone if one() is not None]
     assert max(listener_counts) == 2, "of the loop, and of ranges"
-    names = span_names(tmp_path / "run")
+    names = span_names(out)
     losses = {name for name in names if name.startswith("tk/") and "Loss" in name}
     passes = ("forward", "backward")
     assert losses == {f"tk/module/{one}/CrossEntropyLoss#CrossEntropyLoss" for one in passes}
@@ -275,6 +283,23 @@ def test_a_loop_that_ends_among_the_profiled_steps(loop: Loop, tmp_path: Path) -
     assert "1 of 2 steps were profiled" in run.notes
 
 
+@pytest.mark.parametrize("after_count", [0, 1, 2])
+def test_steps_are_timed_after_the_profiled_ones_as_far_as_there_are_any(
+    loop: Loop, tmp_path: Path, after_count: int
+) -> None:
+    with collect(model=loop.model, out=tmp_path / "run", **STEPS) as step:
+        for batch in step(loop.batches[: NEEDED + after_count]):
+            loop.train(batch)
+        assert step.is_done == (after_count == 2)
+    run = manifest.read(tmp_path / "run")
+    assert run.outcome == "ok"
+    assert run.steps.profiled_count == 2
+    assert run.overhead is not None
+    assert run.overhead.plain_after_count == after_count
+    assert len(run.repeats[0].step_ns) == run.steps.measured_count == 2 + after_count
+    assert [rank.token_count for rank in run.ranks] == [16 * (2 + after_count)]
+
+
 def test_what_cannot_be_asked(loop: Loop, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"^steps is 0, but must be 1 or more$"):
         collect(model=loop.model, out=tmp_path / "run", steps=0)
@@ -316,7 +341,7 @@ def test_a_loop_without_tokens(tmp_path: Path) -> None:
     (repeat,) = run.repeats
     assert repeat.tokens_per_s is run.tokens_per_s_mean is None
     assert run.overhead is not None
-    assert run.overhead.plain_step_ns == round(sum(repeat.step_ns) / len(repeat.step_ns))
+    assert run.overhead.plain_step_ns == round(median(repeat.step_ns))
     assert repeat.wall_ns == sum(repeat.step_ns)
     with tracekit.open(tmp_path / "run") as trace:
         assert plain_steps([trace]) == [float(ns) for ns in repeat.step_ns]

@@ -118,9 +118,9 @@ def test_a_program_is_recorded_and_computes_what_it_did(tmp_path: Path, warm: st
     assert made.command[-6:] == ["--", *words]
     assert made.model is not None
     assert made.model.name == "Sequential"
-    assert made.steps == manifest.Steps(1, 2, 1, 2)
+    assert made.steps == manifest.Steps(1, 4, 1, 2)
     (repeat,) = made.repeats
-    assert repeat.tokens_per_s == pytest.approx(2 * 2 * 16 * 1e9 / repeat.wall_ns)
+    assert repeat.tokens_per_s == pytest.approx(4 * 2 * 16 * 1e9 / repeat.wall_ns)
     names = span_names(tmp_path / "run")
     # The evaluation after each step calls the model once more.
     assert names["tk/module/forward/1#Linear"] == 2 * 3

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+from collections import Counter
+from pathlib import Path
+
 import pytest
 from devices import each
 from trial import Trial
@@ -19,17 +24,25 @@ _TRIAL = {"model": "tiny", "layers": 2, "batch_size": 1, "seq_len": 64}
 _TRIAL |= {"warmup": 1, "steps": 2, "repeats": 1, "profile_steps": 1}
 
 
+def _counts(trace: Path) -> Counter[str]:
+    """Return how many events of each category a trace has."""
+    events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
+    return Counter(event.get("cat") for event in events)
+
+
 @pytest.mark.alone
 @each("options", _OPTIONS, on_cpu=["with memory"])
 def test_ranges_cost_little(options: str, trial: Trial) -> None:
     """Ranges cost at most 5 % of a step of full width; what the profiler costs is reported.
 
-    The claim is about a GPU that is never waited for: on a CPU the figures are there.
+    The claim is about a GPU that is never waited for: on a CPU the figures are there. Light steps
+    show all kernels and no op, and cost less than profiled ones.
     """
     trial.needs("transformers")
     folder = f"overhead/{options.replace(' ', '_')}"
     wanted = {**(_OF_FULL_WIDTH if trial.is_cuda else _TRIAL), **_OPTIONS[options]}
-    overhead = trial.collect(folder, "--stage", "pretrain", **wanted)["overhead"]
+    run = trial.collect(folder, "--stage", "pretrain", **wanted)
+    overhead = run["overhead"]
     plain, ranges, profiled = (
         overhead[f"{kind}_step_ns"] for kind in ("plain", "ranges", "profiled")
     )
@@ -39,5 +52,14 @@ def test_ranges_cost_little(options: str, trial: Trial) -> None:
         profiler_cost_pct=100 * (profiled / plain - 1),
         trace_bytes=(trial.runs / folder / "rank0.json.gz").stat().st_size,
     )
+    trial.claim("light traces", len(run["light_traces"]) == trial.is_cuda, run["light_traces"])
+    for name in run["light_traces"]:
+        counts = [_counts(trial.runs / folder / path) for path in (name, run["traces"][0])]
+        kernels = [count["kernel"] for count in counts]
+        trial.claim("light steps have all kernels", kernels[0] == kernels[1] > 0, kernels)
+        trial.claim("light steps have no op", not counts[0]["cpu_op"], counts[0]["cpu_op"])
+        light = overhead["light_step_ns"]
+        trial.figures(light_cost_pct=100 * (light / plain - 1))
+        trial.claim("light steps cost less", light <= profiled, (light, profiled))
     is_little = not trial.is_cuda or ranges_pct <= _RANGES_AT_MOST_PCT
     trial.claim("ranges cost little", is_little, ranges_pct, f"at most {_RANGES_AT_MOST_PCT} %")

@@ -53,7 +53,7 @@ def test_every_member_of_a_manifest_is_there(make_run: MakeRun) -> None:
         "run_id": "full",
         "path": str(folder),
         "folder_name": "full",
-        "manifest_version": 2,
+        "manifest_version": 3,
         "tracekit_version": "0.1.0",
         "created_at": "2026-01-31T12:00:00Z",
         "stage": "pretrain",
@@ -97,6 +97,7 @@ def test_every_member_of_a_manifest_is_there(make_run: MakeRun) -> None:
         "load_failed_count": 0,
         "load_server": "{}",
         "traces": ["rank0.json.gz"],
+        "light_traces": [],
         "missing_trace_count": 1,
         "notes": [],
         "extra": {"a": [1]},
@@ -143,7 +144,7 @@ def test_runs_of_the_same_id_stay_apart(make_run: MakeRun, tmp_path: Path) -> No
             {"repeats": [{"tokens_per_s": 1, "wall_ns": 1, "step_ns": [1, 2**63]}]},
             f"step_ns is {2**63}, out of range",
         ),
-        ({"schema_version": 9}, "the manifest has version 9, this tracekit knows 2"),
+        ({"schema_version": 9}, "the manifest has version 9, this tracekit knows 3"),
     ],
 )
 def test_a_manifest_that_fits_no_row(

@@ -63,7 +63,10 @@ _KEPT: dict[str, str | None] = {
         _COUNT,
     ),
     **dict.fromkeys(
-        ("--fixed-batch", "--with-stack", "--with-flops", "--profile-memory", "--no-shapes")
+        (
+            *("--fixed-batch", "--with-stack", "--with-flops", "--profile-memory", "--no-shapes"),
+            *("--backward-ranges", "--nvtx", "--no-light-steps"),
+        )
     ),
 }
 """The options of `tracekit collect` that a rerun keeps, with the form of their values (None: flag).

@@ -49,7 +49,7 @@ class StepProfile(StepRecorder):
         self._begin = (0, 0)
         self._progress = progress
         self._max_step_count = max_step_count
-        self._modules = ModuleRanges(model, backward=False)
+        self._modules = ModuleRanges(model)
         self._rope = RopeRanges(model)
         self._is_on = False
         self._is_asked_to_end = False

@@ -59,7 +59,7 @@ def test_its_run_folder_is_right(case: Case, recorded: Any) -> None:
     assert made["model"]["model_class"] == case.model
     assert made["gradient_accumulation"] == 2
     assert made["steps"]["warmup_count"] == 1
-    assert made["steps"]["measured_count"] == 2
+    assert made["steps"]["measured_count"] == 4
     assert made["steps"]["profiled_count"] == 2
     assert run.tokens_per_step() == pytest.approx(2 * TOKENS)
 

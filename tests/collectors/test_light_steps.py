@@ -1,0 +1,210 @@
+"""Light steps follow the profiled ones on an accelerator, and harm neither the run nor its trace.
+
+What a CPU does stands in for the work of an accelerator: so ops are in the light traces here.
+"""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracekit
+from tracekit import manifest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch.profiler import ProfilerActivity  # noqa: E402
+
+from tracekit.collectors.loop.folder import LoopFolder  # noqa: E402
+from tracekit.collectors.loop.plan import LoopPlan  # noqa: E402
+from tracekit.collectors.loop.report import LoopReport  # noqa: E402
+from tracekit.collectors.machine import accelerator  # noqa: E402
+from tracekit.collectors.profiler.profile import Profile  # noqa: E402
+from tracekit.collectors.session import collect  # noqa: E402
+
+STEPS = {"warmup": 1, "steps": 2, "profile_steps": 2}
+PROFILED = 1 + 2 + 2 + 1 + 2
+LIGHT = 1 + 2
+ALL = PROFILED + LIGHT + 2
+NAME = "light/rank0.json.gz"
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the CPU be taken for an accelerator."""
+    monkeypatch.setattr(accelerator, "device_activities", lambda _: [ProfilerActivity.CPU])
+
+
+def train(out: Path, count: int = ALL, **options: Any) -> tuple[manifest.Manifest, list[float]]:
+    torch.manual_seed(0)
+    model = nn.Linear(8, 8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    losses = []
+    with collect(model=model, out=out, **STEPS, **options) as step:
+        for _ in range(count):
+            with step():
+                loss = model(torch.ones(4, 8)).square().mean()
+                loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            losses.append(loss.item())
+    assert not torch.autograd._profiler_enabled()
+    return manifest.read(out), losses
+
+
+def trace_of(path: Path) -> dict[str, Any]:
+    return json.loads(gzip.decompress(path.read_bytes()))
+
+
+def steps_in(run: Path) -> list[int]:
+    with tracekit.open(run, cache=False) as trace:
+        return [step for step in trace.query("steps").column("step") if step is not None]
+
+
+@pytest.mark.usefixtures("device")
+def test_light_steps_have_a_trace_of_their_own(tmp_path: Path) -> None:
+    run, _ = train(tmp_path / "run")
+    assert (run.outcome, run.notes) == (
+        "ok",
+        ["the model is given no token ids, so there is no figure in tokens/s"],
+    )
+    assert (run.traces, run.light_traces) == (["rank0.json.gz"], [NAME])
+    assert run.overhead is not None
+    assert run.overhead.light_step_ns
+    assert run.overhead.plain_after_count == 2
+    light = trace_of(tmp_path / "run" / NAME)
+    assert light["tracekit_is_light"] is True
+    events = [event for event in light["traceEvents"] if event.get("ph") == "X"]
+    assert not [event for event in events if event["name"].startswith("tk/")]
+    bounds = light["tracekit_step_bounds_unix_ns"]
+    assert bounds == sorted(bounds)
+    assert len(bounds) == 3
+    calls = [event for event in events if event["name"] == "aten::addmm"]
+    starts = [light["baseTimeNanoseconds"] + 1_000 * event["ts"] for event in calls]
+    steps = itertools.pairwise(bounds)
+    assert [sum(begin <= at < end for at in starts) for begin, end in steps] == [1, 1]
+    assert steps_in(tmp_path / "run") == [6, 7], "the light trace is none of the run's"
+
+
+def test_there_are_none_on_a_cpu(tmp_path: Path) -> None:
+    run, _ = train(tmp_path / "run")
+    assert run.light_traces == []
+    assert run.overhead is not None
+    assert run.overhead.light_step_ns is None
+    assert not (tmp_path / "run" / "light").exists()
+
+
+@pytest.mark.usefixtures("device")
+def test_they_can_be_left_out(tmp_path: Path) -> None:
+    run, _ = train(tmp_path / "run", light_steps=False)
+    assert run.light_traces == []
+
+
+@pytest.mark.usefixtures("device")
+@pytest.mark.parametrize(("count", "has_light"), [(0, False), (1, False), (2, True), (3, True)])
+def test_a_loop_that_ends_among_them(tmp_path: Path, count: int, has_light: bool) -> None:
+    run, _ = train(tmp_path / "run", PROFILED + count)
+    assert run.outcome == "ok"
+    assert run.traces == ["rank0.json.gz"]
+    assert run.light_traces == [NAME] * has_light
+    assert run.overhead is not None
+    assert (run.overhead.light_step_ns is not None) == has_light
+    assert run.overhead.plain_after_count == 0
+    assert len(run.repeats[0].step_ns) == 2, "light steps are no plain ones"
+    assert steps_in(tmp_path / "run") == [6, 7]
+
+
+@pytest.mark.usefixtures("device")
+@pytest.mark.parametrize("method", ["begin", "step", "end", "save"])
+def test_what_goes_wrong_with_them_costs_nothing_else(
+    tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = getattr(Profile, method)
+
+    def fail(self: Profile) -> Any:
+        if self.path.parent.name == "light":
+            raise RuntimeError("on purpose")
+        return original(self)
+
+    monkeypatch.setattr(Profile, method, fail)
+    try:
+        run, losses = train(tmp_path / "run")
+    finally:
+        monkeypatch.undo()
+        while torch.autograd._profiler_enabled():  # of an end that failed
+            torch.autograd._disable_profiler()
+    assert run.outcome == "ok"
+    assert "there is no light trace: RuntimeError: on purpose" in run.notes
+    assert (run.traces, run.light_traces) == (["rank0.json.gz"], [])
+    assert run.overhead is not None
+    # One that could not be ended may run on, and what is under it is not plain.
+    assert run.overhead.plain_after_count == (0 if method == "end" else 2)
+    assert steps_in(tmp_path / "run") == [6, 7]
+    assert len(losses) == ALL
+
+
+@pytest.mark.usefixtures("device")
+def test_losses_are_those_of_the_loop_alone(tmp_path: Path) -> None:
+    _, recorded = train(tmp_path / "run")
+    torch.manual_seed(0)
+    model = nn.Linear(8, 8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for loss in recorded:
+        alone = model(torch.ones(4, 8)).square().mean()
+        alone.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        assert alone.item() == loss
+
+
+@pytest.mark.usefixtures("device")
+def test_a_profiler_of_the_loop_comes_first(tmp_path: Path) -> None:
+    model, out = nn.Linear(8, 8), tmp_path / "run"
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with collect(model=model, out=out, **STEPS) as step:
+        for number in range(ALL + 2):
+            if number == PROFILED + 2:
+                theirs = torch.profiler.profile(activities=[ProfilerActivity.CPU])
+                theirs.start()
+            with step():
+                model(torch.ones(4, 8)).sum().backward()
+                optimizer.step()
+            if number == PROFILED + 3:
+                theirs.stop()
+    run = manifest.read(out)
+    assert "there is no light trace: the loop started a profiler of its own" in run.notes
+    assert (run.outcome, run.traces, run.light_traces) == ("ok", ["rank0.json.gz"], [])
+    assert [event.name for event in theirs.events() if "addmm" in event.name]
+
+
+def report(folder: Path, rank: int) -> LoopReport:
+    names = f"rank{rank}.json", f"light/rank{rank}.json"
+    (folder / "light").mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).write_text("{}")
+    return LoopReport(
+        rank=rank,
+        world_size=2,
+        trace=names[0],
+        light_trace=names[1],
+        job_id="job",
+        is_recorded=True,
+    )
+
+
+def test_fragments_of_a_job_have_all_of_them(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        folder = LoopFolder(tmp_path / "run", LoopPlan(), ["train"], f"{rank}", force=False)
+        folder.open()
+        run = folder.commit([report(folder.path, rank)], "ok", None)
+        folder.end(run, 0, "ok", None)
+        folder.close()
+    run = manifest.read(tmp_path / "run")
+    assert run.light_traces == ["light/rank0.json.gz", "light/rank1.json.gz"]
+    assert all((tmp_path / "run" / name).is_file() for name in (*run.light_traces, *run.traces))
