@@ -133,7 +133,7 @@ class RunStep:
 
     @property
     def idle_ns(self) -> int | None:
-        """How long the device has no work in a step at most: changes of the host gain no more, ns."""
+        """Time of a step without work of the device, at most: changes of the host gain no more."""
         step_ns = self.high_ns if self.run_ns is None else self.run_ns
         if step_ns is None or self.busy_ns is None:
             return None
