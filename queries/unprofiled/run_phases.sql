@@ -4,7 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: trace, graph_span, attributed_events, step_moment, run_replay
+-- Requires: trace, graph_span, attributed_events, step_moment, run_replay, interval_neighbours
 -- Columns:
 --   rank         INTEGER  global rank
 --   device       VARCHAR  number of the device
@@ -37,18 +37,10 @@ work AS (
 ended AS (
     SELECT
         w.*,
-        max(end_ns) OVER before AS before_ns,
-        max(run_end_ns) OVER run_before AS run_before_ns
+        latest_end_before_ns((trace_id, device), start_ns, end_ns, span_id) AS before_ns,
+        latest_end_before_ns((trace_id, device), run_start_ns, run_end_ns, span_id)
+            AS run_before_ns
     FROM work AS w
-    WINDOW
-        before AS (
-            PARTITION BY trace_id, device ORDER BY start_ns, span_id
-            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-        ),
-        run_before AS (
-            PARTITION BY trace_id, device ORDER BY run_start_ns, span_id
-            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-        )
 )
 
 SELECT
