@@ -29,6 +29,13 @@ marked AS (
     WHERE kind = 'mark' AND name = 'step start'
 ),
 
+first_work AS (
+    SELECT trace_id, step, min(start_ns) AS start_ns
+    FROM graph_span
+    WHERE kind = 'work'
+    GROUP BY trace_id, step
+),
+
 synchronised AS (
     SELECT
         m.trace_id,
@@ -42,7 +49,8 @@ synchronised AS (
             AND s.kind = 'call'
             AND regexp_matches(s.name, '^(cuda|hip)DeviceSynchronize$')
             AND s.start_ns BETWEEN m.start_ns AND m.start_ns + 1500000
-    WHERE m.is_first
+    LEFT JOIN first_work AS f ON m.trace_id = f.trace_id AND m.step = f.step
+    WHERE m.is_first AND s.start_ns <= coalesce(f.start_ns, s.start_ns)
     GROUP BY m.trace_id
 ),
 
