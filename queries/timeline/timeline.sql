@@ -24,7 +24,6 @@
 --   idle_pct             DOUBLE   idle_ns of window_ns, 0 to 100
 -- Keep:     rank, device, window_ns, compute_ns, exposed_comm_ns, exposed_memcpy_ns, idle_ns, idle_pct
 -- View:
---   breakdown  totals=run_idle
 --   chart  form=bars title="What each device did with its window" y=where x_of=window_ns axis="time of the device's window"
 --          parts=compute_ns,exposed_comm_ns,exposed_memcpy_ns,idle_ns
 --          tip=where,window_ns,compute_ns,exposed_comm_ns,exposed_memcpy_ns,idle_ns,event_count

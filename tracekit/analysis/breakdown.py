@@ -36,6 +36,9 @@ _BREAKDOWN = (
 BREAKDOWN = with_placed(_BREAKDOWN)
 """The analyses of a breakdown, in the order in which they are read."""
 
+RUN_IDLE = "run_idle"
+"""How much of a step is idle, in the recording and in the run: it follows the timeline."""
+
 HEALTH = "health"
 
 FULL_BREAKDOWN = ("unprofiled", "path_totals", "slack", "replay")
@@ -94,9 +97,9 @@ def breakdown_of(contents: Contents, trace_count: int) -> list[str]:
     if not contents.has_traces and len(contents.runs) > 1:
         raise several("breakdown", contents.runs)
     names: list[str] = [*BREAKDOWN] if contents.has_traces else []
-    if trace_count > 1:
+    if contents.has_traces:
         place = names.index("phases")
-        names[place:place] = RANKS_BREAKDOWN
+        names[place:place] = [RUN_IDLE, *(RANKS_BREAKDOWN if trace_count > 1 else ())]
     if contents.runs:
         names[1:1] = RUN_BREAKDOWN
         if contents.has_requests:
@@ -111,7 +114,10 @@ def run_analyses_of(analyses: Collection[str], trace_count: int) -> list[str]:
     """Return the analyses of scope ``run`` whose rows a dataset has: those of its breakdown."""
     catalog = load_catalog()
     names = [TOTALS[name] for name in analyses if name in TOTALS]
-    if trace_count > 1 and set(BREAKDOWN) <= set(analyses):
+    is_of_breakdown = set(BREAKDOWN) <= set(analyses)
+    if is_of_breakdown:
+        names.append(RUN_IDLE)
+    if trace_count > 1 and is_of_breakdown:
         of_ranks = (*RANKS_BREAKDOWN, *ASKED_OF_RANKS)
         required = [name for one in of_ranks for name in catalog.analysis(one).requires]
         names += [

@@ -91,6 +91,7 @@ _SECTIONS = {
         serving.serving_window, "serving_window", {"Steady state": "serving_window"}
     ),
     "timeline": Section(device_time.timeline, "timeline"),
+    "run_idle": Section(device_time.run_idle, "run_idle"),
     "ranks": Section(ranks.ranks, "rank_distribution"),
     "stragglers": Section(ranks.stragglers),
     "parallel_groups": Section(ranks.parallel_groups),

@@ -109,17 +109,15 @@ def timeline(screen: Screen) -> list[Text]:
         out.append(Text(" " * (lines[0].cell_len - len(titles)) + titles, style="dim"))
     for line, under in zip(lines, below, strict=True):
         out += [line] if under is None else [line, under]
-    return [*out, *left, *_run_idle(screen)]
+    return out + left
 
 
 _LEAST_IDLE_PCT = 10.0
 """Less idle time of a recording is not worth a word on the profiler."""
 
 
-def _run_idle(screen: Screen) -> list[Text]:
+def run_idle(screen: Screen) -> list[Text]:
     """Return a line: how much of a step is idle, recorded and in the run."""
-    if not screen.data.get("run_idle"):
-        return []
     (row,) = screen.rows("run_idle")
     recorded = f"Idle {format_pct(row['recorded_idle_pct'])} % of the recording"
     if row["idle_pct"] is not None:
