@@ -13,7 +13,7 @@ import pytest
 
 import tracekit
 from tracekit.analysis import breakdown
-from tracekit.analysis.breakdown import BREAKDOWN, TOTALS
+from tracekit.analysis.breakdown import BREAKDOWN, RUN_IDLE, TOTALS
 from tracekit.errors import QueryError, TraceError, UsageError
 from tracekit.ingest.sources import find_sources
 from tracekit.opening import ingest
@@ -39,7 +39,7 @@ def add_trace(folder: Path, name: str = "rank0.json.gz") -> Path:
 
 def told(trace: tracekit.Trace) -> list[str]:
     """The analyses of a breakdown, but for what reduces them."""
-    return [name for name in trace.breakdown() if name not in TOTALS.values()]
+    return [name for name in trace.breakdown() if name not in (*TOTALS.values(), RUN_IDLE)]
 
 
 @pytest.fixture

@@ -396,7 +396,8 @@ def _bounded(one: Candidate, prediction: Prediction, replay: Predictor) -> Predi
     if step is not None and replay.step_count:
         if one.is_of_host and step.idle_ns is not None:
             limits.append(step.idle_ns * replay.step_count)
-        if step.ratio is not None and not replay.is_of_run:
+        # On CPUs, ops are the work, and what of them is the profiler's is not known.
+        if step.ratio is not None and step.busy_ns is not None and not replay.is_of_run:
             if one.is_of_host:
                 prediction = _shrunk(prediction, step.idle_share)
             elif not one.is_of_device:
