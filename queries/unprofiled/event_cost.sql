@@ -1,7 +1,7 @@
 -- What does one event of each kind add to the time of the host while it is recorded?
 -- In the quick state of the host. The values were found on half of 77 recordings of an H200 whose time without the
 -- profiler is known, and tried on the other half; that of a call is held, as no loop tells it from that of an op. Ranges of
--- tracekit's collectors cost most where hooks of tensors mark the backward pass, and as much as an op where they do not.
+-- tracekit's collectors cost most where hooks of tensors mark the backward pass, and 2.3 µs where they do not (measured on a CPU).
 --
 -- Kind:     table
 -- Made:     when asked for
@@ -33,7 +33,7 @@ CROSS JOIN (
     ('op', 1500.0, NULL),
     ('call', 1200.0, NULL),
     ('range', 20000.0, NULL),
-    ('own range', 1500.0, FALSE),
+    ('own range', 2300.0, FALSE),
     ('own range', 52000.0, TRUE),
     ('python', 330.0, NULL)
 ) AS v (kind, each_ns, is_hooked)
