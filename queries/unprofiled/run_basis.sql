@@ -54,11 +54,12 @@ estimate AS (
         coalesce(c.share, 0) AS paired_share,
         c.ratio,
         if(p.plain_ns IS NULL, 'constants', 'plain step') AS basis,
-        0.96 * least(r.low_ns, r.plain_ns, r.high_ns) AS told_low_ns,
-        1.04 * greatest(r.low_ns, r.plain_ns, r.high_ns) AS told_high_ns,
-        round(coalesce(p.plain_ns, r.plain_ns))::BIGINT AS usual_ns,
-        round(coalesce(p.low_ns, p.plain_ns, told_low_ns))::BIGINT AS least_ns,
-        round(coalesce(p.high_ns, p.plain_ns, told_high_ns))::BIGINT AS most_ns
+        0.96 * least(r.low_ns, r.plain_ns, r.high_ns) AS estimated_low_ns,
+        1.04 * greatest(r.low_ns, r.plain_ns, r.high_ns) AS estimated_high_ns,
+        -- No run is longer than its recording: of few steps a replay may say so.
+        round(coalesce(p.plain_ns, least(r.plain_ns, r.recorded_ns)))::BIGINT AS usual_ns,
+        round(coalesce(p.low_ns, p.plain_ns, estimated_low_ns))::BIGINT AS least_ns,
+        round(coalesce(p.high_ns, p.plain_ns, estimated_high_ns))::BIGINT AS most_ns
     FROM replayed_step AS r
     LEFT JOIN busiest AS b USING (trace_id)
     LEFT JOIN covered AS c USING (trace_id)
@@ -83,7 +84,7 @@ judged AS (
                 )
             WHEN
                 factor NOT BETWEEN 0.67 AND 1.5
-                AND measured_ns NOT BETWEEN told_low_ns AND told_high_ns
+                AND measured_ns NOT BETWEEN estimated_low_ns AND estimated_high_ns
                 THEN printf(
                     'the host would have to be %.2f times as slow as its events and its speed '
                     || 'tell: not this program, or the machine was in another state',
@@ -96,7 +97,9 @@ judged AS (
                     100 * paired_share
                 )
             WHEN basis = 'constants' AND ratio > 4
-                THEN 'something else than the profiler slowed the host down'
+                THEN
+                    'the host was more than four times as slow as the one on which the costs of '
+                    || 'events were measured: give a step that was measured, with --plain-step'
             WHEN basis = 'constants' AND most_ns > 2 * least_ns
                 THEN 'too wide for one figure: give a step that was measured, with --plain-step'
         END AS reason

@@ -183,3 +183,13 @@ def test_loops_whose_step_is_known(name: str) -> None:
     assert row["low_ns"] <= truth_ns <= row["high_ns"]
     assert row["idle_pct"] == pytest.approx(known["idle_pct"], abs=4)
     assert 0.85 < known["host_factor"] < 1.15
+
+
+def test_a_run_is_no_longer_than_its_recording() -> None:
+    """Of this trace the replay without the profiler has steps 4 % longer than those recorded."""
+    path = H200.parent / "traces" / "deepseek_train_h800.json.gz"
+    if not path.exists():
+        pytest.skip(f"{path} is not there")
+    with tracekit.open(path) as trace:
+        (row,) = trace.query("unprofiled").to_dicts()
+    assert row["work_ns"] <= row["unprofiled_step_ns"] <= row["recorded_step_ns"]
