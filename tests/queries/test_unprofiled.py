@@ -24,10 +24,12 @@ def span(category: str, name: str, start_us: float, end_us: float, **args: objec
     }  # fmt: skip
 
 
-def work(launch_us: float, start_us: float, end_us: float, number: int) -> list[Event]:
+def work(
+    launch_us: float, start_us: float, end_us: float, number: int, name: str = "gemm"
+) -> list[Event]:
     """Return a launch of 5 µs and its kernel."""
     kernel = {
-        "ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": start_us,
+        "ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": start_us,
         "dur": end_us - start_us, "args": {"correlation": number, "device": 0, "stream": 7},
     }  # fmt: skip
     call = span("cuda_runtime", "cudaLaunchKernel", launch_us, launch_us + 5, correlation=number)
@@ -163,6 +165,79 @@ def test_a_graph_needs_marked_steps(traced: Callable[[list[Event]], tracekit.Tra
     events = [one for one in loop() if one["cat"] != "user_annotation"]
     with traced(events) as trace, pytest.raises(QueryError, match="no step"):
         trace.predict("graph on")
+
+
+def layers(*names: str) -> list[Event]:
+    """Return two steps of 1,000 µs that launch these kernels of 20 µs, every 200 µs one."""
+    events = []
+    for step in range(2):
+        begin = 1_000 * step
+        events.append(span("user_annotation", f"ProfilerStep#{step}", begin, begin + 999))
+        for place, name in enumerate(names):
+            at = begin + 200 * place
+            number = step * len(names) + place + 1
+            events += work(at, at + 10, at + 30 - 10 * (place == 2), number, name)
+    return events
+
+
+def test_compiled_code_has_one_kernel_between_two_products(
+    traced: Callable[[list[Event]], tracekit.Trace],
+) -> None:
+    elementwise = "void at::native::vectorized_elementwise_kernel<4>(int)"
+    with traced(layers("gemm", elementwise, elementwise, "gemm", elementwise)) as trace:
+        found = trace.predict("compile on", is_recorded=True)
+        with pytest.raises(UsageError, match="takes no terms"):
+            trace.predict("compile phase=forward on")
+    assert found.assumptions[0] == (
+        "6 kernels between products become 4, each as long as the longest that it fuses: "
+        "0.100 ms become 0.080"
+    )
+    # Eight kernels are left, 45 µs of the host each; what a step has behind its last launch stays.
+    rest_ns = 194_000 + 1_000
+    assert found.predicted_ns == pytest.approx(8 * 45_000 + rest_ns, abs=20_000)
+    assert found.low_ns < 8 * 39_000 + rest_ns
+    assert found.high_ns > 8 * 53_000 + rest_ns
+
+
+@pytest.mark.parametrize(
+    ("names", "reason"),
+    [(("gemm", "gemm"), "no kernels follow"), (("gemm", "triton_poi_fused_add_0"), "already")],
+)
+def test_what_cannot_be_compiled(
+    traced: Callable[[list[Event]], tracekit.Trace], names: tuple[str, ...], reason: str
+) -> None:
+    with traced(layers(*names)) as trace, pytest.raises(QueryError, match=reason):
+        trace.predict("compile on")
+
+
+def test_a_forward_pass_without_modules_runs_again(
+    traced: Callable[[list[Event]], tracekit.Trace],
+) -> None:
+    events = []
+    for step in range(2):
+        begin = 1_000 * step
+        number = 3 * step + 1
+        back = span(
+            "cpu_op", "autograd::engine::evaluate_function: MmBackward0", begin + 500, begin + 600,
+            **{"Sequence number": step},
+        )  # fmt: skip
+        call, kernel = work(begin + 510, begin + 520, begin + 820, number + 2)
+        events += [
+            span("user_annotation", f"ProfilerStep#{step}", begin, begin + 999),
+            span("cpu_op", "aten::mm", begin, begin + 100, **{"Sequence number": step}),
+            *work(begin + 10, begin + 20, begin + 120, number),
+            span("cpu_op", "aten::baddbmm", begin + 200, begin + 300),
+            *work(begin + 210, begin + 220, begin + 320, number + 1),
+            {**back, "tid": 2},
+            {**call, "tid": 2},
+            kernel,
+        ]
+    with traced(events) as trace:
+        found = trace.predict("recompute on", is_recorded=True)
+    # The last product of each is left out, as its input is what was saved; gaps of 0.5 µs stay.
+    assert found.assumptions[0].startswith(
+        "each forward pass runs again before the backward pass: 0.201 ms of work"
+    )
 
 
 LOOPS = {"llama_base": 41.37, "moe": 24.61, "small_graph": 6.38}

@@ -56,6 +56,7 @@ KEYWORDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "python": (SCALE, REMOVE),
         "launches": (SCALE, REMOVE),
         "graph": (ON,),
+        "compile": (ON,),
         "sync": (REMOVE,),
         "loading": (SCALE, REMOVE, WORKERS),
         "bandwidth": (SCALE,),
@@ -81,13 +82,14 @@ KEYWORDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 """What else can be changed, and how.
 
-The time of the host, of its Python, of launch calls; steps captured in a CUDA graph each; waits for
-the device; data loading; bandwidth and latency of collectives, ranks in their groups and their
-algorithm; whether communication is hidden behind compute; ranks that are slower than the others;
-the device that all runs on; the type that products are computed in. Methods: recomputation, one
-kernel in place of several, gradient accumulation, an offloaded optimizer, the stage of ZeRO. Of
-:data:`SERVING`: requests per second; requests that run at most, and tokens of a step; tokens that
-the cache of keys and values holds; whether prompts are read by an engine of their own.
+The time of the host, of its Python, of launch calls; steps captured in a CUDA graph each; compiled
+code; waits for the device; data loading; bandwidth and latency of collectives, ranks in their
+groups and their algorithm; whether communication is hidden behind compute; ranks that are slower
+than the others; the device that all runs on; the type that products are computed in. Methods:
+recomputation, one kernel in place of several, gradient accumulation, an offloaded optimizer, the
+stage of ZeRO. Of :data:`SERVING`: requests per second; requests that run at most, and tokens of a
+step; tokens that the cache of keys and values holds; whether prompts are read by an engine of their
+own.
 """
 
 SERVING = frozenset({"rate", "batch", "kv", "prefill"})
@@ -178,7 +180,7 @@ def parse_change(text: str) -> Change:
     allowed = KEYWORDS[keyword] if keyword else (SCALE, REMOVE)
     if action not in allowed:
         raise UsageError(f"{text!r}: {keyword or 'work'} cannot be changed so", hint=_HINT)
-    if keyword in (*SERVING, "graph") and terms:
+    if keyword in (*SERVING, "graph", "compile") and terms:
         raise UsageError(f"{text!r}: {keyword} is of the whole run, and takes no terms")
     if keyword in ("bandwidth", "latency", "rate", "accumulate") and factor <= 0:
         raise UsageError(f"{text!r}: the factor must be above 0")
