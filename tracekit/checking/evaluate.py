@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tracekit.checking.measured import Measured, Values, ask
@@ -71,7 +71,8 @@ def judge(rule: Rule, new: Measured, base: Measured | None) -> Judgement:
 
     A relative rule is decided by the rank test on steps: the base's, made longer by as much as the
     rule allows, against the new ones. It fails where these are beyond that by more than noise,
-    passes where they keep it by more than noise, and is inconclusive else. Tokens per second are
+    passes where they keep it by more than noise, and is inconclusive else. `step_time` is that of
+    steps without the profiler where both sides have them. Tokens per second are
     judged by repeats, percentiles of latency by requests. What does not vary (counts, bytes, the
     result of a statement) is compared as it is; a single time or share decides nothing.
 
@@ -91,6 +92,10 @@ def judge(rule: Rule, new: Measured, base: Measured | None) -> Judgement:
                 f"{rule.title}: the rule is relative, and nothing is given to hold against",
                 hint="--against BASE: a run, a trace, or the name of a baseline",
             )
+        if rule.subject == "step_time" and new.step_ns and base.step_ns:
+            # The recording is not the run.
+            of_run = replace(new.values("plain_step_time"), rests_on="without the profiler")
+            return _relative(rule, of_run, base.values("plain_step_time"))
         return _relative(rule, values, base.values(rule.subject))
     except QueryError as error:
         # What cannot be told can be neither kept nor broken.

@@ -57,7 +57,8 @@ def measures_of(
 ) -> list[Measure]:
     """Return all that was measured on both sides, what decides first.
 
-    One number of each run decides where both sides have enough runs to; else steps do.
+    Steps without the profiler decide where both sides have enough of them: the recording is not the
+    run. Else one number of each run does where both sides have enough runs; else steps do.
     """
     unit = "window" if base.sample_names[0].endswith("window") else "step"
     series = base.series(base.cells), new.series(new.cells)
@@ -69,7 +70,9 @@ def measures_of(
         is_enough = min(base.run_count, new.run_count) >= least_count()
         found.insert(0 if is_enough else 1, of_runs)
     if all(plain):
-        found.append(measure(PLAIN_STEP, *plain, margin_pct=margin_pct))
+        is_enough = min(map(len, plain)) >= least_count()
+        of_plain = measure(PLAIN_STEP, *plain, margin_pct=margin_pct)
+        found.insert(0 if is_enough else len(found), of_plain)
     return found
 
 

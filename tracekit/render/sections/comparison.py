@@ -143,6 +143,13 @@ def _difference(row: Row, noise: Sequence[Row]) -> Text:
         line.append(f"   {row['delta_pct']:+,.1f} %", style="bold")
     line.append("   ")
     line.append(_verdict(row), style=_STYLES.get(row["verdict"], "dim"))
+    if row["sample"] == "plain step":
+        # What is split below is of the recordings; what decides is not.
+        medians = [noise[0]["base_median_ns"], noise[0]["new_median_ns"]]
+        decimals = ms_decimals(medians)
+        base, new = (format_ms(ns, decimals) for ns in medians)
+        line.append(f" without the profiler: {base} → {new} ms")
+        return line
     median_pct = noise[0]["difference_pct"] if noise else None
     is_decided = row["verdict"] in _DECIDED
     if is_decided and median_pct is not None and median_pct * row["delta_ns"] < 0:
