@@ -240,6 +240,20 @@ def test_a_forward_pass_without_modules_runs_again(
     )
 
 
+def test_a_step_is_drawn_recorded_and_without_the_profiler(cli: Any, tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": loop()}))
+    shown = cli("breakdown", path, "--plain-step", "500us", "--no-cache").stdout.splitlines()
+    at = next(i for i, line in enumerate(shown) if line.startswith("Step  "))
+    recorded, plain = shown[at + 1 : at + 3]
+    assert recorded.endswith("0.970 ms  89.7 % idle")
+    assert plain.endswith("0.500 ms  80.0 % idle")
+    # 100 µs of work in both; the last step ends with its work, so they take 970 µs in the mean.
+    assert recorded.count("█") == plain.count("█") > 0
+    cells = [line.count("█") + line.count("░") for line in (recorded, plain)]
+    assert abs(cells[0] - 1.94 * cells[1]) <= 1
+
+
 LOOPS = {"llama_base": 41.37, "moe": 24.61, "small_graph": 6.38}
 
 

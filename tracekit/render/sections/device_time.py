@@ -117,20 +117,40 @@ _LEAST_IDLE_PCT = 10.0
 
 
 def run_idle(screen: Screen) -> list[Text]:
-    """Return a line: how much of a step is idle, recorded and in the run."""
+    """Return how much of a step is idle: bars of the recording and the run, or a hint in words."""
     (row,) = screen.rows("run_idle")
-    recorded = f"Idle {format_pct(row['recorded_idle_pct'])} % of the recording"
-    if row["idle_pct"] is not None:
-        steps = [format_duration(row[name]) for name in ("recorded_step_ns", "plain_step_ns")]
-        text = (
-            f"{recorded} ({steps[0]} a step), {format_pct(row['idle_pct'])} % without the profiler "
-            f"({steps[1]})"
-        )
-    elif row["recorded_idle_pct"] >= _LEAST_IDLE_PCT:
-        text = f"{recorded}, in part the profiler's: tracekit query unprofiled TRACE"
-    else:
-        return []
-    return [screen.line(text)]
+    if row["idle_pct"] is None:
+        if row["recorded_idle_pct"] < _LEAST_IDLE_PCT:
+            return []
+        recorded = f"Idle {format_pct(row['recorded_idle_pct'])} % of a recorded step"
+        hint = "in part the profiler's: tracekit query unprofiled TRACE"
+        return [screen.line(f"{recorded}, {hint}")]
+    steps_ns = [row["recorded_step_ns"], row["plain_step_ns"]]
+    work = next(share for share in PARTS if share.name == "compute")
+    idle = next(share for share in PARTS if share.name == "idle")
+
+    def bars(width: int) -> list[Text]:
+        drawn = []
+        for step_ns in steps_ns:
+            work_ns = min(row["work_ns"], step_ns)
+            parts = [
+                Part(work_ns, work.glyph, work.colour.terminal),
+                Part(step_ns - work_ns, idle.glyph, idle.colour.terminal),
+            ]
+            cells = max(cells_of(step_ns, max(steps_ns), width), 1)
+            drawn.append(stacked_bar(parts, cells).append(" " * (width - cells)))
+        return drawn
+
+    decimals = ms_decimals(steps_ns)
+    figures = aligned(
+        [
+            [f"{format_ms(step_ns, decimals)} ms" for step_ns in steps_ns],
+            [f"{format_pct(row[name])} % idle" for name in ("recorded_idle_pct", "idle_pct")],
+        ]
+    )
+    labels = fitted(["recorded", "without the profiler"])
+    heading = screen.heading("Step", "█ device works   ░ idle; of the device with most work")
+    return [heading, *bar_lines(labels, bars, figures, screen.width, least=4)]
 
 
 def _group_label(row: Row) -> str:
