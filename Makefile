@@ -26,7 +26,7 @@
 # PYTHON chooses the interpreter (3.11 or later) for a new environment.
 
 PYTHON ?= python3
-SAMPLE := sample_traces/pretrain_R+Z3
+SAMPLE := sample_traces/h200_finetune_L
 RUN := runs/pretrain_R+Z3
 DEMO := .venv
 DEV := .venv-dev

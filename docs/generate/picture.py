@@ -17,7 +17,7 @@ from .places import REPO
 from .sessions import WIDTH, environment
 
 PATH = "docs/images/breakdown.svg"
-SAMPLE = "sample_traces/serve_transformers"
+SAMPLE = "sample_traces/h200_finetune_L"
 _THEME = TerminalTheme(
     (27, 31, 36),
     (214, 220, 226),

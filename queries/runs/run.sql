@@ -3,7 +3,7 @@
 --
 -- Kind:     analysis
 -- Scope:    runs
--- Requires: run
+-- Requires: run, run_step
 -- Columns:
 --   run                 VARCHAR    name of the run's folder
 --   run_id              VARCHAR    as in table run
@@ -24,9 +24,10 @@
 --   mean_tokens_per_s   DOUBLE     tokens/s of all ranks, mean of the repeats
 --   std_tokens_per_s    DOUBLE     sample standard deviation over the repeats; NULL for one
 --   mean_step_ns        DOUBLE     mean measured step on rank 0, without ranges and profiler, ns
+--   plain_step_ns       BIGINT     median measured step, the same
 --   ranges_step_ns      BIGINT     median step with ranges, ns
 --   profiled_step_ns    BIGINT     median step with ranges and profiler, ns
---   profiled_step_pct   DOUBLE     profiled_step_ns of mean_step_ns, 100 and more
+--   profiled_step_pct   DOUBLE     profiled_step_ns of plain_step_ns, 100 and more
 --   peak_device_bytes   BIGINT     device memory of the rank that allocated most, at its peak, bytes
 --   peak_reserved_bytes  BIGINT    of the rank that reserved most, bytes
 --   peak_host_bytes     BIGINT     host memory of the rank that held most, at its peak, bytes
@@ -40,27 +41,20 @@
 -- Invariant: outcome IS NOT NULL AND (outcome = 'ok' OR reason IS NOT NULL OR stage IS NOT NULL)
 -- Invariant: peak_reserved_bytes IS NULL OR peak_device_bytes IS NULL OR peak_device_bytes <= peak_reserved_bytes
 
-WITH repeat AS (
-    SELECT run_id, count(*) AS repeat_count, avg(list_avg(step_ns)) AS mean_step_ns
-    FROM run_repeat
-    GROUP BY run_id
-)
-
 SELECT
     r.folder_name AS run, r.run_id, r.stage, r.outcome, r.reason, r.model, r.parameter_count,
     r.trainable_parameter_count, r.opt, r.engine, r.precision, r.attention_backend, r.world_size,
     r.batch_size, r.sequence_length,
-    coalesce(p.repeat_count, 0) AS repeat_count,
+    s.repeat_count,
     r.tokens_per_s_mean AS mean_tokens_per_s, r.tokens_per_s_std AS std_tokens_per_s,
-    coalesce(p.mean_step_ns, r.plain_step_ns) AS mean_step_ns,
+    s.mean_ns AS mean_step_ns, s.plain_ns AS plain_step_ns,
     r.ranges_step_ns, r.profiled_step_ns,
-    100.0 * r.profiled_step_ns
-    / nullif(coalesce(p.mean_step_ns, r.plain_step_ns), 0) AS profiled_step_pct,
+    100.0 * r.profiled_step_ns / nullif(s.plain_ns, 0) AS profiled_step_pct,
     r.peak_device_allocated_bytes AS peak_device_bytes,
     r.peak_device_reserved_bytes AS peak_reserved_bytes, r.peak_host_bytes, r.devices, r.processor,
     r.core_count, r.request_count, r.rejected_count,
     coalesce(len(r.traces), 0) AS trace_count,
     coalesce(r.notes, []) AS notes
 FROM run AS r
-LEFT JOIN repeat AS p USING (run_id)
+LEFT JOIN run_step() AS s USING (run_id)
 ORDER BY r.run_id

@@ -3,7 +3,7 @@
 --
 -- Kind:     analysis
 -- Scope:    runs
--- Requires: run, request, run_repeat, benchmark
+-- Requires: run, run_step, request, benchmark
 -- Columns:
 --   run       VARCHAR  name of the run's folder
 --   metric    VARCHAR  what was looked at
@@ -20,12 +20,6 @@ WITH request_fact AS (
         count(*) FILTER (NOT is_warmup AND NOT is_profiled) AS measured_count,
         count(*) FILTER (NOT is_warmup AND NOT is_profiled AND outcome <> 'ok') AS left_out_count
     FROM request
-    GROUP BY run_id
-),
-
-step_fact AS (
-    SELECT run_id, avg(list_avg(step_ns)) AS mean_step_ns
-    FROM run_repeat
     GROUP BY run_id
 ),
 
@@ -46,13 +40,12 @@ fact AS (
         r.*,
         r.outcome = 'unreadable' AS is_unreadable,
         100.0 * r.tokens_per_s_std / nullif(r.tokens_per_s_mean, 0) AS spread_pct,
-        100.0 * (r.profiled_step_ns / nullif(coalesce(s.mean_step_ns, r.plain_step_ns), 0) - 1)
-            AS slowdown_pct,
+        100.0 * (r.profiled_step_ns / nullif(s.plain_ns, 0) - 1) AS slowdown_pct,
         q.measured_count, q.left_out_count, b.without_time_count, b.timed_count, b.wide_count,
         r.stage = 'bench' OR r.benchmark_count > 0 AS is_bench
     FROM run AS r
     LEFT JOIN request_fact AS q ON r.run_id = q.run_id
-    LEFT JOIN step_fact AS s ON r.run_id = s.run_id
+    LEFT JOIN run_step() AS s ON r.run_id = s.run_id
     LEFT JOIN bench_fact AS b ON r.run_id = b.run_id
 ),
 

@@ -44,7 +44,7 @@ TRAINING = {
     "world_size": 8,
     "mean_tokens_per_s": 1234.56,
     "std_tokens_per_s": 7.0,
-    "mean_step_ns": 250.0 * MS,
+    "plain_step_ns": 250.0 * MS,
     "profiled_step_ns": 300 * MS,
     "profiled_step_pct": 120.0,
     "peak_device_bytes": 40_000_000_000,

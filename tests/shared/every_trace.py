@@ -20,8 +20,12 @@ REPO = Path(__file__).resolve().parents[2]
 FOLDER = Path(os.environ.get("TRACEKIT_PUBLIC_TRACES") or REPO.parent / "shared" / "traces")
 RUNS = sorted(path for path in FOLDER.glob("*") if path.is_dir())
 """Folders of ranks: one store each."""
-SAMPLES = sorted(path.parent for path in (REPO / "sample_traces").rglob("run.json"))
-"""The bundled runs."""
+SAMPLES = sorted(
+    path.parent
+    for path in (REPO / "sample_traces").rglob("run.json")
+    if path.parent.name != "h200_finetune_L"
+)
+"""The bundled runs, but for that of a 7B model: recordings of that GPU are tested in small ones."""
 _ALSO_BUNDLED = {"cpu_llama_ckpt_module_ranges.json.gz", "cpu_llama_lora.json.gz"}
 """Public traces that are in `tests/traces`, to the byte."""
 _LIKE_ANOTHER = {

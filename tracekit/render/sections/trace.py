@@ -80,9 +80,9 @@ def _measured(row: Row) -> list[str]:
         spread = row["std_tokens_per_s"]
         text = f"{row['mean_tokens_per_s']:,.1f}"
         parts.append(text + ("" if spread is None else f" ± {spread:,.1f}") + " tokens/s")
-    step_ns = row["mean_step_ns"]
+    step_ns = row["plain_step_ns"]
     if step_ns:
-        text = f"step {format_duration(round(step_ns))}"
+        text = f"step {format_duration(step_ns)}"
         if row["profiled_step_pct"]:
             text += f", recorded {format_times(row['profiled_step_pct'])} as long"
         parts.append(text)

@@ -1,0 +1,38 @@
+-- What does a step of each run take without ranges and profiler?
+--
+-- Kind:   function
+-- Access: private
+-- Columns:
+--   run_id        VARCHAR  as in table run
+--   repeat_count  BIGINT   repeats that were measured
+--   mean_ns       DOUBLE   mean of the repeats' mean steps, ns: what tokens per second are of
+--   plain_ns      BIGINT   the median step, ns
+--   low_ns        BIGINT   the tenth percentile of the steps, ns; NULL where only one figure is known
+--   high_ns       BIGINT   the ninetieth, ns
+
+CREATE OR REPLACE MACRO run_step() AS TABLE (
+    WITH repeated AS (
+        SELECT
+            run_id,
+            count(*) AS repeat_count,
+            avg(list_avg(step_ns)) AS mean_ns,
+            list_aggregate(flatten(list(step_ns)), 'quantile_cont', [0.1, 0.5, 0.9]) AS ns
+        FROM run_repeat
+        GROUP BY run_id
+    )
+
+    SELECT
+        r.run_id,
+        coalesce(p.repeat_count, 0) AS repeat_count,
+        coalesce(p.mean_ns, r.plain_step_ns) AS mean_ns,
+        -- Without its percentiles the figure of a manifest is a mean, which outliers move.
+        if(
+            r.plain_step_low_ns IS NULL,
+            coalesce(p.ns[2]::BIGINT, r.plain_step_ns),
+            r.plain_step_ns
+        ) AS plain_ns,
+        coalesce(r.plain_step_low_ns, p.ns[1]::BIGINT) AS low_ns,
+        coalesce(r.plain_step_high_ns, p.ns[3]::BIGINT) AS high_ns
+    FROM run AS r
+    LEFT JOIN repeated AS p USING (run_id)
+);
