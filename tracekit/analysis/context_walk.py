@@ -165,6 +165,30 @@ _Context = tuple[
 _OUTSIDE: _Context = (None, None, None, 0, 0, 0, None, None, None)
 
 
+# The modules that replayed kernels name themselves, in the order in which they ran.
+_ANNOTATED = """
+SELECT trace_id, args ->> '$.module_fqn' AS name
+FROM event
+WHERE
+    is_device_work(category)
+    AND contains(args, '"module_fqn"')
+    AND trace_id IN (SELECT trace_id FROM launch WHERE contains(name, 'GraphLaunch'))
+GROUP BY ALL
+ORDER BY trace_id, min(ts_ns), name
+"""
+
+
+def _annotated_modules(connection: duckdb.DuckDBPyConnection) -> dict[int, list[str]]:
+    """Return the modules that kernels of graphs name, by trace; none where nothing is replayed."""
+    named: dict[int, list[str]] = {}
+    graphs = "SELECT 1 FROM launch WHERE contains(name, 'GraphLaunch') LIMIT 1"
+    if connection.execute(graphs).fetchall():
+        for trace_id, name in connection.execute(_ANNOTATED).fetchall():
+            if name:
+                named.setdefault(trace_id, []).append(name)
+    return named
+
+
 def walk_contexts(connection: duckdb.DuckDBPyConnection, folder: Path | None = None) -> None:
     """Fill the tables ``walked`` and ``walked_module`` of the database ``scratch``."""
     markers = read_markers(connection)
@@ -184,7 +208,8 @@ def walk_contexts(connection: duckdb.DuckDBPyConnection, folder: Path | None = N
     with tempfile.TemporaryDirectory(prefix="walk", dir=folder) as work:
         modules, nodes = Path(work) / "modules.json", Path(work) / "nodes.json"
         with modules.open("wb") as module_file, nodes.open("wb") as node_file:
-            walk = _Walk(markers, qualified, numbered, module_file, node_file)
+            annotated = _annotated_modules(connection)
+            walk = _Walk(markers, qualified, numbered, annotated, module_file, node_file)
             if compiled_sweeps() is None:
                 contexts = Path(work) / "contexts.json"
                 with contexts.open("wb") as context_file:
@@ -217,6 +242,7 @@ def _kind_letter(marker: Marker) -> bytes:
     return b"b" if marker.kind == BACKWARD else b"-"
 
 
+_ANNOTATION = Marker(MODULE, 0, 0, "", None, None, "tk", is_qualified=True)
 _PLAIN_OP = Marker(OP, 0, 0, "", None, None, "", is_qualified=False, is_op=True)
 
 
@@ -228,12 +254,14 @@ class _Walk:
         markers: list[Marker],
         qualified: set[int],
         numbered: set[int],
+        annotated: dict[int, list[str]],
         module_file: IO[bytes],
         node_file: IO[bytes],
     ) -> None:
         self._markers = markers
         self._qualified = qualified
         self._numbered = numbered
+        self._annotated = annotated
         self._module_file = module_file
         self._nodes = DerivativeNodes(node_file)
         self._stack: list[tuple[int, _Context]] = []
@@ -323,6 +351,8 @@ class _Walk:
         """Write the modules and nodes of the trace that was walked last."""
         self._nodes.begin_thread(0)
         if self._trace is not None:
+            for name in self._annotated.get(self._trace.trace_id, ()):
+                self._trace.number(None, name, _ANNOTATION, source="tk")
             for row in finished(self._trace):
                 self._module_file.write(msgspec.json.encode(row) + b"\n")
         self._trace = None
