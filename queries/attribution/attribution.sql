@@ -50,10 +50,9 @@ WITH launch_fact AS (
         ) IS NOT NULL AS is_placed_by_capture,
         if(c.call_id IS NULL, s.op_id, c.op_id) AS op_id,
         -- A replay that tells its phase is in that, whatever was captured; a kernel that tells module or phase in these.
-        if(c.replay_phase IS NULL AND coalesce(a.module_id::VARCHAR, a.phase) IS NULL, s.node_id, NULL)
-            AS node_id,
-        s.is_recompute AND c.replay_phase IS NULL AND coalesce(a.module_id::VARCHAR, a.phase) IS NULL
-            AS is_recompute,
+        coalesce(c.replay_phase, a.phase, a.module_id::VARCHAR) IS NOT NULL AS tells_itself,
+        if(tells_itself, NULL, s.node_id) AS node_id,
+        s.is_recompute AND NOT tells_itself AS is_recompute,
         s.is_in_grad_mode,
         coalesce(
             a.module_id,
@@ -64,13 +63,15 @@ WITH launch_fact AS (
             'tk',
             if(is_placed_by_capture, s.module_source, coalesce(c.replay_source, s.module_source))
         ) AS module_source,
-        if(a.module_id IS NULL, s.forward_module_id, NULL) AS forward_module_id, s.hook_module_id,
+        if(a.module_id IS NULL, s.forward_module_id, NULL) AS forward_module_id,
+        s.hook_module_id,
         if(is_placed_by_capture, s.range_id, coalesce(c.replay_range_id, s.range_id)) AS range_id,
         s.forward_range_id,
         coalesce(s.is_unmarked, TRUE) AS is_unmarked,
         coalesce(a.phase, c.replay_phase, s.marked_phase) AS marked_phase,
         if(a.module_id IS NULL, s.marked_row, NULL) AS marked_row,
-        if(a.module_id IS NULL, s.is_weak_row, NULL) AS is_weak_row, t.is_training, t.has_modules, t.has_phases,
+        if(a.module_id IS NULL, s.is_weak_row, NULL) AS is_weak_row,
+        t.is_training, t.has_modules, t.has_phases,
         n.label_before, n.label_after, n.is_proven_forward, n.is_on_node_thread, n.is_model_block,
         coalesce(n.is_evaluation, FALSE) AS is_evaluation,
         o.phase AS kernel_phase,
