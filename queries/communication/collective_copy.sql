@@ -5,7 +5,7 @@
 --
 -- Kind:     table
 -- Access:   private
--- Requires: event_category
+-- Requires: event_category, interval_neighbours
 -- Input:    event WHERE name = 'record_param_comms' OR starts_with(name, 'c10d::') OR starts_with(name, 'symm_mem::')
 -- Columns:
 --   trace_id  INTEGER -> trace  the trace
@@ -55,9 +55,8 @@ called AS (
 around AS (
     SELECT
         *,
-        max(end_ns) FILTER (is_call) OVER (
-            PARTITION BY trace_id, pid, tid ORDER BY ts_ns, NOT is_call
-            ROWS UNBOUNDED PRECEDING
+        latest_end_before_ns(
+            (trace_id, pid, tid), ts_ns, if(is_call, end_ns, NULL), (NOT is_call, event_id)
         ) AS call_end_ns
     FROM called
 ),

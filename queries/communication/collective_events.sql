@@ -262,15 +262,21 @@ called_comm AS (
     FROM weighed_comm
 ),
 
+call_span AS (
+    SELECT trace_id, device, call_key, max(end_ns) - min(ts_ns) AS call_ns
+    FROM called_comm
+    GROUP BY trace_id, device, call_key
+),
+
 parted_comm AS (
     SELECT
         *,
         row_number() OVER (
             PARTITION BY trace_id, device, call_key ORDER BY ts_ns, event_id
         ) AS part,
-        max(end_ns) OVER of_call - min(ts_ns) OVER of_call AS call_ns
+        c.call_ns
     FROM called_comm
-    WINDOW of_call AS (PARTITION BY trace_id, device, call_key)
+    INNER JOIN call_span AS c USING (trace_id, device, call_key)
 )
 
 SELECT
