@@ -143,7 +143,7 @@ LINKS = (
         "stream or queue of the device; not the display lane to which torch moves replayed kernels",
         "argument",
         ("original_stream", "stream"),
-        since=_KINETO + ", device events; original_stream in annotated graphs, torch 2.12 and later",
+        since=_KINETO + ", device events; original_stream in annotated graphs (torch 2.12)",
     ),
     EventColumn(
         "device",

@@ -361,7 +361,7 @@ FROM timed
 
 
 def _warn_of_other_times(connection: duckdb.DuckDBPyConnection) -> None:
-    """Warn of traces that are hardly ranks of one run: no rank, and recorded one after the other."""
+    """Warn of traces that are hardly ranks of one run: recorded one after the other."""
     found = connection.execute(_OTHER_TIMES).fetchone()
     if found and found[0]:
         _log.warning(

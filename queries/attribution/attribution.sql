@@ -144,13 +144,19 @@ unlinked_fact AS (
         k.trace_id, k.event_id, k.piece, d.device, d.ts_ns, d.name, k.launch_id, k.launch_delay_ns,
         k.link, k.step,
         NULL::BIGINT AS op_id,
-        r.like_event_id, l.by_phase_rule.phase AS like_phase,
-        l.by_module_rule.module_id AS like_module_id, l.by_module_rule.row_name AS like_row,
+        a.module_id IS NOT NULL AS is_placed_by_annotation,
+        a.phase IS NOT NULL AS has_phase_of_annotation,
+        a.op_name AS annotated_op_name,
+        r.like_event_id,
+        coalesce(a.phase, l.by_phase_rule.phase) AS like_phase,
+        coalesce(a.module_id, l.by_module_rule.module_id) AS like_module_id,
+        if(a.module_id IS NULL, l.by_module_rule.row_name, NULL) AS like_row,
         n.name_phase, n.name_row,
         o.phase AS kernel_phase,
         coalesce(o.is_named, FALSE) AS is_named_kernel
     FROM launch_link AS k
     INNER JOIN device_events AS d USING (trace_id, event_id, piece)
+    LEFT JOIN kernel_annotation AS a USING (trace_id, event_id)
     LEFT JOIN repetition AS r USING (trace_id, event_id)
     LEFT JOIN linked AS l ON r.trace_id = l.trace_id AND r.like_event_id = l.event_id
     LEFT JOIN name_fact AS n ON d.trace_id = n.trace_id AND d.name = n.name
@@ -190,7 +196,7 @@ SELECT
     w.by_phase_rule.reason IN (
         'whole trace', 'order of kernels', 'neighbours', 'repetition', 'name'
     )
-    OR w.like_event_id IS NOT NULL
+    OR (w.like_event_id IS NOT NULL AND NOT coalesce(w.is_placed_by_annotation, FALSE))
     OR (w.captured_id IS NOT NULL AND NOT coalesce(w.has_phase_of_annotation, FALSE))
         AS is_inferred
 FROM decided_event AS w

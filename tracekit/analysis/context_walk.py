@@ -165,27 +165,35 @@ _Context = tuple[
 _OUTSIDE: _Context = (None, None, None, 0, 0, 0, None, None, None)
 
 
-# The modules that replayed kernels name themselves, in the order in which they ran.
+# Whether kernels may name modules themselves: those of graphs, and those that Triton's Proton saw.
+_MAY_NAME = """
+SELECT 1
+FROM launch
+WHERE contains(name, 'GraphLaunch')
+UNION ALL
+SELECT 1
+FROM event_kind
+WHERE category = 'scope'
+LIMIT 1
+"""
+
+# In the order in which they ran.
 _ANNOTATED = """
-SELECT trace_id, args ->> '$.module_fqn' AS name
+SELECT trace_id, annotated_module(args) AS name
 FROM event
-WHERE
-    is_device_work(category)
-    AND contains(args, '"module_fqn"')
-    AND trace_id IN (SELECT trace_id FROM launch WHERE contains(name, 'GraphLaunch'))
+WHERE is_device_work(category) AND regexp_matches(args, '"(?:module_fqn|call_stack)"')
 GROUP BY ALL
+HAVING name <> ''
 ORDER BY trace_id, min(ts_ns), name
 """
 
 
 def _annotated_modules(connection: duckdb.DuckDBPyConnection) -> dict[int, list[str]]:
-    """Return the modules that kernels of graphs name, by trace; none where nothing is replayed."""
+    """Return the modules that kernels name themselves, by trace."""
     named: dict[int, list[str]] = {}
-    graphs = "SELECT 1 FROM launch WHERE contains(name, 'GraphLaunch') LIMIT 1"
-    if connection.execute(graphs).fetchall():
+    if connection.execute(_MAY_NAME).fetchall():
         for trace_id, name in connection.execute(_ANNOTATED).fetchall():
-            if name:
-                named.setdefault(trace_id, []).append(name)
+            named.setdefault(trace_id, []).append(name)
     return named
 
 
@@ -224,7 +232,7 @@ def walk_contexts(connection: duckdb.DuckDBPyConnection, folder: Path | None = N
                         _load(connection, SWEPT)
                 except duckdb.Error as error:
                     raise walk.error or error from None
-            walk.end_trace()
+            walk.end()
         _load_modules(connection, modules)
         if nodes.stat().st_size:
             connection.execute(
@@ -347,11 +355,18 @@ class _Walk:
                 how |= _NUMBERED_IN_NODE
         return (event_id, module, node, how, told, row, span, hook, part)
 
+    def end(self) -> None:
+        """Write what is left, and the modules of traces in which nothing was walked."""
+        self.end_trace()
+        for trace_id in [*self._annotated]:
+            self.begin_thread(trace_id)
+            self.end_trace()
+
     def end_trace(self) -> None:
         """Write the modules and nodes of the trace that was walked last."""
         self._nodes.begin_thread(0)
         if self._trace is not None:
-            for name in self._annotated.get(self._trace.trace_id, ()):
+            for name in self._annotated.pop(self._trace.trace_id, ()):
                 self._trace.number(None, name, _ANNOTATION, source="tk")
             for row in finished(self._trace):
                 self._module_file.write(msgspec.json.encode(row) + b"\n")
