@@ -80,6 +80,8 @@ RIGHT: list[tuple[str, str, list[tuple[Any, ...]]]] = [
     ),
 ]
 
+UNRECORDED_REPLAYS = "of 5 replays of graphs, 4 were not recorded"
+
 # Busy time and window of each device, µs.
 TIMELINES = {
     "01": [(160, 150)],
@@ -123,3 +125,10 @@ def test_names_of_kernels(tiny_trace: Callable[..., Path]) -> None:
         found = dict(trace.sql("SELECT name, class FROM kernel_class").rows)
     wrong = [(name, found.get(name), right) for name, right in listed if found.get(name) != right]
     assert len(wrong) <= 0.03 * len(listed), wrong
+
+
+def test_replays_that_were_not_recorded_are_named() -> None:
+    with tracekit.open(case("05"), cache=False) as trace:
+        rows = trace.query("health").to_dicts()
+    (said,) = [row["meaning"] for row in rows if row["metric"] == "launches_without_work"]
+    assert UNRECORDED_REPLAYS in said
