@@ -140,10 +140,10 @@ LINKS = (
     EventColumn(
         "stream",
         "BIGINT",
-        "stream or queue of the device",
+        "stream or queue of the device; not the display lane to which torch moves replayed kernels",
         "argument",
-        ("stream",),
-        since=_KINETO + ", device events",
+        ("original_stream", "stream"),
+        since=_KINETO + ", device events; original_stream in annotated graphs (torch 2.12)",
     ),
     EventColumn(
         "device",

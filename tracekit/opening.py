@@ -189,6 +189,8 @@ def open_request(request: OpenRequest) -> Trace:
         if store is None:
             make = _open_cached if is_cached else _open_temporary
             store = make(request, sources, contents, resources)
+            if len(sources.traces) > 1:
+                _warn_of_other_times(store.connection)
         on_error.pop_all()
     return Trace(store, resources, contents, ceilings, folders)
 
@@ -339,6 +341,33 @@ def _warn_of_other_make(shown: str, made_by: str) -> None:
             "%s: another version of tracekit made this store, and what this one makes of the trace "
             "may differ (make it again: tracekit ingest TRACE -o NAME --force)",
             shown,
+        )
+
+
+_OTHER_TIMES = """
+WITH timed AS (
+    SELECT
+        trace_id, rank, base_time_ns + first_ts_ns AS start_ns,
+        max(base_time_ns + last_end_ns) OVER (
+            ORDER BY base_time_ns + first_ts_ns, trace_id
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ) AS end_before_ns
+    FROM trace
+)
+
+SELECT count(*) > 1 AND count(rank) = 0 AND bool_and(coalesce(end_before_ns <= start_ns, TRUE))
+FROM timed
+"""
+
+
+def _warn_of_other_times(connection: duckdb.DuckDBPyConnection) -> None:
+    """Warn of traces that are hardly ranks of one run: recorded one after the other."""
+    found = connection.execute(_OTHER_TIMES).fetchone()
+    if found and found[0]:
+        _log.warning(
+            "the traces tell no ranks, and each was recorded after another one had ended: they are "
+            "shown as parts of one run, which they may not be (to compare two: tracekit compare "
+            "OLD NEW)"
         )
 
 
@@ -647,6 +676,9 @@ def _fill_traces(
         from tracekit.ingest.execution_trace import join_execution_trace
 
         join_execution_trace(connection, file)
+    from tracekit.ingest.merged_ranks import split_ranks
+
+    split_ranks(connection)
 
     from tracekit.analysis.relations import Relations
     from tracekit.ingest.threads import THREAD, fill_threads

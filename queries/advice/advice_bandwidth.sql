@@ -11,7 +11,7 @@ WITH reached AS (
         trace_id, device, class, group_size, collective_backend(name) AS backend,
         count(*) AS transfer_count,
         sum(dur_ns)::BIGINT AS comm_ns,
-        sum(message_bytes * bus_factor) * 1e9 / sum(dur_ns) AS bus_bytes_per_s
+        sum(message_bytes * bus_factor) * 1e9 / sum(call_ns) AS bus_bytes_per_s
     FROM collective_events
     WHERE is_transfer AND message_bytes >= 1 << 20 AND bus_factor > 0 AND dur_ns > 0
     GROUP BY ALL

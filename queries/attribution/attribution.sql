@@ -7,7 +7,7 @@
 -- other and (unattributed). View attributed_events has it beside the columns of the device events.
 --
 -- Kind:     table
--- Requires: device_events, launch_link, surroundings, replayed_event, replayed_ops, trace_traits, neighbours, repetition,
+-- Requires: device_events, launch_link, surroundings, replayed_event, replayed_ops, kernel_annotation, trace_traits, neighbours, repetition,
 --           kernel_order, attribution_rules
 -- Input:    device_events
 -- Columns:
@@ -40,26 +40,38 @@ WITH launch_fact AS (
         k.*,
         d.device, d.ts_ns, d.name, d.class, d.kind,
         c.call_id AS captured_id,
-        c.replay_phase,
+        coalesce(a.phase, c.replay_phase) AS replay_phase,
+        a.module_id IS NOT NULL AS is_placed_by_annotation,
+        a.phase IS NOT NULL AS has_annotated_phase,
+        a.op_name AS annotated_op_name,
         c.call_id IS NOT NULL AND coalesce(
             s.module_id, s.forward_module_id, s.hook_module_id, s.range_id, s.forward_range_id,
             s.row_marker_id
         ) IS NOT NULL AS is_placed_by_capture,
         if(c.call_id IS NULL, s.op_id, c.op_id) AS op_id,
-        -- A replay that tells its phase is in that, whatever was captured.
-        if(c.replay_phase IS NULL, s.node_id, NULL) AS node_id,
-        s.is_recompute AND c.replay_phase IS NULL AS is_recompute,
+        -- A replay that tells its phase is in that, whatever was captured; a kernel that tells module or phase in these.
+        coalesce(c.replay_phase, a.phase, a.module_id::VARCHAR) IS NOT NULL AS tells_itself,
+        if(tells_itself, NULL, s.node_id) AS node_id,
+        s.is_recompute AND NOT tells_itself AS is_recompute,
         s.is_in_grad_mode,
-        if(is_placed_by_capture, s.module_id, coalesce(c.replay_module_id, s.module_id))
-            AS module_id,
-        if(is_placed_by_capture, s.module_source, coalesce(c.replay_source, s.module_source))
-            AS module_source,
-        s.forward_module_id, s.hook_module_id,
+        coalesce(
+            a.module_id,
+            if(is_placed_by_capture, s.module_id, coalesce(c.replay_module_id, s.module_id))
+        ) AS module_id,
+        if(
+            a.module_id IS NOT NULL,
+            'tk',
+            if(is_placed_by_capture, s.module_source, coalesce(c.replay_source, s.module_source))
+        ) AS module_source,
+        if(a.module_id IS NULL, s.forward_module_id, NULL) AS forward_module_id,
+        s.hook_module_id,
         if(is_placed_by_capture, s.range_id, coalesce(c.replay_range_id, s.range_id)) AS range_id,
         s.forward_range_id,
         coalesce(s.is_unmarked, TRUE) AS is_unmarked,
-        coalesce(c.replay_phase, s.marked_phase) AS marked_phase,
-        s.marked_row, s.is_weak_row, t.is_training, t.has_modules, t.has_phases,
+        coalesce(a.phase, c.replay_phase, s.marked_phase) AS marked_phase,
+        if(a.module_id IS NULL, s.marked_row, NULL) AS marked_row,
+        if(a.module_id IS NULL, s.is_weak_row, NULL) AS is_weak_row,
+        t.is_training, t.has_modules, t.has_phases,
         n.label_before, n.label_after, n.is_proven_forward, n.is_on_node_thread, n.is_model_block,
         coalesce(n.is_evaluation, FALSE) AS is_evaluation,
         o.phase AS kernel_phase,
@@ -69,6 +81,7 @@ WITH launch_fact AS (
     INNER JOIN device_events AS d USING (trace_id, event_id, piece)
     INNER JOIN trace_traits AS t USING (trace_id)
     LEFT JOIN replayed_event AS c USING (trace_id, event_id)
+    LEFT JOIN kernel_annotation AS a USING (trace_id, event_id)
     LEFT JOIN surroundings AS s
         ON k.trace_id = s.trace_id AND coalesce(c.call_id, k.launch_id) = s.event_id
     LEFT JOIN neighbours AS n USING (trace_id, launch_id)
@@ -99,7 +112,9 @@ linked AS MATERIALIZED (
         trace_id, event_id, piece, device, ts_ns, name, launch_id, launch_delay_ns, link, step,
         op_id,
         NULL::BIGINT AS like_event_id,
-        captured_id, is_placed_by_capture,
+        captured_id, is_placed_by_capture, is_placed_by_annotation, annotated_op_name,
+        has_annotated_phase
+        OR (is_placed_by_annotation AND by_phase_rule.rule = 7) AS has_phase_of_annotation,
         captured_id IS NOT NULL
         AND replay_phase IS NULL
         AND (by_phase_rule.rule <= 5 OR (by_phase_rule.rule = 7 AND is_placed_by_capture))
@@ -129,13 +144,19 @@ unlinked_fact AS (
         k.trace_id, k.event_id, k.piece, d.device, d.ts_ns, d.name, k.launch_id, k.launch_delay_ns,
         k.link, k.step,
         NULL::BIGINT AS op_id,
-        r.like_event_id, l.by_phase_rule.phase AS like_phase,
-        l.by_module_rule.module_id AS like_module_id, l.by_module_rule.row_name AS like_row,
+        a.module_id IS NOT NULL AS is_placed_by_annotation,
+        a.phase IS NOT NULL AS has_phase_of_annotation,
+        a.op_name AS annotated_op_name,
+        r.like_event_id,
+        coalesce(a.phase, l.by_phase_rule.phase) AS like_phase,
+        coalesce(a.module_id, l.by_module_rule.module_id) AS like_module_id,
+        if(a.module_id IS NULL, l.by_module_rule.row_name, NULL) AS like_row,
         n.name_phase, n.name_row,
         o.phase AS kernel_phase,
         coalesce(o.is_named, FALSE) AS is_named_kernel
     FROM launch_link AS k
     INNER JOIN device_events AS d USING (trace_id, event_id, piece)
+    LEFT JOIN kernel_annotation AS a USING (trace_id, event_id)
     LEFT JOIN repetition AS r USING (trace_id, event_id)
     LEFT JOIN linked AS l ON r.trace_id = l.trace_id AND r.like_event_id = l.event_id
     LEFT JOIN name_fact AS n ON d.trace_id = n.trace_id AND d.name = n.name
@@ -156,21 +177,28 @@ decided_event AS (
 
 SELECT
     w.trace_id, w.event_id, w.piece, w.launch_id, w.launch_delay_ns, w.link, w.op_id,
-    coalesce(o.name, c.op_name) AS op_name, w.by_module_rule.module_id, CASE
+    coalesce(o.name, c.op_name, w.annotated_op_name) AS op_name, w.by_module_rule.module_id, CASE
         WHEN w.by_module_rule.module_id IS NULL
             THEN coalesce(w.by_module_rule.row_name, '(unattributed)')
-    END AS row_name, if(
-        w.is_placed_by_capture AND w.by_module_rule.rule <= 10, 'capture', w.by_module_rule.reason
-    ) AS module_reason, w.by_module_rule.rule AS module_rule,
+    END AS row_name, CASE
+        WHEN w.is_placed_by_annotation THEN 'annotation'
+        WHEN w.is_placed_by_capture AND w.by_module_rule.rule <= 10 THEN 'capture'
+        ELSE w.by_module_rule.reason
+    END AS module_reason, w.by_module_rule.rule AS module_rule,
     coalesce(w.by_phase_rule.phase, 'other') AS phase,
-    if(w.has_phase_of_capture, 'capture', w.by_phase_rule.reason) AS phase_reason,
+    CASE
+        WHEN w.has_phase_of_annotation THEN 'annotation'
+        WHEN w.has_phase_of_capture THEN 'capture'
+        ELSE w.by_phase_rule.reason
+    END AS phase_reason,
     w.by_phase_rule.rule AS phase_rule, w.step,
     w.like_event_id, w.captured_id,
     w.by_phase_rule.reason IN (
         'whole trace', 'order of kernels', 'neighbours', 'repetition', 'name'
     )
-    OR w.like_event_id IS NOT NULL
-    OR w.captured_id IS NOT NULL AS is_inferred
+    OR (w.like_event_id IS NOT NULL AND NOT coalesce(w.is_placed_by_annotation, FALSE))
+    OR (w.captured_id IS NOT NULL AND NOT coalesce(w.has_phase_of_annotation, FALSE))
+        AS is_inferred
 FROM decided_event AS w
 LEFT JOIN event AS o ON w.trace_id = o.trace_id AND w.op_id = o.event_id
 LEFT JOIN replayed_event AS c

@@ -22,6 +22,7 @@ CREATE OR REPLACE MACRO attribution_reasons() AS TABLE (
     SELECT *
     FROM (
         VALUES
+        ('annotation', 'the kernel carries it: torch or Triton wrote it there'),
         ('own range', 'a range, a call or an op around its launch has a name that says so'),
         ('module call', 'its launch is inside of a call of a module'),
         ('autograd node', 'its launch is inside of a node of autograd'),

@@ -1,12 +1,12 @@
 -- What do the ranges, calls and ops of each trace tell at all?
 --
 -- Kind:     table
--- Requires: surroundings
+-- Requires: surroundings, kernel_annotation
 -- Columns:
 --   trace_id     INTEGER -> trace  the trace
 --   is_training  BOOLEAN           nodes of autograd ran
---   has_modules  BOOLEAN           modules are known of some launch or op
---   has_phases   BOOLEAN           names tell the phase of some launch or op
+--   has_modules  BOOLEAN           modules are known of some launch or op, or of some kernel by its annotation
+--   has_phases   BOOLEAN           names tell the phase of some launch or op, or annotations that of some kernel
 
 SELECT
     trace.trace_id,
@@ -17,8 +17,12 @@ SELECT
             OR (s.node_id IS NOT NULL AND NOT s.is_recompute AND s.hook_module_id IS NOT NULL)
         ) FILTER (s.is_weak_row IS DISTINCT FROM FALSE),
         FALSE
-    ) AS has_modules,
-    coalesce(bool_or(s.marked_phase IS NOT NULL OR s.is_recompute), FALSE) AS has_phases
+    )
+    OR trace.trace_id IN (SELECT trace_id FROM kernel_annotation WHERE module_id IS NOT NULL)
+        AS has_modules,
+    coalesce(bool_or(s.marked_phase IS NOT NULL OR s.is_recompute), FALSE)
+    OR trace.trace_id IN (SELECT trace_id FROM kernel_annotation WHERE phase IS NOT NULL)
+        AS has_phases
 FROM trace
 LEFT JOIN surroundings AS s USING (trace_id)
 GROUP BY trace.trace_id

@@ -36,7 +36,8 @@
 --   wall_ns        BIGINT                            its part of that union while nothing is computed (exposed), ns
 --   step           BIGINT                            the step that it belongs to
 --   phase          VARCHAR                           the phase that it belongs to
---   is_transfer    BOOLEAN                           it stands for the collective, and its duration is the collective's
+--   is_transfer    BOOLEAN                           it stands for the collective: the first, where several copies are its work
+--   call_ns        BIGINT                            duration of the collective: of several copies from the first start to the last end, ns
 --   out_bytes      BIGINT                            what comes out of it on this rank, bytes; NULL where not known
 --   peer_rank      BIGINT                            of a send or receive: the global rank at the other end
 --   is_send        BOOLEAN                           of those, which of the two; NULL of other collectives
@@ -45,6 +46,7 @@ WITH comm AS (
     SELECT
         e.trace_id, e.event_id, e.piece, e.device, e.stream, e.class AS kernel_class, e.ts_ns,
         e.end_ns, e.dur_ns, e.kind_wall_ns, e.wall_ns, c.step, c.phase, l.ts_ns AS launch_ts_ns,
+        regexp_matches(e.category, '(?i)memcpy') AS is_copy,
         l.pid || '/' || l.tid AS launch_thread
     FROM device_events AS e
     INNER JOIN attribution AS c USING (trace_id, event_id, piece)
@@ -81,6 +83,7 @@ source_event AS (
             WHEN comm.device <> 'cpu' THEN 'kernel'
             WHEN comm.device = 'cpu' AND e.category = 'user_annotation' THEN 'span'
             WHEN e.name = 'record_param_comms' THEN 'record'
+            WHEN e.category = 'user_annotation' AND e.name = 'nccl:coalesced' THEN 'coalesced'
             WHEN e.category = 'user_annotation' THEN 'range'
             ELSE 'op'
         END AS role,
@@ -157,7 +160,7 @@ described_source AS (
             is_send: if(coalesce(said[13], said[14]) IS NULL, NULL, said[13] IS NOT NULL)
         } AS said
     FROM measured_source
-    WHERE said_class IS NOT NULL OR device IS NOT NULL
+    WHERE said_class IS NOT NULL OR device IS NOT NULL OR role = 'coalesced'
 ),
 
 sourced_comm AS (
@@ -166,6 +169,8 @@ sourced_comm AS (
         last_value(if(role = 'record', said, NULL) IGNORE NULLS) OVER lane AS record,
         last_value(if(role = 'range', said, NULL) IGNORE NULLS) OVER lane AS annotation,
         last_value(if(role = 'op', said, NULL) IGNORE NULLS) OVER lane AS op,
+        last_value(if(role = 'coalesced', end_ns, NULL) IGNORE NULLS) OVER lane > at_ns
+            AS is_coalesced,
         bool_or(role = 'span') OVER (PARTITION BY trace_id) AS has_spans
     FROM described_source
     WINDOW
@@ -243,6 +248,35 @@ weighed_comm AS (
             in_nelems
         ) AS message_bytes
     FROM sized_comm
+),
+
+called_comm AS (
+    SELECT
+        *,
+        -- A kernel is a collective; the copies of one call are one.
+        if(
+            is_copy,
+            (launch_thread, class, coalesce(op.end_ns, record.end_ns, annotation.end_ns))::VARCHAR,
+            event_id || '/' || piece
+        ) AS call_key
+    FROM weighed_comm
+),
+
+call_span AS (
+    SELECT trace_id, device, call_key, max(end_ns) - min(ts_ns) AS call_ns
+    FROM called_comm
+    GROUP BY trace_id, device, call_key
+),
+
+parted_comm AS (
+    SELECT
+        *,
+        row_number() OVER (
+            PARTITION BY trace_id, device, call_key ORDER BY ts_ns, event_id
+        ) AS part,
+        c.call_ns
+    FROM called_comm
+    INNER JOIN call_span AS c USING (trace_id, device, call_key)
 )
 
 SELECT
@@ -254,14 +288,17 @@ SELECT
     CASE
         WHEN message_bytes IS NOT NULL AND group_size IS NOT NULL THEN NULL
         WHEN device <> 'cpu' AND launch_ts_ns IS NULL THEN 'its launch was not recorded'
+        WHEN is_coalesced AND in_nelems IS NULL AND out_nelems IS NULL
+            THEN 'its calls were coalesced, and their sizes not recorded'
         WHEN first_source IS NULL THEN 'nothing around its launch tells of a collective'
         WHEN in_nelems IS NULL AND out_nelems IS NULL
             THEN 'message size not recorded'
         WHEN dtype IS NULL THEN 'its call does not tell the type of the elements'
         ELSE 'group size not recorded'
     END AS reason, ts_ns, dur_ns, end_ns, kind_wall_ns, wall_ns, step, phase,
-    role <> 'op' OR NOT has_spans AS is_transfer,
+    (role <> 'op' OR NOT has_spans) AND part = 1 AS is_transfer,
+    call_ns,
     dtype_bytes(dtype) * out_nelems AS out_bytes,
     first_source.peer_rank, first_source.is_send
-FROM weighed_comm
+FROM parted_comm
 ORDER BY trace_id, device, ts_ns, event_id

@@ -27,10 +27,10 @@
 --   start_ns               BIGINT   start, ns since the first event of the trace
 --   dur_ns                 BIGINT   duration, ns
 --   wall_ns                BIGINT   exposed: while nothing is computed, ns
---   algorithm_bytes_per_s  DOUBLE   message_bytes / dur_ns, bytes/s
+--   algorithm_bytes_per_s  DOUBLE   message_bytes / dur_ns (of several copies, from the first to the last), bytes/s
 --   bus_bytes_per_s        DOUBLE   the same, weighted for the wires, bytes/s
 --   reason                 VARCHAR  why a bandwidth is missing; NULL if none is
---   span_of                VARCHAR  transfer, or call: on cpu the op that a transfer of its own belongs to
+--   span_of                VARCHAR  transfer, or call: on cpu the op that a transfer of its own belongs to, else a further copy of one
 -- Keep:     rank, device, step, phase, class, start_ns, dur_ns, wall_ns, message_bytes, bus_bytes_per_s, pg_name,
 --           name
 -- View:
@@ -44,10 +44,14 @@ SELECT
     if(c.is_transfer, c.message_bytes, NULL) AS message_bytes,
     c.ts_ns - t.first_ts_ns AS start_ns,
     c.dur_ns, c.wall_ns,
-    1e9 * if(c.is_transfer, c.message_bytes, NULL) / nullif(c.dur_ns, 0) AS algorithm_bytes_per_s,
-    c.bus_factor * (1e9 * if(c.is_transfer, c.message_bytes, NULL) / nullif(c.dur_ns, 0))
+    1e9 * if(c.is_transfer, c.message_bytes, NULL) / nullif(c.call_ns, 0) AS algorithm_bytes_per_s,
+    c.bus_factor * (1e9 * if(c.is_transfer, c.message_bytes, NULL) / nullif(c.call_ns, 0))
         AS bus_bytes_per_s,
-    if(c.is_transfer, c.reason, 'the call alone: its transfer has a row of its own') AS reason,
+    CASE
+        WHEN c.is_transfer THEN c.reason
+        WHEN c.device = 'cpu' THEN 'the call alone: its transfer has a row of its own'
+        ELSE 'a further copy of one collective'
+    END AS reason,
     if(c.is_transfer, 'transfer', 'call') AS span_of
 FROM collective_events AS c
 INNER JOIN trace AS t USING (trace_id)

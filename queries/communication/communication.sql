@@ -73,7 +73,7 @@ summed AS (
         sum(dur_ns) FILTER (step IS NOT NULL)::BIGINT AS step_kernel_ns,
         count(message_bytes) FILTER (is_transfer AND piece = 0) AS sized_count,
         sum(message_bytes) FILTER (is_transfer AND piece = 0)::BIGINT AS message_bytes,
-        nullif(sum(dur_ns) FILTER (is_transfer AND message_bytes IS NOT NULL), 0)::BIGINT
+        nullif(sum(call_ns) FILTER (is_transfer AND message_bytes IS NOT NULL), 0)::BIGINT
             AS sized_ns,
         mode(reason) FILTER (is_transfer) AS reason,
         min(collective_backend(name)) FILTER (is_transfer) AS backend,

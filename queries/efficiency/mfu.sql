@@ -2,8 +2,9 @@
 -- Model FLOPs utilisation: the operations of products, attention and convolutions by their shapes (macro op_costs),
 -- each at the dense peak of its type, against the duration of the step. mfu_pct leaves out what is computed again in
 -- the backward pass, hfu_pct counts it. Both are refused unless the shapes are known for nearly all of the time that
--- such kernels take; then run.json may still tell: a training step of a model with N parameters, of which T are trained,
--- takes (4 N + 2 T) operations per token, 6 N where all are. Column source says which of the two it was. A trace without
+-- such kernels take; then at_least_mfu_pct is what the known ones make alone, and unknown_ops says which are missing, and
+-- run.json may still tell: a training step of a model with N parameters, of which T are trained, takes (4 N + 2 T)
+-- operations per token, 6 N where all are. Column source says which of the two it was. A trace without
 -- steps is one step: the window of the device.
 -- mfu_pct and hfu_pct are of the peak in the data sheet, so a CPU has none; ceiling_mfu_pct and ceiling_hfu_pct are of
 -- the highest rates at which tracekit bench multiplied each type on this very device, where that is known.
@@ -33,16 +34,21 @@
 --                             source
 --   work_mfu_pct     DOUBLE   model FLOPs utilisation of work_ns in place of step_ns: of a trace's last step, which
 --                             may last as long as its range on the CPU
+--   at_least_mfu_pct  DOUBLE  model FLOPs utilisation by the known operations alone, where mfu_pct is refused because
+--                             they are known for too little; it is that or more, 0 to 100
+--   unknown_ops      VARCHAR  the ops whose operations are not known, with their part of the time of such kernels, %:
+--                             three at most; NULL where all are
 --   reason           VARCHAR  why it is refused; NULL if it is not
 --   ceiling_flop_per_s  DOUBLE   highest rate measured on the device for that type, operations/s
 --   ceiling_mfu_pct     DOUBLE   model FLOPs utilisation of what was measured, 0 to 100 and more
 --   ceiling_hfu_pct     DOUBLE   with recomputation; NULL where parameters are the source
 --   ceiling_source      VARCHAR  the measurement
 --   ceiling_reason      VARCHAR  why ceiling_mfu_pct is missing; NULL if it is not
--- Keep:     rank, device, step, step_ns, flops, flop_per_s, mfu_pct, hfu_pct, ceiling_mfu_pct, ceiling_hfu_pct,
+-- Keep:     rank, device, step, step_ns, flops, flop_per_s, mfu_pct, at_least_mfu_pct, hfu_pct, ceiling_mfu_pct, ceiling_hfu_pct,
 --           dtype, covered_pct
 -- Invariant: (reason IS NULL) = (mfu_pct IS NOT NULL)
 -- Invariant: hfu_pct IS NULL OR mfu_pct <= hfu_pct
+-- Invariant: at_least_mfu_pct IS NULL OR mfu_pct IS NULL
 -- Invariant: (source IS NULL) = (flops IS NULL)
 -- Invariant: (ceiling_reason IS NULL) = (ceiling_mfu_pct IS NOT NULL)
 -- Invariant: ceiling_hfu_pct IS NULL OR ceiling_mfu_pct <= ceiling_hfu_pct
@@ -94,6 +100,46 @@ typed AS (
     LEFT JOIN ceilings('product') AS k
         ON c.trace_id = k.trace_id AND is_listed(k.device, c.device) AND c.dtype = k.dtype
     GROUP BY c.trace_id, c.device, c.step, c.dtype
+),
+
+unknown_op AS (
+    SELECT
+        c.trace_id, c.device, c.step,
+        coalesce(o.name, 'no op') AS name,
+        sum(c.heavy_ns)::BIGINT AS heavy_ns
+    FROM costed AS c
+    LEFT JOIN record AS o ON c.trace_id = o.trace_id AND c.op_id = o.event_id
+    WHERE NOT c.is_known
+    GROUP BY ALL
+),
+
+heavy AS (
+    SELECT trace_id, device, step, sum(heavy_ns)::BIGINT AS heavy_ns
+    FROM typed
+    GROUP BY trace_id, device, step
+),
+
+unknown_part AS (
+    SELECT
+        u.trace_id, u.device, u.step,
+        format('{} {:.1f} %', u.name, 100.0 * u.heavy_ns / t.heavy_ns) AS part,
+        row_number() OVER (
+            PARTITION BY u.trace_id, u.device, u.step ORDER BY u.heavy_ns DESC, u.name
+        ) AS place
+    FROM unknown_op AS u
+    INNER JOIN heavy AS t
+        ON
+            u.trace_id = t.trace_id
+            AND u.device = t.device
+            AND u.step IS NOT DISTINCT FROM t.step
+    WHERE t.heavy_ns > 0
+),
+
+unknown_ops AS (
+    SELECT trace_id, device, step, string_agg(part, ', ' ORDER BY place) AS unknown_ops
+    FROM unknown_part
+    WHERE place <= 3
+    GROUP BY trace_id, device, step
 ),
 
 summed AS (
@@ -168,6 +214,7 @@ judged AS (
     SELECT
         span.*,
         s.* EXCLUDE (trace_id, device, step),
+        u.unknown_ops,
         ceiling_gap(r.trace_id, r.reason) AS no_ceiling,
         CASE
             WHEN s.covered_pct IS NULL THEN 'it runs no products, attention or convolutions'
@@ -207,18 +254,25 @@ judged AS (
             span.trace_id = s.trace_id
             AND span.device = s.device
             AND span.step IS NOT DISTINCT FROM s.step
+    LEFT JOIN unknown_ops AS u
+        ON
+            span.trace_id = u.trace_id
+            AND span.device = u.device
+            AND span.step IS NOT DISTINCT FROM u.step
 ),
 
 -- What the shapes do not tell, the parameters may.
 told AS (
     SELECT
-        j.rank, j.trace_id, j.device, j.step, j.step_ns, j.work_ns, j.covered_pct, CASE
+        j.rank, j.trace_id, j.device, j.step, j.step_ns, j.work_ns, j.covered_pct, j.unknown_ops,
+        CASE
             WHEN
                 p.flops IS NOT NULL
                 AND (j.flops IS NULL OR coalesce(j.covered_pct, 0) < $min_covered_pct)
                 THEN 'parameters'
             WHEN j.flops IS NOT NULL THEN 'shapes'
         END AS source,
+        source = 'shapes' AND j.step_ns > 0 AND j.reason = j.too_little AS is_at_least,
         if(source = 'parameters', p.flops, j.flops) AS flops,
         if(source = 'parameters', NULL, j.recompute_flops) AS recompute_flops,
         if(source = 'parameters', p.dtype, j.dtype) AS dtype,
@@ -265,7 +319,8 @@ SELECT
     if(reason IS NULL, 100.0 * model_ideal_ns / step_ns, NULL) AS mfu_pct,
     if(reason IS NULL, 100.0 * ideal_ns / step_ns, NULL) AS hfu_pct,
     if(reason IS NULL, 100.0 * model_ideal_ns / nullif(work_ns, 0), NULL) AS work_mfu_pct,
-    reason, ceiling_flop_per_s,
+    if(is_at_least, 100.0 * model_ideal_ns / step_ns, NULL) AS at_least_mfu_pct,
+    unknown_ops, reason, ceiling_flop_per_s,
     if(ceiling_reason IS NULL, 100.0 * ceiling_model_ideal_ns / step_ns, NULL) AS ceiling_mfu_pct,
     if(ceiling_reason IS NULL, 100.0 * ceiling_ideal_ns / step_ns, NULL) AS ceiling_hfu_pct,
     ceiling_source, ceiling_reason

@@ -3,7 +3,7 @@
 -- In a trace of the CPU alone, that is the device, and the pieces of table cpu_work are its work.
 --
 -- Kind:     view
--- Requires: event_category, accelerator, cpu_work, device_mark, tensor
+-- Requires: event_category, accelerator, cpu_work, device_mark, tensor, collective_copy
 -- Columns:
 --   trace_id     INTEGER -> trace  the trace
 --   event_id     BIGINT -> event   the event
@@ -19,15 +19,17 @@
 --   mark_class   VARCHAR           class that the mark of the event tells; comm_other for any communication; NULL where its name decides
 
 SELECT
-    trace_id, event_id,
+    event.trace_id, event.event_id,
     0::BIGINT AS piece,
     coalesce(coalesce(device, pid)::VARCHAR, 'unknown') AS device,
     stream, category, name, ts_ns, dur_ns, correlation, CASE
         WHEN category NOT IN ('kernel', 'Kernel')
             THEN addressable(try_cast(args ->> '$.bytes' AS BIGINT))
     END AS bytes,
-    NULL::VARCHAR AS mark_class
+    CASE WHEN collective_copy.event_id IS NOT NULL THEN 'comm_other' END AS mark_class
 FROM event
+LEFT JOIN collective_copy
+    ON event.trace_id = collective_copy.trace_id AND event.event_id = collective_copy.event_id
 WHERE is_device_work(category)
 UNION ALL
 SELECT

@@ -39,3 +39,11 @@ CREATE OR REPLACE MACRO is_known_category(category) AS (
         'xpu_scope_profiler', 'hardware_counters', 'Operator', 'Python'
     )
 );
+
+-- The module that a kernel names itself: module_fqn of annotated CUDA graphs (torch.cuda.graph_annotations, torch 2.12
+-- and later); in traces of Triton's Proton the scopes in call_stack, between the root and the kernel's own function.
+CREATE OR REPLACE MACRO annotated_module(args) AS
+coalesce(
+    args ->> '$.module_fqn',
+    nullif(array_to_string((args ->> '$.call_stack[*]')[2:-2], '/'), '')
+);

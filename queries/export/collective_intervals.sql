@@ -32,9 +32,9 @@ CREATE OR REPLACE MACRO collective_intervals() AS TABLE (
             seq: c.seq,
             dtype: c.dtype,
             message_bytes: c.message_bytes,
-            bytes_per_s: 1e9 * c.message_bytes / nullif(coalesce(m.transfer_ns, c.dur_ns), 0),
+            bytes_per_s: 1e9 * c.message_bytes / nullif(coalesce(m.transfer_ns, c.call_ns), 0),
             bus_bytes_per_s: 1e9 * c.message_bytes * c.bus_factor
-            / nullif(coalesce(m.transfer_ns, c.dur_ns), 0),
+            / nullif(coalesce(m.transfer_ns, c.call_ns), 0),
             exposed_ns: c.wall_ns,
             phase: c.phase,
             step: c.step,

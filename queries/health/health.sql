@@ -37,6 +37,7 @@ launch_fact AS (
         count(*) AS launch_count,
         count_if(is_replay) AS replay_count,
         count_if(is_missing) AS workless_launch_count,
+        count_if(is_missing AND is_replay) AS missing_replay_count,
         count_if(is_captured) AS captured_launch_count
     FROM launch_call
     GROUP BY trace_id
@@ -469,6 +470,12 @@ metric AS (
                                 || 'file; ' || captured_launch_count || ' of ' || launch_count
                                 || ' were captured in a graph, whose work is in the trace of its '
                                 || 'replay; graph launches in this file: ' || replay_count
+                        WHEN missing_replay_count > 0
+                            THEN
+                                'calls that launch work without a device event of theirs in the '
+                                || 'file; of ' || replay_count || ' replays of graphs, '
+                                || missing_replay_count || ' were not recorded: how busy the '
+                                || 'device was meanwhile is not known'
                         ELSE
                             'calls that launch work without a device event of theirs in the file'
                     END

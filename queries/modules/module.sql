@@ -14,7 +14,7 @@
 --   path           VARCHAR                      its whole name, with those around it
 --   depth          INTEGER                      modules around it
 --   layer          INTEGER                      number of the layer that it is, or is in
---   source         VARCHAR                      tk, nn.Module, range or frame: what told it
+--   source         VARCHAR                      tk (a qualified name, of a range or on a replayed kernel), nn.Module, range or frame
 --   rollup_path    VARCHAR                      path with the numbers of layers replaced by *; the same in every layer
 --   position       INTEGER                      place in the tree read from the top, in the order of the calls
 --   last_position  INTEGER                      place of the last module inside of it: those inside are between the two

@@ -45,7 +45,7 @@ WITH listed AS (
 -- The number of a send counts what its rank did, and is no other rank's number.
 called AS (
     SELECT
-        c.* EXCLUDE (reason),
+        c.* EXCLUDE (reason) REPLACE (c.call_ns AS dur_ns, c.ts_ns + c.call_ns AS end_ns),
         t.rank, t.world_size,
         c.peer_rank IS NOT NULL AND t.rank IS NOT NULL AS is_pair,
         if(c.is_send, t.rank, c.peer_rank) AS sender_rank,

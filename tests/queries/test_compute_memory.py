@@ -216,6 +216,10 @@ def test_utilisation_is_refused_with_the_reason(
     (lenient,) = asked.rows(PARTLY_KNOWN, "mfu", min_covered_pct=60)
     assert row["covered_pct"] == pytest.approx(100 * 10 / 15)
     assert (row["step"], row["mfu_pct"]) == (None, None)
+    # What is known is a bound, and what is missing has a name.
+    assert row["at_least_mfu_pct"] == pytest.approx(100 * 2000 / 312e12 / 25e-6)
+    assert row["unknown_ops"] == "my::gemm 33.3 %"
+    assert lenient["at_least_mfu_pct"] is None
     assert row["reason"] == "the operations are known for too little of the time of such kernels"
     assert lenient["mfu_pct"] == pytest.approx(100 * 2000 / 312e12 / 25e-6)
     with tracekit.open(tiny_trace(KNOWN), cache=False) as trace:

@@ -165,6 +165,38 @@ _Context = tuple[
 _OUTSIDE: _Context = (None, None, None, 0, 0, 0, None, None, None)
 
 
+# Whether kernels may name modules themselves: those of graphs, and those that Triton's Proton saw.
+_MAY_NAME = """
+SELECT 1
+FROM launch
+WHERE contains(name, 'GraphLaunch')
+UNION ALL
+SELECT 1
+FROM event_kind
+WHERE category = 'scope'
+LIMIT 1
+"""
+
+# In the order in which they ran.
+_ANNOTATED = """
+SELECT trace_id, annotated_module(args) AS name
+FROM event
+WHERE is_device_work(category) AND regexp_matches(args, '"(?:module_fqn|call_stack)"')
+GROUP BY ALL
+HAVING name <> ''
+ORDER BY trace_id, min(ts_ns), name
+"""
+
+
+def _annotated_modules(connection: duckdb.DuckDBPyConnection) -> dict[int, list[str]]:
+    """Return the modules that kernels name themselves, by trace."""
+    named: dict[int, list[str]] = {}
+    if connection.execute(_MAY_NAME).fetchall():
+        for trace_id, name in connection.execute(_ANNOTATED).fetchall():
+            named.setdefault(trace_id, []).append(name)
+    return named
+
+
 def walk_contexts(connection: duckdb.DuckDBPyConnection, folder: Path | None = None) -> None:
     """Fill the tables ``walked`` and ``walked_module`` of the database ``scratch``."""
     markers = read_markers(connection)
@@ -184,7 +216,8 @@ def walk_contexts(connection: duckdb.DuckDBPyConnection, folder: Path | None = N
     with tempfile.TemporaryDirectory(prefix="walk", dir=folder) as work:
         modules, nodes = Path(work) / "modules.json", Path(work) / "nodes.json"
         with modules.open("wb") as module_file, nodes.open("wb") as node_file:
-            walk = _Walk(markers, qualified, numbered, module_file, node_file)
+            annotated = _annotated_modules(connection)
+            walk = _Walk(markers, qualified, numbered, annotated, module_file, node_file)
             if compiled_sweeps() is None:
                 contexts = Path(work) / "contexts.json"
                 with contexts.open("wb") as context_file:
@@ -199,7 +232,7 @@ def walk_contexts(connection: duckdb.DuckDBPyConnection, folder: Path | None = N
                         _load(connection, SWEPT)
                 except duckdb.Error as error:
                     raise walk.error or error from None
-            walk.end_trace()
+            walk.end()
         _load_modules(connection, modules)
         if nodes.stat().st_size:
             connection.execute(
@@ -217,6 +250,7 @@ def _kind_letter(marker: Marker) -> bytes:
     return b"b" if marker.kind == BACKWARD else b"-"
 
 
+_ANNOTATION = Marker(MODULE, 0, 0, "", None, None, "tk", is_qualified=True)
 _PLAIN_OP = Marker(OP, 0, 0, "", None, None, "", is_qualified=False, is_op=True)
 
 
@@ -228,12 +262,14 @@ class _Walk:
         markers: list[Marker],
         qualified: set[int],
         numbered: set[int],
+        annotated: dict[int, list[str]],
         module_file: IO[bytes],
         node_file: IO[bytes],
     ) -> None:
         self._markers = markers
         self._qualified = qualified
         self._numbered = numbered
+        self._annotated = annotated
         self._module_file = module_file
         self._nodes = DerivativeNodes(node_file)
         self._stack: list[tuple[int, _Context]] = []
@@ -319,10 +355,19 @@ class _Walk:
                 how |= _NUMBERED_IN_NODE
         return (event_id, module, node, how, told, row, span, hook, part)
 
+    def end(self) -> None:
+        """Write what is left, and the modules of traces in which nothing was walked."""
+        self.end_trace()
+        for trace_id in [*self._annotated]:
+            self.begin_thread(trace_id)
+            self.end_trace()
+
     def end_trace(self) -> None:
         """Write the modules and nodes of the trace that was walked last."""
         self._nodes.begin_thread(0)
         if self._trace is not None:
+            for name in self._annotated.pop(self._trace.trace_id, ()):
+                self._trace.number(None, name, _ANNOTATION, source="tk")
             for row in finished(self._trace):
                 self._module_file.write(msgspec.json.encode(row) + b"\n")
         self._trace = None

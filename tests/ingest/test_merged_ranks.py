@@ -1,0 +1,76 @@
+"""A file into which the traces of several ranks were merged is as many traces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from traces_by_hand import Event, call, kernel, span
+
+import tracekit
+from tracekit.ingest.merged_ranks import ranks_of
+
+
+def rank_events(prefix: str, gemm_us: float) -> list[Event]:
+    """Return an op, its launch and its kernel, with the ids that every rank has."""
+    events = [
+        span("cpu_op", "aten::mm", 0, 30, 83, pid=83, **{"External id": 1}),
+        {**call(5, 10, 1, tid=83), "pid": 83},
+        kernel("gemm", 20, 20 + gemm_us, 1),
+    ]
+    for event in events:
+        event["pid"] = f"[{prefix}] {event['pid']}"
+    return events
+
+
+def test_each_rank_has_its_own_devices_and_launches(tiny_trace: Callable[..., Path]) -> None:
+    path = tiny_trace(
+        [*rank_events("TP00-DP00-PP00-EP00", 100), *rank_events("TP01-DP00-PP00-EP00", 300)]
+    )
+    with tracekit.open(path, cache=False) as trace:
+        assert trace.query("timeline").column("rank") == [0, 1]
+        assert trace.query("timeline").column("busy_ns") == [100_000, 300_000]
+        rows = trace.sql(
+            "SELECT rank, rank_source, event_count, complete_count, last_end_ns FROM trace "
+            "ORDER BY trace_id"
+        ).rows
+        assert rows == [(0, "process ids", 3, 3, 120_000), (1, "process ids", 3, 3, 320_000)]
+        linked = trace.sql("SELECT count(*) FROM attribution WHERE op_name = 'aten::mm'").rows
+        assert linked == [(2,)]
+        # The ids of processes are those of the file again, without their rank.
+        assert trace.sql("SELECT DISTINCT pid FROM event ORDER BY pid").rows == [(0,), (83,)]
+
+
+@pytest.mark.parametrize(
+    ("names", "ranks"),
+    [
+        (["TP00-PP00", "TP00-PP01", "TP01-PP00", "TP01-PP01"], [0, 2, 1, 3]),
+        (["TP0-DP0-PP0-EP0", "TP0-DP1-PP0-EP0"], [0, 1]),
+        (["DP03"], [0]),
+    ],
+)
+def test_ranks_follow_from_parallel_groups(names: list[str], ranks: list[int]) -> None:
+    assert ranks_of(names) == ranks
+
+
+def test_other_texts_are_no_ranks(tiny_trace: Callable[..., Path]) -> None:
+    events = [{**event, "pid": "[worker] 3"} for event in rank_events("TP0", 100)]
+    with tracekit.open(tiny_trace(events), cache=False) as trace:
+        assert trace.sql("SELECT rank, rank_source FROM trace").rows == [(None, "unknown")]
+
+
+def test_recordings_of_other_times_are_named(
+    tiny_trace: Callable[..., Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    first = [call(5, 10, 1), kernel("gemm", 20, 120, 1)]
+    later = [{**event, "ts": event["ts"] + 1_000_000} for event in first]
+    with tracekit.open(
+        tiny_trace(first, name="a.json"), tiny_trace(later, name="b.json"), cache=False
+    ):
+        assert "tracekit compare" in caplog.text
+    caplog.clear()
+    with tracekit.open(
+        tiny_trace(first, name="a.json"), tiny_trace(first, name="c.json"), cache=False
+    ):
+        assert caplog.text == ""
