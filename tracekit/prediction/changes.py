@@ -58,6 +58,7 @@ KEYWORDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "graph": (ON,),
         "sync": (REMOVE,),
         "loading": (SCALE, REMOVE, WORKERS),
+        "pauses": (SCALE, REMOVE),
         "bandwidth": (SCALE,),
         "latency": (SCALE,),
         "group": (SIZE,),
@@ -82,12 +83,13 @@ KEYWORDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """What else can be changed, and how.
 
 The time of the host, of its Python, of launch calls; steps captured in a CUDA graph each; waits for
-the device; data loading; bandwidth and latency of collectives, ranks in their groups and their
-algorithm; whether communication is hidden behind compute; ranks that are slower than the others;
-the device that all runs on; the type that products are computed in. Methods: recomputation, one
-kernel in place of several, gradient accumulation, an offloaded optimizer, the stage of ZeRO. Of
-:data:`SERVING`: requests per second; requests that run at most, and tokens of a step; tokens that
-the cache of keys and values holds; whether prompts are read by an engine of their own.
+the device; data loading; repeated pauses, in which no thread of the host has an event; bandwidth
+and latency of collectives, ranks in their groups and their algorithm; whether communication is
+hidden behind compute; ranks that are slower than the others; the device that all runs on; the type
+that products are computed in. Methods: recomputation, one kernel in place of several, gradient
+accumulation, an offloaded optimizer, the stage of ZeRO. Of :data:`SERVING`: requests per second;
+requests that run at most, and tokens of a step; tokens that the cache of keys and values holds;
+whether prompts are read by an engine of their own.
 """
 
 SERVING = frozenset({"rate", "batch", "kv", "prefill"})
