@@ -41,6 +41,7 @@ Top kernels  time, wall share, count, mean
   10.000 ms   5.0 %  8 ×  1.250 ms  rms_norm_kernel
 
 Steps  2 · mean 99.500 ms · min 98.000 ms · max 101.000 ms · 5.0 % of busy time outside steps
+  device work 85.500 ms a step
 
 Copies  sum of durations, count, bytes, bandwidth (GB = 1e9 bytes)
   h2d      24.000 ms  8 ×  600.00 MB  25.00 GB/s
@@ -81,6 +82,7 @@ Top kernels  time on its busiest device, wall share, count, mean
   69.000 ms  25.0 %  10 ×  6.900 ms  rank 19  gemm_kernel
 
 Steps  40 on 20 ranks · mean 109.500 ms · min 100.000 ms · max 119.000 ms
+  device work 1.000 ms a step
 
 Health  note  rank unknown 1 (on 20 ranks)
 """

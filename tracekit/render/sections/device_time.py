@@ -388,10 +388,20 @@ def steps(screen: Screen) -> list[Text]:
             parts.append(f"mean {format_duration(row['mean_span_ns'])}")
             parts.append(f"min {format_duration(row['min_span_ns'])}")
             parts.append(f"max {format_duration(row['max_span_ns'])}")
-    if row["outside_ns"]:
-        parts.append(f"{pct_text(row['outside_pct'])} of busy time outside steps")
+    if outside_ns := row["outside_ns"] - row["queued_ns"]:
+        share = pct_text(100 * outside_ns / row["wall_ns"])
+        parts.append(f"{share} of busy time outside steps")
     text = " · ".join(parts)
-    return [screen.ended(screen.heading("Steps"), text)]
+    out = [screen.ended(screen.heading("Steps"), text)]
+    said = []
+    if row["step_work_ns"]:
+        said.append(f"device work {format_duration(round(row['step_work_ns']))} a step")
+    if row["queued_ns"]:
+        queued = format_duration(row["queued_ns"])
+        said.append(f"{queued} more was queued before recording began, and is in no step")
+    if said:
+        out.append(screen.line(f"  {' · '.join(said)}"))
+    return out
 
 
 def memcpy(screen: Screen) -> list[Text]:
