@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
+from traces_by_hand import kernel, span, work
 
 from tracekit.analysis.result import Column, Result
 from tracekit.errors import UsageError
@@ -275,3 +278,21 @@ def test_wide_shows_the_columns_that_full_leaves_out(rendered: Rendered) -> None
     wide = rendered(data, "table", width=80, full=True, wide=True)
     assert "left out" not in wide
     assert all(cell in wide for row in rows for cell in row)
+
+
+def test_what_was_queued_is_in_no_step_and_modules_can_be_recorded(
+    cli: Callable[..., Any], tiny_trace: Callable[..., Path]
+) -> None:
+    """A kernel of 50 µs was launched before the recording began; two steps work 35 µs each."""
+    events = [kernel("gemm", 1, 51, 1)]
+    for number, start in enumerate((60, 160)):
+        events += [
+            span("user_annotation", f"ProfilerStep#{number}", start, start + 100),
+            *work(start + 5, start + 20, start + 55, number + 10),
+        ]
+    shown = cli("breakdown", tiny_trace(events), "--no-cache").stdout
+    assert (
+        "  device work 35.000 µs a step · 50.000 µs more queued before recording began, in no step\n"
+    ) in shown
+    assert "busy time outside steps" not in shown
+    assert "Modules\n  none is recorded: profile(..., with_stack=True)" in shown

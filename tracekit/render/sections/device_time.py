@@ -214,6 +214,12 @@ def modules(screen: Screen) -> list[Text]:
     own = [f"{pct_text(row['self_pct'])} self" if row["self_wall_ns"] else "" for row in rows]
     figures = aligned([*columns(rows, wall_pct=pct_text), ms_column(rows, "total_wall_ns"), own])
     out = [screen.heading("Modules")]
+    if all(row["module_path"].startswith("(") for _, _, row in every):
+        for line in (
+            "none is recorded: profile(..., with_stack=True) or tracekit collect records them",
+            "by role, which kernels and ops tell: tracekit query roles TRACE",
+        ):
+            out.append(screen.line(f"  {line}", "dim"))
     for (label, depth, _), text in zip(shown, figures, strict=True):
         room = max(screen.width - len(text) - 4, 1)
         out.append(Text(f"  {text}  {shorten('  ' * depth + printable(label), room)}"))
@@ -398,7 +404,7 @@ def steps(screen: Screen) -> list[Text]:
         said.append(f"device work {format_duration(round(row['step_work_ns']))} a step")
     if row["queued_ns"]:
         queued = format_duration(row["queued_ns"])
-        said.append(f"{queued} more was queued before recording began, and is in no step")
+        said.append(f"{queued} more queued before recording began, in no step")
     if said:
         out.append(screen.line(f"  {' · '.join(said)}"))
     return out
