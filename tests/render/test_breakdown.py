@@ -292,7 +292,8 @@ def test_what_was_queued_is_in_no_step_and_modules_can_be_recorded(
         ]
     shown = cli("breakdown", tiny_trace(events), "--no-cache").stdout
     assert (
-        "  device work 35.000 µs a step · 50.000 µs more queued before recording began, in no step\n"
+        "  device work 35.000 µs a step · "
+        "50.000 µs more queued before recording began, in no step\n"
     ) in shown
     assert "busy time outside steps" not in shown
     assert "Modules\n  none is recorded: profile(..., with_stack=True)" in shown
