@@ -4,11 +4,17 @@
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, idle_gap, trace, device_windows, event_category
+-- Requires: advice_text, idle_gap, host_pauses, trace, device_windows, event_category
 
-WITH idle AS (
+WITH pause AS (
+    SELECT trace_id, start_ns, end_ns
+    FROM host_pauses
+    WHERE is_repeated
+),
+
+idle AS (
     SELECT
-        trace_id,
+        g.trace_id,
         coalesce(sum(idle_ns) FILTER (cause = 'host_bound' OR reason = 'nothing recorded'), 0)
         ::BIGINT AS host_ns,
         count(*) FILTER (reason = 'nothing recorded') AS silent_count,
@@ -19,8 +25,11 @@ WITH idle AS (
                 cause = 'dependency' OR (cause = 'unknown' AND reason <> 'nothing recorded')
             ), 0
         )::BIGINT AS unknown_ns
-    FROM idle_gap
-    GROUP BY trace_id
+    FROM idle_gap AS g
+    -- Pauses that steps repeat are advice of their own.
+    ASOF LEFT JOIN pause AS p ON g.trace_id = p.trace_id AND g.end_ns > p.start_ns
+    WHERE reason IS DISTINCT FROM 'nothing recorded' OR coalesce(p.end_ns <= g.start_ns, TRUE)
+    GROUP BY g.trace_id
 ),
 
 device_window AS (

@@ -14,8 +14,10 @@
 --   max_span_ns   BIGINT  the longest, ns
 --   wall_ns       BIGINT  busy time of the devices, inside of steps and outside, ns
 --   outside_ns    BIGINT  of that, of what was launched outside of all steps, ns
+--   queued_ns     BIGINT  of that, of what was launched before the recording began, ns
+--   step_work_ns  DOUBLE  mean busy time of a device in a step, ns; NULL without such steps
 --   outside_pct   DOUBLE  outside_ns of wall_ns, 0 to 100
--- Invariant: outside_ns <= wall_ns
+-- Invariant: queued_ns <= outside_ns AND outside_ns <= wall_ns
 -- Invariant: step_count = 0 OR (min_span_ns <= mean_span_ns AND mean_span_ns <= max_span_ns)
 
 SELECT
@@ -27,6 +29,8 @@ SELECT
     max(span_ns) FILTER (step IS NOT NULL) AS max_span_ns,
     sum(wall_ns)::BIGINT AS wall_ns,
     coalesce(sum(wall_ns) FILTER (step IS NULL), 0)::BIGINT AS outside_ns,
+    coalesce(sum(queued_ns) FILTER (step IS NULL), 0)::BIGINT AS queued_ns,
+    avg(wall_ns) FILTER (step IS NOT NULL AND span_ns IS NOT NULL) AS step_work_ns,
     100.0 * coalesce(sum(wall_ns) FILTER (step IS NULL), 0)::BIGINT
     / nullif(sum(wall_ns)::BIGINT, 0) AS outside_pct
 FROM steps

@@ -18,6 +18,7 @@
 --   kernel_count  BIGINT   device events; NULL where none of what it launched is in the file
 --   kernel_ns     BIGINT   sum of their durations, ns; NULL likewise
 --   wall_ns       BIGINT   busy time that is theirs, ns; adds up to the device's busy time; NULL likewise
+--   queued_ns     BIGINT   of wall_ns, work that was launched before the recording began, ns; NULL likewise
 --   missing_count  BIGINT  launches of kernels and graphs whose work is not in the file
 -- View:
 --   breakdown  totals=step_totals
@@ -25,13 +26,15 @@
 --   browse     key=9 menu=steps title="Steps, and what they put on each device"
 --              columns=step,dur_ns,span_ns,work_ns,wall_ns,kernel_ns,kernel_count,start_ns,rank,device
 -- Invariant: wall_ns IS NULL OR (0 <= wall_ns AND wall_ns <= kernel_ns)
+-- Invariant: queued_ns IS NULL OR (0 <= queued_ns AND queued_ns <= wall_ns)
 
 WITH step_work AS (
     SELECT
         trace_id, d.device, a.step,
         count(*) FILTER (d.piece = 0) AS kernel_count,
         sum(d.dur_ns)::BIGINT AS kernel_ns,
-        sum(d.wall_ns)::BIGINT AS wall_ns
+        sum(d.wall_ns)::BIGINT AS wall_ns,
+        coalesce(sum(d.wall_ns) FILTER (WHERE a.link = 'before_window'), 0)::BIGINT AS queued_ns
     FROM device_events AS d
     INNER JOIN attribution AS a USING (trace_id, event_id, piece)
     WHERE trace_id IN (SELECT trace_id FROM step_ranges)
@@ -62,6 +65,7 @@ SELECT
     CASE WHEN coalesce(us.has_work, TRUE) THEN coalesce(sw.kernel_count, 0) END AS kernel_count,
     CASE WHEN coalesce(us.has_work, TRUE) THEN coalesce(sw.kernel_ns, 0) END AS kernel_ns,
     CASE WHEN coalesce(us.has_work, TRUE) THEN coalesce(sw.wall_ns, 0) END AS wall_ns,
+    CASE WHEN coalesce(us.has_work, TRUE) THEN coalesce(sw.queued_ns, 0) END AS queued_ns,
     coalesce(us.missing_count, 0)::BIGINT AS missing_count
 FROM step_device AS sd
 INNER JOIN trace AS t USING (trace_id)

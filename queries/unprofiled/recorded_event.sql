@@ -1,11 +1,11 @@
 -- How many events of the profiler lie in each time of the host, and how fast was the host then?
 -- An event counts by half at its start and by half at its end. What the host only waits for, and loading data, is no time of
--- the profiler. The speed between two moments of table host_speed is on the line between them.
+-- the profiler, and neither are pauses of the program. The speed between two moments of table host_speed is on the line between them.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
--- Requires: event_category, graph_edge, graph_span, graph_clock, host_speed
+-- Requires: event_category, graph_edge, graph_span, graph_clock, host_speed, host_pauses, interval_overlap
 -- Columns:
 --   edge_id       BIGINT -> graph_edge  the edge
 --   own_ns        BIGINT                of its weight, what the host itself takes, ns
@@ -66,6 +66,24 @@ boundary AS (
             OR is_python_call(e.category)
             OR is_launch_call(e.category)
         )
+),
+
+host_time AS (
+    SELECT (part)[1] AS part, edge_id AS id, source_ns AS start_ns, target_ns AS end_ns
+    FROM edge
+    WHERE NOT is_work AND source_ns < target_ns
+),
+
+pause AS (
+    SELECT p.trace_id AS part, p.start_ns + c.shift_ns AS start_ns, p.end_ns + c.shift_ns AS end_ns
+    FROM host_pauses AS p
+    INNER JOIN graph_clock AS c USING (trace_id)
+),
+
+paused AS (
+    SELECT id AS edge_id, overlap_ns
+    FROM interval_overlap('host_time', 'pause')
+    WHERE overlap_ns > 0
 ),
 
 moment AS MATERIALIZED (
@@ -135,7 +153,8 @@ of_trace AS (
 )
 
 SELECT
-    e.edge_id, e.own_ns,
+    e.edge_id,
+    greatest(e.own_ns - coalesce(u.overlap_ns, 0), 0) AS own_ns,
     coalesce(i.op_count, 0) AS op_count,
     coalesce(i.call_count, 0) AS call_count,
     coalesce(i.range_count, 0) AS range_count,
@@ -153,6 +172,7 @@ SELECT
     CASE WHEN f.part IS NOT NULL THEN TRUE WHEN d.part IS NOT NULL THEN FALSE END AS is_paired
 FROM edge AS e
 LEFT JOIN in_edge AS i USING (edge_id)
+LEFT JOIN paused AS u USING (edge_id)
 ASOF LEFT JOIN speed AS s ON e.part = s.part AND (e.source_ns + e.target_ns) // 2 >= s.at_ns
 LEFT JOIN of_thread AS f ON e.part = f.part
 LEFT JOIN dispatching AS d ON e.part = d.part

@@ -56,8 +56,10 @@ estimate AS (
         if(p.plain_ns IS NULL, 'constants', 'plain step') AS basis,
         0.96 * least(r.low_ns, r.plain_ns, r.high_ns) AS estimated_low_ns,
         1.04 * greatest(r.low_ns, r.plain_ns, r.high_ns) AS estimated_high_ns,
-        -- No run is longer than its recording: of few steps a replay may say so.
-        round(coalesce(p.plain_ns, least(r.plain_ns, r.recorded_ns)))::BIGINT AS usual_ns,
+        -- No run is longer than its recording, nor shorter than its work: of few steps a replay may say so.
+        round(
+            coalesce(p.plain_ns, least(greatest(r.plain_ns, b.work_ns), r.recorded_ns))
+        )::BIGINT AS usual_ns,
         round(coalesce(p.low_ns, p.plain_ns, estimated_low_ns))::BIGINT AS least_ns,
         round(coalesce(p.high_ns, p.plain_ns, estimated_high_ns))::BIGINT AS most_ns
     FROM replayed_step AS r

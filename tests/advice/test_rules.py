@@ -484,3 +484,80 @@ def test_what_is_not_recorded(tiny_trace: Tiny) -> None:
     events = [*work(0, 5, 20, 1), span("cpu_op", "aten::add", 30, 200), *work(190, 195, 210, 2)]
     path = tiny_trace(events, distributedInfo={"rank": 0, "world_size": 4})
     assert [row["place"] for row in said(path, "record")] == ["between launches", "other ranks"]
+
+
+def _sleeping(*slept: int, name: str = "") -> list[dict[str, Any]]:
+    """Return steps of 10 ms and a sleep of so many ms each, 0.5 ms after their start."""
+    events, start = [], 0
+    for number, ms in enumerate(slept):
+        end = start + 10_000 + 1000 * ms
+        begun = start + 500 + 1000 * ms
+        events += [
+            span("user_annotation", f"ProfilerStep#{number}", start, end),
+            span("cpu_op", "aten::zero_", start + 100, start + 500),
+            *([span("user_annotation", name, start + 500, begun)] if name else []),
+            span("cpu_op", "aten::embedding", begun, begun + 50),
+            *work(begun + 60, begun + 70, end - 100, number + 1),
+            call(begun + 100, end - 50, 100 + number, "cudaDeviceSynchronize"),
+        ]
+        start = end
+    return events
+
+
+def test_a_pause_in_steps_has_its_place(tiny_trace: Tiny) -> None:
+    path = tiny_trace(_sleeping(30, 30, 0, 30))
+    (row,) = said(path, "pauses")
+    assert row["what"] == (
+        "no thread of the host has an event for up to 30.000 ms before aten::embedding, "
+        "0.500 ms after the start of a step, in 3 of 4 steps"
+    )
+    assert (row["change"], row["cost_ns"]) == ("pauses remove", 90_000_000)
+    assert said(path, "launch_bound") == []
+
+
+def test_pauses_gain_what_they_take(tiny_trace: Tiny) -> None:
+    path = tiny_trace(_sleeping(30, 30, 30))
+    with tracekit.open(path, cache=False) as trace:
+        first, *others = trace.advise(is_recorded=True).advice
+        # The window begins behind the first pause.
+        assert (first.candidate.rule, first.gain_ns) == ("advice_pauses", 60_000_000)
+        assert [one for one in others if one.candidate.is_of_launches] == []
+
+
+@pytest.mark.parametrize("slept", [(1, 1, 1), (30, 0, 0, 0), (0, 0)])
+def test_short_and_single_pauses_are_none_of_the_steps(
+    tiny_trace: Tiny, slept: tuple[int, ...]
+) -> None:
+    assert said(tiny_trace(_sleeping(*slept)), "pauses") == []
+
+
+def test_a_pause_in_a_range_is_of_the_range(tiny_trace: Tiny) -> None:
+    path = tiny_trace(_sleeping(30, 30, 30, name="read_shard"))
+    assert said(path, "pauses") == []
+    assert [change for change, _ in changes(path, "python")] == ["range=read_shard remove"]
+
+
+def test_the_run_pauses_as_long_as_the_recording(tiny_trace: Tiny) -> None:
+    with tracekit.open(tiny_trace(_sleeping(30, 30, 30)), cache=False) as trace:
+        left = trace.sql(
+            "SELECT max(p.plain_ns), max(p.low_ns) FROM plain_weight AS p "
+            "INNER JOIN graph_edge AS e USING (edge_id) "
+            "WHERE e.kind = 'host' AND e.weight_ns >= 30000000"
+        ).rows
+    assert min(left[0]) >= 30_000_000
+
+
+H200 = Path(__file__).parents[3] / "shared" / "h200"
+
+
+@pytest.mark.skipif(not H200.is_dir(), reason="recordings of a GPU are not here")
+@pytest.mark.parametrize("path", sorted(H200.glob("*.json.gz")), ids=lambda path: path.name[:-8])
+def test_only_the_loop_that_sleeps_pauses(path: Path) -> None:
+    if path.name.startswith("execution_trace_et"):
+        pytest.skip("no trace of its own")
+    with tracekit.open(path, cache=False) as trace:
+        rows = trace.query("advice_pauses").to_dicts()
+    assert bool(rows) == (path.name == "llama_loader.json.gz")
+    if rows:
+        # Marked events had 30.36 ms in the recorded steps, of which 0.02 ms are the event's.
+        assert abs(rows[0]["cost_ns"] / 3 - 30.34e6) < 0.05e6

@@ -77,7 +77,7 @@ def test_an_unknown_name_is_met_with_close_ones(tmp_path: Path) -> None:
     assert caught.value.hint == "did you mean kernels or kernel_classes?"
     with pytest.raises(QueryError) as caught:
         load_catalog(tmp_path).analysis("zzz")
-    assert caught.value.hint == "there are: kernel_classes, kernels"
+    assert caught.value.hint == "tracekit query --list shows them"
 
 
 def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def test_tokens_per_second_are_judged_by_repeats() -> None:
     assert [judge(rule, one, base).outcome for one in (slow, base)] == ["failed", "inconclusive"]
     fewer = replace(base, repeats=base.repeats[:2])
     found = judge(rule, fewer, fewer)
-    assert found.reason == "2 against 2 repeats, within noise; 4 more would likely decide"
+    assert found.reason == ("2 against 2 repeats, all within the bound; 6 needed for a verdict")
 
 
 def test_steps_of_a_run_without_a_trace_are_judged() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tracekit.analysis.catalog import load_catalog
+from tracekit.cli.query import QUESTIONS
 from tracekit.cli.query import command as query
 
 Command = Callable[..., Any]
@@ -64,6 +65,11 @@ def test_cache_and_rules_are_passed_on(tracekit_command: Command, fake_trace: An
         (["kernels", "x", "--sort", "name"], 2, "error: Invalid value for '--sort'"),
         (["kernels", "x", "--lmit", "1"], 2, "error: No such option"),
         (["steps", "x"], 2, "error: Missing option '--number'"),
+        (
+            ["get_temporal_breakdown", "x"],
+            5,
+            "error: there is no analysis named 'get_temporal_breakdown'\nhint: here it is timel",
+        ),
         ([], 2, "error: which analysis?\nhint: tracekit query --list shows them"),
     ],
 )
@@ -176,3 +182,21 @@ def test_an_analysis_without_rows_says_why(
     done = cli("query", analysis, SAMPLES / trace, "--format", "json")
     assert (done.exit_code, json.loads(done.stdout)) == (0, [])
     assert done.stderr.splitlines()[-1] == f"note: {reason}"
+
+
+def test_the_list_begins_with_the_questions_of_the_manual(cli: Command) -> None:
+    outcome = cli("query", "--list")
+    questions, _, rows = outcome.stdout.partition("\n\n")
+    page = (SAMPLES.parent / "docs" / "how-to" / "questions.md").read_text("utf-8")
+    headings = [line[3:] for line in page.splitlines() if line.startswith("## ")]
+    assert [line.partition("  ")[0] for line in questions.splitlines()] == headings
+    for _, way in QUESTIONS:
+        name, *words = way.split()
+        assert name != "query" or words[0] in load_catalog().analyses
+    assert "advice_sync" not in rows
+    assert "idle_causes" in rows
+    assert "advice_sync" in cli("query", "--list", "--all").stdout
+    subjects = [
+        row["subject"] for row in json.loads(cli("query", "--list", "--format", "json").stdout)
+    ]
+    assert subjects == sorted(subjects)

@@ -164,7 +164,7 @@ def test_runs_of_several_sides_are_repeats(opened: Any) -> None:
     run = opened(REPO / "sample_traces" / "pretrain_Naive")
     found = tracekit.compare([run, run], [run, run])
     assert (found.delta_ns, found.base.run_count, found.base.unit_count) == (0, 2, 8)
-    assert [one.name for one in found.measures] == ["plain step", "step", "run"]
+    assert [one.name for one in found.measures] == ["plain step", "step", "device work", "run"]
 
 
 @pytest.mark.parametrize(("per", "factor"), [("step", 1), ("layer", 4), ("token", 350)])
@@ -191,7 +191,7 @@ def test_the_command_in_all_forms(cli: Any) -> None:
     assert lines[0].startswith("Configuration differences")
     assert (
         "  180.447 → 565.696 ms   +385.250 ms   +213.5 %   slower without the profiler: "
-        "71.648 → 305.157 ms\n"
+        "71.648 → 305.157 ms\n  device work a step: "
     ) in shown.stdout
     data = cli("compare", *sides, "--format", "json").json()
     (whole,) = data["comparison"]

@@ -19,6 +19,7 @@ from tracekit.comparison.noise import (
     least_count,
     rank_test,
     shift_interval,
+    student_tail,
     widened,
 )
 from tracekit.comparison.tables import chance_limit
@@ -96,8 +97,47 @@ def test_one_measurement_each_gives_no_verdict() -> None:
 
 
 def test_too_few_are_inconclusive_and_say_how_many_more() -> None:
-    found = compare_series([100, 101, 102], [110, 111, 112])
+    found = compare_series([100, 101, 102], [104, 105, 108])
     assert (found.verdict, found.more_count) == ("inconclusive", 3)
+    assert (found.is_apart, found.needed_count) == (True, 6)
+    assert compare_series([100, 101, 102], [101.5, 105, 108]).is_apart is False
+
+
+def test_few_decide_where_they_are_far_apart() -> None:
+    for base, new, verdict in (
+        ([100, 101, 102], [110, 111, 112], "slower"),
+        ([1000, 1100, 1050], [140, 150, 145], "faster"),
+        # Two say nothing of noise, and what varies as much within a side is no difference.
+        ([100, 101], [110, 111], "inconclusive"),
+        ([100, 101, 102], [104, 108, 109], "inconclusive"),
+        ([100, 101, 102], [0, 0, 0], "inconclusive"),
+    ):
+        assert compare_series(base, new).verdict == verdict, (base, new)
+    # Six can be decided by ranks, which count all cases.
+    six = [100, 101, 102, 103, 104, 105]
+    assert compare_series(six, [x + 10 for x in six]).p_value == rank_test([0] * 6, [1] * 6)
+
+
+def test_students_tail() -> None:
+    """By its table: t at 0.1 % (two-sided) of 1, 4, 10 and 30 degrees of freedom."""
+    for t, freedom in ((636.619, 1), (8.610, 4), (4.587, 10), (3.646, 30)):
+        assert student_tail(t, freedom) == pytest.approx(0.001, rel=2e-3)
+    assert student_tail(0, 5) == pytest.approx(1)
+
+
+def test_three_and_three_of_one_kind_are_seldom_told_apart() -> None:
+    for draw in (random.Random(1).gauss, random.Random(2).lognormvariate):
+        alarms = sum(
+            compare_series(*([draw(5, 0.3) for _ in range(3)] for _ in "ab")).verdict
+            in ("slower", "faster")
+            for _ in range(2000)
+        )
+        assert alarms <= 0.005 * 2000
+
+
+def test_no_time_gets_shorter_than_nothing() -> None:
+    found = compare_series([10, 100, 1000], [9, 99, 999])
+    assert found.low_pct == -100
 
 
 def test_faster_slower_same() -> None:

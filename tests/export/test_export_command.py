@@ -48,6 +48,16 @@ def trace_file(tiny_trace: Callable[..., Path]) -> Path:
     return tiny_trace(EVENTS, baseTimeNanoseconds=BASE_NS)
 
 
+def test_without_a_format_it_is_perfettos(
+    cli: Callable[..., Any], trace_file: Path, tmp_path: Path
+) -> None:
+    named, bare = tmp_path / "named.pftrace", tmp_path / "bare.pftrace"
+    assert cli("export", "perfetto", trace_file, "-o", named).exit_code == 0
+    assert cli("export", "-o", bare, trace_file, "--no-args").exit_code == 0
+    assert cli("export", trace_file, "-o", bare, "--force").exit_code == 0
+    assert bare.read_bytes() == named.read_bytes()
+
+
 def test_every_event_of_a_small_trace(
     cli: Callable[..., Any], trace_file: Path, tmp_path: Path
 ) -> None:

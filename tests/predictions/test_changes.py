@@ -14,6 +14,7 @@ from traces_by_hand import Event, span, work
 
 import tracekit
 from tracekit.errors import QueryError, UsageError
+from tracekit.prediction.changes import EXAMPLES, KEYWORDS, parse_change
 
 Predicted = Callable[..., float]
 Cli = Callable[..., Any]
@@ -614,3 +615,16 @@ def test_the_interval_has_the_time_of_checkpointing_itself(tmp_path: Path) -> No
 def test_recomputation_without_modules(predicted: Predicted) -> None:
     with pytest.raises(UsageError, match="which modules"):
         predicted(LAYERED, "recompute on")
+
+
+def test_every_kind_of_change_has_an_example() -> None:
+    parsed = [parse_change(example) for example in EXAMPLES]
+    keywords = {change.keyword for change in parsed} - {"size"}
+    assert keywords == {None, *KEYWORDS}
+
+
+def test_without_a_change_all_kinds_are_listed(cli: Cli) -> None:
+    done = cli("predict", "trace.json")
+    assert (done.exit_code, done.stdout) == (2, "")
+    for example in EXAMPLES:
+        assert f"\n{example}  " in f"\n{done.stderr}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -11,7 +12,6 @@ import pytest
 import tracekit
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.header import SQL_TOKEN
-from tracekit.analysis.query_errors import RENAMED
 from tracekit.analysis.spec import ColumnSpec, Key, Spec
 from tracekit.errors import QueryError
 from tracekit.schema import TABLES
@@ -126,13 +126,51 @@ def test_no_two_tables_views_or_macros_have_nearly_one_name() -> None:
     assert sorted(set(singular)) == sorted(singular)
 
 
-def test_an_old_name_is_met_with_the_new_one(opened: Callable[[Path], tracekit.Trace]) -> None:
+def test_words_of_other_tools_lead_to_what_there_is() -> None:
+    """Whatever a word leads to first is there: a table, a view, or an analysis with parentheses."""
+    relations = {spec.name for spec in RELATIONS} | {table.name for table in TABLES}
+    words = tomllib.loads((QUERIES / "rules" / "words.toml").read_text("utf-8"))
+    for word, here in words["tables"].items():
+        assert word not in {*relations, *CATALOG.analyses}, word
+        first = re.match(r"\w+(\(\))?", here)
+        assert first is not None, word
+        assert (first[0] in relations) or first[0].removesuffix("()") in CATALOG.analyses, word
+        for analysis in re.findall(r"(\w+)\(\)", here):
+            assert analysis in CATALOG.analyses, (word, analysis)
+
+
+@pytest.mark.parametrize(
+    ("statement", "hint"),
+    [
+        ("FROM launches", "here it is runtime_calls"),
+        ("FROM get_gpu_kernel_breakdown", "here it is kernel_classes() or kernels()"),
+        ("FROM thread_track", "here it is thread"),
+        ("FROM Slice", "here it is event"),
+        ("SELECT ts FROM event", "here it is ts_ns, or start_ns of intervals. Candidate"),
+        ("SELECT e.dur FROM event AS e", "here it is dur_ns;"),
+    ],
+)
+def test_a_word_of_another_tool_is_met_with_ours(
+    opened: Callable[[Path], tracekit.Trace], statement: str, hint: str
+) -> None:
+    with pytest.raises(QueryError) as caught:
+        opened(TRACES[-1]).sql(statement)
+    assert (caught.value.hint or "").startswith(hint)
+
+
+def test_views_for_questions_have_what_the_tables_have(
+    opened: Callable[[Path], tracekit.Trace],
+) -> None:
     trace = opened(TRACES[-1])
-    for old, new in RENAMED.items():
-        with pytest.raises(QueryError) as caught:
-            trace.sql(f"FROM {old}")
-        assert caught.value.hint == f"the table is {new} now"
-        assert trace.sql(f"SELECT count(*) FROM {new}").rows
+    for view, source in (
+        ("cpu_ops", "(FROM event WHERE is_op(category))"),
+        ("gpu_kernels", "(FROM device_events WHERE device <> 'cpu')"),
+        ("gaps", "(SELECT idle_ns AS dur_ns FROM idle_gap)"),
+    ):
+        ours, theirs = (
+            trace.sql(f"SELECT count(*), sum(dur_ns) FROM {one}").rows for one in (view, source)
+        )
+        assert ours == theirs, view
 
 
 def test_the_order_of_phases_stands_once() -> None:

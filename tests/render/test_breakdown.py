@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
+from traces_by_hand import kernel, span, work
 
 from tracekit.analysis.result import Column, Result
 from tracekit.errors import UsageError
@@ -41,6 +44,7 @@ Top kernels  time, wall share, count, mean
   10.000 ms   5.0 %  8 ×  1.250 ms  rms_norm_kernel
 
 Steps  2 · mean 99.500 ms · min 98.000 ms · max 101.000 ms · 5.0 % of busy time outside steps
+  device work 85.500 ms a step
 
 Copies  sum of durations, count, bytes, bandwidth (GB = 1e9 bytes)
   h2d      24.000 ms  8 ×  600.00 MB  25.00 GB/s
@@ -81,6 +85,7 @@ Top kernels  time on its busiest device, wall share, count, mean
   69.000 ms  25.0 %  10 ×  6.900 ms  rank 19  gemm_kernel
 
 Steps  40 on 20 ranks · mean 109.500 ms · min 100.000 ms · max 119.000 ms
+  device work 1.000 ms a step
 
 Health  note  rank unknown 1 (on 20 ranks)
 """
@@ -273,3 +278,22 @@ def test_wide_shows_the_columns_that_full_leaves_out(rendered: Rendered) -> None
     wide = rendered(data, "table", width=80, full=True, wide=True)
     assert "left out" not in wide
     assert all(cell in wide for row in rows for cell in row)
+
+
+def test_what_was_queued_is_in_no_step_and_modules_can_be_recorded(
+    cli: Callable[..., Any], tiny_trace: Callable[..., Path]
+) -> None:
+    """A kernel of 50 µs was launched before the recording began; two steps work 35 µs each."""
+    events = [kernel("gemm", 1, 51, 1)]
+    for number, start in enumerate((60, 160)):
+        events += [
+            span("user_annotation", f"ProfilerStep#{number}", start, start + 100),
+            *work(start + 5, start + 20, start + 55, number + 10),
+        ]
+    shown = cli("breakdown", tiny_trace(events), "--no-cache").stdout
+    assert (
+        "  device work 35.000 µs a step · "
+        "50.000 µs more queued before recording began, in no step\n"
+    ) in shown
+    assert "busy time outside steps" not in shown
+    assert "Modules\n  none is recorded: profile(..., with_stack=True)" in shown

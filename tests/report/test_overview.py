@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
-from traces_by_hand import kernel
+from traces_by_hand import kernel, work
 
 import tracekit
 from tracekit.report import overview_page, several_runs
@@ -113,6 +113,23 @@ def test_two_runs_are_compared(cli: Callable[..., Any], sweep: Path, tmp_path: P
     assert done.stderr.startswith(f"two runs: how {sweep / 'z2'} differs from {sweep / 'naive'}\n")
     text = unescape(out.read_text("utf-8"))
     assert f"tracekit compare {sweep / 'naive'} {sweep / 'z2'} --format json" in text
+
+
+def test_two_traces_of_no_rank_are_compared(
+    cli: Callable[..., Any], tiny_trace: Callable[..., Path], tmp_path: Path
+) -> None:
+    out = tmp_path / "difference.html"
+    first, second = (
+        tiny_trace([*work(0, 5, 100, 1), *work(120, 125, end, 2)], name=name)
+        for name, end in (("first.json", 200), ("second.json", 260))
+    )
+    done = cli("report", first, second, "-o", out)
+    assert done.exit_code == 0, done.stderr
+    assert done.stderr.startswith(f"two runs: how {second} differs from {first}\n")
+    assert f"tracekit compare {first} {second} --format json" in unescape(out.read_text("utf-8"))
+    ranks = SAMPLES / "pretrain_R+Z3"
+    done = cli("report", ranks / "rank0.json.gz", ranks / "rank1.json.gz", "-o", out)
+    assert (done.exit_code, "two runs" in done.stderr) == (0, False)
 
 
 def test_names_of_runs_are_anybodys(tmp_path: Path, make_run: Callable[..., Path]) -> None:

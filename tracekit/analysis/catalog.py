@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -131,8 +131,33 @@ class Catalog:
         """
         if name in self.analyses:
             return self.analyses[name]
-        hint = did_you_mean(name, self.analyses) or f"there are: {', '.join(self.analyses)}"
-        raise QueryError(f"there is no analysis named {name!r}", hint=hint)
+        raise unknown_analysis(name, self.analyses)
+
+
+@cache
+def _words() -> dict[str, dict[str, str]]:
+    import tomllib
+
+    text = (QUERIES / "rules" / "words.toml").read_text("utf-8")
+    found: dict[str, dict[str, str]] = tomllib.loads(text)
+    return found
+
+
+def name_here(word: str, kind: str = "tables") -> str | None:
+    """Return what a word of another tool is called here; `kind` is `tables` or `columns`."""
+    return _words()[kind].get(word.strip('"').lower().removeprefix("get_"))
+
+
+def unknown_analysis(name: str, known: Iterable[str]) -> QueryError:
+    """Return the error of an analysis that there is not, with a hint at what there is."""
+    catalog = load_catalog()
+    if here := name_here(name):
+        hint = f"here it is {here}"
+    elif name in catalog.tables or name in catalog.views:
+        hint = f'it is for SQL: tracekit sql TRACE "FROM {name} LIMIT 10"'
+    else:
+        hint = did_you_mean(name, known) or "tracekit query --list shows them"
+    return QueryError(f"there is no analysis named {name!r}", hint=hint)
 
 
 @cache

@@ -6,7 +6,7 @@ import re
 
 import duckdb
 
-from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.catalog import load_catalog, name_here
 from tracekit.database import DamagedStoreError
 from tracekit.errors import QueryError, StoreError, did_you_mean
 
@@ -21,8 +21,10 @@ _DAMAGE = re.compile(
     "|Failed to read file|[Dd]ecompress|Parquet|No magic bytes|TProtocol"
 )
 
-RENAMED = {"launches": "runtime_calls"}
-"""Tables and views that had another name, by that."""
+_MISSING_COLUMN = re.compile(
+    r"Referenced column \"(?P<name>[^\"]+)\" not found"
+    r"|does not have a column named \"(?P<named>[^\"]+)\""
+)
 
 _LIFT_LIMITS = "SQL may not reach files, network or settings; --unsafe lifts that if you trust it"
 
@@ -69,8 +71,8 @@ def _hint(connection: duckdb.DuckDBPyConnection, error: duckdb.Error, message: s
     missing = _MISSING_TABLE.search(message)
     if missing and "/" in missing["name"]:
         return _LIFT_LIMITS
-    if missing and missing["name"].lower() in RENAMED:
-        return f"the table is {RENAMED[missing['name'].lower()]} now"
+    if missing and (here := name_here(missing["name"])):
+        return f"here it is {here}"
     if missing and missing["name"].lower() in load_catalog().analyses:
         return f"it is an analysis: FROM {missing['name'].lower()}()"
     if missing:
@@ -82,8 +84,11 @@ def _hint(connection: duckdb.DuckDBPyConnection, error: duckdb.Error, message: s
     if isinstance(error, duckdb.OutOfMemoryException):
         return "aggregate in SQL, select fewer columns, or add a LIMIT"
     suggestion = _SUGGESTION.search(message)
-    if suggestion:
-        return suggestion.group().strip()
+    unknown = _MISSING_COLUMN.search(message)
+    here = name_here(unknown["name"] or unknown["named"], "columns") if unknown else None
+    if suggestion or here:
+        texts = (here and f"here it is {here}", suggestion and suggestion.group().strip())
+        return ". ".join(filter(None, texts))
     place = _LINE.search(message)
     if place:
         # The caret stands under the text that follows `LINE n: `.

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.catalog import load_catalog, unknown_analysis
 from tracekit.analysis.header import parse_header
 from tracekit.analysis.spec import Spec
-from tracekit.errors import QueryError, UsageError, did_you_mean
+from tracekit.errors import QueryError, UsageError
 from tracekit.schema import TABLES
 
 Origin = Literal["given", "configuration"]
@@ -67,8 +67,7 @@ class Library:
             if refused.name == name:
                 raise QueryError(refused.reason, hint=refused.hint)
         known = sorted({*load_catalog().analyses, *self.analyses})
-        hint = did_you_mean(name, known) or f"there are: {', '.join(known)}"
-        raise QueryError(f"there is no analysis named {name!r}", hint=hint)
+        raise unknown_analysis(name, known)
 
 
 def load_library(given: Sequence[Path] = ()) -> Library:

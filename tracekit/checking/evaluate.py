@@ -169,6 +169,15 @@ def _of_series(
     if found.verdict is None:
         return "inconclusive", f"{counts}: noise unknown with one"
     beyond = f"beyond noise (p = {found.p_value:.2g})"
+    needed = found.needed_count
+    if found.verdict == "inconclusive" and needed is not None:
+        # Where noise is large, more than these are needed.
+        if found.is_apart:
+            is_kept = (found.difference < 0) == (rule.operator in ("<=", "<"))
+            side = "within" if is_kept else "beyond"
+            return "inconclusive", f"{counts}, all {side} the bound; {needed} needed for a verdict"
+        if found.more_count == needed - min(len(base), len(new)):
+            return "inconclusive", f"{counts}, too few; {needed} needed for a verdict"
     return _decided(rule, found.verdict, counts, beyond, found.more_count)
 
 

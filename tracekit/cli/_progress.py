@@ -19,13 +19,16 @@ if TYPE_CHECKING:
     from tracekit.engine.dataset_writer import RunProgress
     from tracekit.ingest.progress import Progress
 
-PATIENCE_S = 2.0
+PATIENCE_S = 0.5
+SLOW_S = 2.0
+"""A rank that takes longer is named."""
+
 _NAME_WIDTH = 32
 
 
 @contextmanager
 def progress_bar() -> Iterator[Callable[[Progress], None] | None]:
-    """Give a callback that draws bytes and rate after two seconds, or None without a terminal."""
+    """Give a callback that draws bytes and rate after half a second, or None without a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -141,7 +144,7 @@ def _ranks_described(state: RunProgress, seconds: float) -> str:
     if state.failures:
         parts.append(f"{len(state.failures):,} failed")
     slow = state.slowest
-    if slow is not None and slow.seconds > PATIENCE_S:
+    if slow is not None and slow.seconds > SLOW_S:
         name = slow.batch.ranks[0].location.name
         more = f" and {len(slow.batch.ranks) - 1} more" if len(slow.batch.ranks) > 1 else ""
         parts.append(f"slowest {slow.seconds:,.1f} s: {name}{more}")

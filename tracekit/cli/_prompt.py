@@ -122,6 +122,10 @@ def _dot_command(trace: Trace, words: list[str]) -> None:
         click.echo("hint: .help lists the commands", err=True)
 
 
+FIRST = ("event", "cpu_ops", "gpu_kernels", "gaps")
+"""What most questions are about, which lists of tables begin with."""
+
+
 def _columns_of_store(trace: Trace) -> dict[str, list[tuple[str, str]]]:
     """Return the columns (name, DuckDB type) of every table and view of the store."""
     found: dict[str, list[tuple[str, str]]] = {}
@@ -131,7 +135,7 @@ def _columns_of_store(trace: Trace) -> dict[str, list[tuple[str, str]]]:
         "ORDER BY table_name, column_index"
     ):
         found.setdefault(table, []).append((column, type_name))
-    return found
+    return {name: found[name] for name in (*FIRST, *found) if name in found}
 
 
 def _tables(trace: Trace) -> Result:

@@ -112,9 +112,26 @@ def output_option(command: Command) -> Command:
     )(command)
 
 
-@click.group(name="export", no_args_is_help=True)
+class _Formats(click.Group):
+    """The formats; without one it is Perfetto's."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and not {"-h", "--help"} & {*args}:
+            args = ["perfetto", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(
+    name="export",
+    cls=_Formats,
+    no_args_is_help=True,
+    subcommand_metavar="[FORMAT] TRACE... -o FILE",
+)
 def command() -> None:
-    """Write traces for viewers, with our attribution as tracks beside what ran."""
+    """Write traces for viewers, with our attribution as tracks beside what ran.
+
+    Without a FORMAT the file is for Perfetto.
+    """
 
 
 @command.command(name="perfetto")

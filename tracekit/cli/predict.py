@@ -16,6 +16,7 @@ from tracekit.cli._options import (
     recorded_option,
     trace_argument,
 )
+from tracekit.errors import UsageError
 
 if TYPE_CHECKING:
     from tracekit.prediction.predicting import Prediction
@@ -30,12 +31,9 @@ INCONCLUSIVE = 7
     "--change",
     "changes",
     multiple=True,
-    required=True,
     metavar="TEXT",
-    help='What is changed and how: "class=gemm x0.5", "op=aten::item remove", "host x0.5", '
-    '"loading workers=2"; of a serving run "rate x2", "batch limit=8", "batch tokens=512", '
-    '"kv tokens=65536", "prefill apart"; a method: "recompute on module=model.layers.*", '
-    '"optimizer fused". Several are made together.',
+    help='What is changed and how: "class=gemm x0.5", "op=aten::item remove", "host x0.5". '
+    "Several are made together. Without one, all kinds are listed.",
 )
 @click.option(
     "--timeline",
@@ -75,6 +73,9 @@ def command(
     from tracekit.cli._open import open_traces
     from tracekit.prediction.changes import SERVING, parse_change
 
+    if not changes:
+        _list_changes()
+        raise UsageError("which change?", hint='one of these: --change "class=gemm x0.5"')
     if report is not None:
         from tracekit.report import check_output
 
@@ -110,6 +111,14 @@ def command(
             write(compared(traces[0], (str(timeline),), reading, changes), report)
     if prediction.reason is not None:
         context.exit(INCONCLUSIVE)
+
+
+def _list_changes() -> None:
+    from tracekit.prediction.changes import EXAMPLES
+
+    width = max(map(len, EXAMPLES))
+    for example, meaning in EXAMPLES.items():
+        click.echo(f"{example:<{width}}  {meaning}", err=True)
 
 
 def _say(prediction: Prediction | ServingPrediction) -> None:

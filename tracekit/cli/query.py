@@ -34,6 +34,23 @@ if TYPE_CHECKING:
 DEVICE_PEAK = "device_peak"
 """What analyses that know peaks of devices require."""
 
+ADVICE = "advice"
+"""The subject of rules, which `tracekit advise` asks together."""
+
+QUESTIONS = (
+    ("Why is this decode step slow?", "query serving_steps TRACE"),
+    ("Which rank is late, and why?", "query waits TRACE"),
+    ("What would hidden communication gain?", "predict TRACE --change overlap"),
+    ("Is the loader the reason?", "query idle_causes TRACE"),
+    ("What changed between two runs?", "compare BASE NEW"),
+    ("Which module holds the memory?", "memory TRACE"),
+    ("How efficient are the matrix products of each layer, and the step?", "query mfu TRACE"),
+    ("How does the batch act on the latency of decoding?", "query serving_steps TRACE"),
+    ("What is to be fused first, and what does it gain?", "advise TRACE"),
+    ("Can this trace be trusted?", "health TRACE"),
+)
+"""The questions of the manual's page, and the command that begins the answer to each."""
+
 _OWN = "tracekit.own_file"
 """Under this name a context holds the file of the user's that it is about."""
 
@@ -134,7 +151,10 @@ class _AnalysisCommand(click.Command):
     "--list",
     "list_them",
     is_flag=True,
-    help="List the analyses with their questions.",
+    help="List ten questions, then the analyses with theirs, by subject.",
+)
+@click.option(
+    "--all", "is_all", is_flag=True, help="With --list: the rules of `tracekit advise`, too."
 )
 @queries_option
 @format_option
@@ -142,6 +162,7 @@ class _AnalysisCommand(click.Command):
 def command(
     ctx: click.Context,
     list_them: bool,
+    is_all: bool,
     queries: tuple[Path, ...],
     format_name: str,
 ) -> None:
@@ -150,7 +171,7 @@ def command(
     Analyses of your own lie in a folder that --queries names, or in tracekit/queries of your
     configuration folder.
     """
-    del queries, format_name
+    del queries, format_name, is_all
     if ctx.invoked_subcommand is not None:
         return
     if list_them:
@@ -176,7 +197,12 @@ def _list(
         # With its questions the list would not fit.
         emit(_catalogued().by_subject(), format_name)
         return
-    result = _list_result(library)
+    result = _list_result(library, is_all=given["is_all"])
+    if format_name == "table":
+        width = max(len(question) for question, _ in QUESTIONS)
+        for question, way in QUESTIONS:
+            click.echo(f"{question:<{width}}  {way}")
+        click.echo()
     if format_name == "table" and not library.analyses:
         # All are of tracekit.
         result = replace(
@@ -187,10 +213,11 @@ def _list(
         click.echo(f"note: not used: {printable(refused.reason)}", err=True)
 
 
-def _list_result(library: Library) -> Result:
+def _list_result(library: Library, *, is_all: bool) -> Result:
     from tracekit.analysis.result import Column, Result
 
-    rows = [(*title, "tracekit") for title in _catalogued().titles()]
+    titles = sorted(_catalogued().titles(), key=lambda title: (title.subject, title.name))
+    rows = [(*title, "tracekit") for title in titles if is_all or title.subject != ADVICE]
     for name, own in library.analyses.items():
         spec = own.spec
         rows.append((name, spec.subject, spec.scope, spec.question, spec.path))

@@ -15,6 +15,7 @@ from tracekit.units import format_bytes
 
 if TYPE_CHECKING:
     from tracekit.report.overview_page import Run
+    from tracekit.trace import Trace
 
 
 @click.command(name="report")
@@ -50,32 +51,43 @@ def command(
     """Write what a breakdown says, and more, as one HTML file with pictures and tables.
 
     The file opens by double click and needs no network. Its figures are those of the analyses, and
-    each section names the command and the SQL that give the same. Of two runs, BASE NEW, it says
-    how they differ; of a folder of runs, as of a sweep, it has their figures side by side.
+    each section names the command and the SQL that give the same. Of two runs, BASE NEW, or of two
+    traces that are no ranks of one run, it says how they differ; of a folder of runs, as of a
+    sweep, it has their figures side by side.
     """
     from tracekit.cli._open import open_traces
     from tracekit.report import check_output, overview_page, report, several_runs, write
 
     check_output(output, force=force)
+    html = ""
     if base is not None:
         html = compared(base, traces, reading)
     else:
         with open_traces(traces, reading, for_breakdown=True) as trace:
             runs = several_runs(trace, traces)
-            if not runs:
+            if not runs and len(traces) == 2 and not _are_ranks(trace):
+                _say_two(traces)
+            elif not runs:
                 html = report(trace, traces)
             elif len(traces) == len(runs) == 2 and not each:
-                html = ""
-                click.echo(
-                    f"two runs: how {printable(traces[1])} differs from {printable(traces[0])}",
-                    err=True,
-                )
+                _say_two(traces)
             else:
                 links = _each(runs, output, reading, force=force) if each else {}
                 html = overview_page(trace, traces, runs, links)
         html = html or compared(traces[0], traces[1:], reading)
     write(html, output)
     click.echo(f"{output}: {format_bytes(output.stat().st_size)}", err=True)
+
+
+def _are_ranks(trace: Trace) -> bool:
+    """Whether traces may be ranks of one run: each has a number that no other one has."""
+    ((count, rank_count),) = trace.sql("SELECT count(*), count(DISTINCT rank) FROM trace").rows
+    return bool(count == rank_count or count != 2)
+
+
+def _say_two(traces: Sequence[str]) -> None:
+    base, new = map(printable, traces)
+    click.echo(f"two runs: how {new} differs from {base}", err=True)
 
 
 def _each(runs: Sequence[Run], output: Path, reading: Reading, *, force: bool) -> dict[str, str]:

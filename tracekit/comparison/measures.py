@@ -14,6 +14,9 @@ from tracekit.trace import Trace
 _NORMAL = NormalDist()
 _MOST = 1_000
 
+DEVICE_WORK = "device work"
+"""What devices work in a step: all of it but idle time, which the host and the profiler change."""
+
 PLAIN_STEP = "plain step"
 """The steps that ran without profiler and ranges, as the manifests of runs have them."""
 
@@ -63,12 +66,17 @@ def measures_of(
     unit = "window" if base.sample_names[0].endswith("window") else "step"
     series = base.series(base.cells), new.series(new.cells)
     found = [measure(unit, *series, margin_pct=margin_pct)]
+    working = [
+        side.series(cell for cell in side.cells if cell.part != "idle") for side in (base, new)
+    ]
+    if unit == "step" and all(map(any, working)):
+        found.append(measure(DEVICE_WORK, *working, margin_pct=margin_pct))
     if base.run_count > 1 and new.run_count > 1 and base.per != "window":
         of_runs = measure(
             "run", _by_run(base), _by_run(new), margin_pct=margin_pct, is_in_order=False
         )
         is_enough = min(base.run_count, new.run_count) >= least_count()
-        found.insert(0 if is_enough else 1, of_runs)
+        found.insert(0 if is_enough else len(found), of_runs)
     if all(plain):
         is_enough = min(map(len, plain)) >= least_count()
         of_plain = measure(PLAIN_STEP, *plain, margin_pct=margin_pct)

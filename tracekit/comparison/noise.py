@@ -10,6 +10,9 @@ have long tails.
 - Whether there is a difference at all is decided by the rank test of Wilcoxon, Mann and Whitney,
   exactly (over all ways to share the measurements between two sides) as long as both sides together
   have up to :data:`EXACT_COUNT` measurements. Ties are counted as what they are.
+- Of so few measurements that ranks cannot decide, three and three for example, a difference counts
+  that is larger than all variation within the sides and that Welch's t test of the logarithms
+  finds, at :data:`FEW_ALPHA`. That takes logarithms of times for about normal.
 - ``same`` is said only where two intervals, that of the bootstrap and that of the rank test turned
   around (Moses), lie within the margin. So too few measurements are never ``same``.
 - Chance is counted as if measurements knew nothing of one another. The steps of a run on a busy
@@ -41,6 +44,13 @@ ALPHA = 0.005
 Half of the 1 % that is promised: so it is kept over any thousand pairs, not on the average alone.
 """
 
+FEW_ALPHA = ALPHA / 5
+"""The same where so few measurements decide that ranks could not.
+
+Of steps of an H200, drawn three and three from ten of one loop, 0.17 % are told apart, of steps in
+a row 0.3 %.
+"""
+
 MARGIN_PCT = 1.0
 """Differences up to this share of the base count as none, unless told otherwise, percent."""
 
@@ -66,6 +76,7 @@ _NORMAL = NormalDist()
 # The asymptotic efficiency of the rank test against the t-test, for normal noise, is 3/π.
 _RANK_TEST_COST = math.pi / 3
 _MANY = 100_000
+_SIMPSON = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +88,7 @@ class Difference:
     measurements more on each side would likely decide; None where nothing is left to decide, or
     where no number of them would do. `correlation` is that of each measurement with the one before,
     where it is plain to see, else 0; `p_value` and the interval are as wide as it takes.
+    `is_apart` says whether all measurements of one side are below all of the other.
     """
 
     base_count: int
@@ -91,6 +103,13 @@ class Difference:
     verdict: Verdict | None
     more_count: int | None
     correlation: float = 0.0
+    is_apart: bool = False
+
+    @property
+    def needed_count(self) -> int | None:
+        """How many each side takes before ranks can decide; None where there are as many."""
+        least = least_count()
+        return least if min(self.base_count, self.new_count) < least else None
 
     @property
     def difference_pct(self) -> float | None:
@@ -159,8 +178,14 @@ def compare_series(
     if correlation:
         p_value = max(p_value, dependent_tail(base, new, size, correlation))
     decided = p_value <= alpha
+    if 2 / math.comb(sum(counts), counts[0]) > alpha:
+        few = few_test(base, new)
+        if few is not None and few <= alpha * FEW_ALPHA / ALPHA:
+            decided, p_value = True, few
     alpha = widened(alpha, inflation(correlation))
     low, high = bootstrap_interval(base, new, alpha=alpha)
+    if min(*base, *new) >= 0:  # no time gets shorter than nothing
+        low = max(low, -middle[0])
     turned = shift_interval(base, new, alpha=alpha)
     if margin is None:
         margin = abs(middle[0]) * margin_pct / 100
@@ -174,7 +199,8 @@ def compare_series(
     if verdict == "inconclusive":
         more = _more_count(base, new, abs(size), margin, alpha)
     return Difference(
-        *(*counts, *middle, size, low, high, p_value, margin_pct, verdict, more, correlation)
+        *(*counts, *middle, size, low, high, p_value, margin_pct, verdict, more, correlation),
+        is_apart=max(base) < min(new) or max(new) < min(base),
     )
 
 
@@ -200,6 +226,46 @@ def rank_test(base: Sequence[float], new: Sequence[float]) -> float:
         return 1.0
     distance = max(0.0, abs(observed - mean) - 1)
     return min(1.0, 2 * (1 - _NORMAL.cdf(distance / math.sqrt(squares))))
+
+
+def few_test(base: Sequence[float], new: Sequence[float]) -> float | None:
+    """Return the two-sided p-value of Welch's t test of the logarithms.
+
+    Returns:
+        How likely a difference is at least as large by chance, 0 to 1; None of fewer than three on
+        a side, or where the sides are no further apart than measurements within one are.
+    """
+    if min(len(base), len(new)) < 3 or min(*base, *new) <= 0:
+        return None
+    between = max(min(new) - max(base), min(base) - max(new))
+    if between <= max(max(base) - min(base), max(new) - min(new)):
+        return None
+    logs = [[math.log(value) for value in series] for series in (base, new)]
+    squares = [variance(series) / len(series) for series in logs]
+    if sum(squares) == 0:
+        return 0.0
+    t = (sum(logs[0]) / len(base) - sum(logs[1]) / len(new)) / math.sqrt(sum(squares))
+    freedom = sum(squares) ** 2 / sum(
+        square**2 / (len(series) - 1) for square, series in zip(squares, logs, strict=True)
+    )
+    return student_tail(t, freedom)
+
+
+def student_tail(t: float, freedom: float) -> float:
+    """Return how likely a variable with Student's t distribution is at least as far from 0.
+
+    By the integral of its density over the angle whose tangent is t / √freedom (Abramowitz and
+    Stegun, 26.7), by Simpson's rule.
+    """
+    outer = math.atan2(math.sqrt(freedom), abs(t))
+    norm = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(math.pi)
+    # The cosine of the angle is the sine of what is left of a right one: from there on is the tail.
+    step = outer / _SIMPSON
+    heights = [math.sin(place * step) ** (freedom - 1) for place in range(1, _SIMPSON)]
+    inner = 4 * sum(heights[::2]) + 2 * sum(heights[1::2])
+    first = 1.0 if freedom == 1 else 0.0
+    area: float = step / 3 * (first + inner + math.sin(outer) ** (freedom - 1))
+    return min(1.0, 2 * norm * area)
 
 
 def bootstrap_interval(

@@ -103,6 +103,8 @@ _NOISE = {
     "p_value": ("DOUBLE", "difference.p_value"),
     "verdict": ("VARCHAR", "difference.verdict"),
     "more_count": ("BIGINT", "difference.more_count"),
+    "is_apart": ("BOOLEAN", "difference.is_apart"),
+    "needed_count": ("BIGINT", "difference.needed_count"),
     "correlation": ("DOUBLE", "difference.correlation"),
     "base_warm_up_count": ("BIGINT", "base_trend.warm_up_count"),
     "new_warm_up_count": ("BIGINT", "new_trend.warm_up_count"),

@@ -78,7 +78,7 @@ _OF_LAUNCHES = frozenset({"host", "launches", "graph"})
 _OF_HOST = _OF_LAUNCHES | {"python", "sync"}
 """Keywords of changes of what the host does: what the profiler makes longer, too."""
 
-_INSIDE = frozenset({"range", "call", "loading"})
+_INSIDE = frozenset({"range", "call", "loading", "pauses"})
 """What else of a change is about the host."""
 
 
@@ -531,10 +531,12 @@ def _joined(found: Sequence[_Found], replay: Predictor) -> list[Advice]:
         joint_ns = min(max(replay.gain_ns([*changes]), gain_ns), most_ns)
         step_gain_ns = replay.step_gain_ns(one.changes)
         if step_gain_ns is not None:
-            # As much less as the gain was cut, and no more of the steps than of the window.
+            # As much less as the gain was cut, and no more of the steps than of the window, which
+            # may begin behind what the first of them gains.
             replayed_ns = max(replay.gain_ns(one.changes), 1)
             step_gain_ns = round(max(step_gain_ns, 0) * min(gain_ns / replayed_ns, 1))
-            step_gain_ns = min(step_gain_ns, gain_ns // replay.step_count)
+            steps = max(replay.step_count - (replay.step_count > 2), 1)
+            step_gain_ns = min(step_gain_ns, gain_ns // steps)
         advice.append(
             Advice(
                 one,

@@ -59,6 +59,7 @@ KEYWORDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "compile": (ON,),
         "sync": (REMOVE,),
         "loading": (SCALE, REMOVE, WORKERS),
+        "pauses": (SCALE, REMOVE),
         "bandwidth": (SCALE,),
         "latency": (SCALE,),
         "group": (SIZE,),
@@ -83,14 +84,52 @@ KEYWORDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """What else can be changed, and how.
 
 The time of the host, of its Python, of launch calls; steps captured in a CUDA graph each; compiled
-code; waits for the device; data loading; bandwidth and latency of collectives, ranks in their
-groups and their algorithm; whether communication is hidden behind compute; ranks that are slower
-than the others; the device that all runs on; the type that products are computed in. Methods:
-recomputation, one kernel in place of several, gradient accumulation, an offloaded optimizer, the
-stage of ZeRO. Of :data:`SERVING`: requests per second; requests that run at most, and tokens of a
-step; tokens that the cache of keys and values holds; whether prompts are read by an engine of their
-own.
+code; waits for the device; data loading; repeated pauses, in which no thread of the host has an
+event; bandwidth and latency of collectives, ranks in their groups and their algorithm; whether
+communication is hidden behind compute; ranks that are slower than the others; the device that all
+runs on; the type that products are computed in. Methods: recomputation, one kernel in place of
+several, gradient accumulation, an offloaded optimizer, the stage of ZeRO. Of :data:`SERVING`:
+requests per second; requests that run at most, and tokens of a step; tokens that the cache of keys
+and values holds; whether prompts are read by an engine of their own.
 """
+
+EXAMPLES: Mapping[str, str] = MappingProxyType(
+    {
+        "class=gemm x0.5": "work of a class takes half the time; also by module, op, phase, name",
+        "op=aten::item remove": "an op is gone with all that it launches",
+        "range=augment remove": "a range or Python call of the program is gone",
+        "call=cudaMalloc remove": "a call of the runtime or driver is gone",
+        "host phase=forward x0.5": "time of the CPU that leads to a phase",
+        "python remove": "CPU time outside of ops",
+        "launches x0.5": "calls that launch work",
+        "graph on": "each step is one CUDA graph",
+        "compile on": "one kernel for what lies between two products, and less for the CPU to do",
+        "sync op=aten::item remove": "the CPU does not wait for the GPU there",
+        "loading workers=2": "workers of the data loader make batches ahead; also remove, x0.5",
+        "pauses remove": "stretches of steps without an event of any thread are gone",
+        "bandwidth x2": "of collectives",
+        "latency x0.5": "of collectives",
+        "group size=8": "ranks of each collective",
+        "algorithm=tree": "of collectives; also ring, halving",
+        "overlap": "reductions of the backward pass are waited for by the optimizer only",
+        "ranks=median": "all ranks compute as long as the median one",
+        "device=H100 SXM": "compute on another device, by data sheets",
+        "precision=bf16": "products of 32 bits in another type",
+        "batch=8": "another batch or sequence, from further runs of other sizes",
+        "recompute on module=model.layers.*": "gradient checkpointing; also off",
+        "optimizer fused": "one kernel in place of many",
+        "norm fused": "one kernel for each norm in pieces",
+        "attention fused": "one kernel for attention in pieces",
+        "accumulate x2": "micro-batches in a step",
+        "offload off": "copies of an offloaded optimizer are gone",
+        "zero stage=2": "of a run of ZeRO-3",
+        "rate x2": "serving: requests per second",
+        "batch limit=8": "serving: requests that run at once; batch tokens=512: tokens of a step",
+        "kv tokens=65536": "serving: tokens that the cache holds",
+        "prefill apart": "serving: an engine of its own for prompts",
+    }
+)
+"""A change of each kind, and what it means."""
 
 SERVING = frozenset({"rate", "batch", "kv", "prefill"})
 """Keywords of changes that a simulation of the engine answers, and not the graph of the work."""
@@ -173,7 +212,8 @@ def parse_change(text: str) -> Change:
     if keyword is not None and (keyword not in KEYWORDS or KEYWORDS[keyword][0] in _ALONE):
         raise UsageError(
             f"{text!r}: {keyword!r} is nothing that can be changed",
-            hint=f"columns: {', '.join(COLUMNS)}; else: {', '.join(KEYWORDS)}",
+            hint=f"columns: {', '.join(COLUMNS)}; else: {', '.join(KEYWORDS)}; tracekit predict "
+            "TRACE lists examples",
         )
     terms = tuple(_term(text, word) for word in chosen)
     action, factor, count = _action(text, how)

@@ -405,6 +405,26 @@ def _find_pauses(connection: duckdb.DuckDBPyConnection, where: str) -> None:
     )
 
 
+def _change_pauses(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
+    """Change pauses of the program that steps repeat, on all threads of the host."""
+    ensure_named(connection, "host_pauses")
+    connection.execute(
+        f"CREATE OR REPLACE TABLE {TABLE}_op AS "
+        "SELECT (p.trace_id, s.pid, s.tid) AS part, p.start_ns + c.shift_ns AS start_ns, "
+        "p.end_ns + c.shift_ns AS end_ns FROM host_pauses AS p "
+        "INNER JOIN graph_clock AS c USING (trace_id) "
+        "INNER JOIN (SELECT DISTINCT trace_id, pid, tid FROM graph_span WHERE tid IS NOT NULL) "
+        "AS s USING (trace_id) WHERE p.is_repeated"
+    )
+    if not connection.execute(f"FROM {TABLE}_op LIMIT 1").fetchall():
+        raise QueryError(
+            f"{change.text!r}: in less than half of the steps is the host without an event for "
+            "2 ms at one place"
+        )
+    change_spans(connection, change, "pause", where_of(change, "TRUE"))
+    return ["nothing that follows needs what the program did or waited for in its pauses"]
+
+
 def _change_python(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
     where = where_of(change, "part = 'host'")
     need(connection, where, change, "no such time of the host")
@@ -774,6 +794,7 @@ CHANGES: Mapping[str | None, Apply] = {
     "graph": _capture_steps,
     "sync": _remove_waits,
     "loading": _change_loading,
+    "pauses": _change_pauses,
     "bandwidth": _change_links,
     "latency": _change_links,
     "overlap": _hide_communication,

@@ -39,6 +39,9 @@ EFFECTS = {
     "idle": "other idle time",
 }
 
+_DEVICE_WORK = "device work"
+_SERIES = ("base_series_ns", "new_series_ns")
+
 _MAX_NOTES = 4
 _MAX_CAUSES = 2
 _MAX_CHILDREN = (4, 4, 3, 2)
@@ -99,6 +102,7 @@ def whole(screen: Screen) -> list[Text]:
     out = [
         screen.heading(f"Per {row['per']}", printable(f"{row['base']} → {row['new']}")),
         _difference(row, noise),
+        *_device_work(noise, screen),
         screen.line(f"  {_rests_on(row)}", "dim"),
         *_noise(noise, row, screen),
     ]
@@ -142,7 +146,7 @@ def _difference(row: Row, noise: Sequence[Row]) -> Text:
     if row["delta_pct"] is not None:
         line.append(f"   {row['delta_pct']:+,.1f} %", style="bold")
     line.append("   ")
-    line.append(_verdict(row), style=_STYLES.get(row["verdict"], "dim"))
+    line.append(_verdict(row, noise), style=_STYLES.get(row["verdict"], "dim"))
     if row["sample"] == "plain step":
         # What is split below is of the recordings; what decides is not.
         medians = [noise[0]["base_median_ns"], noise[0]["new_median_ns"]]
@@ -157,12 +161,43 @@ def _difference(row: Row, noise: Sequence[Row]) -> Text:
     return line
 
 
-def _verdict(row: Row) -> str:
+def _device_work(noise: Sequence[Row], screen: Screen) -> list[Text]:
+    """Return what devices work in a step on both sides: the profiler changes that least."""
+    found = []
+    for row in noise:
+        if row["measure"] != _DEVICE_WORK:
+            continue
+        base, new = (sum(row[name]) / len(row[name]) for name in _SERIES)
+        change = change_text(100 * (new / base - 1) if base else None)
+        times = f"{format_ms(base, 3)} → {format_ms(new, 3)} ms"
+        text = f"  {_DEVICE_WORK} a step: {times}   {change}   {_sides(row)}"
+        found.append(screen.line(text.rstrip(), _STYLES.get(row["verdict"], "")))
+    return found
+
+
+def _sides(row: Row) -> str:
+    """Return the verdict of a measure; where there are too few for one, what they say."""
+    if row["verdict"] != "inconclusive" or row["needed_count"] is None:
+        return row["verdict"] or ""
+    counts = dict.fromkeys((row["base_count"], row["new_count"]))
+    steps, needed = " and ".join(map(str, counts)), row["needed_count"]
+    if row["is_apart"]:
+        way = "slower" if row["difference_ns"] > 0 else "faster"
+        return f"{way} in all {steps}; {needed} needed for a verdict"
+    return f"inconclusive: {steps} are too few, {needed} needed"
+
+
+def _verdict(row: Row, noise: Sequence[Row]) -> str:
     verdict, sample = row["verdict"], row["sample"]
     if verdict is None:
         return f"no verdict: one {sample} on a side, noise unknown"
     if verdict == "same":
         return f"same within ±{row['within_pct']:.2g} %"
+    if verdict == "inconclusive" and noise and noise[0]["needed_count"] is not None:
+        have = min(noise[0]["base_count"], noise[0]["new_count"])
+        # More than that are needed where noise is large.
+        if noise[0]["is_apart"] or row["more_count"] == noise[0]["needed_count"] - have:
+            return _sides(noise[0])
     if verdict == "inconclusive" and row["more_count"] is not None:
         many = f"{row['more_count']:,} more {sample}{'s' if row['more_count'] != 1 else ''}"
         return f"inconclusive: {many} on each side would likely decide"

@@ -234,6 +234,12 @@ def modules(screen: Screen) -> list[Text]:
     own = [f"{pct_text(row['self_pct'])} self" if row["self_wall_ns"] else "" for row in rows]
     figures = aligned([*columns(rows, wall_pct=pct_text), ms_column(rows, "total_wall_ns"), own])
     out = [screen.heading("Modules")]
+    if all(row["module_path"].startswith("(") for _, _, row in every):
+        for line in (
+            "none is recorded: profile(..., with_stack=True) or tracekit collect records them",
+            "by role, which kernels and ops tell: tracekit query roles TRACE",
+        ):
+            out.append(screen.line(f"  {line}", "dim"))
     for (label, depth, _), text in zip(shown, figures, strict=True):
         room = max(screen.width - len(text) - 4, 1)
         out.append(Text(f"  {text}  {shorten('  ' * depth + printable(label), room)}"))
@@ -408,10 +414,20 @@ def steps(screen: Screen) -> list[Text]:
             parts.append(f"mean {format_duration(row['mean_span_ns'])}")
             parts.append(f"min {format_duration(row['min_span_ns'])}")
             parts.append(f"max {format_duration(row['max_span_ns'])}")
-    if row["outside_ns"]:
-        parts.append(f"{pct_text(row['outside_pct'])} of busy time outside steps")
+    if outside_ns := row["outside_ns"] - row["queued_ns"]:
+        share = pct_text(100 * outside_ns / row["wall_ns"])
+        parts.append(f"{share} of busy time outside steps")
     text = " · ".join(parts)
-    return [screen.ended(screen.heading("Steps"), text)]
+    out = [screen.ended(screen.heading("Steps"), text)]
+    said = []
+    if row["step_work_ns"]:
+        said.append(f"device work {format_duration(round(row['step_work_ns']))} a step")
+    if row["queued_ns"]:
+        queued = format_duration(row["queued_ns"])
+        said.append(f"{queued} more queued before recording began, in no step")
+    if said:
+        out.append(screen.line(f"  {' · '.join(said)}"))
+    return out
 
 
 def memcpy(screen: Screen) -> list[Text]:

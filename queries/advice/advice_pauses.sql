@@ -1,0 +1,71 @@
+-- Does the program pause in its steps, and no event says why?
+-- Stretches of 2 ms and more in which no thread of the host has an event, at places where more than half of the steps have one.
+--
+-- Kind:     advice
+-- Scope:    run
+-- Requires: advice_text, host_pauses, trace, step_ranges
+
+WITH pauses AS (
+    SELECT
+        trace_id,
+        sum(end_ns - start_ns)::BIGINT AS pause_ns,
+        count(*) AS pause_count
+    FROM host_pauses
+    WHERE is_repeated
+    GROUP BY trace_id
+),
+
+-- The place that takes most: its longest pause, and the first of them.
+places AS (
+    SELECT
+        trace_id, place, step_count,
+        sum(end_ns - start_ns) AS ns,
+        max(end_ns - start_ns) AS longest_ns,
+        arg_max(into_ns, end_ns - start_ns) AS into_ns,
+        count(*) AS place_count
+    FROM host_pauses
+    WHERE is_repeated
+    GROUP BY trace_id, place, step_count
+    QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY ns DESC, place) = 1
+),
+
+steps AS (
+    SELECT trace_id, count(*) AS step_count
+    FROM step_ranges
+    GROUP BY trace_id
+),
+
+worst AS (
+    SELECT u.pause_ns, u.pause_count, l.*, s.step_count AS of_count, t.rank
+    FROM pauses AS u
+    INNER JOIN places AS l USING (trace_id)
+    INNER JOIN trace AS t USING (trace_id)
+    LEFT JOIN steps AS s USING (trace_id)
+    ORDER BY u.pause_ns DESC, u.trace_id
+    LIMIT 1
+)
+
+SELECT
+    format(
+        'no thread of the host has an event for up to {} before {}{}, {}{}', in_ms(longest_ns),
+        coalesce(place, 'the next step'),
+        if(into_ns IS NULL, '', format(', {} after the start of a step', in_ms(into_ns))),
+        if(
+            of_count IS NULL,
+            format('{} times', place_count),
+            format('in {} of {} steps', step_count, of_count)
+        ),
+        if(
+            pause_count > place_count,
+            format('; {} such pauses together {}', pause_count, in_ms(pause_ns)), ''
+        )
+    ) AS what,
+    at_rank(rank, 'a pause of the program') AS place,
+    'pauses' || if((SELECT count(*) FROM trace) > 1, coalesce(format(' rank={}', rank), ''), '')
+    || ' remove' AS change,
+    NULL::VARCHAR AS at_most,
+    pause_ns AS cost_ns,
+    'the program sleeps, reads or computes there: leave it out, or do it in another thread or '
+    || 'process; with_stack=True shows the lines' AS remedy,
+    'tracekit sql TRACE "FROM host_pauses"' AS evidence
+FROM worst
