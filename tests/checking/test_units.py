@@ -38,5 +38,5 @@ def test_several_runs_have_no_time_of_one(tracekit_in_process: Callable[..., Any
     (row,) = json.loads(done.stdout)
     assert (done.exit_code, row["reason"]) == (
         7,
-        "sample_traces holds 5 runs, and a rule is about the time of one",
+        "sample_traces holds 6 runs, and a rule is about the time of one",
     )
