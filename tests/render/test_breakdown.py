@@ -296,4 +296,4 @@ def test_what_was_queued_is_in_no_step_and_modules_can_be_recorded(
         "50.000 µs more queued before recording began, in no step\n"
     ) in shown
     assert "busy time outside steps" not in shown
-    assert "Modules\n  none is recorded: profile(..., with_stack=True)" in shown
+    assert "Modules\n  none recorded: profile(..., with_stack=True)" in shown

@@ -123,7 +123,7 @@ def run_idle(screen: Screen) -> list[Text]:
         if row["recorded_idle_pct"] < _LEAST_IDLE_PCT:
             return []
         recorded = f"Idle {format_pct(row['recorded_idle_pct'])} % of a recorded step"
-        hint = "in part the profiler's: tracekit query unprofiled TRACE"
+        hint = "in part the profiler's: query unprofiled"
         return [screen.line(f"{recorded}, {hint}")]
     steps_ns = [row["recorded_step_ns"], row["plain_step_ns"]]
     work = next(share for share in PARTS if share.name == "compute")
@@ -236,7 +236,7 @@ def modules(screen: Screen) -> list[Text]:
     out = [screen.heading("Modules")]
     if all(row["module_path"].startswith("(") for _, _, row in every):
         for line in (
-            "none is recorded: profile(..., with_stack=True) or tracekit collect records them",
+            "none recorded: profile(..., with_stack=True) or tracekit collect has them",
             "by role, which kernels and ops tell: tracekit query roles TRACE",
         ):
             out.append(screen.line(f"  {line}", "dim"))
