@@ -78,7 +78,6 @@ REJECTED: dict[str, tuple[str, list[tuple[int, int | None, str]]]] = {
         "1, true, [2]",
         [(at, None, "an event that is no object") for at in (0, 3, 9)],
     ),
-    "nothing in it": ("{}", [(0, 1, "no phase (ph)")]),
     "no phase": (event("a").replace('"ph": "X", ', ""), [(0, 1, "no phase (ph)")]),
     "no ts": (event("a").replace('"ts": 1, ', ""), [(0, 1, "no ts")]),
     "no dur": (event("a").replace('"dur": 2, ', ""), [(0, 1, "no dur")]),
@@ -124,6 +123,7 @@ REJECTED: dict[str, tuple[str, list[tuple[int, int | None, str]]]] = {
 BETWEEN: dict[str, tuple[str, list[str], list[tuple[int, int | None, str]]]] = {
     "comma missing": (f"[{FIRST}{LAST}\n{FIRST}]", ["first", "last", "first"], []),
     "commas doubled": (f"[,{FIRST},,{LAST},]", ["first", "last"], []),
+    "empty objects": (f"[{{}},{FIRST},{{ }},{LAST},{{}}]", ["first", "last"], []),
     "stray brace": (
         f"[{FIRST}}},{LAST}]",
         ["first", "last"],
