@@ -47,7 +47,7 @@ def test_the_samples_side_by_side() -> None:
         assert html == overview_page(runs, [str(SAMPLES)], several)
     folders = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir())
     assert sorted(run.name for run in several) == folders
-    assert "5 runs: " in html
+    assert "6 runs: " in html
     data = page_data(html)
     assert {"methods", "method_memory", "throughput", "ttft_cdf"} <= set(data["charts"])
     assert data["data"]["methods"]["rows"] == asked["methods"]

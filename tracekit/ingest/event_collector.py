@@ -237,7 +237,7 @@ class EventCollector:
         if mended is not None:
             self.faults.repair(event_id, offset, mended)
         if isinstance(row, str):
-            # An object without members holds nothing: XLA's writer ends its array of events with it.
+            # An object without members holds nothing: XLA's writer ends its array with it.
             if text[1:-1].strip():
                 self.faults.reject(offset, row, text, event_id)
             return None

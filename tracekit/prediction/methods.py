@@ -377,7 +377,8 @@ def _add_again(connection: duckdb.DuckDBPyConnection) -> None:
     update(
         connection,
         f"slow_ns = slow_ns + {_CHECKPOINT_NS} * greatest((SELECT max(count) FROM ("
-        "SELECT count(*) FILTER (NOT is_host AND (is_softmax(class) OR class = 'attention')) "
+        "SELECT count(*) FILTER (NOT is_host AND (is_softmax(class) "
+        "OR serving_task_of(class) = 'attention')) "
         f"AS count FROM {TABLE}_again WHERE root = {_ALL_MODULES} GROUP BY before_node)), 1)",
         f"part = 'host' AND source_node IN (SELECT first_node FROM {TABLE}_chain)",
     )
