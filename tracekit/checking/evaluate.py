@@ -9,7 +9,7 @@ from typing import Literal
 from tracekit.checking.measured import Measured, Values, ask
 from tracekit.checking.names import refuse_unknown
 from tracekit.checking.rules import HOLDS, Rule
-from tracekit.comparison.noise import Verdict, compare_series
+from tracekit.comparison.noise import Verdict, compare_series, least_count
 from tracekit.comparison.quantiles import quantile_difference
 from tracekit.errors import QueryError, UsageError
 from tracekit.units import (
@@ -72,7 +72,7 @@ def judge(rule: Rule, new: Measured, base: Measured | None) -> Judgement:
     A relative rule is decided by the rank test on steps: the base's, made longer by as much as the
     rule allows, against the new ones. It fails where these are beyond that by more than noise,
     passes where they keep it by more than noise, and is inconclusive else. `step_time` is that of
-    steps without the profiler where both sides have them. Tokens per second are
+    steps without the profiler where both sides have enough of them. Tokens per second are
     judged by repeats, percentiles of latency by requests. What does not vary (counts, bytes, the
     result of a statement) is compared as it is; a single time or share decides nothing.
 
@@ -92,8 +92,9 @@ def judge(rule: Rule, new: Measured, base: Measured | None) -> Judgement:
                 f"{rule.title}: the rule is relative, and nothing is given to hold against",
                 hint="--against BASE: a run, a trace, or the name of a baseline",
             )
-        if rule.subject == "step_time" and new.step_ns and base.step_ns:
-            # The recording is not the run.
+        is_timed = min(len(new.step_ns), len(base.step_ns)) >= least_count()
+        if rule.subject == "step_time" and is_timed:
+            # The recording is not the run; of fewer steps than decide, it is what there is.
             of_run = replace(new.values("plain_step_time"), rests_on="without the profiler")
             return _relative(rule, of_run, base.values("plain_step_time"))
         return _relative(rule, values, base.values(rule.subject))

@@ -440,8 +440,8 @@ def fuse_norms(connection: duckdb.DuckDBPyConnection, change: Change) -> list[st
 _HOST_OF_COMPILED_US = (38, 45, 53)
 """The host's time for a kernel of compiled code without CUDA graphs: least, usual, most.
 
-Of two programs on an H200, as is that the kernels between products took 0.26 and 0.30 of what they
-took before.
+Measured on two programs on an H200, in which the kernels between products took 0.26 and 0.30 of
+their time before.
 """
 
 _FUSED = """
@@ -496,8 +496,7 @@ def compile_model(connection: duckdb.DuckDBPyConnection, change: Change) -> list
         "WHERE part IN ('host', 'call') GROUP BY 1) AS h USING (phase) WHERE h.ns > 0 ORDER BY ALL"
     ).fetchall()
     remove_work(connection, f"edge_id IN (SELECT edge_id FROM {TABLE}_fused WHERE NOT is_kept)")
-    # What a chain has to move, it reads and writes once: as little as nothing of the kernel that
-    # is left goes, as much as that half of all it fuses stays.
+    # A fused kernel moves about what the longest of its chain does; half of the chain at most.
     update(
         connection,
         f"slow_ns = round(slow_ns * greatest({ms!r} / 2 / {kept_ms!r}, 1))::BIGINT",
