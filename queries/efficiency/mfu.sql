@@ -5,14 +5,15 @@
 -- such kernels take; then at_least_mfu_pct is what the known ones make alone, and unknown_ops says which are missing, and
 -- run.json may still tell: a training step of a model with N parameters, of which T are trained, takes (4 N + 2 T)
 -- operations per token, 6 N where all are. Column source says which of the two it was. A trace without
--- steps is one step: the window of the device.
+-- steps is one step: the window of the device. A recorded step may be longer than one of the run: where a step was measured
+-- without the profiler, run_mfu_pct is of that.
 -- mfu_pct and hfu_pct are of the peak in the data sheet, so a CPU has none; ceiling_mfu_pct and ceiling_hfu_pct are of
 -- the highest rates at which tracekit bench multiplied each type on this very device, where that is known.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Requires: attributed_events, device_windows, device_peak, device_ceiling, device_steps, computed_type, launched_op_costs,
---           ceilings, run, step_ranges
+--           ceilings, run, step_ranges, run_idle
 -- Params:
 --   min_covered_pct  DOUBLE = 95  refuse if less of the time of such kernels has known operations, 0 to 100
 -- Columns:
@@ -34,6 +35,7 @@
 --                             source
 --   work_mfu_pct     DOUBLE   model FLOPs utilisation of work_ns in place of step_ns: of a trace's last step, which
 --                             may last as long as its range on the CPU
+--   run_mfu_pct      DOUBLE   model FLOPs utilisation of a step without the profiler; NULL where none was measured
 --   at_least_mfu_pct  DOUBLE  model FLOPs utilisation by the known operations alone, where mfu_pct is refused because
 --                             they are known for too little; it is that or more, 0 to 100
 --   unknown_ops      VARCHAR  the ops whose operations are not known, with their part of the time of such kernels, %:
@@ -44,11 +46,12 @@
 --   ceiling_hfu_pct     DOUBLE   with recomputation; NULL where parameters are the source
 --   ceiling_source      VARCHAR  the measurement
 --   ceiling_reason      VARCHAR  why ceiling_mfu_pct is missing; NULL if it is not
--- Keep:     rank, device, step, step_ns, flops, flop_per_s, mfu_pct, at_least_mfu_pct, hfu_pct, ceiling_mfu_pct, ceiling_hfu_pct,
+-- Keep:     rank, device, step, step_ns, flops, flop_per_s, mfu_pct, run_mfu_pct, at_least_mfu_pct, hfu_pct, ceiling_mfu_pct, ceiling_hfu_pct,
 --           dtype, covered_pct
 -- Invariant: (reason IS NULL) = (mfu_pct IS NOT NULL)
 -- Invariant: hfu_pct IS NULL OR mfu_pct <= hfu_pct
 -- Invariant: at_least_mfu_pct IS NULL OR mfu_pct IS NULL
+-- Invariant: run_mfu_pct IS NULL OR mfu_pct IS NOT NULL
 -- Invariant: (source IS NULL) = (flops IS NULL)
 -- Invariant: (ceiling_reason IS NULL) = (ceiling_mfu_pct IS NOT NULL)
 -- Invariant: ceiling_hfu_pct IS NULL OR ceiling_mfu_pct <= ceiling_hfu_pct
@@ -319,6 +322,11 @@ SELECT
     if(reason IS NULL, 100.0 * model_ideal_ns / step_ns, NULL) AS mfu_pct,
     if(reason IS NULL, 100.0 * ideal_ns / step_ns, NULL) AS hfu_pct,
     if(reason IS NULL, 100.0 * model_ideal_ns / nullif(work_ns, 0), NULL) AS work_mfu_pct,
+    if(
+        reason IS NULL AND step IS NOT NULL,
+        100.0 * model_ideal_ns / (SELECT r.plain_step_ns FROM run_idle AS r WHERE r.idle_pct IS NOT NULL),
+        NULL
+    ) AS run_mfu_pct,
     if(is_at_least, 100.0 * model_ideal_ns / step_ns, NULL) AS at_least_mfu_pct,
     unknown_ops, reason, ceiling_flop_per_s,
     if(ceiling_reason IS NULL, 100.0 * ceiling_model_ideal_ns / step_ns, NULL) AS ceiling_mfu_pct,

@@ -6,12 +6,13 @@
 -- The largest part is the class of kernels that held the devices longest. A loss is time in which nothing is computed:
 -- exposed communication, exposed copies, or idle time of one cause, but not_recorded and profiler. Trust is what health warns of: implausible records
 -- before missing work, before the metric that warns on most ranks; where none warns, the one that notes most: missing
--- ranks, then the least share of device time that is placed. Shares are of the sum of the windows of all devices. Where health warns that the work of many
+-- ranks, then the least share of device time that is placed. A recording may be idle for longer than its run: where a step
+-- was measured without the profiler, no cause of idle time counts for more than the device is idle in such a step. Shares are of the sum of the windows of all devices. Where health warns that the work of many
 -- launches is not in the file, neither a part nor a loss is named, and trust says so.
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: timeline, kernel_classes, idle_causes, health, waits()
+-- Requires: timeline, kernel_classes, idle_causes, health, waits(), run_idle
 -- Input:    timeline
 -- Columns:
 --   topic       VARCHAR  late_rank, late_by, others_wait, largest_part, largest_loss or trust
@@ -28,6 +29,8 @@
 --   rank        INTEGER  the late rank
 --   note_count  BIGINT   for trust: metrics that note something and do not warn
 --   value       DOUBLE   for trust: what the metric says; of several ranks the least share, or the most
+--   run_idle_pct  DOUBLE  of idle time: share of a step without the profiler in which the device is idle, by whatever cause,
+--                        0 to 100; NULL where none was measured
 --   unit        VARCHAR  of value: count, pct, ns or bytes
 -- Keep:     topic, subject, amount_ns, share_pct, count, of_count, meaning, value
 -- Invariant: amount_ns IS NULL OR amount_ns > 0
@@ -55,31 +58,43 @@ part AS (
 ),
 
 loss AS (
-    SELECT subject, amount_ns, place, gap_count
+    SELECT subject, amount_ns, place, gap_count, run_idle_pct
     FROM (
         SELECT
             'exposed_comm' AS subject,
             exposed_comm_ns AS amount_ns, NULL AS place,
-            NULL::BIGINT AS gap_count
+            NULL::BIGINT AS gap_count,
+            NULL::BIGINT AS most_ns,
+            NULL::DOUBLE AS run_idle_pct
         FROM windows
         UNION ALL
         SELECT
             'exposed_memcpy' AS subject,
             exposed_memcpy_ns AS amount_ns, NULL AS place,
-            NULL::BIGINT AS gap_count
+            NULL::BIGINT AS gap_count,
+            NULL::BIGINT AS most_ns,
+            NULL::DOUBLE AS run_idle_pct
         FROM windows
         UNION ALL
         SELECT
-            cause AS subject,
-            sum(idle_ns)::BIGINT AS amount_ns,
-            arg_max({op: top_op, python: top_python}, (idle_ns, -rowid)) AS place,
-            sum(gap_count)::BIGINT AS gap_count
-        FROM idle_causes
-        WHERE cause NOT IN ('not_recorded', 'profiler')
-        GROUP BY cause
+            c.cause AS subject,
+            sum(c.idle_ns)::BIGINT AS amount_ns,
+            arg_max({op: c.top_op, python: c.top_python}, (c.idle_ns, -c.rowid)) AS place,
+            sum(c.gap_count)::BIGINT AS gap_count,
+            (
+                any_value(w.window_ns)
+                * greatest(any_value(r.plain_step_ns - r.work_ns), 0)
+                / any_value(r.recorded_step_ns)
+            )::BIGINT AS most_ns,
+            any_value(r.idle_pct) AS run_idle_pct
+        FROM idle_causes AS c
+        CROSS JOIN windows AS w
+        LEFT JOIN run_idle AS r ON r.idle_pct IS NOT NULL
+        WHERE c.cause NOT IN ('not_recorded', 'profiler')
+        GROUP BY c.cause
     ) AS candidate
     WHERE amount_ns > 0
-    ORDER BY amount_ns DESC, subject
+    ORDER BY least(amount_ns, most_ns) DESC, amount_ns DESC, subject
     LIMIT 1
 ),
 
@@ -239,7 +254,7 @@ told AS (
         'largest_loss' AS topic,
         l.subject, l.amount_ns,
         100.0 * l.amount_ns / nullif(w.window_ns, 0) AS share_pct,
-        l.place, l.gap_count AS count
+        l.place, l.gap_count AS count, l.run_idle_pct
     FROM loss AS l, windows AS w, trust AS t
     WHERE NOT t.has_missing_work
     UNION ALL BY NAME
@@ -253,5 +268,5 @@ told AS (
 
 SELECT
     topic, subject, amount_ns, share_pct, place.op AS top_op, count, of_count, meaning,
-    place.python AS top_python, rank, note_count, value, unit
+    place.python AS top_python, rank, note_count, value, run_idle_pct, unit
 FROM told

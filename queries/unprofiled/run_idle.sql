@@ -13,7 +13,8 @@
 --   work_ns            BIGINT   time of it in which the device works, ns
 --   plain_step_ns      BIGINT   a step without the profiler, ns; NULL where none was measured
 --   recorded_idle_pct  DOUBLE   share of a recorded step in which the device is idle, 0 to 100
---   idle_pct           DOUBLE   share of a step without the profiler, 0 to 100; NULL where none was measured
+--   idle_pct           DOUBLE   share of a step without the profiler, 0 to 100; NULL where none was measured, or one that is
+--                               shorter than the work: it is not of this program
 --   source             VARCHAR  given or measured
 -- Invariant: idle_pct IS NULL OR (0 <= idle_pct AND idle_pct <= 100)
 -- Empty: device_events: no work of a device is recorded
@@ -31,7 +32,7 @@ SELECT
     w.work_ns::BIGINT AS work_ns,
     p.plain_ns AS plain_step_ns,
     share_left(w.work_ns, w.step_ns) AS recorded_idle_pct,
-    share_left(w.work_ns, p.plain_ns) AS idle_pct,
+    if(p.plain_ns >= 0.97 * w.work_ns, share_left(w.work_ns, p.plain_ns), NULL) AS idle_pct,
     p.source
 FROM worked AS w
 LEFT JOIN plain_step AS p ON TRUE

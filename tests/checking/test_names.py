@@ -213,8 +213,9 @@ class _TellsMfu:
     """Stands for a trace of which `mfu` says this of each step."""
 
     def __init__(self, *steps: tuple[float | None, int]) -> None:
-        columns = (Column("mfu_pct", "DOUBLE"), Column("step_ns", "BIGINT"))
-        self._result = Result("mfu", columns, list(steps))
+        names = {"mfu_pct": "DOUBLE", "step_ns": "BIGINT", "run_mfu_pct": "DOUBLE"}
+        columns = tuple(Column(name, kind) for name, kind in names.items())
+        self._result = Result("mfu", columns, [(*step, None) for step in steps])
 
     def query(self, name: str) -> Result:
         assert name == "mfu"

@@ -55,6 +55,20 @@ def test_of_an_adapter_only_its_own_gradients(make_run: MakeRun) -> None:
     assert row["flops"] == (4 * 1000 + 2 * 10) * 100 // 2
 
 
+def test_of_the_run_by_a_step_without_the_profiler(make_run: MakeRun) -> None:
+    """The kernel of 100 µs fills the recorded step; a step below that is of another program."""
+    folder = make_run("a", **about())
+    text = json.dumps({"deviceProperties": A100, "traceEvents": EVENTS})
+    (folder / "rank0.json").write_text(text)
+    found = []
+    for plain_ns in (100_000, 200_000, 50_000):
+        with tracekit.open(folder, cache=False) as trace:
+            trace.assume_plain_step(plain_ns)
+            (row,) = trace.query("mfu").to_dicts()
+        found.append(row["run_mfu_pct"])
+    assert found == [row["mfu_pct"], pytest.approx(row["mfu_pct"] / 2), None]
+
+
 def test_without_a_peak_there_is_a_rate(make_run: MakeRun) -> None:
     row = mfu(make_run("a", **about()))
     assert (row["source"], row["flops"], row["mfu_pct"]) == ("parameters", 600_000, None)

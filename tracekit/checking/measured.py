@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from tracekit.checking.names import COLUMN, GROUPED, HEALTH, MODULE, QUANTILE
@@ -205,6 +205,8 @@ def _figure(measured: Measured, found: re.Match[str]) -> Values:
     if name == "mfu" and measured.trace is not None:
         mfu = mfu_of(measured.trace, measured.label)
         told = f"known of {mfu.known_pct:.0f} % of the time of steps"
+        if mfu.is_of_run:
+            told += ", without the profiler"
         return Values([mfu.share], False, None, rests_on=told)
     if name not in measured.figures:
         raise QueryError(f"{measured.label} does not tell {name}")
@@ -312,10 +314,14 @@ _MOST_KEPT = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Mfu:
-    """Model FLOPs utilisation of a run, and of which share of the time of its steps it is known."""
+    """Model FLOPs utilisation, and of which share of the time of steps it is known.
+
+    `is_of_run` says that it is of a step without the profiler.
+    """
 
     share: float
     known_pct: float
+    is_of_run: bool
 
 
 def figures_of(trace: Trace) -> dict[str, float]:
@@ -373,12 +379,17 @@ def mfu_of(trace: Trace, label: str) -> Mfu:
 
 def _mfu(trace: Trace) -> Mfu | None:
     # mfu_pct is ideal time in percent of step_ns: weighed by step_ns the mean is that of the sums.
-    rows = [(row["mfu_pct"], row["step_ns"]) for row in trace.query("mfu").to_dicts()]
-    known_ns = sum(step_ns for share, step_ns in rows if share is not None)
+    rows = trace.query("mfu").to_dicts()
+    known = [row for row in rows if row["mfu_pct"] is not None]
+    known_ns = sum(row["step_ns"] for row in known)
     if not known_ns:
         return None
-    ideal = sum(share * step_ns for share, step_ns in rows if share is not None)
-    return Mfu(ideal / known_ns / 100, 100 * known_ns / sum(step_ns for _, step_ns in rows))
+    known_pct = 100 * known_ns / sum(row["step_ns"] for row in rows)
+    of_run = [row["run_mfu_pct"] for row in known]
+    if None not in of_run:
+        return Mfu(fmean(of_run) / 100, known_pct, is_of_run=True)
+    ideal = sum(row["mfu_pct"] * row["step_ns"] for row in known)
+    return Mfu(ideal / known_ns / 100, known_pct, is_of_run=False)
 
 
 def repeats_of(trace: Trace) -> tuple[list[float], list[float]]:

@@ -36,7 +36,10 @@ def sentences(verdict: Result | None, unrecorded: Result | None = None) -> list[
             f"{_amount(part)}, in {part['count']:,} of {part['of_count']:,} device events."
         )
     if loss := told.get("largest_loss"):
-        found.append(f"Largest loss: {_loss(loss)}, {_amount(loss)}.")
+        said = f"Largest loss: {_loss(loss)}, {_amount(loss)}"
+        if (share := loss["run_idle_pct"]) is not None:
+            said += f"; without the profiler {format_pct(share)} % of a step is idle in all"
+        found.append(f"{said}.")
     elif part:
         found.append("Nothing is lost: the devices computed all the time.")
     if trust := told.get("trust"):
