@@ -34,9 +34,11 @@ _PACKAGES = (
 )
 # What changes how a run behaves, and holds no secret.
 _VARIABLES = (
+    "CI_COMMIT_SHA",
     "CUDA_DEVICE_MAX_CONNECTIONS",
     "CUDA_VISIBLE_DEVICES",
     "DS_ACCELERATOR",
+    "GITHUB_SHA",
     "MKL_NUM_THREADS",
     "NCCL_P2P_DISABLE",
     "NCCL_SOCKET_IFNAME",

@@ -1,10 +1,11 @@
 """How near does tracekit come to the run, from a recording of it? `make unprofiled`.
 
-    make unprofiled ARGS="[--traces FOLDER] [--out FILE]"
+    make unprofiled ARGS="[--traces FOLDER] [--out FOLDER]"
 
 FOLDER has recordings and `truth.jsonl`, one line a recording: `wall_step_ms`, a step without the
 profiler, and `plain_event_ns`, CUDA events around sections of such steps; and `runs/`, run folders
-whose run.json has steps without ranges and profiler. Writes the tables of the manual's page.
+whose run.json has steps without ranges and profiler. Writes the tables of the manual's pages on the
+run and on predictions.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import tracekit
 from tracekit.prediction.predicting import Predictor
 
 REPO = Path(__file__).resolve().parents[2]
-PAGE = REPO / "docs" / "explanation" / "unprofiled.md"
+PAGES = REPO / "docs" / "explanation"
 SECTIONS = ("forward", "backward", "optimizer", "prefill", "decode")
 LEAST_SHARE = 0.03
 """Sections shorter than this part of a step are not compared: events take microseconds, too."""
@@ -227,22 +228,24 @@ PARTS = {"summary": summary_table, "phases": phases_table, "steps": steps_table}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Fill the page."""
+    """Fill the pages."""
     import tempfile
 
     parser = argparse.ArgumentParser(prog="make unprofiled")
     parser.add_argument("--traces", type=Path, default=REPO.parent / "shared" / "h200")
-    parser.add_argument("--out", type=Path, default=PAGE)
+    parser.add_argument("--out", type=Path, default=PAGES)
     parsed = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         rows = [measured(one, Path(folder)) for one in recordings(parsed.traces)]
     for name, make in PARTS.items():
-        text = parsed.out.read_text("utf-8")
-        made = made_parts.filled(text, f"make unprofiled, {name}", make(rows))
-        parsed.out.write_text(made, "utf-8")
-    text = parsed.out.read_text("utf-8")
-    made = made_parts.filled(text, "make unprofiled, pairs", pairs_table(parsed.traces))
-    parsed.out.write_text(made, "utf-8")
+        fill(parsed.out / "unprofiled.md", name, make(rows))
+    fill(parsed.out / "predictions.md", "pairs", pairs_table(parsed.traces))
+
+
+def fill(page: Path, name: str, made: str) -> None:
+    """Write a table into its part of a page."""
+    text = made_parts.filled(page.read_text("utf-8"), f"make unprofiled, {name}", made)
+    page.write_text(text, "utf-8")
 
 
 if __name__ == "__main__":

@@ -58,10 +58,10 @@ def check(
         StoreError: a store cannot be opened.
         QueryError: a statement of a rule cannot be run.
     """
-    with _opened(new, cache, progress) as trace:
+    with opened(new, cache, progress) as trace:
         if against is None or not any(rule.is_relative for rule in rules):
             base = None
-            measured = measure(trace, _label(new), per, skip)
+            measured = measure(trace, label_of(new), per, skip)
         elif is_baseline(against, baselines):
             kept = load(str(against), baselines)
             if per is not None and per != kept.side.per:
@@ -71,15 +71,15 @@ def check(
                 )
             figures = kept.figures, None, kept.repeats, kept.step_ns, kept.latencies
             base = Measured(f"baseline {kept.name}", kept.side, kept.health, *figures)
-            measured = measure(trace, _label(new), per or kept.side.per, skip)
+            measured = measure(trace, label_of(new), per or kept.side.per, skip)
         else:
-            with _opened(against, cache, progress) as other:
-                base = measure(other, _label(against), per, skip)
-                measured = measure(trace, _label(new), per, skip)
+            with opened(against, cache, progress) as other:
+                base = measure(other, label_of(against), per, skip)
+                measured = measure(trace, label_of(new), per, skip)
                 if base.side and measured.side and base.side.per != measured.side.per:
                     # Steps that one side alone marks are no unit of both.
-                    base = measure(other, _label(against), "window", skip)
-                    measured = measure(trace, _label(new), "window", skip)
+                    base = measure(other, label_of(against), "window", skip)
+                    measured = measure(trace, label_of(new), "window", skip)
                 judgements = [judge(rule, measured, base) for rule in rules]
                 return Report(measured.label, base.label, judgements)
         judgements = [judge(rule, measured, base) for rule in rules]
@@ -117,9 +117,10 @@ def is_baseline(against: str | Path | Trace, folder: Folder) -> bool:
 
 
 @contextmanager
-def _opened(
+def opened(
     one: str | Path | Trace, cache: bool, progress: Callable[[Progress], None] | None
 ) -> Iterator[Trace]:
+    """Open a run, and close it at the end; one that is open stays so."""
     import tracekit
 
     if isinstance(one, str | Path):
@@ -129,7 +130,8 @@ def _opened(
         yield one
 
 
-def _label(one: str | Path | Trace) -> str:
+def label_of(one: str | Path | Trace) -> str:
+    """Return what a run is called: the name of its file or folder."""
     if isinstance(one, str | Path):
         return Location.of(one).name  # without the signature of a URL
     return one.store_path.name if one.store_path else "trace"

@@ -1,0 +1,135 @@
+"""Several runs over time: which figures they tell, in which order, and where these change."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from traces_by_hand import span
+
+from tracekit.checking.baseline import save
+from tracekit.checking.checking import keep
+from tracekit.checking.history import Run, changes, history, tables_of
+from tracekit.cli._main import main
+from tracekit.errors import UsageError
+from tracekit.report.history_page import history_page
+
+MakeRun = Callable[..., Path]
+
+
+def of_runs(*medians: float) -> list[list[float]]:
+    return [[one] for one in medians]
+
+
+def test_a_change_between_runs_that_vary_less() -> None:
+    """Eight runs of about 100, from the sixth on of about 120."""
+    (found,) = changes(of_runs(100, 101, 99, 100, 101, 120, 121, 119))
+    assert (found.place, found.before, found.after) == (5, 100, 120)
+    assert (found.before_count, found.after_count, found.basis) == (5, 3, "runs")
+    assert found.p_value < 0.005
+
+
+def test_two_changes_are_told_of_the_runs_between_them() -> None:
+    found = changes(of_runs(*[100, 101, 99] * 3, *[150, 151, 149] * 3, *[120, 121, 119] * 3))
+    assert [(one.place, one.before, one.after) for one in found] == [(9, 100, 150), (18, 150, 120)]
+    assert [(one.before_count, one.after_count) for one in found] == [(9, 9), (9, 9)]
+
+
+@pytest.mark.parametrize(
+    "medians",
+    [
+        (100, 100, 100, 100, 100),
+        (100, 101, 99, 100, 101.5, 101.6, 101.7),
+        (100, 140, 90, 130, 95, 120, 110),
+        (0, 0, 0, 0, 0, 0),
+        (100,),
+    ],
+    ids=["alike", "below the margin", "noise", "zero", "one run"],
+)
+def test_no_change(medians: tuple[float, ...]) -> None:
+    assert changes(of_runs(*medians)) == []
+
+
+def test_of_noise_alone_one_in_a_hundred_changes() -> None:
+    """300 histories of 12 runs that vary by 1 %: alpha is 0.5 %, and this seed's luck is fixed."""
+    luck = random.Random(5)
+    histories = [of_runs(*(luck.gauss(100, 1) for _ in range(12))) for _ in range(300)]
+    assert sum(bool(changes(one, margin_pct=0)) for one in histories) <= 4
+
+
+def test_of_few_runs_their_steps_decide() -> None:
+    steps = [100.0, 101.0, 102.0, 103.0, 104.0, 105.0]
+    later = [step + 20 for step in steps]
+    (found,) = changes([steps, later])
+    assert (found.place, found.basis) == (1, "steps")
+    assert changes([steps, [step + 1 for step in steps]]) == []
+    assert changes([[100.0], [120.0]]) == []
+
+
+def test_shares_change_by_points() -> None:
+    shares = of_runs(1.0, 1.0, 1.0, 2.5, 2.5, 2.5)
+    assert changes(shares, is_share=True) == []
+    assert [one.place for one in changes(shares, margin_pct=1, is_share=True)] == [3]
+
+
+def made(make_run: MakeRun, name: str, day: int, steps_us: list[int]) -> Path:
+    """A run of steps that a device works through whole."""
+    events, at = [], 0
+    for number, length in enumerate(steps_us):
+        events += [
+            span("user_annotation", f"ProfilerStep#{number}", at, at + length),
+            span("cuda_runtime", "cudaLaunchKernel", at, at + 1, correlation=number + 1),
+            span("kernel", "gemm", at + 1, at + length, correlation=number + 1, device=0, stream=7),
+        ]
+        at += length
+    folder = make_run(name, created_at=f"2026-11-{day:02}T00:00:00+00:00")
+    (folder / "rank0.json").write_text(json.dumps({"traceEvents": events}))
+    return folder
+
+
+def test_runs_are_in_the_order_of_time(
+    make_run: MakeRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    late = made(make_run, "late", 9, [200, 201, 202, 203, 204, 205])
+    early = made(make_run, "early", 8, [100, 101, 102, 103, 104, 105])
+    names = [str(late), str(early)]
+    found = history(names, cache=False)
+    assert found["history"].column("run") == ["early", "late"]
+    assert history(names, by_date=False, cache=False)["history"].column("run") == ["late", "early"]
+    by_measure = {row["measure"]: row for row in found["history_changes"].to_dicts()}
+    assert (by_measure["step_ns"]["run"], by_measure["step_ns"]["basis"]) == ("late", "steps")
+    assert "idle_pct" not in by_measure
+    page = tmp_path / "page.html"
+    assert main(["history", *names, "--no-cache", "--page", str(page)]) == 0
+    assert "recorded step 102.500 µs → 202.500 µs (+97.6 %) from late on" in capsys.readouterr().out
+    assert "<li>Recorded step 102.500 µs → 202.500 µs (+97.6 %) from late on.</li>" in (
+        page.read_text("utf-8")
+    )
+
+
+def test_a_baseline_is_a_run_of_the_past(make_run: MakeRun, tmp_path: Path) -> None:
+    import tracekit
+
+    folder = made(make_run, "a", 8, [100, 101, 102, 103, 104, 105])
+    with tracekit.open(folder, cache=False) as trace:
+        save(keep("main", trace, "a"), tmp_path)
+    found = history(["main", str(folder)], baselines=tmp_path, cache=False)["history"].to_dicts()
+    assert [row["run"] for row in found] == ["a", "main"]
+    assert found[0]["step_ns"] == found[1]["step_ns"] == 102_500
+
+
+def test_several_runs_in_a_folder_are_named_one_by_one(make_run: MakeRun) -> None:
+    folder = made(make_run, "a", 8, [100])
+    made(make_run, "b", 9, [100])
+    with pytest.raises(UsageError, match="holds 2 runs"):
+        history([str(folder.parent)], cache=False)
+
+
+def test_names_of_runs_are_escaped() -> None:
+    runs = [Run(f"<b>{n}", None, None, {"step_ns": [100.0 * n] * 9}) for n in (1, 2)]
+    page = history_page(tables_of(runs), ["<b>1", "<b>2"])
+    assert "<b>1" not in page
+    assert "from &lt;b&gt;2 on" in page

@@ -1,0 +1,281 @@
+"""Several runs over time: a row for each, and from which run on a measure is another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, median
+
+from tracekit.analysis.result import Result, columns_of_text
+from tracekit.checking.baseline import DEFAULT_FOLDER, Folder, load
+from tracekit.checking.checking import is_baseline, label_of, measure, opened
+from tracekit.checking.measured import Measured
+from tracekit.comparison.noise import ALPHA, compare_series, share_pct, student_tail
+from tracekit.errors import QueryError, UsageError
+from tracekit.ingest.progress import Progress
+from tracekit.units import Unit
+
+MARGIN_PCT = 2.0
+"""A change up to this share of the earlier runs counts as none, percent; of shares, points."""
+
+LEAST_RUNS = 5
+"""From so many runs on, these decide by how they vary; fewer by their steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A column of the history: what is measured, as rules of `tracekit check` name it."""
+
+    column: str
+    subject: str
+    unit: Unit | None
+    scale: float = 1.0
+
+
+MEASURES = (
+    Measure("plain_step_ns", "plain_step_time", "ns"),
+    Measure("step_ns", "step_time", "ns"),
+    Measure("idle_pct", "idle_pct", "pct"),
+    Measure("exposed_comm_pct", "exposed_comm_pct", "pct"),
+    Measure("mfu_pct", "mfu", "pct", 100.0),
+    Measure("tokens_per_s", "tokens_per_s", "per_s"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run: its measurements by column, of each step where steps have it, else one."""
+
+    name: str
+    created_at: str | None
+    commit: str | None
+    series: dict[str, Sequence[float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """From run number `place` on a measure is another; `p_value` says how likely by chance.
+
+    `before` and `after` are medians of the runs between this change and the next on either side,
+    `before_count` and `after_count` how many these are. `basis` says what decided: runs or steps.
+    """
+
+    place: int
+    before: float
+    after: float
+    before_count: int
+    after_count: int
+    p_value: float
+    basis: str
+
+
+def history(
+    runs: Sequence[str | Path],
+    *,
+    baselines: Folder = DEFAULT_FOLDER,
+    by_date: bool = True,
+    margin_pct: float = MARGIN_PCT,
+    cache: bool = True,
+    progress: Callable[[Progress], None] | None = None,
+) -> dict[str, Result]:
+    """Return what runs measured, in the order of time, and where that changed.
+
+    Args:
+        runs: run folders, traces, or names or files of baselines; one or more.
+        baselines: the folder of baselines, or its URL.
+        by_date: put them in the order in which they were made, where each of them tells; else they
+            are in the given one.
+        margin_pct: a change up to this share of the runs before it is none, percent; of shares
+            (idle time) so many points.
+        cache: keep ingested traces.
+        progress: called now and then while a trace is read.
+
+    Returns:
+        `history`, a row for each run: medians over steps where steps have the measure (`step_ns` is
+        recorded, `plain_step_ns` without the profiler), NULL where a run does not tell it. And
+        `history_changes`, a row for each measure and run with which it changed.
+
+    Raises:
+        UsageError: a run is named that is none.
+        TraceError: a trace cannot be read.
+        StoreError: a store cannot be opened.
+    """
+    found = [_run(one, baselines, cache, progress) for one in runs]
+    if by_date and all(one.created_at for one in found):
+        found.sort(key=lambda one: one.created_at or "")
+    return tables_of(found, margin_pct)
+
+
+def _run(
+    one: str | Path, baselines: Folder, cache: bool, progress: Callable[[Progress], None] | None
+) -> Run:
+    if is_baseline(one, baselines):
+        kept = load(str(one), baselines)
+        figures = kept.figures, None, kept.repeats, kept.step_ns
+        measured = Measured(kept.name, kept.side, kept.health, *figures)
+        return Run(kept.name, kept.created_at, None, _series(measured))
+    with opened(one, cache, progress) as trace:
+        told = trace.sql(
+            "SELECT created_at, coalesce(variables ->> '$.GITHUB_SHA', "
+            "variables ->> '$.CI_COMMIT_SHA') FROM run"
+        ).rows
+        if len(told) > 1:
+            raise UsageError(f"{one}: holds {len(told):,} runs", hint="name each of them")
+        created_at, commit = told[0] if told else (None, None)
+        measured = measure(trace, label_of(one))
+        return Run(measured.label, created_at, commit, _series(measured))
+
+
+def _series(measured: Measured) -> dict[str, Sequence[float]]:
+    found: dict[str, Sequence[float]] = {}
+    for one in MEASURES:
+        try:
+            values = measured.values(one.subject)
+        except QueryError:
+            continue
+        found[one.column] = [value * one.scale for value in values.repeats or values.series]
+    return found
+
+
+def tables_of(runs: Sequence[Run], margin_pct: float = MARGIN_PCT) -> dict[str, Result]:
+    """Return runs in their order, and where their measures change, as tables."""
+    columns = ", ".join(f"{one.column} {_type(one)}" for one in MEASURES)
+    rows = [
+        (run.name, run.created_at, run.commit and run.commit[:12], *map(_middle(run), MEASURES))
+        for run in runs
+    ]
+    changed = [row for one in MEASURES for row in _changed(one, runs, margin_pct)]
+    changes = (
+        "measure VARCHAR, run VARCHAR, before DOUBLE, after DOUBLE, change_pct DOUBLE, "
+        "before_count BIGINT, after_count BIGINT, p_value DOUBLE, basis VARCHAR"
+    )
+    return {
+        "history": Result(
+            "history",
+            columns_of_text(f"run VARCHAR, created_at VARCHAR, commit VARCHAR, {columns}"),
+            rows,
+        ),
+        "history_changes": Result("history_changes", columns_of_text(changes), changed),
+    }
+
+
+def _type(one: Measure) -> str:
+    return "BIGINT" if one.unit == "ns" else "DOUBLE"
+
+
+def _middle(run: Run) -> Callable[[Measure], float | None]:
+    def middle(one: Measure) -> float | None:
+        if one.column not in run.series:
+            return None
+        value = median(run.series[one.column])
+        return round(value) if one.unit == "ns" else value
+
+    return middle
+
+
+def _changed(
+    one: Measure, runs: Sequence[Run], margin_pct: float
+) -> Iterator[tuple[str | float | int, ...]]:
+    """Yield rows of the changes of a measure, over the runs that tell it."""
+    telling = [run for run in runs if one.column in run.series]
+    series = [run.series[one.column] for run in telling]
+    for found in changes(series, margin_pct, is_share=one.unit == "pct"):
+        yield (
+            *(one.column, telling[found.place].name, found.before, found.after),
+            share_pct(found.after - found.before, found.before),  # type: ignore[misc]
+            *(found.before_count, found.after_count, found.p_value, found.basis),
+        )
+
+
+def changes(
+    series: Sequence[Sequence[float]], margin_pct: float = MARGIN_PCT, *, is_share: bool = False
+) -> list[Change]:
+    """Return where a measure changes over runs, in their order.
+
+    Runs are divided at the place that tells their halves apart best, and each half again (binary
+    segmentation, Scott and Knott 1974). From :data:`LEAST_RUNS` runs on, the medians of runs decide
+    by Student's t test with one variance, which one run on a side has enough for; its p-value is
+    multiplied by the number of places tried. Of fewer, their steps decide, as in a comparison,
+    which know nothing of how runs vary.
+
+    Args:
+        series: the measurements of each run.
+        margin_pct: a change up to this share of what was before is none, percent.
+        is_share: measurements are percent, and `margin_pct` are points of them.
+
+    Returns:
+        The changes, in the order of runs.
+    """
+    middles = [median(one) for one in series]
+    places: list[tuple[int, float, str]] = []
+    waiting = [(0, len(series))]
+    while waiting:
+        begin, end = waiting.pop()
+        divide = _by_steps if len(series) < LEAST_RUNS else _by_runs
+        found = divide(series[begin:end], middles[begin:end])
+        if found is None:
+            continue
+        place, p_value, basis = found
+        before = median(middles[begin : begin + place])
+        after = median(middles[begin + place : end])
+        margin = margin_pct if is_share else abs(before) * margin_pct / 100
+        if p_value > ALPHA or abs(after - before) <= margin:
+            continue
+        places.append((begin + place, p_value, basis))
+        waiting += [(begin, begin + place), (begin + place, end)]
+    places.sort()
+    ends = [0, *(place for place, _, _ in places), len(series)]
+    told = []
+    for at, (place, p_value, basis) in enumerate(places):
+        begin, end = ends[at], ends[at + 2]
+        sides = median(middles[begin:place]), median(middles[place:end])
+        told.append(Change(place, *sides, place - begin, end - place, p_value, basis))
+    return told
+
+
+def _by_runs(
+    _series: Sequence[Sequence[float]], middles: Sequence[float]
+) -> tuple[int, float, str] | None:
+    """Return where runs are divided best, and how likely by chance; None of fewer than three."""
+    count = len(middles)
+    if count < 3:
+        return None
+    t, place = max((_t(middles, place), place) for place in range(1, count))
+    return place, min(1.0, student_tail(t, count - 2) * (count - 1)), "runs"
+
+
+def _by_steps(
+    series: Sequence[Sequence[float]], middles: Sequence[float]
+) -> tuple[int, float, str] | None:
+    """Return the same of fewer runs; None where their steps do not tell the sides apart."""
+    count = len(middles)
+    if count < 2:
+        return None
+    _, place = max(
+        (abs(fmean(middles[place:]) - fmean(middles[:place])), place) for place in range(1, count)
+    )
+    before, after = middles[:place], middles[place:]
+    if not (max(before) < min(after) or max(after) < min(before)):
+        return None
+    sides = [[value for one in part for value in one] for part in (series[:place], series[place:])]
+    found = compare_series(*sides, margin_pct=0)
+    if found.p_value is None or found.verdict not in ("faster", "slower"):
+        return None
+    return place, found.p_value, "steps"
+
+
+def _t(values: Sequence[float], place: int) -> float:
+    """Return Student's t of two parts of values with one variance; infinite where there is none."""
+    parts = values[:place], values[place:]
+    means = [fmean(part) for part in parts]
+    squares = sum(
+        (value - mean) ** 2 for part, mean in zip(parts, means, strict=True) for value in part
+    )
+    size = abs(means[1] - means[0])
+    error = math.sqrt(squares / (len(values) - 2) * (1 / place + 1 / (len(values) - place)))
+    # Figures that are alike to the last digits differ by rounding alone.
+    if size <= 1e-12 * max(map(abs, means)):
+        return 0.0
+    return size / error if error else math.inf

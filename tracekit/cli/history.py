@@ -1,0 +1,74 @@
+"""`tracekit history`: several runs over time, and where their figures change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tracekit.cli._emit import emit
+from tracekit.cli._options import baselines_option, format_option, full_wide_option, no_cache_option
+
+
+@click.command(name="history")
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True)
+@click.option("--as-given", is_flag=True, help="Keep the order given, instead of that of time.")
+@click.option(
+    "--within",
+    "margin_pct",
+    type=click.FloatRange(min=0),
+    default=2.0,
+    show_default=True,
+    metavar="PCT",
+    help="A change up to this share is none; of shares, so many points.",
+)
+@click.option(
+    "--page",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write it as an HTML page with pictures, too; an earlier page is replaced.",
+)
+@baselines_option
+@full_wide_option
+@format_option
+@no_cache_option
+def command(
+    runs: tuple[str, ...],
+    as_given: bool,
+    margin_pct: float,
+    page: Path | None,
+    baselines: str | None,
+    wide: bool,
+    format_name: str,
+    no_cache: bool,
+) -> None:
+    """Show step, idle time, exposed communication, MFU and tokens/s of RUNs over time.
+
+    A RUN is a run folder, a trace, or a baseline: its name, or the path or URL of its file. The
+    order is that in which they were made, where each run tells. Below it stands with which run a
+    figure changed, beyond how runs vary; of fewer than five runs, their steps decide. The commit is
+    that which the CI named when the run was recorded (GITHUB_SHA, CI_COMMIT_SHA).
+    """
+    from tracekit.checking.baseline import DEFAULT_FOLDER
+    from tracekit.checking.history import history
+    from tracekit.cli._progress import progress_bar
+
+    if page is not None:
+        from tracekit.report import check_output
+
+        check_output(page, force=False)
+    with progress_bar() as progress:
+        found = history(
+            runs,
+            baselines=baselines or DEFAULT_FOLDER,
+            by_date=not as_given,
+            margin_pct=margin_pct,
+            cache=not no_cache,
+            progress=progress,
+        )
+    emit(found, format_name, wide=wide)
+    if page is not None:
+        from tracekit.report import write
+        from tracekit.report.history_page import history_page
+
+        write(history_page(found, runs), page)

@@ -1,0 +1,88 @@
+"""The page of several runs over time: a picture of each figure, and where it changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import cycle
+
+from tracekit.analysis.result import Result
+from tracekit.palette import BLUE, VERMILLION
+from tracekit.plot import Chart
+from tracekit.plot._encoding import bars, colours, fixed, names
+from tracekit.render._text import printable
+from tracekit.render.sections.history import NAMES, sentence
+from tracekit.report.budget import Cut, cut
+from tracekit.report.parts import (
+    Shown,
+    copied,
+    figure,
+    page_of,
+    quoted,
+    rows_of,
+    section_head,
+    verdict,
+)
+
+_DEFINITION = (
+    "A row is a run, in the order of time: medians over its steps. A figure changed with a run "
+    "where it differs from those before by more than runs vary; of fewer than five runs their "
+    "steps decide, which know nothing of that. Colours change where the figure does."
+)
+
+
+def history_page(results: Mapping[str, Result], runs: Sequence[str]) -> str:
+    """Return the page as HTML, of the tables of `history` of these runs."""
+    changes = results["history_changes"].to_dicts()
+    said = [f"{_begun(sentence(row))}." for row in changes]
+    said = said or ["No figure changed beyond its noise."]
+    drawn = [*_charts(results["history"], changes)]
+    cuts = {name: cut(result) for name, result in results.items()}
+    data = cuts | {
+        chart.name: Cut(rows, len(rows)) for chart in drawn for rows in chart.data.values()
+    }
+    shown = Shown(
+        "history", "", [*_lines(drawn, runs)], {chart.name: chart for chart in drawn}, data
+    )
+    title = f"{len(results['history']):,} runs over time"
+    return page_of((title, title), verdict(said), [shown], has_contents=False)
+
+
+def _begun(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _lines(drawn: Sequence[Chart], runs: Sequence[str]) -> Iterator[str]:
+    yield from section_head("history", "Runs over time", _DEFINITION)
+    yield from map(figure, drawn)
+    yield rows_of("history")
+    yield rows_of("history_changes")
+    yield f"<p>{copied('command-history', f'tracekit history {quoted(*runs)} --format json')}</p>"
+    yield "</section>"
+
+
+def _charts(result: Result, changes: Sequence[Mapping[str, object]]) -> Iterator[Chart]:
+    """Yield bars of each figure that two runs tell, in one colour from a change to the next."""
+    for measure, title in NAMES.items():
+        rows = [row for row in result.to_dicts() if row[measure] is not None]
+        if len(rows) < 2 or not any(row[measure] for row in rows):
+            continue
+        begins = {row["run"] for row in changes if row["measure"] == measure}
+        shown, since = [], ""
+        for row in rows:
+            if row["run"] in begins or not since:
+                since = f"from {printable(row['run'])} on"
+            shown.append({"run": printable(row["run"]), measure: row[measure], "since": since})
+        of = dict.fromkeys(row["since"] for row in shown)
+        colour = fixed(BLUE)
+        if len(of) > 1:
+            colour = colours("since", dict(zip(of, cycle((BLUE, VERMILLION)), strict=False)))
+        name = f"history_{measure}"
+        axis = (measure, measure, title)
+        drawing = bars(title, shown, y=names("run"), x=axis, colour=colour, tip=("run", measure))
+        assert drawing is not None
+        told = [column for column in result.columns if column.name in ("run", measure)]
+        data = Result(
+            name, (*told, replace(told[0], name="since")), [tuple(row.values()) for row in shown]
+        )
+        yield Chart(name, drawing.title, {"data": {"name": name}, **drawing.spec}, {name: data})
