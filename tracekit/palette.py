@@ -59,6 +59,8 @@ PHASE = {
     "optimizer": ORANGE,
     "evaluation": SLATE,
     "generation": GREEN,
+    "reward": PURPLE,
+    "weight_sync": VERMILLION,
     "prefill": SKY,
     "mixed": PURPLE,
     "decode": BLUE,

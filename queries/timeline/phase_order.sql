@@ -7,7 +7,8 @@
 
 CREATE OR REPLACE MACRO phase_order(phase) AS list_position(
     [
-        'data', 'generation', 'forward', 'recompute', 'backward', 'optimizer', 'evaluation',
+        'data', 'generation', 'reward', 'forward', 'recompute', 'backward', 'optimizer',
+        'weight_sync', 'evaluation',
         'prefill', 'mixed', 'decode', 'verify',
         'other'
     ],

@@ -33,6 +33,7 @@ MAX_RULES = 1_000
 KINDS = ("compute", "comm", "memcpy")
 PHASES = (
     *("forward", "backward", "recompute", "optimizer", "evaluation", "generation", "data"),
+    *("reward", "weight_sync"),
     *("prefill", "decode", "mixed", "verify"),
 )
 ROLE_SUBJECTS = ("part", "leaf", "path", "op", "class", "attention", "section", "landmark")
