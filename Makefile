@@ -11,6 +11,7 @@
 #   make advice       put faults into programs, and say in the manual whether advice finds them
 #   make agents       count what every default answer to assistants takes, for the manual
 #   make peers        hold figures against those of other tools, and write the tables in the manual
+#   make devices      hold predictions of another device against recordings, for the manual
 #   make unprofiled   hold estimates of the run against steps without the profiler, for the manual
 #   make truth        hold figures of a GPU's recordings against CUDA events, for the manual
 #   make published    compare the published tables with the paper's TEXT
@@ -52,7 +53,7 @@ export PYTHONDONTWRITEBYTECODE :=
 ifndef AT_ONCE
 .NOTPARALLEL:
 endif
-.PHONY: help demo packages collect collects test tools check checks lint format types imports sql docs docs-update docs-pictures gate pytest collected fuzz benchmark predictions advice agents golden peers truth unprofiled published sets wheel release clean
+.PHONY: help demo packages collect collects test tools check checks lint format types imports sql docs docs-update docs-pictures gate pytest collected fuzz benchmark predictions advice agents golden peers truth devices unprofiled published sets wheel release clean
 
 help:
 	@sed -n 's/^#  *//p; /^$$/q' Makefile
@@ -164,6 +165,9 @@ golden: $(DEV)/.installed
 # ARGS="--traces FOLDER" names the recordings and their truth.
 truth: $(DEV)/.installed
 	@$(EVALUATE) h200 $(ARGS)
+
+devices: $(DEV)/.installed
+	@$(EVALUATE) devices $(ARGS)
 
 unprofiled: $(DEV)/.installed
 	@$(EVALUATE) unprofiled $(ARGS)

@@ -320,7 +320,7 @@ class Trace:
     def predict(
         self,
         *changes: str,
-        timeline: Path | None = None,
+        timeline: str | Path | None = None,
         further: Sequence[Trace] = (),
         is_recorded: bool = False,
     ) -> Prediction | ServingPrediction:
@@ -344,8 +344,9 @@ class Trace:
         from tracekit.prediction.predicting import predict
 
         asked = [lambda statement, run=run: run.sql(statement).rows for run in further]
+        place = None if timeline is None else Path(timeline)
         return self._ask(
-            lambda: predict(self.connection, changes, timeline, asked, is_recorded=is_recorded)
+            lambda: predict(self.connection, changes, place, asked, is_recorded=is_recorded)
         )
 
     def advise(self, *, is_recorded: bool = False) -> Advised:

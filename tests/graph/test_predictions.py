@@ -11,6 +11,7 @@ import pytest
 from scenarios import BASES, SCENARIOS, Scenario
 from simulated_machine import simulate
 from simulated_program import Machine
+from traces_by_hand import span
 
 import tracekit
 from tracekit.errors import QueryError, StoreError, UsageError
@@ -162,10 +163,36 @@ def test_another_device(tmp_path: Path) -> None:
         # 3.35 TB/s to 4.8 TB/s: 400 µs are 279.167; 1 µs between and 2 µs of the other stay.
         assert (found.recorded_ns, found.predicted_ns) == (403_000, 282_167)
         assert "NVIDIA H200 SXM" in found.assumptions[0]
+        # Memory still: 400 µs × 3.35 / 5.3, each up to a fifth faster or a quarter slower.
+        amd = trace.predict("device=MI300X")
+        assert amd.predicted_ns == pytest.approx(3_000 + 400_000 * 3.35 / 5.3, abs=2)
+        assert amd.low_ns < 0.85 * amd.predicted_ns < 1.2 * amd.predicted_ns < amd.high_ns
         with pytest.raises(QueryError, match="several devices"):
             trace.predict("device=H100")
         with pytest.raises(QueryError, match="no such device"):
             trace.predict("device=abacus")
+
+
+def test_products_reach_another_share_of_another_peak(tmp_path: Path) -> None:
+    """A product in bf16 of an H100 (80.3 % of the peak at best) on an MI300X (51.1 %)."""
+    shapes = {"Input Dims": [[4096, 4096], [4096, 4096]], "Input type": ["c10::BFloat16"] * 2}
+    document = {
+        "deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3"}],
+        "traceEvents": [
+            span("cpu_op", "aten::mm", 0, 20, **shapes),
+            span("cuda_runtime", "cudaLaunchKernel", 5, 10, correlation=1),
+            span("kernel", "gemm_bf16", 20, 220, correlation=1, device=0, stream=7),
+        ],
+    }
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(document))
+    with tracekit.open(path, cache=False) as trace:
+        found = trace.predict("device=MI300X")
+        back = trace.predict("device=RTX 3080")
+    assert found.predicted_ns == pytest.approx(200_000 * 794.5 / 668.4, rel=1e-3)
+    assert "51 %" in found.assumptions[1]
+    # What an RTX 3080 reaches is not known: the ratio of the data sheets.
+    assert back.predicted_ns == pytest.approx(200_000 * 989.5 / 59.5, rel=1e-3)
 
 
 def test_the_command(cli: Callable[..., Any], tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_a_step_that_was_measured(traced: Callable[[list[Event]], tracekit.Trace
 def test_a_loss_is_no_larger_than_the_run_is_idle(
     traced: Callable[[list[Event]], tracekit.Trace],
 ) -> None:
-    """A copy of 80 µs a step is less than the recording waits for the host, and more than the run."""
+    """A copy of 80 µs a step: less than the recording waits for the host, more than the run."""
     events = loop()
     for step in range(3):
         begin = 1_000 * step + 910
@@ -91,7 +91,10 @@ def test_a_loss_is_no_larger_than_the_run_is_idle(
         told = {row["topic"]: row for row in trace.query("verdict").to_dicts()}
         assert told["largest_loss"]["subject"] == "host_bound"
         assert told["largest_loss"]["run_idle_pct"] is None
-    for plain_ns, subject, share in ((900_000, "host_bound", 80), (200_000, "exposed_memcpy", None)):
+    for plain_ns, subject, share in (
+        (900_000, "host_bound", 80),
+        (200_000, "exposed_memcpy", None),
+    ):
         with traced(events) as trace:
             trace.assume_plain_step(plain_ns)
             told = {row["topic"]: row for row in trace.query("verdict").to_dicts()}

@@ -31,7 +31,8 @@ class DevicePeak(NamedTuple):
     `pattern` is what is, as a whole, a name that traces give it; `unit_count` its multiprocessors
     or compute units, where a part of it goes by the same name, None where the name alone tells;
     `flop_per_s` dense FLOP/s (integer types: operations/s) by type, as ``bf16``; `source` the
-    vendor's document that says so, public at `address`.
+    vendor's document that says so, public at `address`; `reached_bf16` what products of that type
+    reached on it, FLOP/s, None where nobody published it.
     """
 
     product: str
@@ -41,6 +42,7 @@ class DevicePeak(NamedTuple):
     flop_per_s: dict[str, float]
     source: str
     address: str
+    reached_bf16: float | None = None
 
 
 @cache
@@ -55,6 +57,7 @@ def load_device_peaks() -> tuple[DevicePeak, ...]:
             {dtype: float(rate) for dtype, rate in entry["peak"].items()},
             entry["source"],
             entry["address"],
+            entry.get("reached_bf16"),
         )
         for entry in builtin_content(FILE_NAME)["device"]
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracekit.analysis.device_peaks import find_device
+from tracekit.analysis.device_peaks import DevicePeak, find_device, load_device_peaks
 from tracekit.analysis.relations import ensure_named
 from tracekit.errors import QueryError
 from tracekit.sql_text import literal, quote
@@ -15,12 +15,17 @@ if TYPE_CHECKING:
 LAUNCH_BOUND_NS = 3_000
 """What runs no longer is what a device needs for any kernel, and is kept."""
 
+MATRIX_TYPES = ("fp8", "bf16", "fp16", "tf32", "int8")
+"""Types whose products the units for matrices take: those reach other shares of their peaks."""
+
 # Work of a product counts as bound by arithmetic or by memory as its op's operations and bytes say
 # on the recorded device; where they are not known, products by arithmetic, all else by memory.
 _RATIOS = """
 CREATE OR REPLACE TABLE {table}_device AS
 WITH peak AS (
-    SELECT p.trace_id, p.dtype, p.flop_per_s, p.memory_bytes_per_s, o.flop_per_s AS other_flop_per_s
+    SELECT p.trace_id, p.dtype, p.flop_per_s, p.memory_bytes_per_s,
+        o.flop_per_s AS other_flop_per_s,
+        p.flop_per_s * if(p.dtype IN {matrix_types}, {reached}, 1) AS reached_flop_per_s
     FROM device_peak AS p
     INNER JOIN {other}
 ),
@@ -56,23 +61,20 @@ work AS (
     LEFT JOIN common AS o ON a.trace_id = o.trace_id
     WHERE a.kind = 'compute'
 )
-SELECT w.span_id, w.dur_ns,
-    CASE
-        WHEN w.dur_ns <= {launch_bound} OR NOT {is_moved} THEN 1
-        WHEN p.flop_per_s IS NOT NULL
-            AND coalesce(w.flops / p.flop_per_s >= w.bytes / p.memory_bytes_per_s, TRUE)
-            THEN p.flop_per_s / p.other_flop_per_s
-        ELSE {memory_ratio}
-    END AS ratio,
+SELECT w.span_id, w.dur_ns, w.is_known,
     CASE
         WHEN w.dur_ns <= {launch_bound} THEN 'too short to tell'
         WHEN NOT {is_moved} THEN 'as it was'
         WHEN p.flop_per_s IS NOT NULL
-            AND coalesce(w.flops / p.flop_per_s >= w.bytes / p.memory_bytes_per_s, TRUE)
+            AND coalesce(w.flops / p.reached_flop_per_s >= w.bytes / p.memory_bytes_per_s, TRUE)
             THEN 'arithmetic'
         ELSE 'memory'
     END AS bound,
-    w.is_known
+    CASE bound
+        WHEN 'arithmetic' THEN p.flop_per_s / p.other_flop_per_s
+        WHEN 'memory' THEN {memory_ratio}
+        ELSE 1
+    END AS ratio
 FROM work AS w
 INNER JOIN memory AS m ON w.trace_id = m.trace_id
 LEFT JOIN peak AS p ON w.trace_id = p.trace_id AND w.dtype = p.dtype
@@ -90,7 +92,12 @@ def scale_to_device(connection: duckdb.DuckDBPyConnection, table: str, name: str
         QueryError: the device is not known, or the recorded one has no published peak.
     """
     other = find_device(name)
-    types = ", ".join(f"({quote(one)}, {literal(rate)})" for one, rate in other.flop_per_s.items())
+    here, there, how = _reached(connection, other)
+    rates = {
+        one: rate * there / here if one in MATRIX_TYPES else rate
+        for one, rate in other.flop_per_s.items()
+    }
+    types = ", ".join(f"({quote(one)}, {literal(rate)})" for one, rate in rates.items())
     said = _scale(
         connection,
         table,
@@ -98,12 +105,40 @@ def scale_to_device(connection: duckdb.DuckDBPyConnection, table: str, name: str
         other=f"(VALUES {types}) AS o(dtype, flop_per_s) USING (dtype)",
         memory_ratio=f"m.bytes_per_s / {literal(other.memory_bytes_per_s)}",
         is_moved="TRUE",
+        reached=str(here),
     )
     return [
         f"{other.product}: kernels change by the ratio of data-sheet peaks ({said})",
-        "the other device reaches the same share of its peaks with the same kernels",
+        how,
         "copies, collectives, latencies and the host take what they took",
+        "the interval has each kernel up to a fifth faster or slower than that",
     ]
+
+
+def _reached(connection: duckdb.DuckDBPyConnection, other: DevicePeak) -> tuple[float, float, str]:
+    """Return which share of its peak each of the devices reaches in products, and that in words.
+
+    Both are 1 where one of them is not known.
+    """
+    names = {row[0] for row in connection.execute("SELECT product FROM device_peak").fetchall()}
+    recorded = [one for one in load_device_peaks() if one.product in names]
+    shares = [
+        one.reached_bf16 / one.flop_per_s["bf16"]
+        for one in (*recorded, other)
+        if one.reached_bf16 is not None
+    ]
+    if len(recorded) != 1 or len(shares) != 2:
+        how = "the other device reaches the same share of its peaks with the same kernels"
+        return 1.0, 1.0, how
+    here, there = shares
+    return (
+        here,
+        there,
+        (
+            f"products reach {100 * there:.0f} % of the other device's peak where they reach "
+            f"{100 * here:.0f} % of this one's, as measured at best; all else the same share"
+        ),
+    )
 
 
 def scale_to_type(connection: duckdb.DuckDBPyConnection, table: str, dtype: str) -> list[str]:
@@ -130,6 +165,7 @@ def scale_to_type(connection: duckdb.DuckDBPyConnection, table: str, dtype: str)
         "AND p.dtype IN ('fp32', 'tf32') AND o.flop_per_s > p.flop_per_s",
         memory_ratio="1" if dtype == "tf32" else "0.5",
         is_moved="(p.flop_per_s IS NOT NULL)",
+        reached="1",
     )
     return [
         f"{dtype}: products of 32 bits change by the ratio of data-sheet peaks ({said})",
@@ -142,7 +178,11 @@ def _scale(connection: duckdb.DuckDBPyConnection, table: str, asked: str, **rati
     if not connection.execute("FROM device_peak LIMIT 1").fetchall():
         raise QueryError(f"{asked}: no peak of the recorded device is known")
     ensure_named(connection, _NEEDED)
-    connection.execute(_RATIOS.format(table=table, launch_bound=LAUNCH_BOUND_NS, **ratio))
+    connection.execute(
+        _RATIOS.format(
+            table=table, launch_bound=LAUNCH_BOUND_NS, matrix_types=MATRIX_TYPES, **ratio
+        )
+    )
     connection.execute(
         f"UPDATE {table} AS e SET factor = e.factor * d.ratio FROM {table}_device AS d "
         "WHERE e.part = 'work' AND e.target_node // 2 = d.span_id"

@@ -45,6 +45,9 @@ MARGIN, MARGIN_OF_CHANGE = 0.01, 0.05
 Work that is said to take half as long seldom does to the percent: docs/explanation/predictions.md.
 """
 
+DEVICE_ERRORS = ("class=* x0.8", "class=* x1.25")
+"""By so much kernels of another device may miss: docs/explanation/predictions.md."""
+
 _DRAWS = 300
 
 _TIMES = ("recorded", "before", "predicted", "low", "high")
@@ -284,6 +287,13 @@ class Predictor:
             most = self._expanded(at_most)[1]
         found = self._predicted(usual, timeline)
         found = replace(found, changes=tuple(changes), assumptions=(*reasons, *found.assumptions))
+        if any(change.keyword == "device" for change in usual):
+            ends = [self._predicted([*usual, parse_change(text)]) for text in DEVICE_ERRORS]
+            found = replace(
+                found,
+                low_ns=min(found.low_ns, *(one.low_ns for one in ends)),
+                high_ns=max(found.high_ns, *(one.high_ns for one in ends)),
+            )
         if found.reason is not None or most == usual:
             return found
         return replace(found, low_ns=min(found.low_ns, self._predicted(most).low_ns))
