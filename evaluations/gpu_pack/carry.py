@@ -65,6 +65,8 @@ _OF_LIGHTLLM = (
     *("hyperframe==6.1.0", "priority==2.0.0", "wsproto==1.2.0", "websockets==15.0.1"),
     *("ujson==5.11.0", "orjson==3.11.2", "setproctitle==1.3.6", "frozendict==2.4.6"),
     *("partial_json_parser==0.2.1.1.post6", "redis==7.3.0", "typing_extensions==4.16.0"),
+    # Without it each request is refused with 400.
+    "interegular==0.3.3",
 )
 # Not for the tests: what others may have set for themselves.
 _OWN = ("PYTHON", "TRACEKIT_", "RANK", "WORLD_SIZE", "LOCAL_")
@@ -163,6 +165,8 @@ def run(out: Path, marks: str, minutes: float, jobs: int, words: Sequence[str]) 
             "TRACEKIT_GPU_TESTS_OUT": str(work / "kept"),
             "TRACEKIT_GPU_TESTS_UNTIL": str(end - 60),
             "HF_HUB_OFFLINE": "1",
+            # So that DeepSpeed compiles its fused optimizer for the GPU of the host alone.
+            "TORCH_CUDA_ARCH_LIST": kept.get("TORCH_CUDA_ARCH_LIST", "9.0"),
         }
         for name in ("TMPDIR", "TRACEKIT_CACHE_DIR", "XDG_CACHE_HOME", "TRITON_CACHE_DIR"):
             environment[name] = str(work / name.lower())

@@ -1,0 +1,190 @@
+"""Changes that only a GPU shows: predicted from a recording of A, and run as B.
+
+Both are measured without the profiler too. A prediction knows A's recording and its plain step.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from devices import each
+from trial import Trial
+
+import tracekit
+
+_STEPS = 20
+_ACTIVE = 4
+Step = Callable[[], object]
+
+
+def trained(trial: Trial, *, compiled: bool = False, **optimizer: Any) -> Step:
+    """A step of training, whose optimizer has these options."""
+    import tiny
+    import torch
+
+    device = trial.device
+    model: Any = tiny.decoder(512 if trial.is_cuda else 16).to(device)
+    made = torch.optim.AdamW(model.parameters(), lr=1e-3, **optimizer)
+    called = torch.compile(model) if compiled else model
+    ids = next(tiny.batches()).to(device)
+
+    def step() -> None:
+        made.zero_grad(set_to_none=True)
+        called(ids, labels=ids).backward()
+        made.step()
+
+    return step
+
+
+def replayed(trial: Trial) -> Step:
+    """The same step as one CUDA graph."""
+    import torch
+
+    step = trained(trial, fused=True, capturable=True)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
+
+
+def attending(trial: Trial, backend: str) -> Step:
+    """Attention forward and backward, in pieces or fused."""
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.nn.functional import scaled_dot_product_attention
+
+    shape = (4, 32, 1024, 128) if trial.is_cuda else (1, 2, 16, 8)
+    query, key, value = (
+        torch.randn(shape, device=trial.device, dtype=torch.bfloat16, requires_grad=True)
+        for _ in range(3)
+    )
+
+    def step() -> None:
+        with sdpa_kernel(getattr(SDPBackend, backend)):
+            for _ in range(4):
+                output = scaled_dot_product_attention(query, key, value, is_causal=True)
+                output.backward(torch.ones_like(output))
+
+    return step
+
+
+def multiplied(trial: Trial, dtype: str) -> Step:
+    """Products in a type."""
+    import torch
+
+    torch.backends.cuda.matmul.allow_tf32 = False
+    size = 4096 if trial.is_cuda else 32
+    of = {"device": trial.device, "dtype": getattr(torch, dtype)}
+    left, right = torch.randn(size, size, **of), torch.randn(size, size, **of)
+
+    def step() -> None:
+        for _ in range(8):
+            torch.mm(left, right)
+
+    return step
+
+
+def copied(trial: Trial, *, is_pinned: bool) -> Step:
+    """A batch of 64 MB that each step copies, then works on."""
+    import torch
+
+    size = 1 << (26 if trial.is_cuda else 10)
+    batch = torch.zeros(size, dtype=torch.uint8, pin_memory=is_pinned and trial.is_cuda)
+    square = torch.randn(4096 if trial.is_cuda else 16, device=trial.device).diag()
+
+    def step() -> None:
+        batch.to(trial.device, non_blocking=is_pinned)
+        for _ in range(4):
+            torch.mm(square, square)
+
+    return step
+
+
+PAIRS: dict[str, tuple[Callable[[Trial], Step], Callable[[Trial], Step], str]] = {
+    "whole-step graph": (lambda t: trained(t, fused=True), replayed, "graph on"),
+    "compile": (
+        lambda t: trained(t, fused=True),
+        lambda t: trained(t, fused=True, compiled=True),
+        "compile on",
+    ),
+    "fused optimizer": (
+        lambda t: trained(t, foreach=False, fused=False),
+        lambda t: trained(t, fused=True),
+        "optimizer fused",
+    ),
+    "fused attention": (
+        lambda t: attending(t, "MATH"),
+        lambda t: attending(t, "FLASH_ATTENTION"),
+        "attention fused",
+    ),
+    "precision": (
+        lambda t: multiplied(t, "float32"),
+        lambda t: multiplied(t, "bfloat16"),
+        "precision=bf16",
+    ),
+    "pinned copies": (
+        lambda t: copied(t, is_pinned=False),
+        lambda t: copied(t, is_pinned=True),
+        "class=memcpy_h2d remove",
+    ),
+}
+"""By name: the loop that is recorded, the one that is predicted, and the change."""
+
+
+def plain_ns(trial: Trial, step: Step) -> float:
+    """Return a step without the profiler, of many that follow one another."""
+    from tracekit.collectors.machine import accelerator
+
+    for _ in range(3):
+        step()
+    times = []
+    for _ in range(5):
+        accelerator.synchronize(trial.device)
+        begin = time.perf_counter_ns()
+        for _ in range(_STEPS):
+            step()
+        accelerator.synchronize(trial.device)
+        times.append((time.perf_counter_ns() - begin) / _STEPS)
+    return statistics.median(times)
+
+
+@pytest.mark.alone
+@each("name", PAIRS, on_cpu=["fused optimizer"])
+def test_a_change_that_is_made(name: str, trial: Trial) -> None:
+    """The gain of a step lies in the interval of the prediction, by 5 % of A's step more."""
+    if "graph" in name and not trial.is_cuda:
+        pytest.skip("CUDA graphs need a CUDA device")
+    make_base, make_new, change = PAIRS[name]
+    base = make_base(trial)
+    base_ns = plain_ns(trial, base)
+    path = trial.profile(base, warmup=2, active=_ACTIVE)
+    true_ns = base_ns - plain_ns(trial, make_new(trial))
+    with tracekit.open(path, cache=False) as trace:
+        trace.assume_plain_step(round(base_ns))
+        try:
+            found = trace.predict(change)
+        except tracekit.QueryError as error:
+            trial.claim("the change is predicted", not trial.is_cuda, str(error))
+            return
+    ends = [(found.before_ns - ns) / _ACTIVE for ns in (found.high_ns, found.low_ns)]
+    predicted = None if found.predicted_ns is None else found.before_ns - found.predicted_ns
+    trial.figures(
+        plain_step_ns=base_ns,
+        gain_ns=true_ns,
+        predicted_gain_ns=None if predicted is None else predicted / _ACTIVE,
+        interval_ns=ends,
+        reason=found.reason,
+    )
+    if trial.is_cuda:
+        is_held = ends[0] - 0.05 * base_ns <= true_ns <= ends[1] + 0.05 * base_ns
+        trial.claim("the interval holds the gain", is_held, (true_ns, ends))

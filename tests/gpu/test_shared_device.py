@@ -1,0 +1,38 @@
+"""Two processes on one GPU: each trace is of its own process, and none tells of the other."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+from devices import PROGRAMS, on_each_device
+from trace_claims import claim_trace
+from trial import Trial
+
+
+@on_each_device
+def test_two_processes_at_once(trial: Trial) -> None:
+    """Both runs end well and add up: waits for the other are idle time or longer kernels."""
+    folders = [trial.runs / "shared_device" / name for name in ("one", "two")]
+    variables = {**os.environ, "LOOP_STEPS": "14", "LOOP_DEVICE": trial.device.type}
+    variables |= {"LOOP_WIDTH": "512"} if trial.is_cuda else {"OMP_NUM_THREADS": "1"}
+    started = []
+    for folder in folders:
+        collect = [*trial.command_line, "collect", "--warmup", "2", "--steps", "3", "--force"]
+        program = [trial.python("eager"), str(PROGRAMS / "plain.py")]
+        words = [*collect, "--profile-steps", "2", "--out", str(folder), "--", *program]
+        started.append(
+            subprocess.Popen(
+                words,
+                env=variables,
+                cwd=trial.work,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+    for process, folder in zip(started, folders, strict=True):
+        _, said = process.communicate(timeout=240)
+        trial.claim(f"{folder.name} ends well", process.returncode == 0, said[-400:])
+        claim_trace(trial, folder, phases={"forward", "backward"}, linked_at_least_pct=90.0)
