@@ -48,9 +48,11 @@ class _Record(msgspec.Struct):
 
 
 class _Records(msgspec.Struct):
+    # Versions before the first have other names, and are refused.
     kernel_dispatch: list[_Record]
-    memory_copy: list[_Record]
-    hip_api: list[_Record]
+    # What was not asked for, or did not occur, may have no key.
+    memory_copy: list[_Record] = []
+    hip_api: list[_Record] = []
     hsa_api: list[_Record] = []
     marker_api: list[_Record] = []
     rccl_api: list[_Record] = []
@@ -98,8 +100,8 @@ class _Process(msgspec.Struct):
     metadata: _Described
     agents: list[_Agent]
     strings: _Strings
-    kernel_symbols: list[_Symbol]
     buffer_records: _Records
+    kernel_symbols: list[_Symbol] = []
 
 
 class RocprofFile(msgspec.Struct, rename={"processes": "rocprofiler-sdk-tool"}):
@@ -178,7 +180,11 @@ def _events_of(process: _Process, base: int) -> Iterator[Mapping[str, Any]]:
             raise ValueError("a kernel without dispatch_info")
         lane = record.stream_id if has_streams else told.queue_id
         event = on_device(
-            record, kernels[told.kernel_id], "kernel", gpus[told.agent_id.handle], lane.handle
+            record,
+            kernels.get(told.kernel_id, f"kernel {told.kernel_id}"),
+            "kernel",
+            gpus[told.agent_id.handle],
+            lane.handle,
         )
         block = [told.workgroup_size[axis] for axis in "xyz"]
         # HSA counts threads where HIP counts blocks.
