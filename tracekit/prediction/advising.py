@@ -236,13 +236,12 @@ def recording_text(step: RunStep | None) -> str | None:
     """Return how much longer the recording is than the run; None where that is not known."""
     if step is None or step.run_ns is None or step.ratio is None or step.ratio < 1.05:
         return None
-    recorded, run = map(format_duration, (step.recorded_ns, step.run_ns))
+    run = format_duration(step.run_ns)
     if step.basis == "constants" and step.low_ns is not None and step.high_ns is not None:
         low, high = map(format_duration, (step.low_ns, step.high_ns))
         run = f"about {run} ({low} to {high})"
     text = (
-        f"The recording is {step.ratio:.1f} times as long as the run: a step takes {recorded} "
-        f"recorded and {run} without the profiler"
+        f"The recording is {step.ratio:.1f} times as long as the run, of which a step takes {run}"
     )
     if step.reason is not None:
         return f"{text}. Only the recording is replayed: {step.reason}"
