@@ -238,6 +238,7 @@ def modules(screen: Screen) -> list[Text]:
         for line in (
             "none recorded: profile(..., with_stack=True) or tracekit collect has them",
             "by role, which kernels and ops tell: tracekit query roles TRACE",
+            "by layer, where kernels repeat: tracekit query repeated_layers TRACE",
         ):
             out.append(screen.line(f"  {line}", "dim"))
     for (label, depth, _), text in zip(shown, figures, strict=True):
