@@ -8,19 +8,29 @@
 --
 -- Kind:     table
 -- Made:     when asked for
--- Requires: device_events, attributed_events, module, launch
+-- Requires: device_events, attributed_events, module, launch, event
 -- Input:    device_events
 -- Columns:
 --   trace_id     INTEGER -> trace        the trace
 --   event_id     BIGINT -> device_events  the device event
 --   piece        BIGINT                  number of the piece of a CPU op, from 0; 0 for work of accelerators
---   pass_id      BIGINT                  the pass: launch of the replay, else the first event of the pass
+--   pass_id      BIGINT                  the pass: its first event; of passes between which nothing tells, the first of its layers
 --   layer        INTEGER                 number of the block in its row of blocks, from 0; NULL around the layers
 --   place        VARCHAR                 before, layer or after
 --   outer_count  BIGINT                  calls of attention in the pass outside of the layers: its layers of another form, at most
 -- Invariant: (layer IS NULL) = (place <> 'layer') AND (layer IS NULL OR layer >= 0) AND outer_count >= 0
 
-WITH work AS (
+-- The tokens of a pass; positions, or the bias of attention, have tables of their own.
+WITH embedding AS (
+    SELECT trace_id, pid, tid, ts_ns
+    FROM event
+    WHERE name = 'aten::embedding'
+    QUALIFY
+        args ->> '$."Input Dims"[0]' IS NOT DISTINCT FROM first_value(args ->> '$."Input Dims"[0]')
+            OVER (PARTITION BY trace_id, pid, tid ORDER BY ts_ns)
+),
+
+work AS (
     SELECT
         a.trace_id, a.event_id, a.piece, a.device, a.stream, a.ts_ns, a.phase, a.step,
         if(contains(l.name, 'GraphLaunch'), a.launch_id, NULL) AS graph_launch_id,
@@ -29,9 +39,11 @@ WITH work AS (
         is_model_work(a.class) AND is_fusible(a.class) AS is_norm,
         has_flops(a.class) AND NOT is_gemm(a.class) AND NOT is_conv(a.class) AS is_attention,
         is_softmax(a.class) AS is_softmax,
-        coalesce(a.op_name = 'aten::embedding', FALSE) AS is_embedding
+        e.ts_ns AS embedding_ts_ns
     FROM attributed_events AS a
     LEFT JOIN launch AS l USING (trace_id, launch_id)
+    ASOF LEFT JOIN embedding AS e
+        ON l.trace_id = e.trace_id AND l.pid = e.pid AND l.tid = e.tid AND l.ts_ns >= e.ts_ns
     WHERE
         a.device <> 'cpu'
         AND a.phase NOT IN ('data', 'backward', 'recompute', 'optimizer')
@@ -53,13 +65,11 @@ ordered AS (
 cut AS (
     SELECT
         *,
-        lag({phase: phase, step: step, replay_id: replay_id}) OVER queue AS before,
-        last_value(
-            CASE WHEN is_embedding THEN FALSE WHEN is_work THEN TRUE END IGNORE NULLS
-        ) OVER (queue ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS is_behind_work,
+        lag({phase: phase, step: step, replay_id: replay_id, embedding: embedding_ts_ns})
+            OVER queue AS before,
         coalesce(
-            before IS DISTINCT FROM {phase: phase, step: step, replay_id: replay_id}
-            OR (is_embedding AND is_behind_work), FALSE
+            before IS DISTINCT FROM
+            {phase: phase, step: step, replay_id: replay_id, embedding: embedding_ts_ns}, FALSE
         ) AS is_first
     FROM ordered
     WINDOW queue AS (PARTITION BY trace_id, device, stream ORDER BY ts_ns, event_id, piece)
@@ -214,14 +224,17 @@ chosen AS (
 
 forward AS (
     SELECT
-        p.trace_id, p.event_id, p.piece, p.pass_id, p.replay_id,
+        p.*,
         if(p.position < a.next, (p.position - a.first) // c.length, NULL)::INTEGER AS layer,
         CASE
             WHEN p.position < a.next THEN 'layer'
             WHEN a.first IS NULL THEN 'before'
             ELSE 'after'
         END AS place,
-        c.outer_count
+        c.outer_count,
+        coalesce(a.first, min(a.first) OVER (
+            PARTITION BY p.trace_id, p.device, p.phase, p.pass_id
+        )) AS first
     FROM placed AS p
     INNER JOIN pass AS f USING (trace_id, device, phase, pass_id)
     INNER JOIN chosen AS c USING (words)
@@ -229,8 +242,11 @@ forward AS (
         ON c.words = a.words AND c.length = a.length AND p.position >= a.first
 )
 
-SELECT trace_id, event_id, piece, pass_id, layer, place, outer_count
+SELECT
+    trace_id, event_id, piece,
+    min(event_id) OVER (PARTITION BY trace_id, device, phase, pass_id, first) AS pass_id,
+    layer, place, outer_count
 FROM forward
 -- What begins within a layer was begun before the recording.
-QUALIFY replay_id IS NOT NULL OR bool_or(place = 'before') OVER (PARTITION BY trace_id, pass_id)
+WHERE replay_id IS NOT NULL OR first > 1
 ORDER BY trace_id, event_id, piece
