@@ -677,8 +677,10 @@ def _fill_traces(
 
         join_execution_trace(connection, file)
     from tracekit.ingest.merged_ranks import split_ranks
+    from tracekit.ingest.xprof_json import name_xprof_events
 
     split_ranks(connection)
+    name_xprof_events(connection)
 
     from tracekit.analysis.relations import Relations
     from tracekit.ingest.threads import THREAD, fill_threads

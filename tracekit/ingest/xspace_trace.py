@@ -259,7 +259,9 @@ class XSpaceReader(EventTextReader):
 
 def _put_on_stream(event: dict[str, Any], device: int, stream: int) -> None:
     args = event["args"]
-    event["cat"] = next((_ON_STREAM[stat] for stat in args if stat in _ON_STREAM), "kernel")
+    event["cat"] = next(
+        (_ON_STREAM[low] for stat in args if (low := stat.lower()) in _ON_STREAM), "kernel"
+    )
     details = str(args.get("kernel_details") or args.get("memcpy_details") or "")
     args |= {side: [int(size) for size in sizes] for side, *sizes in _SIZES.findall(details)}
     if size := _BYTES.search(details):
