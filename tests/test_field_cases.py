@@ -14,6 +14,7 @@ import pytest
 from traces_by_hand import kernel
 
 import tracekit
+from tracekit.cli._main import main
 
 FOLDER = Path(
     os.environ.get("TRACEKIT_FIELD_CASES")
@@ -56,6 +57,7 @@ RIGHT: list[tuple[str, str, list[tuple[Any, ...]]]] = [
     ("15", CLASSES, [("gemm", 100)]),
     ("17", DEVICE_NAME, [("NVIDIA H100 80GB HBM3",)]),
     ("20", COLLECTIVES, [("comm_allreduce", 8000, 1, None)]),
+    ("20", "SELECT is_truncated, rejected_count FROM trace", [(False, 0)]),
     ("23", COLLECTIVES, [("comm_allreduce", 100, 1, 4096), ("comm_p2p", 500, 1, None)]),
     (
         "23",
@@ -137,3 +139,12 @@ def test_replays_that_were_not_recorded_are_named() -> None:
         rows = trace.query("health").to_dicts()
     (said,) = [row["meaning"] for row in rows if row["metric"] == "launches_without_work"]
     assert UNRECORDED_REPLAYS in said
+
+
+def test_idle_time_of_a_run_whose_replays_are_missing_is_unknown(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["breakdown", str(case("05")), "--no-cache"]) == 0
+    assert (
+        "4 of 5 graph replays not recorded: idle time of the run unknown" in capsys.readouterr().out
+    )
