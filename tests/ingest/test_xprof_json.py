@@ -73,9 +73,16 @@ def test_both_forms_of_a_profile_agree() -> None:
     space, chrome = H200 / "jax_h.xplane.pb.gz", H200 / "jax_vm.trace.json.gz"
     if not space.is_file():
         pytest.skip(f"no recording {space}")
+    # The XSpace holds the program, which names the ops of its kernels: 16 products of two matrices
+    # in 8 layers forward, and about twice as many backward.
     with tracekit.open(space, cache=False) as one, tracekit.open(chrome, cache=False) as other:
         rows = one.sql(WHERE).rows
         assert len(rows) == 465
-        assert rows == other.sql(WHERE).rows
-        for name in ("timeline", "phases", "modules", "kernel_classes", "idle_causes", "steps"):
+        assert [(*row[:6], *row[8:]) for row in rows] == [
+            (*row[:6], *row[8:]) for row in other.sql(WHERE).rows
+        ]
+        for name in ("timeline", "kernel_classes", "steps"):
             assert one.query(name).rows == other.query(name).rows
+        counts = "SELECT phase, count(*) FROM attributed_events AS e JOIN module USING "
+        counts += "(trace_id, module_id) WHERE is_gemm(e.class) AND path = 'layer' GROUP BY phase"
+        assert sorted(one.sql(counts).rows) == [("backward", 31 * 5), ("forward", 16 * 5)]

@@ -8,7 +8,9 @@ annotation with `step_num` a step: the same as :mod:`tracekit.ingest.xspace_trac
 
 In both forms a kernel may name the op of XLA that it is, with the scopes around it
 (``jit(step)/transpose(jvp(layer))/dot_general:``). A launch of one such kernel gets a range of that
-name, by which rules know module and phase.
+name, by which rules know module and phase. Kernels of a command buffer, which is a CUDA graph, name
+none: where the XSpace holds the program, and what one replay ran is its schedule one by one, each
+kernel has the scope, the phase and the primitive of its op, as kernels that torch annotates have.
 """
 
 from __future__ import annotations
@@ -142,6 +144,78 @@ _PATH = (
     "nullif(regexp_extract(args ->> '$.tf_op', '^(.*/.*):', 1), ''))"
 )
 
+_SCHEDULED = r"""
+UPDATE record
+SET args = json_merge_patch(record.args, json_object(
+    'module_fqn', nullif(told.scope, ''),
+    'name', regexp_extract(told.path, '[^/]*$'),
+    'autograd_phase', CASE
+        WHEN contains(told.path, 'rematted_computation') THEN 'recompute'
+        WHEN contains(told.path, 'transpose(jvp(') THEN 'backward'
+        WHEN contains(told.path, 'jvp(') THEN 'forward'
+    END
+))
+FROM (
+    WITH op AS (
+        SELECT
+            trace_id,
+            regexp_extract(args ->> '$.program', '\((\d+)\)$', 1) AS program,
+            json_array_length(args -> '$.ops') AS op_count,
+            unnest(from_json(args -> '$.ops', '[["VARCHAR"]]')) AS op,
+            generate_subscripts(from_json(args -> '$.ops', '[["VARCHAR"]]'), 1) AS place
+        FROM record
+        WHERE name = 'hlo_program' AND ph = 'M'
+    ),
+
+    -- The kernel of a fusion has its name, with underscores; one that is alike runs it, too.
+    fusion AS (
+        SELECT
+            trace_id, program,
+            regexp_replace(op[1], '\W', '_', 'g') AS name,
+            min(place) AS first_place
+        FROM op
+        WHERE op[2] = 'fusion'
+        GROUP BY ALL
+    ),
+
+    ran AS (
+        SELECT
+            trace_id, event_id, correlation, name,
+            args ->> '$.program_id' AS program,
+            row_number() OVER (PARTITION BY trace_id, correlation ORDER BY ts_ns, event_id)
+                AS place
+        FROM record
+        WHERE category = 'kernel' AND contains(args, '"program_id"')
+    ),
+
+    paired AS (
+        SELECT r.trace_id, r.event_id, r.correlation, r.place, o.op, o.op_count, f.first_place
+        FROM ran AS r
+        LEFT JOIN op AS o USING (trace_id, program, place)
+        LEFT JOIN fusion AS f USING (trace_id, program, name)
+    )
+
+    SELECT
+        trace_id, event_id,
+        op[3] AS path,
+        regexp_replace(
+            regexp_replace(
+                regexp_replace(op[3], '^(?:(?:jit|pmap)\([^/()]*\)/)+', ''),
+                '^(?:(?:transpose\()?jvp\(([^()]*)\)\)?|(?:.*/)?rematted_computation/)', '\1'
+            ), '(?:^|/)[^/]*$', ''
+        ) AS scope
+    FROM paired
+    WINDOW replay AS (PARTITION BY trace_id, correlation)
+    QUALIFY
+        count(*) OVER replay = op_count
+        AND bool_and(
+            coalesce(if(op[2] = 'fusion', first_place <= place, first_place IS NULL), FALSE)
+        ) OVER replay
+        AND op[3] <> ''
+) AS told
+WHERE record.trace_id = told.trace_id AND record.event_id = told.event_id
+"""
+
 _SIZES = (
     "CAST(regexp_extract_all(regexp_extract(args ->> '$.kernel_details', '\\bSIDE:([\\d,]+)'), "
     "'\\d+') AS BIGINT[])"
@@ -168,6 +242,7 @@ def name_xprof_events(connection: duckdb.DuckDBPyConnection) -> None:
         device = _DEVICE
         for side in ("grid", "block"):
             device = device.replace(f"_SIZES('{side}')", _SIZES.replace("SIDE", side))
-        for statement in (device, _HOST, _PATHS.replace("_PATH", _PATH), _COUNTS):
+        paths = _PATHS.replace("_PATH", _PATH)
+        for statement in (device, _HOST, paths, _SCHEDULED, _COUNTS):
             connection.execute(statement)
     connection.execute("DROP TABLE xprof_lane")
