@@ -48,7 +48,7 @@ CREATE OR REPLACE MACRO attribution_rules() AS TABLE (
         ('phase', 2, 'inside of what is named an optimizer?'),
         ('phase', 3, 'forward work that runs again for the backward pass?'),
         ('phase', 4, 'inside of a node of autograd?'),
-        ('phase', 5, 'inside of what is named after a phase, or in a pass over a prompt or a token?'),
+        ('phase', 5, 'inside of what is named after a phase, or of a pass over a prompt or token?'),
         ('phase', 6, 'around work of a model outside of grad mode, where ops in it have numbers?'),
         ('phase', 7, 'inside of a module?'),
         ('phase', 8, 'inside of an op with a sequence number, in a forward pass?'),
