@@ -14,6 +14,7 @@ import pytest
 from traces_by_hand import kernel
 
 import tracekit
+from tracekit.cli._main import main
 
 FOLDER = Path(
     os.environ.get("TRACEKIT_FIELD_CASES")
@@ -56,6 +57,7 @@ RIGHT: list[tuple[str, str, list[tuple[Any, ...]]]] = [
     ("15", CLASSES, [("gemm", 100)]),
     ("17", DEVICE_NAME, [("NVIDIA H100 80GB HBM3",)]),
     ("20", COLLECTIVES, [("comm_allreduce", 8000, 1, None)]),
+    ("20", "SELECT is_truncated, rejected_count FROM trace", [(False, 0)]),
     ("23", COLLECTIVES, [("comm_allreduce", 100, 1, 4096), ("comm_p2p", 500, 1, None)]),
     (
         "23",
@@ -67,6 +69,11 @@ RIGHT: list[tuple[str, str, list[tuple[Any, ...]]]] = [
     ("30", MODULES, [("forward", 200), ("mlp", 100)]),
     ("30", CLASSES, [("attention", 200), ("gemm", 100)]),
     ("31", CLASSES, [("gemm", 50)]),
+    (
+        "34",
+        "SELECT place, layer, pass_ns // 1000 FROM repeated_layers",
+        [("before", None, 4), ("layer", 0, 106), ("layer", 1, 116), ("after", None, 50)],
+    ),
     ("37", PHASES, [("backward", 350), ("forward", 180), ("other", 50)]),
     ("37", COLLECTIVES, [("comm_allgather", 50, 1, 2 * 4194304)]),
     (
@@ -132,3 +139,12 @@ def test_replays_that_were_not_recorded_are_named() -> None:
         rows = trace.query("health").to_dicts()
     (said,) = [row["meaning"] for row in rows if row["metric"] == "launches_without_work"]
     assert UNRECORDED_REPLAYS in said
+
+
+def test_idle_time_of_a_run_whose_replays_are_missing_is_unknown(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["breakdown", str(case("05")), "--no-cache"]) == 0
+    assert (
+        "4 of 5 graph replays not recorded: idle time of the run unknown" in capsys.readouterr().out
+    )

@@ -676,9 +676,15 @@ def _fill_traces(
         from tracekit.ingest.execution_trace import join_execution_trace
 
         join_execution_trace(connection, file)
+    for file in sources.annotations:
+        from tracekit.ingest.kernel_annotations import join_annotations
+
+        join_annotations(connection, file)
     from tracekit.ingest.merged_ranks import split_ranks
+    from tracekit.ingest.xprof_json import name_xprof_events
 
     split_ranks(connection)
+    name_xprof_events(connection)
 
     from tracekit.analysis.relations import Relations
     from tracekit.ingest.threads import THREAD, fill_threads

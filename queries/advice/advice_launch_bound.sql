@@ -6,7 +6,8 @@
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, idle_gap, attributed_events, launch, device_windows, compiled_regions, idle_causes, step_ranges
+-- Requires: advice_text, idle_gap, attributed_events, generating_launch, launch, device_windows, compiled_regions,
+--           idle_causes, step_ranges
 -- Input:    idle_causes
 
 WITH gaps AS (
@@ -91,7 +92,10 @@ SELECT
     ) AS at_most,
     sum(p.idle_ns)::BIGINT AS cost_ns,
     CASE
-        WHEN bool_or(p.phase IN ('decode', 'prefill', 'mixed', 'generation'))
+        -- Of an engine: a plain loop that generates has its phases by its passes.
+        WHEN
+            bool_or(p.phase IN ('decode', 'prefill', 'mixed', 'generation'))
+            AND NOT EXISTS (FROM generating_launch)
             THEN
                 'capture CUDA graphs for the batch sizes that occur (vLLM: no enforce_eager; '
                 || 'SGLang: --cuda-graph-max-bs; LightLLM: no --disable_cudagraph), or serve '

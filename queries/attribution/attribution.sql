@@ -8,7 +8,7 @@
 --
 -- Kind:     table
 -- Requires: device_events, launch_link, surroundings, replayed_event, replayed_ops, kernel_annotation, trace_traits, neighbours, repetition,
---           kernel_order, attribution_rules
+--           generating_launch, kernel_order, attribution_rules
 -- Input:    device_events
 -- Columns:
 --   trace_id         INTEGER -> trace          the trace
@@ -68,7 +68,8 @@ WITH launch_fact AS (
         if(is_placed_by_capture, s.range_id, coalesce(c.replay_range_id, s.range_id)) AS range_id,
         s.forward_range_id,
         coalesce(s.is_unmarked, TRUE) AS is_unmarked,
-        coalesce(a.phase, c.replay_phase, s.marked_phase) AS marked_phase,
+        coalesce(a.phase, c.replay_phase, s.marked_phase, g.phase) AS marked_phase,
+        g.phase IS NOT NULL AS has_phase_of_length,
         if(a.module_id IS NULL, s.marked_row, NULL) AS marked_row,
         if(a.module_id IS NULL, s.is_weak_row, NULL) AS is_weak_row,
         t.is_training, t.has_modules, t.has_phases,
@@ -85,6 +86,7 @@ WITH launch_fact AS (
     LEFT JOIN surroundings AS s
         ON k.trace_id = s.trace_id AND coalesce(c.call_id, k.launch_id) = s.event_id
     LEFT JOIN neighbours AS n USING (trace_id, launch_id)
+    LEFT JOIN generating_launch AS g USING (trace_id, launch_id)
     LEFT JOIN kernel_order AS o USING (trace_id, event_id, piece)
     WHERE k.launch_id IS NOT NULL
 ),
@@ -113,6 +115,7 @@ linked AS MATERIALIZED (
         op_id,
         NULL::BIGINT AS like_event_id,
         captured_id, is_placed_by_capture, is_placed_by_annotation, annotated_op_name,
+        has_phase_of_length AND by_phase_rule.rule = 5 AS has_phase_of_length,
         has_annotated_phase
         OR (is_placed_by_annotation AND by_phase_rule.rule = 7) AS has_phase_of_annotation,
         captured_id IS NOT NULL
@@ -189,6 +192,7 @@ SELECT
     CASE
         WHEN w.has_phase_of_annotation THEN 'annotation'
         WHEN w.has_phase_of_capture THEN 'capture'
+        WHEN w.has_phase_of_length THEN 'query length'
         ELSE w.by_phase_rule.reason
     END AS phase_reason,
     w.by_phase_rule.rule AS phase_rule, w.step,
@@ -197,6 +201,7 @@ SELECT
         'whole trace', 'order of kernels', 'neighbours', 'repetition', 'name'
     )
     OR (w.like_event_id IS NOT NULL AND NOT coalesce(w.is_placed_by_annotation, FALSE))
+    OR coalesce(w.has_phase_of_length, FALSE)
     OR (w.captured_id IS NOT NULL AND NOT coalesce(w.has_phase_of_annotation, FALSE))
         AS is_inferred
 FROM decided_event AS w

@@ -20,6 +20,7 @@
 --   repaired_count  BIGINT     events that were read after mending their text
 --   is_truncated    BOOLEAN    the file ends before the trace does
 --   window_ns       BIGINT     from the first to the last complete event of any kind, ns
+--   execution_trace  VARCHAR   what an execution trace beside it tells that it does not; NULL without one
 -- View:
 --   breakdown  totals=trace_totals
 
@@ -39,7 +40,8 @@ SELECT
     t.file_bytes, t.text_bytes, t.event_count, t.complete_count,
     CASE WHEN a.is_recorded THEN coalesce(n.device_event_count, 0) END AS device_event_count,
     t.rejected_count, t.repaired_count, t.is_truncated,
-    t.last_end_ns - t.first_ts_ns AS window_ns
+    t.last_end_ns - t.first_ts_ns AS window_ns,
+    t.metadata ->> '$.tracekit_execution_trace' AS execution_trace
 FROM trace AS t
 INNER JOIN accelerator AS a USING (trace_id)
 LEFT JOIN named AS n USING (trace_id)

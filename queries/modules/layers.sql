@@ -3,12 +3,13 @@
 -- (embedding, last norm, head) and of the input stays. Of the rest (optimizer, gradients, communication)
 -- the trace does not tell whether it grows: whole_step_ns has it as it is, whole_max_step_ns as if it grew with the
 -- layers. No figure stands where nothing is told of a whole time, nor where only some of the layers have such work.
--- Recomputation is part of the backward phase here. Communication and copies are those that belong to a step.
+-- Recomputation is part of the backward phase here. Communication and copies are those that belong to a step. Where no
+-- module tells layers, table repeated_layer does for forward work, if no attention is outside of its layers.
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: attributed_events, device_windows, device_steps, step_ranges, module, compiled_regions, whole_model,
---           idle_gap, is_in_step, phase_order
+-- Requires: attributed_events, device_windows, device_steps, step_ranges, module, repeated_layer, compiled_regions,
+--           whole_model, idle_gap, is_in_step, phase_order
 -- Params:
 --   layers  BIGINT = NULL  layers of the whole model; without it only what ran is told
 -- Columns:
@@ -42,9 +43,17 @@ WITH compiled AS (
 -- Steps alone, where some are marked.
 stepped AS (
     SELECT
-        trace_id, device, step, phase, module_id, row_name, kind, class, dur_ns, wall_ns,
-        0 AS idle_ns
-    FROM attributed_events
+        a.trace_id, a.device, a.step, a.phase, a.module_id, a.row_name, a.kind, a.class, a.dur_ns,
+        a.wall_ns,
+        0 AS idle_ns,
+        r.layer AS repeated_layer, r.place
+    FROM attributed_events AS a
+    LEFT JOIN repeated_layer AS r
+        ON
+            a.trace_id = r.trace_id
+            AND a.event_id = r.event_id
+            AND a.piece = r.piece
+            AND r.outer_count = 0
     UNION ALL BY NAME
     SELECT
         trace_id, device, step, phase, module_id, row_name, 'idle' AS kind, 'idle' AS class,
@@ -56,10 +65,14 @@ placed AS (
     SELECT
         d.trace_id, d.device,
         if(d.phase = 'recompute', 'backward', d.phase) AS phase,
-        m.layer,
-        layer_place(
-            d.phase, m.layer, m.source, d.row_name,
-            d.trace_id IN (SELECT trace_id FROM compiled)
+        coalesce(m.layer, d.repeated_layer) AS layer,
+        if(
+            d.place IN ('before', 'after'),
+            'around',
+            layer_place(
+                d.phase, coalesce(m.layer, d.repeated_layer), m.source, d.row_name,
+                d.trace_id IN (SELECT trace_id FROM compiled)
+            )
         ) AS place,
         d.kind, d.class, d.dur_ns,
         if(d.step IS NULL, 0, d.dur_ns) AS step_dur_ns,

@@ -103,9 +103,11 @@ def test_one_that_is_packed_is_known_and_part_of_the_cache(
     beside = tmp_path / "et.json.gz"
     beside.write_bytes(gzip.compress(written(tmp_path, NODES).read_bytes()))
     shapes = """SELECT args ->> '$."Output Dims"' FROM event WHERE category = 'cpu_op'"""
-    for given, found in (([trace], None), ([trace, beside], "[[2,4]]")):
+    gained = "shapes of 1, strides of 1, outputs of 1 ops"
+    for given, found, added in (([trace], None, None), ([trace, beside], "[[2,4]]", gained)):
         with tracekit.open(*given) as opened:
             assert opened.sql(shapes).rows == [(found,)]
+            assert opened.query("trace").to_dicts()[0]["execution_trace"] == added
 
 
 def test_what_the_trace_says_stays(tmp_path: Path, tiny_trace: Given) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import tracekit
 from tracekit.errors import TraceError
+from tracekit.wire import bytes_field, number_field, text_field, varint
 
 descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
 descriptor_pool = pytest.importorskip("google.protobuf.descriptor_pool")
@@ -103,6 +104,24 @@ class Space:
                 put(event, *stats_of or ({},))
         put(plane, stats)
 
+    def program(self, name: str, ops: list[tuple[str, str, str]]) -> None:
+        """Add a program of XLA, whose instructions are stored the other way round."""
+        plane = self.message.planes.add(name="/host:metadata")
+        kind = plane.event_metadata.add(key=1).value
+        kind.name = name
+        instructions = [
+            text_field(1, one)
+            + text_field(2, opcode)
+            + bytes_field(7, text_field(2, path))
+            + number_field(35, 100 + at)
+            for at, (one, opcode, path) in enumerate(ops)
+        ]
+        entry = b"".join(bytes_field(2, one) for one in reversed(instructions)) + number_field(5, 9)
+        order = bytes_field(1, b"".join(varint(100 + at) for at in range(len(ops))))
+        schedule = bytes_field(1, number_field(1, 9) + bytes_field(2, order))
+        module = bytes_field(3, entry) + number_field(6, 9) + bytes_field(7, schedule)
+        kind.stats.add(metadata_id=1, bytes_value=bytes_field(1, module))
+
     def data(self) -> bytes:
         data: bytes = self.message.SerializeToString()
         return data
@@ -180,6 +199,57 @@ def test_work_calls_and_steps_are_those_of_the_file(tmp_path: Path) -> None:
             calls = "SELECT name FROM event WHERE category = 'python_function'"
             assert trace.sql(calls).rows == [("loop.py(12): run",)]
             assert trace.query("steps").to_dicts()[0]["step"] == 4
+
+
+OPS = [
+    ("p.1", "parameter", ""),
+    ("gemm_fusion_dot.1", "fusion", "jit(step)/jit(main)/jvp(Model)/mlp/dot_general"),
+    ("custom-call.2", "custom-call", "jit(step)/transpose(jvp(Model))/mlp/dot_general"),
+    ("get-tuple-element.3", "get-tuple-element", ""),
+    ("gemm_fusion_dot.4", "fusion", "jit(step)/rematted_computation/mlp/dot_general"),
+    ("loop_add.5", "fusion", "jit(step)/add"),
+]
+RAN = ("gemm_fusion_dot_1", "nvjet", "gemm_fusion_dot_1", "loop_add_5")
+
+
+@pytest.mark.parametrize(
+    ("ran", "ops", "is_told"),
+    [
+        (RAN, OPS, True),
+        # One kernel is missing; another runs first; a loop runs nobody knows how often.
+        (RAN[:-1], OPS, False),
+        ((RAN[1], RAN[0], *RAN[2:]), OPS, False),
+        (RAN, [*OPS, ("while.6", "while", "")], False),
+    ],
+)
+def test_kernels_of_a_command_buffer_are_the_ops_of_its_program(
+    tmp_path: Path, ran: tuple[str, ...], ops: list[tuple[str, str, str]], is_told: bool
+) -> None:
+    space = Space()
+    call = {"correlation_id": 7}
+    space.plane("/host:CPU", {"python": [("cuGraphLaunch (CudaGraph:3)", 0, 1_000_000, call)]})
+    facts = {**call, "hlo_op": "command_buffer", "program_id": 12}
+    kernels = [
+        (name, at * 1_000_000, at * 1_000_000 + 500_000, facts) for at, name in enumerate(ran, 2)
+    ]
+    memset = ("Memset 0", 1_200_000, 1_300_000, {**facts, "Memset_details": "num_bytes:4"})
+    space.plane("/device:GPU:0", {"Stream #14(Memset,Compute)": [memset, *kernels]})
+    space.program("jit_step(12)", ops)
+    with tracekit.open(space.file(tmp_path), cache=False) as trace:
+        rows = trace.sql(
+            "SELECT e.name, phase, module.path, op_name FROM attributed_events AS e "
+            "LEFT JOIN module USING (trace_id, module_id) WHERE e.class <> 'memset' ORDER BY ts_ns"
+        ).rows
+    right = [
+        ("forward", "Model/mlp", "dot_general"),
+        ("backward", "Model/mlp", "dot_general"),
+        ("recompute", "mlp", "dot_general"),
+        ("other", None, "add"),
+    ]
+    if is_told:
+        assert [row[1:] for row in rows] == right
+    else:
+        assert {row[2:] for row in rows} == {(None, None)}
 
 
 def test_each_op_of_a_tpu_counts_once(tmp_path: Path) -> None:

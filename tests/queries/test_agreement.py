@@ -175,6 +175,7 @@ SAYINGS: dict[str, list[Said]] = {
 APART = {
     "layers": "of steps alone, where some are marked",
     "run_phases": "of steps alone, a step of each device in the mean",
+    "repeated_layers": "of forward work alone, where no module tells layers",
     "role_layers": "of steps alone, where some are marked",
     "serving_modules": "phases of serving alone; what is none of them is in row other",
     "serving_steps": "a phase is that of the step, whatever ran in it",

@@ -45,6 +45,7 @@ def test_two_ranks(tiny_trace: Write) -> None:
             "rank", "rank_source", "file", "world_size", "accelerator", "is_recorded", "devices",
             "file_bytes", "text_bytes", "event_count", "complete_count", "device_event_count",
             "rejected_count", "repaired_count", "is_truncated", "window_ns",
+            "execution_trace",
         )  # fmt: skip
         assert result.rows == [
             (
@@ -63,8 +64,12 @@ def test_two_ranks(tiny_trace: Write) -> None:
                 0,
                 True,
                 3_000,
+                None,
             ),
-            (1, told, str(second), 2, "cuda", True, devices, *read[1], 5, 4, 3, 0, 0, False, 8_000),
+            (
+                *(1, told, str(second), 2, "cuda", True, devices, *read[1]),
+                *(5, 4, 3, 0, 0, False, 8_000, None),
+            ),
         ]
 
 

@@ -116,7 +116,18 @@ ROLE_RULE = RuleForm(
     choices={"applies_to": ROLE_SUBJECTS, "inside": ("attention",)},
 )
 
-_TABLES = ("rule", "range", "role")
+FUSION_RULE = RuleForm(
+    file_name="fusions.toml",
+    table="fusion",
+    columns=dict.fromkeys(("name", "chain", "between", "remedy"), "VARCHAR"),
+    required=("name", "chain", "remedy"),
+    texts=("name", "chain", "between", "remedy", "source"),
+    choices={},
+    patterns=("chain", "between"),
+    filled=("name", "chain", "remedy"),
+)
+
+_TABLES = ("rule", "range", "role", "fusion")
 _DEEP_KEY = re.compile(rb"""(?:[\w"'-]+[ \t]*\.[ \t]*){50}""")
 """Python's reader takes the square of the length of such a key."""
 
@@ -201,6 +212,11 @@ def load_role_rules(user_file: Path | None = None) -> list[Rule]:
     return [{**rule, "is_inside": "inside" in rule} for rule in rules]
 
 
+def load_fusion_rules(user_file: Path | None = None) -> list[Rule]:
+    """Read the chains of kernels that have a fused kernel; errors as those for kernels."""
+    return [{"between": "", **rule} for rule in _load(FUSION_RULE, user_file)]
+
+
 def check_rules(rules: Path) -> None:
     """Make sure that a rules file of the user's is valid.
 
@@ -210,6 +226,7 @@ def check_rules(rules: Path) -> None:
     load_kernel_rules(rules)
     load_range_rules(rules)
     load_role_rules(rules)
+    load_fusion_rules(rules)
 
 
 def _load(form: RuleForm, user_file: Path | None) -> list[Rule]:
@@ -252,7 +269,7 @@ def _read_user_file(path: Path) -> dict[str, Any]:
     if unknown or not set(content) & {*_TABLES}:
         raise UsageError(
             f"{path}: " + (f"unknown key {unknown[0]!r}" if unknown else "there is no rule in it"),
-            hint="rules are tables of these: [[rule]], [[range]], [[role]]; and [class]",
+            hint="rules are tables of: [[rule]], [[range]], [[role]], [[fusion]]; and [class]",
         )
     for name in _TABLES:
         rules = content.get(name, [])
@@ -367,7 +384,7 @@ WHERE is_op(category) OR is_annotation(category) OR is_python_call(category)
 def create_rule_tables(
     connection: duckdb.DuckDBPyConnection, user_file: Path | None = None
 ) -> None:
-    """Create the tables ``kernel_rule``, ``range_rule`` and ``role_rule``, each in its order.
+    """Create ``kernel_rule``, ``range_rule``, ``role_rule``, ``fusion_rule``, each in its order.
 
     And a macro for each attribute of a class: ``is_gemm(class)``, ``collective_of(class)``, …
 
@@ -378,6 +395,7 @@ def create_rule_tables(
         ("kernel_rule", KERNEL_RULE, load_kernel_rules(user_file)),
         ("range_rule", RANGE_RULE, load_range_rules(user_file)),
         ("role_rule", ROLE_RULE, load_role_rules(user_file)),
+        ("fusion_rule", FUSION_RULE, load_fusion_rules(user_file)),
     ):
         rows = [
             (rule_id, *(rule.get(name) for name in form.columns))

@@ -43,6 +43,10 @@ _SMALL_WINDOW_BYTES = 4 << 10
 _EVENTS_ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 
+OPEN_ARRAY = "the file ends inside the array of events"
+"""What is said of a file whose last event is whole, and nothing behind it."""
+
+
 class TraceText:
     """Reads one trace from a stream of plain bytes.
 
@@ -136,7 +140,7 @@ class TraceText:
                 self._window_bytes = min(self._block_bytes, max(_SMALL_WINDOW_BYTES, 4 * consumed))
                 wanted = min(_HEAD_BYTES, self._window_bytes)
             elif self._exhausted and (consumed <= 1 or consumed >= len(buffer)):
-                self.truncation = self.truncation or "the file ends inside the array of events"
+                self.truncation = self.truncation or OPEN_ARRAY
                 self._outside.add(base + len(buffer), b"]")
                 break
             elif consumed <= 1:

@@ -42,6 +42,34 @@ INNER JOIN event ON
     )
 """
 
+_GAIN = """
+UPDATE trace SET metadata = json_merge_patch(coalesce(metadata, '{}'), json_object(
+    'tracekit_execution_trace', gain.text
+))
+FROM (
+    SELECT
+        trace_id,
+        format(
+            'shapes of {:,}, strides of {:,}, outputs of {:,} ops',
+            count(*) FILTER (NOT contains(coalesce(event.args, ''), '"Input Dims"')),
+            count(*) FILTER (
+                contains(node.args, '"Input Strides"')
+                AND NOT contains(coalesce(event.args, ''), '"Input Strides"')
+            ),
+            count(*) FILTER (NOT contains(coalesce(event.args, ''), '"Output Dims"'))
+        ) AS text
+    FROM node
+    INNER JOIN event ON
+        event.pid = $pid AND event.category = 'cpu_op'
+        AND node.id = coalesce(
+            try_cast(event.args ->> '$."Record function id"' AS BIGINT), event.external_id
+        )
+    GROUP BY trace_id
+) AS gain
+WHERE trace.trace_id = gain.trace_id
+"""
+"""What the execution trace adds, for analysis trace."""
+
 _ADD = """
 UPDATE record SET args = json_merge_patch(node.args, record.args)
 FROM node
@@ -99,6 +127,7 @@ def join_execution_trace(connection: duckdb.DuckDBPyConnection, path: Place) -> 
             f"{path}: {found[2]} of the traces have a process {pid}",
             hint="open the trace that it was recorded with alone",
         )
+    connection.execute(_GAIN, {"pid": pid})
     connection.execute(_ADD, {"pid": pid})
     connection.execute("DROP TABLE node")
 

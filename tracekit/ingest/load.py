@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tracekit.event_description import KINDS
+from tracekit.ingest.array_frames import OPEN_ARRAY
 from tracekit.ingest.event_loader import EventLoader
 from tracekit.ingest.faults import Faults
 from tracekit.ingest.reading import Reading
@@ -147,6 +148,9 @@ def _insert_trace(
     rank, rank_source = find_rank(metadata, path.name)
     rank = rank if rank is not None and rank < 2**31 else None
     readable = sum(counts.values())
+    truncation = reader.truncation
+    if truncation == OPEN_ARRAY and _is_of_nccl(connection, trace_id):
+        truncation = None
     world_size = as_int(info.get("world_size", metadata.get("tracekit_world_size")), bits=32)
     row: dict[str, object] = {
         "trace_id": trace_id,
@@ -180,8 +184,8 @@ def _insert_trace(
         "rejected_count": reader.faults.rejected_count,
         "repaired_count": reader.faults.repaired_count,
         "unpaired_count": unpaired_count,
-        "is_truncated": reader.truncation is not None,
-        "truncation_reason": reader.truncation,
+        "is_truncated": truncation is not None,
+        "truncation_reason": truncation,
         "first_ts_ns": window[0],
         "last_end_ns": window[1],
         "metadata": _json(metadata),
@@ -190,6 +194,18 @@ def _insert_trace(
         f"INSERT INTO trace ({', '.join(row)}) VALUES ({', '.join(map(literal, row.values()))})"
     )
     return rank
+
+
+def _is_of_nccl(connection: duckdb.DuckDBPyConnection, trace_id: int) -> bool:
+    """Whether NCCL's profiler plugin wrote a trace, which never closes its array.
+
+    Source: plugins/profiler/example/print_event.cc of NCCL, whose categories these are.
+    """
+    return not connection.execute(
+        f"FROM record WHERE trace_id = {trace_id} AND NOT coalesce(category IN ('GROUP_API', "
+        "'GROUP', 'COLL_API', 'P2P_API', 'COLL', 'P2P', 'KERNEL_LAUNCH', 'PROXY', 'NET', 'GPU'), "
+        "FALSE) LIMIT 1"
+    ).fetchall()
 
 
 def _insert_described(

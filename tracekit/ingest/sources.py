@@ -44,11 +44,13 @@ class Sources(NamedTuple):
     counters: Sequence[Place] = ()
     execution_traces: Sequence[Place] = ()
     captures: Sequence[Place] = ()
+    annotations: Sequence[Place] = ()
 
     @property
     def files(self) -> list[Place]:
         """Every file whose content decides what the store holds."""
         files: list[Place] = [*self.traces, *self.counters, *self.execution_traces, *self.captures]
+        files += self.annotations
         for run in self.runs:
             files.append(run / MANIFEST_NAME)
             files += [run / name for name in _OF_RUNS if lies_in(run, name)]
@@ -201,6 +203,14 @@ _MAX_NAME = 100
 
 _NOT_TRACES = frozenset({MANIFEST_NAME, REQUESTS_NAME, BENCHMARKS_NAME, "sweep.json"})
 
+ANNOTATIONS = r"kernel_annotations_rank(\d{1,9})_.*\.(?:json|json\.gz|pkl)"
+"""The name of a file with annotations of kernels, which `ingest.kernel_annotations` reads."""
+
+
+def _is_beside(name: str) -> bool:
+    """Whether a file is none of a trace but lies next to traces."""
+    return name in _NOT_TRACES or re.fullmatch(ANNOTATIONS, name) is not None
+
 
 def find_sources(paths: Sequence[str | Place], *, traces: bool = True) -> Sources:
     """Return the traces and the run folders that are meant by files, folders and globs.
@@ -246,7 +256,22 @@ def find_sources(paths: Sequence[str | Place], *, traces: bool = True) -> Source
         found = _traces_in(runs[0])
     if len(runs) > 1 and are_fragments_of_one(runs):
         return Sources([trace for run in runs for trace in _traces_in(run)], runs, *beside)
-    return Sources(found if len(runs) <= 1 else [], runs, *beside)
+    meant = found if len(runs) <= 1 else []
+    return Sources(meant, runs, *beside, annotations=annotations_beside(meant))
+
+
+def annotations_beside(traces: Sequence[Place]) -> list[Place]:
+    """Return what was noted of the kernels of graphs, in the folders of traces on this machine.
+
+    Where each step has a folder of traces, it lies next to these.
+    """
+    folders = dict.fromkeys(trace.parent for trace in traces if isinstance(trace, Path))
+    folders |= {folder.parent: None for folder in folders if re.match(r"step|iter", folder.name)}
+    found: list[Place] = []
+    for folder in folders:
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            found += [folder / one.name for one in entries if re.fullmatch(ANNOTATIONS, one.name)]
+    return sorted(found, key=natural)
 
 
 def with_captures(sources: Sources, captures: str | Place | Sequence[str | Place]) -> Sources:
@@ -298,7 +323,7 @@ def find_traces(paths: Sequence[str | Place]) -> list[Place]:
         else:
             raise TraceError(f"{path}: no such file or folder", hint=close_names(path))
     # A shell's glob over a run's folder names its manifest too.
-    found = [file for file in found if file.name not in _NOT_TRACES] or found
+    found = [file for file in found if not _is_beside(file.name)] or found
     unique = list(dict.fromkeys(map(resolved, found)))
     for file in unique:
         if file.suffix == ".duckdb":
@@ -321,7 +346,7 @@ def _traces_in(folder: Place) -> list[Place]:
             file
             for file in entries
             if file.name.endswith(one.suffixes)
-            and file.name not in _NOT_TRACES
+            and not _is_beside(file.name)
             and not file.name.startswith(".")
             and file.is_file()
         ]

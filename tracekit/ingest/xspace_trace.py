@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from tracekit.errors import TraceError
 from tracekit.ingest.budget import MAX_EVENT_BYTES
 from tracekit.ingest.event_texts import EventTextReader, event_text
-from tracekit.wire import fields
+from tracekit.wire import fields, read_varint
 
 if TYPE_CHECKING:
     from tracekit.ingest.byte_stream import ByteStream
@@ -122,6 +122,16 @@ class _Plane:
                     stats.append(value)
             self._read_kinds[number] = _text(shown) or _text(name), self._named(stats)
         return self._read_kinds[number]
+
+    def programs(self) -> Iterator[tuple[str, memoryview]]:
+        """Yield the programs of XLA that a plane holds, with their names."""
+        for kind in self._kinds.values():
+            name = b""
+            for field, value in fields(kind):
+                if field == 2:
+                    name = value
+                elif field == 5 and isinstance(program := dict(fields(value)).get(6), memoryview):
+                    yield _text(name), program
 
     def lines(self) -> Iterator[tuple[int, str, int, memoryview]]:
         """Yield number and name of each line, its time in ns, and the line."""
@@ -229,6 +239,9 @@ class XSpaceReader(EventTextReader):
             pid = plane.stats.get("process_id", _HOST_PID)
         if plane.name == "/host:metadata":
             self._metadata |= plane.stats
+            for name, program in plane.programs():
+                args = {"program": name, "ops": _ops_of(program)}
+                yield {"ph": "M", "name": "hlo_program", "pid": pid, "tid": 0, "args": args}
         if plane.name == "Task Environment":
             self._session = plane.stats
         lines = [*plane.lines()]
@@ -259,7 +272,9 @@ class XSpaceReader(EventTextReader):
 
 def _put_on_stream(event: dict[str, Any], device: int, stream: int) -> None:
     args = event["args"]
-    event["cat"] = next((_ON_STREAM[stat] for stat in args if stat in _ON_STREAM), "kernel")
+    event["cat"] = next(
+        (_ON_STREAM[low] for stat in args if (low := stat.lower()) in _ON_STREAM), "kernel"
+    )
     details = str(args.get("kernel_details") or args.get("memcpy_details") or "")
     args |= {side: [int(size) for size in sizes] for side, *sizes in _SIZES.findall(details)}
     if size := _BYTES.search(details):
@@ -291,6 +306,60 @@ def _path(event: dict[str, Any]) -> str:
         return ""
     paths = args.get("name"), str(args.get("tf_op")).rpartition(":")[0], args.get("hlo_module")
     return next((path for path in paths[:2] if path and "/" in str(path)), paths[2] or "")
+
+
+_NO_WORK = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all"}
+_NESTED = {"while", "conditional", "call"}
+"""Instructions of XLA that run nothing, and those that run others."""
+
+
+def _ops_of(program: memoryview) -> list[tuple[str, str, str]]:
+    """Return name, opcode and path of what a program of XLA runs, in the order of its schedule.
+
+    Empty where that is not one after the other, or the program is long or in another form. The
+    format: xla/service/hlo.proto of OpenXLA.
+    """
+    if len(program) > MAX_EVENT_BYTES:
+        return []
+    try:
+        module = [*fields(dict(fields(program))[1])]
+        entry = next(value for field, value in module if field == 6)
+        order = _scheduled([value for field, value in module if field == 7], entry)
+        found: dict[int, tuple[str, str, str]] = {}
+        for computation in (value for field, value in module if field == 3):
+            parts = [*fields(computation)]
+            if (5, entry) not in parts:
+                continue
+            for instruction in (value for field, value in parts if field == 2):
+                told = dict(fields(instruction))
+                path = dict(fields(told[7])).get(2, b"") if 7 in told else b""
+                found[told[35]] = (_text(told[1]), _text(told[2]), _text(path))
+        ops = [found[number] for number in order]
+    except (LookupError, StopIteration, TypeError, ValueError):
+        return []
+    if any(opcode in _NESTED for _, opcode, _ in ops):
+        return []
+    return [op for op in ops if op[1] not in _NO_WORK]
+
+
+def _scheduled(schedules: list[Any], computation: int) -> list[int]:
+    """Return the numbers of the instructions of a computation in the order of its schedule."""
+    for schedule in schedules:
+        for _, entry in fields(schedule):
+            told = dict(fields(entry))
+            if told.get(1) != computation:
+                continue
+            numbers: list[int] = []
+            for _, value in fields(told[2]):
+                if isinstance(value, int):
+                    numbers.append(value)
+                    continue
+                at = 0
+                while at < len(value):
+                    number, at = read_varint(value, at)
+                    numbers.append(number)
+            return numbers
+    return []
 
 
 def _name(kind: str, pid: int, tid: int, name: str) -> dict[str, Any]:

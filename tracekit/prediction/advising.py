@@ -70,6 +70,9 @@ FIGURES = {
 """The figures of a load, in one of which the gain of a change of it is: by the name in
 :data:`tracekit.prediction.serving.MEASURES`."""
 
+_PART_OF = {"advice_fused": "advice_fusion"}
+"""Rules whose work another rule counts too: together only one of them gains."""
+
 _NOT_RECORDED = "gain unknown"
 
 _OF_LAUNCHES = frozenset({"host", "launches", "graph"})
@@ -523,11 +526,13 @@ def _joined(found: Sequence[_Found], replay: Predictor) -> list[Advice]:
     advice: list[Advice] = []
     changes: dict[str, None] = {}
     most_ns = 0
+    rules = {one.rule for one, _ in found}
     for one, told in found:
-        changes |= dict.fromkeys(one.changes)
         gain_ns = told.before_ns - (told.predicted_ns or 0)
-        most_ns += gain_ns
-        joint_ns = min(max(replay.gain_ns([*changes]), gain_ns), most_ns)
+        if _PART_OF.get(one.rule) not in rules:
+            changes |= dict.fromkeys(one.changes)
+            most_ns += gain_ns
+        joint_ns = max(min(replay.gain_ns([*changes]), most_ns), gain_ns)
         step_gain_ns = replay.step_gain_ns(one.changes)
         if step_gain_ns is not None:
             # As much less as the gain was cut, and no more of the steps than of the window, which

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -109,7 +110,20 @@ def timeline(screen: Screen) -> list[Text]:
         out.append(Text(" " * (lines[0].cell_len - len(titles)) + titles, style="dim"))
     for line, under in zip(lines, below, strict=True):
         out += [line] if under is None else [line, under]
-    return out + left
+    return out + left + _unrecorded_replays(screen)
+
+
+def _unrecorded_replays(screen: Screen) -> list[Text]:
+    """Return a line where replays of graphs are not in the file: the shares are of the others."""
+    rows = screen.rows("health") if "health" in screen.data else []
+    said = next((r["meaning"] for r in rows if r["metric"] == "launches_without_work"), "")
+    missing = re.search(r"of (\d+) replays of graphs, (\d+) were not recorded", said)
+    if missing is None:
+        return []
+    line = (
+        f"  {missing[2]} of {missing[1]} graph replays not recorded: idle time of the run unknown"
+    )
+    return [screen.line(line, "yellow")]
 
 
 _LEAST_IDLE_PCT = 10.0
@@ -238,6 +252,7 @@ def modules(screen: Screen) -> list[Text]:
         for line in (
             "none recorded: profile(..., with_stack=True) or tracekit collect has them",
             "by role, which kernels and ops tell: tracekit query roles TRACE",
+            "by layer, where kernels repeat: tracekit query repeated_layers TRACE",
         ):
             out.append(screen.line(f"  {line}", "dim"))
     for (label, depth, _), text in zip(shown, figures, strict=True):

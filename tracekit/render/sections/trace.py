@@ -106,7 +106,12 @@ def trace(screen: Screen) -> list[Text]:
     first = Text(shorten(_files(rows), screen.width // 2), style="bold")
     (totals,) = screen.rows("trace_totals")
     about = _MARK.join([_ranks(rows, totals["unranked_count"]), _devices(rows)])
-    return [screen.ended(first, about, "not bold"), screen.line(_counts(totals))]
+    added = [text for row in rows if (text := row.get("execution_trace"))]
+    return [
+        screen.ended(first, about, "not bold"),
+        screen.line(_counts(totals)),
+        *(screen.line(f"the execution trace adds {printable(text)}") for text in added[:1]),
+    ]
 
 
 def _files(rows: Sequence[Row]) -> str:

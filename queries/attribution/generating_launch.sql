@@ -1,0 +1,81 @@
+-- Which launches belong to the pass over a prompt and which to the passes over single tokens, where no range tells it?
+-- In traces without training and without names of phases, with shapes. A pass begins with the embedding of its tokens; its
+-- query length is the number of tokens of a sequence there. A process generates where passes of one token follow one of
+-- several, with the same embedding, or attend to more tokens than their own. A pass ends with the next one, and no later
+-- than one and a half times the longest of its kind that the next one ended.
+--
+-- Kind:     table
+-- Requires: event, trace_traits, launch_link, interval_neighbours
+-- Input:    trace_traits WHERE NOT is_training AND NOT has_phases
+-- Columns:
+--   trace_id   INTEGER -> trace          the trace
+--   launch_id  BIGINT -> event.event_id  the launch
+--   phase      VARCHAR                   prefill or decode
+
+WITH shaped AS (
+    SELECT
+        e.trace_id, e.event_id, e.pid, e.tid, e.ts_ns, e.name,
+        e.args -> '$."Input Dims"' AS dims
+    FROM event AS e
+    INNER JOIN trace_traits AS t USING (trace_id)
+    WHERE
+        e.name IN ('aten::embedding', 'aten::scaled_dot_product_attention')
+        AND NOT t.is_training
+        AND NOT t.has_phases
+),
+
+pass AS (
+    SELECT
+        trace_id, event_id, pid, tid, ts_ns,
+        dims ->> '$[0]' AS embedding,
+        try_cast(dims ->> '$[1][#-1]' AS BIGINT) AS query_length,
+        lag(query_length) OVER passes AS length_before,
+        lead(query_length) OVER passes AS length_behind,
+        next_start_ns((trace_id, pid, tid, embedding), ts_ns, event_id) AS next_ts_ns
+    FROM shaped
+    WHERE name = 'aten::embedding' AND query_length > 0
+    WINDOW passes AS (PARTITION BY trace_id, pid, tid, embedding ORDER BY ts_ns, event_id)
+),
+
+cached AS (
+    SELECT trace_id, pid, tid
+    FROM shaped
+    WHERE
+        name = 'aten::scaled_dot_product_attention'
+        AND try_cast(dims ->> '$[0][#-2]' AS BIGINT) = 1
+        AND try_cast(dims ->> '$[1][#-2]' AS BIGINT) > 1
+    GROUP BY trace_id, pid, tid
+    HAVING count(*) > 1
+),
+
+generating AS (
+    SELECT p.trace_id, p.pid, p.tid, p.embedding
+    FROM pass AS p
+    LEFT JOIN cached AS c USING (trace_id, pid, tid)
+    GROUP BY p.trace_id, p.pid, p.tid, p.embedding
+    HAVING
+        bool_or(p.length_before > 1 AND p.query_length = 1 AND p.length_behind = 1)
+        OR (any_value(c.trace_id) IS NOT NULL AND count(*) FILTER (p.query_length = 1) > 1)
+),
+
+told AS (
+    SELECT
+        p.trace_id, p.pid, p.tid, p.ts_ns,
+        if(p.query_length = 1, 'decode', 'prefill') AS phase,
+        least(
+            p.next_ts_ns,
+            p.ts_ns + max(p.next_ts_ns - p.ts_ns) FILTER (
+                p.query_length = 1 OR p.length_behind = 1
+            ) OVER (PARTITION BY p.trace_id, p.pid, p.tid, p.embedding, p.query_length = 1) * 3 // 2
+        ) AS end_ns
+    FROM pass AS p
+    INNER JOIN generating AS g USING (trace_id, pid, tid, embedding)
+)
+
+SELECT l.trace_id, l.launch_id, t.phase
+FROM (SELECT DISTINCT trace_id, launch_id FROM launch_link WHERE launch_id IS NOT NULL) AS l
+INNER JOIN event AS e ON l.trace_id = e.trace_id AND l.launch_id = e.event_id
+ASOF INNER JOIN told AS t
+    ON e.trace_id = t.trace_id AND e.pid = t.pid AND e.tid = t.tid AND e.ts_ns >= t.ts_ns
+WHERE t.end_ns IS NULL OR e.ts_ns < t.end_ns
+ORDER BY l.trace_id, l.launch_id

@@ -1,0 +1,252 @@
+-- Which layer does each device event belong to, where no module tells: by the repetition of kernels in its pass?
+-- A pass is the work of one phase in a replay of a graph that calls attention, or the forward work of a stream between
+-- other phases, steps, such replays and embeddings of tokens. Products repeat by name, other kernels by class: the
+-- first layer may fuse others, and attention may look far and near by turns. The distances at which three kernels in a
+-- row come again are tried; a block must call attention once, and all blocks must hold half of the pass's products and
+-- attention. Of distances that do, the shortest counts: passes or replays that follow one another repeat at longer
+-- ones. Passes of the same kernels in the same order are looked at once.
+--
+-- Kind:     table
+-- Made:     when asked for
+-- Requires: device_events, attributed_events, module, launch, event
+-- Input:    device_events
+-- Columns:
+--   trace_id     INTEGER -> trace        the trace
+--   event_id     BIGINT -> device_events  the device event
+--   piece        BIGINT                  number of the piece of a CPU op, from 0; 0 for work of accelerators
+--   pass_id      BIGINT                  the pass: its first event; of passes between which nothing tells, the first of its layers
+--   layer        INTEGER                 number of the block in its row of blocks, from 0; NULL around the layers
+--   place        VARCHAR                 before, layer or after
+--   outer_count  BIGINT                  calls of attention in the pass outside of the layers: its layers of another form, at most
+-- Invariant: (layer IS NULL) = (place <> 'layer') AND (layer IS NULL OR layer >= 0) AND outer_count >= 0
+
+-- The tokens of a pass; positions, or the bias of attention, have tables of their own.
+WITH embedding AS (
+    SELECT trace_id, pid, tid, ts_ns
+    FROM event
+    WHERE name = 'aten::embedding'
+    QUALIFY
+        args ->> '$."Input Dims"[0]' IS NOT DISTINCT FROM first_value(args ->> '$."Input Dims"[0]')
+            OVER (PARTITION BY trace_id, pid, tid ORDER BY ts_ns)
+),
+
+work AS (
+    SELECT
+        a.trace_id, a.event_id, a.piece, a.device, a.stream, a.ts_ns, a.phase, a.step,
+        if(contains(l.name, 'GraphLaunch'), a.launch_id, NULL) AS graph_launch_id,
+        hash(if(is_gemm(a.class), a.name, a.class)) AS word,
+        has_flops(a.class) AS is_work,
+        is_model_work(a.class) AND is_fusible(a.class) AS is_norm,
+        has_flops(a.class) AND NOT is_gemm(a.class) AND NOT is_conv(a.class) AS is_attention,
+        is_softmax(a.class) AS is_softmax,
+        e.ts_ns AS embedding_ts_ns
+    FROM attributed_events AS a
+    LEFT JOIN launch AS l USING (trace_id, launch_id)
+    ASOF LEFT JOIN embedding AS e
+        ON l.trace_id = e.trace_id AND l.pid = e.pid AND l.tid = e.tid AND l.ts_ns >= e.ts_ns
+    WHERE
+        a.device <> 'cpu'
+        AND a.phase NOT IN ('data', 'backward', 'recompute', 'optimizer')
+        AND a.trace_id NOT IN (SELECT trace_id FROM module WHERE layer IS NOT NULL)
+),
+
+-- Graphs without attention are pieces of a pass: attention runs between them.
+ordered AS (
+    SELECT
+        *,
+        if(
+            bool_or(is_attention OR is_softmax) OVER (PARTITION BY trace_id, graph_launch_id),
+            graph_launch_id,
+            NULL
+        ) AS replay_id
+    FROM work
+),
+
+cut AS (
+    SELECT
+        *,
+        lag({phase: phase, step: step, replay_id: replay_id, embedding: embedding_ts_ns})
+            OVER queue AS before,
+        coalesce(
+            before IS DISTINCT FROM
+            {phase: phase, step: step, replay_id: replay_id, embedding: embedding_ts_ns}, FALSE
+        ) AS is_first
+    FROM ordered
+    WINDOW queue AS (PARTITION BY trace_id, device, stream ORDER BY ts_ns, event_id, piece)
+),
+
+numbered AS (
+    SELECT
+        *,
+        coalesce(
+            replay_id, last_value(if(is_first, event_id, NULL) IGNORE NULLS) OVER (
+                PARTITION BY trace_id, device, stream ORDER BY ts_ns, event_id, piece
+            )
+        ) AS pass_id
+    FROM cut
+),
+
+placed AS MATERIALIZED (
+    SELECT
+        *,
+        row_number() OVER pass AS position,
+        is_attention OR (is_softmax AND NOT bool_or(is_attention) OVER (
+            PARTITION BY trace_id, device, phase, pass_id
+        )) AS is_turn
+    FROM numbered
+    WINDOW pass AS (
+        PARTITION BY trace_id, device, phase, pass_id ORDER BY ts_ns, event_id, piece
+    )
+),
+
+pass AS (
+    SELECT trace_id, device, phase, pass_id, hash(list(word ORDER BY position)) AS words
+    FROM placed
+    GROUP BY trace_id, device, phase, pass_id
+    HAVING count(*) FILTER (is_work) > 1
+),
+
+-- Attention is called anew where a product lies between; a softmax behind all products is the loss's or a sampler's.
+item AS MATERIALIZED (
+    SELECT
+        f.words, p.position, p.word, p.is_work, p.is_norm,
+        p.is_turn
+        AND p.position < max(p.position) FILTER (p.is_work) OVER (PARTITION BY f.words)
+        AND coalesce(last_value(
+            CASE WHEN p.is_turn THEN FALSE WHEN p.is_work THEN TRUE END IGNORE NULLS
+        ) OVER (
+            PARTITION BY f.words ORDER BY p.position
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ), TRUE) AS is_call
+    FROM (
+        FROM pass
+        QUALIFY row_number() OVER (PARTITION BY words ORDER BY trace_id, device, phase, pass_id) = 1
+    ) AS f
+    INNER JOIN placed AS p USING (trace_id, device, phase, pass_id)
+),
+
+three AS (
+    SELECT
+        words, position,
+        hash(word, lead(word) OVER pass, lead(word, 2) OVER pass) AS three
+    FROM item
+    WINDOW pass AS (PARTITION BY words ORDER BY position)
+),
+
+distance AS (
+    SELECT
+        words,
+        position - lag(position) OVER (PARTITION BY words, three ORDER BY position) AS length
+    FROM three
+),
+
+tried AS (
+    SELECT words, length, count(*) AS again_count
+    FROM distance
+    WHERE length > 1
+    GROUP BY words, length
+    QUALIFY row_number() OVER (PARTITION BY words ORDER BY again_count DESC, length) <= 8
+),
+
+compared AS MATERIALIZED (
+    SELECT
+        t.words, t.length, i.position, i.is_work, i.is_norm, i.is_call,
+        i.word = lead(i.word, t.length::INTEGER) OVER (
+            PARTITION BY t.words, t.length ORDER BY i.position
+        ) AS is_same
+    FROM item AS i
+    INNER JOIN tried AS t USING (words)
+),
+
+same AS (
+    SELECT
+        *, position - row_number() OVER (PARTITION BY words, length ORDER BY position) AS stretch
+    FROM compared
+    WHERE is_same
+),
+
+-- Where it may begin with one of several kernels, a block begins with a norm.
+block_row AS (
+    SELECT
+        words, length,
+        min(position) AS earliest,
+        min(position) FILTER (is_norm) AS norm,
+        if(norm - earliest <= count(*) % length, norm, earliest) AS first,
+        first + (count(*) // length + 1) * length AS next
+    FROM same
+    GROUP BY words, length, stretch
+    HAVING count(*) >= length
+),
+
+-- Where one row of blocks ends a little after the next begins, the later one gives way.
+apart AS (
+    SELECT *
+    FROM block_row
+    QUALIFY coalesce(
+        first >= max(next) OVER (
+            PARTITION BY words, length ORDER BY first
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ), TRUE
+    )
+),
+
+block AS (
+    SELECT
+        c.words, c.length,
+        count(*) FILTER (c.is_work) AS work_count,
+        count(*) FILTER (c.is_call) AS call_count,
+        count(*) / c.length AS block_count
+    FROM compared AS c
+    ASOF INNER JOIN apart AS a
+        ON c.words = a.words AND c.length = a.length AND c.position >= a.first
+    WHERE c.position < a.next
+    GROUP BY c.words, c.length
+),
+
+total AS (
+    SELECT
+        words,
+        count(*) FILTER (is_work) AS work_count,
+        count(*) FILTER (is_call) AS call_count
+    FROM item
+    GROUP BY words
+),
+
+chosen AS (
+    SELECT b.words, b.length, t.call_count - b.call_count AS outer_count
+    FROM block AS b
+    INNER JOIN total AS t USING (words)
+    WHERE
+        b.work_count * 2 >= t.work_count
+        AND b.call_count = b.block_count
+    QUALIFY row_number() OVER (PARTITION BY b.words ORDER BY b.length) = 1
+),
+
+forward AS (
+    SELECT
+        p.*,
+        if(p.position < a.next, (p.position - a.first) // c.length, NULL)::INTEGER AS layer,
+        CASE
+            WHEN p.position < a.next THEN 'layer'
+            WHEN a.first IS NULL THEN 'before'
+            ELSE 'after'
+        END AS place,
+        c.outer_count,
+        coalesce(a.first, min(a.first) OVER (
+            PARTITION BY p.trace_id, p.device, p.phase, p.pass_id
+        )) AS first
+    FROM placed AS p
+    INNER JOIN pass AS f USING (trace_id, device, phase, pass_id)
+    INNER JOIN chosen AS c USING (words)
+    ASOF LEFT JOIN apart AS a
+        ON c.words = a.words AND c.length = a.length AND p.position >= a.first
+)
+
+SELECT
+    trace_id, event_id, piece,
+    min(event_id) OVER (PARTITION BY trace_id, device, phase, pass_id, first) AS pass_id,
+    layer, place, outer_count
+FROM forward
+-- What begins within a layer was begun before the recording.
+WHERE replay_id IS NOT NULL OR first > 1
+ORDER BY trace_id, event_id, piece

@@ -1,0 +1,87 @@
+"""Annotations of the kernels of CUDA graphs that lie next to a trace."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from traces_by_hand import call, kernel
+
+import tracekit
+from tracekit.errors import TraceError
+
+Tiny = Callable[..., Path]
+NODE = 3 << 32
+NOTED: dict[int, Any] = {
+    NODE: [{"module_fqn": "layers.0.wq", "name": "layers.0.wq"}],
+    NODE + 1: [{"module_fqn": "layers.0.w1", "autograd_phase": "backward"}],
+    NODE + 2: ["sampling"],
+    NODE + 9: [{"module_fqn": "never.ran"}],
+}
+TOLD = (
+    "SELECT e.name, phase, coalesce(m.path, row_name), op_name FROM attributed_events AS e "
+    "LEFT JOIN module AS m USING (trace_id, module_id) ORDER BY ts_ns"
+)
+RIGHT = [
+    ("gemm_0", "forward", "layers.0.wq", None),
+    ("gemm_1", "backward", "layers.0.w1", None),
+    ("k", "other", "(unattributed)", "sampling"),
+]
+
+
+def replay() -> list[dict[str, Any]]:
+    names = ["gemm_0", "gemm_1", "k"]
+    return [
+        call(0, 2, 1, "cudaGraphLaunch"),
+        *(
+            kernel(name, 10 + 2 * n, 11 + 2 * n, 1, **{"graph node id": NODE + n})
+            for n, name in enumerate(names)
+        ),
+    ]
+
+
+def as_json(noted: dict[int, Any]) -> bytes:
+    return json.dumps({str(node): one for node, one in noted.items()}).encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("kernel_annotations_rank0_fwd_bwd.pkl", pickle.dumps(NOTED)),
+        ("kernel_annotations_rank0_step.json", as_json(NOTED)),
+        ("kernel_annotations_rank0_step.json.gz", gzip.compress(as_json(NOTED))),
+    ],
+)
+def test_kernels_have_module_phase_and_scope(
+    tiny_trace: Tiny, tmp_path: Path, name: str, data: bytes
+) -> None:
+    path = tiny_trace(replay(), name="step_14/rank0.json")
+    with tracekit.open(path) as trace:
+        assert [row[2] for row in trace.sql(TOLD).rows] == 3 * ["(unattributed)"]
+    for folder in (path.parent, path.parent.parent):
+        (folder / name).write_bytes(data)
+        # The folder holds one trace, and the cache knows what lies next to it.
+        for given in (path, path.parent):
+            with tracekit.open(given) as trace:
+                assert trace.sql(TOLD).rows == RIGHT
+        (folder / name).unlink()
+
+
+def test_those_of_another_rank_are_not_its(tiny_trace: Tiny) -> None:
+    path = tiny_trace(replay(), name="rank0.json")
+    (path.parent / "kernel_annotations_rank1_a.json").write_bytes(as_json(NOTED))
+    with tracekit.open(path, cache=False) as trace:
+        assert [row[2] for row in trace.sql(TOLD).rows] == 3 * ["(unattributed)"]
+
+
+@pytest.mark.parametrize("data", [b"[]", b"{", b'{"x": []}', b'{"1": [5]}', b"\x80\x04."])
+def test_what_is_no_annotation_is_one_sentence(tiny_trace: Tiny, data: bytes) -> None:
+    path = tiny_trace(replay(), name="rank0.json")
+    (path.parent / "kernel_annotations_rank0_a.json").write_bytes(data)
+    with pytest.raises(TraceError, match="kernel_annotations_rank0_a"):
+        tracekit.open(path, cache=False)

@@ -1,0 +1,72 @@
+"""Joins what torch recorded of the kernels of CUDA graphs beside a trace to these kernels.
+
+Before torch wrote annotations into the trace, programs saved them themselves: a mapping of graph
+node ids to the list of annotations of that node, `kernel_annotations_rank0_NAME.pkl` or `.json`
+(torch/cuda/_graph_annotations.py and _annotate_cuda_graph_trace.py of PyTorch). Of a node's
+annotations the last one counts; a text is the name of a scope. What the trace says itself stays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tracekit.errors import TraceError
+from tracekit.ingest.budget import Budget
+from tracekit.ingest.byte_stream import ByteStream
+from tracekit.ingest.pickled_trace import whole_text
+from tracekit.ingest.plain_pickle import read_plain
+from tracekit.ingest.sources import ANNOTATIONS
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from tracekit.storage import Place
+
+_ADD = """
+UPDATE record SET args = json_merge_patch(noted.args, record.args)
+FROM (
+    SELECT row[1]::BIGINT AS node_id, row[2] AS args
+    FROM (SELECT unnest(from_json($rows, '[["VARCHAR"]]')) AS row)
+) AS noted, trace
+WHERE
+    record.trace_id = trace.trace_id
+    AND (trace.rank = $rank OR (trace.rank IS NULL AND (SELECT count(*) FROM trace) = 1))
+    AND contains(record.args, '"graph node id"')
+    AND try_cast(record.args ->> '$."graph node id"' AS BIGINT) = noted.node_id
+"""
+
+
+def join_annotations(connection: duckdb.DuckDBPyConnection, path: Place) -> None:
+    """Add annotations to the arguments of kernels, copies and sets of replayed graphs.
+
+    Raises:
+        TraceError: the file cannot be read, or is no mapping of graph node ids.
+    """
+    stream = ByteStream(path)
+    text = whole_text(stream)
+    try:
+        is_pickle = text[:1] == b"\x80"
+        content = read_plain(text, Budget(stream)) if is_pickle else msgspec.json.decode(text)
+        rows = [*_rows(content)]
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise TraceError(
+            f"{path}: no annotations of kernels by graph node ids: "
+            f"{type(error).__name__} at {error}"
+        ) from error
+    match = re.fullmatch(ANNOTATIONS, path.name)
+    rank = int(match[1]) if match else 0
+    connection.execute(_ADD, {"rows": msgspec.json.encode(rows).decode(), "rank": rank})
+
+
+def _rows(content: Any) -> Iterator[tuple[str, str]]:
+    """Yield the id of each node, and its annotations as arguments."""
+    items: Mapping[Any, Sequence[Any]] = content
+    for node, noted in items.items():
+        merged: dict[str, Any] = {}
+        for one in noted if isinstance(noted, (list, tuple)) else [noted]:
+            merged |= {"name": one} if isinstance(one, str) else one
+        yield str(int(node)), msgspec.json.encode(merged).decode()
