@@ -24,6 +24,7 @@ from tracekit.render.sections._layout import (
     ms_column,
     pct_text,
     rank_text,
+    step_column,
     times_text,
 )
 from tracekit.time_parts import PARTS, TimePart
@@ -190,12 +191,15 @@ def phases(screen: Screen) -> list[Text]:
         row[column] for row in rows for column in ("wall_ns", "idle_ns", "exposed_comm_ns")
     )
     figures = aligned(
-        columns(
-            rows,
-            span_pct=pct_text,
-            wall_ns=lambda time: f"{format_ms(time, decimals)} ms busy",
-            idle_ns=lambda time: f"{format_ms(time, decimals)} idle",
-        )
+        [
+            *columns(
+                rows,
+                span_pct=pct_text,
+                wall_ns=lambda time: f"{format_ms(time, decimals)} ms busy",
+            ),
+            *step_column(rows),
+            *columns(rows, idle_ns=lambda time: f"{format_ms(time, decimals)} idle"),
+        ]
     )
     longest_ns = max(row["span_ns"] for row in rows)
 
@@ -232,7 +236,8 @@ def modules(screen: Screen) -> list[Text]:
     shown = [item for item in every if id(item[2]) in largest]
     rows = [row for _, _, row in shown]
     own = [f"{pct_text(row['self_pct'])} self" if row["self_wall_ns"] else "" for row in rows]
-    figures = aligned([*columns(rows, wall_pct=pct_text), ms_column(rows, "total_wall_ns"), own])
+    totals = ms_column(rows, "total_wall_ns")
+    figures = aligned([*columns(rows, wall_pct=pct_text), totals, own, *step_column(rows)])
     out = [screen.heading("Modules")]
     if all(row["module_path"].startswith("(") for _, _, row in every):
         for line in (
