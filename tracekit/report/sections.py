@@ -78,9 +78,9 @@ _SECTIONS = (
     Section(
         "modules",
         "Modules",
-        ("modules", "phase_modules", "class_modules"),
+        ("phase_modules", "modules", "class_modules"),
         ("module_totals", "modules"),
-        tabs=("wall time", "by phase", "by class of kernel"),
+        tabs=("by phase, busy and idle", "busy time", "busy time by class of kernel"),
         drawn=("module_icicle", "class_icicle"),
     ),
     Section(
