@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.text import Text
 
+from tracekit.analysis.breakdown import ROLES, has_modules
 from tracekit.palette import KIND
 from tracekit.render._bars import Part, cells_of, share_bar, stacked_bar
 from tracekit.render._text import printable, shorten, shortened
@@ -239,16 +240,33 @@ def modules(screen: Screen) -> list[Text]:
     totals = ms_column(rows, "total_wall_ns")
     figures = aligned([*columns(rows, wall_pct=pct_text), totals, own, *step_column(rows)])
     out = [screen.heading("Modules")]
-    if all(row["module_path"].startswith("(") for _, _, row in every):
-        for line in (
-            "none recorded: profile(..., with_stack=True) or tracekit collect has them",
-            "by role, which kernels and ops tell: tracekit query roles TRACE",
-        ):
-            out.append(screen.line(f"  {line}", "dim"))
+    if not has_modules(screen.data["module_totals"]):
+        has_them = "profile(..., with_stack=True) or tracekit collect has them"
+        out.append(screen.line(f"  none recorded: {has_them}", "dim"))
+        roles = screen.data[ROLES].column("role") if ROLES in screen.data else []
+        # Of other models, norms alone have a role.
+        if not {"QKV", "Attention", "MLP"}.isdisjoint(roles):
+            return [*out, *_roles(screen)]
     for (label, depth, _), text in zip(shown, figures, strict=True):
         room = max(screen.width - len(text) - 4, 1)
         out.append(Text(f"  {text}  {shorten('  ' * depth + printable(label), room)}"))
     return out + more(len(every) - len(shown), "module")
+
+
+def _roles(screen: Screen) -> list[Text]:
+    """Return the parts of a decoder, and how much of their time rests on an inference."""
+    rows = screen.rows(ROLES)
+    shown = rows if screen.full else rows[:MAX_MODULES]
+    kernel_ns = sum(row["kernel_ns"] for row in rows) or 1
+    inferred = pct_text(100 * sum(row["inferred_ns"] for row in rows) / kernel_ns)
+    told = f"parts by names and order of kernels and ops, {inferred} of the time inferred:"
+    totals = ms_column(rows, "wall_ns", shown)
+    figures = aligned([*columns(shown, wall_pct=pct_text), totals, *step_column(rows, shown)])
+    lines = [
+        Text(f"  {text}  {printable(row['role'])}")
+        for text, row in zip(figures, shown, strict=True)
+    ]
+    return [screen.line(f"  {told}", "dim"), *lines, *more(len(rows) - len(shown), "role")]
 
 
 def _tree(rows: Sequence[Row]) -> list[_Node]:
