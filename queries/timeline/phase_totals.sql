@@ -21,7 +21,7 @@
 --   device_count       BIGINT   devices that have the phase
 --   step_wall_ns       DOUBLE   busy time in steps, per step, ns; adds up to step_work_ns of step_totals; NULL without steps
 -- View:
---   chart  name=phases form=bars title="Where the time of a step goes, by phase" y=phase order=rows x_of=span_ns
+--   chart  name=phases form=bars title="Where the time goes, by phase" y=phase order=rows x_of=span_ns
 --          axis="time of all devices" parts=covered_ns,exposed_comm_ns,idle_ns
 --          tip=phase,span_ns,span_pct,covered_ns,exposed_comm_ns,idle_ns,kernel_count
 -- Invariant: span_ns = wall_ns + idle_ns AND exposed_comm_ns <= wall_ns AND wall_ns <= kernel_ns

@@ -60,7 +60,7 @@ def _wanted(results: Mapping[str, Result]) -> Iterator[str]:
         "traces": has_traces,
         "ranks": is_several,
         "serving": has_traces and (is_served or _names_serving(results["phases"])),
-        "graph": has_traces and _is_small(results["timeline"]),
+        "graph": has_traces and is_small(results["timeline"]),
     }
     if has_traces:
         yield "verdict"
@@ -72,7 +72,8 @@ def _wanted(results: Mapping[str, Result]) -> Iterator[str]:
                 yield name
 
 
-def _is_small(timeline: Result) -> bool:
+def is_small(timeline: Result) -> bool:
+    """Return whether it is short work to replay what these devices did."""
     counts = timeline.column("event_count")
     return len(counts) <= _MOST_DEVICES and all(count <= _MOST_DEVICE_EVENTS for count in counts)
 

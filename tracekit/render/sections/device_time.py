@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
@@ -37,6 +37,9 @@ from tracekit.units import (
     format_pct,
     ms_decimals,
 )
+
+if TYPE_CHECKING:
+    from tracekit.analysis.result import Result
 
 MAX_DEVICES = 16
 MAX_GROUPS = 6
@@ -118,15 +121,49 @@ _LEAST_IDLE_PCT = 10.0
 """Less idle time of a recording is not worth a word on the profiler."""
 
 
+def idle_of_step(data: Mapping[str, Result]) -> Row | None:
+    """Return how much of a step is idle, recorded and without the profiler; None without steps.
+
+    A step without the profiler is the measured one of `run_idle`, else the estimate of
+    `unprofiled`, where that was asked: then with `idle_low_pct` and `idle_high_pct`.
+    """
+    rows = data["run_idle"].to_dicts() if "run_idle" in data else []
+    if rows and rows[0]["idle_pct"] is not None:
+        return rows[0]
+    estimates = data["unprofiled"].to_dicts() if "unprofiled" in data else []
+    known = [row for row in estimates if row["idle_pct"] is not None]
+    if known:
+        row = max(known, key=lambda row: row["work_ns"])
+        return row | {"plain_step_ns": row["unprofiled_step_ns"]}
+    return rows[0] if rows else None
+
+
+def idle_sentence(data: Mapping[str, Result]) -> str | None:
+    """Return how much of a step is idle as a sentence; None where next to nothing is to be said."""
+    row = idle_of_step(data)
+    if row is None:
+        return None
+    said = f"Idle {format_pct(row['recorded_idle_pct'])} % of a recorded step"
+    if row["idle_pct"] is not None:
+        return f"{said}, {_idle_of_run(row)} without the profiler"
+    if row["recorded_idle_pct"] < _LEAST_IDLE_PCT:
+        return None
+    return f"{said}, in part the profiler's: query unprofiled"
+
+
+def _idle_of_run(row: Row) -> str:
+    idle = f"{format_pct(row['idle_pct'])} %"
+    if "idle_low_pct" not in row:
+        return idle
+    return f"about {idle} ({format_pct(row['idle_low_pct'])} to {format_pct(row['idle_high_pct'])})"
+
+
 def run_idle(screen: Screen) -> list[Text]:
     """Return how much of a step is idle: bars of the recording and the run, or a hint in words."""
-    (row,) = screen.rows("run_idle")
-    if row["idle_pct"] is None:
-        if row["recorded_idle_pct"] < _LEAST_IDLE_PCT:
-            return []
-        recorded = f"Idle {format_pct(row['recorded_idle_pct'])} % of a recorded step"
-        hint = "in part the profiler's: query unprofiled"
-        return [screen.line(f"{recorded}, {hint}")]
+    row = idle_of_step(screen.data)
+    if row is None or row["idle_pct"] is None:
+        text = idle_sentence(screen.data)
+        return [] if text is None else [screen.line(text)]
     steps_ns = [row["recorded_step_ns"], row["plain_step_ns"]]
     work = next(share for share in PARTS if share.name == "compute")
     idle = next(share for share in PARTS if share.name == "idle")
@@ -147,7 +184,7 @@ def run_idle(screen: Screen) -> list[Text]:
     figures = aligned(
         [
             [f"{format_ms(step_ns, decimals)} ms" for step_ns in steps_ns],
-            [f"{format_pct(row[name])} % idle" for name in ("recorded_idle_pct", "idle_pct")],
+            [f"{format_pct(row['recorded_idle_pct'])} % idle", f"{_idle_of_run(row)} idle"],
         ]
     )
     labels = fitted(["recorded", "without the profiler"])
