@@ -11,8 +11,13 @@ from tracekit.render.sections.device_time import idle_sentence
 
 RECORDED = {"recorded_step_ns": 100, "work_ns": 70, "recorded_idle_pct": 30.0}
 ESTIMATE = {
-    "recorded_step_ns": 98, "work_ns": 70, "unprofiled_step_ns": 76,
-    "recorded_idle_pct": 28.6, "idle_pct": 7.9, "idle_low_pct": 1.0, "idle_high_pct": 21.0,
+    "recorded_step_ns": 98,
+    "work_ns": 70,
+    "unprofiled_step_ns": 76,
+    "recorded_idle_pct": 28.6,
+    "idle_pct": 7.9,
+    "idle_low_pct": 1.0,
+    "idle_high_pct": 21.0,
 }
 OF_THE_RUN = "Idle 28.6 % of a recorded step, about 7.9 % (1.0 to 21.0) without the profiler"
 MEASURED = "Idle 30.0 % of a recorded step, 12.5 % without the profiler"

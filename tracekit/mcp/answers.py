@@ -62,6 +62,10 @@ of a serving run: rate x2 | batch limit=8 | batch tokens=512 | kv tokens=65536 |
 several in the list are made together"""
 
 
+_REST = f"… the rest: ask(trace, NAME, skip_rows=N); whole names: max_tokens to {MOST_TOKENS:,}"
+_REST_OF_SQL = f"… the rest: LIMIT and OFFSET; whole names: max_tokens to {MOST_TOKENS:,}"
+
+
 @dataclass(frozen=True, slots=True)
 class Tools:
     """The six tools; each is a method, and its arguments are those of the protocol.
@@ -139,7 +143,7 @@ class Tools:
             f"nothing here on: {' '.join(without) or '-'}"
         )
         step = "next: advise(trace) says what to change; ask(trace, 'breakdown') where time went"
-        return brief(tables, budget=max_tokens, before=[*said, applying, step])
+        return brief(tables, budget=max_tokens, before=[*said, applying, step], rest=_REST)
 
     def ask(
         self,
@@ -156,7 +160,7 @@ class Tools:
             is_traced = load_catalog().analysis(analysis).scope != "runs"
         with self._opened(trace, traces=is_traced) as opened:
             if analysis == "breakdown":
-                return brief(opened.breakdown(), budget=max_tokens)
+                return brief(opened.breakdown(), budget=max_tokens, rest=_REST)
             if analysis == "pivot":
                 found = _pivot(opened, params)
                 reasons: list[str] = []
@@ -164,7 +168,7 @@ class Tools:
                 found = opened.query(analysis, **params)
                 reasons = opened.reasons_for_none(analysis) if not found.rows else []
         before = [f"no rows: {printable(reason)}" for reason in reasons]
-        return brief(found, before=before, budget=max_tokens, skip=skip_rows)
+        return brief(found, before=before, budget=max_tokens, skip=skip_rows, rest=_REST)
 
     def sql(self, trace: str, statement: str, max_tokens: int = USUAL_TOKENS) -> str:
         """Return the rows of one SELECT."""
@@ -183,7 +187,7 @@ class Tools:
                 )
             _bound_memory()
             found, size = counted(opened.stream_sql(statement))
-        return brief(found, size, budget=max_tokens, units=False)
+        return brief(found, size, budget=max_tokens, units=False, rest=_REST_OF_SQL)
 
     def compare(
         self,
