@@ -168,7 +168,7 @@ def test_the_verdict_of_nothing_and_of_idle_time_without_a_cause(
     row = tuple(told.get(column.name) for column in columns)
     (said,) = sentences(Result("verdict", columns, [row]))
     assert said == (
-        "Biggest loss: idle time without a known cause (2 gaps), 5.000 ms, 50.0 % of the time."
+        "Biggest loss: idle time without a known cause (2 gaps), 5.000 ms, 50.0 % of the recording."
     )
 
 

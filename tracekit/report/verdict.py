@@ -63,7 +63,7 @@ def _begun(text: str) -> str:
 
 def _amount(row: Mapping[str, Any]) -> str:
     amount, share = format_duration(row["amount_ns"]), format_pct(row["share_pct"])
-    return f"{amount}, {share} % of the time"
+    return f"{amount}, {share} % of the recording"
 
 
 def _late(
