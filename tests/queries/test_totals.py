@@ -194,6 +194,19 @@ def test_a_step_has_the_mean_of_what_steps_launched(opened: Opened, tmp_path: Pa
         assert sum(found.values()) == 30_000
 
 
+@pytest.mark.parametrize("run", ["h200_finetune_L", "pretrain_Naive", "serve_vllm"])
+def test_parts_of_a_decoder_add_up(opened: Opened, run: str) -> None:
+    trace = opened(REPO / "sample_traces" / run)
+    rows = trace.query("role_totals").to_dicts()
+    assert sum(row["wall_ns"] for row in rows) == sum(trace.query("timeline").column("busy_ns"))
+    steps = trace.query("step_totals").to_dicts()
+    if steps:
+        in_steps = sum(row["step_wall_ns"] for row in rows)
+        assert in_steps == pytest.approx(steps[0]["step_work_ns"])
+    else:
+        assert {row["step_wall_ns"] for row in rows} == {None}
+
+
 def test_an_analysis_may_call_another_with_parameters(opened: Opened, tmp_path: Path) -> None:
     (tmp_path / "most.sql").write_text(
         "-- How many kernels?\n--\n-- Kind:    analysis\n-- Scope:   run\n"

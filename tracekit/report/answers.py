@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tracekit.analysis.breakdown import ADVICE
+from tracekit.analysis.breakdown import ADVICE, ROLES
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.result import Result
 from tracekit.errors import QueryError, UsageError
@@ -66,7 +66,8 @@ def _wanted(results: Mapping[str, Result]) -> Iterator[str]:
         yield "verdict"
     for section in SECTIONS:
         for name in (*section.tables, *section.drawn):
-            if name in results or (name in section.of_ranks and not is_several):
+            # A breakdown has roles where they stand in for modules.
+            if name in results or name == ROLES or (name in section.of_ranks and not is_several):
                 continue
             if is_served if catalog.analysis(name).scope == "runs" else applies[section.of]:
                 yield name

@@ -37,14 +37,16 @@ from tracekit.report.parts import (
     tabs,
     verdict,
 )
-from tracekit.report.sections import SECTIONS, TIMELINE_EVENTS, Section
+from tracekit.report.sections import SECTIONS, TIMELINE_EVENTS, TIMELINE_HOST, Section
 from tracekit.report.verdict import sentences
 
 
 def page(answers: Answers, traces: Sequence[str]) -> str:
     """Return the report as HTML."""
     cuts = {
-        name: cut(result) for name, result in answers.results.items() if name != TIMELINE_EVENTS
+        name: cut(result)
+        for name, result in answers.results.items()
+        if name not in (TIMELINE_EVENTS, TIMELINE_HOST)
     }
     shown = [
         _shown(section, answers, cuts, traces)
@@ -60,7 +62,9 @@ def page(answers: Answers, traces: Sequence[str]) -> str:
         _head(answers, traces, shown),
         shown,
         after=_refused(answers),
-        events=packed_events(answers.results[TIMELINE_EVENTS], answers.path)
+        events=packed_events(
+            answers.results[TIMELINE_EVENTS], answers.path, answers.results.get(TIMELINE_HOST)
+        )
         if has_events
         else None,
         view_command=f"tracekit view {quoted(*traces)}" if has_viewer else None,
@@ -208,6 +212,10 @@ def _events(answers: Answers) -> Iterator[str]:
             f"are drawn as {counts['tiles']:,} tiles, which say how many they hold and how long "
             "those ran."
         )
+    if answers.has_rows(TIMELINE_HOST):
+        host = answers.results[TIMELINE_HOST]
+        counts = dict(zip(host.column("trace_id"), host.column("op_count"), strict=True))
+        text += f" Of the host {len(host):,} of {sum(counts.values()):,} outermost ops."
     yield note(text)
     yield "<figure><figcaption>Every stream over time</figcaption>"
     yield '<div id="events-view"></div></figure>'
