@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from traces_by_hand import call, kernel, span, work
 
+import tracekit
 from tracekit.analysis.result import Column, Result
 from tracekit.errors import UsageError
 from tracekit.render import formats, renderer
@@ -315,3 +316,12 @@ def test_without_modules_the_parts_of_a_decoder_stand_there(
     assert section[1].startswith("  parts by names and order of kernels and ops, ")
     found = {line.rsplit("  ", 1)[1]: line.split()[2] for line in section[2:]}
     assert found == {"MLP": "0.300", "Attention": "0.200", "Output": "0.080", "QKV": "0.030"}
+
+
+@pytest.mark.parametrize("run", ["pretrain_R+Z3", "h200_finetune_L", "serve_vllm"])
+def test_no_line_is_wider_than_a_terminal(
+    opened: Callable[[Path], tracekit.Trace], rendered: Rendered, run: str
+) -> None:
+    trace = opened(Path(__file__).parents[2] / "sample_traces" / run)
+    text = rendered(trace.breakdown(), "table", width=80)
+    assert max(map(cell_width, text.splitlines())) <= 80

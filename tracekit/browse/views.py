@@ -92,9 +92,10 @@ class Overview:
         return replace(cut(result, _SHOWN, number), note=note)
 
     def told(self, traces: Sequence[str], search: str) -> str:
-        """Return the two analyses behind it."""
+        """Return the analyses behind it."""
         del search
-        return "\n\n\n".join(Asked(name).told(traces) for name in ("timeline", "phases"))
+        names = ("timeline", "phases", "run_idle")
+        return "\n\n\n".join(Asked(name).told(traces) for name in names)
 
     def deeper(self, row: Row) -> View | None:
         """Lead to the events of a kind or a phase, or to the gaps."""

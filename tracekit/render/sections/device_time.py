@@ -11,7 +11,7 @@ from rich.text import Text
 from tracekit.analysis.breakdown import ROLES, has_modules
 from tracekit.palette import KIND
 from tracekit.render._bars import Part, cells_of, share_bar, stacked_bar
-from tracekit.render._text import printable, shorten, shortened
+from tracekit.render._text import cell_width, printable, shorten, shortened
 from tracekit.render.sections._layout import (
     Row,
     Screen,
@@ -389,8 +389,7 @@ def communication(screen: Screen) -> list[Text]:
     if screen.full:
         out = [screen.heading("Communication"), *screen.table("communication")]
     else:
-        note = "count, time, exposed of the window, hidden, bytes, bandwidth, bus"
-        out = [screen.heading("Communication", note), *_collectives(screen)]
+        out = _collectives(screen)
     if "cpu" in screen.data["communication"].column("device"):
         out.append(screen.line(f"  {_CPU_NOTE}", "dim"))
     return out
@@ -399,24 +398,26 @@ def communication(screen: Screen) -> list[Text]:
 def _collectives(screen: Screen) -> list[Text]:
     rows = screen.rows("communication_totals")
     shown = rows[:MAX_COLLECTIVES]
-    figures = aligned(
-        [
-            *columns(shown, call_count=times_text),
-            ms_column(rows, "kernel_ns", shown),
-            *columns(
-                shown,
-                wall_pct=pct_text,
-                overlapped_pct=pct_text,
-                message_bytes=known(format_bytes),
-                algorithm_bytes_per_s=known(format_bytes_per_s),
-                bus_bytes_per_s=known(format_bytes_per_s),
-            ),
-        ]
-    )
-    out = []
-    for row, label, text in zip(
-        shown, fitted([_collective(row) for row in shown], 32), figures, strict=True
-    ):
+    labels = fitted([_collective(row) for row in shown], 32)
+    figures = [
+        *columns(shown, call_count=times_text),
+        ms_column(rows, "kernel_ns", shown),
+        *columns(
+            shown,
+            wall_pct=pct_text,
+            overlapped_pct=pct_text,
+            message_bytes=known(format_bytes),
+            algorithm_bytes_per_s=known(format_bytes_per_s),
+            bus_bytes_per_s=known(format_bytes_per_s),
+        ),
+    ]
+    bandwidths = "bandwidth, bus"
+    if cell_width(labels[0]) + len(aligned(figures)[0]) + 4 > screen.width:
+        del figures[-2]
+        bandwidths = "bus bandwidth"
+    note = f"count, time, exposed of the window, hidden, bytes, {bandwidths}"
+    out = [screen.heading("Communication", note)]
+    for row, label, text in zip(shown, labels, aligned(figures), strict=True):
         line = Text(f"  {label}  {text}")
         room = screen.width - line.cell_len - 2
         if row["reasons"] and room >= len("its call"):
