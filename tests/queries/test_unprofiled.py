@@ -128,7 +128,7 @@ def test_without_nested_ops_of_a_known_kind_there_is_no_figure(
     with traced(loop()) as trace:
         (row,) = trace.query("unprofiled").to_dicts()
         (idle,) = trace.query("run_idle").to_dicts()
-    assert row["unprofiled_step_ns"] is row["plain_step_ns"] is None
+    assert row["unprofiled_step_ns"] is row["plain_step_ns"] is row["profiler_idle_pct"] is None
     assert "0 % of its time" in row["reason"]
     assert (idle["idle_pct"], round(idle["recorded_idle_pct"])) == (None, 90)
 

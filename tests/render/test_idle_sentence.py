@@ -21,6 +21,7 @@ ESTIMATE = {
 }
 OF_THE_RUN = "Idle 28.6 % of a recorded step, about 7.9 % (1.0 to 21.0) without the profiler"
 MEASURED = "Idle 30.0 % of a recorded step, 12.5 % without the profiler"
+WIDE = "Idle 28.6 % of a recorded step, 1.0 to 21.0 % without the profiler"
 HINT = "Idle 30.0 % of a recorded step, in part the profiler's: query unprofiled"
 
 
@@ -30,6 +31,7 @@ HINT = "Idle 30.0 % of a recorded step, in part the profiler's: query unprofiled
         (RECORDED | {"idle_pct": 12.5, "plain_step_ns": 80}, [ESTIMATE], MEASURED),
         (RECORDED, [ESTIMATE, {"work_ns": 90, "reason": "no host"}], OF_THE_RUN),
         (RECORDED, [{"work_ns": 90, "reason": "no host"}], HINT),
+        (RECORDED, [ESTIMATE | {"idle_pct": None, "reason": "too wide"}], WIDE),
         (RECORDED, [], HINT),
         (RECORDED | {"recorded_idle_pct": 3.0}, [], None),
         (None, [], None),

@@ -131,7 +131,7 @@ def idle_of_step(data: Mapping[str, Result]) -> Row | None:
     if rows and rows[0]["idle_pct"] is not None:
         return rows[0]
     estimates = data["unprofiled"].to_dicts() if "unprofiled" in data else []
-    known = [row for row in estimates if row["idle_pct"] is not None]
+    known = [row for row in estimates if row["idle_low_pct"] is not None]
     if known:
         row = max(known, key=lambda row: row["work_ns"])
         return row | {"plain_step_ns": row["unprofiled_step_ns"]}
@@ -144,7 +144,7 @@ def idle_sentence(data: Mapping[str, Result]) -> str | None:
     if row is None:
         return None
     said = f"Idle {format_pct(row['recorded_idle_pct'])} % of a recorded step"
-    if row["idle_pct"] is not None:
+    if row["idle_pct"] is not None or row.get("idle_low_pct") is not None:
         return f"{said}, {_idle_of_run(row)} without the profiler"
     if row["recorded_idle_pct"] < _LEAST_IDLE_PCT:
         return None
@@ -152,10 +152,11 @@ def idle_sentence(data: Mapping[str, Result]) -> str | None:
 
 
 def _idle_of_run(row: Row) -> str:
-    idle = f"{format_pct(row['idle_pct'])} %"
-    if "idle_low_pct" not in row:
-        return idle
-    return f"about {idle} ({format_pct(row['idle_low_pct'])} to {format_pct(row['idle_high_pct'])})"
+    idle = None if row["idle_pct"] is None else f"{format_pct(row['idle_pct'])} %"
+    if row.get("idle_low_pct") is None:
+        return idle or "unknown"
+    interval = f"{format_pct(row['idle_low_pct'])} to {format_pct(row['idle_high_pct'])}"
+    return f"about {idle} ({interval})" if idle else f"{interval} %"
 
 
 def run_idle(screen: Screen) -> list[Text]:
