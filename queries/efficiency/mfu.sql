@@ -7,12 +7,13 @@
 -- operations per token, 6 N where all are. Column source says which of the two it was. A trace without
 -- steps is one step: the window of the device.
 -- mfu_pct and hfu_pct are of the peak in the data sheet, so a CPU has none; ceiling_mfu_pct and ceiling_hfu_pct are of
--- the highest rates at which tracekit bench multiplied each type on this very device, where that is known.
+-- the highest rates at which tracekit bench multiplied each type on this very device, where that is known. A step that waits
+-- for its host takes longer under the profiler: run_mfu_pct is of the run.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Requires: attributed_events, device_windows, device_peak, device_ceiling, device_steps, computed_type, launched_op_costs,
---           ceilings, run, step_ranges
+--           ceilings, run, step_ranges, plain_step
 -- Params:
 --   min_covered_pct  DOUBLE = 95  refuse if less of the time of such kernels has known operations, 0 to 100
 -- Columns:
@@ -44,7 +45,9 @@
 --   ceiling_hfu_pct     DOUBLE   with recomputation; NULL where parameters are the source
 --   ceiling_source      VARCHAR  the measurement
 --   ceiling_reason      VARCHAR  why ceiling_mfu_pct is missing; NULL if it is not
--- Keep:     rank, device, step, step_ns, flops, flop_per_s, mfu_pct, at_least_mfu_pct, hfu_pct, ceiling_mfu_pct, ceiling_hfu_pct,
+--   run_mfu_pct         DOUBLE   model FLOPs utilisation of a step without the profiler, 0 to 100; NULL where none was measured
+--                                (in run.json, or --plain-step)
+-- Keep:     rank, device, step, step_ns, flops, flop_per_s, mfu_pct, run_mfu_pct, at_least_mfu_pct, hfu_pct, ceiling_mfu_pct, ceiling_hfu_pct,
 --           dtype, covered_pct
 -- Invariant: (reason IS NULL) = (mfu_pct IS NOT NULL)
 -- Invariant: hfu_pct IS NULL OR mfu_pct <= hfu_pct
@@ -323,6 +326,10 @@ SELECT
     unknown_ops, reason, ceiling_flop_per_s,
     if(ceiling_reason IS NULL, 100.0 * ceiling_model_ideal_ns / step_ns, NULL) AS ceiling_mfu_pct,
     if(ceiling_reason IS NULL, 100.0 * ceiling_ideal_ns / step_ns, NULL) AS ceiling_hfu_pct,
-    ceiling_source, ceiling_reason
+    ceiling_source, ceiling_reason,
+    if(
+        reason IS NULL AND step IS NOT NULL,
+        100.0 * model_ideal_ns / (SELECT plain_ns FROM plain_step), NULL
+    ) AS run_mfu_pct
 FROM told
 ORDER BY rank NULLS LAST, trace_id, device, step
