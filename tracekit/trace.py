@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, TypeVar
 from tracekit.analysis.breakdown import (
     FULL_BREAKDOWN,
     HEALTH,
+    ROLES,
     RUN_HEALTH,
     breakdown_of,
+    has_modules,
 )
 from tracekit.analysis.scopes import Contents
 from tracekit.errors import StoreError, UsageError
@@ -406,6 +408,8 @@ class Trace:
     def _breakdown(self) -> dict[str, Result]:
         names = breakdown_of(self._contents, self._trace_count())
         results = self.results(names)
+        if self._trace_count() == 1 and not has_modules(results["module_totals"]):
+            results |= self.results([ROLES])
         if self._contents.runs:
             results[HEALTH] = self._with_health_of_run(results.get(HEALTH))
         return results

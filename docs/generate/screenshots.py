@@ -50,7 +50,7 @@ def pictures() -> tuple[Picture, ...]:
     training = partial(_report, "pretrain_R+Z3")
     serving = partial(_report, "serve_transformers")
     return (
-        Picture("report", training, _top),
+        Picture("report", partial(_report, "h200_finetune_L"), _top),
         Picture("report-requests", serving, _figure("request_life")),
         Picture("report-timeline", training, _timeline),
         Picture("report-runs", _overview, _top),

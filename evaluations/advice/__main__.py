@@ -107,7 +107,7 @@ def real(fault: Fault, rounds: int, steps: int) -> Judged:
         for number in range(rounds):
             with tracekit.open(folder / f"a{number}", cache=False) as trace:
                 advised.append(trace.advise(is_recorded=True))
-                before.append(_took(trace, advised[-1], advised[-1].recorded_ns))
+                before.append(_took(trace, advised[-1], advised[-1].before_ns))
             with tracekit.open(folder / f"b{number}", cache=False) as trace:
                 after.append(_took(trace, advised[-1]))
     came = {

@@ -324,7 +324,8 @@ SELECT
     if(reason IS NULL, 100.0 * model_ideal_ns / nullif(work_ns, 0), NULL) AS work_mfu_pct,
     if(
         reason IS NULL AND step IS NOT NULL,
-        100.0 * model_ideal_ns / (SELECT r.plain_step_ns FROM run_idle AS r WHERE r.idle_pct IS NOT NULL),
+        100.0 * model_ideal_ns
+        / (SELECT r.plain_step_ns FROM run_idle AS r WHERE r.idle_pct IS NOT NULL),
         NULL
     ) AS run_mfu_pct,
     if(is_at_least, 100.0 * model_ideal_ns / step_ns, NULL) AS at_least_mfu_pct,

@@ -29,8 +29,6 @@
 --   rank        INTEGER  the late rank
 --   note_count  BIGINT   for trust: metrics that note something and do not warn
 --   value       DOUBLE   for trust: what the metric says; of several ranks the least share, or the most
---   run_idle_pct  DOUBLE  of idle time: share of a step without the profiler in which the device is idle, by whatever cause,
---                        0 to 100; NULL where none was measured
 --   unit        VARCHAR  of value: count, pct, ns or bytes
 -- Keep:     topic, subject, amount_ns, share_pct, count, of_count, meaning, value
 -- Invariant: amount_ns IS NULL OR amount_ns > 0
@@ -58,22 +56,20 @@ part AS (
 ),
 
 loss AS (
-    SELECT subject, amount_ns, place, gap_count, run_idle_pct
+    SELECT subject, amount_ns, place, gap_count
     FROM (
         SELECT
             'exposed_comm' AS subject,
             exposed_comm_ns AS amount_ns, NULL AS place,
             NULL::BIGINT AS gap_count,
-            NULL::BIGINT AS most_ns,
-            NULL::DOUBLE AS run_idle_pct
+            NULL::BIGINT AS most_ns
         FROM windows
         UNION ALL
         SELECT
             'exposed_memcpy' AS subject,
             exposed_memcpy_ns AS amount_ns, NULL AS place,
             NULL::BIGINT AS gap_count,
-            NULL::BIGINT AS most_ns,
-            NULL::DOUBLE AS run_idle_pct
+            NULL::BIGINT AS most_ns
         FROM windows
         UNION ALL
         SELECT
@@ -85,8 +81,7 @@ loss AS (
                 any_value(w.window_ns)
                 * greatest(any_value(r.plain_step_ns - r.work_ns), 0)
                 / any_value(r.recorded_step_ns)
-            )::BIGINT AS most_ns,
-            any_value(r.idle_pct) AS run_idle_pct
+            )::BIGINT AS most_ns
         FROM idle_causes AS c
         CROSS JOIN windows AS w
         LEFT JOIN run_idle AS r ON r.idle_pct IS NOT NULL
@@ -254,7 +249,7 @@ told AS (
         'largest_loss' AS topic,
         l.subject, l.amount_ns,
         100.0 * l.amount_ns / nullif(w.window_ns, 0) AS share_pct,
-        l.place, l.gap_count AS count, l.run_idle_pct
+        l.place, l.gap_count AS count
     FROM loss AS l, windows AS w, trust AS t
     WHERE NOT t.has_missing_work
     UNION ALL BY NAME
@@ -268,5 +263,5 @@ told AS (
 
 SELECT
     topic, subject, amount_ns, share_pct, place.op AS top_op, count, of_count, meaning,
-    place.python AS top_python, rank, note_count, value, run_idle_pct, unit
+    place.python AS top_python, rank, note_count, value, unit
 FROM told

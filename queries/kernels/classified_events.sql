@@ -20,11 +20,12 @@
 --   end_ns        BIGINT                            end, ns
 --   kind_wall_ns  BIGINT                            its part of the union of its kind on the device, ns
 --   wall_ns       BIGINT                            its part of the busy time of the device, ns
+--   step          BIGINT -> step_ranges             number of the step that launched it
 
 SELECT
     e.trace_id, e.event_id, e.piece, e.device, e.stream, e.category, e.name,
     coalesce(c.class, class_by_op(e.class, a.op_name)) AS class,
-    e.kind, e.ts_ns, e.dur_ns, e.end_ns, e.kind_wall_ns, e.wall_ns
+    e.kind, e.ts_ns, e.dur_ns, e.end_ns, e.kind_wall_ns, e.wall_ns, a.step
 FROM device_events AS e
 INNER JOIN attribution AS a USING (trace_id, event_id, piece)
 LEFT JOIN collective_events AS c USING (trace_id, event_id, piece)

@@ -1,9 +1,10 @@
 -- Which classes of kernels held the devices of the run?
--- The sums of kernel_classes over all devices. Shares are of the sum of their windows.
+-- The sums of kernel_classes over all devices. Shares are of the sum of their windows; a step is the mean of the steps of
+-- all devices, and what was launched outside of steps is in none.
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: kernel_classes, timeline
+-- Requires: kernel_classes, timeline, steps, stepped_devices
 -- Input:    kernel_classes
 -- Columns:
 --   class         VARCHAR  class of the kernels, as in table kernel_class
@@ -12,9 +13,10 @@
 --   kernel_ns     BIGINT   sum of their durations, ns; overlap counts twice
 --   wall_ns       BIGINT   busy time that is theirs, ns; adds up to the devices' busy time
 --   wall_pct      DOUBLE   wall_ns of all windows, 0 to 100
+--   step_wall_ns  DOUBLE   busy time in steps, per step, ns; NULL without steps
 -- View:
 --   breakdown  title="Kernel classes" note="wall time, share of the window" label=class bar=wall_pct
---              figures=wall_pct,wall_ns,kernel_count colour=kind most=8 one=class many=classes
+--              figures=wall_pct,wall_ns,kernel_count,step_wall_ns colour=kind most=8 one=class many=classes
 --   chart      name=kernel_classes form=bars title="Which classes of kernels held the devices" y=class order=rows x=wall_ns
 --              axis="wall time of all devices" colour=kind largest=wall_ns tip=class,kind,wall_ns,wall_pct,kernel_ns,kernel_count
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns
@@ -26,7 +28,9 @@ SELECT
     sum(kernel_ns)::BIGINT AS kernel_ns,
     sum(wall_ns)::BIGINT AS wall_ns,
     100.0 * sum(wall_ns)::BIGINT
-    / nullif((SELECT sum(window_ns)::BIGINT FROM timeline), 0) AS wall_pct
+    / nullif((SELECT sum(window_ns)::BIGINT FROM timeline), 0) AS wall_pct,
+    sum(in_step_ns)::BIGINT
+    / (SELECT sum(step_count)::BIGINT FROM stepped_devices('steps')) AS step_wall_ns
 FROM kernel_classes
 GROUP BY class, kind
 ORDER BY sum(wall_ns) DESC, class, kind

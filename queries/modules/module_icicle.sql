@@ -1,27 +1,29 @@
 -- Where in a picture does each module lie, when every one is as wide as its time and lies within the one around it?
 -- The time of module_totals, laid side by side: a module reaches from from_ns to to_ns, and those inside of it lie in the
--- same part one level deeper, behind the time that is its own. In the view phases, phases are the topmost level. So at
--- the top, widths add up to the busy time of all devices.
+-- same part one level deeper, behind the time that is its own. So at the top, widths add up to the busy time of all
+-- devices. In the view phases, phases are the topmost level, each with its idle time after its modules: there, widths add
+-- up to the windows of all devices.
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: icicle, modules, timeline
+-- Requires: icicle, modules, phases, timeline
 -- Input:    modules
 -- Columns:
 --   view           VARCHAR  modules, or phases: with the phases around the modules
---   phase          VARCHAR  as in phases; NULL in the view modules
---   module_path    VARCHAR  as in module_totals; NULL for a phase
+--   phase          VARCHAR  as in phases, or idle: the idle time of the phase around it; NULL in the view modules
+--   module_path    VARCHAR  as in module_totals; NULL for a phase and its idle time
 --   label          VARCHAR  what its path says beyond that of the module around it, or the phase
 --   depth          INTEGER  levels above it
---   from_ns        BIGINT   where it begins, ns of busy time from the left
+--   from_ns        BIGINT   where it begins, ns from the left
 --   to_ns          BIGINT   where it ends
 --   total_wall_ns  BIGINT   busy time of its own and of what is inside of it, ns
 --   self_wall_ns   BIGINT   busy time that is its own, ns
 --   wall_pct       DOUBLE   total_wall_ns of all windows, 0 to 100
 --   kernel_count   BIGINT   device events of its own
+--   idle_ns        BIGINT   idle time while the host was in the phase, ns; 0 for modules
 -- View:
 --   page  largest=total_wall_ns
--- Invariant: to_ns - from_ns = total_wall_ns AND 0 <= self_wall_ns AND self_wall_ns <= total_wall_ns
+-- Invariant: to_ns - from_ns = total_wall_ns + idle_ns AND 0 <= self_wall_ns AND self_wall_ns <= total_wall_ns
 
 WITH node AS (
     SELECT
@@ -30,10 +32,11 @@ WITH node AS (
         sum(kernel_count)::BIGINT AS kernel_count,
         sum(self_wall_ns)::BIGINT AS self_wall_ns,
         sum(total_wall_ns)::BIGINT AS total_wall_ns,
+        0 AS idle_ns,
         min(rowid) AS position
     FROM modules
     GROUP BY rollup_path, parent_path, depth
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         'phases' AS picture,
         phase AS tree, rollup_path AS module_path,
@@ -42,33 +45,52 @@ WITH node AS (
         sum(kernel_count)::BIGINT AS kernel_count,
         sum(self_wall_ns)::BIGINT AS self_wall_ns,
         sum(total_wall_ns)::BIGINT AS total_wall_ns,
+        0 AS idle_ns,
         min(rowid) AS position
     FROM modules
     GROUP BY phase, rollup_path, parent_path, depth
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         'phases' AS picture,
         phase AS tree,
         '' AS module_path,
-        NULL AS parent_path,
         0 AS depth,
         0 AS kernel_count,
         0 AS self_wall_ns,
-        sum(self_wall_ns)::BIGINT AS total_wall_ns,
+        sum(wall_ns + idle_ns)::BIGINT AS total_wall_ns,
+        sum(idle_ns)::BIGINT AS idle_ns,
         min(rowid) AS position
-    FROM modules
+    FROM phases
     GROUP BY phase
+    UNION ALL BY NAME
+    SELECT
+        'phases' AS picture,
+        phase AS tree,
+        '' AS parent_path,
+        1 AS depth,
+        0 AS kernel_count,
+        0 AS self_wall_ns,
+        sum(idle_ns)::BIGINT AS total_wall_ns,
+        sum(idle_ns)::BIGINT AS idle_ns,
+        (SELECT max(rowid) + 1 FROM modules) AS position
+    FROM phases
+    GROUP BY phase
+    HAVING sum(idle_ns) > 0
 )
 
 SELECT
-    picture AS view, tree AS phase,
+    picture AS view,
+    if(depth = 1 AND module_path IS NULL, 'idle', tree) AS phase,
     nullif(module_path, '') AS module_path,
-    if(module_path = '', tree, icicle_label(module_path, parent_path)) AS label,
+    CASE module_path
+        WHEN '' THEN tree ELSE coalesce(icicle_label(module_path, parent_path), 'idle')
+    END AS label,
     depth, from_ns,
     from_ns + total_wall_ns AS to_ns,
-    total_wall_ns, self_wall_ns,
-    100.0 * total_wall_ns
+    total_wall_ns - idle_ns AS total_wall_ns,
+    self_wall_ns,
+    100.0 * (total_wall_ns - idle_ns)
     / nullif((SELECT sum(window_ns)::BIGINT FROM timeline), 0) AS wall_pct,
-    kernel_count
+    kernel_count, idle_ns
 FROM icicle('node')
 ORDER BY picture, from_ns, depth, position

@@ -30,10 +30,11 @@
 --   rollup_path      VARCHAR  module_path with the numbers of layers replaced by *
 --   parent_path      VARCHAR  rollup_path of the module around it; NULL at the top
 --   source           VARCHAR  tk, nn.Module, range or frame: what told the module; NULL for other rows
+--   in_step_ns       BIGINT   part of total_wall_ns that was launched in a step, ns
 -- Keep:     rank, device, phase, module_path, kernel_count, self_wall_ns, total_wall_ns, wall_pct
 -- View:
 --   breakdown  totals=module_totals
--- Invariant: 0 <= self_wall_ns AND self_wall_ns <= total_wall_ns
+-- Invariant: 0 <= self_wall_ns AND self_wall_ns <= total_wall_ns AND in_step_ns <= total_wall_ns
 -- Invariant: self_wall_ns <= self_kernel_ns AND total_wall_ns <= total_kernel_ns
 -- Invariant: (depth = 0) = (parent_path IS NULL)
 -- Invariant: source IS NOT NULL OR module_path LIKE '(%)'
@@ -43,7 +44,8 @@ WITH own AS (
         trace_id, d.device, a.phase, a.module_id, a.row_name,
         count(*) FILTER (piece = 0) AS kernel_count,
         sum(d.dur_ns)::BIGINT AS kernel_ns,
-        sum(d.wall_ns)::BIGINT AS wall_ns
+        sum(d.wall_ns)::BIGINT AS wall_ns,
+        coalesce(sum(d.wall_ns) FILTER (a.step IS NOT NULL), 0)::BIGINT AS in_step_ns
     FROM device_events AS d
     INNER JOIN attribution AS a USING (trace_id, event_id, piece)
     WHERE ($phase IS NULL OR a.phase = $phase) AND (NOT $steps OR is_in_step(trace_id, a.step))
@@ -64,7 +66,8 @@ placed AS (
         g.part, m.position,
         sum(o.kernel_count)::BIGINT AS kernel_count,
         sum(o.kernel_ns)::BIGINT AS kernel_ns,
-        sum(o.wall_ns)::BIGINT AS wall_ns
+        sum(o.wall_ns)::BIGINT AS wall_ns,
+        sum(o.in_step_ns)::BIGINT AS in_step_ns
     FROM own AS o
     INNER JOIN module AS m USING (trace_id, module_id)
     INNER JOIN work_group AS g
@@ -78,7 +81,8 @@ running AS (
         row_number() OVER until_here AS place,
         sum(kernel_count) OVER until_here AS kernel_count,
         sum(kernel_ns) OVER until_here AS kernel_ns,
-        sum(wall_ns) OVER until_here AS wall_ns
+        sum(wall_ns) OVER until_here AS wall_ns,
+        sum(in_step_ns) OVER until_here AS in_step_ns
     FROM placed
     WINDOW until_here AS (PARTITION BY part ORDER BY position ROWS UNBOUNDED PRECEDING)
 ),
@@ -89,7 +93,8 @@ whole AS (
         coalesce(m.depth = $depth, FALSE) AS is_deepest,
         (up_to.kernel_count - coalesce(before.kernel_count, 0))::BIGINT AS kernel_count,
         (up_to.kernel_ns - coalesce(before.kernel_ns, 0))::BIGINT AS kernel_ns,
-        (up_to.wall_ns - coalesce(before.wall_ns, 0))::BIGINT AS wall_ns
+        (up_to.wall_ns - coalesce(before.wall_ns, 0))::BIGINT AS wall_ns,
+        (up_to.in_step_ns - coalesce(before.in_step_ns, 0))::BIGINT AS in_step_ns
     FROM module AS m
     INNER JOIN work_group AS g USING (trace_id)
     ASOF INNER JOIN running AS up_to
@@ -118,7 +123,8 @@ shown AS (
         sum(CASE WHEN w.is_deepest THEN w.wall_ns ELSE coalesce(p.wall_ns, 0) END)::BIGINT
             AS self_wall_ns,
         sum(w.kernel_ns)::BIGINT AS total_kernel_ns,
-        sum(w.wall_ns)::BIGINT AS total_wall_ns
+        sum(w.wall_ns)::BIGINT AS total_wall_ns,
+        sum(w.in_step_ns)::BIGINT AS in_step_ns
     FROM whole AS w
     INNER JOIN module AS m USING (trace_id, module_id)
     LEFT JOIN module AS around
@@ -131,7 +137,7 @@ shown AS (
         0 AS depth,
         NULL AS layer, row_name AS rollup_path, NULL AS parent_path, NULL AS source,
         NULL AS position, kernel_count, kernel_ns AS self_kernel_ns, wall_ns AS self_wall_ns,
-        kernel_ns AS total_kernel_ns, wall_ns AS total_wall_ns
+        kernel_ns AS total_kernel_ns, wall_ns AS total_wall_ns, in_step_ns
     FROM own
     WHERE row_name IS NOT NULL AND $class IS NULL AND $layer IS NULL
 )
@@ -140,7 +146,7 @@ SELECT
     w.rank, w.device, s.phase, s.module_path, s.module_class, s.depth, s.kernel_count,
     s.self_kernel_ns, s.self_wall_ns, s.total_wall_ns,
     100.0 * s.total_wall_ns / nullif(w.window_ns, 0) AS wall_pct,
-    s.total_kernel_ns, s.layer, s.rollup_path, s.parent_path, s.source
+    s.total_kernel_ns, s.layer, s.rollup_path, s.parent_path, s.source, s.in_step_ns
 FROM shown AS s
 INNER JOIN device_windows AS w USING (trace_id, device)
 ORDER BY

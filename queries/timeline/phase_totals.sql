@@ -1,9 +1,10 @@
 -- How long were all devices of the run together in each phase: busy, and waiting for it?
--- The sums of phases over all devices. Shares are of the sum of their windows.
+-- The sums of phases over all devices. Shares are of the sum of their windows; a step is the mean of the steps of all
+-- devices, and what was launched outside of steps is in none.
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: phases, timeline
+-- Requires: phases, timeline, steps, stepped_devices
 -- Input:    phases
 -- Columns:
 --   phase              VARCHAR  as in phases
@@ -18,8 +19,9 @@
 --   compute_kernel_ns  BIGINT   sum of the durations of its compute events, ns
 --   inferred_ns        BIGINT   part of kernel_ns whose phase does not come from the launch's own context, ns
 --   device_count       BIGINT   devices that have the phase
+--   step_wall_ns       DOUBLE   busy time in steps, per step, ns; adds up to step_work_ns of step_totals; NULL without steps
 -- View:
---   chart  name=phases form=bars title="Where the time of a step goes, by phase" y=phase order=rows x_of=span_ns
+--   chart  name=phases form=bars title="Where the time goes, by phase" y=phase order=rows x_of=span_ns
 --          axis="time of all devices" parts=covered_ns,exposed_comm_ns,idle_ns
 --          tip=phase,span_ns,span_pct,covered_ns,exposed_comm_ns,idle_ns,kernel_count
 -- Invariant: span_ns = wall_ns + idle_ns AND exposed_comm_ns <= wall_ns AND wall_ns <= kernel_ns
@@ -38,7 +40,9 @@ SELECT
     sum(kernel_count)::BIGINT AS kernel_count,
     sum(compute_kernel_ns)::BIGINT AS compute_kernel_ns,
     sum(inferred_ns)::BIGINT AS inferred_ns,
-    count(*) AS device_count
+    count(*) AS device_count,
+    sum(in_step_ns)::BIGINT
+    / (SELECT sum(step_count)::BIGINT FROM stepped_devices('steps')) AS step_wall_ns
 FROM phases
 GROUP BY phase
 ORDER BY min(rowid)

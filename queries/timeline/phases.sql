@@ -19,10 +19,12 @@
 --   inferred_ns        BIGINT   part of kernel_ns whose phase does not come from the launch's own surroundings, ns
 --   step_ns            BIGINT   part of wall_ns and idle_ns that belongs to a step, ns
 --   step_compute_kernel_ns  BIGINT   part of compute_kernel_ns that was launched in a step, ns
+--   in_step_ns         BIGINT   part of wall_ns that was launched in a step, ns
 -- View:
 --   breakdown  totals=phase_totals
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns AND exposed_comm_ns <= wall_ns
 -- Invariant: compute_kernel_ns <= kernel_ns AND inferred_ns <= kernel_ns AND idle_ns >= 0
+-- Invariant: in_step_ns <= wall_ns AND in_step_ns <= step_ns
 -- Invariant: step_ns <= wall_ns + idle_ns AND step_compute_kernel_ns <= compute_kernel_ns
 -- Invariant: 0 <= span_pct AND span_pct <= 100.0000001
 
@@ -49,7 +51,8 @@ SELECT
     coalesce(sum(p.dur_ns) FILTER (p.is_inferred), 0)::BIGINT AS inferred_ns,
     coalesce(sum(p.wall_ns + p.idle_ns) FILTER (p.step IS NOT NULL), 0)::BIGINT AS step_ns,
     coalesce(sum(p.dur_ns) FILTER (p.kind = 'compute' AND p.step IS NOT NULL), 0)::BIGINT
-        AS step_compute_kernel_ns
+        AS step_compute_kernel_ns,
+    coalesce(sum(p.wall_ns) FILTER (p.step IS NOT NULL), 0)::BIGINT AS in_step_ns
 FROM placed AS p
 INNER JOIN device_windows AS w USING (trace_id, device)
 GROUP BY w.trace_id, w.rank, w.device, w.window_ns, p.phase

@@ -25,6 +25,7 @@
 --   reason              VARCHAR  why there is no figure
 -- Keep:     rank, recorded_step_ns, unprofiled_step_ns, low_ns, high_ns, recorded_idle_pct, idle_pct, basis
 -- Invariant: unprofiled_step_ns IS NOT NULL OR reason IS NOT NULL
+-- Invariant: unprofiled_step_ns IS NOT NULL OR (idle_pct IS NULL AND profiler_idle_pct IS NULL)
 -- Invariant: low_ns IS NULL OR low_ns <= high_ns
 -- Invariant: idle_pct IS NULL OR (idle_pct BETWEEN 0 AND 100)
 -- Empty: device_events: no work of a device is recorded
@@ -40,9 +41,12 @@ SELECT
     share_left(b.work_ns, b.unprofiled_ns) AS idle_pct,
     share_left(b.work_ns, b.low_ns) AS idle_low_pct,
     share_left(b.work_ns, b.high_ns) AS idle_high_pct,
-    share_left(
-        greatest(b.unprofiled_ns - b.work_ns, 0), b.recorded_ns - b.work_ns
-    ) AS profiler_idle_pct,
+    CASE
+        WHEN b.unprofiled_ns IS NOT NULL
+            THEN share_left(
+                greatest(b.unprofiled_ns - b.work_ns, 0), b.recorded_ns - b.work_ns
+            )
+    END AS profiler_idle_pct,
     b.factor AS host_factor,
     b.basis, b.reason
 FROM run_basis AS b

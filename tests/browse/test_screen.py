@@ -358,3 +358,14 @@ def test_work_on_the_critical_path_leads_to_its_event(opened: Callable[[Path], T
         assert deeper is not None
         assert {one["event_id"] for one in deeper.page(answers, 0, "").rows} == {row["event_id"]}
     assert all(view.deeper(row) is None for row in rows if row not in work)
+
+
+def test_the_first_screen_says_how_much_of_a_step_is_idle(
+    opened: Callable[[Path], Trace],
+) -> None:
+    from tracekit.browse.query_worker import Answers
+    from tracekit.browse.views import Overview
+
+    trace = opened(Path(__file__).parents[2] / "sample_traces" / "h200_finetune_L")
+    page = Overview().page(Answers(trace), 0, "")
+    assert page.note == "Idle 92.8 % of a recorded step, 74.2 % without the profiler"

@@ -53,26 +53,26 @@ def test_the_trace_that_is_worked_out_by_hand(opened: Opened) -> None:
 
 
 def test_the_finding_of_the_tutorial(opened: Opened) -> None:
-    trace = opened(REPO / "sample_traces" / "pretrain_R+Z3")
+    trace = opened(REPO / "sample_traces" / "h200_finetune_L")
     text = text_of("tutorial.md")
-    ranks = {row["rank"]: row for row in trace.query("rank_summary").to_dicts()}
-    waited, moved = ranks[1]["comm_wait_ns"], ranks[1]["transfer_ns"]
-    assert (round((waited + moved) / 1e6), round(moved / 1e6), round(waited / 1e6)) == (
-        745,
-        215,
-        530,
+    (idle,) = trace.query("run_idle").to_dicts()
+    steps = [row for row in trace.query("steps").to_dicts() if row["step"] is not None]
+    (count,) = {row["kernel_count"] for row in steps}
+    plain_ms, work_ms = idle["plain_step_ns"] / 1e6, idle["work_ns"] / 1e6
+    assert f"the GPU works {work_ms:.0f} of {plain_ms:.0f} ms" in text
+    assert f"recorded step took {idle['recorded_step_ns'] / 1e6:.0f} ms" in text
+    assert (
+        f"{idle['idle_pct']:.0f} % of a step is idle, and not {idle['recorded_idle_pct']:.0f} %"
+        in text
     )
-    assert round(100 * waited / (waited + moved)) == 71
-    assert "took 745 ms: in 215 ms of them the bytes moved, and for 530 ms, 71 %" in text
-    counted = trace.sql(
-        "SELECT count(*), count(*) FILTER (dur_ns > 1000000), sum(dur_ns)::BIGINT, "
-        "(sum(dur_ns) FILTER (dur_ns > 1000000))::BIGINT FROM device_events "
-        "JOIN trace USING (trace_id) WHERE rank = 0 AND class IN ('layout', 'softmax')"
-    ).rows
-    ((events, long_ones, sum_ns, long_ns),) = counted
-    assert (events, long_ones, round(sum_ns / 1e6), round(long_ns / 1e6)) == (18_312, 28, 409, 355)
-    assert "28 of 18,312 operations are longer than a millisecond on rank 0" in text
-    assert "they hold 355 ms of its 409 ms" in text
+    assert f"launches {count:,} small kernels in a step" in text
+    assert f"In {plain_ms:.0f} ms, the CPU has {1e3 * plain_ms / count:.0f} µs for each" in text
+    predicted = trace.predict("graph on").as_result().to_dicts()[0]
+    left = [
+        round(100 * predicted[n] / predicted["before_ns"])
+        for n in ("predicted_ns", "low_ns", "high_ns")
+    ]
+    assert f"would take {left[0]} % of its time, {left[1]} to {left[2]} %" in text
 
 
 def test_the_reasons_are_those_of_the_rules(opened: Opened) -> None:

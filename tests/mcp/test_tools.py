@@ -50,7 +50,7 @@ def test_open_says_what_it_is_and_whether_to_trust_it(ask: Ask, trace: str) -> N
     # 85 µs from the first work to the end of the last; 41 of them busy.
     assert "window ms=0.085" in text
     assert "idle ms=0.044" in text
-    assert "Largest loss: idle time" in text
+    assert "Biggest loss: idle time" in text
     assert "checks passed" in text
     assert "nothing here on: bench communication" in text
 

@@ -113,6 +113,12 @@ def test_a_range_that_is_not_there(predicted: Predicted) -> None:
         predicted(RANGED, "range=augment op=aten::mm remove")
 
 
+def test_a_loop_without_a_loader_may_pause(predicted: Predicted) -> None:
+    with pytest.raises(QueryError, match="no data loading") as refused:
+        predicted(RANGED, "loading remove")
+    assert "pauses remove" in (refused.value.hint or "")
+
+
 # A loader with an op inside, as transforms have, 2,000 µs in all, and 1,000 µs of ops.
 LOADED = steps(
     span("user_annotation", LOADER.format("SingleProcess"), 0, 2000),

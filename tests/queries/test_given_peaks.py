@@ -72,3 +72,24 @@ def test_the_options_leave_what_is_kept_alone(cli: Callable[..., Any], product: 
     refused = cli("query", "gemms", product, "--peak", "bf16")
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert "--peak: 'bf16' cannot be read" in refused.stderr
+
+
+def test_a_step_without_the_profiler_has_a_utilisation_of_its_own(
+    tiny_trace: Callable[..., Path],
+) -> None:
+    """Half of the peak in 4 µs: 10 % of it in a recorded step of 20 µs, 25 % in one of 8."""
+    step = span("user_annotation", "ProfilerStep#1", 0, 14)
+    after = span("user_annotation", "ProfilerStep#2", 20, 34)
+    later = [
+        *(event | {"ts": event["ts"] + 20} for event in EVENTS[:1]),
+        *work(21, 30, 34, 2, "sm90_xmma_gemm_bf16"),
+    ]
+    with tracekit.open(tiny_trace([step, *EVENTS, after, *later]), cache=False) as trace:
+        trace.assume_peaks(bf16=1e15)
+        (first, _) = trace.query("mfu").to_dicts()
+        trace.assume_plain_step(8_000)
+        (of_run, _) = trace.query("mfu").to_dicts()
+    assert first["run_mfu_pct"] is None
+    assert of_run["mfu_pct"] == first["mfu_pct"]
+    assert of_run["mfu_pct"] * of_run["step_ns"] == pytest.approx(200 * 1_000)
+    assert of_run["run_mfu_pct"] == 25.0

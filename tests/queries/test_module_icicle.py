@@ -21,7 +21,11 @@ def test_the_picture_is_the_tree_of_modules(name: str, opened: Opened) -> None:
     trace = opened(REPO / "sample_traces" / name)
     rows = trace.query("module_icicle").to_dicts()
     totals = trace.query("module_totals").to_dicts()
-    busy_ns = sum(trace.query("timeline").column("busy_ns"))
+    timeline = trace.query("timeline")
+    widths_ns = {
+        "modules": sum(timeline.column("busy_ns")),
+        "phases": sum(timeline.column("window_ns")),
+    }
 
     drawn = {row["module_path"]: row for row in rows if row["view"] == "modules"}
     assert len(drawn) == len(totals)
@@ -30,12 +34,12 @@ def test_the_picture_is_the_tree_of_modules(name: str, opened: Opened) -> None:
         for column in ("total_wall_ns", "self_wall_ns", "wall_pct", "depth", "kernel_count"):
             assert row[column] == total[column], total["module_path"]
 
-    for view in ("modules", "phases"):
+    for view, width_ns in widths_ns.items():
         levels: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
         for row in rows:
             if row["view"] == view:
                 levels[row["depth"]].append(row)
-        assert sum(row["total_wall_ns"] for row in levels[0]) == busy_ns
+        assert sum(row["to_ns"] - row["from_ns"] for row in levels[0]) == width_ns
         for level in levels.values():
             level.sort(key=lambda row: (row["from_ns"], row["to_ns"]))
             assert all(a["to_ns"] <= b["from_ns"] for a, b in pairwise(level))
@@ -54,10 +58,12 @@ def test_phases_of_the_picture_are_those_of_phases(opened: Opened) -> None:
     trace = opened(REPO / "sample_traces" / "pretrain_R+Z3")
     rows = trace.query("module_icicle").to_dicts()
     tops = {
-        r["phase"]: r["total_wall_ns"] for r in rows if r["view"] == "phases" and not r["depth"]
+        r["phase"]: (r["total_wall_ns"], r["idle_ns"])
+        for r in rows
+        if r["view"] == "phases" and not r["depth"]
     }
     phases = trace.query("phase_totals").to_dicts()
-    assert tops == {row["phase"]: row["wall_ns"] for row in phases if row["wall_ns"]}
+    assert tops == {row["phase"]: (row["wall_ns"], row["idle_ns"]) for row in phases}
 
 
 @pytest.mark.parametrize("name", ["pretrain_R+Z3", "finetune_QL", "serve_vllm"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -150,6 +151,60 @@ def test_totals_are_the_sums_of_the_rows(opened: Opened, run: str) -> None:
     for name, column in (("kernel_classes", "wall_pct"), ("idle_causes", "idle_pct")):
         assert 0 < sum(found[TOTALS[name]].column(column)) < 100
     assert sum(found["phase_totals"].column("span_pct")) == pytest.approx(100)
+
+
+def test_a_step_has_the_mean_of_what_steps_launched(opened: Opened, tmp_path: Path) -> None:
+    """Steps launch 20 and 40 µs, of which 10 µs in a module; 50 µs were queued before, 7 after."""
+    steps = [
+        {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur}
+        for cat, name, ts, dur in (
+            ("user_annotation", "ProfilerStep#1", 100, 100),
+            ("user_annotation", "ProfilerStep#2", 200, 100),
+            ("python_function", "nn.Module: Linear_0", 110, 30),
+        )
+    ]
+    calls = [
+        {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1}
+        | {"ts": ts, "dur": 1, "args": {"correlation": correlation}}
+        for correlation, ts in ((2, 120), (3, 150), (4, 210), (5, 310))
+    ]
+    kernels = [
+        {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": ts, "dur": dur}
+        | {"args": {"correlation": correlation, "device": 0, "stream": 7}}
+        for correlation, name, ts, dur in (
+            (1, "gemm", 60, 50),
+            (2, "gemm", 130, 10),
+            (3, "reduce_kernel", 160, 10),
+            (4, "gemm", 230, 40),
+            (5, "gemm", 320, 7),
+        )
+    ]
+    path = tmp_path / "queued.json"
+    path.write_text(json.dumps({"traceEvents": [*steps, *calls, *kernels]}))
+    trace = opened(path)
+    assert trace.query("step_totals").column("step_work_ns") == [30_000]
+    for name, label, expected in (
+        ("kernel_class_totals", "class", {"gemm": 25_000, "reduction": 5_000}),
+        ("module_totals", "module_path", {"Linear": 5_000, "(unattributed)": 25_000}),
+        ("phase_totals", "phase", {}),
+    ):
+        rows = trace.query(name).to_dicts()
+        found = {row[label]: row["step_wall_ns"] for row in rows}
+        assert found.items() >= expected.items()
+        assert sum(found.values()) == 30_000
+
+
+@pytest.mark.parametrize("run", ["h200_finetune_L", "pretrain_Naive", "serve_vllm"])
+def test_parts_of_a_decoder_add_up(opened: Opened, run: str) -> None:
+    trace = opened(REPO / "sample_traces" / run)
+    rows = trace.query("role_totals").to_dicts()
+    assert sum(row["wall_ns"] for row in rows) == sum(trace.query("timeline").column("busy_ns"))
+    steps = trace.query("step_totals").to_dicts()
+    if steps:
+        in_steps = sum(row["step_wall_ns"] for row in rows)
+        assert in_steps == pytest.approx(steps[0]["step_work_ns"])
+    else:
+        assert {row["step_wall_ns"] for row in rows} == {None}
 
 
 def test_an_analysis_may_call_another_with_parameters(opened: Opened, tmp_path: Path) -> None:

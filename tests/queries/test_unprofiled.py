@@ -90,16 +90,11 @@ def test_a_loss_is_no_larger_than_the_run_is_idle(
     with traced(events) as trace:
         told = {row["topic"]: row for row in trace.query("verdict").to_dicts()}
         assert told["largest_loss"]["subject"] == "host_bound"
-        assert told["largest_loss"]["run_idle_pct"] is None
-    for plain_ns, subject, share in (
-        (900_000, "host_bound", 80),
-        (200_000, "exposed_memcpy", None),
-    ):
+    for plain_ns, subject in ((900_000, "host_bound"), (200_000, "exposed_memcpy")):
         with traced(events) as trace:
             trace.assume_plain_step(plain_ns)
             told = {row["topic"]: row for row in trace.query("verdict").to_dicts()}
-        loss = told["largest_loss"]
-        assert (loss["subject"], loss["run_idle_pct"]) == (subject, share and pytest.approx(share))
+        assert told["largest_loss"]["subject"] == subject
 
 
 def test_the_replay_takes_the_step_that_was_measured(
@@ -152,7 +147,7 @@ def test_without_nested_ops_of_a_known_kind_there_is_no_figure(
     with traced(loop()) as trace:
         (row,) = trace.query("unprofiled").to_dicts()
         (idle,) = trace.query("run_idle").to_dicts()
-    assert row["unprofiled_step_ns"] is row["plain_step_ns"] is None
+    assert row["unprofiled_step_ns"] is row["plain_step_ns"] is row["profiler_idle_pct"] is None
     assert "0 % of its time" in row["reason"]
     assert (idle["idle_pct"], round(idle["recorded_idle_pct"])) == (None, 90)
 

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from traces_by_hand import kernel, span, work
+from traces_by_hand import call, kernel, span, work
 
+import tracekit
 from tracekit.analysis.result import Column, Result
 from tracekit.errors import UsageError
 from tracekit.render import formats, renderer
@@ -297,3 +298,30 @@ def test_what_was_queued_is_in_no_step_and_modules_can_be_recorded(
     ) in shown
     assert "busy time outside steps" not in shown
     assert "Modules\n  none recorded: profile(..., with_stack=True)" in shown
+
+
+def test_without_modules_the_parts_of_a_decoder_stand_there(
+    cli: Callable[..., Any], tiny_trace: Callable[..., Path]
+) -> None:
+    """Two layers: attention of 100 µs, a product of 40 for the output, and 60, 20, 70 of an MLP."""
+    flash = "cudnn_generated_fort_native_sdpa_sm90_flash_fprop"
+    silu = "void at::native::vectorized_elementwise_kernel<8, at::native::silu_kernel>"
+    names = [(flash, 100), ("gemm", 40), ("gemm", 60), (silu, 20), ("gemm", 70), ("gemm", 30)]
+    events, at = [], 100
+    for number, (name, length) in enumerate([*names, *names[:5]], start=1):
+        events += [call(number, number + 1, number), kernel(name, at, at + length, number)]
+        at += length
+    shown = cli("breakdown", tiny_trace(events), "--no-cache").stdout
+    section = shown.split("Modules\n")[1].split("\n\n")[0].splitlines()
+    assert section[1].startswith("  parts by names and order of kernels and ops, ")
+    found = {line.rsplit("  ", 1)[1]: line.split()[2] for line in section[2:]}
+    assert found == {"MLP": "0.300", "Attention": "0.200", "Output": "0.080", "QKV": "0.030"}
+
+
+@pytest.mark.parametrize("run", ["pretrain_R+Z3", "h200_finetune_L", "serve_vllm"])
+def test_no_line_is_wider_than_a_terminal(
+    opened: Callable[[Path], tracekit.Trace], rendered: Rendered, run: str
+) -> None:
+    trace = opened(Path(__file__).parents[2] / "sample_traces" / run)
+    text = rendered(trace.breakdown(), "table", width=80)
+    assert max(map(cell_width, text.splitlines())) <= 80

@@ -116,3 +116,16 @@ def test_a_first_look_is_short(cli: Callable[..., CliResult]) -> None:
     told = cli("--help")
     assert token_count(told.stdout) <= 1_200
     assert "..." not in told.stdout.partition("Commands:")[2]
+
+
+def test_where_no_column_has_room_no_row_is_drawn_and_the_rest_is_named() -> None:
+    columns = tuple(Column(f"a_very_long_name_of_column_{at}", "BIGINT") for at in range(40))
+    rows = [tuple(range(row, row + 40)) for row in range(20)]
+    tables = {name: Result(name, columns, rows) for name in ("first", "second", "third")}
+    text = brief(tables, budget=500, rest="… more: ask")
+    assert "\n\n" not in text
+    assert "… no rows of 20 are shown" in text
+    assert text.endswith("\n… more: ask\n")
+    assert token_count(text) <= 500
+    few = {"few": Result("few", columns[:1], [(1,)])}
+    assert "more: ask" not in brief(few, budget=500, rest="… more: ask")

@@ -142,22 +142,22 @@ def test_the_keyboard_reaches_everything(shown: Any) -> None:
     assert "of" in page.locator("#events-view .count").text_content()
     assert kernel_name in page.locator("#events-view .told").text_content()
 
-    chart = page.locator("[data-chart=modules] .plot > svg")
+    chart = page.locator("[data-chart=phase_modules] .plot > svg")
     chart.focus()
     page.keyboard.press("ArrowRight")
-    tip = page.locator("[data-chart=modules] .tip")
+    tip = page.locator("[data-chart=phase_modules] .tip")
     assert tip.is_visible()
     assert "total_wall_ns" in tip.text_content()
     page.keyboard.press("Enter")
-    assert page.locator("[data-chart=modules] .reset").is_visible()
+    assert page.locator("[data-chart=phase_modules] .reset").is_visible()
     page.keyboard.press("Escape")
-    assert not page.locator("[data-chart=modules] .reset").is_visible()
+    assert not page.locator("[data-chart=phase_modules] .reset").is_visible()
 
     first, second, _ = page.locator("[role=tab]").all()
     first.focus()
     page.keyboard.press("ArrowRight")
     assert second.get_attribute("aria-selected") == "true"
-    page.locator("[data-chart=phase_modules] svg").first.wait_for(state="visible")
+    page.locator("[data-chart=modules] svg").first.wait_for(state="visible")
     page.keyboard.press("ArrowLeft")
 
 

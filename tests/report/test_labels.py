@@ -126,5 +126,23 @@ def test_health_that_warns_is_never_behind_a_button(
     warned = [row["metric"] for row in health if row["severity"] == "warn"]
     assert warned
     lines = page.locator("[data-rows=health] tbody tr")
-    assert lines.locator("td:nth-child(2)").all_text_contents()[: len(warned)] == warned
+    assert lines.locator("td:nth-child(1)").all_text_contents()[: len(warned)] == warned
     assert page.locator("[data-rows=health] tr.warn").count() == len(warned)
+
+
+def test_of_one_device_there_is_one_table_without_its_number_and_values_have_units(
+    tiny_trace: Callable[..., Path], in_browser: Any
+) -> None:
+    file = tiny_trace([kernel("k", 0, 5), kernel("k", 9, 12)])
+    with tracekit.open(file, cache=False) as trace:
+        shares = [row for row in trace.health().to_dicts() if row["unit"] == "pct"]
+        page = in_browser(trace).page
+    share = next(row for row in shares if row["value"] is not None)
+    assert page.locator("[data-rows=phases]").count() == 0
+    heads = page.locator("[data-rows=timeline] th").all_text_contents()
+    assert heads[0] == "window"
+    assert "device" not in heads
+    page.locator("[data-rows=health] ~ button.all, [data-rows=health] button.all").click()
+    health = page.locator("[data-rows=health] tr", has_text=share["metric"]).first
+    assert f"{share['value']:g} %" in health.text_content()
+    assert page.locator("[data-rows=health] th", has_text="unit").count() == 0

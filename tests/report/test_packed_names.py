@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from traces_by_hand import call, kernel
+from traces_by_hand import call, kernel, span
 
 import tracekit
 from tracekit.report import events
@@ -68,3 +68,23 @@ def test_what_is_on_the_critical_path_is_marked(tiny_trace: Callable[..., Path])
         text = events.packed_events(trace.query("timeline_events"), trace.query("critical_path"))
     content = json.loads(gzip.decompress(base64.b64decode(text)))
     assert [track["path"] for track in content["tracks"]] == [[1, 1], [0]]
+
+
+def test_ops_of_the_host_are_a_row_for_each_thread(tiny_trace: Callable[..., Path]) -> None:
+    work = [
+        span("cpu_op", "aten::mm", 0, 9),
+        span("cpu_op", "aten::inner", 2, 8),
+        *(call(10 * at + 1, 10 * at + 2, at + 1) for at in range(2)),
+        kernel("a", 30, 80, 1),
+        kernel("b", 81, 120, 2),
+    ]
+    with tracekit.open(tiny_trace(work), cache=False) as trace:
+        host = trace.query("timeline_host", limit=1)
+        text = events.packed_events(trace.query("timeline_events"), host=host)
+    content = json.loads(gzip.decompress(base64.b64decode(text)))
+    device, thread = content["tracks"]
+    assert device["label"].endswith("stream 7")
+    assert thread["label"].startswith("host · thread ")
+    assert [content["names"][name] for name in thread["name"]] == ["aten::mm"]
+    assert content["kinds"] == ["compute", "host"]
+    assert len(content["colours"]["kind"]) == 2

@@ -143,7 +143,7 @@ def test_the_verdict_says_only_what_the_analysis_found(opened: Opened) -> None:
     assert f"waited {sum(own_ns) / 1e6:,.3f} ms" in late
     largest = max(trace.query("kernel_class_totals").to_dicts(), key=lambda row: row["wall_ns"])
     assert told["largest_part"]["subject"] == largest["class"]
-    assert f"Largest component: {largest['class']}, {largest['wall_ns'] / 1e6:,.3f} ms" in part
+    assert f"Biggest cost: {largest['class']} kernels, {largest['wall_ns'] / 1e6:,.3f} ms" in part
     assert f"{told['largest_loss']['share_pct']:.1f} %" in loss
     assert "1 of 31 checks warns" in trust
     assert sentences(None) == []
@@ -168,8 +168,7 @@ def test_the_verdict_of_nothing_and_of_idle_time_without_a_cause(
     row = tuple(told.get(column.name) for column in columns)
     (said,) = sentences(Result("verdict", columns, [row]))
     assert said == (
-        "Largest loss: idle time without a known cause (2 gaps), 5.000 ms, 50.0 % of the "
-        "devices' windows."
+        "Biggest loss: idle time without a known cause (2 gaps), 5.000 ms, 50.0 % of the recording."
     )
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.scopes import Contents, several
+
+if TYPE_CHECKING:
+    from tracekit.analysis.result import Result
 
 
 def with_placed(names: Iterable[str]) -> tuple[str, ...]:
@@ -43,6 +47,9 @@ HEALTH = "health"
 
 FULL_BREAKDOWN = ("unprofiled", "path_totals", "slack", "replay")
 """What a full one has besides, of traces: what the end of the run waited for."""
+
+ROLES = "role_totals"
+"""What a breakdown of one trace has besides where no module is recorded."""
 
 ADVICE = "advise"
 """What advice is called among the results of a breakdown."""
@@ -84,6 +91,11 @@ TOTALS = {
 
 ASKED_OF_RANKS = ("collective_skew",)
 """What is asked of several traces besides a breakdown, as often as not."""
+
+
+def has_modules(module_totals: Result) -> bool:
+    """Return whether modules are recorded: rows in parentheses are not."""
+    return not all(path.startswith("(") for path in module_totals.column("module_path"))
 
 
 def breakdown_of(contents: Contents, trace_count: int) -> list[str]:

@@ -283,4 +283,5 @@ def _extent(page: Page) -> str:
     last = page.first + len(page.rows)
     of_all = f" of {page.total:,}" if page.total is not None else ""
     more = "; n shows more" if page.is_more else ""
-    return f"rows {page.first + 1:,} to {last:,}{of_all}{more}"
+    note = f" · {page.note}" if page.note else ""
+    return f"rows {page.first + 1:,} to {last:,}{of_all}{more}{note}"

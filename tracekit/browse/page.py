@@ -24,7 +24,7 @@ Row = Mapping[str, Any]
 class Page:
     """Rows of a view, from `first` on (0 is the first of all).
 
-    `total` is None where counting them would mean asking for all.
+    `total` is None where counting them would mean asking for all; `note` stands below them.
     """
 
     columns: list[TextColumn]
@@ -32,6 +32,7 @@ class Page:
     first: int
     is_more: bool
     total: int | None = None
+    note: str = ""
 
 
 class View(Protocol):

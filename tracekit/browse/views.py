@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tracekit.analysis.catalog import load_catalog
@@ -25,6 +25,7 @@ from tracekit.browse.page import (
 )
 from tracekit.browse.query_worker import Answers
 from tracekit.render._bars import share_bar
+from tracekit.render.sections.device_time import idle_sentence
 from tracekit.time_parts import PARTS
 
 _BUSY = tuple(part for part in PARTS if part.name != "idle")
@@ -87,12 +88,14 @@ class Overview:
             for row in rows
         ]
         result = holding(Result("overview", _OVERVIEW_COLUMNS, found), search)
-        return cut(result, _SHOWN, number)
+        note = idle_sentence({"run_idle": answers.query("run_idle")}) or ""
+        return replace(cut(result, _SHOWN, number), note=note)
 
     def told(self, traces: Sequence[str], search: str) -> str:
-        """Return the two analyses behind it."""
+        """Return the analyses behind it."""
         del search
-        return "\n\n\n".join(Asked(name).told(traces) for name in ("timeline", "phases"))
+        names = ("timeline", "phases", "run_idle")
+        return "\n\n\n".join(Asked(name).told(traces) for name in names)
 
     def deeper(self, row: Row) -> View | None:
         """Lead to the events of a kind or a phase, or to the gaps."""

@@ -38,6 +38,11 @@ ADVICE = "advice"
 """The subject of rules, which `tracekit advise` asks together."""
 
 QUESTIONS = (
+    (
+        "How far is this recording from the run without the profiler?",
+        "query unprofiled TRACE",
+    ),
+    ("What would a CUDA graph give?", "predict TRACE --change 'graph on'"),
     ("Why is this decode step slow?", "query serving_steps TRACE"),
     ("Which rank is late, and why?", "query waits TRACE"),
     ("What would hidden communication gain?", "predict TRACE --change overlap"),
@@ -151,7 +156,7 @@ class _AnalysisCommand(click.Command):
     "--list",
     "list_them",
     is_flag=True,
-    help="List ten questions, then the analyses with theirs, by subject.",
+    help="List twelve questions, then the analyses with theirs, by subject.",
 )
 @click.option(
     "--all", "is_all", is_flag=True, help="With --list: the rules of `tracekit advise`, too."

@@ -62,6 +62,10 @@ of a serving run: rate x2 | batch limit=8 | batch tokens=512 | kv tokens=65536 |
 several in the list are made together"""
 
 
+_REST = f"… the rest: ask(trace, NAME, skip_rows=N); whole names: max_tokens to {MOST_TOKENS:,}"
+_REST_OF_SQL = f"… the rest: LIMIT and OFFSET; whole names: max_tokens to {MOST_TOKENS:,}"
+
+
 @dataclass(frozen=True, slots=True)
 class Tools:
     """The six tools; each is a method, and its arguments are those of the protocol.
@@ -117,11 +121,16 @@ class Tools:
                 if run_count > 1:
                     step = "several runs: ask(trace, 'methods') compares them; or open one of them"
                 return brief(opened.query("run"), budget=max_tokens, before=[f"next: {step}"])
+            from tracekit.render.sections.device_time import idle_sentence
+            from tracekit.report.answers import is_small
             from tracekit.report.verdict import sentences
 
             said = sentences(opened.query("verdict"), opened.query("unrecorded"))
             names = ("trace", "timeline", "idle_cause_totals", "kernel_class_totals", "health")
             tables = {name: opened.query(name) for name in names}
+            steps = ["run_idle", *(["unprofiled"] if is_small(tables["timeline"]) else [])]
+            if idle := idle_sentence({name: opened.query(name) for name in steps}):
+                said.append(idle)
             tables = ({"run": opened.query("run")} if run_count else {}) | tables
             asked = ", ".join(f"EXISTS ({rows})" for rows in _ONLY_WITH.values())
             (are_there,) = opened.sql(f"SELECT {asked}").rows
@@ -134,7 +143,7 @@ class Tools:
             f"nothing here on: {' '.join(without) or '-'}"
         )
         step = "next: advise(trace) says what to change; ask(trace, 'breakdown') where time went"
-        return brief(tables, budget=max_tokens, before=[*said, applying, step])
+        return brief(tables, budget=max_tokens, before=[*said, applying, step], rest=_REST)
 
     def ask(
         self,
@@ -151,7 +160,7 @@ class Tools:
             is_traced = load_catalog().analysis(analysis).scope != "runs"
         with self._opened(trace, traces=is_traced) as opened:
             if analysis == "breakdown":
-                return brief(opened.breakdown(), budget=max_tokens)
+                return brief(opened.breakdown(), budget=max_tokens, rest=_REST)
             if analysis == "pivot":
                 found = _pivot(opened, params)
                 reasons: list[str] = []
@@ -159,7 +168,7 @@ class Tools:
                 found = opened.query(analysis, **params)
                 reasons = opened.reasons_for_none(analysis) if not found.rows else []
         before = [f"no rows: {printable(reason)}" for reason in reasons]
-        return brief(found, before=before, budget=max_tokens, skip=skip_rows)
+        return brief(found, before=before, budget=max_tokens, skip=skip_rows, rest=_REST)
 
     def sql(self, trace: str, statement: str, max_tokens: int = USUAL_TOKENS) -> str:
         """Return the rows of one SELECT."""
@@ -178,7 +187,7 @@ class Tools:
                 )
             _bound_memory()
             found, size = counted(opened.stream_sql(statement))
-        return brief(found, size, budget=max_tokens, units=False)
+        return brief(found, size, budget=max_tokens, units=False, rest=_REST_OF_SQL)
 
     def compare(
         self,

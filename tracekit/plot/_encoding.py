@@ -346,7 +346,7 @@ def icicle(
         **more,
         "mark": {"type": "bar", "stroke": "#ffffff", "strokeWidth": 1},
         "encoding": {
-            "x": quantity("from_ns", ends, "busy time of all devices", scale={"nice": False}),
+            "x": quantity("from_ns", ends, "time of all devices", scale={"nice": False}),
             "x2": {"field": "to_ns"},
             "y": {"field": "depth", "type": "ordinal", "sort": depths, "axis": {"title": "depth"}},
             "color": colour,

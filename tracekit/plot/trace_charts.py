@@ -192,18 +192,18 @@ def modules(rows: Rows) -> Drawing | None:
 
 @chart("module_icicle")
 def phase_modules(rows: Rows) -> Drawing | None:
-    """The tree of modules as an icicle, by phase."""
+    """The tree of modules as an icicle, by phase, with the idle time of each."""
     of = {
-        row["phase"]: PHASE.get(row["phase"], PHASE["other"])
+        row["phase"]: (PHASE | KIND).get(row["phase"], PHASE["other"])
         for row in rows
         if row["view"] == "phases"
     }
-    title = "In which modules the time was spent, by phase"
+    title = "In which phases and modules the time was spent, busy and idle"
     return _module_icicle(rows, "phases", title, colours("phase", of))
 
 
 def _module_icicle(rows: Rows, view: str, title: str, colour: dict[str, Any]) -> Drawing | None:
-    tip = ("module_path", "phase", "total_wall_ns", "self_wall_ns", "wall_pct")
+    tip = ("module_path", "phase", "total_wall_ns", "self_wall_ns", "wall_pct", "idle_ns")
     of_view = {"transform": [{"filter": {"field": "view", "equal": view}}]}
     return icicle(title, [row for row in rows if row["view"] == view], colour, tip, **of_view)
 

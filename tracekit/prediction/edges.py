@@ -143,7 +143,13 @@ class NothingChosenError(QueryError):
     """No edge is of what a change chooses."""
 
 
-def need(connection: duckdb.DuckDBPyConnection, where: str, change: Change, what: str) -> None:
+def need(
+    connection: duckdb.DuckDBPyConnection,
+    where: str,
+    change: Change,
+    what: str,
+    hint: str | None = None,
+) -> None:
     """Refuse a change, with what there is in its place, where no edge is chosen.
 
     Raises:
@@ -151,7 +157,6 @@ def need(connection: duckdb.DuckDBPyConnection, where: str, change: Change, what
     """
     if _count(connection, where):
         return
-    hint = None
     if change.terms:
         column = change.terms[0][0]
         found = connection.execute(
@@ -506,7 +511,8 @@ def _remove_waits(connection: duckdb.DuckDBPyConnection, change: Change) -> list
 
 def _change_loading(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
     where = where_of(change, "loading_ns > 0")
-    need(connection, where, change, "no data loading")
+    hint = "a loop that loads by itself may pause meanwhile: 'pauses remove'"
+    need(connection, where, change, "no data loading", hint)
     if change.action == WORKERS and _count(connection, "kind = 'batch'"):
         raise QueryError(
             f"{change.text!r}: workers load its data already, and what one takes is not recorded"

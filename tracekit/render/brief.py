@@ -86,6 +86,7 @@ def brief(
     budget: int = USUAL_TOKENS,
     units: bool = True,
     skip: int = 0,
+    rest: str = "",
 ) -> str:
     """Return a result, or several, as text of at most so many tokens.
 
@@ -96,6 +97,7 @@ def brief(
         budget: in tokens.
         units: show each number in the unit that suits its column.
         skip: so many rows at the beginning are left out.
+        rest: how to see what is left out: the last line, where something is.
     """
     tables = dict(data) if isinstance(data, Mapping) else {data.name: data}
     summed = [name for name in tables if TOTALS.get(name) in tables]
@@ -107,6 +109,7 @@ def brief(
         lines.append(f"no rows: {', '.join(empty)}")
     shown = [one for name, one in tables.items() if name not in {*summed, *empty}]
     shown = [_warnings(one) if one.name == HEALTH and len(shown) > 1 else one for one in shown]
+    budget -= token_count(rest) + 1 if rest else 0
     left = budget - sum(token_count(line) + 1 for line in lines)
 
     def table(one: Result, room: int) -> str:
@@ -123,6 +126,8 @@ def brief(
     fitting = _fitting(lines, budget)
     if fitting < len(lines):
         lines = [*lines[:fitting], f"… cut off at {budget:,} tokens"]
+    if rest and any("…" in line for line in lines):
+        lines.append(rest)
     return "\n".join(lines) + "\n"
 
 
@@ -161,7 +166,8 @@ def _table(result: Result, size: str, budget: int, units: bool, skip: int) -> st
             body, count = _rows(varying, len(rows), width, left)
             lines += body
         if count < len(result.rows) - skip or size != f"{len(result):,}":
-            lines.append(f"… rows {skip + 1:,} to {skip + count:,} of {size} are shown")
+            shown = f"rows {skip + 1:,} to {skip + count:,}" if count else "no rows"
+            lines.append(f"… {shown} of {size} are shown")
         if count == len(rows) or count >= _ENOUGH_ROWS:
             break
     return "\n".join(lines)
@@ -177,7 +183,7 @@ def _rows(
         first = _listed("", heads, room)
         chosen = columns[: _fitting(heads, room)]
         cells = [one.cells if one.is_number else shortened(one.cells, width) for one in chosen]
-        lines = ["\t".join(one[at] for one in cells) for at in range(count)]
+        lines = ["\t".join(one[at] for one in cells) for at in range(count if chosen else 0)]
         shown = _fitting(lines, budget - token_count(first) - 1)
         if shown == count and len(chosen) == len(columns):
             break

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tracekit.analysis.breakdown import ADVICE
+from tracekit.analysis.breakdown import ADVICE, ROLES
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.result import Result
 from tracekit.errors import QueryError, UsageError
@@ -60,19 +60,21 @@ def _wanted(results: Mapping[str, Result]) -> Iterator[str]:
         "traces": has_traces,
         "ranks": is_several,
         "serving": has_traces and (is_served or _names_serving(results["phases"])),
-        "graph": has_traces and _is_small(results["timeline"]),
+        "graph": has_traces and is_small(results["timeline"]),
     }
     if has_traces:
         yield "verdict"
     for section in SECTIONS:
         for name in (*section.tables, *section.drawn):
-            if name in results or (name in section.of_ranks and not is_several):
+            # A breakdown has roles where they stand in for modules.
+            if name in results or name == ROLES or (name in section.of_ranks and not is_several):
                 continue
             if is_served if catalog.analysis(name).scope == "runs" else applies[section.of]:
                 yield name
 
 
-def _is_small(timeline: Result) -> bool:
+def is_small(timeline: Result) -> bool:
+    """Return whether it is short work to replay what these devices did."""
     counts = timeline.column("event_count")
     return len(counts) <= _MOST_DEVICES and all(count <= _MOST_DEVICE_EVENTS for count in counts)
 

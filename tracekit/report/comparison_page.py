@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from tracekit.analysis.result import Result
-from tracekit.palette import BLUE, INK, PHASE, SLATE, VERMILLION, Colour, classes
+from tracekit.palette import BLUE, INK, KIND, PHASE, SLATE, VERMILLION, Colour, classes
 from tracekit.plot import Chart, find_chart
 from tracekit.plot._encoding import bar_step, colours, fixed, names, quantity, told
 from tracekit.render._text import printable
@@ -128,9 +128,9 @@ class View:
 
 
 VIEWS = (
-    View("wall time", "modules"),
-    View("by phase", "phase_modules", "phase"),
-    View("by class of kernel", "class_modules", "class"),
+    View("by phase, busy and idle", "phase_modules", "phase"),
+    View("busy time", "modules"),
+    View("busy time by class of kernel", "class_modules", "class"),
 )
 
 
@@ -361,13 +361,16 @@ def modules_charts(view: View, sides: Sides) -> Iterator[Chart]:
         for side, results in sides.items()
         if (chart := find_chart(view.chart).chart(results)) is not None
     }
-    ends = [end for results in sides.values() for end in results[need].column("to_ns")]
+    # The rows of an analysis may be of several pictures.
+    rows = [row for results in sides.values() for row in results[need].to_dicts()]
+    shown = {one["filter"]["equal"] for c in drawn.values() for one in c.spec.get("transform", ())}
+    ends = [row["to_ns"] for row in rows if not shown or row["view"] in shown]
     for side, chart in drawn.items():
         data = f"{side}_{need}"
         domain = {"domain": [0, max(ends)]}
         encoding = {
             **chart.spec["encoding"],
-            "x": quantity("from_ns", ends, "busy time of all devices", scale=domain),
+            "x": quantity("from_ns", ends, "time of all devices", scale=domain),
         }
         if view.colour is not None:
             encoding["color"] = colours(view.colour, _colours(view.colour, need, sides))
@@ -387,5 +390,5 @@ def _colours(column: str, need: str, sides: Sides) -> dict[str, Colour]:
     values = (value for results in sides.values() for value in results[need].column(column))
     found = [value for value in dict.fromkeys(values) if value is not None]
     if column == "phase":
-        return {phase: PHASE.get(phase, PHASE["other"]) for phase in found}
+        return {phase: (PHASE | KIND).get(phase, PHASE["other"]) for phase in found}
     return classes(found)

@@ -6,11 +6,11 @@ import base64
 import gzip
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tracekit.analysis.result import Result
-from tracekit.palette import GREY, KIND, PHASE
+from tracekit.palette import GREY, INK, KIND, PHASE
 from tracekit.palette import classes as colours_of_classes
 from tracekit.plot._encoding import of_number
 
@@ -46,8 +46,12 @@ class _Names:
         return _MAX_NAME
 
 
-def packed_events(result: Result, path: Result | None = None) -> str:
-    """Return the rows of analysis timeline_events as base64 of gzipped JSON.
+_HOST = "host"
+"""The kind of ops of the host; they have no class and no phase."""
+
+
+def packed_events(result: Result, path: Result | None = None, host: Result | None = None) -> str:
+    """Return the rows of analysis timeline_events, and of timeline_host, as base64 of gzipped JSON.
 
     "path" is 1 for what the critical path of the rank with the longest window goes through.
     Starts are differences to the event before on the same stream; of tiles, the place in the
@@ -60,20 +64,18 @@ def packed_events(result: Result, path: Result | None = None) -> str:
     on_path = _on_path(path)
     has_ranks = any(rank is not None for rank in result.column("rank"))
     word = of_number(result.column("device"))
-    for row in result.rows:
+    for row in [*result.rows, *_host_rows(host)]:
         trace_id, rank, device, stream, event_id, start, dur, kind = row[:8]
         name, klass, phase, module, count, busy = row[8:]
         key = (trace_id, device, stream)
         track = tracks.get(key)
         if track is None:
-            where = (
-                f"rank {'?' if rank is None else rank} · {word}{device}"
-                if has_ranks
-                else f"device {device}"
-            )
+            of_rank = f"rank {'?' if rank is None else rank} · " if has_ranks else ""
+            numbered = word if has_ranks else "device "
+            where = of_rank + (device if device == _HOST else f"{numbered}{device}")
             track = {column: [] for column in _COLUMNS}
             track |= {
-                "label": f"{where} · {'thread' if device == 'cpu' else 'stream'} {stream}",
+                "label": f"{where} · {'thread' if device in ('cpu', _HOST) else 'stream'} {stream}",
                 "trace": trace_id,
                 "tiles": [],
             }
@@ -101,13 +103,21 @@ def packed_events(result: Result, path: Result | None = None) -> str:
         "classes": [*classes.numbers],
         "phases": [*phases.numbers],
         "colours": {
-            "kind": [KIND[kind].light for kind in kinds.numbers],
+            "kind": [(KIND | {_HOST: INK})[kind].light for kind in kinds.numbers],
             "class": [colour.light for colour in colours_of_classes([*classes.numbers]).values()],
             "phase": [PHASE.get(phase, GREY).light for phase in phases.numbers],
         },
     }
     text = json.dumps(content, separators=(",", ":"))
     return base64.b64encode(gzip.compress(text.encode(), compresslevel=6, mtime=0)).decode()
+
+
+def _host_rows(host: Result | None) -> Iterator[tuple[Any, ...]]:
+    """Yield the ops of the host as rows of timeline_events, each thread a stream."""
+    for row in host.to_dicts() if host is not None else ():
+        place = (row["trace_id"], row["rank"], _HOST, row["tid"], row["event_id"])
+        times = (row["start_ns"], row["dur_ns"])
+        yield (*place, *times, _HOST, row["name"], "(host)", "(host)", None, 1, row["dur_ns"])
 
 
 def _on_path(path: Result | None) -> set[tuple[int | None, int]]:

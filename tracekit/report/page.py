@@ -12,7 +12,7 @@ from html import escape
 from importlib.util import find_spec
 from itertools import groupby
 
-from tracekit.analysis.breakdown import ADVICE
+from tracekit.analysis.breakdown import ADVICE, TOTALS
 from tracekit.analysis.result import Result
 from tracekit.plot import Chart
 from tracekit.prediction.advising import gain_text
@@ -37,14 +37,16 @@ from tracekit.report.parts import (
     tabs,
     verdict,
 )
-from tracekit.report.sections import SECTIONS, TIMELINE_EVENTS, Section
+from tracekit.report.sections import SECTIONS, TIMELINE_EVENTS, TIMELINE_HOST, Section
 from tracekit.report.verdict import sentences
 
 
 def page(answers: Answers, traces: Sequence[str]) -> str:
     """Return the report as HTML."""
     cuts = {
-        name: cut(result) for name, result in answers.results.items() if name != TIMELINE_EVENTS
+        name: cut(result)
+        for name, result in answers.results.items()
+        if name not in (TIMELINE_EVENTS, TIMELINE_HOST)
     }
     shown = [
         _shown(section, answers, cuts, traces)
@@ -60,7 +62,9 @@ def page(answers: Answers, traces: Sequence[str]) -> str:
         _head(answers, traces, shown),
         shown,
         after=_refused(answers),
-        events=packed_events(answers.results[TIMELINE_EVENTS], answers.path)
+        events=packed_events(
+            answers.results[TIMELINE_EVENTS], answers.path, answers.results.get(TIMELINE_HOST)
+        )
         if has_events
         else None,
         view_command=f"tracekit view {quoted(*traces)}" if has_viewer else None,
@@ -99,6 +103,8 @@ def _head(answers: Answers, traces: Sequence[str], shown: Sequence[Shown]) -> It
         yield from verdict(said)
         command = escape(command_of("verdict", traces))
         yield f'<p class="note">Source: <code>{command}</code></p>'
+    if idle := [line.plain for line in TERMINAL_SECTIONS["run_idle"].lines(answers.results, 100)]:
+        yield f"<pre>{escape(chr(10).join(idle))}</pre>"
     yield from (figure(one.charts[_OVERVIEW]) for one in shown if _OVERVIEW in one.charts)
     if ADVICE in answers.results and answers.has_rows("timeline"):
         yield from _advice(answers.results[ADVICE], traces)
@@ -138,6 +144,8 @@ def _shown(
 ) -> Shown:
     name = section.name
     asked = [table for table in section.tables if answers.has_rows(table)]
+    if "timeline" in answers.results and len(answers.results["timeline"]) == 1:
+        asked = [table for table in asked if not _is_repeated(table, asked)]
     lines = [*section_head(name, section.title, definition_of(asked[0]))]
     one = Shown(name, section.title, lines)
     if name == "events":
@@ -150,7 +158,7 @@ def _shown(
         one.data = {table: cuts[table] for table in used}
         lines += _charts(section, [chart for chart in charts if chart.name != _OVERVIEW])
         lines += [
-            note(f"{chart.title}: one point on its axis; the table has it.")
+            note(f"{chart.title}: one point or two; the table has them.")
             for chart in found
             if _is_point(chart)
         ]
@@ -161,13 +169,21 @@ def _shown(
     return one
 
 
+def _is_repeated(table: str, asked: Sequence[str]) -> bool:
+    """Return whether of one device another table says the same: single steps, else totals."""
+    if table in ("steps", "step_totals"):
+        return table == "step_totals" and "steps" in asked
+    return TOTALS.get(table) in asked
+
+
 def _is_point(chart: Chart) -> bool:
-    """Return whether a chart of lines or points has one place alone on its axis."""
+    """Return whether a chart of lines or points has two points at most."""
     mark, x = chart.spec.get("mark"), chart.spec.get("encoding", {}).get("x", {}).get("field")
     if not isinstance(mark, dict) or mark["type"] not in ("line", "point") or not x:
         return False
     of_axis = [rows.column(x) for rows in chart.data.values() if x in rows.column_names]
-    return len({value for column in of_axis for value in column} - {None}) == 1
+    points = [value for column in of_axis for value in column if value is not None]
+    return len(points) <= 2 or len(set(points)) == 1
 
 
 def _charts(section: Section, charts: Sequence[Chart]) -> Iterator[str]:
@@ -196,6 +212,10 @@ def _events(answers: Answers) -> Iterator[str]:
             f"are drawn as {counts['tiles']:,} tiles, which say how many they hold and how long "
             "those ran."
         )
+    if answers.has_rows(TIMELINE_HOST):
+        host = answers.results[TIMELINE_HOST]
+        counts = dict(zip(host.column("trace_id"), host.column("op_count"), strict=True))
+        text += f" Of the host {len(host):,} of {sum(counts.values()):,} outermost ops."
     yield note(text)
     yield "<figure><figcaption>Every stream over time</figcaption>"
     yield '<div id="events-view"></div></figure>'

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from tracekit.analysis.breakdown import ROLES
 from tracekit.analysis.catalog import load_catalog
 
 
@@ -44,7 +45,7 @@ class Section:
     of_paper: str = ""
 
 
-TIMELINE_EVENTS = "timeline_events"
+TIMELINE_EVENTS, TIMELINE_HOST = "timeline_events", "timeline_host"
 
 LATENCIES = ("latency_cdf", "ttft_cdf", "tpot_cdf", "itl_cdf", "client_wait_cdf")
 """Charts of distributions that requests alone tell, of which each is small."""
@@ -66,7 +67,7 @@ def _with_placed(sections: Iterable[Section]) -> Iterator[Section]:
 
 _SECTIONS = (
     Section("devices", "Devices", ("timeline",), ("timeline", "run_idle", "trace", "run")),
-    Section("events", "Timeline of events", (), (TIMELINE_EVENTS,)),
+    Section("events", "Timeline of events", (), (TIMELINE_EVENTS, TIMELINE_HOST)),
     Section(
         "steps",
         "Steps",
@@ -78,9 +79,9 @@ _SECTIONS = (
     Section(
         "modules",
         "Modules",
-        ("modules", "phase_modules", "class_modules"),
-        ("module_totals", "modules"),
-        tabs=("wall time", "by phase", "by class of kernel"),
+        ("phase_modules", "modules", "class_modules"),
+        ("module_totals", "modules", ROLES),
+        tabs=("by phase, busy and idle", "busy time", "busy time by class of kernel"),
         drawn=("module_icicle", "class_icicle"),
     ),
     Section(

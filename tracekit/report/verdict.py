@@ -13,6 +13,17 @@ from tracekit.units import format_duration, format_pct
 
 _LOSSES = {"exposed_comm": LABELS["exposed_comm"], "exposed_memcpy": "copies that nothing hides"}
 
+_CAUSES = {
+    "host_bound": "the CPU launched too late",
+    "host_sync": "the CPU waited for the device",
+    "launch_latency": "launches take their time",
+    "data_loading": "the data came too late",
+    "allocator": "memory was allocated or freed",
+    "dependency": "other streams had to end first",
+    "comm_wait": "other ranks came later",
+}
+"""Causes of idle time in words."""
+
 _MAX_REASONS = 3
 
 
@@ -32,14 +43,11 @@ def sentences(verdict: Result | None, unrecorded: Result | None = None) -> list[
         found.append(_late(late, told.get("late_by"), told.get("others_wait")))
     if part := told.get("largest_part"):
         found.append(
-            f"Largest component: {printable(part['subject'])}, "
+            f"Biggest cost: {printable(part['subject'])} kernels, "
             f"{_amount(part)}, in {part['count']:,} of {part['of_count']:,} device events."
         )
     if loss := told.get("largest_loss"):
-        said = f"Largest loss: {_loss(loss)}, {_amount(loss)}"
-        if (share := loss["run_idle_pct"]) is not None:
-            said += f"; without the profiler {format_pct(share)} % of a step is idle in all"
-        found.append(f"{said}.")
+        found.append(f"Biggest loss: {_loss(loss)}, {_amount(loss)}.")
     elif part:
         found.append("Nothing is lost: the devices computed all the time.")
     if trust := told.get("trust"):
@@ -55,7 +63,7 @@ def _begun(text: str) -> str:
 
 def _amount(row: Mapping[str, Any]) -> str:
     amount, share = format_duration(row["amount_ns"]), format_pct(row["share_pct"])
-    return f"{amount}, {share} % of the devices' windows"
+    return f"{amount}, {share} % of the recording"
 
 
 def _late(
@@ -80,7 +88,10 @@ def _late(
 
 def _because(row: Mapping[str, Any]) -> str:
     cause = row["subject"]
-    return "without a known cause" if cause == "unknown" else f"by {printable(cause)}"
+    if cause == "unknown":
+        return "without a known cause"
+    said = f", {_CAUSES[cause]}" if cause in _CAUSES else ""
+    return f"by {printable(cause)}{said}"
 
 
 def _origin(row: Mapping[str, Any]) -> str:

@@ -97,6 +97,15 @@ def ms_column(rows: Sequence[Row], column: str, shown: Sequence[Row] | None = No
     return [f"{format_ms(row[column], decimals)} ms" for row in (rows if shown is None else shown)]
 
 
+def step_column(rows: Sequence[Row], shown: Sequence[Row] | None = None) -> list[list[str]]:
+    """Return the column of busy time a step, or no column where the traces mark no steps."""
+    if any(row["step_wall_ns"] is None for row in rows):
+        return []
+    decimals = ms_decimals(row["step_wall_ns"] for row in rows)
+    times = [row["step_wall_ns"] for row in (rows if shown is None else shown)]
+    return [[f"{format_ms(time, decimals)} a step" for time in times]]
+
+
 def known(form: Form) -> Form:
     """Return a form that writes a dash for nothing."""
     return lambda value: NONE if value is None else form(value)
@@ -152,7 +161,8 @@ def bars_of(name: str) -> Callable[[Screen], list[Text]]:
     def draw(screen: Screen) -> list[Text]:
         rows = screen.rows(name)
         shown = rows if screen.full else rows[:most]
-        figures = aligned([_figure(one, rows, shown) for one in view["figures"].split(",")])
+        names = view["figures"].split(",")
+        figures = aligned([text for one in names for text in _figure(one, rows, shown)])
         labels = fitted([printable(str(row[view["label"]])) for row in shown], 24)
 
         def bars(width: int) -> list[Text]:
@@ -181,13 +191,15 @@ _FORMS: dict[str | None, Form] = {
 }
 
 
-def _figure(column: str, rows: Sequence[Row], shown: Sequence[Row]) -> list[str]:
-    """Return a column as text, in the form that its unit has in sections."""
+def _figure(column: str, rows: Sequence[Row], shown: Sequence[Row]) -> list[list[str]]:
+    """Return a column as text, in the form that its unit has in sections; none of unknown steps."""
+    if column == "step_wall_ns":
+        return step_column(rows, shown)
     unit = unit_of(column)
     if unit == "ns":
-        return ms_column(rows, column, shown)
+        return [ms_column(rows, column, shown)]
     form = known(_FORMS.get(unit, lambda value: printable(str(value))))
-    return [form(row[column]) for row in shown]
+    return [[form(row[column]) for row in shown]]
 
 
 def bar_lines(

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from tracekit.analysis.breakdown import ROLES, has_modules
 from tracekit.palette import KIND
 from tracekit.render._bars import Part, cells_of, share_bar, stacked_bar
-from tracekit.render._text import printable, shorten, shortened
+from tracekit.render._text import cell_width, printable, shorten, shortened
 from tracekit.render.sections._layout import (
     Row,
     Screen,
@@ -25,6 +25,7 @@ from tracekit.render.sections._layout import (
     ms_column,
     pct_text,
     rank_text,
+    step_column,
     times_text,
 )
 from tracekit.time_parts import PARTS, TimePart
@@ -36,6 +37,9 @@ from tracekit.units import (
     format_pct,
     ms_decimals,
 )
+
+if TYPE_CHECKING:
+    from tracekit.analysis.result import Result
 
 MAX_DEVICES = 16
 MAX_GROUPS = 6
@@ -116,29 +120,62 @@ def timeline(screen: Screen) -> list[Text]:
 def _unrecorded_replays(screen: Screen) -> list[Text]:
     """Return a line where replays of graphs are not in the file: the shares are of the others."""
     rows = screen.rows("health") if "health" in screen.data else []
-    said = next((r["meaning"] for r in rows if r["metric"] == "launches_without_work"), "")
-    missing = re.search(r"of (\d+) replays of graphs, (\d+) were not recorded", said)
-    if missing is None:
-        return []
-    line = (
-        f"  {missing[2]} of {missing[1]} graph replays not recorded: idle time of the run unknown"
+    metric = "launches_without_work"
+    said = next((row["meaning"] for row in rows if row["metric"] == metric), "")
+    replays = said.partition("; ")[2]
+    return (
+        [screen.line(f"  idle time is unknown: {printable(replays)}", "yellow")] if replays else []
     )
-    return [screen.line(line, "yellow")]
 
 
 _LEAST_IDLE_PCT = 10.0
 """Less idle time of a recording is not worth a word on the profiler."""
 
 
+def idle_of_step(data: Mapping[str, Result]) -> Row | None:
+    """Return how much of a step is idle, recorded and without the profiler; None without steps.
+
+    A step without the profiler is the measured one of `run_idle`, else the estimate of
+    `unprofiled`, where that was asked: then with `idle_low_pct` and `idle_high_pct`.
+    """
+    rows = data["run_idle"].to_dicts() if "run_idle" in data else []
+    if rows and rows[0]["idle_pct"] is not None:
+        return rows[0]
+    estimates = data["unprofiled"].to_dicts() if "unprofiled" in data else []
+    known = [row for row in estimates if row["idle_low_pct"] is not None]
+    if known:
+        row = max(known, key=lambda row: row["work_ns"])
+        return row | {"plain_step_ns": row["unprofiled_step_ns"]}
+    return rows[0] if rows else None
+
+
+def idle_sentence(data: Mapping[str, Result]) -> str | None:
+    """Return how much of a step is idle as a sentence; None where next to nothing is to be said."""
+    row = idle_of_step(data)
+    if row is None:
+        return None
+    said = f"Idle {format_pct(row['recorded_idle_pct'])} % of a recorded step"
+    if row["idle_pct"] is not None or row.get("idle_low_pct") is not None:
+        return f"{said}, {_idle_of_run(row)} without the profiler"
+    if row["recorded_idle_pct"] < _LEAST_IDLE_PCT:
+        return None
+    return f"{said}, in part the profiler's: query unprofiled"
+
+
+def _idle_of_run(row: Row) -> str:
+    idle = None if row["idle_pct"] is None else f"{format_pct(row['idle_pct'])} %"
+    if row.get("idle_low_pct") is None:
+        return idle or "unknown"
+    interval = f"{format_pct(row['idle_low_pct'])} to {format_pct(row['idle_high_pct'])}"
+    return f"about {idle} ({interval})" if idle else f"{interval} %"
+
+
 def run_idle(screen: Screen) -> list[Text]:
     """Return how much of a step is idle: bars of the recording and the run, or a hint in words."""
-    (row,) = screen.rows("run_idle")
-    if row["idle_pct"] is None:
-        if row["recorded_idle_pct"] < _LEAST_IDLE_PCT:
-            return []
-        recorded = f"Idle {format_pct(row['recorded_idle_pct'])} % of a recorded step"
-        hint = "in part the profiler's: query unprofiled"
-        return [screen.line(f"{recorded}, {hint}")]
+    row = idle_of_step(screen.data)
+    if row is None or row["idle_pct"] is None:
+        text = idle_sentence(screen.data)
+        return [] if text is None else [screen.line(text)]
     steps_ns = [row["recorded_step_ns"], row["plain_step_ns"]]
     work = next(share for share in PARTS if share.name == "compute")
     idle = next(share for share in PARTS if share.name == "idle")
@@ -159,7 +196,7 @@ def run_idle(screen: Screen) -> list[Text]:
     figures = aligned(
         [
             [f"{format_ms(step_ns, decimals)} ms" for step_ns in steps_ns],
-            [f"{format_pct(row[name])} % idle" for name in ("recorded_idle_pct", "idle_pct")],
+            [f"{format_pct(row['recorded_idle_pct'])} % idle", f"{_idle_of_run(row)} idle"],
         ]
     )
     labels = fitted(["recorded", "without the profiler"])
@@ -204,12 +241,15 @@ def phases(screen: Screen) -> list[Text]:
         row[column] for row in rows for column in ("wall_ns", "idle_ns", "exposed_comm_ns")
     )
     figures = aligned(
-        columns(
-            rows,
-            span_pct=pct_text,
-            wall_ns=lambda time: f"{format_ms(time, decimals)} ms busy",
-            idle_ns=lambda time: f"{format_ms(time, decimals)} idle",
-        )
+        [
+            *columns(
+                rows,
+                span_pct=pct_text,
+                wall_ns=lambda time: f"{format_ms(time, decimals)} ms busy",
+            ),
+            *step_column(rows),
+            *columns(rows, idle_ns=lambda time: f"{format_ms(time, decimals)} idle"),
+        ]
     )
     longest_ns = max(row["span_ns"] for row in rows)
 
@@ -246,19 +286,37 @@ def modules(screen: Screen) -> list[Text]:
     shown = [item for item in every if id(item[2]) in largest]
     rows = [row for _, _, row in shown]
     own = [f"{pct_text(row['self_pct'])} self" if row["self_wall_ns"] else "" for row in rows]
-    figures = aligned([*columns(rows, wall_pct=pct_text), ms_column(rows, "total_wall_ns"), own])
+    totals = ms_column(rows, "total_wall_ns")
+    figures = aligned([*columns(rows, wall_pct=pct_text), totals, own, *step_column(rows)])
     out = [screen.heading("Modules")]
-    if all(row["module_path"].startswith("(") for _, _, row in every):
-        for line in (
-            "none recorded: profile(..., with_stack=True) or tracekit collect has them",
-            "by role, which kernels and ops tell: tracekit query roles TRACE",
-            "by layer, where kernels repeat: tracekit query repeated_layers TRACE",
-        ):
-            out.append(screen.line(f"  {line}", "dim"))
+    if not has_modules(screen.data["module_totals"]):
+        has_them = "profile(..., with_stack=True) or tracekit collect has them"
+        out.append(screen.line(f"  none recorded: {has_them}", "dim"))
+        roles = screen.data[ROLES].column("role") if ROLES in screen.data else []
+        # Of other models, norms alone have a role.
+        if not {"QKV", "Attention", "MLP"}.isdisjoint(roles):
+            return [*out, *_roles(screen)]
     for (label, depth, _), text in zip(shown, figures, strict=True):
         room = max(screen.width - len(text) - 4, 1)
         out.append(Text(f"  {text}  {shorten('  ' * depth + printable(label), room)}"))
     return out + more(len(every) - len(shown), "module")
+
+
+def _roles(screen: Screen) -> list[Text]:
+    """Return the parts of a decoder, and how much of their time rests on an inference."""
+    rows = screen.rows(ROLES)
+    shown = rows if screen.full else rows[:MAX_MODULES]
+    kernel_ns = sum(row["kernel_ns"] for row in rows) or 1
+    inferred = pct_text(100 * sum(row["inferred_ns"] for row in rows) / kernel_ns)
+    told = f"parts by names and order of kernels and ops, {inferred} of the time inferred:"
+    totals = ms_column(rows, "wall_ns", shown)
+    figures = aligned([*columns(shown, wall_pct=pct_text), totals, *step_column(rows, shown)])
+    lines = [
+        Text(f"  {text}  {printable(row['role'])}")
+        for text, row in zip(figures, shown, strict=True)
+    ]
+    layers = screen.line("  by layer: tracekit query repeated_layers TRACE", "dim")
+    return [screen.line(f"  {told}", "dim"), *lines, *more(len(rows) - len(shown), "role"), layers]
 
 
 def _tree(rows: Sequence[Row]) -> list[_Node]:
@@ -344,8 +402,7 @@ def communication(screen: Screen) -> list[Text]:
     if screen.full:
         out = [screen.heading("Communication"), *screen.table("communication")]
     else:
-        note = "count, time, exposed of the window, hidden, bytes, bandwidth, bus"
-        out = [screen.heading("Communication", note), *_collectives(screen)]
+        out = _collectives(screen)
     if "cpu" in screen.data["communication"].column("device"):
         out.append(screen.line(f"  {_CPU_NOTE}", "dim"))
     return out
@@ -354,24 +411,26 @@ def communication(screen: Screen) -> list[Text]:
 def _collectives(screen: Screen) -> list[Text]:
     rows = screen.rows("communication_totals")
     shown = rows[:MAX_COLLECTIVES]
-    figures = aligned(
-        [
-            *columns(shown, call_count=times_text),
-            ms_column(rows, "kernel_ns", shown),
-            *columns(
-                shown,
-                wall_pct=pct_text,
-                overlapped_pct=pct_text,
-                message_bytes=known(format_bytes),
-                algorithm_bytes_per_s=known(format_bytes_per_s),
-                bus_bytes_per_s=known(format_bytes_per_s),
-            ),
-        ]
-    )
-    out = []
-    for row, label, text in zip(
-        shown, fitted([_collective(row) for row in shown], 32), figures, strict=True
-    ):
+    labels = fitted([_collective(row) for row in shown], 32)
+    figures = [
+        *columns(shown, call_count=times_text),
+        ms_column(rows, "kernel_ns", shown),
+        *columns(
+            shown,
+            wall_pct=pct_text,
+            overlapped_pct=pct_text,
+            message_bytes=known(format_bytes),
+            algorithm_bytes_per_s=known(format_bytes_per_s),
+            bus_bytes_per_s=known(format_bytes_per_s),
+        ),
+    ]
+    bandwidths = "bandwidth, bus"
+    if cell_width(labels[0]) + len(aligned(figures)[0]) + 4 > screen.width:
+        del figures[-2]
+        bandwidths = "bus bandwidth"
+    note = f"count, time, exposed of the window, hidden, bytes, {bandwidths}"
+    out = [screen.heading("Communication", note)]
+    for row, label, text in zip(shown, labels, aligned(figures), strict=True):
         line = Text(f"  {label}  {text}")
         room = screen.width - line.cell_len - 2
         if row["reasons"] and room >= len("its call"):

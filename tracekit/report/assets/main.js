@@ -2,6 +2,9 @@
 
 const PAGE = JSON.parse(document.getElementById('page-data').textContent);
 
+// Of one device, tables do not say which.
+const OF_ONE = PAGE.data.timeline?.rows.length === 1 ? ['rank', 'device'] : [];
+
 function rowsOf(name) {
   const { columns, rows } = PAGE.data[name];
   return rows.map((row) => Object.fromEntries(columns.map((column, i) => [column, row[i]])));

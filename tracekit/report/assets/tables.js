@@ -14,6 +14,9 @@ const MOST_SHARED = 45;
 
 function drawTable(place, name, data) {
   const { columns, meanings, total } = data;
+  // A value that has its unit beside it is shown with it.
+  const unit = columns.includes('value') ? columns.indexOf('unit') : -1;
+  const isShown = columns.map((column, c) => c !== unit && !OF_ONE.includes(column));
   const severity = columns.indexOf('severity');
   const placeOf = (row) => SEVERITIES.indexOf(row[severity]);
   const rows = severity < 0 ? data.rows : [...data.rows].sort((a, b) => placeOf(a) - placeOf(b));
@@ -37,20 +40,19 @@ function drawTable(place, name, data) {
   const body = element('tbody');
   const table = element('table', { 'data-table': name }, element('thead', {}, head), body);
 
-  columns.forEach((column, c) => {
+  const heads = columns.map((column, c) => {
     const button = element('button', { type: 'button', title: meanings[c] ? `${column}: ${meanings[c]}` : `sort by ${column}` }, ...(data.isPivot && c && c < columns.length - 2 ? breakable(stemOf(column)) : [headOf(column, columns)]));
     const cell = element('th', { scope: 'col', class: isNumber[c] ? 'number' : '', 'aria-sort': 'none' }, button);
     button.addEventListener('click', () => sortBy(c));
-    head.append(cell);
+    if (isShown[c]) head.append(cell);
+    return cell;
   });
 
   function sortBy(c) {
     const first = isNumber[c] ? -1 : 1;
     sorted = { column: c, direction: sorted.column === c ? -sorted.direction : first };
-    [...head.children].forEach((cell, at) => {
-      const state = sorted.direction > 0 ? 'ascending' : 'descending';
-      cell.setAttribute('aria-sort', at === c ? state : 'none');
-    });
+    const state = sorted.direction > 0 ? 'ascending' : 'descending';
+    heads.forEach((cell, at) => cell.setAttribute('aria-sort', at === c ? state : 'none'));
     update();
   }
 
@@ -75,13 +77,17 @@ function drawTable(place, name, data) {
 
   function drawRow(row, above) {
     const line = element('tr', severity >= 0 && row[severity] === 'warn' ? { class: 'warn' } : {});
-    row.forEach((value, c) => line.append(typeof value === 'number' ? drawNumber(value, c) : drawText(value, c, above)));
+    row.forEach((value, c) => {
+      if (!isShown[c]) return;
+      const column = unit >= 0 && c === columns.indexOf('value') ? `value_${row[unit]}` : columns[c];
+      line.append(typeof value === 'number' ? drawNumber(value, c, column) : drawText(value, c, above));
+    });
     return line;
   }
 
-  function drawNumber(value, c) {
-    const [number, unit] = numberAndUnit(columns[c], value, decimals[c]);
-    const cell = element('td', { class: 'number', title: `${columns[c]} = ${value}` }, unit ? `${number} ` : number);
+  function drawNumber(value, c, column) {
+    const [number, unit] = numberAndUnit(column, value, column === columns[c] ? decimals[c] : null);
+    const cell = element('td', { class: 'number', title: `${column} = ${value}` }, unit ? `${number} ` : number);
     if (unit) {
       const named = element('span', { class: 'unit' }, unit);
       // In the letters of the table, which are larger than the ruler's.
