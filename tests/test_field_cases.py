@@ -146,5 +146,6 @@ def test_idle_time_of_a_run_whose_replays_are_missing_is_unknown(
 ) -> None:
     assert main(["breakdown", str(case("05")), "--no-cache"]) == 0
     assert (
-        "4 of 5 graph replays not recorded: idle time of the run unknown" in capsys.readouterr().out
+        "of 5 replays of graphs, 4 were not recorded: idle time is unknown"
+        in capsys.readouterr().out
     )

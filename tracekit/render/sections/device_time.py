@@ -122,10 +122,10 @@ def _unrecorded_replays(screen: Screen) -> list[Text]:
     rows = screen.rows("health") if "health" in screen.data else []
     metric = "launches_without_work"
     said = next((row["meaning"] for row in rows if row["metric"] == metric), "")
-    replays = said.partition("; ")[2]
-    return (
-        [screen.line(f"  idle time is unknown: {printable(replays)}", "yellow")] if replays else []
-    )
+    replays = said.partition("; ")[2].partition(": ")[0]
+    if "not recorded" not in replays:
+        return []
+    return [screen.line(f"  {printable(replays)}: idle time is unknown", "yellow")]
 
 
 _LEAST_IDLE_PCT = 10.0
