@@ -19,9 +19,9 @@ ESTIMATE = {
     "idle_low_pct": 1.0,
     "idle_high_pct": 21.0,
 }
-OF_THE_RUN = "Idle 28.6 % of a recorded step, about 7.9 % (1.0 to 21.0) without the profiler"
+OF_THE_RUN = "Idle 30.0 % of a recorded step, about 7.9 % (1.0 to 21.0) without the profiler"
 MEASURED = "Idle 30.0 % of a recorded step, 12.5 % without the profiler"
-WIDE = "Idle 28.6 % of a recorded step, 1.0 to 21.0 % without the profiler"
+WIDE = "Idle 30.0 % of a recorded step, 1.0 to 21.0 % without the profiler"
 HINT = "Idle 30.0 % of a recorded step, in part the profiler's: query unprofiled"
 
 
