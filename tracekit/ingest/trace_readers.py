@@ -146,8 +146,8 @@ def _unread(what: str, hint: str) -> Callable[[ByteStream], TraceReader]:
 
 _FOREIGN_PERFETTO = _unread(
     "a trace in Perfetto's format that tracekit did not write, which is not read",
-    "convert it: traceconv json FILE trace.json (get.perfetto.dev/traceconv); of rocprofv3, have "
-    "--output-format rocpd written",
+    "convert it: traceconv json FILE trace.json (get.perfetto.dev/traceconv); torch.profiler "
+    "writes JSON to a path that ends in .json, rocprofv3 a database with --output-format rocpd",
 )
 _EXECUTION_TRACE = _unread(
     "an execution trace (Chakra), which tells no times",
