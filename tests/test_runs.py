@@ -93,13 +93,14 @@ def test_a_run_by_its_folder_or_a_file_in_it(
             *breakdown.SERVING_BREAKDOWN,
             *breakdown.SERVED_BREAKDOWN,
             *BREAKDOWN[1:],
+            breakdown.ROLES,
         ]
 
 
 def test_a_plain_trace_is_as_before(tmp_path: Path) -> None:
     path = add_trace(tmp_path / "plain")
     with tracekit.open(path, cache=False) as trace:
-        assert told(trace) == list(BREAKDOWN)
+        assert told(trace) == [*BREAKDOWN, breakdown.ROLES]
         assert trace.sql("SELECT run_id FROM trace").rows == [(None,)]
         assert trace.sql("FROM run").rows == trace.sql("FROM request").rows == []
         assert not any("manifest" in metric for metric in trace.health().column("metric"))
@@ -109,7 +110,7 @@ def test_training_has_no_latency(make_run: MakeRun) -> None:
     folder = make_run("one")
     add_trace(folder)
     with tracekit.open(folder, cache=False) as trace:
-        assert told(trace) == ["trace", "run", *BREAKDOWN[1:]]
+        assert told(trace) == ["trace", "run", *BREAKDOWN[1:], breakdown.ROLES]
 
 
 def test_what_is_about_requests_says_where_there_are_none(

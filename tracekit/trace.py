@@ -427,11 +427,13 @@ class Trace:
         for spec in specs:
             self._check_scope(spec)
         self._require_open()
-        self._store.make(
-            one
-            for spec in specs
-            for one in ([spec.name] if is_relation(spec.name) else spec.requires)
-        )
+        # Of a store that is whole, each analysis makes what it lacks, and says so where that fails.
+        if self._store.derive is not None:
+            self._store.make(
+                one
+                for spec in specs
+                for one in ([spec.name] if is_relation(spec.name) else spec.requires)
+            )
         return {spec.name: self._answer(spec, {}) for spec in specs}
 
     def _trace_count(self) -> int:

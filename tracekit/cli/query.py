@@ -49,7 +49,7 @@ QUESTIONS = (
     ("Is the loader the reason?", "query idle_causes TRACE"),
     ("What changed between two runs?", "compare BASE NEW"),
     ("Which module holds the memory?", "memory TRACE"),
-    ("How efficient are the matrix products of each layer, and the step?", "query mfu TRACE"),
+    ("How efficient are the products of each layer, and the step?", "query mfu TRACE"),
     ("How does the batch act on the latency of decoding?", "query serving_steps TRACE"),
     ("What is to be fused first, and what does it gain?", "advise TRACE"),
     ("Can this trace be trusted?", "health TRACE"),

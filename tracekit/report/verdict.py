@@ -77,7 +77,7 @@ def _late(
     if by is None:
         said += "; nothing that its own devices did explains half of that"
     else:
-        what = LABELS.get(by["subject"]) or f"idle time {_because(by)}"
+        what = LABELS.get(by["subject"]) or f"idle time {_because(by, is_explained=False)}"
         more = format_duration(by["amount_ns"])
         said += f"; it has {more} more {what} than the median of the others{_origin(by)}"
     if others is None:
@@ -86,11 +86,11 @@ def _late(
     return f"{said}. Exposed communication of the others: {amount}, {share} % of their windows."
 
 
-def _because(row: Mapping[str, Any]) -> str:
+def _because(row: Mapping[str, Any], *, is_explained: bool = True) -> str:
     cause = row["subject"]
     if cause == "unknown":
         return "without a known cause"
-    said = f", {_CAUSES[cause]}" if cause in _CAUSES else ""
+    said = f", {_CAUSES[cause]}" if is_explained and cause in _CAUSES else ""
     return f"by {printable(cause)}{said}"
 
 
