@@ -128,6 +128,22 @@ def test_several_runs_in_a_folder_are_named_one_by_one(make_run: MakeRun) -> Non
         history([str(folder.parent)], cache=False)
 
 
+def test_instants_decide_the_order_and_paths_tell_runs_of_one_name_apart(
+    make_run: MakeRun, tmp_path: Path
+) -> None:
+    """Half past nine in Berlin is before nine in London."""
+    later = made(make_run, "a", 8, [100])
+    manifest = json.loads((later / "run.json").read_text("utf-8"))
+    earlier = tmp_path / "other" / "a"
+    earlier.mkdir(parents=True)
+    for folder, instant in ((later, "08T09:00:00+00:00"), (earlier, "08T09:30:00+01:00")):
+        text = json.dumps(manifest | {"created_at": f"2026-11-{instant}", "run_id": str(folder)})
+        (folder / "run.json").write_text(text, "utf-8")
+    (earlier / "rank0.json").write_bytes((later / "rank0.json").read_bytes())
+    found = history([str(later), str(earlier)], cache=False)["history"]
+    assert found.column("run") == [str(earlier), str(later)]
+
+
 def test_names_of_runs_are_escaped() -> None:
     runs = [Run(f"<b>{n}", None, None, {"step_ns": [100.0 * n] * 9}) for n in (1, 2)]
     page = history_page(tables_of(runs), ["<b>1", "<b>2"])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean, median
 
@@ -102,10 +103,27 @@ def history(
         TraceError: a trace cannot be read.
         StoreError: a store cannot be opened.
     """
-    found = [_run(one, baselines, cache, progress) for one in runs]
-    if by_date and all(one.created_at for one in found):
-        found.sort(key=lambda one: one.created_at or "")
-    return tables_of(found, margin_pct)
+    measured = [_run(one, baselines, cache, progress) for one in runs]
+    names = [one.name for one in measured]
+    if len(set(names)) < len(names):
+        # Runs may be called alike in folders of their own.
+        measured = [
+            replace(one, name=str(given)) for one, given in zip(measured, runs, strict=True)
+        ]
+    dates = [_date(one.created_at) for one in measured]
+    if by_date and None not in dates:
+        order = sorted(range(len(dates)), key=lambda at: (dates[at], at))
+        measured = [measured[at] for at in order]
+    return tables_of(measured, margin_pct)
+
+
+def _date(text: str | None) -> datetime | None:
+    """Return an instant as manifests write it; None for what is none."""
+    try:
+        date = datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return date if date.tzinfo else date.replace(tzinfo=UTC)
 
 
 def _run(

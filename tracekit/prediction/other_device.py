@@ -111,7 +111,7 @@ def scale_to_device(connection: duckdb.DuckDBPyConnection, table: str, name: str
         f"{other.product}: kernels change by the ratio of data-sheet peaks ({said})",
         how,
         "copies, collectives, latencies and the host take what they took",
-        "the interval has each kernel up to a fifth faster or slower than that",
+        "the interval has every kernel at 0.8 to 1.25 times that",
     ]
 
 

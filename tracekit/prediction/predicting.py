@@ -45,8 +45,8 @@ MARGIN, MARGIN_OF_CHANGE = 0.01, 0.05
 Work that is said to take half as long seldom does to the percent: docs/explanation/predictions.md.
 """
 
-DEVICE_ERRORS = ("class=* x0.8", "class=* x1.25")
-"""By so much kernels of another device may miss: docs/explanation/predictions.md."""
+DEVICE_ERRORS = ("kind=compute x0.8", "kind=compute x1.25")
+"""What kernels of another device may take of what is predicted: docs/explanation/predictions.md."""
 
 _DRAWS = 300
 
@@ -287,7 +287,8 @@ class Predictor:
             most = self._expanded(at_most)[1]
         found = self._predicted(usual, timeline)
         found = replace(found, changes=tuple(changes), assumptions=(*reasons, *found.assumptions))
-        if any(change.keyword == "device" for change in usual):
+        is_moved = any(change.keyword == "device" for change in usual)
+        if is_moved and found.predicted_ns != found.before_ns:
             ends = [self._predicted([*usual, parse_change(text)]) for text in DEVICE_ERRORS]
             found = replace(
                 found,
