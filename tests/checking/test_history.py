@@ -121,6 +121,32 @@ def test_a_baseline_is_a_run_of_the_past(make_run: MakeRun, tmp_path: Path) -> N
     assert found[0]["step_ns"] == found[1]["step_ns"] == 102_500
 
 
+def test_mfu_of_the_run_is_not_held_against_that_of_a_recording(make_run: MakeRun) -> None:
+    """One run was measured without the profiler, at a tenth of its recorded step; the other not."""
+    gemm = {"Input Dims": [[4096, 4096], [4096, 4096]], "Input type": ["c10::BFloat16"] * 2}
+    events = [
+        span("user_annotation", "ProfilerStep#1", 0, 1000),
+        span("cpu_op", "aten::mm", 0, 20, **gemm),
+        span("cuda_runtime", "cudaLaunchKernel", 5, 10, correlation=1),
+        span("kernel", "gemm_bf16", 20, 120, correlation=1, device=0, stream=7),
+        span("user_annotation", "ProfilerStep#2", 1000, 1001),
+        span("cuda_runtime", "cudaLaunchKernel", 1000, 1001, correlation=2),
+        span("kernel", "copy", 1001, 1002, correlation=2, device=0, stream=7),
+    ]
+    device = [{"id": 0, "name": "NVIDIA A100-SXM4-80GB"}]
+    text = json.dumps({"deviceProperties": device, "traceEvents": events})
+    measured = {"overhead": {"plain_step_ns": 550_000}}
+    folders = [make_run("a", **measured), make_run("b")]
+    for folder in folders:
+        (folder / "rank0.json").write_text(text)
+    found = history([str(folder) for folder in folders], cache=False)
+    rows = {row["run"]: row for row in found["history"].to_dicts()}
+    assert rows["a"]["mfu_pct"] == rows["b"]["mfu_pct"] is not None
+    assert rows["a"]["run_mfu_pct"] > rows["a"]["mfu_pct"]
+    assert rows["b"]["run_mfu_pct"] is None
+    assert not found["history_changes"].rows
+
+
 def test_several_runs_in_a_folder_are_named_one_by_one(make_run: MakeRun) -> None:
     folder = made(make_run, "a", 8, [100])
     made(make_run, "b", 9, [100])

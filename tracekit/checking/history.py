@@ -32,7 +32,6 @@ class Measure:
     column: str
     subject: str
     unit: Unit | None
-    scale: float = 1.0
 
 
 MEASURES = (
@@ -40,7 +39,9 @@ MEASURES = (
     Measure("step_ns", "step_time", "ns"),
     Measure("idle_pct", "idle_pct", "pct"),
     Measure("exposed_comm_pct", "exposed_comm_pct", "pct"),
-    Measure("mfu_pct", "mfu", "pct", 100.0),
+    # Rules take that of the run where it is known; over runs the two must not mix.
+    Measure("mfu_pct", "mfu.mfu_pct", "pct"),
+    Measure("run_mfu_pct", "mfu.run_mfu_pct", "pct"),
     Measure("tokens_per_s", "tokens_per_s", "per_s"),
 )
 
@@ -86,8 +87,8 @@ def history(
     Args:
         runs: run folders, traces, or names or files of baselines; one or more.
         baselines: the folder of baselines, or its URL.
-        by_date: put them in the order in which they were made, where each of them tells; else they
-            are in the given one.
+        by_date: put them in the order in which they were made, where each of them has a date; else
+            they are in the given one.
         margin_pct: a change up to this share of the runs before it is none, percent; of shares
             (idle time) so many points.
         cache: keep ingested traces.
@@ -95,7 +96,7 @@ def history(
 
     Returns:
         `history`, a row for each run: medians over steps where steps have the measure (`step_ns` is
-        recorded, `plain_step_ns` without the profiler), NULL where a run does not tell it. And
+        recorded, `plain_step_ns` without the profiler), NULL where a run does not have it. And
         `history_changes`, a row for each measure and run with which it changed.
 
     Raises:
@@ -135,26 +136,26 @@ def _run(
         measured = Measured(kept.name, kept.side, kept.health, *figures)
         return Run(kept.name, kept.created_at, None, _series(measured))
     with opened(one, cache, progress) as trace:
-        told = trace.sql(
+        manifests = trace.sql(
             "SELECT created_at, coalesce(variables ->> '$.GITHUB_SHA', "
             "variables ->> '$.CI_COMMIT_SHA') FROM run"
         ).rows
-        if len(told) > 1:
-            raise UsageError(f"{one}: holds {len(told):,} runs", hint="name each of them")
-        created_at, commit = told[0] if told else (None, None)
+        if len(manifests) > 1:
+            raise UsageError(f"{one}: holds {len(manifests):,} runs", hint="name each of them")
+        created_at, commit = manifests[0] if manifests else (None, None)
         measured = measure(trace, label_of(one))
         return Run(measured.label, created_at, commit, _series(measured))
 
 
 def _series(measured: Measured) -> dict[str, Sequence[float]]:
-    found: dict[str, Sequence[float]] = {}
+    series: dict[str, Sequence[float]] = {}
     for one in MEASURES:
         try:
             values = measured.values(one.subject)
         except QueryError:
             continue
-        found[one.column] = [value * one.scale for value in values.repeats or values.series]
-    return found
+        series[one.column] = values.repeats or values.series
+    return series
 
 
 def tables_of(runs: Sequence[Run], margin_pct: float = MARGIN_PCT) -> dict[str, Result]:
@@ -196,14 +197,14 @@ def _middle(run: Run) -> Callable[[Measure], float | None]:
 def _changed(
     one: Measure, runs: Sequence[Run], margin_pct: float
 ) -> Iterator[tuple[str | float | int, ...]]:
-    """Yield rows of the changes of a measure, over the runs that tell it."""
-    telling = [run for run in runs if one.column in run.series]
-    series = [run.series[one.column] for run in telling]
-    for found in changes(series, margin_pct, is_share=one.unit == "pct"):
+    """Yield rows of the changes of a measure, over the runs that have it."""
+    measured = [run for run in runs if one.column in run.series]
+    series = [run.series[one.column] for run in measured]
+    for change in changes(series, margin_pct, is_share=one.unit == "pct"):
         yield (
-            *(one.column, telling[found.place].name, found.before, found.after),
-            share_pct(found.after - found.before, found.before),  # type: ignore[misc]
-            *(found.before_count, found.after_count, found.p_value, found.basis),
+            *(one.column, measured[change.place].name, change.before, change.after),
+            share_pct(change.after - change.before, change.before),  # type: ignore[misc]
+            *(change.before_count, change.after_count, change.p_value, change.basis),
         )
 
 
@@ -232,10 +233,10 @@ def changes(
     while waiting:
         begin, end = waiting.pop()
         divide = _by_steps if len(series) < LEAST_RUNS else _by_runs
-        found = divide(series[begin:end], middles[begin:end])
-        if found is None:
+        division = divide(series[begin:end], middles[begin:end])
+        if division is None:
             continue
-        place, p_value, basis = found
+        place, p_value, basis = division
         before = median(middles[begin : begin + place])
         after = median(middles[begin + place : end])
         margin = margin_pct if is_share else abs(before) * margin_pct / 100
@@ -245,12 +246,12 @@ def changes(
         waiting += [(begin, begin + place), (begin + place, end)]
     places.sort()
     ends = [0, *(place for place, _, _ in places), len(series)]
-    told = []
+    all_changes = []
     for at, (place, p_value, basis) in enumerate(places):
         begin, end = ends[at], ends[at + 2]
         sides = median(middles[begin:place]), median(middles[place:end])
-        told.append(Change(place, *sides, place - begin, end - place, p_value, basis))
-    return told
+        all_changes.append(Change(place, *sides, place - begin, end - place, p_value, basis))
+    return all_changes
 
 
 def _by_runs(
@@ -278,10 +279,10 @@ def _by_steps(
     if not (max(before) < min(after) or max(after) < min(before)):
         return None
     sides = [[value for one in part for value in one] for part in (series[:place], series[place:])]
-    found = compare_series(*sides, margin_pct=0)
-    if found.p_value is None or found.verdict not in ("faster", "slower"):
+    difference = compare_series(*sides, margin_pct=0)
+    if difference.p_value is None or difference.verdict not in ("faster", "slower"):
         return None
-    return place, found.p_value, "steps"
+    return place, difference.p_value, "steps"
 
 
 def _t(values: Sequence[float], place: int) -> float:

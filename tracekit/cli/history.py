@@ -45,9 +45,9 @@ def command(
     """Show step, idle time, exposed communication, MFU and tokens/s of RUNs over time.
 
     A RUN is a run folder, a trace, or a baseline: its name, or the path or URL of its file. The
-    order is that in which they were made, where each run tells. Below it stands with which run a
-    figure changed, beyond how runs vary; of fewer than five runs, their steps decide. The commit is
-    that which the CI named when the run was recorded (GITHUB_SHA, CI_COMMIT_SHA).
+    order is that in which they were made, where each run has a date. Below it stands with which run
+    a figure changed, beyond how runs vary; of fewer than five runs, their steps decide. The commit
+    is that which the CI named when the run was recorded (GITHUB_SHA, CI_COMMIT_SHA).
     """
     from tracekit.checking.baseline import DEFAULT_FOLDER
     from tracekit.checking.history import history
@@ -58,7 +58,7 @@ def command(
 
         check_output(page, force=False)
     with progress_bar() as progress:
-        found = history(
+        tables = history(
             runs,
             baselines=baselines or DEFAULT_FOLDER,
             by_date=not as_given,
@@ -66,9 +66,9 @@ def command(
             cache=not no_cache,
             progress=progress,
         )
-    emit(found, format_name, wide=wide)
+    emit(tables, format_name, wide=wide)
     if page is not None:
         from tracekit.report import write
         from tracekit.report.history_page import history_page
 
-        write(history_page(found, runs), page)
+        write(history_page(tables, runs), page)

@@ -34,8 +34,8 @@ _DEFINITION = (
 def history_page(results: Mapping[str, Result], runs: Sequence[str]) -> str:
     """Return the page as HTML, of the tables of `history` of these runs."""
     changes = results["history_changes"].to_dicts()
-    said = [f"{_begun(sentence(row))}." for row in changes]
-    said = said or ["No figure changed beyond its noise."]
+    sentences = [f"{_begun(sentence(row))}." for row in changes]
+    sentences = sentences or ["No figure changed beyond its noise."]
     drawn = [*_charts(results["history"], changes)]
     cuts = {name: cut(result) for name, result in results.items()}
     data = cuts | {
@@ -45,7 +45,7 @@ def history_page(results: Mapping[str, Result], runs: Sequence[str]) -> str:
         "history", "", [*_lines(drawn, runs)], {chart.name: chart for chart in drawn}, data
     )
     title = f"{len(results['history']):,} runs over time"
-    return page_of((title, title), verdict(said), [shown], has_contents=False)
+    return page_of((title, title), verdict(sentences), [shown], has_contents=False)
 
 
 def _begun(text: str) -> str:
@@ -81,8 +81,10 @@ def _charts(result: Result, changes: Sequence[Mapping[str, object]]) -> Iterator
         axis = (measure, measure, title)
         drawing = bars(title, shown, y=names("run"), x=axis, colour=colour, tip=("run", measure))
         assert drawing is not None
-        told = [column for column in result.columns if column.name in ("run", measure)]
+        kept_columns = [column for column in result.columns if column.name in ("run", measure)]
         data = Result(
-            name, (*told, replace(told[0], name="since")), [tuple(row.values()) for row in shown]
+            name,
+            (*kept_columns, replace(kept_columns[0], name="since")),
+            [tuple(row.values()) for row in shown],
         )
         yield Chart(name, drawing.title, {"data": {"name": name}, **drawing.spec}, {name: data})

@@ -13,7 +13,8 @@ NAMES = {
     "step_ns": "recorded step",
     "idle_pct": "idle time",
     "exposed_comm_pct": "exposed communication",
-    "mfu_pct": "MFU",
+    "mfu_pct": "MFU of recorded steps",
+    "run_mfu_pct": "MFU without the profiler",
     "tokens_per_s": "tokens/s",
 }
 
