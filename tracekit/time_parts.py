@@ -20,6 +20,11 @@ class TimePart(NamedTuple):
     glyph: str
 
     @property
+    def short_label(self) -> str:
+        """The label where there is little room, such as ``exposed comm``."""
+        return self.name.replace("_", " ")
+
+    @property
     def colour(self) -> Colour:
         """The colour of its kind."""
         return KIND[self.kind]

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import tracekit
 from tracekit.analysis.catalog import QUERIES
+from tracekit.analysis.result import Column, Result
+from tracekit.render.sections._layout import Screen, bars_of
 
 BUSY_NAMES = """\
 -- How long did each name hold the devices?
@@ -94,3 +96,22 @@ def test_a_file_of_the_user_has_its_chart(tmp_path: Path, sample_trace: Path) ->
         chart = trace.plot.busy_names()
         assert chart.title == trace.plot("busy_names").title == "Which names were busy"
         assert chart.data["busy_names"].rows == trace.query("busy_names").rows
+
+
+def test_rows_of_several_devices_say_which_one() -> None:
+    name = "kernel_class_totals"
+    row = {"class": "gemm", "kind": "compute", "wall_pct": 50.0, "wall_ns": 5_000_000}
+    figures = {**row, "kernel_count": 3, "step_wall_ns": None}
+    types = {"device": "VARCHAR", "class": "VARCHAR", "kind": "VARCHAR", "wall_pct": "DOUBLE"}
+    columns = tuple(Column(one, types.get(one, "BIGINT")) for one in ("rank", "device", *figures))
+
+    def lines(*devices: tuple[int, str]) -> list[str]:
+        found = Result(name, columns, [(*device, *figures.values()) for device in devices])
+        return [line.plain for line in bars_of(name)(Screen({name: found}, 100))]
+
+    assert [line[:9] for line in lines((0, "0"))[1:]] == ["  gemm  █"]
+    several = lines((0, "0"), (10, "cpu"))[1:]
+    assert [line[:29] for line in several] == [
+        "  rank 0 · device 0  gemm  ██",
+        "  rank 10 · cpu      gemm  ██",
+    ]

@@ -83,7 +83,8 @@ def _late(
     if others is None:
         return f"{said}."
     amount, share = format_duration(others["amount_ns"]), format_pct(others["share_pct"])
-    return f"{said}. Exposed communication of the others: {amount}, {share} % of their windows."
+    what = LABELS["exposed_comm"].capitalize()
+    return f"{said}. {what} of the others: {amount}, {share} % of their windows."
 
 
 def _because(row: Mapping[str, Any], *, is_explained: bool = True) -> str:

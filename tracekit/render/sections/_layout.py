@@ -153,7 +153,8 @@ def fitted(labels: Sequence[str], longest: int | None = None) -> list[str]:
 def bars_of(name: str) -> Callable[[Screen], list[Text]]:
     """Return what draws the section of an analysis that its header describes.
 
-    A line for each row: its label, the bar of a share where there is one, its figures.
+    A line for each row: its label, the bar of a share where there is one, its figures. Rows of
+    several devices say which one they are of.
     """
     view = load_catalog().analyses.views("breakdown")[name]
     most = int(view.get("most", 8))
@@ -163,7 +164,13 @@ def bars_of(name: str) -> Callable[[Screen], list[Text]]:
         shown = rows if screen.full else rows[:most]
         names = view["figures"].split(",")
         figures = aligned([text for one in names for text in _figure(one, rows, shown)])
-        labels = fitted([printable(str(row[view["label"]])) for row in shown], 24)
+        labels = [printable(str(row[view["label"]])) for row in shown]
+        if len({(row.get("rank"), row.get("device")) for row in rows}) > 1:
+            devices = fitted([device_label(row) for row in shown])
+            labels = fitted(labels, max(32 - cell_width(devices[0]), 12))
+            labels = [f"{device}  {label}" for device, label in zip(devices, labels, strict=True)]
+        else:
+            labels = fitted(labels, 24)
 
         def bars(width: int) -> list[Text]:
             of = [KIND[row[view["colour"]]].terminal if "colour" in view else "" for row in shown]

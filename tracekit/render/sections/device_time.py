@@ -108,7 +108,7 @@ def timeline(screen: Screen) -> list[Text]:
     legend = screen.heading("Timeline")
     for share in PARTS:
         legend.append("   ").append(share.glyph, style=share.colour.terminal)
-        legend.append(f" {_title(share)}")
+        legend.append(f" {share.short_label}")
     out = [legend]
     if not has_ms:
         out.append(Text(" " * (lines[0].cell_len - len(titles)) + titles, style="dim"))
@@ -220,12 +220,8 @@ def _windows(rows: Sequence[Row]) -> list[str]:
     return ["window", *ms_column(rows, "window_ns")]
 
 
-def _title(share: TimePart) -> str:
-    return share.name.replace("_", " ")
-
-
 def _pcts(share: TimePart, rows: Sequence[Row]) -> list[str]:
-    title = _title(share).removeprefix("exposed ")
+    title = share.short_label.removeprefix("exposed ")
     return [title, *(pct_text(row[f"{share.name}_pct"]) for row in rows)]
 
 

@@ -6,13 +6,14 @@ from rich.text import Text
 
 from tracekit.render._text import printable
 from tracekit.render.sections._layout import Row, Screen
+from tracekit.time_parts import LABELS
 from tracekit.units import format_duration
 
 NAMES = {
     "plain_step_ns": "step without the profiler",
     "step_ns": "recorded step",
     "idle_pct": "idle time",
-    "exposed_comm_pct": "exposed communication",
+    "exposed_comm_pct": LABELS["exposed_comm"],
     "mfu_pct": "MFU of recorded steps",
     "run_mfu_pct": "MFU without the profiler",
     "tokens_per_s": "tokens/s",

@@ -32,7 +32,7 @@ _MAX_LISTED = 8
 
 _STRIPS = (("at work", "own_ns"), ("waiting", "comm_wait_ns"))
 _PARTS = {
-    **{part.name: part.name.replace("_", " ") for part in PARTS},
+    **{part.name: part.short_label for part in PARTS},
     "own": "at work",
     "comm_wait": "waiting",
 }
