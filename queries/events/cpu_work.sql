@@ -20,6 +20,7 @@
 --   ts_ns     BIGINT            start of the piece, ns
 --   dur_ns    BIGINT            length of the piece, ns
 -- Invariant: dur_ns > 0
+-- Note: where it is compiled, native/self_time.c makes these rows: a change of this SQL is made there too
 
 WITH swept AS (
     SELECT

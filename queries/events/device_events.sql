@@ -1,8 +1,9 @@
 -- What ran on each device, of which kind and class, and which nanoseconds are its own?
 -- A row is a kernel, copy or memset; on cpu, a piece of an op (table cpu_work).
--- Every busy nanosecond of a device belongs to exactly one event: compute before comm before memcpy, among equals
--- the one that started first, then the one that ended first, then the lower stream and correlation: the order of the
--- file decides only between events that are alike in all of these. So wall_ns adds up to the busy time of the device.
+-- Every busy nanosecond of a device belongs to exactly one event: compute before comm before memcpy, so wall_ns of comm
+-- and memcpy is what is exposed of them; among equals the one that started first, then the one that ended first, then
+-- the lower stream and correlation: the order of the file decides only between events that are alike in all of these.
+-- So wall_ns adds up to the busy time of the device.
 --
 -- Kind:      table
 -- Requires:  device_work, kernel_class, interval_owner, interval_overlap
@@ -24,6 +25,7 @@
 --   correlation   BIGINT                     links the launch
 --   bytes         BIGINT                     bytes copied or set, where the file tells
 -- Invariant: 0 <= wall_ns AND wall_ns <= kind_wall_ns AND kind_wall_ns <= dur_ns
+-- Note: where it is compiled, native/owned_time.c makes these rows: a change of this SQL is made there too
 
 WITH swept AS (
     SELECT

@@ -20,6 +20,7 @@
 --   is_stream_idle     BOOLEAN                           the stream of the next work was idle before the device was
 --   is_inside_launch   BOOLEAN                           the call that launched the next work had put other work there before the gap
 -- Invariant: end_ns > start_ns
+-- Note: where it is compiled, native/gaps.c makes these rows: a change of this SQL is made there too
 
 WITH swept AS (
     SELECT
