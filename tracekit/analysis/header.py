@@ -157,7 +157,8 @@ VIEWS: Mapping[str, tuple[str, ...]] = {
 ``breakdown``: a section of `tracekit breakdown`, behind that of the analysis `after`. `title` and
 `note` are its heading; a row has a `label`, a `bar` (a column of shares) and `figures`, in the
 `colour` of its kind; `most` rows are shown, of which one more is `one`, several are `many`.
-`totals` is the analysis that sums its rows over all devices and is shown in its place.
+`totals` is the analysis that sums its rows over all devices and is shown in its place; else rows of
+several devices begin with the device.
 
 ``chart``: a picture by its `name`, else that of the analysis, in reports and notebooks. `form` is
 bars, points or lines. `x` and `y` are columns, of which `y` may be ``where``, the device; `axis`
