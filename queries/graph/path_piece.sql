@@ -5,7 +5,8 @@
 --
 -- Kind:     table
 -- Made:     when asked for
--- Requires: event_category, graph_span, path_part, graph_clock, host_waits, interval_innermost, attributed_events, module
+-- Requires: event_category, graph_span, path_part, graph_clock, host_waits, interval_innermost, interval_neighbours,
+--           attributed_events, module
 -- Columns:
 --   trace_id     INTEGER -> trace            the trace whose end the path leads to
 --   position     BIGINT                      place on the path, from 1
@@ -87,7 +88,7 @@ own AS (
     SELECT
         e.part_id, e.event_id,
         e.at_ns AS start_ns,
-        lead(e.at_ns, 1, h.end_ns) OVER (PARTITION BY e.part_id ORDER BY e.at_ns) AS end_ns
+        least(next_start_ns(e.part_id, e.at_ns, e.at_ns), h.end_ns) AS end_ns
     FROM entered AS e
     INNER JOIN host_part AS h USING (part_id)
 ),
