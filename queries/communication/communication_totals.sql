@@ -4,6 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
+-- Family:   communication
 -- Requires: communication, timeline
 -- Input:    communication
 -- Columns:

@@ -4,6 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
+-- Family:   communication
 -- Requires: stepped_devices, steps, communication, memcpy_steps
 -- Input:    steps
 -- Columns:

@@ -7,7 +7,8 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, attribution, collective_events, idle_gap, device_windows, device_steps, module, event_category, interval_overlap, interval_common, interval_neighbours, time_part
+-- Requires: device_events, attribution, collective_events, idle_gap, device_windows, device_steps, module,
+--           event_category, interval_crossings, interval_overlap, interval_common, interval_neighbours, time_part
 -- Columns:
 --   rank          INTEGER  global rank
 --   device        VARCHAR  number of the device, or cpu
@@ -39,7 +40,7 @@ step_end AS (
 ),
 
 -- Steps, with what is before the first, behind the last and between two: every moment of a device is in one.
-stretch AS MATERIALIZED (
+tile AS (
     SELECT * FROM step_span
     UNION ALL
     SELECT
@@ -59,6 +60,11 @@ stretch AS MATERIALIZED (
     FROM device_windows AS w
     INNER JOIN step_end AS s ON w.trace_id = s.trace_id AND w.device = s.device
     WHERE s.last_ns <= w.end_ns
+),
+
+stretch AS MATERIALIZED (
+    SELECT *, row_number() OVER () AS id, (trace_id, device) AS part
+    FROM tile
 ),
 
 op_shape AS (
@@ -86,6 +92,12 @@ work AS MATERIALIZED (
 ),
 
 -- What lasts into the next step is cut there.
+long_work AS (
+    SELECT id, (trace_id, device) AS part, ts_ns AS start_ns, end_ns
+    FROM work
+    WHERE end_ns > stretch_end_ns
+),
+
 cut AS MATERIALIZED (
     SELECT
         w.id AS work_id, w.kind,
@@ -96,14 +108,9 @@ cut AS MATERIALIZED (
         common_start_ns(w.own_ns, w.end_ns, s.start_ns, s.end_ns) AS start_ns,
         common_end_ns(w.own_ns, w.end_ns, s.start_ns, s.end_ns) AS end_ns,
         row_number() OVER () AS id
-    FROM work AS w
-    INNER JOIN stretch AS s
-        ON
-            w.trace_id = s.trace_id
-            AND w.device = s.device
-            AND w.ts_ns < s.end_ns
-            AND w.end_ns > s.start_ns
-    WHERE w.end_ns > w.stretch_end_ns
+    FROM interval_crossings('long_work', 'stretch') AS c
+    INNER JOIN work AS w ON c.left_id = w.id
+    INNER JOIN stretch AS s ON c.right_id = s.id
 ),
 
 cut_comm AS (SELECT * FROM cut WHERE kind = 'comm' AND start_ns < end_ns),
@@ -161,6 +168,11 @@ busy AS (
         ON o.shape IS NULL AND w.trace_id = k.trace_id AND w.event_id = k.event_id
 ),
 
+gap AS MATERIALIZED (
+    SELECT *, row_number() OVER () AS id, (trace_id, device) AS part
+    FROM idle_gap
+),
+
 idle AS (
     SELECT
         g.trace_id, g.device, s.step,
@@ -173,13 +185,9 @@ idle AS (
         (g.start_ns >= s.start_ns)::BIGINT AS kernel_count,
         common_ns(g.start_ns, g.end_ns, s.start_ns, s.end_ns) AS dur_ns,
         common_ns(g.start_ns, g.end_ns, s.start_ns, s.end_ns) AS wall_ns
-    FROM idle_gap AS g
-    INNER JOIN stretch AS s
-        ON
-            g.trace_id = s.trace_id
-            AND g.device = s.device
-            AND g.start_ns < s.end_ns
-            AND g.end_ns > s.start_ns
+    FROM interval_crossings('gap', 'stretch') AS c
+    INNER JOIN gap AS g ON c.left_id = g.id
+    INNER JOIN stretch AS s ON c.right_id = s.id
     LEFT JOIN event AS e ON g.trace_id = e.trace_id AND g.op_id = e.event_id
 ),
 

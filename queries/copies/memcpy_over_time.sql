@@ -5,6 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
+-- Family:   memcpy
 -- Requires: device_events, device_windows
 -- Params:
 --   points  BIGINT = 120  parts of the window of each device

@@ -5,6 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
+-- Family:   memcpy
 -- Requires: attributed_events, device_windows, device_steps
 -- Columns:
 --   rank            INTEGER  global rank

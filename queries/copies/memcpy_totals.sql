@@ -3,6 +3,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
+-- Family:   memcpy
 -- Requires: memcpy
 -- Input:    memcpy
 -- Columns:

@@ -3,6 +3,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
+-- Family:   gemm_share
 -- Requires: gemm_share
 -- Input:    gemm_share
 -- Columns:

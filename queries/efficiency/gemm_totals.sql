@@ -3,6 +3,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
+-- Family:   gemms
 -- Requires: gemms()
 -- Columns:
 --   m           BIGINT  rows of the product

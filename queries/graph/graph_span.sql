@@ -11,7 +11,8 @@
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
--- Requires: event_category, graph_call, graph_clock, device_events, launch_link, launch, step_ranges, interval_neighbours, host_waits
+-- Requires: event_category, graph_call, graph_clock, device_events, launch_link, launch, step_ranges, interval_crossings,
+--           interval_neighbours, host_waits
 -- Columns:
 --   trace_id     INTEGER -> trace  the trace
 --   span_id      BIGINT            number of the span over all traces, from 1
@@ -109,12 +110,26 @@ poster AS (
     WHERE device = 'cpu' AND work_kind = 'comm' AND starts_with(name, 'c10d::')
 ),
 
-pause AS (
-    SELECT trace_id, pid, tid, lag(end_ns) OVER thread AS start_ns, ts_ns AS end_ns
+pause AS MATERIALIZED (
+    SELECT
+        (trace_id, pid, tid) AS part, row_number() OVER () AS id,
+        lag(end_ns) OVER thread AS start_ns,
+        ts_ns AS end_ns
     FROM host_span
     SEMI JOIN poster USING (trace_id, pid, tid)
     WINDOW thread AS (PARTITION BY trace_id, pid, tid ORDER BY ts_ns, end_ns)
     QUALIFY start_ns < ts_ns
+),
+
+-- Each beside every thread of its process that posts.
+posted AS MATERIALIZED (
+    SELECT
+        (s.trace_id, s.pid, o.tid) AS part, row_number() OVER () AS id, s.trace_id, s.event_id,
+        s.piece, s.ts_ns AS start_ns, s.end_ns
+    FROM host_span AS s
+    ANTI JOIN poster AS own USING (trace_id, pid, tid)
+    INNER JOIN poster AS o ON s.trace_id = o.trace_id AND s.pid = o.pid
+    WHERE s.device = 'cpu' AND s.work_kind = 'comm'
 ),
 
 went_on AS (
@@ -122,15 +137,9 @@ went_on AS (
         s.trace_id, s.event_id, s.piece,
         arg_max(p.end_ns, p.end_ns - p.start_ns) AS went_on_ns,
         max(p.end_ns - p.start_ns) AS pause_ns
-    FROM host_span AS s
-    ANTI JOIN poster AS o USING (trace_id, pid, tid)
-    INNER JOIN pause AS p
-        ON
-            s.trace_id = p.trace_id
-            AND s.pid = p.pid
-            AND s.ts_ns < p.end_ns
-            AND s.end_ns > p.start_ns
-    WHERE s.device = 'cpu' AND s.work_kind = 'comm'
+    FROM interval_crossings('posted', 'pause') AS c
+    INNER JOIN posted AS s ON c.left_id = s.id
+    INNER JOIN pause AS p ON c.right_id = p.id
     GROUP BY s.trace_id, s.event_id, s.piece, s.end_ns
     HAVING went_on_ns < s.end_ns AND 4 * (s.end_ns - went_on_ns) <= pause_ns
 ),
@@ -171,18 +180,12 @@ span AS (
     UNION ALL BY NAME
     SELECT
         b.trace_id, 'mark' AS kind, b.event_id, 0 AS piece,
-        coalesce(least(b.end_ns, min(h.ts_ns)), b.end_ns) AS start_ns,
+        least(b.end_ns, h.ts_ns) AS start_ns,
         start_ns AS end_ns,
         'batch' AS name
     FROM taken_batch AS b
-    LEFT JOIN host_span AS h
-        ON
-            b.trace_id = h.trace_id
-            AND b.pid = h.pid
-            AND b.tid = h.tid
-            AND b.ts_ns < h.ts_ns
-            AND b.end_ns > h.ts_ns
-    GROUP BY b.trace_id, b.event_id, b.end_ns
+    ASOF LEFT JOIN host_span AS h
+        ON b.trace_id = h.trace_id AND b.pid = h.pid AND b.tid = h.tid AND b.ts_ns < h.ts_ns
 )
 
 SELECT

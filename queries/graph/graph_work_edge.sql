@@ -279,6 +279,14 @@ late_work AS MATERIALIZED (
     WHERE coalesce(e.late_ns > 15000, TRUE)
 ),
 
+stream_end AS (
+    SELECT trace_id, device, stream, end_ns, max(span_id) AS span_id
+    FROM graph_work
+    GROUP BY ALL
+),
+
+device_stream AS (SELECT DISTINCT trace_id, device, stream FROM graph_work),
+
 -- Of other streams, what ended last before it began.
 ended_before AS (
     SELECT
@@ -286,13 +294,15 @@ ended_before AS (
         arg_max(w.span_id, (w.end_ns, w.span_id)) AS source_id,
         max(w.end_ns) AS end_ns
     FROM late_work AS l
-    INNER JOIN graph_work AS w
+    INNER JOIN device_stream AS o
+        ON l.trace_id = o.trace_id AND l.device = o.device AND l.stream <> o.stream
+    ASOF INNER JOIN stream_end AS w
         ON
-            l.trace_id = w.trace_id
-            AND l.device = w.device
+            o.trace_id = w.trace_id
+            AND o.device = w.device
+            AND o.stream = w.stream
             AND l.start_ns >= w.end_ns
-            AND l.start_ns - l.tolerance_ns < w.end_ns
-    WHERE l.stream <> w.stream
+    WHERE l.start_ns - l.tolerance_ns < w.end_ns
     GROUP BY l.span_id
 ),
 

@@ -5,7 +5,8 @@
 --
 -- Kind:     table
 -- Made:     when asked for
--- Requires: event_category, graph_span, path_part, graph_clock, host_waits, interval_self, attributed_events, module
+-- Requires: event_category, graph_span, path_part, graph_clock, host_waits, interval_innermost, interval_neighbours,
+--           attributed_events, module
 -- Columns:
 --   trace_id     INTEGER -> trace            the trace whose end the path leads to
 --   position     BIGINT                      place on the path, from 1
@@ -23,15 +24,19 @@
 -- Invariant: start_ns < end_ns
 
 WITH host_part AS MATERIALIZED (
-    SELECT p.part_id, p.of_trace_id, s.pid, s.tid, p.start_ns, p.end_ns
+    SELECT
+        p.part_id, p.trace_id, p.start_ns, p.end_ns, (p.of_trace_id, s.pid, s.tid) AS part
     FROM path_part AS p
     INNER JOIN graph_span AS s ON p.span_id = s.span_id
     WHERE p.kind IN ('host', 'thread', 'spawn') AND p.start_ns < p.end_ns AND s.tid IS NOT NULL
 ),
 
+-- The threads that each path is on.
+path_thread AS (SELECT DISTINCT trace_id, part FROM host_part),
+
 host_op AS (
     SELECT
-        e.trace_id, e.event_id, e.pid, e.tid,
+        (e.trace_id, e.pid, e.tid) AS part, e.event_id AS id,
         e.ts_ns + c.shift_ns AS start_ns,
         e.ts_ns + e.dur_ns + c.shift_ns AS end_ns
     FROM event AS e
@@ -39,7 +44,7 @@ host_op AS (
     WHERE is_op(e.category) AND e.dur_ns > 0
     UNION ALL BY NAME
     SELECT
-        w.trace_id, w.event_id, w.pid, w.tid,
+        (w.trace_id, w.pid, w.tid) AS part, w.event_id AS id,
         w.ts_ns + c.shift_ns AS start_ns,
         w.ts_ns + w.dur_ns + c.shift_ns AS end_ns
     FROM host_waits AS w
@@ -48,33 +53,44 @@ host_op AS (
     WHERE w.kind = 'data_loading' AND NOT is_op(e.category)
 ),
 
-inside AS (
-    SELECT
-        h.part_id AS part,
-        o.event_id AS id,
-        greatest(h.start_ns, o.start_ns) AS start_ns,
-        least(h.end_ns, o.end_ns) AS end_ns
-    FROM host_part AS h
-    INNER JOIN host_op AS o
-        ON
-            h.of_trace_id = o.trace_id
-            AND h.pid = o.pid
-            AND h.tid = o.tid
-            AND h.start_ns < o.end_ns
-            AND h.end_ns > o.start_ns
-    UNION ALL
-    SELECT part_id AS part, -1 AS id, start_ns - 1 AS start_ns, end_ns + 1 AS end_ns
-    FROM host_part
+path_op AS MATERIALIZED (SELECT * FROM host_op SEMI JOIN path_thread USING (part)),
+
+op_border AS (
+    SELECT t.trace_id, o.part, unnest([o.start_ns, o.end_ns]) AS at_ns
+    FROM path_op AS o
+    INNER JOIN path_thread AS t USING (part)
+),
+
+-- Where the op may change: the parts of a path on one thread follow each other.
+moment AS MATERIALIZED (
+    SELECT part_id, part, at_ns, row_number() OVER () AS id
+    FROM (
+        SELECT part_id, part, start_ns AS at_ns
+        FROM host_part
+        UNION
+        SELECT h.part_id, h.part, b.at_ns
+        FROM op_border AS b
+        ASOF INNER JOIN host_part AS h
+            ON b.trace_id = h.trace_id AND b.part = h.part AND b.at_ns > h.start_ns
+        WHERE b.at_ns < h.end_ns
+    ) AS border
+),
+
+entered AS (
+    SELECT m.part_id, m.at_ns, i.span_id AS event_id
+    FROM moment AS m
+    LEFT JOIN interval_innermost('moment', 'path_op') AS i USING (id)
+    WINDOW part AS (PARTITION BY m.part_id ORDER BY m.at_ns)
+    QUALIFY row_number() OVER part = 1 OR i.span_id IS DISTINCT FROM lag(i.span_id) OVER part
 ),
 
 own AS (
     SELECT
-        i.part AS part_id,
-        nullif(i.id, -1) AS event_id,
-        greatest(i.start_ns, h.start_ns) AS start_ns,
-        least(i.end_ns, h.end_ns) AS end_ns
-    FROM interval_self('inside') AS i
-    INNER JOIN host_part AS h ON i.part = h.part_id
+        e.part_id, e.event_id,
+        e.at_ns AS start_ns,
+        least(next_start_ns(e.part_id, e.at_ns, e.at_ns), h.end_ns) AS end_ns
+    FROM entered AS e
+    INNER JOIN host_part AS h USING (part_id)
 ),
 
 loading AS (

@@ -2,6 +2,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
+-- Family:   trace
 -- Requires: trace()
 -- Columns:
 --   trace_count         BIGINT  traces

@@ -3,6 +3,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
+-- Family:   unrecorded
 -- Requires: unrecorded
 -- Input:    unrecorded
 -- Columns:

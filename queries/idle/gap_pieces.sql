@@ -12,7 +12,7 @@
 -- Kind:     table
 -- Access:   private
 -- Requires: event_category, thread, device_events, device_gaps, attribution, launch, step_ranges, range_marker, host_waits,
---           thread_waits, interval_gaps, interval_innermost, interval_common,
+--           thread_waits, interval_crossings, interval_gaps, interval_innermost, interval_common,
 --           interval_neighbours, idle_limits, events_near
 -- Columns:
 --   trace_id         INTEGER -> trace          the trace
@@ -286,21 +286,20 @@ activity AS (
     WHERE e.category = 'overhead'
 ),
 
-silence AS (
-    SELECT part, start_ns, end_ns
+silence AS MATERIALIZED (
+    SELECT part, start_ns, end_ns, row_number() OVER () AS id
     FROM interval_gaps('activity')
     WHERE end_ns - start_ns >= unrecorded_limit_ns()
 ),
 
--- A stretch and a gap each hold only few of the other, and both are few.
 unrecorded AS MATERIALIZED (
     SELECT
         g.id,
         common_start_ns(g.start_ns, g.end_ns, s.start_ns, s.end_ns) AS start_ns,
         common_end_ns(g.start_ns, g.end_ns, s.start_ns, s.end_ns) AS end_ns
-    FROM long_late AS g
-    INNER JOIN silence AS s
-        ON g.part = s.part AND g.start_ns < s.end_ns AND g.end_ns > s.start_ns
+    FROM interval_crossings('long_late', 'silence') AS c
+    INNER JOIN long_late AS g ON c.left_id = g.id
+    INNER JOIN silence AS s ON c.right_id = s.id
     WHERE common_ns(g.start_ns, g.end_ns, s.start_ns, s.end_ns) >= unrecorded_limit_ns()
 ),
 
@@ -355,7 +354,7 @@ piece AS (
 late_piece AS (
     SELECT
         p.id, p.start_ns, p.end_ns,
-        u.id IS NOT NULL AS is_unrecorded,
+        coalesce(p.start_ns < u.end_ns, FALSE) AS is_unrecorded,
         CASE
             WHEN p.start_ns < b.left_ns
                 THEN {
@@ -382,8 +381,7 @@ late_piece AS (
     LEFT JOIN between AS m USING (id)
     ASOF LEFT JOIN open_phase AS o
         ON p.trace_id = o.trace_id AND p.device = o.device AND p.start_ns >= o.at_ns
-    LEFT JOIN unrecorded AS u
-        ON p.id = u.id AND p.start_ns >= u.start_ns AND p.start_ns < u.end_ns
+    ASOF LEFT JOIN unrecorded AS u ON p.id = u.id AND p.start_ns >= u.start_ns
     ASOF LEFT JOIN step_ranges AS s ON p.trace_id = s.trace_id AND p.start_ns >= s.ts_ns
 ),
 

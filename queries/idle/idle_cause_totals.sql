@@ -4,6 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
+-- Family:   idle_causes
 -- Requires: idle_causes, timeline
 -- Input:    idle_causes
 -- Columns:

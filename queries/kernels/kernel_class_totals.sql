@@ -4,6 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
+-- Family:   kernel_classes
 -- Requires: kernel_classes, timeline, steps, stepped_devices
 -- Input:    kernel_classes
 -- Columns:

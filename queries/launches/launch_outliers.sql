@@ -2,6 +2,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
+-- Family:   launch_delays
 -- Requires: attributed_events, launch, module
 -- Params:
 --   limit         BIGINT = 20  rows per device; 0 for all

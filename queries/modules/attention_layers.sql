@@ -5,6 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
+-- Family:   layers
 -- Requires: stepped_devices, modules(), steps
 -- Columns:
 --   phase         VARCHAR  as in phases

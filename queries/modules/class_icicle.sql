@@ -4,6 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
+-- Family:   modules
 -- Requires: icicle, module_classes, modules, timeline
 -- Input:    module_classes
 -- Columns:

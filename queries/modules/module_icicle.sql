@@ -6,6 +6,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
+-- Family:   modules
 -- Requires: icicle, modules, phases, timeline
 -- Input:    modules
 -- Columns:

@@ -4,6 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
+-- Family:   modules
 -- Requires: modules, timeline, steps, stepped_devices
 -- Input:    modules
 -- Columns:

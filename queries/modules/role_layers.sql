@@ -4,6 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
+-- Family:   roles
 -- Requires: device_windows, module, step_ranges, compiled_regions, role_work, idle_gap, is_in_step, whole_model,
 --           phase_order, role_order
 -- Params:

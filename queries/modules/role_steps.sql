@@ -3,6 +3,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
+-- Family:   roles
 -- Requires: stepped_devices, roles(), steps
 -- Columns:
 --   phase         VARCHAR  as in roles

@@ -5,6 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
+-- Family:   roles
 -- Requires: roles(), steps, stepped_devices, timeline
 -- Columns:
 --   role          VARCHAR  the part, as in roles

@@ -4,6 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
+-- Family:   layers
 -- Requires: layers(), role_layers(), serving_layers()
 -- Params:
 --   layers  BIGINT = NULL  layers of the whole model; without it nothing is extrapolated

@@ -4,6 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    runs
+-- Family:   latency
 -- Requires: run, request, request_latency
 -- Params:
 --   metric  VARCHAR{e2e|ttft|tpot|itl|client_wait|all} = e2e  which latency

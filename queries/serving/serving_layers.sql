@@ -4,6 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
+-- Family:   serving_modules
 -- Requires: device_windows, module, compiled_regions, serving_task_time, serving_section_work, serving_phase_steps,
 --           whole_model, phase_order
 -- Params:

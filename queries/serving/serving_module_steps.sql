@@ -4,6 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
+-- Family:   serving_modules
 -- Requires: serving_phase_devices, serving_modules
 -- Input:    serving_modules
 -- Columns:

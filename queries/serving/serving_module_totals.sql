@@ -3,6 +3,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
+-- Family:   serving_modules
 -- Requires: serving_modules
 -- Input:    serving_modules
 -- Columns:

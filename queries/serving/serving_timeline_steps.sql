@@ -4,6 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
+-- Family:   serving_timeline
 -- Requires: serving_phase_devices, serving_timeline
 -- Input:    serving_timeline
 -- Columns:

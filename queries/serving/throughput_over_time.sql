@@ -5,6 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    runs
+-- Family:   throughput
 -- Requires: run, request, request_times
 -- Params:
 --   points  BIGINT = 40  parts of the interval

@@ -5,6 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
+-- Family:   memory_timeline
 -- Requires: device_numbers
 -- Params:
 --   points  BIGINT = 1000  parts of the time of each device

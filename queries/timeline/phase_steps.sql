@@ -5,6 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
+-- Family:   phases
 -- Requires: stepped_devices, phases, steps
 -- Input:    phases
 -- Columns:

@@ -4,6 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
+-- Family:   phases
 -- Requires: phases, timeline, steps, stepped_devices
 -- Input:    phases
 -- Columns:

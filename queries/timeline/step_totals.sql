@@ -4,6 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
+-- Family:   steps
 -- Requires: steps
 -- Input:    steps
 -- Columns:

@@ -6,6 +6,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
+-- Family:   timeline
 -- Requires: attributed_events, device_windows, module
 -- Params:
 --   limit  BIGINT = 100000  device events that have a row of their own; 0 for all

@@ -109,7 +109,26 @@ def test_what_is_read_is_required(spec: Spec) -> None:
 def test_a_list_shows_what_the_headers_say() -> None:
     analyses = load_catalog().analyses
     read = [(s.name, s.subject, s.scope, s.question) for s in analyses.values()]
-    assert [tuple(title) for title in analyses.titles()] == read
+    assert [title[:4] for title in analyses.titles()] == read
+
+
+def test_a_list_names_a_family_beside_one_of_it(tmp_path: Path) -> None:
+    for name in ("copies", "copy_steps", "copy_totals", "other"):
+        write(tmp_path, "copies", f"{name}.sql", "analysis")
+    for name in ("copy_steps", "copy_totals"):
+        file = tmp_path / "copies" / f"{name}.sql"
+        file.write_text(file.read_text().replace("-- Kind:", "-- Family: copies\n-- Kind:"))
+    listed = load_catalog(tmp_path).analyses.listed()
+    assert [(title.name, title.family) for title in listed] == [
+        ("copies", "copy_steps, copy_totals"),
+        ("other", ""),
+    ]
+
+
+def test_no_analysis_is_missing_from_the_list() -> None:
+    analyses = load_catalog().analyses
+    named = [(title.name, *filter(None, title.family.split(", "))) for title in analyses.listed()]
+    assert sorted(name for family in named for name in family) == list(analyses)
 
 
 def _others(folder: str, names: list[str]) -> list[str]:

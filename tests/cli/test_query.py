@@ -100,6 +100,7 @@ def test_the_list_shows_names_and_questions(tracekit_command: Command) -> None:
             "subject": "analyses",
             "scope": "trace",
             "question": "Which kernels held the device longest?",
+            "family": "",
             "file": "tracekit",
         },
         {
@@ -107,6 +108,7 @@ def test_the_list_shows_names_and_questions(tracekit_command: Command) -> None:
             "subject": "analyses",
             "scope": "run",
             "question": "How long did step $number take?",
+            "family": "",
             "file": "tracekit",
         },
     ]

@@ -40,8 +40,8 @@ check = settings(max_examples=60, deadline=None, derandomize=True, database=None
 @pytest.fixture(scope="module")
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as connection:
-        for name in ("interval_union", "interval_overlap", "interval_neighbours", "interval_owner"):
-            connection.execute(load_catalog().functions[name].sql)
+        for name in ("crossings", "neighbours", "overlap", "owner", "union"):
+            connection.execute(load_catalog().functions[f"interval_{name}"].sql)
         yield connection
 
 
@@ -97,6 +97,28 @@ def test_overlap(connection: duckdb.DuckDBPyConnection) -> None:
         assert found == [
             (at, len(piece.moments & covered), ahead_ns(piece, covered))
             for at, piece in enumerate(pieces)
+        ]
+
+    run()
+
+
+def test_crossings(connection: duckdb.DuckDBPyConnection) -> None:
+    @check
+    @given(INTERVALS, INTERVALS)
+    def run(pieces: list[Interval], cover: list[Interval]) -> None:
+        fill(connection, "pieces", pieces)
+        fill(connection, "cover", cover)
+        connection.execute(
+            "CREATE OR REPLACE TABLE tile AS SELECT *, row_number() OVER () AS id "
+            "FROM interval_union('cover')"
+        )
+        found = connection.execute("FROM interval_crossings('pieces', 'tile')").fetchall()
+        tiles = connection.execute("SELECT id, part, start_ns, end_ns FROM tile").fetchall()
+        assert sorted(found) == [
+            (at, number)
+            for at, one in enumerate(pieces)
+            for number, part, start_ns, end_ns in sorted(tiles)
+            if one.part == part and one.start_ns < end_ns and one.end_ns > start_ns < end_ns
         ]
 
     run()
@@ -158,6 +180,9 @@ def test_nothing_is_quadratic(connection: duckdb.DuckDBPyConnection) -> None:
     assert connection.execute(
         "SELECT sum(overlap_ns) FROM interval_overlap('pieces', 'given')"
     ).fetchall() == [(400_000,)]
+    assert connection.execute(
+        "SELECT count(*) FROM interval_crossings('given', 'pieces')"
+    ).fetchall() == [(200_000,)]
 
 
 LABELLED = st.lists(

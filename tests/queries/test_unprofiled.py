@@ -116,6 +116,30 @@ def test_the_replay_takes_the_step_that_was_measured(
     assert predicted.before_ns == pytest.approx(1_700_000, rel=0.01)
 
 
+def test_idle_time_has_the_phase_that_the_host_was_in(
+    traced: Callable[[list[Event]], tracekit.Trace],
+) -> None:
+    """Steps of 4 ms: 2.5 ms in which nothing is recorded, then an op that launches 100 µs."""
+    events = []
+    for step in range(3):
+        begin = 4_000 * step
+        events += [
+            span("user_annotation", f"ProfilerStep#{step}", begin, begin + 3_999),
+            span("cpu_op", "aten::linear", begin + 2_500, begin + 3_900),
+            *work(begin + 3_700, begin + 3_710, begin + 3_810, step + 1),
+        ]
+    with traced(events) as trace:
+        trace.assume_plain_step(3_500_000)
+        found = {row["phase"]: row for row in trace.query("run_phases").to_dicts()}
+        steps = trace.query("phases").to_dicts()
+    phases = {row["phase"]: row["wall_ns"] + row["idle_ns"] for row in steps}
+    recorded = {phase: 3 * row["recorded_ns"] for phase, row in found.items()}
+    assert recorded == pytest.approx(phases, abs=3)
+    assert found["other"]["recorded_ns"] > found["forward"]["recorded_ns"] > 0
+    for row in found.values():
+        assert 0.8 * row["recorded_ns"] < row["run_ns"] <= row["recorded_ns"]
+
+
 @pytest.mark.parametrize(
     ("plain_ns", "reason"),
     [

@@ -26,15 +26,17 @@ _KIND = re.compile(r"^--[ ]?Kind:[ \t]*(?P<kind>\w+)[ \t]*$", re.MULTILINE)
 
 
 _SCOPE = re.compile(r"^--[ ]?Scope:[ \t]*(?P<scope>\w+)[ \t]*$", re.MULTILINE)
+_FAMILY = re.compile(r"^-- Family:[ \t]*(?P<head>\w+)[ \t]*$", re.MULTILINE)
 
 
 class Title(NamedTuple):
-    """What a list shows of an analysis."""
+    """What a list shows of an analysis; `family` are others that ask the same of other parts."""
 
     name: str
     subject: str
     scope: str | None
     question: str
+    family: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +93,25 @@ class Specs(Mapping[str, Spec]):
 
     def titles(self) -> Iterator[Title]:
         """Yield what a list shows of each file, for which its header need not be read whole."""
+        families = self._families()
         for name, file in self.files.items():
             scope = _SCOPE.search(file.text)
             question = file.text.partition("\n")[0].removeprefix("--").strip()
-            yield Title(name, file.subject, scope["scope"] if scope else None, question)
+            family = ", ".join(families.get(name, ()))
+            yield Title(name, file.subject, scope["scope"] if scope else None, question, family)
+
+    def listed(self) -> list[Title]:
+        """Return what a list shows, by subject: of a family one, which names the rest."""
+        members = {name for family in self._families().values() for name in family}
+        titles = [title for title in self.titles() if title.name not in members]
+        return sorted(titles, key=lambda title: (title.subject, title.name))
+
+    def _families(self) -> dict[str, list[str]]:
+        families: dict[str, list[str]] = {}
+        for name, file in self.files.items():
+            if found := _FAMILY.search(file.text):
+                families.setdefault(found["head"], []).append(name)
+        return families
 
     def views(self, way: str) -> dict[str, View]:
         """Return how files say that they are shown in one way, by name; `header.VIEWS` has all."""
@@ -106,10 +123,11 @@ class Specs(Mapping[str, Spec]):
         return self._views.get(way, {})
 
     def by_subject(self) -> Result:
-        """Return the names of the files by subject."""
+        """Return the names by subject, behind the head of a family the others of it."""
         found: dict[str, list[str]] = {}
-        for name, file in sorted(self.files.items(), key=lambda item: item[1].subject):
-            found.setdefault(file.subject, []).append(name)
+        for title in self.listed():
+            family = f" ({title.family})" if title.family else ""
+            found.setdefault(title.subject, []).append(title.name + family)
         columns = (Column("subject", "VARCHAR"), Column("analyses", "VARCHAR"))
         return Result("analyses", columns, [(one, " ".join(names)) for one, names in found.items()])
 

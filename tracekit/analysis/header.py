@@ -9,6 +9,7 @@ The header is the run of `--` lines at the top of the file:
                  | advice (an analysis whose columns and invariants are :data:`ADVICE`)
     -- Made:     when asked for                       (tables that few questions read)
     -- Scope:    trace | run | runs                   (analyses)
+    -- Family:   analysis                             (a list names this one beside that)
     -- Access:   private                              (helps others; may change with any version)
     -- Requires: other, names, gemms()                ((): an analysis that is called with values)
     -- Input:    relation, with WHERE or GROUP BY     (without a row of it, this has none either)
@@ -134,7 +135,8 @@ def key_of(match: re.Match[str]) -> Key | None:
 __all__ = ["ColumnSpec", "HeaderProblem", "Key", "Param", "Spec", "parse_header"]
 
 _FIELDS = (
-    *("Kind", "Made", "Scope", "Access", "Requires", "Input", "Params", "Needs", "Columns"),
+    *("Kind", "Made", "Scope", "Family", "Access", "Requires", "Input", "Params", "Needs"),
+    *("Columns",),
     *("Keep", "View", "Invariant", "Empty", "Note"),
 )
 _REPEATABLE = ("Invariant", "Empty", "Note")

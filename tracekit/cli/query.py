@@ -208,11 +208,16 @@ def _list(
         for question, way in QUESTIONS:
             click.echo(f"{question:<{width}}  {way}")
         click.echo()
-    if format_name == "table" and not library.analyses:
-        # All are of tracekit.
-        result = replace(
-            result, columns=result.columns[:-1], rows=[row[:-1] for row in result.rows]
-        )
+        # The column of families is too wide beside that of questions, and mostly empty.
+        *columns, _, file = result.columns
+        rows = [
+            (*row[:3], f"{row[3]} Also: {row[4]}." if row[4] else row[3], row[5])
+            for row in result.rows
+        ]
+        result = replace(result, columns=(*columns, file), rows=rows)
+        if not library.analyses:
+            # All are of tracekit.
+            result = replace(result, columns=tuple(columns), rows=[row[:-1] for row in rows])
     emit(result, format_name)
     for refused in library.refused:
         click.echo(f"note: not used: {printable(refused.reason)}", err=True)
@@ -221,12 +226,12 @@ def _list(
 def _list_result(library: Library, *, is_all: bool) -> Result:
     from tracekit.analysis.result import Column, Result
 
-    titles = sorted(_catalogued().titles(), key=lambda title: (title.subject, title.name))
+    titles = _catalogued().listed()
     rows = [(*title, "tracekit") for title in titles if is_all or title.subject != ADVICE]
     for name, own in library.analyses.items():
         spec = own.spec
-        rows.append((name, spec.subject, spec.scope, spec.question, spec.path))
-    names = ("name", "subject", "scope", "question", "file")
+        rows.append((name, spec.subject, spec.scope, spec.question, "", spec.path))
+    names = ("name", "subject", "scope", "question", "family", "file")
     return Result("analyses", tuple(Column(name, "VARCHAR") for name in names), rows)
 
 

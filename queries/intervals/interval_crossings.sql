@@ -1,0 +1,32 @@
+-- Which intervals of one relation does each interval of another run beside, be it for a moment?
+-- interval_crossings('lefts', 'rights') needs the rights to be disjoint within a part: those that an interval crosses
+-- follow each other then, so the first and the last are looked up, and the time grows with what is found.
+--
+-- Kind:   function
+-- Params:
+--   lefts   VARCHAR  name of a relation with part, id, start_ns, end_ns
+--   rights  VARCHAR  the same of the others; disjoint within a part
+-- Columns:
+--   left_id   BIGINT  of the one
+--   right_id  BIGINT  of the other, which ends after the one starts and starts before it ends
+
+CREATE OR REPLACE MACRO interval_crossings(lefts, rights) AS TABLE (
+    WITH numbered AS MATERIALIZED (
+        SELECT
+            part, id, start_ns, end_ns,
+            row_number() OVER (PARTITION BY part ORDER BY start_ns, end_ns) AS place
+        FROM query_table(rights)
+        WHERE start_ns < end_ns
+    ),
+
+    crossed AS (
+        SELECT l.part, l.id, unnest(range(f.place, b.place + 1)) AS place
+        FROM query_table(lefts) AS l
+        ASOF INNER JOIN numbered AS f ON l.part = f.part AND l.start_ns < f.end_ns
+        ASOF INNER JOIN numbered AS b ON l.part = b.part AND l.end_ns > b.start_ns
+    )
+
+    SELECT crossed.id AS left_id, numbered.id AS right_id
+    FROM crossed
+    INNER JOIN numbered USING (part, place)
+);
