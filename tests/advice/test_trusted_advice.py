@@ -171,6 +171,18 @@ def test_what_is_compiled_is_not_compiled_again(tiny_trace: Tiny) -> None:
         assert "reduce-overhead" in only.candidate.remedy
 
 
+def test_a_plain_loop_that_generates_has_no_option_of_an_engine(tiny_trace: Tiny) -> None:
+    passes = [
+        span("cpu_op", "aten::embedding", at, at + 1, **{"Input Dims": [[100, 8], [1, count]]})
+        for at, count in ((0, 16), (500, 1), (1_000, 1), (1_500, 1))
+    ]
+    engine = [span("user_annotation", "tk/phase/decode", 0, 2_010)]
+    for events, words in ((passes, "torch.compile("), (engine, "vLLM")):
+        given = advice(tiny_trace([*late_launches()[1:], *events])).advice
+        (only,) = (one for one in given if one.candidate.rule == "advice_launch_bound")
+        assert words in only.candidate.remedy
+
+
 def test_an_optimizer_that_is_fused(tiny_trace: Tiny) -> None:
     events = [span("user_annotation", "Optimizer.step#AdamW.step", 0, 2_000)]
     for i in range(30):
