@@ -207,6 +207,7 @@ def test_durations(written: str, ns: int | None) -> None:
         '"pid":"5a"',
         '"tid":-0',
         '"tid":1234567890123456789',
+        '"tid":"0x1234567890abcdef"',
         '"tid":[1]',
         '"name":["a"]',
         '"name":true',
