@@ -141,7 +141,7 @@ def test_names_of_traces_are_texts(tiny_trace: Callable[..., Path]) -> None:
 
 
 def test_another_device(tmp_path: Path) -> None:
-    """A copy-like kernel goes by bandwidth; what is launch-bound, the launch and a collective stay."""
+    """A copy-like kernel goes by bandwidth; what is launch-bound stays, and so do collectives."""
     path = tmp_path / "rank0.json"
     events: list[dict[str, Any]] = [
         {"ph": "X", "cat": "kernel", "name": name, "ts": ts, "dur": dur, "pid": 0, "tid": 7,
