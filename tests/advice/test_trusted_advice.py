@@ -359,15 +359,15 @@ def test_without_a_plain_step_launches_are_an_upper_bound_and_come_last(tiny_tra
 
 
 def test_changes_reach_work_without_a_launch(tiny_trace: Tiny) -> None:
-    """What was queued before the window has the op of what it repeats."""
+    """What was queued before the window has the op of what it repeats; all else waits for it."""
     names = ["gemm_a", "elem_b", "gemm_c", "elem_d", "gemm_e", "elem_f"]
-    events = [kernel(name, 900 + 20 * i, 915 + 20 * i, 900 + i) for i, name in enumerate(names)]
+    events = [kernel(name, 900 + 200 * i, 1_100 + 200 * i, 900 + i) for i, name in enumerate(names)]
     for number in range(2 * len(names)):
         at, name = 1_100 + 60 * number, names[number % len(names)]
         op = "aten::mm" if name.startswith("gemm") else "aten::add"
         events += [
             span("cpu_op", op, at, at + 15),
-            *work(at + 1, at + 105, at + 150, number + 1, name),
+            *work(at + 1, 2_100 + 50 * number, 2_150 + 50 * number, number + 1, name),
         ]
     with tracekit.open(tiny_trace(events), cache=False) as trace:
         queued = trace.sql("SELECT count(like_event_id) FROM attributed_events").rows
