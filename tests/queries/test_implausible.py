@@ -368,3 +368,11 @@ def test_a_python_call_that_never_returned_counts_until_its_caller_goes_on(
         3,
         "note",
     )
+
+
+def test_a_comparison_names_what_one_side_has_of_them(tiny_trace: Callable[..., Path]) -> None:
+    events = steps(EPOCH)
+    sides = tiny_trace(events, name="a.json"), tiny_trace(lost(events, 2), name="b.json")
+    with tracekit.open(sides[0], cache=False) as base, tracekit.open(sides[1], cache=False) as new:
+        found = tracekit.compare(base, new).setup
+    assert ("implausible_records", "0", "1") in [(one.name, one.base, one.new) for one in found]
