@@ -13,6 +13,7 @@ from traces_by_hand import call, kernel, span, work
 
 import tracekit
 from tracekit.prediction.advising import Advised, gain_text, recording_text
+from tracekit.prediction.predicting import RunStep
 
 Tiny = Callable[..., Path]
 H200 = FOLDER.parent / "h200"
@@ -327,6 +328,11 @@ def stepped(run: Path, plain_us: int, profiled_us: int) -> Path:
     }  # fmt: skip
     (run / "run.json").write_text(json.dumps(manifest))
     return run
+
+
+def test_of_an_interval_its_end_bounds_the_idle_time_of_a_run() -> None:
+    step = RunStep(1_000, None, 300, 500, 200, "constants", "too wide for one figure")
+    assert (step.idle_ns, step.idle_share) == (300, 0.375)
 
 
 def test_a_run_gains_no_more_than_its_device_is_idle(make_run: Callable[..., Path]) -> None:
