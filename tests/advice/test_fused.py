@@ -95,10 +95,29 @@ def test_a_rules_file_adds_chains(tiny_trace: Tiny, tmp_path: Path) -> None:
         load_fusion_rules(rules)
 
 
-def test_each_chain_has_a_source() -> None:
-    for rule in builtin_content("fusions.toml")["fusion"]:
-        assert rule["source"], rule["name"]
-        assert len(rule["chain"].split(" > ")) > 1
+# Ops that launch a kernel each, and kernels without an op.
+CHAINS = {
+    "RMSNorm in pieces": "aten::pow aten::mean aten::add aten::rsqrt aten::mul aten::mul",
+    "SwiGLU in pieces": "aten::silu aten::mm aten::mul",
+    "GeGLU in pieces": "aten::gelu aten::mm aten::mul",
+    "RoPE in pieces": "aten::mul aten::neg aten::copy_ aten::cat aten::mul aten::add",
+    "residual and norm": "aten::add aten::_fused_rms_norm",
+    "all-reduce and norm": "ncclDevKernel_AllReduce_Sum_bf16 Memcpy rms_norm_kernel",
+    "norm and quantization": "rms_norm_kernel scaled_fp8_quant_kernel",
+    "activation and quantization": "act_and_mul_kernel per_token_group_quant",
+}
+
+
+RULES = {rule["name"]: rule for rule in builtin_content("fusions.toml")["fusion"]}
+
+
+@pytest.mark.parametrize("name", sorted(CHAINS.keys() | RULES.keys()))
+def test_each_chain_is_known_and_has_a_source(tiny_trace: Tiny, name: str) -> None:
+    words = CHAINS[name].split()
+    calls = [(word, "k", 5.0) if "::" in word else ("", word, 5.0) for word in words]
+    (row,) = said(tiny_trace(ran(*calls)))
+    assert (row["place"], row["remedy"]) == (name, RULES[name]["remedy"])
+    assert RULES[name]["source"]
 
 
 @pytest.mark.parametrize(("name", "layer_count"), LAYERS.items())

@@ -13,6 +13,7 @@ from traces_by_hand import call, kernel, span, work
 
 import tracekit
 from tracekit.prediction.advising import Advised, gain_text, recording_text
+from tracekit.prediction.predicting import RunStep
 
 Tiny = Callable[..., Path]
 H200 = FOLDER.parent / "h200"
@@ -140,6 +141,7 @@ def test_a_launch_does_not_pause(tiny_trace: Tiny) -> None:
         advised = advice(tiny_trace(shifted))
         launches = [one for one in advised.advice if one.candidate.is_of_launches]
         assert sum(one.gain_ns for one in launches) < 400_000
+        assert sum(one.candidate.cost_ns or 0 for one in launches) < 400_000
         if pause:
             assert advised.advice[0].candidate.place == "data.py(7): load"
             assert advised.advice[0].gain_ns > 19_000_000
@@ -169,6 +171,18 @@ def test_what_is_compiled_is_not_compiled_again(tiny_trace: Tiny) -> None:
         (only,) = advice(tiny_trace(events)).advice
         assert ("torch.compile(" in only.candidate.remedy) is not is_compiled
         assert "reduce-overhead" in only.candidate.remedy
+
+
+def test_a_plain_loop_that_generates_has_no_option_of_an_engine(tiny_trace: Tiny) -> None:
+    passes = [
+        span("cpu_op", "aten::embedding", at, at + 1, **{"Input Dims": [[100, 8], [1, count]]})
+        for at, count in ((0, 16), (500, 1), (1_000, 1), (1_500, 1))
+    ]
+    engine = [span("user_annotation", "tk/phase/decode", 0, 2_010)]
+    for events, words in ((passes, "torch.compile("), (engine, "vLLM")):
+        given = advice(tiny_trace([*late_launches()[1:], *events])).advice
+        (only,) = (one for one in given if one.candidate.rule == "advice_launch_bound")
+        assert words in only.candidate.remedy
 
 
 def test_an_optimizer_that_is_fused(tiny_trace: Tiny) -> None:
@@ -317,6 +331,11 @@ def stepped(run: Path, plain_us: int, profiled_us: int) -> Path:
     return run
 
 
+def test_of_an_interval_its_end_bounds_the_idle_time_of_a_run() -> None:
+    step = RunStep(1_000, None, 300, 500, 200, "constants", "too wide for one figure")
+    assert (step.idle_ns, step.idle_share) == (300, 0.375)
+
+
 def test_a_run_gains_no_more_than_its_device_is_idle(make_run: Callable[..., Path]) -> None:
     advised = advice(stepped(make_run("run"), 500, 2_000))
     assert advised.run_step is not None
@@ -347,15 +366,15 @@ def test_without_a_plain_step_launches_are_an_upper_bound_and_come_last(tiny_tra
 
 
 def test_changes_reach_work_without_a_launch(tiny_trace: Tiny) -> None:
-    """What was queued before the window has the op of what it repeats."""
+    """What was queued before the window has the op of what it repeats; all else waits for it."""
     names = ["gemm_a", "elem_b", "gemm_c", "elem_d", "gemm_e", "elem_f"]
-    events = [kernel(name, 900 + 20 * i, 915 + 20 * i, 900 + i) for i, name in enumerate(names)]
+    events = [kernel(name, 900 + 200 * i, 1_100 + 200 * i, 900 + i) for i, name in enumerate(names)]
     for number in range(2 * len(names)):
         at, name = 1_100 + 60 * number, names[number % len(names)]
         op = "aten::mm" if name.startswith("gemm") else "aten::add"
         events += [
             span("cpu_op", op, at, at + 15),
-            *work(at + 1, at + 105, at + 150, number + 1, name),
+            *work(at + 1, 2_100 + 50 * number, 2_150 + 50 * number, number + 1, name),
         ]
     with tracekit.open(tiny_trace(events), cache=False) as trace:
         queued = trace.sql("SELECT count(like_event_id) FROM attributed_events").rows

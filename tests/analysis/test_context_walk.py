@@ -313,17 +313,15 @@ def test_others_inside_of_the_range_of_a_collective_are_not_its_own(asked: Asked
     assert (rows[5], found[5]) == (None, "## forward:bottom_mlp ##")
 
 
-NAMED_NODE = CASES.add(
-    [
-        span("cpu_op", "CudnnConvolutionBackward", 0, 20),
-        span("cpu_op", "aten::conv", 1, 18),
-        *work(10),
-    ]
-)
+NAMED_NODES = [
+    CASES.add([span("cpu_op", name, 0, 20), span("cpu_op", "aten::conv", 1, 18), *work(10)])
+    for name in ("CudnnConvolutionBackward", "torch::autograd::CopySlices")
+]
 
 
-def test_a_node_without_a_number_is_known_by_its_name(asked: AskedByRank) -> None:
-    assert contexts(asked, NAMED_NODE)[1][2] == "backward"
+@pytest.mark.parametrize("rank", NAMED_NODES)
+def test_a_node_without_a_number_is_known_by_its_name(asked: AskedByRank, rank: int) -> None:
+    assert contexts(asked, rank)[1][2] == "backward"
 
 
 NAMED_FORWARD = CASES.add(

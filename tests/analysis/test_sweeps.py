@@ -327,6 +327,18 @@ def test_numbers_that_no_graph_has(name: str, taken: list[tuple[int | None, ...]
         assert len(found) <= 100
 
 
+def test_a_group_below_the_first() -> None:
+    statement = "SELECT " + ", ".join(f"c{number}::BIGINT" for number in range(9))
+    taken = [(1, 2, 1, group, 1, 1, 1, 1, 1) for group in (-1, 3)]
+    names = ", ".join(f"c{number}" for number in range(9))
+    with (
+        duckdb.connect() as connection,
+        pytest.raises(duckdb.InvalidInputException, match="below 0"),
+        swept(connection, "moments", f"{statement} FROM (VALUES {rows(taken)}) AS t({names})"),
+    ):
+        connection.execute(f"FROM {SWEPT}").fetchall()
+
+
 @pytest.mark.parametrize("bits", [1 << 40, MOST, LEAST, -1, -16])
 def test_a_marker_that_is_none(bits: int) -> None:
     class Owner:

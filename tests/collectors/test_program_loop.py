@@ -23,3 +23,8 @@ def test_the_model_of_a_tensor_that_has_none_is_looked_for_less_and_less(
     for _ in range(100):
         loop.optimizer_stepped(image)
     assert len(found) == 6, "after 2, 4, 8, 16, 32 and 64 steps"
+
+
+def test_two_steps_are_timed_in_the_shortest_loop() -> None:
+    shortest = next(plan for count in range(20) if (plan := LoopPlan().fitted(count)))
+    assert (shortest.warmup_count, shortest.measured_count, shortest.profiled_count) == (1, 2, 1)

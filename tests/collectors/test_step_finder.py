@@ -33,6 +33,7 @@ def bounds(events: str) -> list[str]:
         ("FdFgFdFgFdFg", ["FdFg", "FdFg", "FdFg"]),
         # Five steps of the critic for each of the generator.
         ("FdFdFgFdFdFgFdFdFg", ["Fd", "FdFg", "FdFdFg", "FdFdFg"]),
+        ("FaFabFab", ["Fa", "Fab", "Fab"]),  # one that is frozen at first
         ("FFF", ["FFF"]),
     ],
 )

@@ -100,7 +100,10 @@ def test_too_few_are_inconclusive_and_say_how_many_more() -> None:
     found = compare_series([100, 101, 102], [104, 105, 108])
     assert (found.verdict, found.more_count) == ("inconclusive", 3)
     assert (found.is_apart, found.needed_count) == (True, 6)
-    assert compare_series([100, 101, 102], [101.5, 105, 108]).is_apart is False
+    assert compare_series([100, 101, 102], [102, 105, 108]).is_apart is False
+    # No further apart than measurements within a side are, however likely that looks.
+    near = [100, 100.5, 100.5, 100.5, 101], [101.9, 102.4, 102.4, 102.4, 102.9]
+    assert compare_series(*near).verdict == "inconclusive"
 
 
 def test_few_decide_where_they_are_far_apart() -> None:

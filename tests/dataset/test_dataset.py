@@ -169,7 +169,8 @@ def test_a_full_disk_is_not_the_fault_of_a_trace(
     is_by_duckdb: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where nothing could be written, the error is the store's and names the folder."""
-    write_ranks(tmp_path / "run", 2)
+    first, *_ = write_ranks(tmp_path / "run", 3)
+    first.write_text("{}")
     dataset = tmp_path / "run.tracekit"
 
     def full(*given: object) -> None:

@@ -141,7 +141,7 @@ def test_names_of_traces_are_texts(tiny_trace: Callable[..., Path]) -> None:
 
 
 def test_another_device(tmp_path: Path) -> None:
-    """A copy-like kernel goes by bandwidth; what is launch-bound, and the launch, stay."""
+    """A copy-like kernel goes by bandwidth; what is launch-bound stays, and so do collectives."""
     path = tmp_path / "rank0.json"
     events: list[dict[str, Any]] = [
         {"ph": "X", "cat": "kernel", "name": name, "ts": ts, "dur": dur, "pid": 0, "tid": 7,
@@ -149,24 +149,28 @@ def test_another_device(tmp_path: Path) -> None:
         for name, ts, dur, number in [
             ("void at::native::vectorized_elementwise_kernel<4>", 10, 400, 1),
             ("void at::native::reduce_kernel<512>", 411, 2, 2),
+            ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 413, 600, 3),
         ]
     ]  # fmt: skip
     events += [
         {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 4 * number, "dur": 3,
          "pid": 1, "tid": 1, "args": {"correlation": number}}
-        for number in (1, 2)
+        for number in (1, 2, 3)
     ]  # fmt: skip
     properties = [{"id": 0, "name": "NVIDIA H100 80GB HBM3", "numSms": 132}]
     path.write_text(json.dumps({"deviceProperties": properties, "traceEvents": events}))
     with tracekit.open(path, cache=False) as trace:
         found = trace.predict("device=H200 SXM")
-        # 3.35 TB/s to 4.8 TB/s: 400 µs are 279.167; 1 µs between and 2 µs of the other stay.
-        assert (found.recorded_ns, found.predicted_ns) == (403_000, 282_167)
+        # 3.35 TB/s to 4.8 TB/s: 400 µs are 279.167; 1 µs between, 2 µs and the collective stay.
+        assert (found.recorded_ns, found.predicted_ns) == (1_003_000, 882_167)
         assert "NVIDIA H200 SXM" in found.assumptions[0]
         # Memory still: 400 µs × 3.35 / 5.3, each at 0.8 to 1.25 times that in the interval.
         amd = trace.predict("device=MI300X")
-        assert amd.predicted_ns == pytest.approx(3_000 + 400_000 * 3.35 / 5.3, abs=2)
-        assert amd.low_ns < 0.85 * amd.predicted_ns < 1.2 * amd.predicted_ns < amd.high_ns
+        kernels_ns = 400_000 * 3.35 / 5.3
+        assert amd.predicted_ns == pytest.approx(603_000 + kernels_ns, abs=2)
+        # Widened by what predictions miss; the collective would be 120 µs less and 150 µs more.
+        assert amd.low_ns == pytest.approx(602_600 + 0.8 * kernels_ns, abs=30_000)
+        assert amd.high_ns == pytest.approx(603_500 + 1.25 * kernels_ns, abs=30_000)
         with pytest.raises(QueryError, match="several devices"):
             trace.predict("device=H100")
         with pytest.raises(QueryError, match="no such device"):

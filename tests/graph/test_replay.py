@@ -122,6 +122,15 @@ def test_sweeps_are_the_same_in_c_and_in_python(seed: int, monkeypatch: pytest.M
         assert in_c
 
 
+def test_an_edge_to_the_least_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    if graph_sweeps.compiled_sweeps() is None:
+        pytest.skip("the sweeps are not compiled")
+    statement = values([(0, 5, 1, 7, 10, 1)])
+    for compiled in (True, False):
+        found = swept(monkeypatch, REPLAY, statement, compiled=compiled)
+        assert sorted(row[:2] for row in found) == [(1, 7), (5, 0)]
+
+
 def test_numbers_with_large_holes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     if graph_sweeps.compiled_sweeps() is None:
         pytest.skip("the sweeps are not compiled")

@@ -82,6 +82,10 @@ READ_X = {"event_id": 0, "view_name": "event", "ph": "X", "ts_ns": 1000, "dur_ns
     [
         ("", {}),
         ('"name":"é\\n\\u00e9\\ud83d\\ude00\\/"', {"name": "é\né😀/"}),
+        (
+            r'"name":"\u007f\u0080\u07ff\u0800\uffff\ud800\udc00"',
+            {"name": "\x7f\x80\u07ff\u0800\uffff\U00010000"},
+        ),
         ('"name":5,"cat":""', {"name": "5", "category": ""}),
         ('"name":null,"cat":null,"pid":null', {}),
         ('"pid":1,"tid":"2"', {"pid": 1, "tid": 2}),
@@ -97,6 +101,7 @@ READ_X = {"event_id": 0, "view_name": "event", "ph": "X", "ts_ns": 1000, "dur_ns
         ('"args":{ }', {"args": "{}"}),
         ('"args":{"a": 1.10, "b" :[ ]}', {"args": '{"a":1.10,"b":[]}'}),
         ('"args":{"é":"\\u00e9\\u0007\\/"}', {"args": r'{"é":"é\u0007/"}'}),
+        (r'"args":{"a":"\u001f\u0020"}', {"args": r'{"a":"\u001F "}'}),
         ('"args":{"a":12345678901234567890.123}', {"args": '{"a":12345678901234567890.123}'}),
         (
             '"args":{"External id":1,"stream":"7","device":"0xf","Python id":null}',
@@ -207,6 +212,7 @@ def test_durations(written: str, ns: int | None) -> None:
         '"pid":"5a"',
         '"tid":-0',
         '"tid":1234567890123456789',
+        '"tid":"0x1234567890abcdef"',
         '"tid":[1]',
         '"name":["a"]',
         '"name":true',

@@ -112,6 +112,30 @@ def test_an_error_of_the_store_is_raised(own_build: Build, reader: Reader) -> No
         loader.close()
 
 
+class FullMemory:
+    """A cursor whose transactions find no memory at their end."""
+
+    def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        self._cursor = cursor
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cursor, name)
+
+    def execute(self, *_: object) -> None:
+        raise duckdb.TransactionException("Failed to commit: failed to pin block of size 256.0 KiB")
+
+
+def test_a_transaction_that_finds_no_memory_at_its_end(own_build: Build) -> None:
+    loader = Reader(is_compiled=True).loader(own_build, 0)
+    loader._cursor = FullMemory(loader._cursor)  # type: ignore[assignment]
+    try:
+        loader.add(Reader(is_compiled=True).block(0, 1))
+        with pytest.raises(duckdb.OutOfMemoryException, match="failed to pin block"):
+            loader.wait()
+    finally:
+        loader.close()
+
+
 def test_events_that_were_taken_before_are_no_end(own_build: Build) -> None:
     reader = Reader(is_compiled=True)
     loader = reader.loader(own_build, 0)

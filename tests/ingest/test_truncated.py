@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import tracekit
 from tracekit.errors import TraceError
 from tracekit.ingest.byte_stream import ByteStream
 
@@ -254,3 +255,17 @@ def test_progress_is_in_bytes_of_the_file(tmp_path: Path) -> None:
     assert seen[-1] == (size, size)
     assert [read for read, _ in seen] == sorted({read for read, _ in seen})
     assert stream.text_bytes == len(text)
+
+
+@pytest.mark.parametrize(("category", "is_cut"), [("COLL", False), ("kernel", True)])
+def test_files_of_nccl_have_no_end(tmp_path: Path, category: str, is_cut: bool) -> None:
+    """NCCL's profiler plugin never closes its array."""
+    ends = [
+        {"ph": ph, "cat": category, "name": "AllReduce", "id": 1, "pid": 1, "tid": 1, "ts": ts}
+        | {"args": {"CommHash": 7}}
+        for ph, ts in (("b", 10), ("e", 30))
+    ]
+    path = tmp_path / "trace.json"
+    path.write_text("[" + "".join(f"{json.dumps(one)},\n" for one in ends))
+    with tracekit.open(path, cache=False) as trace:
+        assert trace.query("trace").column("is_truncated") == [is_cut]

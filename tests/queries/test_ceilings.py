@@ -328,6 +328,8 @@ def collectives(
         point | {"op": "all_reduce", "message_bytes": 100_000, "backend": "gloo"},
         point | {"op": "all_reduce", "message_bytes": 100_000, "group_size": 2},
         point | {"op": "reduce", "message_bytes": 4000},
+        # Of no op that reduces: it is no ceiling of one that does.
+        point | {"op": "gather", "message_bytes": 40_000},
     ]
     cases = []
     for collective, kernel, size, _, _ in COLLECTIVES:

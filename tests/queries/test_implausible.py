@@ -205,6 +205,15 @@ LEFT_OUT = {
     "outlasts the next": case(
         changed(steps(EPOCH), 2, dur=450), ("outlasts_next", 2), window_us=700
     ),
+    "outlasts the next by a rounding": case(changed(steps(EPOCH), 2, dur=205), window_us=700),
+    "outlasts the next, which is of a graph": case(
+        [
+            *changed(steps(EPOCH), 11, dur=450),
+            call(EPOCH + 640, EPOCH + 650, 90, "cudaGraphLaunch"),
+            kernel("gemm", EPOCH + 700, EPOCH + 720, 90),
+        ],
+        window_us=1050,
+    ),
     "outlasts the next on AMD": case(
         changed(steps(EPOCH, name="hipExtLaunchKernel"), 2, dur=900),
         ("outlasts_next", 2),
@@ -314,7 +323,7 @@ def test_without_one_usable_time_no_figure_is_made(tiny_trace: Callable[..., Pat
     )
 
 
-def call_of(name: str, number: int, parent: int | None, start: int, end: int) -> Event:
+def call_of(name: str, number: int, parent: int | None, start: int, end: float) -> Event:
     ids = {"Python id": number, "Python parent id": parent}
     return span("python_function", name, start, end, **ids)
 
@@ -336,8 +345,8 @@ UNRETURNED = CASES.add(
         call_of("loader.py(3): batches", 6, 5, 1010, 5000),
         call_of("nn.Module: Head_0", 7, 5, 1100, 1200),
         *launched(1110, 3),
-        # These still ran at the end: each in the one before.
-        call_of("nn.Module: Head_0", 8, 5, 4000, 5000),
+        # These still ran at the end: each in the one before, but for a rounding.
+        call_of("nn.Module: Head_0", 8, 5, 4000, 4999.5),
         call_of("nn.Module: Linear_1", 9, 8, 4100, 5000),
         *launched(4200, 4),
     ]
@@ -368,3 +377,11 @@ def test_a_python_call_that_never_returned_counts_until_its_caller_goes_on(
         3,
         "note",
     )
+
+
+def test_a_comparison_names_what_one_side_has_of_them(tiny_trace: Callable[..., Path]) -> None:
+    events = steps(EPOCH)
+    sides = tiny_trace(events, name="a.json"), tiny_trace(lost(events, 2), name="b.json")
+    with tracekit.open(sides[0], cache=False) as base, tracekit.open(sides[1], cache=False) as new:
+        found = tracekit.compare(base, new).setup
+    assert ("implausible_records", "0", "1") in [(one.name, one.base, one.new) for one in found]

@@ -229,6 +229,7 @@ def test_old_and_new_categories_are_copies_and_sets_alike() -> None:
         ("gpu_memcpy", "Memcpy PtoP (Device -> Device)"): "memcpy_d2d",
         ("gpu_memcpy", "Memcpy HtoH (Pageable -> Pinned)"): "memcpy_d2d",
         ("gpu_memset", "Memset (Device)"): "memset",
+        ("gpu_memset", "Memset32"): "memset",
         ("Memset", "Memset (Unknown)"): "memset",
     }
     assert classes("device", expected) == expected

@@ -78,6 +78,14 @@ def test_by_the_shapes_of_products(
     assert found == {"QKV": 36, "Attention": 300, "Output": 120, "MLP": 3 * mlp}
 
 
+def test_sizes_that_are_no_numbers(tiny_trace: Callable[..., Path]) -> None:
+    """They are as those of kernels without ops: unknown."""
+    odd: Any = ("x", {})
+    model = [("aten::mm", GEMM, work[2], odd) if work[3] else work for work in layer()]
+    bare = [("", *work[1:3], None) if work[3] else work for work in layer()]
+    assert roles(tiny_trace, model * 3) == roles(tiny_trace, bare * 3)
+
+
 def test_a_head_between_two_tokens(tiny_trace: Callable[..., Path]) -> None:
     token = [*layer(), *layer(), *layer(), mm(500, 64, 32_000)]
     found = roles(tiny_trace, [*token, *token])

@@ -106,14 +106,17 @@ def test_of_a_file_that_is_cut_off_it_is_not_known(tmp_path: Path) -> None:
     assert "only the activity of the CPU was recorded" not in reason
 
 
-OP_OF_MPS = CASES.add([{**HOST[0], "name": "aten::_mps_convolution"}])
+OPS = {"mps": "aten::_mps_convolution", "hpu": "hpu::cast", "npu": "npu::npu_rms_norm"}
+OPS_OF = {name: CASES.add([{**HOST[0], "name": op}]) for name, op in OPS.items()}
+REASONS = {"mps": "Instruments", "hpu": "only the activity of the CPU", "npu": "torch_npu.profiler"}
 
 
-def test_ops_that_only_mps_has(asked: AskedByRank) -> None:
-    name, is_recorded, _, reason = found(asked, OP_OF_MPS)
-    assert (name, is_recorded) == ("mps", False)
-    assert "aten::_mps_convolution" in reason
-    assert "Instruments" in reason
+@pytest.mark.parametrize("accelerator", OPS)
+def test_ops_that_one_accelerator_has(asked: AskedByRank, accelerator: str) -> None:
+    name, is_recorded, _, reason = found(asked, OPS_OF[accelerator])
+    assert (name, is_recorded) == (accelerator, False)
+    assert OPS[accelerator] in reason
+    assert REASONS[accelerator] in reason
 
 
 LAUNCHES = [

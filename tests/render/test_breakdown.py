@@ -300,6 +300,15 @@ def test_what_was_queued_is_in_no_step_and_modules_can_be_recorded(
     assert "Modules\n  none recorded: profile(..., with_stack=True)" in shown
 
 
+def test_idle_time_is_unknown_where_replays_of_graphs_are_missing(
+    cli: Callable[..., Any], tiny_trace: Callable[..., Path]
+) -> None:
+    events = [call(10 * n, 10 * n + 5, n, "cudaGraphLaunch") for n in range(1, 6)]
+    shown = cli("breakdown", tiny_trace([*events, kernel("k", 60, 90, 5)]), "--no-cache").stdout
+    line = "  of 5 replays of graphs, 4 were not recorded: idle time is unknown"
+    assert line in shown.splitlines()
+
+
 def test_without_modules_the_parts_of_a_decoder_stand_there(
     cli: Callable[..., Any], tiny_trace: Callable[..., Path]
 ) -> None:
