@@ -166,10 +166,9 @@ PATH = """
         NULL, NULL, NULL,
         json_merge_patch('{}', to_json({kind: x.kind, known_by: x.known_by, class: x.class,
             phase: x.phase, module: x.module_path, of_event_id: x.event_id})),
-        CASE WHEN a.number IS NOT NULL THEN [a.number] END
+        CASE WHEN x.number IN (SELECT number FROM export_path_arrow) THEN [x.number] END
     FROM export_path AS x
     INNER JOIN CHOSEN ON x.trace_id = chosen.trace_id
-    LEFT JOIN export_path_arrow AS a ON x.trace_id = a.trace_id AND x.number = a.number
     WHERE x.from_ns < chosen.to_ns AND x.from_ns + x.end_ns - x.start_ns >= chosen.from_ns
     ORDER BY x.trace_id, x.position
 """
