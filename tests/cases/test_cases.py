@@ -81,7 +81,8 @@ def filled_in(text: str, values: Iterable[tuple[str, str]]) -> str:
 
 def case_of(name: str, text: str) -> Case:
     case = Case(name)
-    run, file, shift, columns = "", "", 0.0, list[str]()
+    run, file, columns = "", "", list[str]()
+    shift: float = 0
     rows: list[dict[str, Any]] | None = None
     for line in text.splitlines():
         if not line.strip() or line.startswith("#"):
@@ -105,13 +106,15 @@ def case_of(name: str, text: str) -> Case:
         elif kind == "rank":
             file = f"{run}/rank{words[0]}.json".lstrip("/")
             case.files[file] = []
-        elif kind == "at":
-            shift = number(words[0])
-        elif kind == "top":
-            case.top_level |= dict(map(argument, words))
         else:
             for one in line.split(" ; "):
-                case.files.setdefault(file, []).extend(later(shift, events_of(one)))
+                kind, *words = words_of(one)
+                if kind == "at":
+                    shift = number(words[0])
+                elif kind == "top":
+                    case.top_level |= dict(map(argument, words))
+                else:
+                    case.files.setdefault(file, []).extend(later(shift, events_of(one)))
     return case
 
 
