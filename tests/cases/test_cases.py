@@ -164,10 +164,11 @@ def events_of(line: str) -> list[Event]:
     name = "cudaLaunchKernel" if rest[0] == times else plain(rest[0])
     if kind == "launch":
         began, kernel_name = number(rest[1]), plain(rest[2])
-        around = [] if name == "none" else [span("cpu_op", name, began, began + 5)]
+        tid = given.pop("tid", 1)
+        around = [] if name == "none" else [span("cpu_op", name, began, began + 5, tid)]
         return [
             *around,
-            call(began + 1, began + 2, link["correlation"]),
+            call(began + 1, began + 2, link["correlation"], tid=tid),
             kernel(kernel_name, start, end, link["correlation"], **given),
         ]
     if kind == "backward":
