@@ -234,7 +234,7 @@ def wrong_answers(case: Case, rank: int | None, ask: Ask, sql: Ask) -> Iterator[
         try:
             found = answer(case, rank, question.text, ask, sql)
         except TracekitError as error:
-            found = [["error", str(error)]]
+            found = [["error", re.sub(r"/\S+/", "", str(error))]]
         found = [[*map(rounded, row)] for row in found]
         if found != question.rows:
             rows = "\n".join(" ".join(map(json.dumps, row)) for row in found)
