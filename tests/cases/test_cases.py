@@ -84,15 +84,10 @@ def case_of(name: str, text: str) -> Case:
     run, file, columns = "", "", list[str]()
     shift: float = 0
     rows: list[dict[str, Any]] | None = None
-    for line in text.splitlines():
-        if not line.strip() or line.startswith("#"):
-            continue
+    before, *questions = re.split(r"^--- ", text, flags=re.MULTILINE)
+    for line in " ; ".join(lines_of(before)).split(" ; "):
         kind, *words = words_of(line)
-        if kind == "---":
-            case.questions.append(Question(line[4:]))
-        elif case.questions:
-            case.questions[-1].rows.append([cell(word) for word in (kind, *words)])
-        elif kind == "given":
+        if kind == "given":
             columns = line.partition(": ")[2].split(", ")
             rows = case.given.setdefault(words[0].rstrip(":"), [])
         elif rows is not None:
@@ -104,18 +99,23 @@ def case_of(name: str, text: str) -> Case:
             path = f"{run}/{kind}s.jsonl"
             case.lines.setdefault(path, []).append(dict(map(argument, words)))
         elif kind == "rank":
-            file = f"{run}/rank{words[0]}.json".lstrip("/")
+            file, shift = f"{run}/rank{words[0]}.json".lstrip("/"), 0
             case.files[file] = []
+        elif kind == "at":
+            shift = number(words[0])
+        elif kind == "top":
+            case.top_level |= dict(map(argument, words))
         else:
-            for one in line.split(" ; "):
-                kind, *words = words_of(one)
-                if kind == "at":
-                    shift = number(words[0])
-                elif kind == "top":
-                    case.top_level |= dict(map(argument, words))
-                else:
-                    case.files.setdefault(file, []).extend(later(shift, events_of(one)))
+            case.files.setdefault(file, []).extend(later(shift, events_of(line)))
+    for question in questions:
+        asked, *answers = lines_of(question)
+        found = [[cell(word) for word in words_of(line)] for line in answers]
+        case.questions.append(Question(asked, found))
     return case
+
+
+def lines_of(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
 
 
 def later(shift: float, events: Iterable[Event]) -> Iterator[Event]:
