@@ -253,7 +253,8 @@ def write(case: Case, folder: Path, rank: int = 0, world_size: int | None = None
     for path, events in case.files.items():
         number = int(re.findall(r"rank(\d+)", path)[0]) if path else rank
         info = {"rank": number, "world_size": world_size or len(case.files), "backend": "nccl"}
-        document = {"distributedInfo": info, **case.top_level, "traceEvents": events}
+        info |= case.top_level.get("distributedInfo", {})
+        document = {**case.top_level, "distributedInfo": info, "traceEvents": events}
         file = folder / (path or f"rank{rank}.json")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(document), "utf-8")
