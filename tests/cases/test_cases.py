@@ -26,7 +26,13 @@ NAMED = {
     "module": ("python_function", "nn.Module: "),
     "node": ("cpu_op", "autograd::engine::evaluate_function: "),
 }
-ARGUMENTS = {"seq": "Sequence number", "fwd": "Fwd thread id", "id": "External id"}
+ARGUMENTS = {
+    "seq": "Sequence number",
+    "fwd": "Fwd thread id",
+    "id": "External id",
+    "allocated": "Total Allocated",
+    "reserved": "Total Reserved",
+}
 LITERALS = {"NULL": None, "true": True, "false": False}
 
 
@@ -156,6 +162,11 @@ def events_of(line: str) -> list[Event]:
         return process(int(rest[0]), *map(plain, rest[1:]))
     if kind == "thread":
         return [thread(int(rest[0]), int(rest[1]), plain(rest[2]))]
+    if kind == "memory":
+        args = {"Bytes": int(rest[1]), "Device Type": 1, "Device Id": 0}
+        args |= dict(map(argument, rest[2:]))
+        about = {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1}
+        return [about | {"ts": number(rest[0]), "args": args}]
     numbers = [int(word[1:]) for word in rest if re.fullmatch(r"#\d+", word)]
     link = {"correlation": numbers[0]} if numbers else {}
     given = dict(argument(word) for word in rest if re.match(r'("[^"]*"|\w+)=', word))

@@ -1,4 +1,4 @@
-"""Analyses layers and role_layers beside other analyses; on paper: tests/cases/grown_layers.case."""
+"""Analyses layers and role_layers beside others; on paper in tests/cases/grown_layers.case."""
 
 from __future__ import annotations
 
