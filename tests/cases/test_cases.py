@@ -33,6 +33,7 @@ ARGUMENTS = {
     "allocated": "Total Allocated",
     "reserved": "Total Reserved",
 }
+CEILINGS = "ceilings"
 LITERALS = {"NULL": None, "true": True, "false": False}
 
 
@@ -57,9 +58,14 @@ class Case:
     questions: list[Question] = field(default_factory=list)
 
     @property
+    def ceilings(self) -> str | None:
+        """Return the folder of benchmarks that are of no run, if there are any."""
+        return CEILINGS if any(path.startswith(CEILINGS) for path in self.lines) else None
+
+    @property
     def is_alone(self) -> bool:
         """Whether it is a run of its own, and no rank of the run of all cases."""
-        return bool(self.runs) or [*self.files] != [""]
+        return bool(self.runs or self.lines) or [*self.files] != [""]
 
 
 def cases_in(text: str) -> Iterator[Case]:
@@ -102,8 +108,9 @@ def case_of(name: str, text: str) -> Case:
             run, file = words[0], f"{words[0]}/rank0.json"
             case.runs[run] = dict(map(argument, words[1:]))
         elif kind in ("request", "benchmark"):
-            path = f"{run}/{kind}s.jsonl"
-            case.lines.setdefault(path, []).append(dict(map(argument, words)))
+            lines = case.lines.setdefault(f"{run or CEILINGS}/{kind}s.jsonl", [])
+            number_of = {"request": "request_id", "benchmark": "bench_id"}[kind]
+            lines.append({number_of: len(lines), **dict(map(argument, words))})
         elif kind == "rank":
             file, shift = f"{run}/rank{words[0]}.json".lstrip("/"), 0
             case.files[file] = []
@@ -254,7 +261,8 @@ def wrong_answers(case: Case, rank: int | None, ask: Ask, sql: Ask) -> Iterator[
 
 def write(case: Case, folder: Path, rank: int = 0, world_size: int | None = None) -> Path:
     """Write the files of a case into a folder; return what is to be opened."""
-    for run, members in case.runs.items():
+    measured = {} if case.ceilings is None else {CEILINGS: {"stage": "bench", "engine": "torch"}}
+    for run, members in {**case.runs, **measured}.items():
         known = {"run_id": run, "tracekit_version": "0", "created_at": "2026-01-31T12:00:00Z"}
         (folder / run).mkdir(parents=True)
         manifest = {**known, "stage": "pretrain", "engine": "deepspeed", **members}
@@ -269,7 +277,9 @@ def write(case: Case, folder: Path, rank: int = 0, world_size: int | None = None
         file = folder / (path or f"rank{rank}.json")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(document), "utf-8")
-    return folder / next(iter(case.runs)) if len(case.runs) == 1 else folder
+    if len(case.runs) == 1:
+        return folder / next(iter(case.runs))
+    return folder if case.ceilings is None else folder / "rank0.json"
 
 
 def asked_once(trace: tracekit.Trace) -> tuple[Ask, Ask]:
@@ -306,7 +316,9 @@ def all_wrong_answers(cases: Sequence[Case], folder: Path) -> Iterator[str]:
             yield from wrong_answers(case, None, *asked_of_rows(case))
         elif case.is_alone:
             path = write(case, folder / str(number))
-            with tracekit.open(path, traces=bool(case.files), cache=False) as trace:
+            ceilings = case.ceilings and folder / str(number) / case.ceilings
+            is_traced = bool(case.files)
+            with tracekit.open(path, traces=is_traced, cache=False, ceilings=ceilings) as trace:
                 yield from wrong_answers(case, None, *asked_once(trace))
 
 
