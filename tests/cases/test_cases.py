@@ -70,9 +70,8 @@ class Case:
 
 def cases_in(text: str) -> Iterator[Case]:
     defined = re.findall(r"^define (\w+) = (.*)$", text, re.MULTILINE)
-    _, *blocks = re.split(
-        r"^=== ", re.sub(r"^define .*\n", "", text, flags=re.MULTILINE), flags=re.MULTILINE
-    )
+    text = re.sub(r"^define .*\n", "", text, flags=re.MULTILINE)
+    _, *blocks = re.split(r"^=== ", text, flags=re.MULTILINE)
     for block in blocks:
         block = filled_in(block, reversed(defined))
         name, rest = block.split("\n", 1)
@@ -81,6 +80,7 @@ def cases_in(text: str) -> Iterator[Case]:
         body = re.sub(r"^with .*\n", "", rest, flags=re.MULTILINE)
         for line in given or [""]:
             values = line.split(" | ") if " | " in line else words_of(line)
+            values = [line] if words.isalpha() else values
             filled = filled_in(body, zip(words.split(), values, strict=True))
             yield case_of(" ".join([name, *values]), filled)
 
