@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from given_rows import analysis_of, rows_of
 from traces_by_hand import Event, call, kernel, process, span, thread
 
 import tracekit
+from tracekit.analysis.catalog import load_catalog
+from tracekit.errors import TracekitError
 
 FILES = sorted(Path(__file__).parent.glob("*.case"))
 DEVICE = {"kernel": "kernel", "copy": "gpu_memcpy", "memset": "gpu_memset"}
@@ -22,7 +26,14 @@ NAMED = {
     "module": ("python_function", "nn.Module: "),
     "node": ("cpu_op", "autograd::engine::evaluate_function: "),
 }
-ARGUMENTS = {"seq": "Sequence number", "fwd": "Fwd thread id", "id": "External id"}
+ARGUMENTS = {
+    "seq": "Sequence number",
+    "fwd": "Fwd thread id",
+    "id": "External id",
+    "allocated": "Total Allocated",
+    "reserved": "Total Reserved",
+}
+CEILINGS = "ceilings"
 LITERALS = {"NULL": None, "true": True, "false": False}
 
 
@@ -36,24 +47,40 @@ class Question:
 
 @dataclass
 class Case:
-    """A trace and what is asked of it."""
+    """Traces, runs or rows of analyses, and what is asked of them."""
 
     name: str
-    events: list[Event] = field(default_factory=list)
+    files: dict[str, list[Event]] = field(default_factory=dict)
     top_level: dict[str, Any] = field(default_factory=dict)
+    runs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    lines: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    given: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     questions: list[Question] = field(default_factory=list)
+
+    @property
+    def ceilings(self) -> str | None:
+        """Return the folder of benchmarks that are of no run, if there are any."""
+        return CEILINGS if any(path.startswith(CEILINGS) for path in self.lines) else None
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it is a run of its own, and no rank of the run of all cases."""
+        return bool(self.runs or self.lines) or [*self.files] != [""]
 
 
 def cases_in(text: str) -> Iterator[Case]:
-    head, *blocks = re.split(r"^=== ", text, flags=re.MULTILINE)
-    defined = re.findall(r"^define (\w+) = (.*)$", head, re.MULTILINE)
+    defined = re.findall(r"^define (\w+) = (.*)$", text, re.MULTILINE)
+    text = re.sub(r"^define .*\n", "", text, flags=re.MULTILINE)
+    _, *blocks = re.split(r"^=== ", text, flags=re.MULTILINE)
     for block in blocks:
-        block = filled_in(block, defined)
+        block = filled_in(block, reversed(defined))
         name, rest = block.split("\n", 1)
         name, words = re.fullmatch(r"(.*?)(?: with ([A-Z ]+))?", name).groups("")
         given = re.findall(r"^with (.*)$", rest, re.MULTILINE)
         body = re.sub(r"^with .*\n", "", rest, flags=re.MULTILINE)
-        for values in map(words_of, given or [""]):
+        for line in given or [""]:
+            values = line.split(" | ") if " | " in line else words_of(line)
+            values = [line] if words.isalpha() else values
             filled = filled_in(body, zip(words.split(), values, strict=True))
             yield case_of(" ".join([name, *values]), filled)
 
@@ -66,20 +93,47 @@ def filled_in(text: str, values: Iterable[tuple[str, str]]) -> str:
 
 def case_of(name: str, text: str) -> Case:
     case = Case(name)
-    for line in text.splitlines():
-        if not line.strip() or line.startswith("#"):
-            continue
-        if line.startswith("--- "):
-            case.questions.append(Question(line[4:]))
-        elif case.questions:
-            case.questions[-1].rows.append([cell(word) for word in words_of(line)])
-        elif line.startswith("json "):
-            case.events.append(json.loads(line[5:]))
-        elif line.startswith("top "):
-            case.top_level |= dict(argument(word) for word in words_of(line)[1:])
+    run, file, columns = "", "", list[str]()
+    shift: float = 0
+    rows: list[dict[str, Any]] | None = None
+    before, *questions = re.split(r"^--- ", text, flags=re.MULTILINE)
+    for line in " ; ".join(lines_of(before)).split(" ; "):
+        kind, *words = words_of(line)
+        if kind == "given":
+            columns = line.partition(": ")[2].split(", ")
+            rows = case.given.setdefault(words[0].rstrip(":"), [])
+        elif rows is not None:
+            rows.append(dict(zip(columns, map(cell, (kind, *words)), strict=True)))
+        elif kind == "run":
+            run, file = words[0], f"{words[0]}/rank0.json"
+            case.runs[run] = dict(map(argument, words[1:]))
+        elif kind in ("request", "benchmark"):
+            lines = case.lines.setdefault(f"{run or CEILINGS}/{kind}s.jsonl", [])
+            number_of = {"request": "request_id", "benchmark": "bench_id"}[kind]
+            lines.append({number_of: len(lines), **dict(map(argument, words))})
+        elif kind == "rank":
+            file, shift = f"{run}/rank{words[0]}.json".lstrip("/"), 0
+            case.files[file] = []
+        elif kind == "at":
+            shift = number(words[0])
+        elif kind == "top":
+            case.top_level |= dict(map(argument, words))
         else:
-            case.events += events_of(words_of(line))
+            case.files.setdefault(file, []).extend(later(shift, events_of(line)))
+    for question in questions:
+        asked, *answers = lines_of(question)
+        found = [[cell(word) for word in words_of(line)] for line in answers]
+        case.questions.append(Question(asked, found))
     return case
+
+
+def lines_of(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+
+
+def later(shift: float, events: Iterable[Event]) -> Iterator[Event]:
+    for event in events:
+        yield event | {"ts": event["ts"] + shift} if shift and "ts" in event else event
 
 
 def words_of(line: str) -> list[str]:
@@ -105,13 +159,21 @@ def argument(word: str) -> tuple[str, Any]:
         return name, value
 
 
-def events_of(words: list[str]) -> list[Event]:
+def events_of(line: str) -> list[Event]:
     """Return the events that a line stands for."""
-    kind, *rest = words
+    if line.startswith("json "):
+        event: Event = json.loads(line[5:])
+        return [event]
+    kind, *rest = words_of(line)
     if kind == "process":
         return process(int(rest[0]), *map(plain, rest[1:]))
     if kind == "thread":
         return [thread(int(rest[0]), int(rest[1]), plain(rest[2]))]
+    if kind == "memory":
+        args = {"Bytes": int(rest[1]), "Device Type": 1, "Device Id": 0}
+        args |= dict(map(argument, rest[2:]))
+        about = {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1}
+        return [about | {"ts": number(rest[0]), "args": args}]
     numbers = [int(word[1:]) for word in rest if re.fullmatch(r"#\d+", word)]
     link = {"correlation": numbers[0]} if numbers else {}
     given = dict(argument(word) for word in rest if re.match(r'("[^"]*"|\w+)=', word))
@@ -120,13 +182,15 @@ def events_of(words: list[str]) -> list[Event]:
     name = "cudaLaunchKernel" if rest[0] == times else plain(rest[0])
     if kind == "launch":
         began, kernel_name = number(rest[1]), plain(rest[2])
+        tid = given.pop("tid", 1)
+        around = [] if name == "none" else [span("cpu_op", name, began, began + 5, tid)]
         return [
-            span("cpu_op", name, began, began + 5),
-            call(began + 1, began + 2, link["correlation"]),
+            *around,
+            call(began + 1, began + 2, link["correlation"], tid=tid),
             kernel(kernel_name, start, end, link["correlation"], **given),
         ]
     if kind == "backward":
-        around = events_of(["node", *rest, "fwd=1"])
+        around = events_of(" ".join(["node", *rest, "fwd=1"]))
         return [*around, span("cpu_op", name, start + 1, end - 1, **around[0]["args"])]
     if kind in DEVICE:
         return [kernel(name, start, end, **link, **given) | {"cat": DEVICE[kind]}]
@@ -140,7 +204,7 @@ def cell(word: str) -> Any:
     """Return a value of a row."""
     if word in LITERALS:
         return LITERALS[word]
-    if word.startswith("["):
+    if word.startswith(("[", "{")):
         return json.loads(word)
     return number(word.replace("_", "")) if re.fullmatch(r"-?[\d_.]+", word) else plain(word)
 
@@ -150,31 +214,115 @@ def rounded(value: Any) -> Any:
     return round(value, 6) if isinstance(value, float) else value
 
 
-def answer(trace: tracekit.Trace, rank: int, question: str) -> list[list[Any]]:
-    """Return the rows of a case, the trace of this rank."""
+def chosen(rows: Iterable[dict[str, Any]], columns: str, where: dict[str, Any]) -> list[list[Any]]:
+    """Return columns of the rows that have these values, or one of a list of them."""
+    return [
+        [row[column] for column in columns.split(", ")]
+        for row in rows
+        if all(
+            row[column] in value if isinstance(value, list) else row[column] == value
+            for column, value in where.items()
+        )
+    ]
+
+
+Ask = Callable[..., Sequence[Any]]
+
+
+def answer(case: Case, rank: int | None, question: str, ask: Ask, sql: Ask) -> list[list[Any]]:
+    """Return the rows of a case: of the trace of this rank, or of all that it is."""
     if question.startswith(("SELECT ", "FROM ", "WITH ")):
-        ((trace_id,),) = trace.sql(f"SELECT trace_id FROM trace WHERE rank = {rank}").rows
-        return [[*row] for row in trace.sql(question.replace("$case", str(trace_id))).rows]
+        if rank is not None and "$case" in question:
+            ((trace_id,),) = sql(f"SELECT trace_id FROM trace WHERE rank = {rank}")
+            question = question.replace("$case", str(trace_id))
+        return [[*row] for row in sql(question)]
     asked, _, columns = question.partition(": ")
-    name, *params = words_of(asked)
-    rows = trace.query(name, **dict(map(argument, params))).to_dicts()
-    return [[row[key] for key in columns.split(", ")] for row in rows if row["rank"] == rank]
+    name, *words = words_of(asked)
+    given = dict(map(argument, words))
+    params = {one.name for one in load_catalog().analysis(name).params}
+    where = {key: value for key, value in given.items() if key not in params}
+    rows = ask(name, **{key: value for key, value in given.items() if key in params})
+    of_case = rows if rank is None else [row for row in rows if row["rank"] == rank]
+    return chosen(of_case, columns, where)
+
+
+def wrong_answers(case: Case, rank: int | None, ask: Ask, sql: Ask) -> Iterator[str]:
+    assert case.questions, case.name
+    for question in case.questions:
+        try:
+            found = answer(case, rank, question.text, ask, sql)
+        except TracekitError as error:
+            found = [["error", re.sub(r"/\S+/", "", str(error))]]
+        found = [[*map(rounded, row)] for row in found]
+        if found != question.rows:
+            rows = "\n".join(" ".join(map(json.dumps, row)) for row in found)
+            yield f"{case.name}\n--- {question.text}\n{rows}"
+
+
+def write(case: Case, folder: Path, rank: int = 0, world_size: int | None = None) -> Path:
+    """Write the files of a case into a folder; return what is to be opened."""
+    measured = {} if case.ceilings is None else {CEILINGS: {"stage": "bench", "engine": "torch"}}
+    for run, members in {**case.runs, **measured}.items():
+        known = {"run_id": run, "tracekit_version": "0", "created_at": "2026-01-31T12:00:00Z"}
+        (folder / run).mkdir(parents=True)
+        manifest = {**known, "stage": "pretrain", "engine": "deepspeed", **members}
+        (folder / run / "run.json").write_text(json.dumps(manifest), "utf-8")
+    for path, lines in case.lines.items():
+        (folder / path).write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
+    for path, events in case.files.items():
+        number = int(re.findall(r"rank(\d+)", path)[0]) if path else rank
+        info = {"rank": number, "world_size": world_size or len(case.files), "backend": "nccl"}
+        info |= case.top_level.get("distributedInfo", {})
+        document = {**case.top_level, "distributedInfo": info, "traceEvents": events}
+        file = folder / (path or f"rank{rank}.json")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(document), "utf-8")
+    if len(case.runs) == 1:
+        return folder / next(iter(case.runs))
+    return folder if case.ceilings is None else folder / "rank0.json"
+
+
+def asked_once(trace: tracekit.Trace) -> tuple[Ask, Ask]:
+    """Return a function that asks an analysis of a trace, each once, and one for SQL."""
+
+    @cache
+    def ask(name: str, params: str) -> Sequence[Any]:
+        return trace.query(name, **json.loads(params)).to_dicts()
+
+    return lambda name, **params: ask(name, json.dumps(params)), lambda text: trace.sql(text).rows
+
+
+def asked_of_rows(case: Case) -> tuple[Ask, Ask]:
+    """Return a function that asks an analysis of the rows that a case gives."""
+    results = [rows_of(name, *rows) for name, rows in case.given.items()]
+    return lambda name, **params: analysis_of(name, *results, **params).to_dicts(), sql_of_nothing
+
+
+def sql_of_nothing(text: str) -> Sequence[Any]:
+    raise AssertionError(f"rows are given, and no tables for {text}")
+
+
+def all_wrong_answers(cases: Sequence[Case], folder: Path) -> Iterator[str]:
+    together = [case for case in cases if not case.given and not case.is_alone]
+    for rank, case in enumerate(together):
+        write(case, folder / "together", rank, len(together))
+    if together:
+        with tracekit.open(folder / "together", cache=False) as trace:
+            ask, sql = asked_once(trace)
+            for rank, case in enumerate(together):
+                yield from wrong_answers(case, rank, ask, sql)
+    for number, case in enumerate(cases):
+        if case.given:
+            yield from wrong_answers(case, None, *asked_of_rows(case))
+        elif case.is_alone:
+            path = write(case, folder / str(number))
+            ceilings = case.ceilings and folder / str(number) / case.ceilings
+            is_traced = bool(case.files)
+            with tracekit.open(path, traces=is_traced, cache=False, ceilings=ceilings) as trace:
+                yield from wrong_answers(case, None, *asked_once(trace))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_cases(path: Path, tmp_path: Path) -> None:
-    cases = list(cases_in(path.read_text("utf-8")))
-    for rank, case in enumerate(cases):
-        info = {"rank": rank, "world_size": len(cases)}
-        document = {"distributedInfo": info, **case.top_level, "traceEvents": case.events}
-        (tmp_path / f"rank{rank}.json").write_text(json.dumps(document), "utf-8")
-    wrong = []
-    with tracekit.open(tmp_path, cache=False) as trace:
-        for rank, case in enumerate(cases):
-            assert case.questions, case.name
-            for question in case.questions:
-                found = [[*map(rounded, row)] for row in answer(trace, rank, question.text)]
-                if found != question.rows:
-                    rows = "\n".join(" ".join(map(json.dumps, row)) for row in found)
-                    wrong.append(f"{case.name}\n--- {question.text}\n{rows}")
+    wrong = [*all_wrong_answers([*cases_in(path.read_text("utf-8"))], tmp_path)]
     assert not wrong, "these rows came:\n\n" + "\n\n".join(wrong)

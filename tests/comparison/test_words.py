@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+import tracekit
+
 
 def _trace(path: Path, kernel_us: Sequence[float], name: str = "gemm") -> Path:
     """Write a trace in which each step runs one kernel, launched as it begins."""
@@ -94,3 +96,13 @@ def test_more_steps_left_out_than_there_are(cli: Callable[..., Any], tmp_path: P
         2,
         "error: one.json has no step left to compare\nhint: --skip leaves out fewer\n",
     )
+
+
+def test_records_that_are_in_no_figure_are_named_where_one_side_has_them(tmp_path: Path) -> None:
+    base, new = (_trace(tmp_path / name, [100] * 4) for name in ("base.json", "new.json"))
+    events = json.loads(new.read_text())["traceEvents"]
+    events[-1]["ts"] = 0
+    new.write_text(json.dumps({"traceEvents": events}))
+    with tracekit.open(base, cache=False) as one, tracekit.open(new, cache=False) as other:
+        found = [(row.name, row.base, row.new) for row in tracekit.compare(one, other).setup]
+    assert ("implausible_records", "0", "1") in found

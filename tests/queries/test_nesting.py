@@ -1,4 +1,4 @@
-"""What lies inside of what on the CPU, also where events do not nest cleanly."""
+"""What lies inside of what on the CPU, against a stack; small traces: tests/cases/cpu_work.case."""
 
 from __future__ import annotations
 
@@ -28,57 +28,6 @@ def nesting(asked: AskedByRank, rank: int) -> dict[str, tuple[str | None, int]]:
 
 def written(spans: Sequence[Span]) -> list[Event]:
     return [span("cpu_op", name, ts, ts + dur, tid) for name, tid, ts, dur in spans]
-
-
-BY_THREAD = CASES.add(
-    written(
-        [
-            ("a", 1, 0, 100),
-            ("b", 1, 10, 50),
-            ("c", 1, 20, 10),
-            ("d", 1, 70, 10),
-            ("e", 2, 20, 5),
-        ]
-    )
-)
-
-
-def test_events_nest_by_thread(asked: AskedByRank) -> None:
-    assert nesting(asked, BY_THREAD) == {
-        "a": (None, 0),
-        "b": ("a", 1),
-        "c": ("b", 2),
-        "d": ("a", 1),
-        "e": (None, 0),
-    }
-
-
-CROSSING = CASES.add(
-    written([("a", 1, 0, 10), ("late", 1, 5, 10), ("behind", 1, 12, 2), ("after", 1, 15, 1)])
-)
-
-
-def test_what_crosses_is_inside_of_what_is_open_when_it_begins(asked: AskedByRank) -> None:
-    assert nesting(asked, CROSSING) == {
-        "a": (None, 0),
-        "late": ("a", 1),
-        "behind": ("late", 1),
-        "after": (None, 0),
-    }
-
-
-EQUAL_STARTS = CASES.add(
-    written([("short", 1, 0, 5), ("long", 1, 0, 9), ("mark", 1, 5, 0), ("inside", 1, 5, 1)])
-)
-
-
-def test_of_equal_starts_the_longer_is_outside(asked: AskedByRank) -> None:
-    assert nesting(asked, EQUAL_STARTS) == {
-        "long": (None, 0),
-        "short": ("long", 1),
-        "mark": ("inside", 2),
-        "inside": ("long", 1),
-    }
 
 
 def at_random() -> list[Span]:

@@ -8,9 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-from cases_as_ranks import AskedByRank, Cases
-
 import tracekit
 
 Event = dict[str, Any]
@@ -24,17 +21,9 @@ LAUNCH = {
     "ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 5, "tid": 1, "ts": 5,
     "dur": 8, "args": {"correlation": 7},
 }  # fmt: skip
-LABEL = {"ph": "M", "name": "process_labels", "pid": 0, "args": {"labels": "GPU 0"}}
 
 
 FOUND = "accelerator, is_recorded, launch_count, reason"
-CASES = Cases()
-asked = CASES.fixture(deviceProperties=[])
-
-
-def found(asked: AskedByRank, rank: int) -> tuple[Any, ...]:
-    (row,) = asked.table(rank, "accelerator", FOUND)
-    return row
 
 
 def found_alone(path: Path) -> tuple[Any, ...]:
@@ -44,59 +33,6 @@ def found_alone(path: Path) -> tuple[Any, ...]:
     return row
 
 
-LAUNCHED = CASES.add([*HOST, LAUNCH])
-
-
-def test_launches_without_kernels(asked: AskedByRank) -> None:
-    name, is_recorded, launch_count, reason = found(asked, LAUNCHED)
-    assert (name, is_recorded, launch_count) == ("cuda", False, 1)
-    assert "1 launch call (cudaLaunchKernel)" in reason
-    assert "CUPTI was not available or taken by another profiler" in reason
-    for analysis in ("timeline", "phases", "kernels", "idle_causes", "steps", "memcpy"):
-        assert asked.rows(LAUNCHED, analysis) == [], analysis
-    rows = asked.rows(LAUNCHED, "unrecorded")
-    assert [(row["kind"], row["name"], row["op_count"], row["host_ns"]) for row in rows] == [
-        # The launch is inside of the op, and its time is its own.
-        ("op", "aten::mm", 1, 12_000),
-        ("call", "cudaLaunchKernel", 1, 8_000),
-        ("op", "aten::relu", 1, 5_000),
-    ]
-    assert sum(row["host_pct"] for row in rows) == pytest.approx(100)
-    (about,) = asked.rows(LAUNCHED, "trace")
-    assert (about["is_recorded"], about["device_event_count"]) == (False, None)
-    health = {row["metric"]: row for row in asked.rows(LAUNCHED, "health")}
-    events = health["device_events"]
-    assert (events["value"], events["severity"], events["meaning"]) == (None, "warn", reason)
-    # None of the figures of the device is there, and none is 0.
-    figures = {metric: row["value"] for metric, row in health.items()}
-    assert {
-        figures[metric]
-        for metric in (
-            "device_time_linked", "unlinked_device_events", "device_time_classified",
-            "zero_duration_device_events", "same_stream_overlaps", "started_before_launch_returned",
-            "device_time_in_op", "device_time_in_phase", "inferred_device_time",
-            "launched_before_window", "launch_missing", "idle_explained", "unexplained_late_starts",
-        )
-    } == {None}  # fmt: skip
-
-
-def test_devices_without_kernels(tiny_trace: Write) -> None:
-    path = tiny_trace(HOST, deviceProperties=[{"id": 0, "name": "AMD Instinct MI300X"}])
-    name, is_recorded, launch_count, reason = found_alone(path)
-    assert (name, is_recorded, launch_count) == ("hip", False, 0)
-    assert "the file describes 1 device (AMD Instinct MI300X)" in reason
-    assert "only the activity of the CPU was recorded" in reason
-
-
-NAMED_AFTER_A_DEVICE = CASES.add([*HOST, LABEL])
-
-
-def test_processes_named_after_a_device_without_kernels(asked: AskedByRank) -> None:
-    name, is_recorded, _, reason = found(asked, NAMED_AFTER_A_DEVICE)
-    assert (name, is_recorded) == ("cuda", False)
-    assert "1 process named after a device (GPU 0)" in reason
-
-
 def test_of_a_file_that_is_cut_off_it_is_not_known(tmp_path: Path) -> None:
     text = json.dumps({"deviceProperties": [{"id": 0, "name": "A100"}], "traceEvents": HOST})
     path = tmp_path / "cut.json"
@@ -104,72 +40,6 @@ def test_of_a_file_that_is_cut_off_it_is_not_known(tmp_path: Path) -> None:
     reason = found_alone(path)[-1]
     assert reason.endswith("; the file is cut off, and what is missing of it may hold the kernels")
     assert "only the activity of the CPU was recorded" not in reason
-
-
-OPS = {"mps": "aten::_mps_convolution", "hpu": "hpu::cast", "npu": "npu::npu_rms_norm"}
-OPS_OF = {name: CASES.add([{**HOST[0], "name": op}]) for name, op in OPS.items()}
-REASONS = {"mps": "Instruments", "hpu": "only the activity of the CPU", "npu": "torch_npu.profiler"}
-
-
-@pytest.mark.parametrize("accelerator", OPS)
-def test_ops_that_one_accelerator_has(asked: AskedByRank, accelerator: str) -> None:
-    name, is_recorded, _, reason = found(asked, OPS_OF[accelerator])
-    assert (name, is_recorded) == (accelerator, False)
-    assert OPS[accelerator] in reason
-    assert REASONS[accelerator] in reason
-
-
-LAUNCHES = [
-    ("cuda_runtime", "hipLaunchKernel", "hip"),
-    ("xpu_driver", "zeCommandListAppendLaunchKernel", "xpu"),
-    ("xpu_runtime", "urEnqueueKernelLaunch", "xpu"),
-    ("mtia_runtime", "runFunction - job_prep_and_submit_for_execution", "mtia"),
-    ("Runtime", "cudaLaunchKernel", "cuda"),
-    ("privateuse1_runtime", "launchKernel", "privateuse1"),
-]
-
-
-LAUNCHED_BY = [
-    CASES.add([*HOST, {**LAUNCH, "cat": category, "name": name}]) for category, name, _ in LAUNCHES
-]
-
-
-def test_which_accelerator_it_was(asked: AskedByRank) -> None:
-    for rank, launch in zip(LAUNCHED_BY, LAUNCHES, strict=True):
-        assert found(asked, rank)[:-1] == (launch[-1], False, 1), launch
-
-
-OF_THE_CPU = [
-    CASES.add([*HOST, *more])
-    for more in (
-        [],
-        # Kineto itself calls this, and asks for devices: nothing was put on one.
-        [{**LAUNCH, "name": name} for name in ("cudaDeviceSynchronize", "cudaGetDevice")],
-        [{**LABEL, "pid": 5, "args": {"labels": "CPU"}}],
-    )
-]
-
-
-@pytest.mark.parametrize("rank", OF_THE_CPU, ids=["ops", "calls", "label"])
-def test_a_trace_of_the_cpu_alone_stays_one(asked: AskedByRank, rank: int) -> None:
-    assert found(asked, rank) == ("cpu", True, None, None)
-    (row,) = asked.rows(rank, "timeline")
-    assert (row["device"], row["compute_ns"], row["idle_ns"]) == ("cpu", 25_000, 10_000)
-    assert asked.rows(rank, "unrecorded") == []
-
-
-def test_one_rank_of_two(tiny_trace: Write) -> None:
-    """A run of which one rank recorded its kernels."""
-    kernel = {
-        "ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 9, "dur": 4,
-        "args": {"device": 0, "stream": 7, "correlation": 7},
-    }  # fmt: skip
-    first = tiny_trace([*HOST, LAUNCH, kernel], "run/rank0.json", distributedInfo={"rank": 0})
-    tiny_trace([*HOST, LAUNCH], "run/rank1.json", distributedInfo={"rank": 1})
-    with tracekit.open(first.parent, cache=False) as trace:
-        assert trace.query("trace").column("device_event_count") == [1, None]
-        assert trace.query("timeline").column("rank") == [0]
-        assert set(trace.query("unrecorded").column("rank")) == {1}
 
 
 def test_the_command_says_so(cli: Callable[..., Any], tiny_trace: Write) -> None:
