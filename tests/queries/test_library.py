@@ -104,6 +104,25 @@ def relations() -> dict[str, Mapping[str, str]]:
     return found | {spec.name: columns_of_spec(spec) for spec in known}
 
 
+JOIN = re.compile(
+    r"(?<!ASOF )(?:INNER|LEFT|ANTI|SEMI) JOIN\b[^()]*?\bON\b(?P<on>.*?)"
+    r"(?=\n\s*(?:ASOF|INNER|LEFT|CROSS|ANTI|SEMI|WHERE|GROUP|ORDER|QUALIFY|WINDOW|UNION|HAVING|\)))",
+    re.DOTALL,
+)
+BOUND = re.compile(r"_ns(?: [+-] [\w.]+)? ([<>])")
+
+
+def test_a_range_on_either_side_is_no_plain_join() -> None:
+    """DuckDB compares all rows of a trace with each other there: see interval_crossings."""
+    found = {
+        spec.name
+        for spec in (*CATALOG.tables.values(), *ALL)
+        for join in JOIN.finditer(re.sub(r"--.*", "", spec.sql))
+        if len({*BOUND.findall(join["on"])}) > 1
+    }
+    assert found == set()
+
+
 @pytest.mark.parametrize("what", INTERVALS)
 def test_the_mathematics_of_intervals_stands_in_macros_alone(what: str) -> None:
     pattern = re.compile(INTERVALS[what], re.IGNORECASE)
