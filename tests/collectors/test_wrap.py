@@ -137,16 +137,17 @@ BAR = """
 import os, sys, time, torch
 model = torch.nn.Linear(4, 4)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for number in range(10):
-    sys.stderr.write(f"\\r{number} of 10 |##  |")
+for number in range(20):
+    sys.stderr.write(f"\\r{number} of 20 |##  |")
     sys.stderr.flush()
     model(torch.ones(1, 4)).sum().backward()
     optimizer.step()
 until = time.monotonic() + 60
 while not os.path.exists("run/run.json") and time.monotonic() < until:
     time.sleep(0.05)
+print("there in time" if time.monotonic() < until else "too late")
 time.sleep(0.5)
-sys.stderr.write("\\r10 of 10 |####|\\n")
+sys.stderr.write("\\r20 of 20 |####|\\n")
 """
 
 
@@ -154,6 +155,7 @@ def test_lines_begin_on_a_line_of_their_own_beside_an_open_bar(tmp_path: Path, w
     (tmp_path / "bar.py").write_text(BAR)
     result = wrapped(tmp_path, warm, "bar.py")
     assert result.returncode == 0, result.stderr
+    assert "there in time" in result.stdout
     lines = [line for line in result.stderr.split("\n") if "tracekit: " in line]
     assert lines[-1].endswith("the program runs on")
     assert all(line.startswith("tracekit: ") for line in lines)

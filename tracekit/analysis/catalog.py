@@ -126,7 +126,7 @@ class Specs(Mapping[str, Spec]):
         """Return the names by subject, behind the head of a family the others of it."""
         found: dict[str, list[str]] = {}
         for title in self.listed():
-            family = f" ({title.family})" if title.family else ""
+            family = f" ({title.family.replace(',', '')})" if title.family else ""
             found.setdefault(title.subject, []).append(title.name + family)
         columns = (Column("subject", "VARCHAR"), Column("analyses", "VARCHAR"))
         return Result("analyses", columns, [(one, " ".join(names)) for one, names in found.items()])
