@@ -123,11 +123,10 @@ class Specs(Mapping[str, Spec]):
         return self._views.get(way, {})
 
     def by_subject(self) -> Result:
-        """Return the names by subject, behind the head of a family the others of it."""
+        """Return the names of the files by subject."""
         found: dict[str, list[str]] = {}
-        for title in self.listed():
-            family = f" ({title.family.replace(',', '')})" if title.family else ""
-            found.setdefault(title.subject, []).append(title.name + family)
+        for name, file in sorted(self.files.items(), key=lambda item: item[1].subject):
+            found.setdefault(file.subject, []).append(name)
         columns = (Column("subject", "VARCHAR"), Column("analyses", "VARCHAR"))
         return Result("analyses", columns, [(one, " ".join(names)) for one, names in found.items()])
 
