@@ -105,6 +105,18 @@ def test_a_trace_that_is_larger_than_the_memory(
     assert sum(sizes) > 30 * scene.BLOCK_BYTES
 
 
+def test_a_critical_path_that_is_left_out_is_said(
+    tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left_out = "the critical path is left out: there is too much work on devices for it"
+    with tracekit.open(tiny_trace(of_steps(3)), cache=False) as trace:
+        whole = export_perfetto(trace, lambda _: None)
+        monkeypatch.setattr(staging, "_MOST_WITH_PATH", 2)
+        without = export_perfetto(trace, lambda _: None)
+    assert (left_out in whole.notes, left_out in without.notes) == (False, True)
+    assert without.slice_count < whole.slice_count
+
+
 def test_a_store_that_was_not_kept_is_asked_with_the_same_memory(
     tiny_trace: Callable[..., Path],
 ) -> None:

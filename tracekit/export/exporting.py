@@ -44,6 +44,8 @@ def export(
     tracks = Tracks(trace, scope, writer, args=args)
     tracks.write()
     notes = [*scope.notes, *([] if lost is None else [lost])]
+    if tracks.has_no_path:
+        notes.append("the critical path is left out: there is too much work on devices for it")
     if tracks.left_out_arrow_count:
         notes.append(
             f"{tracks.left_out_arrow_count:,} arrows lead to events outside of what was chosen "

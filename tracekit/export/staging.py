@@ -135,15 +135,19 @@ _NO_PATH = """TABLE
 
 
 @contextmanager
-def staged(trace: Trace, scope: Scope) -> Iterator[None]:
-    """Lay the temporary tables that the statements of scene_queries read, until the block ends."""
+def staged(trace: Trace, scope: Scope) -> Iterator[bool]:
+    """Make the temporary tables that the statements of scene_queries read, until the block ends.
+
+    Yields whether the critical path is left out, as there is too much work for it.
+    """
     values = {"CHOSEN": scope.relation(), "TRACE_IDS": scope.trace_ids}
     for end in ("from", "to", "one"):
         is_inside = filled(_IS_INSIDE.replace("END", end), values) if scope.is_piece else "TRUE"
         values[f"INSIDE_{end.upper()}"] = is_inside
     made: list[str] = []
     ((count,),) = trace.sql("SELECT count(*) FROM device_events").rows
-    tables = _TABLES | ({} if count <= _MOST_WITH_PATH else {"export_path": _NO_PATH})
+    has_no_path = count > _MOST_WITH_PATH
+    tables = _TABLES | ({"export_path": _NO_PATH} if has_no_path else {})
     try:
         for name, statement in tables.items():
             kind, text = statement.split(maxsplit=1)
@@ -155,8 +159,9 @@ def staged(trace: Trace, scope: Scope) -> Iterator[None]:
                 if name != "export_path" or not is_out:
                     raise
                 trace.sql(create + _NO_PATH.split(maxsplit=1)[1])
+                has_no_path = True
             made.append(f"{kind} IF EXISTS temp.{name}")
-        yield
+        yield has_no_path
     finally:
         for one in reversed(made):
             trace.sql(f"DROP {one}")

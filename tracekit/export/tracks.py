@@ -70,10 +70,11 @@ class Tracks:
         self._threads: dict[tuple[int, int, int], _Thread] = {}
         self.event_count = 0
         self.left_out_arrow_count = 0
+        self.has_no_path = False
 
     def write(self) -> None:
         """Write everything."""
-        with staged(self._trace, self._scope), self._asked:
+        with staged(self._trace, self._scope) as self.has_no_path, self._asked:
             self.left_out_arrow_count = arrows_left_out(self._trace)
             self._write()
 
