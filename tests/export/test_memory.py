@@ -94,7 +94,7 @@ def test_a_trace_that_is_larger_than_the_memory(
 
     Between two kernels lies a gap, which has the long names of both.
     """
-    monkeypatch.setenv("TRACEKIT_MEMORY_LIMIT", "112MB")
+    monkeypatch.setenv("TRACEKIT_MEMORY_LIMIT", "100MB")
     name = f"void kernel_with_arguments<{'float, ' * 60}>"
     with tracekit.open(tiny_trace(of_steps(40_000, name, 14)), cache=False) as trace:
         sizes: list[int] = []

@@ -136,8 +136,7 @@ __all__ = ["ColumnSpec", "HeaderProblem", "Key", "Param", "Spec", "parse_header"
 
 _FIELDS = (
     *("Kind", "Made", "Scope", "Family", "Access", "Requires", "Input", "Params", "Needs"),
-    *("Columns",),
-    *("Keep", "View", "Invariant", "Empty", "Note"),
+    *("Columns", "Keep", "View", "Invariant", "Empty", "Note"),
 )
 _REPEATABLE = ("Invariant", "Empty", "Note")
 

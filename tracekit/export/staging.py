@@ -18,7 +18,7 @@ from tracekit.export.scene import filled
 from tracekit.export.selection import ALWAYS, Part, Scope
 from tracekit.trace import Trace
 
-BLOCK_BYTES = 4 << 20
+BLOCK_BYTES = 2 << 20
 """So much text of events is asked for at a time, bytes."""
 
 _EVENT_BYTES = 200
