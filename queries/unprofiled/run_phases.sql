@@ -14,7 +14,7 @@
 --   recorded_ns  BIGINT   of a recorded step, that and its idle time, ns
 --   run_ns       BIGINT   the same of a step without the profiler, ns; NULL where that is not known
 -- Invariant: work_ns <= recorded_ns
--- Empty: device_events: no work of a device is recorded
+-- Empty: no work of an accelerator is recorded
 
 WITH counted AS (
     SELECT trace_id, count(DISTINCT step) AS step_count, min(at_ns) AS begin_ns
