@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import gc
 import gzip
 import hashlib
 import json
 import os
-import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,6 @@ import pytest
 from alone import alone
 from cli_result import CliResult, run_here
 from every_trace import SAMPLES, Answered, Answers
-from longest_first import place
 from warm_python import warm_python
 
 import tracekit
@@ -39,73 +36,47 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-# What is to be there once at most, whichever files ask for it: those tests run on one worker.
+# Tests that share one server or browser run on one worker.
 _FOR_ONE_WORKER = {"s3", "ray", "browser"}
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files that take longest first; the order within a file stays.
+    """Assign each test to the group that runs on one worker: its file, unless it names another.
 
-    Tests of one trace come one behind the other.
+    Raises:
+        pytest.UsageError: a `nightly` mark gives no reason.
     """
     for item in items:
+        if any(not mark.args for mark in item.iter_markers("nightly")):
+            raise pytest.UsageError(f"{item.nodeid}: mark nightly needs a reason")
         for name in _FOR_ONE_WORKER.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.xdist_group(name))
-    items.sort(key=place)
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, Any, Any]:
-    """Collect without passing over thousands of tests again and again: none of them is garbage."""
-    gc.disable()
-    try:
-        return (yield)
-    finally:
-        gc.enable()
+_deselected: list[pytest.Item] = []
 
 
-def pytest_collection_finish() -> None:
-    """Let the garbage collector pass over what is there now: thousands of tests and libraries.
-
-    It looks as seldom as where traces are read, which is what most tests do.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(200_000, 50, 50)
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    """Count deselected tests for the closing line, which pytest-xdist does not do."""
+    _deselected.extend(items)
 
 
-def pytest_unconfigure() -> None:
-    """Let what was passed over go, as some libraries complain of what is left at the end."""
-    gc.unfreeze()
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Report the number of deselected tests to the process that prints the closing line."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["deselected"] = len(_deselected)
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Let the tests of a file run on one worker, and those of an `xdist_group` whatever their file.
-
-    Such a group is what starts a server that is to be there once.
-    """
-    if config.getvalue("dist") != "loadgroup":
-        return None
-    from xdist.scheduler import LoadGroupScheduling
-
-    class _FileOrGroup(LoadGroupScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            group = super()._split_scope(nodeid)
-            return nodeid.partition("::")[0] if group == nodeid else group
-
-    return _FileOrGroup(config, log)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_setupnodes(config: pytest.Config, specs: Any) -> None:
-    """Fork the workers of one process that has imported torch and more, which each would import."""
-    folder = config._tmp_path_factory.getbasetemp() / "shared"  # type: ignore[attr-defined]
-    folder.mkdir(exist_ok=True)
-    for spec in specs:
-        if spec.popen and not spec.python:
-            spec.python = shlex.quote(str(warm_python(folder, "worker")))
+def pytest_testnodedown(node: Any) -> None:
+    """Show what a worker deselected; all workers collect, and deselect, the same tests."""
+    count = getattr(node, "workeroutput", {}).get("deselected", 0)
+    reporter = node.config.pluginmanager.get_plugin("terminalreporter")
+    reporter.stats["deselected"] = [node] * count
 
 
 @pytest.fixture(scope="session")

@@ -85,7 +85,7 @@ class Leaving:
             yield result
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("starts a Ray cluster")
 @pytest.mark.usefixtures("a_batch_each")
 def test_a_running_cluster_is_joined_and_loses_a_node(
     cluster: Any, ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

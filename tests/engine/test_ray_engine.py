@@ -120,7 +120,7 @@ def workers_at_work() -> list[int]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("starts a Ray cluster")
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds a worker by /proc")
 def test_a_killed_worker_changes_nothing(ray: Any, ranks: list[Rank], tmp_path: Path) -> None:
     expected = made_by(engines.make_engine("serial", 1), ranks, tmp_path / "serial.tracekit")
@@ -175,7 +175,7 @@ def rows_of(folder: Path, manifest: Manifest, table: str) -> list[Any]:
     return duckdb.execute("SELECT * FROM read_parquet($1) ORDER BY ALL", [names]).fetchall()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("starts a Ray cluster")
 def test_who_is_told_to_stop_leaves_nothing(ray: Any, ranks: list[Rank], tmp_path: Path) -> None:
     batches = [Batch(number, (rank,)) for number, rank in enumerate(ranks[:4])]
     job = JobSpec(("timeline",), Location.of(tmp_path / "x"), "", memory_bytes=MEMORY_BYTES)

@@ -86,7 +86,7 @@ def test_what_is_gathered_is_handed_on_in_blocks(tiny_trace: Callable[..., Path]
     assert max(sizes) < scene.BLOCK_BYTES + 10_000
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("exports a large trace")
 def test_a_trace_that_is_larger_than_the_memory(
     tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,7 +27,7 @@ PACKAGES = {
 
 PARSER = r"tracekit/(ingest/_event_parser|analysis/_sweeps)\..*(so|pyd)"
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly("builds and installs wheels")
 
 
 def has_compiler() -> bool:

@@ -84,7 +84,7 @@ def test_every_table_of_a_comparison_has_a_definition(compared: Any) -> None:
             assert escape(TABLES[name][1]) in html
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("needs a browser")
 def test_the_waterfall_ends_at_the_difference(compared: Any, in_browser: Any) -> None:
     results, sides = compared
     report = in_browser(comparison_page(results, sides, "a</script>", "b c"))

@@ -17,7 +17,7 @@ from tracekit.report.answers import gather
 from tracekit.units import unit_of
 
 REPO = Path(__file__).resolve().parents[2]
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly("needs a browser")
 
 TRAINING = "pretrain_R+Z3"
 

@@ -14,7 +14,7 @@ import tracekit
 from tracekit.report import overview_page, report, several_runs
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly("needs a browser")
 
 # Texts that leave their picture, or lie over another one of it; figures on marks are not judged.
 _WRONG = """() => {

@@ -12,7 +12,7 @@ from traces_by_hand import call, kernel, span
 
 import tracekit
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly("needs a browser")
 
 BEGIN = "void at::native::vectorized_elementwise_kernel<4, at::native::"
 NAMES = [f"{BEGIN}{which}Functor<float>, std::array<char*, 3ul> >" for which in ("Add", "Mul")]

@@ -96,7 +96,7 @@ def test_the_command_writes_the_page(cli: Callable[..., Any], tmp_path: Path) ->
     assert "which runs?" in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("needs a browser")
 def test_the_page_is_drawn_without_a_word(html: str, in_browser: Any) -> None:
     report = in_browser(html)
     assert report.messages == []

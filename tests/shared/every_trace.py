@@ -55,8 +55,6 @@ def _id(path: Path) -> str:
 
 
 _GROUP = "trace "
-BEGIN = "tests/queries/test_agreement.py"
-"""The file whose place in the order tests of one trace have."""
 
 
 def _on(paths: list[Path]) -> pytest.MarkDecorator:
@@ -80,12 +78,6 @@ on_some_traces = _on(
     ]
 )
 """Those that stand for a program or a way to record: to ask them everything takes seconds each."""
-
-
-def group_of(item: pytest.Item) -> str:
-    """Return the group of a test of one trace; nothing for other tests."""
-    groups = (mark.args[0] for mark in item.iter_markers("xdist_group") if mark.args)
-    return next((group for group in groups if group.startswith(_GROUP)), "")
 
 
 class Answers:
