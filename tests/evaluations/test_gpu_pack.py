@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 from gpu_pack import carry
 
-pytestmark = pytest.mark.skipif(
-    not sys.platform.startswith("linux"), reason="looks for processes in /proc"
-)
+pytestmark = [
+    pytest.mark.nightly("packs the GPU tests and runs them in another environment"),
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks for processes in /proc"),
+]
 # What would reach an index, if anything did.
 _WITHOUT_NETWORK = {
     "PIP_NO_INDEX": "1",
@@ -28,7 +29,6 @@ _WITHOUT_NETWORK = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(
     os.environ.get("TRACEKIT_GPU_TESTS_ON_CPU") != "all",
     reason="a minute of packing: TRACEKIT_GPU_TESTS_ON_CPU=all runs it",

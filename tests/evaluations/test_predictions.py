@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,8 @@ from predictions import page
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 
 
-def test_a_pair_is_recorded_predicted_and_rerun(
-    python: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "executable", python("eager"))
+@pytest.mark.nightly("records and reruns a training loop seven times")
+def test_a_pair_is_recorded_predicted_and_rerun() -> None:
     small = {"width": 32, "hidden": 32, "layers": 1, "batch": 2}
     pair = program.Pair("small", small | {"python": 50_000}, small, ("range=augment remove",))
     row = program.measured(pair, 1, 2)

@@ -28,8 +28,10 @@ _trial = pytest.StashKey[Trial]()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Let libraries warn: they are whichever the host has."""
+    """Allow warnings of libraries, whose versions are the host's; run on the CPU only nightly."""
     item.add_marker(pytest.mark.filterwarnings("default"))
+    if item.get_closest_marker("gpu") is None:
+        item.add_marker(pytest.mark.nightly("checks the GPU tests themselves, on the CPU"))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -86,20 +88,9 @@ def device(request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.fixture
-def warm(request: pytest.FixtureRequest) -> Callable[[str], str]:
-    """Return the fixture `python` of all tests; where the folder was carried there is none."""
-    try:
-        found: Callable[[str], str] = request.getfixturevalue("python")
-    except pytest.FixtureLookupError:
-        return lambda _: sys.executable
-    return found
-
-
-@pytest.fixture
 def trial(
     request: pytest.FixtureRequest,
     device: Any,
-    warm: Callable[[str], str],
     tmp_path: Path,
     tmp_path_factory: pytest.TempPathFactory,
     record_property: Callable[[str, Any], None],
@@ -108,6 +99,5 @@ def trial(
     out = os.environ.get("TRACEKIT_GPU_TESTS_OUT") or tmp_path_factory.getbasetemp() / "gpu"
     runs = Path(out) / "runs" / device.type
     runs.mkdir(parents=True, exist_ok=True)
-    python = warm if device.type == "cpu" else lambda _: sys.executable
-    request.node.stash[_trial] = Trial(device, runs, tmp_path, record_property, python)
+    request.node.stash[_trial] = Trial(device, runs, tmp_path, record_property)
     return request.node.stash[_trial]

@@ -1,8 +1,8 @@
-"""On which devices a test runs: on a GPU, and on the CPU so that it is known to work before.
+"""Devices that a test runs on: a GPU, and the CPU to check the test itself.
 
-Tests of a GPU have the mark `gpu`. On the CPU some cases of each run with every other test, and all
-of them with TRACEKIT_GPU_TESTS_ON_CPU=all, which takes a quarter of an hour; what only a GPU can
-tell is not claimed there.
+GPU tests have the mark `gpu`. On the CPU some cases of each test run in `make test-all`, and all of
+them with TRACEKIT_GPU_TESTS_ON_CPU=all, which takes 15 minutes. Claims that need a GPU are skipped
+on the CPU.
 """
 
 from __future__ import annotations
@@ -27,12 +27,9 @@ on_each_device = pytest.mark.parametrize(
         pytest.param("cuda", marks=pytest.mark.gpu),
         pytest.param(
             "cpu",
-            marks=[
-                pytest.mark.slow,
-                pytest.mark.skipif(
-                    _ON_CPU != "all", reason="TRACEKIT_GPU_TESTS_ON_CPU=all runs it on the CPU"
-                ),
-            ],
+            marks=pytest.mark.skipif(
+                _ON_CPU != "all", reason="TRACEKIT_GPU_TESTS_ON_CPU=all runs it on the CPU"
+            ),
         ),
     ],
     indirect=True,
@@ -40,17 +37,17 @@ on_each_device = pytest.mark.parametrize(
 
 
 def each(name: str, cases: Iterable[str], on_cpu: Sequence[str]) -> pytest.MarkDecorator:
-    """Parametrise a test over cases on the GPU, and over some of them on the CPU.
+    """Parametrize a test over cases on the GPU, and over some of them on the CPU.
 
     Args:
         name: the argument that takes the name of the case.
         cases: names of all cases.
-        on_cpu: those that run on the CPU with every other test.
+        on_cpu: names of the cases that also run on the CPU.
     """
     names = list(cases)
     there = names if _ON_CPU == "all" else on_cpu
     params = [
         *(pytest.param(one, "cuda", id=f"{one}-cuda", marks=pytest.mark.gpu) for one in names),
-        *(pytest.param(one, "cpu", id=f"{one}-cpu", marks=pytest.mark.slow) for one in there),
+        *(pytest.param(one, "cpu", id=f"{one}-cpu") for one in there),
     ]
     return pytest.mark.parametrize((name, "device"), params, indirect=["device"])

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,8 +53,7 @@ def test_a_loop_is_recorded(loop: str, trial: Trial) -> None:
     if "graphs" in loop and not trial.is_cuda:
         pytest.skip("CUDA graphs need a CUDA device")
     folder = trial.runs / "loops" / loop.replace(" ", "_")
-    python = trial.python("compiling" if "compiled" in loop else "eager")
-    command = [python, PROGRAMS / f"{program}.py", *words]
+    command = [sys.executable, PROGRAMS / f"{program}.py", *words]
     if program != "library":  # that one calls `tracekit.collect` itself, into the same folder
         collect = [*trial.command_line, "collect", *_OPTIONS]
         command = [*collect, "--out", "run", "--", *command]

@@ -7,7 +7,6 @@ import math
 import shutil
 from typing import Any
 
-import pytest
 from devices import each
 from trace_claims import claim_training
 from training_cases import CASES, RANKS, SMALL_LLAMA, arguments_of
@@ -30,9 +29,7 @@ def packages_of(values: dict[str, Any]) -> list[str]:
 
 
 @each("case", CASES, on_cpu=["pretrain R"])
-def test_it_trains_and_its_trace_is_right(
-    case: str, trial: Trial, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_trains_and_its_trace_is_right(case: str, trial: Trial) -> None:
     """The loss falls on a fixed batch, memory is counted, the trace satisfies what any must."""
     from tracekit.collectors.process import launch
 
@@ -47,7 +44,6 @@ def test_it_trains_and_its_trace_is_right(
     (trial.work / "cases.json").write_text(json.dumps({case: arguments}), "utf-8")
     script = [str(RANKS), str(trial.work), trial.device.type]
     hidden = {} if trial.is_cuda else {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
-    monkeypatch.setattr(launch, "OWN_PYTHON", (trial.python("libraries"), "-P"))
     failure = launch.run_ranks(script, 1, trial.work, environment=hidden)
     assert failure is None, f"{failure.exit_description}: {failure.log.read_text('utf-8')[-4000:]}"
     shutil.copytree(folder, trial.runs / "methods" / case.replace(":", "-").replace(" ", "_"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 
 from devices import PROGRAMS, on_each_device
 from trace_claims import claim_trace
@@ -19,7 +20,7 @@ def test_two_processes_at_once(trial: Trial) -> None:
     started = []
     for folder in folders:
         collect = [*trial.command_line, "collect", "--warmup", "2", "--steps", "3", "--force"]
-        program = [trial.python("eager"), str(PROGRAMS / "plain.py")]
+        program = [sys.executable, str(PROGRAMS / "plain.py")]
         words = [*collect, "--profile-steps", "2", "--out", str(folder), "--", *program]
         started.append(
             subprocess.Popen(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,12 +32,12 @@ def test_after_it(trial):
 """
 
 
-def outcome_of(python: str, folder: Path, *words: str, **variables: str) -> str:
+def outcome_of(folder: Path, *words: str, **variables: str) -> str:
     """Return what pytest says of the tests on the CPU."""
     (folder / "test_it.py").write_text(_TESTS)
     here = Path(__file__).parent
     modules = os.pathsep.join([str(here), str(here.parent / "shared")])
-    command = [python, "-m", "pytest", "-p", "conftest", "-k", "cpu", *words]
+    command = [sys.executable, "-m", "pytest", "-p", "conftest", "-k", "cpu", *words]
     inherited = {key: value for key, value in os.environ.items() if "XDIST" not in key}
     done = subprocess.run(
         [*command, "-c", os.devnull, "--rootdir", str(folder), "-rfsp", str(folder / "test_it.py")],
@@ -56,31 +56,24 @@ def outcome_of(python: str, folder: Path, *words: str, **variables: str) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
-def test_all_claims_are_told_and_a_lost_context_costs_one_test(
-    tmp_path: Path, warm: Callable[[str], str]
-) -> None:
+def test_all_claims_are_told_and_a_lost_context_costs_one_test(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    said = outcome_of(warm("eager"), tmp_path, "-n", "1")
+    said = outcome_of(tmp_path, "-n", "1")
     assert "one and one is two: 3, wanted 2\nthree is odd: None" in said
     assert "crashed while running 'test_it.py::test_a_lost_context[cpu]'" in said
     assert "PASSED test_it.py::test_after_it[cpu]" in said
     assert "3 failed, 1 passed" in said
 
 
-@pytest.mark.slow
-def test_without_other_processes_nothing_runs_after_a_lost_context(
-    tmp_path: Path, warm: Callable[[str], str]
-) -> None:
+def test_without_other_processes_nothing_runs_after_a_lost_context(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    said = outcome_of(warm("eager"), tmp_path, "-n", "0")
+    said = outcome_of(tmp_path, "-n", "0")
     assert "the CUDA context is lost: no later test could be believed" in said
     assert "test_after_it" not in said
 
 
-@pytest.mark.slow
-def test_what_no_time_is_left_for_is_said(tmp_path: Path, warm: Callable[[str], str]) -> None:
+def test_what_no_time_is_left_for_is_said(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    said = outcome_of(warm("eager"), tmp_path, TRACEKIT_GPU_TESTS_UNTIL="1")
+    said = outcome_of(tmp_path, TRACEKIT_GPU_TESTS_UNTIL="1")
     assert "4 skipped" in said
     assert "no time was left" in said

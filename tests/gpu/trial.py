@@ -27,7 +27,6 @@ class Trial:
         device: the device of torch that it is for.
         runs: the folder that keeps its run folders, one for each kind of device.
         work: a folder for what is not kept.
-        python: gives a Python by its kind, one that has imported much: see `warm_python`.
         record: takes the name of a claim or figure, and its value, for the report.
         broken: claims that do not hold; they fail the test at its end, all of them together.
     """
@@ -36,7 +35,6 @@ class Trial:
     runs: Path
     work: Path
     record: Callable[[str, Any], None]
-    python: Callable[[str], str]
     broken: list[str] = field(default_factory=list)
 
     @property
@@ -47,7 +45,7 @@ class Trial:
     @property
     def command_line(self) -> list[str]:
         """What `tracekit` is on a command line."""
-        return [self.python("tracekit"), str(Path(sys.executable).with_name("tracekit"))]
+        return [str(Path(sys.executable).with_name("tracekit"))]
 
     def needs(self, *packages: str) -> None:
         """Skip the test without some packages."""
