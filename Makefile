@@ -1,29 +1,30 @@
 # Three commands; the first has a virtual environment of its own, the others share one:
 #   make demo     install the core and print the breakdown of a bundled sample trace
-#   make collect  install torch and its kin too, train a tiny model for a few steps under the
-#                 profiler and print the breakdown of that (ARGS: options of tracekit collect)
-#   make test     install what developers need besides and run every check beside the tests
-#   make fuzz     look for input that makes tracekit fail, for some MINUTES, with the core alone;
-#                 finds go to tests/corpus
+#   make collect  install torch and related packages, train a tiny model for a few steps under the
+#                 profiler and print its breakdown (ARGS: options of tracekit collect)
+#   make test     install the developers' tools and run the gate: all checks and the tests without
+#                 the mark `nightly`
+#   make test-all   the gate, the tests marked `nightly`, and the manual
+#   make fuzz     search for input that makes tracekit fail, for some MINUTES; saves finds to
+#                 tests/corpus
 #   make docs     build the manual into build/docs; a dead link or anchor stops it
-#   make benchmark  measure this tree beside the last tag, or the commit AGAINST
-#   make predictions  predict loops and loads, run them, and say in the manual how far off that was
-#   make advice       put faults into programs, and say in the manual whether advice finds them
-#   make agents       count what every default answer to assistants takes, for the manual
-#   make peers        hold figures against those of other tools, and write the tables in the manual
-#   make devices      hold predictions of another device against recordings, for the manual
-#   make unprofiled   hold estimates of the run against steps without the profiler, for the manual
-#   make truth        hold figures of a GPU's recordings against CUDA events, for the manual
+#   make benchmark  measure this tree and the last tag, or the commit AGAINST, in pairs
+#   make predictions  predict loops and loads, run them, and write the errors into the manual
+#   make advice       put faults into programs, and write into the manual whether advice finds them
+#   make agents       count the tokens of every default answer to assistants, for the manual
+#   make peers        compare figures with other tools, and write the tables into the manual
+#   make devices      compare predictions of another device with recordings, for the manual
+#   make unprofiled   compare estimates with steps that ran without the profiler, for the manual
+#   make truth        compare figures of GPU recordings with CUDA events, for the manual
 #   make published    compare the published tables with the paper's TEXT
-#   make sets         try tracekit beside old and new versions of Python, torch and transformers
+#   make sets         try tracekit with old and new versions of Python, torch and transformers
 #   make wheel        build the source distribution and this system's wheel into dist
-#   make release      check what is to be released, build it, and say what is left to upload it
-# The single checks, for quick turns: lint, types, imports, sql, docs, gate, pytest
-# (ARGS="-k timeline").
-# make docs-update writes what commands print into the manual's pages and notebooks, and the picture
-# (ARGS="docs/speed.md": the outputs of that page alone).
-# make docs-pictures takes the manual's pictures of pages and screens anew, for which it needs
-# Chromium (ARGS="report browse": those alone).
+#   make release      check the release, build it, and print what is left to upload
+# Single checks, for quick turns: lint, types, imports, sql, gate, pytest (ARGS="-k timeline").
+# make docs-update writes the output of commands into the manual's pages and notebooks, and the
+# picture (ARGS="docs/speed.md": the outputs of that page alone).
+# make docs-pictures renews the manual's pictures of pages and screens; needs Chromium
+# (ARGS="report browse": those alone).
 # PYTHON chooses the interpreter (3.11 or later) for a new environment.
 
 PYTHON ?= python3
@@ -33,8 +34,7 @@ DEMO := .venv
 DEV := .venv-dev
 ARGS ?=
 MINUTES ?= 10
-# Many tests wait for servers and processes: two for each core keep it busy. Tests of one file run
-# on one of them, and those of one group: see tests/conftest.py.
+# Many tests wait for servers and processes, so two workers for each core keep it busy.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))')
 # Programs that measure and fill tables of the manual: run by name, by no check.
 EVALUATE := PYTHONPATH=evaluations:tests/shared $(DEV)/bin/python -m
@@ -53,7 +53,7 @@ export PYTHONDONTWRITEBYTECODE :=
 ifndef AT_ONCE
 .NOTPARALLEL:
 endif
-.PHONY: help demo packages collect collects test tools check checks lint format types imports sql docs docs-update docs-pictures gate pytest collected fuzz benchmark predictions advice agents golden peers truth devices unprofiled published sets wheel release clean
+.PHONY: help demo collect collects test test-all tools checks lint format types imports sql docs docs-update docs-pictures gate pytest fuzz benchmark predictions advice agents golden peers truth devices unprofiled published sets wheel release clean
 
 help:
 	@sed -n 's/^#  *//p; /^$$/q' Makefile
@@ -65,23 +65,27 @@ collect: $(DEV)/.collects
 	@$(DEV)/bin/tracekit collect --stage pretrain --opt R+Z3 --nproc 2 --out $(RUN) --force \
 		--breakdown $(ARGS)
 
-# The checks in the moments in which the tests wait; they say nothing unless they find something.
-test: $(DEV)/.installed
-	@said=$$(mktemp); nice $(MAKE) --no-print-directory checks > $$said 2>&1 & checks=$$!; \
-	result=0; $(MAKE) --no-print-directory pytest || result=$$?; \
-	wait $$checks || { cat $$said; result=1; }; \
-	rm -f $$said; exit $$result
+# The checks run at low priority next to the tests, and print only what they find.
+define run_tests
+said=$$(mktemp); nice $(MAKE) --no-print-directory $(1) > $$said 2>&1 & checks=$$!; \
+result=0; $(MAKE) --no-print-directory pytest $(2) || result=$$?; \
+wait $$checks || { cat $$said; result=1; }; \
+rm -f $$said; exit $$result
+endef
 
-# What the checks run in, without running any; what collects runs in, and that without tracekit.
+test: $(DEV)/.installed
+	@$(call run_tests,checks,ARGS='-m "not nightly" $(ARGS)')
+
+test-all: $(DEV)/.installed
+	@$(call run_tests,checks docs)
+
+# The environments alone.
 tools: $(DEV)/.installed
 collects: $(DEV)/.collects
-packages: $(DEV)/.packages
 
-check: checks pytest
-
-# Those that take longest first.
+# The longest first.
 checks: $(DEV)/.installed
-	@$(MAKE) --jobs 2 --output-sync=target AT_ONCE=1 types sql docs lint imports gate
+	@$(MAKE) --jobs 2 --output-sync=target AT_ONCE=1 types sql lint imports gate
 
 lint: $(DEV)/.installed
 	@echo "== ruff"
@@ -101,9 +105,8 @@ imports: $(DEV)/.installed
 	@$(DEV)/bin/lint-imports --no-cache > $(DEV)/imports.log || { cat $(DEV)/imports.log >&2; exit 1; }
 
 sql: $(DEV)/.installed
-	@echo "== sqlfluff"
-	@$(DEV)/bin/sqlfluff lint --processes 0 --disable-progress-bar --nocolor queries > $(DEV)/sql.log 2>&1 || \
-		{ cat $(DEV)/sql.log >&2; exit 1; }
+	@echo "== sqruff"
+	@$(DEV)/bin/sqruff --nocolor lint queries > $(DEV)/sql.log 2>&1 || { cat $(DEV)/sql.log >&2; exit 1; }
 
 # Not with --quiet: it would hide the warnings from --strict, too.
 docs: $(DEV)/.installed
@@ -126,12 +129,7 @@ gate: $(DEV)/.installed
 pytest: $(DEV)/.installed
 	@echo "== pytest"
 	@$(DEV)/bin/python -m pytest --numprocesses $(WORKERS) --dist loadgroup \
-		--no-loadscope-reorder --durations 20 --durations-min 5 $(ARGS)
-
-# The asserts of tests are rewritten once for all workers, who find them in the cache then.
-collected: $(DEV)/.installed
-	@$(DEV)/bin/python -m pytest --collect-only --quiet > $(DEV)/collected.log 2>&1 || \
-		{ cat $(DEV)/collected.log >&2; exit 1; }
+		--durations 20 --durations-min 5 $(ARGS)
 
 # The seed is chosen anew and printed: SEED repeats a run.
 fuzz: $(DEMO)/.installed
@@ -141,7 +139,7 @@ fuzz: $(DEMO)/.installed
 format: $(DEV)/.installed
 	@$(DEV)/bin/ruff check --quiet --fix-only .
 	@$(DEV)/bin/ruff format --quiet .
-	@$(DEV)/bin/sqlfluff fix --disable-progress-bar --quiet queries
+	@$(DEV)/bin/sqruff fix --quiet queries
 
 # What this tree costs beside another commit: AGAINST=COMMIT, or the last tag.
 benchmark: $(DEV)/.installed
@@ -211,14 +209,14 @@ clean:
 	rm -rf $(DEMO) $(DEV) build dist *.egg-info tracekit/ingest/*.so .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # A stamp in the environment says that it holds what these files ask for.
-$(DEMO)/.installed: pyproject.toml constraints.txt $(NATIVE) Makefile
-	@echo "== installing tracekit into $(DEMO)"
+$(DEMO)/.installed: pyproject.toml constraints.txt $(NATIVE)
+	@echo "== installing tracekit into $(DEMO)" >&2
 	@$(call new_environment,$(DEMO))
 	@$(DEMO)/bin/python $(PIP_INSTALL) --constraint constraints.txt --editable .
 	@touch $@
 
-$(DEV)/.packages: pyproject.toml constraints.txt Makefile
-	@echo "== installing what tracekit's collectors need into $(DEV)"
+$(DEV)/.packages: pyproject.toml constraints.txt
+	@echo "== installing what tracekit's collectors need into $(DEV)" >&2
 	@$(call new_environment,$(DEV))
 	@$(PYTHON) tests/extras.py collect | \
 		$(DEV)/bin/python $(PIP_INSTALL) --no-compile --constraint constraints.txt \
@@ -226,12 +224,12 @@ $(DEV)/.packages: pyproject.toml constraints.txt Makefile
 	@touch $@
 
 $(DEV)/.collects: $(DEV)/.packages $(NATIVE)
-	@echo "== installing tracekit into $(DEV)"
+	@echo "== installing tracekit into $(DEV)" >&2
 	@$(DEV)/bin/python $(PIP_INSTALL) --no-compile --no-deps --constraint constraints.txt --editable .
 	@touch $@
 
 $(DEV)/.installed: $(DEV)/.collects
-	@echo "== installing the developers' tools into $(DEV)"
+	@echo "== installing the developers' tools into $(DEV)" >&2
 	@$(DEV)/bin/python tests/extras.py dev loops docs remote ray view plot shell tui mcp | \
 		$(DEV)/bin/python $(PIP_INSTALL) --no-compile --constraint constraints.txt \
 		--requirement /dev/stdin

@@ -20,7 +20,6 @@ import pytest
 from alone import alone
 from cli_result import CliResult, run_here
 from every_trace import SAMPLES, Answered, Answers
-from warm_python import warm_python
 
 import tracekit
 
@@ -166,37 +165,26 @@ def answered(opened: Callable[[Path], tracekit.Trace]) -> Answered:
 
 
 @pytest.fixture(scope="session")
-def python(shared_folder: Path) -> Callable[[str], str]:
-    """Return a function that gives a command that stands for `python`, by its kind.
-
-    `cold` is a Python of its own, which imports all that it needs; the others have torch and more
-    imported already, which is most of the time that small programs take: see `warm_python`. Each
-    kind of program and launcher is run cold by some test as well.
-    """
-    return lambda kind: sys.executable if kind == "cold" else str(warm_python(shared_folder, kind))
+def python() -> Callable[[str], str]:
+    """Return a function that returns the command for `python`."""
+    return lambda _: sys.executable
 
 
-# What starts processes of its own, holds a terminal, or lasts.
+# Commands that start processes, use the terminal, or serve.
 _OF_PROCESSES = {"bench", "browse", "collect", "mcp", "sweep", "view"}
 
+# Environment variables that a process reads only once.
 _READ_ONCE = ("PYTHONPATH", "AWS_")
-"""What a process looks at once: Python, and the clients of stores, which are kept by their URL."""
 
 
 @pytest.fixture
-def cli(
-    tmp_path: Path, shared_folder: Path, keep_stores: Callable[..., None]
-) -> Callable[..., CliResult]:
-    """Return a function that runs a command of `tracekit`, with a cache of the test's own.
+def cli(tmp_path: Path, keep_stores: Callable[..., None]) -> Callable[..., CliResult]:
+    """Return a function that runs a `tracekit` command with the cache of one test.
 
-    The cache holds those bundled runs that commands have named.
-
-    It runs in this process, which has imported what tracekit needs. What starts processes, and what
-    finds modules elsewhere, has one of its own, forked where that is done; `is_here` says that it
-    comes to no such thing.
-
-    Its arguments are those of the command; `stdin`, `env` (added to the environment) and `cwd` go
-    by keyword.
+    The cache already holds the stores of bundled runs that a command names. A command runs in this
+    process unless it starts processes or depends on variables that a process reads once; `is_here`
+    overrides that. The keyword arguments `stdin`, `env` (added to the environment), and `cwd`
+    describe the process.
     """
     command = Path(sys.executable).with_name("tracekit")
     if not command.exists():
@@ -222,7 +210,7 @@ def cli(
         if is_here or not needs_process:
             return run_here(words, environment, cwd or tmp_path, stdin or "")
         done = subprocess.run(
-            [str(warm_python(shared_folder, "tracekit")), str(command), *words],
+            [str(command), *words],
             input=stdin,
             stdin=subprocess.DEVNULL if stdin is None else None,
             capture_output=True,

@@ -22,7 +22,6 @@ from every_trace import SAMPLES
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "docs"))
 
 from generate import __main__ as update
-from generate import sessions as page_sessions
 from generate.places import README, REPO, hand_written
 from generate.sessions import (
     MAKE_DEMO,
@@ -56,13 +55,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory, keep_stores: Callable[..., 
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _warm_commands(shared_folder: Path) -> Iterator[None]:
-    """Let commands share traces, and those that start processes find a torch that is imported."""
-    from warm_python import warm_python
-
-    warm = warm_python(shared_folder, "tracekit").parent
-    with pytest.MonkeyPatch.context() as patch, opened_once():
-        patch.setattr(page_sessions, "SEARCHED_FIRST", [str(warm)])
+def _shared_traces() -> Iterator[None]:
+    """Let commands share open traces."""
+    with opened_once():
         yield
 
 

@@ -116,7 +116,7 @@ def require(packages: dict[str, str], needed_by: str, extra: str = "collect") ->
         verb = "is" if len(missing) == 1 else "are"
         raise WorkloadError(
             f"{needed_by} needs {listed}, which {verb} not installed",
-            hint=f"pip install 'tracekit-llm[{extra}]', or only: pip install "
+            hint=f"pip install '.[{extra}]', or only: pip install "
             f"{' '.join(packages[name] for name in missing)}",
         )
 

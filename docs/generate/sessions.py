@@ -37,9 +37,6 @@ WIDTH = 100
 _WRITTEN = ("runs/", "build/")
 """Where commands of pages write."""
 
-SEARCHED_FIRST: list[str] = []
-"""Folders in which bash looks for commands before it looks where tracekit is installed."""
-
 _CONSOLE = re.compile(r"(?<=```console\n).*?(?=```)", re.DOTALL)
 _FIGURE = re.compile(r"[+-]?\d[\d,.]*(?: (?:ns|µs|ms|s)\b)?")
 _STARTS_PROCESSES = re.compile(r"tracekit (?:collect|bench|sweep)\b(?! --help)")
@@ -157,7 +154,7 @@ def _variables(folder: Path) -> dict[str, str]:
 
 def _run_by_bash(command: str, folder: Path, stdin: str = "") -> str:
     installed = str(Path(sys.executable).parent)
-    path = os.pathsep.join([*SEARCHED_FIRST, installed, os.environ["PATH"]])
+    path = os.pathsep.join([installed, os.environ["PATH"]])
     kept = {key: value for key, value in os.environ.items() if not key.startswith("TRACEKIT_")}
     done = subprocess.run(
         ["bash", "-c", command],

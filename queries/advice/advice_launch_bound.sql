@@ -59,11 +59,11 @@ in_use AS (
             AS may_be_captured
     FROM (
         SELECT
-            EXISTS (FROM compiled_regions) AS is_compiled,
+            EXISTS(SELECT 1 FROM compiled_regions) AS is_compiled,
             coalesce((SELECT sum(graph_count) FROM launched), 0) > 0 AS has_graphs,
-            EXISTS (FROM launched WHERE phase = 'backward') AS is_training,
-            EXISTS (FROM step_ranges) AS is_marked,
-            EXISTS (FROM phases WHERE phase <> 'optimizer') AS is_of_all
+            EXISTS(SELECT 1 FROM launched WHERE phase = 'backward') AS is_training,
+            EXISTS(SELECT 1 FROM step_ranges) AS is_marked,
+            EXISTS(SELECT 1 FROM phases WHERE phase <> 'optimizer') AS is_of_all
     ) AS seen
 )
 

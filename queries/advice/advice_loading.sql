@@ -25,8 +25,8 @@ loading AS (
 worst AS (
     SELECT
         l.*, t.rank,
-        EXISTS (
-            FROM event AS e
+        EXISTS(
+            SELECT 1 FROM event AS e
             WHERE e.trace_id = l.trace_id AND contains(e.name, '_MultiProcessingDataLoaderIter')
         )
             AS has_workers,

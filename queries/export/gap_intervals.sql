@@ -18,7 +18,7 @@ CREATE OR REPLACE MACRO gap_intervals(gaps) AS TABLE (
     WITH named_op AS (
         SELECT trace_id, event_id, name
         FROM event
-        WHERE (trace_id, event_id) IN (SELECT DISTINCT (trace_id, op_id) FROM query_table(gaps))
+        WHERE (trace_id, event_id) IN (SELECT DISTINCT row(trace_id, op_id) FROM query_table(gaps))
     ),
 
     label AS MATERIALIZED (

@@ -68,12 +68,7 @@ summed AS (
         grouping(op, module_path, python) AS form,
         sum(idle_ns)::BIGINT AS idle_ns
     FROM place
-    GROUP BY GROUPING SETS (
-        (trace_id, device, cause, op, module_path),
-        (trace_id, device, cause, op),
-        (trace_id, device, cause, module_path),
-        (trace_id, device, cause, python)
-    )
+    GROUP BY trace_id, device, cause, GROUPING SETS ((op, module_path), op, module_path, python)
 ),
 
 largest AS (

@@ -1,4 +1,4 @@
-"""Results: rows as they are, and as data frames that keep every digit."""
+"""Results as rows, as text, and as data frames that keep every digit."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def test_print_shows_the_table() -> None:
         "backward    5.000",
     ]
     many = str(Result("phases", columns, [("x", at) for at in range(25)]))
-    assert many.endswith("the first 20 of 25 rows, 5 are not shown")
+    assert "20 of 25" in many.splitlines()[-1]
 
 
 def test_an_unknown_column_is_refused(result: Result) -> None:
-    with pytest.raises(UsageError, match="timeline has no column 'idle'") as caught:
+    with pytest.raises(UsageError, match="'idle'") as caught:
         result.column("idle")
-    assert caught.value.hint == "its columns: rank, idle_ns, name"
+    assert "rank, idle_ns, name" in str(caught.value.hint)
 
 
 def test_polars_keeps_types_and_digits(result: Result) -> None:
@@ -98,11 +98,10 @@ def test_an_empty_result_keeps_its_columns(library: str) -> None:
     ("library", "method"),
     [("polars", "to_polars"), ("pandas", "to_pandas"), ("pyarrow", "to_arrow")],
 )
-def test_a_missing_library_is_named_with_its_extra(
+def test_the_hint_for_a_missing_library_names_its_extra(
     result: Result, monkeypatch: pytest.MonkeyPatch, library: str, method: str
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(UsageError, match=f"{library} is not installed") as caught:
+    with pytest.raises(UsageError, match=library) as caught:
         getattr(result, method)()
-    assert caught.value.hint is not None
-    assert "tracekit-llm[frames]" in caught.value.hint
+    assert "[frames]" in str(caught.value.hint)

@@ -200,7 +200,7 @@ def test_without_textual_one_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(UsageError, match="textual is not installed") as raised:
         check_installed()
-    assert raised.value.hint == "pip install 'tracekit-llm[tui]'"
+    assert raised.value.hint == "pip install '.[tui]'"
 
 
 def test_the_command_does_not_import_textual_before_it_is_used() -> None:

@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -59,14 +58,14 @@ def run_pytest(python: str, folder: Path, *options: str) -> tuple[int, str, dict
     return done.returncode, output, cases
 
 
-def test_the_fixture(python: Callable[[str], str], tmp_path: Path) -> None:
+def test_the_fixture(tmp_path: Path) -> None:
     section = PAGE.read_text("utf-8").partition("## In a test")[2]
     shown = re.findall(r"```python\n(.*?)```", section, re.DOTALL)[0]
     (tmp_path / "test_shown.py").write_text(shown)
     (tmp_path / "pyproject.toml").write_text(
         '[tool.pytest.ini_options]\n[tool.tracekit.check]\nrules = ["compute_pct <= 100"]\n'
     )
-    eager = python("eager")
+    eager = sys.executable
     (tmp_path / "test_others.py").write_text(f"SAVES = True\n{OTHERS}")
     exit_code, output, cases = run_pytest(eager, tmp_path, "--tracekit-save")
     assert exit_code == 1, output

@@ -71,7 +71,7 @@ def test_without_the_extra_lines_are_read(
     run_prompt(fake_trace, "csv")
     captured = capsys.readouterr()
     assert captured.out.endswith("answer\n42\ntracekit> tracekit> ")
-    assert "pip install 'tracekit-llm[shell]'" in captured.err
+    assert "pip install '.[shell]'" in captured.err
 
 
 def test_a_history_that_cannot_be_kept_is_said(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,11 @@ Recorded = Callable[[str, tuple[str, ...]], Path]
 
 
 @pytest.fixture
-def recorded(cli: Cli, tmp_path: Path, python: Callable[[str], str]) -> Recorded:
+def recorded(cli: Cli, tmp_path: Path) -> Recorded:
     """Return a function that records a program of the page, with Python's arguments, or our own."""
 
     def record(name: str, words: tuple[str, ...]) -> Path:
-        before = () if words[0] == TRAINING[0] else ("--", python("eager"))
+        before = () if words[0] == TRAINING[0] else ("--", sys.executable)
         done = cli("collect", *OWN, "--out", tmp_path / name, *before, *words, cwd=CASES)
         assert done.exit_code == 0, done.stderr
         return tmp_path / name

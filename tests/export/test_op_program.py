@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,26 +31,24 @@ ADD = {
 }
 
 
-def rows_of(program: str, python: str, path: Path) -> Any:
+def rows_of(program: str, path: Path) -> Any:
     path.write_text(program)
-    command = [python, str(path), "--json"]
+    command = [sys.executable, str(path), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_thirty_ops_of_a_recorded_run(python: Callable[[str], str], tmp_path: Path) -> None:
+def test_thirty_ops_of_a_recorded_run(tmp_path: Path) -> None:
     with tracekit.open(LORA) as trace:
         program, count = op_program(trace, None, 30)
     assert count == 30
-    rows = rows_of(program, python("eager"), tmp_path / "ops.py")
+    rows = rows_of(program, tmp_path / "ops.py")
     assert {row["reason"] for row in rows} == {None}
     assert {len(row["host"]) for row in rows} == {20}
     assert all(row["host_us"] > 0 and min(row["host"]) >= 0 for row in rows)
 
 
-def test_odd_arguments(
-    python: Callable[[str], str], tiny_trace: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_odd_arguments(tiny_trace: Callable[..., Path], tmp_path: Path) -> None:
     """What cannot be called is said; names that are no ops of torch are in no program."""
     huge = {**ADD, "Input Dims": [[2**40], [2**40], []], "Input Strides": [[1], [1], []]}
     events = [
@@ -74,7 +73,7 @@ def test_odd_arguments(
             op_program(trace, "aten::relu", 30)
     found = [
         (row["op"], row["shapes"][0], row["reason"])
-        for row in rows_of(program, python("eager"), tmp_path / "ops.py")
+        for row in rows_of(program, tmp_path / "ops.py")
     ]
     assert count == len(found) == 4
     assert sorted(found, key=str) == [
@@ -89,7 +88,7 @@ def test_odd_arguments(
 
 
 def test_what_a_trace_says_is_printed_as_text(
-    python: Callable[[str], str], tiny_trace: Callable[..., Path], tmp_path: Path
+    tiny_trace: Callable[..., Path], tmp_path: Path
 ) -> None:
     one = {"Input Dims": [[2]], "Input Strides": [[1]], "Concrete Inputs": [""]}
     cases = {
@@ -116,7 +115,7 @@ def test_what_a_trace_says_is_printed_as_text(
         program, count = op_program(trace, None, 30)
     assert count == len(cases)
     (tmp_path / "ops.py").write_text(program)
-    command = [python("eager"), str(tmp_path / "ops.py")]
+    command = [sys.executable, str(tmp_path / "ops.py")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     lines = done.stdout.splitlines()
     shown = [line for line in lines if "  aten::" in line]

@@ -208,11 +208,11 @@ def test_without_the_extra_a_chart_says_what_to_install(
     for do in (chart.to_svg, chart.to_png, chart.to_altair):
         with pytest.raises(UsageError, match="is not installed") as raised:
             do()
-        assert raised.value.hint == "install it with: pip install 'tracekit-llm[plot]'"
+        assert raised.value.hint == "install it with: pip install '.[plot]'"
     chart.save(tmp_path / "a.json")
     shown = chart._repr_mimebundle_()
     assert shown["application/vnd.vegalite.v6+json"]["datasets"]
-    assert "tracekit-llm[plot]" in shown["text/plain"]
+    assert ".[plot]" in shown["text/plain"]
 
 
 def test_colours_are_told_apart_on_both_pages_and_named_for_terminals() -> None:

@@ -193,5 +193,5 @@ class RowStream:
 
 def _refuse(library: str) -> NoReturn:
     raise UsageError(
-        f"{library} is not installed", hint="install it with: pip install 'tracekit-llm[frames]'"
+        f"{library} is not installed", hint="install it with: pip install '.[frames]'"
     ) from None

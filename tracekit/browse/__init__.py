@@ -19,7 +19,7 @@ def check_installed() -> None:
         UsageError: textual is not installed.
     """
     if importlib.util.find_spec("textual") is None:
-        raise UsageError("textual is not installed", hint="pip install 'tracekit-llm[tui]'")
+        raise UsageError("textual is not installed", hint="pip install '.[tui]'")
 
 
 def browse(trace: Trace, traces: Sequence[str]) -> int:

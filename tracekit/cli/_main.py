@@ -86,7 +86,7 @@ def _check_owner(package: Path) -> None:
     if others := sorted(package.parent.glob("tracekit-[0-9]*.dist-info")):
         raise UsageError(
             f"{package}: is shared with another distribution, {others[0].stem}",
-            hint="pip uninstall tracekit tracekit-llm, then pip install tracekit-llm",
+            hint="pip uninstall tracekit tracekit-llm, then pip install . in a clone of tracekit",
         )
 
 

@@ -57,7 +57,7 @@ def _reader(trace: Trace) -> Callable[[], str]:
         from tracekit.cli._line_editor import line_editor
     except ImportError:
         click.echo(
-            "Completion and history need: pip install 'tracekit-llm[shell]'",
+            "Completion and history need: pip install '.[shell]'",
             err=True,
         )
         return _read_lines

@@ -53,7 +53,7 @@ def command(folders: tuple[Path, ...], port: int | None, timeout_s: float, insta
     except ImportError as error:
         raise UsageError(
             f"mcp needs the extra of that name ({error.name} is not installed)",
-            hint="install it with: pip install 'tracekit-llm[mcp]'",
+            hint="install it with: pip install '.[mcp]'",
         ) from error
     server = make_server([folder.resolve() for folder in folders], timeout_s)
     if port is None:

@@ -47,7 +47,7 @@ def register(
     except ImportError:
         raise UsageError(
             f"{dataset.shown}: what reads URLs is not installed",
-            hint="install it with: pip install 'tracekit-llm[remote]'",
+            hint="install it with: pip install '.[remote]'",
         ) from None
     blocks = _Blocks(dataset, sizes_bytes)
 

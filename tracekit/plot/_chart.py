@@ -19,7 +19,7 @@ SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 
 MIME = "application/vnd.vegalite.v6+json"
 
-_INSTALL = "install it with: pip install 'tracekit-llm[plot]'"
+_INSTALL = "install it with: pip install '.[plot]'"
 
 _WIDTH_PX = 720
 

@@ -36,7 +36,7 @@ def filesystem(url: Url) -> Any:
     except ImportError:
         raise UsageError(
             f"{url.shown}: what reads URLs is not installed",
-            hint="install it with: pip install 'tracekit-llm[remote]'",
+            hint="install it with: pip install '.[remote]'",
         ) from None
     # An Azure URL names its account.
     options = {

@@ -24,6 +24,7 @@ from tracekit.units import (
 )
 
 NONE = "–"
+SEPARATOR = "  ·  "
 _GAP = "  "
 _MAX_DEVICE = 12
 
@@ -67,6 +68,24 @@ class Screen:
     def ended(self, line: Text, text: str, style: str = "") -> Text:
         """Return a line with as much of a text after it, two cells apart, as there is room for."""
         return line.append("  " + shorten(text, self.width - line.cell_len - 2), style=style)
+
+    def joined(self, parts: Sequence[str], title: Text | None = None) -> list[Text]:
+        """Return parts with dots between them, wrapped at the width.
+
+        Args:
+            parts: texts without control characters; one wider than the screen is cut.
+            title: the start of the first line.
+        """
+        lines = [Text() if title is None else title]
+        separator = "  " if lines[0] else ""
+        for part in parts:
+            text = shorten(part, self.width)
+            if lines[-1] and lines[-1].cell_len + cell_width(separator + text) > self.width:
+                lines.append(Text())
+                separator = ""
+            lines[-1].append(separator + text, style="not bold")
+            separator = SEPARATOR
+        return lines
 
 
 def more(count: int, one: str, many: str = "") -> list[Text]:

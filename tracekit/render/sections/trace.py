@@ -26,13 +26,12 @@ from tracekit.units import format_bytes, format_duration, format_pct, format_tim
 
 MAX_OPS = 8
 
-_MARK = "  ·  "
 _SEVERITIES = {"warn": 0, "note": 1, "ok": 2}
 _SEVERITY_STYLES = {"warn": "yellow", "note": "", "ok": "green"}
 
 
 def run(screen: Screen) -> list[Text]:
-    """Return what the manifest says in two lines, how the run ended if not well, and its notes."""
+    """Return the manifest's summary, the outcome of a failed run, and its notes."""
     width = screen.width
     out = []
     for row in screen.rows("run"):
@@ -43,9 +42,9 @@ def run(screen: Screen) -> list[Text]:
             continue
         title = " ".join(printable(row[name]) for name in ("stage", "opt") if row[name])
         line = Text(shorten(title, width // 2), style="bold")
-        out.append(screen.ended(line, _MARK.join(_about_run(row)), "not bold"))
+        out += screen.joined(_about_run(row), line)
         if measured := _measured(row):
-            out.append(screen.line(_MARK.join(measured)))
+            out += screen.joined(measured)
         if row["outcome"] != "ok":
             said = f"{row['outcome']}: {printable(row['reason'] or 'no reason is given')}"
             out.append(screen.line(said, "yellow"))
@@ -101,15 +100,15 @@ def _parameters(count: int) -> str:
 
 
 def trace(screen: Screen) -> list[Text]:
-    """Return two lines: what the traces are, and how much is in them."""
+    """Return the names and devices of the traces, and their event counts."""
     rows = screen.rows("trace")
     first = Text(shorten(_files(rows), screen.width // 2), style="bold")
     (totals,) = screen.rows("trace_totals")
-    about = _MARK.join([_ranks(rows, totals["unranked_count"]), _devices(rows)])
+    about = [_ranks(rows, totals["unranked_count"]), _devices(rows)]
     added = [text for row in rows if (text := row.get("execution_trace"))]
     return [
-        screen.ended(first, about, "not bold"),
-        screen.line(_counts(totals)),
+        *screen.joined(about, first),
+        *screen.joined(_counts(totals)),
         *(screen.line(f"the execution trace adds {printable(text)}") for text in added[:1]),
     ]
 
@@ -165,9 +164,8 @@ def _devices(rows: Sequence[Row]) -> str:
     return ", ".join(name if count == 1 else f"{count:,} × {name}" for name, count in names.items())
 
 
-def _counts(totals: Row) -> str:
+def _counts(totals: Row) -> list[str]:
     parts = [f"{totals['event_count']:,} events"]
-    # What is wrong comes early: the end of the line is what a narrow screen loses.
     if totals["repaired_count"]:
         parts.append(f"{totals['repaired_count']:,} repaired")
     if totals["rejected_count"]:
@@ -180,7 +178,7 @@ def _counts(totals: Row) -> str:
         parts.append(f"{count:,} device event{'' if count == 1 else 's'}")
     parts.append(f"{format_duration(totals['max_window_ns'])} recorded")
     parts.append(format_bytes(totals["file_bytes"]))
-    return _MARK.join(parts)
+    return parts
 
 
 def unrecorded(screen: Screen) -> list[Text]:
