@@ -1,12 +1,9 @@
-"""Servers that do everything but what they should, each a pure function of a seeded random.
+"""Hostile servers: each misbehaves at one path, and answers well everywhere else.
 
-`KINDS` has them by name, `hostile_of(random)` gives any of them, half of the time with its bytes
-mutated. `attack(hostile, folder)` plays one on loopback against `--stage serve` and raises
-`AssertionError` if anything else comes of it than a run folder that can be read or one clear error.
-So a fuzz job needs no more than
-
-    for seed in count(first):
-        attack(hostile_of(Random(seed)), folder)
+`KINDS` is the table of them with the expected result. `hostile_of(random)` returns any of them,
+half of the time with mutated bytes, as a pure function of the random generator.
+`attack(hostile, folder)` runs `--stage serve` against one on loopback, and raises `AssertionError`
+unless the result is a readable run folder or one clear error.
 """
 
 from __future__ import annotations
@@ -19,30 +16,332 @@ import struct
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
+from typing import Any
 from unittest import mock
-
-from _hostile_kinds import KINDS
-from _hostile_scripts import GOOD, KEY, NEW_TOKENS, Hostile, Script, whole
 
 import tracekit
 from tracekit import manifest
 from tracekit.errors import TracekitError
 
-LIMITS = {
-    "_ASK_TIMEOUT_S": 0.25,
-    "_ATTACH_TIMEOUT_S": 0.25,
-    "_SETUP_TIMEOUT_S": 1.0,
-}
-# More than the client keeps of any answer, with what lies in the buffers of sockets between.
+KEY = "sk-hostile-0123456789"
+MODEL = "model"
+NEW_TOKENS = 3
+LIMITS = {"_ASK_TIMEOUT_S": 0.25, "_ATTACH_TIMEOUT_S": 0.25, "_SETUP_TIMEOUT_S": 1.0}
+# More than the client keeps of any answer, plus the socket buffers.
 MOST_SENT_BYTES = 48 << 20
 
 
+@dataclass(frozen=True)
+class Step:
+    """Bytes to send: once, or repeatedly until the client hangs up."""
+
+    data: bytes = b""
+    is_endless: bool = False
+    pause_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Script:
+    """The answer to one request. `end` is close, reset, or hang."""
+
+    steps: tuple[Step, ...]
+    end: str = "close"
+    speaks_first: bool = False
+
+
+@dataclass(frozen=True)
+class Hostile:
+    """A hostile server: its scripts by path."""
+
+    name: str = ""
+    engine: str = "vllm"
+    scripts: dict[str, Script] = field(default_factory=dict)
+    is_profiled: bool = False
+
+
+def head(status: str = "200 OK", *lines: str) -> bytes:
+    return "\r\n".join([f"HTTP/1.1 {status}", *lines, "", ""]).encode("latin-1")
+
+
+def whole(data: bytes, status: str = "200 OK", *lines: str) -> Script:
+    return Script((Step(head(status, f"Content-Length: {len(data)}", *lines) + data),))
+
+
+def raw(*steps: Step | bytes, end: str = "close") -> Script:
+    return Script(tuple(step if isinstance(step, Step) else Step(step) for step in steps), end=end)
+
+
+def answer(value: Any) -> Script:
+    return whole(json.dumps(value).encode(), "200 OK", "Content-Type: application/json")
+
+
+STREAM = head("200 OK", "Content-Type: text/event-stream")
+CHUNKED = head("200 OK", "Transfer-Encoding: chunked")
+DONE = b"data: [DONE]\n\n"
+
+
+def chunk(count: int, **members: Any) -> bytes:
+    """Return the event of one token as vLLM sends it."""
+    choice = {"index": 0, "text": "x", "finish_reason": "length" if count == NEW_TOKENS else None}
+    usage = {"prompt_tokens": 4, "completion_tokens": count}
+    value = {"id": "cmpl-1", "choices": [choice], "usage": usage, **members}
+    return b"data: " + json.dumps(value).encode() + b"\n\n"
+
+
+def used(**usage: Any) -> bytes:
+    """Return the event of the last token with other token counts."""
+    return chunk(NEW_TOKENS, usage=usage)
+
+
+def stream(*events: bytes) -> Script:
+    return raw(STREAM, *events, DONE)
+
+
+def token_event(count: int) -> bytes:
+    """Return the event of one token with the members of both LightLLM and TGI."""
+    is_last = count == NEW_TOKENS
+    token = {"id": 7, "text": "x", "count_output_tokens": count, "prompt_tokens": 8}
+    value = {"token": token, "finished": is_last, "generated_text": "xxx" if is_last else None}
+    return b"data:" + json.dumps(value).encode() + b"\n\n"
+
+
+CARD = {"id": MODEL, "root": "/no/such", "max_model_len": 64}
+TOKENS = tuple(chunk(count) for count in range(1, NEW_TOKENS + 1))
+GOOD: dict[str, Script] = {
+    "/health": whole(b""),
+    "/v1/models": answer({"data": [CARD]}),
+    "/version": answer({"version": "1"}),
+    "/info": answer({"model_id": MODEL, "max_total_tokens": 64}),
+    "/get_server_info": answer({"model_dir": f"/models/{MODEL}", "max_req_total_len": 64}),
+    "/server_info": answer({"model_path": MODEL, "context_length": 64}),
+    "/start_profile": whole(b""),
+    "/stop_profile": whole(b""),
+    "/v1/completions": stream(*TOKENS),
+    "/generate_stream": raw(STREAM, *(token_event(count) for count in range(1, NEW_TOKENS + 1))),
+}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of hostile server.
+
+    Attributes:
+        outcome: of each request; `refused` if the run ends in an error without a run folder; `any`
+            if it depends on the variant or on the speed of the machine.
+        path: where it misbehaves.
+        scripts: variants of what it does there.
+        reason: start of the reason of each failed request.
+        engine: the dialect it speaks.
+        is_profiled: whether the run asks it for a profile.
+    """
+
+    outcome: str
+    path: str
+    scripts: tuple[Script, ...]
+    reason: str = ""
+    engine: str = "vllm"
+    is_profiled: bool = False
+
+    def hostile(self, name: str, random: Random) -> Hostile:
+        script = random.choice(self.scripts)
+        return Hostile(name, self.engine, {self.path: script}, self.is_profiled)
+
+
+def endless(data: bytes, pause_s: float = 0.0) -> Step:
+    return Step(data, True, pause_s)
+
+
+def drip(data: bytes) -> tuple[Step, ...]:
+    return tuple(Step(bytes([byte]), pause_s=0.02) for byte in data)
+
+
+COUNTS = ("prompt_tokens", "completion_tokens")
+# Values of other types than a JSON member should have.
+WRONG = (None, True, -1, 0, 1.5, "x", [], {}, [[]], {"a": 1}, 2**70, "9" * 5000, 1e308, "../" * 99)
+ESCAPES = b"\x1b]0;pwned\x07\x1b[2J\r\n\xe2\x80\xae"
+NOISE = bytes(range(256)).replace(b"\n", b"x")
+ELSEWHERE = "Location: http://127.0.0.2:9/steal?x=\x1b[31m"
+
+
+def _health(*scripts: Script) -> Kind:
+    return Kind("refused", "/health", scripts)
+
+
+def _facts(*scripts: Script, path: str = "/v1/models", engine: str = "vllm") -> Kind:
+    return Kind("ok", path, scripts, engine=engine)
+
+
+def _load(outcome: str, *scripts: Script, reason: str = "", engine: str = "vllm") -> Kind:
+    return Kind(outcome, "/v1/completions", scripts, reason, engine)
+
+
+def _profile(script: Script, end: str) -> Kind:
+    return Kind("ok", f"/{end}_profile", (script,), is_profiled=True)
+
+
+def _length(text: str) -> Script:
+    return raw(head("200 OK", f"Content-Length: {text}") + b"hello")
+
+
+def _size(text: str) -> Script:
+    return raw(CHUNKED, f"{text}\r\nhello, you\r\n".encode())
+
+
+def _model(members: str, name: str = "m") -> Script:
+    return whole(f'{{"data": [{{"id": "{name}", "max_model_len": 64, {members}}}]}}'.encode())
+
+
+def _members(path: str, engine: str, good: dict[str, Any], *names: str) -> Kind:
+    wrong = [answer({**good, name: value}) for name in names for value in WRONG]
+    return _facts(*wrong, path=path, engine=engine)
+
+
+KINDS: dict[str, Kind] = {
+    # Is the server healthy?
+    "drips_its_body": _health(raw(head("200 OK", "Content-Length: 99"), endless(b"x", 0.02))),
+    "body_without_end": _health(raw(head(), endless(NOISE * 256))),
+    "chunks_without_end": _health(raw(CHUNKED, endless(b"4\r\nabcd\r\n" * 8192))),
+    "line_without_end": _health(raw(b"HTTP/1.1 200 ", endless(b"O" * 65536))),
+    "headers_without_end": _health(raw(b"HTTP/1.1 200 OK\r\n", endless(b"a: b\r\n" * 10_000))),
+    "continues_forever": _health(raw(endless(head("100 Continue") * 2000))),
+    "redirects": _health(
+        *(whole(b"", status, ELSEWHERE) for status in ("301 M", "302 F", "303 S", "307 T", "308 P"))
+    ),
+    "odd_statuses": _health(
+        *(whole(b"", text) for text in ("9" * 18, "-200 OK", "two", "", "2 00", "²00", "099 x"))
+    ),
+    "odd_lengths": _health(
+        *map(_length, ("-5", "+5", "1_0", "0x5", "9" * 5000, "5, 6", "5\r\nContent-Length: 6"))
+    ),
+    "odd_chunk_sizes": _health(
+        *map(_size, ("-5", "+5", "1_0", "0x5", "f" * 5000, "5;" + "x" * 99999, "", "5 5"))
+    ),
+    "is_silent": _health(raw(end="hang")),
+    "resets": _health(*(raw(head()[:size], end="reset") for size in (1, 6, 12))),
+    "unhealthy_with_escapes": _health(whole(ESCAPES * 40, "503 No")),
+    "speaks_first": Kind("bad_response", "/health", (replace(whole(b"ok"), speaks_first=True),)),
+    # What does the server report about its model?
+    "list_without_end": _facts(raw(head(), b'{"data": [', endless(b'{"id": "m"},' * 5000))),
+    "many_lists": _facts(_model('"x": [' + "[]," * 100_000 + "1]")),
+    "many_brackets": _facts(
+        *(whole(text * 100_000) for text in (b"[", b'{"a":', b'{"data":[{"id":'))
+    ),
+    "deep_json": _facts(*(_model('"x": ' + "[" * n + "]" * n) for n in (30, 40, 200, 900))),
+    "numbers_unknown_to_json": _facts(
+        *(_model(f'"x": {n}') for n in ("NaN", "-Infinity", "1e999", "9" * 5000, "-0.0"))
+    ),
+    "names_without_characters": _facts(
+        *(
+            _model(f'"{name}": 1', name)
+            for name in ("\\ud800", "\\u0000", "\\u202e", "é" * 5000, "../etc")
+        )
+    ),
+    "models_of_other_types": _facts(*map(answer, WRONG)),
+    "members_of_other_types": _facts(
+        *(answer({"data": [CARD | {name: wrong}]}) for name in CARD for wrong in WRONG)
+    ),
+    "sizes_of_other_types": _members(
+        "/server_info", "sglang", {"model_path": MODEL}, "tp_size", "nnodes", "context_length"
+    ),
+    "arguments_of_other_types": _members(
+        "/get_server_info", "lightllm", {"model_dir": MODEL}, "tp", "model_dir", "max_req_total_len"
+    ),
+    "claims_members_of_tracekit": _facts(
+        answer({"url": "http://evil", "launch": "rm -rf /", "x": {"token": KEY}}), path="/version"
+    ),
+    "pretends_to_be_compressed": _facts(
+        whole(NOISE, "200 OK", "Content-Encoding: gzip"), path="/version"
+    ),
+    "html_instead_of_json": _facts(whole(b"<html>" + b"<b>" * 1000), path="/info", engine="tgi"),
+    # How does the server answer a request?
+    "is_busy": _load("http_error", whole(b'{"message": "busy"}', "503 No"), reason='{"mess'),
+    "redirects_the_request": _load("http_error", whole(b"", "307 T", "Location: /steal")),
+    "an_error_without_end": _load(
+        "http_error", raw(head("500 No"), endless(b"\x1b[2J error " * 5000))
+    ),
+    "asks_to_wait_forever": _load(
+        "http_error",
+        *(whole(b"", "404 No", f"Retry-After: {wait}") for wait in ("inf", "nan", "-1", "1e999")),
+    ),
+    "resets_at_once": _load("broken_stream", raw(end="reset"), reason="before an answer: "),
+    "ends_after_two_tokens": _load(
+        "broken_stream", raw(STREAM, *TOKENS[:2]), reason="after 2 tokens: "
+    ),
+    "breaks_off_in_a_chunk": _load(
+        "broken_stream",
+        raw(STREAM[:-2] + b"Transfer-Encoding: chunked\r\n\r\n", b"ff\r\ndata: {", end="reset"),
+    ),
+    "never_answers": _load("timeout", raw(end="hang"), reason="not done 0.3 s"),
+    "stalls": _load("timeout", raw(STREAM, *TOKENS[:2], end="hang"), reason="not done 0.3 s"),
+    "drips_its_answer": _load("timeout", raw(STREAM, *drip(chunk(1)), end="hang")),
+    "empty_lines_of_data": _load("any", raw(STREAM, endless(b"data:\n" * 10_000))),
+    "events_without_end": _load("any", raw(STREAM, endless(chunk(1) * 200))),
+    "event_without_end": _load("bad_response", raw(STREAM, b"data: ", endless(b"x" * 65536))),
+    "answer_that_goes_on": _load("ok", raw(STREAM, *TOKENS, DONE, endless(b": here\n\n", 0.02))),
+    "no_http": _load("bad_response", raw(b"hello\r\n\r\n"), reason="no HTTP: "),
+    "json_instead_of_events": _load("bad_response", answer({"error": {"message": "no stream"}})),
+    "garbage": _load("bad_response", stream(TOKENS[0], b"data: {x\n\n"), reason="not an event"),
+    "an_error_event": _load(
+        "bad_response", stream(b'data: {"error": {"message": "out"}}\n\n'), reason="out"
+    ),
+    "deep_event": _load("bad_response", stream(b'data: {"choices": ' + b"[" * 100_000 + b"\n\n")),
+    "deep_error": _load(
+        "bad_response",
+        stream(b"data: " + b'{"error": ' * 900 + b'"\\u001b[2J"' + b"}" * 900 + b"\n\n"),
+    ),
+    "bytes_that_are_no_text": _load("bad_response", stream(b"data: " + NOISE + b"\n\n")),
+    "odd_content_types": _load(
+        "bad_response",
+        *(
+            raw(head("200 OK", f"Content-Type: {text}"), chunk(1))
+            for text in ("application/json", "", "text/html", "\x00")
+        ),
+    ),
+    "more_tokens_than_requested": _load(
+        "ok", stream(used(prompt_tokens=4, completion_tokens=10**9))
+    ),
+    "counts_that_go_back": _load("ok", stream(chunk(2), chunk(1), used(completion_tokens=0))),
+    "counts_of_other_types": _load(
+        "any", *(stream(used(**{name: wrong})) for name in COUNTS for wrong in (-(2**70), *WRONG))
+    ),
+    "members_of_events": _load(
+        "any",
+        *(
+            stream(chunk(NEW_TOKENS, **{name: wrong}))
+            for name in ("id", "choices", "usage", "error", "object")
+            for wrong in (*WRONG, [None], "\ud800", "y" * 100_000)
+        ),
+    ),
+    "ids_without_characters": _load(
+        "ok",
+        *(
+            stream(*(chunk(count, id=text) for count in range(1, NEW_TOKENS + 1)))
+            for text in ("\ud800", "\x00\x1b[2J", "\u202e", "i" * 50_000)
+        ),
+    ),
+    "counts_no_tokens": _load(
+        "ok", stream(used(prompt_tokens=0, completion_tokens=NEW_TOKENS)), engine="openai"
+    ),
+    # Each probe for the length of a prompt would be a thousand times as long as the last.
+    "counts_too_few_tokens": _load(
+        "bad_response",
+        stream(b'data: {"choices": [], "usage": {"prompt_tokens": 1}}\n\n'),
+        engine="openai",
+    ),
+    # A profile that fails costs no request.
+    "profile_start_without_end": _profile(raw(head(), endless(b"x" * 65536)), "start"),
+    "profile_is_refused": _profile(whole(ESCAPES * 100, "418 No"), "start"),
+    "profile_stop_breaks": _profile(raw(b"HTTP/1.1 200", end="reset"), "stop"),
+}
+
+
 def hostile_of(random: Random) -> Hostile:
-    """Return any hostile server, half of the time with its bytes mutated; pure in the random."""
-    chosen = KINDS[random.choice(sorted(KINDS))](random)
+    """Return any hostile server, half of the time with mutated bytes."""
+    name = random.choice(sorted(KINDS))
+    chosen = KINDS[name].hostile(name, random)
     if random.random() < 0.5:
         return chosen
     paths = [*chosen.scripts, *random.sample(sorted(GOOD), k=2)]
@@ -71,18 +370,16 @@ def _mutated(script: Script, random: Random) -> Script:
         else:
             steps.insert(at, steps[at])
             continue
-        # Without the pause of a drip there is no end of bytes that a client has to look at.
         steps[at] = replace(steps[at], data=bytes(data) or b"x")
     end = random.choice([script.end, script.end, "reset", "close"])
     return replace(script, steps=tuple(steps), end=end)
 
 
 class HostileServer:
-    """Plays a hostile server on loopback, each connection in a thread of its own."""
+    """Plays a hostile server on loopback, each connection on its own thread."""
 
     def __init__(self, hostile: Hostile) -> None:
         self._scripts = GOOD | hostile.scripts
-        # One that speaks first does so before it can know what it is asked for.
         self._first = next((s for s in hostile.scripts.values() if s.speaks_first), None)
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self._is_over = False
@@ -135,7 +432,7 @@ class HostileServer:
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
 
     def _path(self, connection: socket.socket) -> str:
-        """Read a request, and return what it asks for."""
+        """Read a request, and return its path."""
         data = b""
         while b"\r\n\r\n" not in data:
             data += connection.recv(65536) or b"\r\n\r\n"
@@ -151,24 +448,28 @@ class HostileServer:
 
 @dataclass(frozen=True)
 class Ended:
-    """What came of an attack."""
+    """The result of an attack: the error, or the run and its requests."""
 
     error: str | None
-    lines: list[str]
     run: manifest.Manifest | None
+    requests: list[dict[str, Any]]
     sent_bytes: int
     heads: list[bytes]
 
 
-def attack(hostile: Hostile, folder: Path) -> Ended:
-    """Run `--stage serve` against a hostile server, and check what comes of it.
+def attack(
+    hostile: Hostile, folder: Path, *, startup_s: float = 0.3, request_s: float = 0.3
+) -> Ended:
+    """Run `--stage serve` against a hostile server.
 
     Args:
         hostile: the server.
-        folder: takes the run folder, which is removed again.
+        folder: receives the run folder, which is removed again.
+        startup_s: how long the server may take to be healthy.
+        request_s: how long a request may take.
 
     Raises:
-        AssertionError: something else than a readable run folder or one clear error.
+        AssertionError: the result is neither a readable run folder nor one clear error.
     """
     from tracekit.collectors.collect import run
     from tracekit.collectors.serving.http import answer as request_attempt
@@ -181,12 +482,12 @@ def attack(hostile: Hostile, folder: Path) -> Ended:
         "stage": "serve",
         "engine": hostile.engine,
         "out": out,
-        "startup_timeout": 0.3,
+        "startup_timeout": startup_s,
         "requests": 2,
         "prompt_len": 8,
         "max_new_tokens": NEW_TOKENS,
         "warmup_requests": 0,
-        "timeout": 0.3,
+        "timeout": request_s,
         "no_profile": not hostile.is_profiled,
         "trace_timeout": 0.3,
         "trace_dir": folder / "traces",
@@ -209,18 +510,15 @@ def attack(hostile: Hostile, folder: Path) -> Ended:
         assert KEY not in shown
         assert all(line.isprintable() for line in lines), lines
         assert all(len(line) < 2000 for line in lines), lines
-        found = None
-        if out.exists():
-            found = _checked(out)
-        else:
-            assert error is not None
-        return Ended(error, lines, found, server.sent_bytes, server.heads)
+        found, requests = _checked(out) if out.exists() else (None, [])
+        assert found is not None or error is not None
+        return Ended(error, found, requests, server.sent_bytes, server.heads)
     finally:
         shutil.rmtree(out, ignore_errors=True)
 
 
-def _checked(out: Path) -> manifest.Manifest:
-    """Read a run folder as strictly as any other program would."""
+def _checked(out: Path) -> tuple[manifest.Manifest, list[dict[str, Any]]]:
+    """Read a run folder with a strict parser; return its manifest and requests."""
 
     def refuse(text: str) -> None:
         raise AssertionError(f"{text} is no JSON")
@@ -229,8 +527,8 @@ def _checked(out: Path) -> manifest.Manifest:
         text = (out / name).read_text("utf-8")
         assert KEY not in text
         assert len(text) < 10 << 20
-        for part in [text] if name == "run.json" else text.splitlines():
-            json.loads(part, parse_constant=refuse)
+        lines = [text] if name == "run.json" else text.splitlines()
+        requests = [json.loads(line, parse_constant=refuse) for line in lines]
     found = manifest.read(out)
     assert found.load is not None
     with tracekit.open(out, traces=False, cache=False) as trace:
@@ -238,4 +536,4 @@ def _checked(out: Path) -> manifest.Manifest:
         (row,) = trace.sql("SELECT rejected_count, outcome FROM run").to_dicts()
     assert row == {"rejected_count": 0, "outcome": found.outcome}
     assert [one["ok_count"] for one in rows] == [found.load.ok_count]
-    return found
+    return found, requests

@@ -2,24 +2,453 @@
 
     python _stand_in.py ENGINE PORT_FILE [QUIRKS_JSON]
 
-Written from the engines' own documentation and sources, quirks included (LightLLM `api_http.py`,
+Written from the engines' documentation and sources, quirks included (LightLLM `api_http.py`,
 `api_lightllm.py`, `utils/profiler.py`; vLLM `serving_completion.py`, `profiler/wrapper.py`; SGLang
 `http_server.py`, `scheduler_profiler_mixin.py`; TGI `router/src/server.rs`; transformers
-`cli/serving/completion.py`).
-Only the standard library, and sockets by hand: packets and resets have to be exact.
-
-`POST /stand_in` with a JSON object replaces the quirks; `GET /stand_in` tells what was seen.
+`cli/serving/completion.py`). `POST /stand_in` with a JSON object replaces the quirks; `GET
+/stand_in` returns what the server has received.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
+import os
+import signal
+import socket
+import struct
 import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from _stand_in_engine import Connection, Engine, GoneError, Quirks
-from _stand_in_engines import LightLlm, OpenAi, Sglang, Tgi, Vllm
+VOCABULARY = 32_000
+MODEL = "stand-in-7b"
+
+
+@dataclass
+class Quirks:
+    """How the server behaves; `behavior` has an item per request, taken in turns."""
+
+    behavior: list[str] = field(default_factory=lambda: ["ok"])
+    token_gap_s: float = 0.0
+    tokens_per_event: int = 1
+    extra_prompt_tokens: int = 0
+    profiling: str | None = None
+    trace_dir: str | None = None
+    trace_count: int = 1
+    trace_delay_s: float = 0.0
+    trace_grow_s: float = 0.0
+    retry_after: str | None = None
+    unhealthy_s: float = 0.0
+    stop_after_tokens: int | None = None
+    has_models: bool = True
+    leaks: bool = False
+    port: int = 0
+    host: str = "127.0.0.1"
+
+
+class GoneError(Exception):
+    """The connection was ended on purpose."""
+
+
+class Connection:
+    """One request, and the means to answer it."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.head = ""
+        self.writer = writer
+        writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    async def read(self) -> tuple[str, str, bytes]:
+        self.head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
+        request, *lines = self.head.split("\r\n")
+        method, path, _ = request.split(" ", 2)
+        headers = {line.partition(":")[0].lower(): line.partition(":")[2] for line in lines}
+        return method, path, await self.reader.readexactly(int(headers.get("content-length", 0)))
+
+    async def answer(self, status: int, body: Any, headers: dict[str, str] | None = None) -> None:
+        is_text = isinstance(body, str)
+        data = (body if is_text else json.dumps(body)).encode()
+        head = f"HTTP/1.1 {status} Status\r\nContent-Length: {len(data)}\r\nConnection: close\r\n"
+        head += f"Content-Type: {'text/plain' if is_text else 'application/json'}\r\n"
+        head += "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
+        self.writer.write(head.encode() + b"\r\n" + data)
+        await self.writer.drain()
+
+    async def begin_stream(self) -> None:
+        self.writer.write(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
+            b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+        )
+        await self.writer.drain()
+
+    async def send(self, data: bytes) -> None:
+        self.writer.write(b"%x\r\n%b\r\n" % (len(data), data))
+        await self.writer.drain()
+
+    def reset(self) -> None:
+        """End the connection with a reset, as a crashed server does."""
+        self.writer.get_extra_info("socket").setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+        )
+        self.writer.transport.abort()
+        raise GoneError
+
+
+class Engine:
+    """What all engines share; a subclass is one protocol."""
+
+    name = ""
+    generate_path = "/v1/completions"
+    health_path = "/health"
+
+    def __init__(self, quirks: Quirks) -> None:
+        self.quirks = quirks
+        self.begin_s = time.monotonic()
+        self.count = 0
+        self.calls: list[str] = []
+        self.bodies: list[dict[str, Any]] = []
+        self.in_flight = 0
+        self.most_in_flight = 0
+        self.profile_folder: str | None = None
+        self.background: set[asyncio.Task[None]] = set()
+
+    async def handle(self, connection: Connection) -> None:
+        method, path, body = await connection.read()
+        if path == "/stand_in":
+            if method == "POST":
+                self.__init__(Quirks(**json.loads(body)))  # type: ignore[misc]
+            names = ("calls", "count", "most_in_flight")
+            seen = {name: getattr(self, name) for name in names}
+            await connection.answer(200, {**seen, "bodies": self.bodies[:3]})
+            return
+        self.calls.append(f"{method} {path}")
+        if self.quirks.leaks:
+            # Some servers log their arguments and their requests.
+            sys.stdout.write(f"{sys.argv} {dict(os.environ)} {connection.head} {body!r}\n")
+            sys.stdout.flush()
+        if path == self.health_path and time.monotonic() - self.begin_s < self.quirks.unhealthy_s:
+            await connection.answer(503, {"message": "Error"})
+        elif method == "POST" and path == self.generate_path:
+            behavior = self.quirks.behavior[self.count % len(self.quirks.behavior)]
+            self.count += 1
+            self.bodies.append(json.loads(body))
+            self.in_flight += 1
+            self.most_in_flight = max(self.most_in_flight, self.in_flight)
+            try:
+                await self.behave(connection, behavior, self.bodies[-1])
+            finally:
+                self.in_flight -= 1
+        else:
+            status, answer = await self.other(method, path, json.loads(body or b"null"))
+            await connection.answer(status, answer)
+
+    async def behave(self, connection: Connection, behavior: str, body: dict[str, Any]) -> None:
+        if behavior.isdecimal():
+            headers = {"Retry-After": self.quirks.retry_after} if self.quirks.retry_after else {}
+            await connection.answer(int(behavior), self.problem("the server is busy"), headers)
+            return
+        if behavior == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if behavior == "echo":
+            secrets = [connection.head, body, *sys.argv, os.environ.get("HF_TOKEN")]
+            await connection.answer(400, {"message": [str(part)[:190] for part in secrets]})
+            return
+        if behavior == "echo_event":
+            await connection.begin_stream()
+            await connection.send(self.error_event(connection.head))
+            return
+        refusal = self.check(body)
+        if refusal is not None:
+            await connection.answer(*refusal)
+            return
+        await connection.begin_stream()
+        half = max(1, self.new_tokens(body) // 2)
+        sent = 0
+        async for event in self.events(body):
+            if sent == half and behavior == "reset":
+                connection.reset()
+            await connection.send(event)
+            sent += 1
+        if behavior == "open":
+            await asyncio.sleep(3600)
+        connection.writer.write(b"0\r\n\r\n")
+        await connection.writer.drain()
+
+    async def paced(self, count: int) -> AsyncIterator[int]:
+        """Yield the number of tokens so far, event by event."""
+        total = 0
+        while total < count:
+            if self.quirks.token_gap_s:
+                await asyncio.sleep(self.quirks.token_gap_s)
+            total = min(count, total + self.quirks.tokens_per_event)
+            yield total
+
+    def prompt_tokens(self, prompt: Any) -> int:
+        """Count a word as one and a half tokens, so that the client has to ask."""
+        count = len(prompt) if isinstance(prompt, list) else len(prompt.split()) * 3 // 2
+        return count + self.quirks.extra_prompt_tokens
+
+    def later(self, write: Callable[[], Any]) -> None:
+        task = asyncio.create_task(write())
+        self.background.add(task)
+        task.add_done_callback(self.background.discard)
+
+    async def write_trace(self, name: str, rank: int) -> None:
+        folder = Path(self.profile_folder or ".")
+        await asyncio.sleep(self.quirks.trace_delay_s)
+        folder.mkdir(parents=True, exist_ok=True)
+        value = trace(rank, self.quirks.trace_count)
+        if self.quirks.leaks:
+            value["environment"] = {"argv": sys.argv, **os.environ}
+        data = gzip.compress(json.dumps(value).encode())
+        parts = 4 if self.quirks.trace_grow_s else 1
+        size = len(data) // parts + 1
+        with (folder / name).open("wb") as file:
+            for start in range(0, len(data), size):
+                file.write(data[start : start + size])
+                file.flush()
+                await asyncio.sleep(self.quirks.trace_grow_s / parts)
+
+    # The protocol:
+
+    def new_tokens(self, body: dict[str, Any]) -> int:
+        wanted: int = body["parameters"]["max_new_tokens"] if "parameters" in body else 0
+        wanted = wanted or body["max_tokens"]
+        return min(wanted, self.quirks.stop_after_tokens or wanted)
+
+    def check(self, body: dict[str, Any]) -> tuple[int, Any] | None:
+        del body
+        return None
+
+    def problem(self, text: str) -> Any:
+        return {"error": {"message": text, "type": "server_error", "code": 500}}
+
+    def error_event(self, text: str) -> bytes:
+        return event_of({"error": {"message": text}})
+
+    def events(self, body: dict[str, Any]) -> AsyncIterator[bytes]:
+        raise NotImplementedError
+
+    async def other(self, method: str, path: str, body: Any) -> tuple[int, Any]:
+        del method, path, body
+        return 404, {"detail": "Not Found"}
+
+
+class LightLlm(Engine):
+    name = "lightllm"
+    generate_path = "/generate_stream"
+
+    def problem(self, text: str) -> Any:
+        return {"message": text}
+
+    def check(self, body: dict[str, Any]) -> tuple[int, Any] | None:
+        inputs = body["inputs"]
+        if isinstance(inputs, list) and max(inputs) >= VOCABULARY:
+            return 400, {"message": "prompt List[int] format contain id > vocab_size"}
+        return None
+
+    async def events(self, body: dict[str, Any]) -> AsyncIterator[bytes]:
+        wanted = self.new_tokens(body)
+        prompt = self.prompt_tokens(body["inputs"])
+        async for count in self.paced(wanted):
+            counts = {"count_output_tokens": count, "prompt_tokens": prompt}
+            value = {
+                "token": {"id": 7, "text": "é", "logprob": -0.5, "special": False, **counts},
+                "generated_text": None,
+                "finished": count == wanted,
+                "finish_reason": "length" if count == wanted else None,
+                "details": None,
+            }
+            yield b"data:" + json.dumps(value, ensure_ascii=False).encode() + b"\n\n"
+
+    async def other(self, method: str, path: str, body: Any) -> tuple[int, Any]:
+        if method == "GET" and path in ("/profiler_start", "/profiler_stop"):
+            if not self.quirks.profiling:
+                return 400, {"message": "Profiling support not enabled"}
+            self.profile_folder = self.quirks.trace_dir or os.environ.get("LIGHTLLM_TRACE_DIR")
+            if path == "/profiler_stop" and self.quirks.profiling == "torch_profiler":
+                for rank in range(self.quirks.trace_count):
+                    name = f"lightllm-model_backend-node0_dev{rank}_tid{900 - rank}"
+                    name += f".{time.time_ns()}.pt.trace.json.gz"
+                    # The answer does not wait for the inference loop to write it.
+                    self.later(lambda name=name, rank=rank: self.write_trace(name, rank))
+            return 200, {"status": "ok"}
+        if path == "/health":
+            return 200, {"message": "Ok"}
+        if path == "/get_server_info":
+            return 200, {
+                "model_dir": f"/models/{MODEL}",
+                "tp": self.quirks.trace_count,
+                "nnodes": 1,
+                "data_type": "bfloat16",
+                "max_req_total_len": 2048,
+                "enable_profiling": self.quirks.profiling,
+                "hf_token": "hf_very_secret",
+                **({"argv": sys.argv, "env": dict(os.environ)} if self.quirks.leaks else {}),
+            }
+        return await super().other(method, path, body)
+
+
+class Completions(Engine):
+    """The completions API as vLLM and SGLang speak it."""
+
+    async def events(self, body: dict[str, Any]) -> AsyncIterator[bytes]:
+        wanted = self.new_tokens(body)
+        prompt = self.prompt_tokens(body["prompt"])
+        options = body.get("stream_options") or {}
+        async for count in self.paced(wanted):
+            choice = {"index": 0, "text": " é" if count % 2 else "", "logprobs": None}
+            choice["finish_reason"] = "length" if count == wanted else None
+            value = {"id": "cmpl-1", "object": "text_completion", "choices": [choice]}
+            if options.get("continuous_usage_stats"):
+                value["usage"] = usage(prompt, count)
+            yield event_of(value)
+        if options.get("include_usage"):
+            yield event_of({"id": "cmpl-1", "choices": [], "usage": usage(prompt, wanted)})
+        yield b"data: [DONE]\n\n"
+
+    def check(self, body: dict[str, Any]) -> tuple[int, Any] | None:
+        if body.get("model") != MODEL:
+            return 404, {"error": {"message": f"The model `{body.get('model')}` does not exist."}}
+        return None
+
+    async def other(self, method: str, path: str, body: Any) -> tuple[int, Any]:
+        if path == "/health":
+            return 200, ""
+        if path == "/v1/models":
+            card = {"id": MODEL, "object": "model", "max_model_len": 2048, "root": "/models/x"}
+            return 200, {"object": "list", "data": [card]}
+        return await super().other(method, path, body)
+
+
+class Vllm(Completions):
+    name = "vllm"
+
+    async def other(self, method: str, path: str, body: Any) -> tuple[int, Any]:
+        if path == "/version":
+            return 200, {"version": "0.32.0"}
+        if method == "POST" and self.quirks.profiling and path.endswith("_profile"):
+            self.profile_folder = self.quirks.trace_dir or os.environ["VLLM_TORCH_PROFILER_DIR"]
+            if path == "/stop_profile":
+                # Answered once the files are written; the front end writes one, too.
+                for rank in range(self.quirks.trace_count):
+                    await self.write_trace(f"rank{rank}.{time.time_ns()}.pt.trace.json.gz", rank)
+                await self.write_trace(f"host_1.async_llm.{time.time_ns()}.pt.trace.json.gz", 0)
+            return 200, ""
+        return await super().other(method, path, body)
+
+
+class Sglang(Completions):
+    name = "sglang"
+
+    async def other(self, method: str, path: str, body: Any) -> tuple[int, Any]:
+        if path == "/server_info":
+            return 200, {
+                "model_path": f"/models/{MODEL}",
+                "tp_size": self.quirks.trace_count,
+                "api_key": "sk-very-secret",
+                "attention_backend": "flashinfer",
+                "internal_states": [{"large": "x" * 1000}],
+            }
+        if path == "/start_profile":
+            self.profile_folder = body["output_dir"]
+            return 200, "Start profiling.\n"
+        if path == "/stop_profile":
+            for rank in range(self.quirks.trace_count):
+                await self.write_trace(f"1700000000.5-TP-{rank}.trace.json.gz", rank)
+            return 200, "Stop profiling. This will take some time.\n"
+        return await super().other(method, path, body)
+
+
+class Tgi(Engine):
+    name = "tgi"
+    generate_path = "/generate_stream"
+
+    def problem(self, text: str) -> Any:
+        return {"error": text, "error_type": "overloaded"}
+
+    def check(self, body: dict[str, Any]) -> tuple[int, Any] | None:
+        if not isinstance(body["inputs"], str):
+            return 422, "Failed to deserialize the JSON body: inputs: invalid type: sequence"
+        return None
+
+    async def events(self, body: dict[str, Any]) -> AsyncIterator[bytes]:
+        wanted = self.new_tokens(body)
+        details = {"finish_reason": "length", "generated_tokens": wanted, "seed": None}
+        details["input_length"] = self.prompt_tokens(body["inputs"])
+        yield b":\n\n"
+        async for count in self.paced(wanted):
+            is_last = count == wanted
+            value = {
+                "index": count,
+                "token": {"id": 7, "text": " é", "logprob": -0.5, "special": False},
+                "generated_text": " é" * wanted if is_last else None,
+                "details": details if is_last and body["parameters"].get("details") else None,
+            }
+            yield b"data:" + json.dumps(value).encode() + b"\n\n"
+
+    async def other(self, method: str, path: str, body: Any) -> tuple[int, Any]:
+        if path == "/health":
+            return 200, ""
+        if path == "/info":
+            return 200, {"model_id": MODEL, "max_total_tokens": 2048, "version": "3.3.4"}
+        return await super().other(method, path, body)
+
+
+class OpenAi(Engine):
+    """The completions API as `transformers serve` speaks it: text only, no `[DONE]`."""
+
+    name = "openai"
+    health_path = "/v1/models"
+
+    def check(self, body: dict[str, Any]) -> tuple[int, Any] | None:
+        known = {"model", "prompt", "max_tokens", "temperature", "stream", "stream_options"}
+        if set(body) - known:
+            return 422, {"detail": f"Unexpected fields in the request: {set(body) - known}"}
+        if not isinstance(body["prompt"], str):
+            return 400, {"detail": "prompt must be a string."}
+        return None
+
+    async def events(self, body: dict[str, Any]) -> AsyncIterator[bytes]:
+        wanted = self.new_tokens(body)
+        async for _ in self.paced(wanted):
+            yield event_of({"id": "req-1", "choices": [{"text": " é", "index": 0}]})
+        last = {"text": "", "index": 0, "finish_reason": "length"}
+        counts = usage(self.prompt_tokens(body["prompt"]), wanted)
+        yield event_of({"id": "req-1", "choices": [last], "usage": counts})
+
+    async def other(self, method: str, path: str, body: Any) -> tuple[int, Any]:
+        if path == "/v1/models" and self.quirks.has_models:
+            return 200, {"object": "list", "data": []}
+        return await super().other(method, path, body)
+
+
+def event_of(value: Any) -> bytes:
+    return b"data: " + json.dumps(value).encode() + b"\n\n"
+
+
+def usage(prompt: int, completion: int) -> dict[str, int]:
+    counts = {"prompt_tokens": prompt, "completion_tokens": completion}
+    return {**counts, "total_tokens": prompt + completion}
+
+
+def trace(rank: int, world_size: int) -> dict[str, Any]:
+    """Return a trace of one op, large enough to be written in several parts."""
+    event = {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1, "ts": 1.0, "dur": 2.0}
+    return {
+        "schemaVersion": 1,
+        "distributedInfo": {"rank": rank, "world_size": world_size, "backend": "nccl"},
+        "traceEvents": [
+            {**event, "name": "aten::mm", "ts": 10.0 * index, "args": {"External id": index}}
+            for index in range(200)
+        ],
+    }
 
 
 async def serve(engine: Engine, port_file: Path) -> None:
@@ -34,10 +463,9 @@ async def serve(engine: Engine, port_file: Path) -> None:
     server = await asyncio.start_server(
         on_connection, engine.quirks.host, engine.quirks.port, backlog=2048
     )
-    port = server.sockets[0].getsockname()[1]
-    # Renamed, so that the file is never seen without its content.
+    # Renamed, so that the file is never seen empty.
     partial = port_file.with_suffix(".partial")
-    partial.write_text(str(port))
+    partial.write_text(str(server.sockets[0].getsockname()[1]))
     partial.rename(port_file)
     async with server:
         await server.serve_forever()

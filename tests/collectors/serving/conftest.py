@@ -1,4 +1,4 @@
-"""Stand-in servers, one process per engine for the whole session, and runs against them."""
+"""Stand-in servers, one process per engine for the session, and runs against them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import free_port, wait_for
 
 from tracekit import manifest
 from tracekit.errors import WorkloadError
@@ -23,19 +23,17 @@ STAND_IN = Path(__file__).with_name("_stand_in.py")
 
 
 class StandIn:
+    """A stand-in server in its own process."""
+
     def __init__(self, engine: str, folder: Path) -> None:
         port_file = folder / "port"
         self.engine = engine
         self._process = subprocess.Popen([sys.executable, str(STAND_IN), engine, str(port_file)])
-        deadline = time.monotonic() + 60
-        while not port_file.exists():
-            assert self._process.poll() is None, "the stand-in did not start"
-            assert time.monotonic() < deadline, "the stand-in did not start in time"
-            time.sleep(0.02)
+        wait_for(port_file.exists, 300)
         self.url = f"http://127.0.0.1:{port_file.read_text()}"
 
     def behave(self, **quirks: Any) -> StandIn:
-        """Let the server start anew with these quirks (see `_stand_in.Quirks`)."""
+        """Restart the server with these quirks (see `_stand_in.Quirks`)."""
         self._ask(json.dumps(quirks).encode())
         return self
 
@@ -48,14 +46,14 @@ class StandIn:
 
     def _ask(self, data: bytes | None) -> dict[str, Any]:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(f"{self.url}/stand_in", data, timeout=30) as answer:
+        with opener.open(f"{self.url}/stand_in", data, timeout=300) as answer:
             value: dict[str, Any] = json.loads(answer.read())
             return value
 
 
 @pytest.fixture(scope="session")
 def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., StandIn]]:
-    """Return a function that gives the stand-in of an engine, with the quirks given by keyword."""
+    """Return a function that returns the stand-in of an engine, with quirks given by keyword."""
     servers: dict[str, StandIn] = {}
 
     def get(engine: str, **quirks: Any) -> StandIn:
@@ -68,14 +66,29 @@ def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...,
         server.stop()
 
 
+@pytest.fixture
+def stand_in_command(tmp_path: Path) -> Callable[..., tuple[list[str], str]]:
+    """Return a function that returns the command of a stand-in, and its URL.
+
+    The server writes its port into the test's folder.
+    """
+
+    def command(engine: str = "lightllm", **quirks: Any) -> tuple[list[str], str]:
+        port = free_port()
+        words = [sys.executable, str(STAND_IN), engine, str(tmp_path / "port")]
+        return [*words, json.dumps({"port": port, **quirks})], f"http://127.0.0.1:{port}"
+
+    return command
+
+
 def told_of(folder: Path) -> list[str]:
-    """What stands for the figures that `tracekit collect` has of analyses."""
+    """Stands for the figures that `tracekit collect` computes."""
     return [f"figures of {folder.name}"]
 
 
 @dataclass(frozen=True, slots=True)
 class ServeRun:
-    """One run of `--stage serve`: what was said, and what was left behind."""
+    """One run of `--stage serve`: its output lines and its run folder."""
 
     folder: Path
     lines: list[str]
@@ -92,7 +105,7 @@ class ServeRun:
 
     @property
     def notes(self) -> list[str]:
-        """The manifest's notes, without those on how busy this machine was."""
+        """The notes of the manifest, without the ones about the load of this machine."""
         return [note for note in self.manifest.notes if not note.startswith("the client was ")]
 
     @property
@@ -108,11 +121,11 @@ class ServeRun:
 
 @pytest.fixture
 def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., ServeRun]:
-    """Return a function that runs the stage against a stand-in, in this process.
+    """Return a function that runs `--stage serve` against a stand-in, in this process.
 
-    Its keywords are the arguments by key; small ones are the default. An error of the run leaves
-    the function as it is, and the run folder is `tmp_path / "run"`; of a run that is to be
-    incomplete, what was left is returned.
+    Its keywords are the arguments by key; small values are the default. Errors of the run are
+    raised; a run that must be incomplete (`is_incomplete`) is returned. The run folder is
+    `tmp_path / "run"`.
     """
     from tracekit.collectors.collect import run
 
@@ -133,9 +146,7 @@ def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Serv
         if server is not None:
             given |= {"engine": server.engine, "url": server.url}
         refused = (
-            pytest.raises(WorkloadError, match="run: incomplete: the figures are of the ")
-            if is_incomplete
-            else nullcontext()
+            pytest.raises(WorkloadError, match="incomplete") if is_incomplete else nullcontext()
         )
         with refused:
             run(given | values, ["tracekit", "collect"], lines.append, serving_figures=told_of)
@@ -146,7 +157,7 @@ def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Serv
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Return the embedded engine with its model made; each `run` of it is a load of its own."""
+    """Return the embedded engine, started with the tiny model."""
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
     from tracekit.collectors.serving.engines import transformers as engine_module

@@ -1,4 +1,4 @@
-"""No server can crash, hang, bloat or mislead a run, nor get a key that is not meant for it."""
+"""No server can crash, hang, bloat, or mislead a run, or get a key that is not meant for it."""
 
 from __future__ import annotations
 
@@ -6,31 +6,32 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from _hostile import MOST_SENT_BYTES, HostileServer, attack, hostile_of
-from _hostile_kinds import KINDS
-from _hostile_scripts import KEY, Hostile, whole
+from _hostile import KEY, KINDS, MOST_SENT_BYTES, Hostile, HostileServer, attack, hostile_of, whole
 
 
-def test_there_are_many_kinds() -> None:
-    assert len(KINDS) >= 50
-
-
-@pytest.mark.parametrize("name", sorted(KINDS))
-def test_a_hostile_server_ends_in_a_run_or_in_one_error(name: str, tmp_path: Path) -> None:
-    ended = attack(KINDS[name](Random(name)), tmp_path)
+@pytest.mark.parametrize("name", KINDS)
+def test_a_hostile_server(name: str, tmp_path: Path) -> None:
+    kind = KINDS[name]
+    # Where the limit does not decide the outcome, a busy machine must not either.
+    startup_s = 0.3 if kind.outcome == "refused" else 60
+    request_s = 0.3 if kind.outcome in ("timeout", "any") else 60
+    hostile = kind.hostile(name, Random(name))
+    ended = attack(hostile, tmp_path, startup_s=startup_s, request_s=request_s)
     assert ended.sent_bytes < MOST_SENT_BYTES
+    outcomes = {request["outcome"] for request in ended.requests}
+    if kind.outcome == "refused":
+        assert ended.run is None
+    elif kind.outcome != "any":
+        assert outcomes == {kind.outcome}
+    assert all((request["reason"] or "").startswith(kind.reason) for request in ended.requests)
 
 
+@pytest.mark.nightly("random variants of the servers above; the fuzzer tries more of them")
 @pytest.mark.parametrize("seed", range(12))
-def test_so_does_any_other(seed: int, tmp_path: Path) -> None:
+def test_any_other(seed: int, tmp_path: Path) -> None:
     ended = attack(hostile_of(Random(seed)), tmp_path)
-    assert ended.run is not None or ended.error
     assert ended.sent_bytes < MOST_SENT_BYTES
-
-
-def test_the_same_seed_gives_the_same_server() -> None:
-    assert hostile_of(Random(7)) == hostile_of(Random(7))
-    assert hostile_of(Random(7)) != hostile_of(Random(8))
+    assert hostile_of(Random(seed)) == hostile_of(Random(seed))
 
 
 @pytest.mark.parametrize(
@@ -46,5 +47,3 @@ def test_a_redirect_does_not_carry_the_key_away(path: str, status: str, tmp_path
         ended = attack(Hostile(scripts={path: redirect}), tmp_path)
     assert any(KEY.encode() in head for head in ended.heads)
     assert thief.heads == []
-    if path == "/health":
-        assert f"(a redirect to {thief.url}/steal, which is not followed)" in str(ended.error)

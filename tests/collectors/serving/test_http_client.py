@@ -1,15 +1,17 @@
-"""The client: the same answer however it is cut, and an error where it is not whole."""
+"""The HTTP client and its reader of server-sent events: the same answer however it is cut."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tracekit.collectors.serving.http.answer import SseReader
 from tracekit.collectors.serving.http.client import (
     BrokenConnectionError,
     Connection,
@@ -61,23 +63,20 @@ def receive(packets: list[bytes], *, closes: bool = True, enough: int = 1 << 30)
         await asyncio.sleep(0)
         if closes:
             connection.connection_lost(None)
-        await asyncio.wait_for(answer, 1)
+        await asyncio.wait_for(answer, 60)
         return kept
 
     return asyncio.run(run())
 
 
 @given(st.lists(st.integers(1, len(CHUNKED) - 1), max_size=10))
+@example(list(range(1, len(CHUNKED))))
 def test_a_chunked_answer_is_read_however_it_is_cut(cuts: list[int]) -> None:
     edges = [0, *sorted(cuts), len(CHUNKED)]
     kept = receive([CHUNKED[a:b] for a, b in itertools.pairwise(edges)], closes=False)
     assert kept.status == 200
     assert kept.headers["content-type"] == "text/event-stream"
     assert kept.data == CHUNKED_BODY
-
-
-def test_byte_by_byte() -> None:
-    assert receive([bytes([byte]) for byte in CHUNKED], closes=False).data == CHUNKED_BODY
 
 
 def test_packets_are_stamped_when_they_are_read() -> None:
@@ -173,10 +172,48 @@ def test_a_request() -> None:
     )
 
 
-def test_a_small_call(stand_in: Callable[..., object]) -> None:
-    server = stand_in("lightllm")
-    client = HttpClient(server.url)  # type: ignore[attr-defined]
-    answer = asyncio.run(client.ask("GET", "/health", limit_s=30))
+def test_a_small_call(stand_in: Callable[..., Any]) -> None:
+    client = HttpClient(stand_in("lightllm").url)
+    answer = asyncio.run(client.ask("GET", "/health", limit_s=300))
     assert answer.problem is None
     assert (answer.status, answer.text()) == (200, '{"message": "Ok"}')
-    assert asyncio.run(client.ask("GET", "/nowhere", limit_s=30)).status == 404
+    assert asyncio.run(client.ask("GET", "/nowhere", limit_s=300)).status == 404
+
+
+STREAM = (
+    'data: {"a": "é"}\n\n: keep-alive\n\nevent: x\ndata:two\r\n\r\ndata: 1\ndata: 2\n\nid: 7\n\n'
+)
+PAYLOADS = ['{"a": "é"}'.encode(), b"two", b"1\n2"]
+
+
+def payloads_of(packets: list[bytes]) -> list[bytes]:
+    reader = SseReader()
+    payloads = [payload for packet in packets for payload in reader.feed(packet)]
+    return payloads + reader.rest()
+
+
+@given(st.lists(st.integers(0, len(STREAM.encode())), max_size=12))
+@example(list(range(len(STREAM.encode()))))
+def test_events_are_read_however_they_are_cut(cuts: list[int]) -> None:
+    data = STREAM.encode()
+    edges = [0, *sorted(cuts), len(data)]
+    assert payloads_of([data[a:b] for a, b in itertools.pairwise(edges)]) == PAYLOADS
+
+
+def test_an_event_comes_with_the_packet_that_completes_it() -> None:
+    reader = SseReader()
+    assert reader.feed(b"data: one\n") == []
+    assert reader.feed(b"\ndata: two\n\n") == [b"one", b"two"]
+
+
+def test_an_event_that_the_end_cuts_off_is_given_at_the_end() -> None:
+    reader = SseReader()
+    assert reader.feed(b"data: last") == []
+    assert reader.rest() == [b"last"]
+    assert reader.rest() == []
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_every_end_of_line(end: str) -> None:
+    text = f"data: a{end}{end}data: b{end}{end}"
+    assert payloads_of([text.encode()]) == [b"a", b"b"]

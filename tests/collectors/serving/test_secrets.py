@@ -1,4 +1,4 @@
-"""Keys and passwords are planted in every place that takes one, and found in none that is kept."""
+"""Keys and passwords are planted in every input, and appear in no output."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import shlex
 import subprocess
 import sys
 import urllib.parse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from _stand_in_command import stand_in_command
+
+from tracekit.collectors.__main__ import main
 
 IN_LAUNCH = "sk-planted-in-launch"
 IN_ASSIGNMENT = "hf-planted/in+assignment"
@@ -40,21 +42,25 @@ def assert_clean(text: str, where: str) -> None:
             assert form not in text, f"{secret} is in {where}"
 
 
-def collect(
-    tmp_path: Path, *more: str, program: tuple[str, ...] = ("-m", "tracekit.collectors")
-) -> subprocess.CompletedProcess[str]:
-    """Run the collector with a secret everywhere, and check what it says."""
-    name, _, user_password = "me", "", urllib.parse.quote(IN_URL, safe="")
-    words = [sys.executable, *program, "--stage", "serve", "--engine", "lightllm"]
+def arguments(tmp_path: Path, *more: str) -> list[str]:
+    """Return the arguments of a load with secrets in its body and, as USER, in its URL."""
+    user = f"me:{urllib.parse.quote(IN_URL, safe='')}"
+    words = ["--stage", "serve", "--engine", "lightllm", "--out", str(tmp_path / "kept" / "run")]
     words += ["--requests", "6", "--prompt-len", "8", "--max-new-tokens", "4"]
     words += ["--warmup-requests", "1", "--request-body", json.dumps(BODY)]
-    words += [word.replace("USER", f"{name}:{user_password}") for word in more]
+    return [*words, *(word.replace("USER", user) for word in more)]
+
+
+def collect(
+    tmp_path: Path, *more: str, program: tuple[str, ...]
+) -> subprocess.CompletedProcess[str]:
+    """Run the collector with a secret in every input, and check its output."""
     done = subprocess.run(
-        [*words, "--out", str(tmp_path / "kept" / "run")],
+        [sys.executable, *program, *arguments(tmp_path, *more)],
         env={**os.environ, "OPENAI_API_KEY": IN_KEY, "HF_TOKEN": IN_TOKEN},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert "Traceback" not in done.stderr
@@ -76,24 +82,21 @@ def assert_nothing_kept(folder: Path) -> list[str]:
     return names
 
 
-def launch(tmp_path: Path, **quirks: Any) -> tuple[str, str]:
-    """Return a command with secrets in it that starts a server that tells them, and its URL."""
-    words, url = stand_in_command(tmp_path, leaks=True, **quirks)
-    words = ["env", f"API_TOKEN={IN_ASSIGNMENT}", *words, "--api-key", IN_LAUNCH]
-    return shlex.join(words), url.replace("//", "//USER@")
-
-
 @pytest.mark.parametrize("program", [("-m", "tracekit.collectors"), ("-m", "tracekit", "collect")])
-def test_no_secret_is_kept_or_shown(tmp_path: Path, program: tuple[str, ...]) -> None:
+def test_no_secret_is_kept_or_shown(
+    tmp_path: Path, stand_in_command: Callable[..., Any], program: tuple[str, ...]
+) -> None:
     behavior = ["ok", "ok", "echo", "echo_event", "ok"]
-    command, url = launch(tmp_path, behavior=behavior, profiling="torch_profiler")
-    done = collect(tmp_path, "--launch", command, "--url", url, program=program)
+    words, url = stand_in_command(leaks=True, behavior=behavior, profiling="torch_profiler")
+    words = ["env", f"API_TOKEN={IN_ASSIGNMENT}", *words, "--api-key", IN_LAUNCH]
+    url = url.replace("//", "//USER@")
+    done = collect(tmp_path, "--launch", shlex.join(words), "--url", url, program=program)
     assert done.returncode == 6, done.stderr
     folder = tmp_path / "kept"
     names = assert_nothing_kept(folder)
     assert {"run/run.json", "run/requests.jsonl", "run/logs/server.log"} <= set(names)
     assert "run/rank0.json.gz" in names
-    # They had been there.
+    # The server had written them.
     log = (folder / "run" / "logs" / "server.log").read_text()
     assert "'HF_TOKEN': '(not kept)'" in log
     assert "authorization: bearer (not kept)" in log.lower()
@@ -105,7 +108,11 @@ def test_no_secret_is_kept_or_shown(tmp_path: Path, program: tuple[str, ...]) ->
         assert json.load(file)["environment"]["HF_TOKEN"] == "(not kept)"
 
 
-def test_no_secret_is_in_an_error(tmp_path: Path) -> None:
+def test_no_secret_is_in_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", IN_KEY)
+    monkeypatch.setenv("HF_TOKEN", IN_TOKEN)
     dying = "import os, sys; print(sys.argv, os.environ); sys.exit(3)"
     words = [sys.executable, "-c", dying, "--api-key", IN_LAUNCH, f"API_TOKEN={IN_ASSIGNMENT}"]
     unused = "http://USER@127.0.0.1:9"
@@ -120,14 +127,15 @@ def test_no_secret_is_in_an_error(tmp_path: Path) -> None:
         ["--url", unused, "--request-body", f'{{"api_key": "{IN_LAUNCH}"'],
     ]
     for more in attempts:
-        done = collect(tmp_path, *more)
-        assert done.returncode in (2, 6), more
-        assert "error: " in done.stderr
+        assert main(arguments(tmp_path, *more)) in (2, 6), more
+        shown = capsys.readouterr()
+        assert "error: " in shown.err
+        assert_clean(shown.out + shown.err, "the output")
         assert not (tmp_path / "kept").exists() or assert_nothing_kept(tmp_path / "kept") == []
 
 
 def test_a_server_that_is_killed_with_the_collector_leaves_no_log(tmp_path: Path) -> None:
-    """What a server has said so far lies in no file that has a name."""
+    """The output of a running server is in no file that has a name."""
     from tracekit.collectors.process.server import ServerProcess
     from tracekit.redaction import Redactor
 
