@@ -1,4 +1,4 @@
-"""Analyses of traces within SQL: FROM timeline(p_min_gap_ns := 1000)."""
+"""Analyses and macros in the user's SQL: FROM timeline(p_min_gap_ns := 1000)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import tracekit
 from tracekit.analysis.catalog import load_catalog
 
 SAMPLE = REPO / "sample_traces" / "serve_vllm"
-# A run has rows about itself in its health; what why tells is of the event that is asked for.
-OTHERWISE = {"health", "why"}
+# `health` has rows about the run, too, and `why` depends on an event.
+EXCLUDED = {"health", "why"}
 ASKED = [
     spec
     for spec in load_catalog().analyses.values()
-    if spec.scope == "trace" and spec.name not in OTHERWISE
+    if spec.scope == "trace" and spec.name not in EXCLUDED
 ]
 
 
 @pytest.mark.parametrize("spec", ASKED, ids=lambda spec: spec.name)
-def test_the_rows_are_those_of_query(
+def test_rows_match_those_of_query(
     opened: Callable[[Path], tracekit.Trace], spec: tracekit.analysis.spec.Spec
 ) -> None:
     trace = opened(SAMPLE)
@@ -40,14 +40,14 @@ def test_parameters(opened: Callable[[Path], tracekit.Trace]) -> None:
         assert trace.sql(f"FROM kernels({words})").rows == trace.query("kernels", **params).rows
 
 
-def test_its_name_alone_is_a_table_of_its_rows(opened: Callable[[Path], tracekit.Trace]) -> None:
+def test_the_name_alone_is_a_table(opened: Callable[[Path], tracekit.Trace]) -> None:
     trace = opened(SAMPLE)
     assert trace.sql("FROM timeline").rows == trace.query("timeline").rows
-    # Of two it is the name of a table of what was ingested.
+    # A table of the store takes precedence over an analysis of the same name.
     assert trace.sql("FROM trace").column_names != trace.query("trace").column_names
 
 
-def test_a_statement_that_has_such_a_name_of_its_own_makes_none(
+def test_a_common_table_expression_hides_an_analysis(
     opened: Callable[[Path], tracekit.Trace],
 ) -> None:
     trace = opened(SAMPLE)
@@ -55,3 +55,10 @@ def test_a_statement_that_has_such_a_name_of_its_own_makes_none(
     assert trace.sql(own).rows == [(2, 1)]
     made = "SELECT name FROM session.main.relation WHERE name IN ('stragglers', 'waits')"
     assert trace.sql(made).rows == []
+
+
+def test_macros_are_found(opened: Callable[[Path], tracekit.Trace]) -> None:
+    trace = opened(SAMPLE)
+    assert trace.sql("SELECT count(*) FROM collective_matches").rows == [(0,)]
+    # One of several macros in a file of another name; SQL ignores case.
+    assert trace.sql("SELECT Bus_Factor ('comm_allreduce', 4)").rows == [(1.5,)]

@@ -1,8 +1,6 @@
-"""The header of a SQL file: what is read from it, and every way in which it can be wrong."""
+"""Headers of SQL files: how they are read, and every way in which they can be wrong."""
 
 from __future__ import annotations
-
-import re
 
 import pytest
 
@@ -101,117 +99,105 @@ def test_windows_line_ends_and_a_byte_order_mark_are_read() -> None:
     assert parse_header(text, "a", "a.sql").question == "Why?"
 
 
+KIND = "-- Why?\n--\n-- Kind: "
+COLUMN_A = "\n-- Columns:\n--   a  INTEGER  x\nSELECT 1"
+X = "--   x  BIGINT = 0  y"
+
+# Text of a file, and a word of the reason.
 BAD = {
-    "no header": ("SELECT 1", "the header is missing"),
-    "empty file": ("", "the header is missing"),
-    "empty question": ("--\n-- Kind: function\nSELECT 1", "the header is missing"),
-    "no SQL": ("-- Why?\n--\n-- Kind: function\n", "no SQL below"),
-    "no kind": ("-- Why?\n--\n-- Scope: trace\nSELECT 1", "Kind is missing"),
-    "unknown kind": ("-- Why?\n--\n-- Kind: query\nSELECT 1", "unknown Kind 'query'"),
-    "no scope": (
-        "-- Why?\n--\n-- Kind: analysis\n-- Columns:\n--   a  INTEGER  x\nSELECT 1",
-        "Scope is missing",
-    ),
-    "unknown scope": (
-        "-- Why?\n--\n-- Kind: analysis\n-- Scope: rank\n-- Columns:\n--   a  INTEGER  x\nSELECT 1",
-        "unknown Scope 'rank'",
-    ),
-    "scope of a macro": (
-        "-- Why?\n--\n-- Kind: function\n-- Scope: trace\nSELECT 1",
-        "a function has no Scope",
-    ),
-    "no columns": ("-- Why?\n--\n-- Kind: view\nSELECT 1", "Columns is missing or empty"),
-    "empty columns": (analysis("-- Columns:"), "Columns is missing or empty"),
-    "unknown field": (analysis("-- Column: a"), "unknown header field 'Column'"),
-    "free text after the fields": (analysis("-- and so on"), "'and so on' is no header field"),
+    "no header": ("SELECT 1", "missing"),
+    "empty file": ("", "missing"),
+    "empty question": ("--\n-- Kind: function\nSELECT 1", "missing"),
+    "no SQL": (KIND + "function\n", "SQL"),
+    "no kind": ("-- Why?\n--\n-- Scope: trace\nSELECT 1", "Kind"),
+    "unknown kind": (KIND + "query\nSELECT 1", "'query'"),
+    "no scope": (KIND + "analysis" + COLUMN_A, "Scope"),
+    "unknown scope": (KIND + "analysis\n-- Scope: rank" + COLUMN_A, "'rank'"),
+    "scope of a macro": (KIND + "function\n-- Scope: trace\nSELECT 1", "Scope"),
+    "no columns": (KIND + "view\nSELECT 1", "Columns"),
+    "empty columns": (analysis("-- Columns:"), "Columns"),
+    "unknown field": (analysis("-- Column: a"), "'Column'"),
+    "free text after the fields": (analysis("-- and so on"), "'and so on'"),
     "indented line before a field": (
         "-- Why?\n--\n--   a  INTEGER  x\n-- Kind: function\nSELECT 1",
-        "belongs to no field",
+        "field",
     ),
-    "a field twice": (analysis("-- Requires: a", "-- Requires: b"), "Requires is given twice"),
-    "bad name in requires": (analysis("-- Requires: a, B c"), "'B c' is no name"),
-    "entries on the field's line": (analysis("-- Params: x BIGINT = 0 y"), "on the next line"),
-    "param without type": (analysis("-- Params:", "--   x  = 0  y"), "cannot read 'x  = 0  y'"),
-    "param without meaning": (analysis("-- Params:", "--   x  BIGINT = 0"), "cannot read"),
-    "param of no known type": (
+    "a field twice": (analysis("-- Requires: a", "-- Requires: b"), "Requires"),
+    "bad name in requires": (analysis("-- Requires: a, B c"), "'B c'"),
+    "entries on the field's line": (analysis("-- Params: x BIGINT = 0 y"), "line"),
+    "param without type": (analysis("-- Params:", "--   x  = 0  y"), "'x  = 0  y'"),
+    "param without meaning": (analysis("-- Params:", "--   x  BIGINT = 0"), "x"),
+    "param of unknown type": (
         analysis("-- Params:", "--   x  BLOB = 0  y", sql="SELECT $x"),
-        "x has the type BLOB",
+        "BLOB",
     ),
     "default of another type": (
         analysis("-- Params:", "--   x  BIGINT = a  y", sql="SELECT $x"),
-        "default of x: 'a' is not a whole number",
+        "'a'",
     ),
     "default out of range": (
         analysis("-- Params:", "--   x  INTEGER = 2147483648  y", sql="SELECT $x"),
-        "out of range",
+        "range",
     ),
     "default that is no choice": (
         analysis("-- Params:", "--   x  VARCHAR{a|b} = c  y", sql="SELECT $x"),
-        "'c' is not one of its values",
+        "'c'",
     ),
     "choices of a number": (
         analysis("-- Params:", "--   x  BIGINT{1|2} = 1  y", sql="SELECT $x"),
-        "x has choices but is not VARCHAR",
+        "VARCHAR",
     ),
-    "param twice": (
-        analysis("-- Params:", "--   x  BIGINT = 0  y", "--   x  BIGINT = 1  y", sql="SELECT $x"),
-        "Params: x is declared twice",
-    ),
-    "param not used": (analysis("-- Params:", "--   x  BIGINT = 0  y"), r"\$x is not used"),
-    "param not declared": (analysis(sql="SELECT $x AS a"), r"\$x is used but not declared"),
-    "column without type": (analysis("-- Columns:", "--   a  x"), "cannot read 'a  x'"),
-    "column without meaning": (analysis("-- Columns:", "--   a  INTEGER"), "cannot read"),
+    "param twice": (analysis("-- Params:", X, X, sql="SELECT $x"), "twice"),
+    "param not used": (analysis("-- Params:", X), r"\$x"),
+    "param not declared": (analysis(sql="SELECT $x AS a"), r"\$x"),
+    "column without type": (analysis("-- Columns:", "--   a  x"), "'a  x'"),
+    "column without meaning": (analysis("-- Columns:", "--   a  INTEGER"), "a"),
     "column twice": (
         analysis("-- Columns:", "--   a  INTEGER  x", "--   a  INTEGER  y"),
-        "Columns: a is declared twice",
+        "twice",
     ),
-    "empty invariant": (analysis("-- Invariant:"), "Invariant is empty"),
+    "empty invariant": (analysis("-- Invariant:"), "Invariant"),
+    "a needed parameter with a default": (
+        analysis("-- Params:", X, "-- Needs: x", sql="SELECT $x AS a"),
+        "Needs",
+    ),
 }
 
 
 @pytest.mark.parametrize(("text", "reason"), BAD.values(), ids=BAD.keys())
-def test_a_bad_header_is_refused_with_file_and_reason(text: str, reason: str) -> None:
+def test_a_bad_header_is_refused(text: str, reason: str) -> None:
     with pytest.raises(QueryError, match=reason) as caught:
         parse_header(text, "thing", "queries/analyses/thing.sql")
     assert caught.value.message.startswith("queries/analyses/thing.sql: ")
 
 
-def test_only_parameters_that_may_be_left_unset_are_needed() -> None:
-    params = ("-- Params:", "--   a  BIGINT = 0  x", "-- Needs: a")
-    with pytest.raises(QueryError, match="Needs: 'a' is no parameter with the default NULL"):
-        parse_header(analysis(*params, sql="SELECT $a AS a"), "x", "x.sql")
-
-
-def test_a_misspelt_field_is_met_with_its_name() -> None:
+def test_the_hint_for_a_misspelled_field_is_its_name() -> None:
     with pytest.raises(QueryError) as caught:
         parse_header(analysis("-- Invariants: a > 0"), "thing", "x.sql")
-    assert caught.value.hint == "did you mean Invariant?"
+    assert "Invariant?" in str(caught.value.hint)
 
 
 def test_a_file_name_must_be_an_identifier() -> None:
-    with pytest.raises(QueryError, match="'idle-causes' is not a lower-case identifier"):
+    with pytest.raises(QueryError, match="'idle-causes'"):
         parse_header(analysis(), "idle-causes", "x.sql")
 
 
 @pytest.mark.parametrize(
-    ("lines", "message"),
+    ("lines", "word"),
     [
-        (["--   cloud  title=a"], "unknown way 'cloud'"),
-        (["--   report  section=a colour=b"], "unknown setting 'colour'"),
-        (["--   report  title=a"], "report has no section"),
-        (['--   report  section=a "b'], "cannot read '\"b'"),
-        (["--   chart  form=pie title=T y=a axis=c tip=a"], "unknown form 'pie'"),
-        (["--   chart  form=bars title=T y=a axis=c tip=a"], "chart has no x"),
-        (["--   chart  form=bars title=T y=a axis=c tip=a parts=a"], "chart has no x_of"),
-        (["--   chart  form=lines title=T y=a axis=c tip=a x=a"], "chart has no y_axis"),
-        (
-            ["--   chart  form=bars title=T y=a", "--          x=b axis=c tip=a,where"],
-            "'b' is none of the columns",
-        ),
+        (["--   cloud  title=a"], "'cloud'"),
+        (["--   report  section=a colour=b"], "'colour'"),
+        (["--   report  title=a"], "section"),
+        (['--   report  section=a "b'], "'\"b'"),
+        (["--   chart  form=pie title=T y=a axis=c tip=a"], "'pie'"),
+        (["--   chart  form=bars title=T y=a axis=c tip=a"], " x"),
+        (["--   chart  form=bars title=T y=a axis=c tip=a parts=a"], "x_of"),
+        (["--   chart  form=lines title=T y=a axis=c tip=a x=a"], "y_axis"),
+        (["--   chart  form=bars title=T y=a", "--          x=b axis=c tip=a,where"], "'b'"),
     ],
 )
-def test_a_view_that_is_wrong_is_named(lines: list[str], message: str) -> None:
-    with pytest.raises(QueryError, match=re.escape(f"View: {message}")):
+def test_a_bad_view_is_refused(lines: list[str], word: str) -> None:
+    with pytest.raises(QueryError, match=f"View: .*{word}"):
         parse_header(analysis("-- View:", *lines), "name", "name.sql")
 
 

@@ -1,4 +1,4 @@
-"""Parameters: checked, converted, completed with defaults."""
+"""Parameters are checked, converted, and completed with defaults."""
 
 from __future__ import annotations
 
@@ -48,38 +48,30 @@ def test_a_value_becomes_its_type(type_name: str, value: object, expected: objec
 
 
 @pytest.mark.parametrize(
-    ("type_name", "value", "reason"),
+    ("type_name", "value"),
     [
-        ("BIGINT", 2**63, "out of range"),
-        ("INTEGER", 2**31, "out of range"),
-        ("BIGINT", 1.5, "not a whole number"),
-        ("BIGINT", 1.0, "not a whole number"),
-        ("BIGINT", True, "not a whole number"),
-        ("BIGINT", "x", "not a whole number"),
-        ("BIGINT", "9" * 5000, "not a whole number"),
-        ("DOUBLE", "nan", "not a number"),
-        ("DOUBLE", True, "not a number"),
-        ("DOUBLE", [], "not a number"),
-        ("VARCHAR", 1, "not text"),
-        ("BOOLEAN", 1, "not true or false"),
-        ("BOOLEAN", "maybe", "not true or false"),
+        *(("BIGINT", value) for value in (2**63, 1.5, 1.0, True, "x", "9" * 5000)),
+        ("INTEGER", 2**31),
+        *(("DOUBLE", value) for value in ("nan", True, [])),
+        ("VARCHAR", 1),
+        *(("BOOLEAN", value) for value in (1, "maybe")),
     ],
 )
-def test_a_value_of_another_type_is_refused(type_name: str, value: object, reason: str) -> None:
-    with pytest.raises(UsageError, match=reason):
+def test_a_value_of_another_type_is_refused(type_name: str, value: object) -> None:
+    with pytest.raises(UsageError, match=r"^x"):
         coerce(param(type_name), value)
 
 
 def test_none_needs_a_null_default() -> None:
-    with pytest.raises(UsageError, match="x needs a value"):
+    with pytest.raises(UsageError, match=r"^x"):
         coerce(param("BIGINT", "0"), None)
 
 
 def test_choices_are_the_only_values() -> None:
     assert coerce(param("VARCHAR", "a", ("a", "b")), "b") == "b"
-    with pytest.raises(UsageError, match="'c' is not one") as caught:
+    with pytest.raises(UsageError, match="'c'") as caught:
         coerce(param("VARCHAR", "a", ("a", "b")), "c")
-    assert caught.value.hint == "one of: a, b"
+    assert "a, b" in str(caught.value.hint)
 
 
 @pytest.fixture
@@ -100,12 +92,12 @@ def test_defaults_fill_what_is_not_given(spec: Spec) -> None:
 
 
 def test_a_missing_parameter_is_named(spec: Spec) -> None:
-    with pytest.raises(QueryError, match="gaps needs the parameter 'top'") as caught:
+    with pytest.raises(QueryError, match="'top'") as caught:
         bind(spec, {})
-    assert caught.value.hint == "it is how many"
+    assert "how many" in str(caught.value.hint)
 
 
-def test_one_of_those_that_are_needed_is_enough() -> None:
+def test_one_of_the_needed_parameters_is_enough() -> None:
     spec = parse_header(
         "-- Why?\n--\n-- Kind: analysis\n-- Scope: trace\n-- Params:\n"
         "--   number  BIGINT = NULL  its number\n--   name  VARCHAR = NULL  its name\n"
@@ -117,22 +109,20 @@ def test_one_of_those_that_are_needed_is_enough() -> None:
     assert spec.needs == ("number", "name")
     assert bind(spec, {"number": 1}) == {"number": 1, "name": None}
     for given in ({}, {"name": None}):
-        with pytest.raises(UsageError, match=r"^one needs number or name$") as caught:
+        with pytest.raises(UsageError, match="number or name") as caught:
             bind(spec, given)
-        assert caught.value.hint == "number is its number; name is its name"
+        assert "its number" in str(caught.value.hint)
 
 
-def test_an_unknown_parameter_is_met_with_close_ones(spec: Spec) -> None:
-    with pytest.raises(QueryError, match="no parameter 'min_gap'") as caught:
-        bind(spec, {"min_gap": 1, "top": 1})
-    assert caught.value.hint == "did you mean min_gap_ns?"
-    with pytest.raises(QueryError) as caught:
-        bind(spec, {"zzz": 1})
-    assert caught.value.hint == "its parameters: min_gap_ns, class, top"
+def test_the_hint_for_an_unknown_parameter_lists_similar_ones(spec: Spec) -> None:
+    for name, hinted in (("min_gap", "min_gap_ns?"), ("zzz", "min_gap_ns, class, top")):
+        with pytest.raises(QueryError, match=name) as caught:
+            bind(spec, {name: 1, "top": 1})
+        assert hinted in str(caught.value.hint)
 
 
-def test_a_limit_is_no_less_than_nothing() -> None:
+def test_a_limit_is_not_negative() -> None:
     limit = Param("limit", "BIGINT", "20", "rows; 0 for all")
     assert coerce(limit, "0") == 0
-    with pytest.raises(UsageError, match="limit: -1 is negative"):
+    with pytest.raises(UsageError, match="-1"):
         coerce(limit, "-1")

@@ -1,4 +1,4 @@
-"""What is derived of a trace whose store is not kept: as much as was asked for, and the same."""
+"""Derived tables of a trace without a cached store are created on demand and have the same rows."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ def made(trace: tracekit.Trace) -> set[str]:
     return {name for (name,) in found.fetchall()} & {*catalog.tables, *catalog.views}
 
 
-def test_analyses_say_the_same_of_a_store_that_is_not_kept(path: Path, cache: Path) -> None:
+def test_analyses_match_those_of_a_cached_store(path: Path, cache: Path) -> None:
     with tracekit.open(path) as kept, tracekit.open(path, cache=False) as trace:
         for name in reversed(NAMES):
             assert asked(trace, name) == asked(kept, name), name
-        # None of them had to have all.
+        # None of the analyses needed all tables.
         assert trace._store.derive is not None
         whole = kept.sql(CATALOGUE).rows
         assert trace.sql(CATALOGUE).rows == whole
@@ -68,7 +68,7 @@ def test_analyses_say_the_same_of_a_store_that_is_not_kept(path: Path, cache: Pa
             assert trace.sql(text).rows == kept.sql(text).rows
 
 
-def test_what_nobody_asks_for_is_not_made(path: Path) -> None:
+def test_only_requested_tables_are_created(path: Path) -> None:
     with tracekit.open(path, cache=False) as trace:
         assert not made(trace)
         assert trace.query("kernels").rows
@@ -78,7 +78,7 @@ def test_what_nobody_asks_for_is_not_made(path: Path) -> None:
         assert "idle_gap" in made(trace)
 
 
-def test_sql_of_the_users_reaches_no_files(path: Path, tmp_path: Path) -> None:
+def test_user_sql_reaches_no_files(path: Path, tmp_path: Path) -> None:
     with tracekit.open(path, cache=False) as trace:
         trace.query("trace")
         with pytest.raises(QueryError):
@@ -87,7 +87,7 @@ def test_sql_of_the_users_reaches_no_files(path: Path, tmp_path: Path) -> None:
             trace.connection.execute("SET memory_limit = '1GB'")
 
 
-def test_a_step_that_failed_is_tried_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_step_is_tried_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     create = relations._Making._create
 
     def fails(making: Any, connection: duckdb.DuckDBPyConnection, spec: Any) -> None:

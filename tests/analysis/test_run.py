@@ -1,17 +1,20 @@
-"""Running analyses and the user's SQL."""
+"""Running analyses and the user's SQL: results, errors, and interrupts."""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 
 import duckdb
 import pytest
 
 from tracekit.analysis.header import Spec, parse_header
+from tracekit.analysis.interruptible import interruptible
 from tracekit.analysis.result import Column
 from tracekit.analysis.run import run_analysis, run_sql, stream_sql
 from tracekit.errors import QueryError, StoreError, UsageError
@@ -43,7 +46,7 @@ def test_an_analysis_returns_its_columns(connection: duckdb.DuckDBPyConnection) 
 def test_parameters_are_bound_with_their_declared_type(
     connection: duckdb.DuckDBPyConnection,
 ) -> None:
-    # As a 32-bit integer, which DuckDB takes a small one for, this product would overflow.
+    # As a 32-bit integer, DuckDB's type of small literals, this product would overflow.
     question = spec("SELECT $top * 1000000 AS a", params="--   top  BIGINT = 4000  how many\n")
     assert run_analysis(connection, question, {}).rows == [(4_000_000_000,)]
     assert run_analysis(connection, question, {"top": "5000"}).rows == [(5_000_000_000,)]
@@ -71,21 +74,21 @@ def test_text_parameters_are_values_never_sql(connection: duckdb.DuckDBPyConnect
 
 def test_wrong_parameters_are_refused(connection: duckdb.DuckDBPyConnection) -> None:
     question = spec("SELECT $top AS a", params="--   top  BIGINT = 1  how many\n")
-    with pytest.raises(QueryError, match="gaps has no parameter 'topp'"):
+    with pytest.raises(QueryError, match="topp"):
         run_analysis(connection, question, {"topp": 1})
-    with pytest.raises(UsageError, match="'x' is not a whole number"):
+    with pytest.raises(UsageError):
         run_analysis(connection, question, {"top": "x"})
 
 
 @pytest.mark.parametrize(
     ("sql", "reason"),
     [
-        ("SELECT 1 AS a", "declared but not returned: a BIGINT; .* declared: a INTEGER"),
-        ("SELECT 1::BIGINT AS b", "declared but not returned: a BIGINT"),
-        ("SELECT 1::BIGINT AS a, 2 AS b", "returned but not declared: b INTEGER"),
+        ("SELECT 1 AS a", "a BIGINT.*a INTEGER"),
+        ("SELECT 1::BIGINT AS b", "a BIGINT"),
+        ("SELECT 1::BIGINT AS a, 2 AS b", "b INTEGER"),
     ],
 )
-def test_other_columns_than_declared_are_a_bug(
+def test_undeclared_columns_are_a_bug(
     connection: duckdb.DuckDBPyConnection, sql: str, reason: str
 ) -> None:
     with pytest.raises(RuntimeError, match=reason):
@@ -95,19 +98,18 @@ def test_other_columns_than_declared_are_a_bug(
 
 def test_columns_in_another_order_are_a_bug(connection: duckdb.DuckDBPyConnection) -> None:
     columns = "--   a  INTEGER  x\n--   b  INTEGER  y\n"
-    with pytest.raises(RuntimeError, match="another order"):
+    with pytest.raises(RuntimeError, match="order"):
         run_analysis(connection, spec("SELECT 1 AS b, 2 AS a", columns=columns), {})
 
 
 def test_memory_that_runs_out_is_no_bug(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("SET memory_limit = '20MB'; SET max_temp_directory_size = '0KB'")
     greedy = "SELECT len(list(range))::BIGINT AS a FROM range(100000000)"
-    with pytest.raises(StoreError, match="gaps: Out of Memory"):
+    with pytest.raises(StoreError, match="gaps"):
         run_analysis(connection, spec(greedy), {})
-    with pytest.raises(QueryError, match="Out of Memory") as caught:
+    with pytest.raises(QueryError) as caught:
         run_sql(connection, greedy)
-    assert caught.value.hint is not None
-    assert "LIMIT" in caught.value.hint
+    assert "LIMIT" in str(caught.value.hint)
 
 
 def test_sql_returns_columns_and_rows(connection: duckdb.DuckDBPyConnection) -> None:
@@ -155,40 +157,39 @@ def test_several_statements_give_the_last_ones_rows(
 ) -> None:
     text = "CREATE TEMP TABLE t AS SELECT 7 AS a; -- a comment; with a semicolon\nSELECT a FROM t;"
     assert run_sql(connection, text).rows == [(7,)]
-    with pytest.raises(QueryError, match="only the last"):
+    with pytest.raises(QueryError):
         run_sql(connection, "SELECT 1; SELECT 2")
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "-- nothing", ";"])
 def test_no_statement_is_refused(connection: duckdb.DuckDBPyConnection, text: str) -> None:
-    with pytest.raises(QueryError, match="no SQL statement"):
+    with pytest.raises(QueryError):
         run_sql(connection, text)
 
 
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
-        ("SELECT * FROM evnt", "Catalog Error: Table with name evnt", "did you mean event?"),
-        ("SELECT * FROM zzzzz", "Catalog Error", "SHOW TABLES lists"),
-        ("SELECT ts FROM event", 'Binder Error: Referenced column "ts"', "Candidate bindings"),
-        ("SELECT 1,\n selec 2 3", "Parser Error: syntax error", "line 2, column"),
-        ("SELECT error('boom')", "boom", "SHOW TABLES lists"),
-        ("SELECT 'x'::INTEGER", "Conversion Error", "line 1, column 11"),
+        ("SELECT * FROM evnt", "evnt", "event"),
+        ("SELECT * FROM zzzzz", "Catalog Error", "SHOW TABLES"),
+        ("SELECT ts FROM event", "Binder Error", "bindings"),
+        ("SELECT 1,\n selec 2 3", "Parser Error", "line 2"),
+        ("SELECT error('boom')", "boom", "SHOW TABLES"),
+        ("SELECT 'x'::INTEGER", "Conversion Error", "column 11"),
     ],
 )
-def test_what_duckdb_refuses_is_one_line_and_a_hint(
+def test_errors_of_duckdb_are_one_line_and_a_hint(
     connection: duckdb.DuckDBPyConnection, text: str, message: str, hint: str
 ) -> None:
     with pytest.raises(QueryError) as caught:
         run_sql(connection, text)
     assert message in caught.value.message
     assert "\n" not in caught.value.message
-    assert caught.value.hint is not None
-    assert hint in caught.value.hint
+    assert hint in str(caught.value.hint)
     assert run_sql(connection, "SELECT 1").rows == [(1,)]
 
 
-def test_what_the_sandbox_refuses_names_the_way_out(
+def test_the_hint_of_the_sandbox_is_unsafe(
     connection: duckdb.DuckDBPyConnection,
 ) -> None:
     connection.execute("SET enable_external_access = false; SET lock_configuration = true")
@@ -202,17 +203,36 @@ def test_what_the_sandbox_refuses_names_the_way_out(
     for text in refused:
         with pytest.raises(QueryError) as caught:
             run_sql(connection, text)
-        assert caught.value.hint is not None, text
-        assert "--unsafe" in caught.value.hint, text
+        assert "--unsafe" in str(caught.value.hint), text
 
 
-def test_an_interrupt_is_an_interrupt(connection: duckdb.DuckDBPyConnection) -> None:
-    slow = (
-        "SELECT count(*) FROM range(10000000) a, range(1000000) b WHERE a.range * b.range % 7 = 3"
-    )
+SLOW = "SELECT count(*) FROM range(10000000) a, range(1000000) b WHERE a.range * b.range % 7 = 3"
+
+
+def test_an_interrupt_ends_a_statement(connection: duckdb.DuckDBPyConnection) -> None:
     timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
     timer.start()
     with pytest.raises(KeyboardInterrupt):
-        run_sql(connection, slow)
+        run_sql(connection, SLOW)
     timer.join()
     assert run_sql(connection, "SELECT 1").rows == [(1,)]
+
+
+def test_an_interrupt_between_statements_is_not_lost(
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    def work() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.3)  # The interrupt arrives while no statement runs.
+        connection.execute(SLOW)
+
+    with pytest.raises(KeyboardInterrupt):
+        interruptible(connection, work)
+    assert connection.execute("SELECT 1").fetchall() == [(1,)]
+
+
+def test_work_of_another_thread_stays_on_it(connection: duckdb.DuckDBPyConnection) -> None:
+    """Only the main thread receives interrupts."""
+    with ThreadPoolExecutor(1, thread_name_prefix="other") as pool:
+        ask = pool.submit(interruptible, connection, lambda: threading.current_thread().name)
+    assert ask.result().startswith("other")

@@ -1,4 +1,4 @@
-"""Work without a launch is what it repeats: stretches of a stream laid beside each other."""
+"""GPU events without a launch are matched to the launched events that they repeat."""
 
 from __future__ import annotations
 
@@ -16,29 +16,16 @@ Event = dict[str, Any]
 Write = Callable[..., Path]
 Opened = Callable[[Path], tracekit.Trace]
 
-# A decoder of so many layers; the names of kernels do not tell one product from another.
+# A decoder; kernel names do not tell one GEMM from another.
 LAYERS = 6
-LAYER = (
-    "norm",
-    "gemm",
-    "gemm",
-    "gemm",
-    "rope",
-    "attn",
-    "gemm",
-    "norm",
-    "gemm",
-    "gemm",
-    "silu",
-    "gemm",
-)
+LAYER = ("norm", *["gemm"] * 3, "rope", "attn", "gemm", "norm", "gemm", "gemm", "silu", "gemm")
 ITERATION = ("embed", *LAYER * LAYERS, "norm")
 
 
 def stream(
     names: Sequence[str], unlinked: set[int], grids: Sequence[int | None] | None = None
 ) -> list[Event]:
-    """Kernels one behind the other, with a launch each but for those in `unlinked`."""
+    """Return sequential kernels, each with a launch except for those in `unlinked`."""
     events: list[Event] = []
     for place, name in enumerate(names):
         at = 100 + 10 * place
@@ -58,7 +45,7 @@ def stream(
 
 
 def alike(path: Path) -> dict[int, int]:
-    """Return the place of each event without a launch, and that of its counterpart."""
+    """Return the position of each event without a launch, and that of its counterpart."""
     with tracekit.open(path, cache=False) as trace:
         rows = trace.sql(
             "SELECT u.correlation - 1, k.correlation - 1 FROM attribution AS c"
@@ -69,14 +56,14 @@ def alike(path: Path) -> dict[int, int]:
 
 
 @pytest.mark.parametrize("tail", [1 + 2 * len(LAYER), 5 * len(LAYER) + 7, len(ITERATION)])
-def test_the_end_of_an_iteration_is_the_end_of_the_next(tiny_trace: Write, tail: int) -> None:
-    """A whole number of layers fits everywhere between layers; what follows decides."""
+def test_a_partial_iteration_matches_the_next_one(tiny_trace: Write, tail: int) -> None:
+    """Complete layers fit between any layers, so the kernels after them decide."""
     names = [*ITERATION[-tail:], *ITERATION]
     found = alike(tiny_trace(stream(names, set(range(tail)))))
     assert found == {place: place + len(ITERATION) for place in range(tail)}
 
 
-def test_an_iteration_in_the_middle_and_kernels_that_were_missed(tiny_trace: Write) -> None:
+def test_an_iteration_in_the_middle_and_missed_kernels(tiny_trace: Write) -> None:
     names = [*ITERATION * 3]
     count = len(ITERATION)
     missed = {3, 4, count + 20, *range(count + 30, count + 50), 3 * count - 1}
@@ -86,8 +73,8 @@ def test_an_iteration_in_the_middle_and_kernels_that_were_missed(tiny_trace: Wri
     assert not set(found.values()) & missed
 
 
-def test_grids_decide_between_equal_places(tiny_trace: Write) -> None:
-    """Two kinds of iterations with the same kernels: the grids tell which one is repeated."""
+def test_grids_decide_between_equal_kernels(tiny_trace: Write) -> None:
+    """Two kinds of iterations have the same kernels with different grids."""
     count = len(ITERATION)
     names = [*ITERATION * 3]
     grids: list[int | None] = [*[8] * count, *[512] * count, *[8] * count]
@@ -102,7 +89,7 @@ def test_grids_may_be_missing_where_the_launch_is(tiny_trace: Write) -> None:
     assert found == {place: place + count for place in range(count)}
 
 
-def test_what_fits_nowhere_stays_unknown(tiny_trace: Write) -> None:
+def test_unmatched_kernels_stay_unattributed(tiny_trace: Write) -> None:
     other = [f"other_{number}" for number in range(40)]
     names = [*other, *ITERATION[-20:], *ITERATION]
     found = alike(tiny_trace(stream(names, set(range(60)))))
@@ -116,20 +103,19 @@ def test_what_fits_nowhere_stays_unknown(tiny_trace: Write) -> None:
     assert rows == [("(unattributed)", False, 40)]
 
 
-def test_one_kernel_over_and_over_tells_no_place(tiny_trace: Write) -> None:
+def test_one_repeated_kernel_matches_nothing(tiny_trace: Write) -> None:
     assert alike(tiny_trace(stream(["fill"] * 200, set(range(50))))) == {}
 
 
-def test_a_kernel_too_many_ends_no_alignment(tiny_trace: Write) -> None:
-    """The stretch had one kernel more than the iteration it repeats; both sides of it fit."""
+def test_a_surplus_kernel_does_not_end_the_alignment(tiny_trace: Write) -> None:
     tail = [*ITERATION[-40:-20], "surplus", *ITERATION[-20:]]
     found = alike(tiny_trace(stream([*tail, *ITERATION], set(range(41)))))
     start = 41 + len(ITERATION) - 40
     assert found == {place: start + place - (place > 20) for place in range(41) if place != 20}
 
 
-def test_the_work_is_bounded_by_the_events(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names that repeat without end, in which every place fits every other one nearly."""
+def test_the_number_of_comparisons_is_linear(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names repeat so that almost every position fits every other one."""
     compared = []
     agreement = stretch_alignment._agreement
     monkeypatch.setattr(
@@ -158,10 +144,10 @@ def test_the_work_is_bounded_by_the_events(monkeypatch: pytest.MonkeyPatch) -> N
         ("tl_mi300_qwen", {"QKV": 1_240_259, "Output": 448_780, "MLP": 3_552_972}),
     ],
 )
-def test_roles_of_the_products_of_real_stretches(
+def test_roles_of_gemms_in_real_traces(
     opened: Opened, public_traces: Path, name: str, roles_ns: dict[str, int]
 ) -> None:
-    """By the order q, k, v, o, gate, up, down of the layers, worked out beside the product."""
+    """Expected values follow from the order q, k, v, o, gate, up, down in each layer."""
     trace = opened(public_traces / f"{name}.json.gz")
     found: dict[str, int] = {}
     rows = trace.sql(
