@@ -1,8 +1,8 @@
-"""Stands in for `python -m tracekit.collectors` where a test is about the sweep alone.
+"""Stands for `python -m tracekit.collectors` in the tests of the sweep.
 
 FAKE_COLLECT is a JSON object: `largest_batch` by opt (larger ones are out of memory; a probe and
-the measured run may differ), and lists of opts: `failed` (a run folder says so), `refused` (an
-error before there is a folder), `crashed`, `hanging`, `full_disk`. Every call is a line in `log`.
+the measured run may differ), and lists of opts: `failed`, `refused` (before there is a folder),
+`crashed`, `hanging`, `full_disk`. Every call is a line in the file `log`.
 """
 
 from __future__ import annotations
@@ -31,25 +31,24 @@ def main(arguments: list[str]) -> int:
     out = Path(values["out"])
     with Path(behavior["log"]).open("a") as log:
         log.write(f"{out.name} {spec.opt_text} {spec.batch_size} {spec.measured_count}\n")
-    if spec.opt_text in behavior.get("refused", []):
+    does = {way for way in behavior if spec.opt_text in behavior[way] and way != "log"}
+    if "refused" in does:
         sys.stderr.write("note: something\nerror: deepspeed is not installed\nhint: install it\n")
         return WorkloadError.exit_code
-    if spec.opt_text in behavior.get("full_disk", []):
-        sys.stderr.write(f"error: {out}: the run folder cannot be written: No space left\n")
+    if "full_disk" in does:
+        sys.stderr.write(f"error: {out}: No space left\n")
         return StoreError.exit_code
-    is_probe = out.parent.name.endswith(".probes")
     with RunFolder(out, force=bool(values.get("force"))) as folder:
-        if spec.opt_text in behavior.get("crashed", []):
-            os.kill(os.getpid(), signal.SIGKILL)
-        if spec.opt_text in behavior.get("hanging", []):
+        if "crashed" in does:
+            return -signal.SIGKILL
+        if "hanging" in does:
             _hang(Path(behavior["log"]))
-        outcome: manifest.Outcome = "ok"
-        reason = None
+        outcome: manifest.Outcome = "failed" if "failed" in does else "ok"
+        reason = "rank 1 of 2 died: signal SIGSEGV" if "failed" in does else None
         limits = behavior.get("largest_batch", {}).get(spec.opt_text)
-        if limits is not None and spec.batch_size > limits["probe" if is_probe else "measured"]:
+        part = "probe" if out.parent.name.endswith(".probes") else "measured"
+        if limits is not None and spec.batch_size > limits[part]:
             outcome, reason = "oom", "rank 0: can't allocate memory"
-        if spec.opt_text in behavior.get("failed", []):
-            outcome, reason = "failed", "rank 1 of 2 died: signal SIGSEGV"
         run = make_manifest(spec, [], outcome="failed", reason=reason)
         run.outcome = outcome
         run.tokens_per_s_mean = 1000.0 if outcome == "ok" else None
@@ -58,8 +57,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _hang(log: Path) -> None:
-    """Start a process, as the launcher starts its ranks, and end it when told to."""
-    rank = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    """Start a process, as the launcher starts its ranks, and kill it on SIGTERM."""
+    rank = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     log.with_suffix(".pids").write_text(f"{os.getpid()} {rank.pid}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))
     try:

@@ -61,8 +61,9 @@ def test_plain_traces_are_compressed_on_the_way(tmp_path: Path) -> None:
 
 def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
     folder = TraceFolder(tmp_path / "no", "*.json*", Vllm().trace_order, Redactor([]))
-    note = f"no trace: {tmp_path}/no is no folder on this machine (--trace-dir)"
-    assert folder.collect(tmp_path, 1, 0.1, nothing) == ([], note)
+    traces, note = folder.collect(tmp_path, 1, 0.1, nothing)
+    assert traces == []
+    assert f"{tmp_path}/no" in str(note)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,11 @@
-"""The embedded engine for real: transformers' continuous batching on a CPU, with a tiny model."""
+"""The embedded engine: transformers' continuous batching on a CPU, with a tiny model."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import re
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,18 +13,57 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from _embedded_load import NEW_TOKEN_COUNT, PROMPT_LEN, ignore, plan_of, records_of
 
 import tracekit
 from tracekit import manifest
 from tracekit.collectors.serving.engines import transformers as engine_module
-from tracekit.collectors.serving.plan import LoadResult, Mark, ProfilePlan
+from tracekit.collectors.serving.plan import (
+    LoadPlan,
+    LoadProgress,
+    LoadResult,
+    Mark,
+    ProfilePlan,
+)
+from tracekit.collectors.serving.prompts import token_id_prompts
+from tracekit.collectors.serving.records import RequestRecord
+from tracekit.errors import UsageError
 from tracekit.units import NS_PER_S
 
 torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+pytest.importorskip("transformers")
+
+from tracekit.collectors.serving.embedded.step_profile import StepProfile  # noqa: E402
+from tracekit.collectors.serving.embedded.steps import Batch  # noqa: E402
+
+nightly = pytest.mark.nightly("one load on the embedded engine runs in the gate")
 
 REQUEST_COUNT = 12
+PROMPT_LEN = 40
+NEW_TOKEN_COUNT = 10
+
+
+def plan_of(count: int = 12, *, prompt_len: int = PROMPT_LEN, **members: Any) -> LoadPlan:
+    prompts = token_id_prompts(count + 1, prompt_len, 2048, seed=0)
+    settings: dict[str, Any] = {
+        "prompts": prompts[:count],
+        "arrival_ns": [0] * count,
+        "max_new_token_count": NEW_TOKEN_COUNT,
+        "warmup_prompts": prompts[count:],
+    }
+    return LoadPlan(**(settings | members))
+
+
+def ignore(_: object) -> None:
+    """Ignore the progress."""
+
+
+def records_of(result: LoadResult, *, is_profiled: bool = False) -> list[RequestRecord]:
+    """Return the measured requests, or the profiled ones."""
+    return [
+        record
+        for record in result.records
+        if record.is_profiled is is_profiled and not record.is_warmup
+    ]
 
 
 @dataclass(frozen=True)
@@ -97,14 +137,10 @@ def test_the_window_is_between_whole_steps(run: Run) -> None:
     assert result.window_end_ns is not None
     assert result.wall_ns < result.window_start_ns < result.window_end_ns
     assert result.profile_note is not None
-    told = re.fullmatch(
-        r"the load was sent twice: the figures are of the first time; of the second, the whole "
-        r"load was profiled: steps (\d+) to (\d+)",
-        result.profile_note,
-    )
-    assert told is not None
-    # The first load may have taken other steps: requests come in while one runs.
-    assert result.profiled_step_count == int(told[2]) - int(told[1]) + 1
+    steps = re.search(r"steps (\d+) to (\d+)$", result.profile_note)
+    assert steps is not None
+    # The first load may have taken other steps, as requests arrive during a step.
+    assert result.profiled_step_count == int(steps[2]) - int(steps[1]) + 1
 
 
 def test_trace_holds_steps_phases_and_batches(run: Run, trace: tracekit.Trace) -> None:
@@ -138,6 +174,9 @@ def test_trace_holds_steps_phases_and_batches(run: Run, trace: tracekit.Trace) -
 
 
 def test_phases_and_modules_of_the_trace(run: Run, trace: tracekit.Trace) -> None:
+    with gzip.open(run.folder / "rank0.json.gz", "rt", encoding="utf-8") as file:
+        content = json.load(file)
+    assert (content["tracekit_stage"], content["tracekit_engine"]) == ("serve", "transformers")
     phases = {str(row["phase"]): row for row in trace.query("phases").to_dicts()}
     assert {"prefill", "mixed", "decode"} <= set(phases)
     # Ops are counted: their times are luck in a model so small.
@@ -160,13 +199,7 @@ def test_phases_and_modules_of_the_trace(run: Run, trace: tracekit.Trace) -> Non
         } <= paths
 
 
-def test_trace_says_what_it_is(run: Run) -> None:
-    with gzip.open(run.folder / "rank0.json.gz", "rt", encoding="utf-8") as file:
-        content = json.load(file)
-    assert content["tracekit_stage"] == "serve"
-    assert content["tracekit_engine"] == "transformers"
-
-
+@nightly
 def test_collect_and_then_breakdown(cli: Callable[..., Any], tmp_path: Path) -> None:
     folder = tmp_path / "run"
 
@@ -199,6 +232,7 @@ def test_collect_and_then_breakdown(cli: Callable[..., Any], tmp_path: Path) -> 
     assert "Latency" in tracekit_command("breakdown", str(folder))
 
 
+@nightly
 def test_a_window_in_a_longer_load(
     engine: engine_module.TransformersEngine, tmp_path: Path
 ) -> None:
@@ -211,10 +245,6 @@ def test_a_window_in_a_longer_load(
     # The pass ends when its window has, and sends no more than it needs.
     assert 5 <= len(profiled) < 10
     assert 0 < result.profiled_step_count < result.extra["steps"]["step_count"]
-    assert result.profile_note is not None
-    assert (
-        "of the second, a window that began after 2 requests was profiled: " in result.profile_note
-    )
     in_flight = [
         sum(
             1
@@ -226,6 +256,7 @@ def test_a_window_in_a_longer_load(
     assert max(in_flight) == 2
 
 
+@nightly
 def test_requests_are_sent_when_they_are_due(
     engine: engine_module.TransformersEngine, tmp_path: Path
 ) -> None:
@@ -246,3 +277,118 @@ def test_requests_are_sent_when_they_are_due(
     assert sent_ns == sorted(sent_ns)
     # None is sent before it is due; how long after is up to the machine.
     assert all(sent >= record.arrival_ns for sent, record in zip(sent_ns, measured, strict=True))
+
+
+@nightly
+@pytest.mark.parametrize(
+    ("error", "is_out_of_memory"),
+    [
+        (RuntimeError("the device fell off the bus"), False),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."), True),
+    ],
+)
+def test_an_error_in_the_engine_ends_the_load(
+    engine: engine_module.TransformersEngine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: RuntimeError,
+    is_out_of_memory: bool,
+) -> None:
+    forward = engine._model.forward
+    calls = iter(range(100))
+
+    def broken(*args: Any, **kwargs: Any) -> Any:
+        if next(calls) == 17:
+            raise error
+        return forward(*args, **kwargs)
+
+    monkeypatch.setattr(engine._model, "forward", broken)
+    result = engine.run(plan_of(), tmp_path, ignore)
+    assert str(error) in str(result.failure)
+    assert result.is_out_of_memory is is_out_of_memory
+    assert not result.interrupted
+    outcomes = {record.outcome for record in records_of(result)}
+    assert outcomes <= {"ok", "bad_response", "cancelled"}
+    assert "bad_response" in outcomes
+    assert (result.traces, list(tmp_path.iterdir())) == ([], [])
+
+
+@nightly
+def test_an_error_while_profiling_leaves_the_figures(
+    engine: engine_module.TransformersEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch_chosen = StepProfile.batch_chosen
+    steps = iter(range(100))
+
+    def broken(self: StepProfile, batch: Batch) -> None:
+        if next(steps) == 3:
+            raise RuntimeError("the device fell off the bus")
+        batch_chosen(self, batch)
+
+    monkeypatch.setattr(StepProfile, "batch_chosen", broken)
+    result = engine.run(plan_of(4), tmp_path, ignore)
+    records = records_of(result)
+    assert [record.outcome for record in records] == ["ok"] * 4
+    assert (result.traces, list(tmp_path.iterdir())) == ([], [])
+    assert not torch.autograd._profiler_enabled()
+    assert not engine._model._forward_hooks
+    assert "RuntimeError: the device fell off the bus" in str(result.profile_note)
+
+
+@nightly
+def test_an_interrupt_keeps_what_has_come(
+    engine: engine_module.TransformersEngine, tmp_path: Path
+) -> None:
+    def interrupt(progress: LoadProgress) -> None:
+        if progress.stage == "load" and progress.finished_count >= 2:
+            raise KeyboardInterrupt
+
+    result = engine.run(plan_of(20, concurrency=2), tmp_path, interrupt)
+    assert result.interrupted
+    records = records_of(result)
+    outcomes = Counter(record.outcome for record in records)
+    assert outcomes["ok"] >= 2
+    assert outcomes.total() == outcomes["ok"] + outcomes["cancelled"] == 20
+    assert all(0 <= record.arrival_ns <= result.wall_ns for record in records)
+
+
+@nightly
+def test_a_hanging_engine_is_given_up(
+    engine: engine_module.TransformersEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    let_go = threading.Event()
+    forward = engine._model.forward
+
+    def hanging(*args: Any, **kwargs: Any) -> Any:
+        let_go.wait(20)
+        return forward(*args, **kwargs)
+
+    monkeypatch.setattr(engine._model, "forward", hanging)
+    monkeypatch.setattr(
+        "tracekit.collectors.serving.embedded.continuous_batching._STOP_TIMEOUT_S", 0.2
+    )
+    result = engine.run(plan_of(2, timeout_ns=NS_PER_S // 2), tmp_path, ignore)
+    let_go.set()
+    assert "0.5 s" in str(result.failure)
+    assert all(record.outcome == "cancelled" for record in result.records)
+
+
+@nightly
+def test_a_cache_that_holds_no_request_is_refused(tmp_path: Path) -> None:
+    made = engine_module.create({"model": "tiny", "cache_blocks": 2, "page_size": 8})
+    made.start(tmp_path, ignore)
+    with pytest.raises(UsageError, match="2 pages of 8 tokens"):
+        made.run(plan_of(), tmp_path, ignore)
+    made.close()
+
+
+@nightly
+def test_a_cache_larger_than_memory_is_out_of_memory(tmp_path: Path) -> None:
+    """Larger than the address space, as some allocators promise anything smaller."""
+    made = engine_module.create({"model": "tiny", "cache_blocks": 10**14})
+    made.start(tmp_path, ignore)
+    result = made.run(plan_of(3), tmp_path, ignore)
+    made.close()
+    assert result.is_out_of_memory
+    assert result.failure is not None
+    assert {record.outcome for record in result.records} == {"cancelled"}

@@ -1,4 +1,4 @@
-"""The steps of transformers' continuous batching, for real: what they work on, what comes out."""
+"""The steps of transformers' continuous batching: their batches and their output."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from tracekit.errors import WorkloadError
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
+
+nightly = pytest.mark.nightly("one load on the embedded engine runs in the gate")
 
 PROMPT_LEN = 40
 NEW_TOKEN_COUNT = 10
@@ -55,15 +57,15 @@ class Recorder(StepRecorder):
 def generate_all(
     model: Any, prompts: list[list[int]], size: EngineSize, new_token_count: int
 ) -> tuple[dict[int, list[int]], list[Batch]]:
-    """Return what the engine makes of prompts that come all at once, and its steps."""
+    """Return the output for prompts that arrive at once, and the batches of its steps."""
     recorder = Recorder()
     outputs: dict[int, list[int]] = {}
     with running(ContinuousBatching(model, size, recorder)) as engine:
         for index, prompt in enumerate(prompts):
             engine.submit(str(index), prompt, new_token_count)
         while len(outputs) < len(prompts):
-            output = engine.result(5.0)
-            assert output is not None, "no result for 5 s"
+            output = engine.result(300.0)
+            assert output is not None
             assert output.error is None
             outputs[int(output.request_id)] = output.generated_tokens
     return outputs, recorder.batches
@@ -82,6 +84,7 @@ def reference(model: Any, prompts: list[list[int]], new_token_count: int) -> dic
     return {index: row.tolist() for index, row in enumerate(generated[:, ids.shape[1] :])}
 
 
+@nightly
 def test_outputs_are_those_of_generate(model: Any) -> None:
     prompts = prompts_of(6)
     # Small steps cut the prompts up, and a small cache makes requests wait for others.
@@ -90,9 +93,8 @@ def test_outputs_are_those_of_generate(model: Any) -> None:
     assert {batch.phase for batch in batches} == {"prefill", "mixed", "decode"}
 
 
-def test_a_request_that_loses_its_place_in_the_cache(
-    model: Any,
-) -> None:
+@nightly
+def test_a_request_that_is_evicted_from_the_cache(model: Any) -> None:
     prompts = prompts_of(4)
     # The prompts fit, and their answers do not.
     outputs, batches = generate_all(model, prompts, EngineSize(16, 12, 64, 4), 40)
@@ -104,6 +106,7 @@ def test_a_request_that_loses_its_place_in_the_cache(
     assert tokens == {str(index): 40 for index in range(4)}
 
 
+@nightly
 def test_one_token_of_a_prompt_is_prefill(model: Any) -> None:
     _, batches = generate_all(model, prompts_of(1, 17), EngineSize(16, 8, 16, 1), 3)
     assert [batch.range_name for batch in batches] == [
@@ -112,14 +115,11 @@ def test_one_token_of_a_prompt_is_prefill(model: Any) -> None:
         "tk/batch/prefill_0(0)_decode_1(1)",
         "tk/batch/prefill_0(0)_decode_1(1)",
     ]
-    assert [share.gives_token for batch in batches for share in batch.shares] == [
-        False,
-        True,
-        True,
-        True,
-    ]
+    gives_token = [share.gives_token for batch in batches for share in batch.shares]
+    assert gives_token == [False, True, True, True]
 
 
+@nightly
 def test_another_version_of_transformers_is_named(
     model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,13 +130,9 @@ def test_another_version_of_transformers_is_named(
     monkeypatch.delattr(FIFOScheduler.__mro__[1], "schedule_batch")
     with pytest.raises(WorkloadError) as caught:
         generate_all(model, prompts_of(1), EngineSize(16, 8, 16, 1), 3)
-    assert caught.value.message.startswith(
-        f"transformers {transformers.__version__} is not as tracekit knows it: "
-        "FIFOScheduler.schedule_batch: "
-    )
-    assert caught.value.hint == (
-        "pip install 'transformers>=5.17,<6', or serve with another --engine"
-    )
+    assert transformers.__version__ in caught.value.message
+    assert "FIFOScheduler.schedule_batch" in caught.value.message
+    assert "pip install" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize(
