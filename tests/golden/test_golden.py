@@ -1,0 +1,61 @@
+"""Output of every command on small inputs, to the letter.
+
+Each text file holds commands behind `$ ` with their output. `python tests/golden/test_golden.py`
+rewrites the outputs; read the difference before you commit it.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from every_trace import SAMPLES
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parents[1] / "docs"))
+
+from generate.sessions import opened_once, run, sessions
+
+FILES = sorted(HERE.glob("*.txt"))
+
+
+def commands_in(file: Path) -> list[tuple[str, str]]:
+    return sessions(f"```console\n{file.read_text('utf-8')}```")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, keep_stores: Callable[..., None]) -> Path:
+    """Return the folder of the cache and of what the commands write."""
+    folder = tmp_path_factory.mktemp("golden")
+    keep_stores(folder / "cache", *SAMPLES)
+    (folder / "runs").mkdir()
+    return folder
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_output(file: Path, folder: Path) -> None:
+    with opened_once():
+        for command, shown in commands_in(file):
+            assert run(command, folder) == shown, command
+
+
+def test_every_command_has_golden_output() -> None:
+    from tracekit.cli._main import group
+
+    shown = {
+        word for file in FILES for command, _ in commands_in(file) for word in command.split()[1:2]
+    }
+    assert shown >= set(group.list_commands(None))  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    for text in FILES:
+        with tempfile.TemporaryDirectory() as written, opened_once():
+            (Path(written) / "runs").mkdir()
+            text.write_text(
+                "".join(f"$ {line}\n{run(line, Path(written))}" for line, _ in commands_in(text)),
+                "utf-8",
+            )
