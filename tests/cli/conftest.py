@@ -121,7 +121,6 @@ def fake_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake
         importlib.import_module("tracekit.analysis.query_folders")
         monkeypatch.setattr("tracekit.opening.open_request", fake_open)
         monkeypatch.setattr("tracekit.analysis.catalog.load_catalog", lambda: catalog)
-        monkeypatch.setattr("tracekit.cli._prompt.load_catalog", lambda: catalog)
         yield trace
 
 

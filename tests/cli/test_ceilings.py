@@ -112,7 +112,7 @@ def test_hostile_texts_are_shown_as_text(cli: Cli, trace: Path, make_bench: Make
     assert "\x1b" not in done.stdout
 
 
-def test_the_prompt_knows_the_table(cli: Cli, trace: Path) -> None:
+def test_sql_from_stdin_knows_the_table(cli: Cli, trace: Path) -> None:
     shown = cli("sql", trace, stdin="SELECT count(*) AS n FROM device_ceiling", env={})
     assert shown.exit_code == 0
     described = cli("sql", trace, "DESCRIBE device_ceiling", "--format", "json").json()

@@ -14,7 +14,7 @@ from trial import Trial
 
 _PACKAGES = (
     *("accelerate", "bitsandbytes", "click", "deepspeed", "duckdb", "isal", "lightning"),
-    *("msgspec", "nvtx", "nvidia-ml-py", "peft", "prompt_toolkit", "rich", "torch"),
+    *("msgspec", "nvtx", "nvidia-ml-py", "peft", "rich", "torch"),
     *("tracekit", "transformers", "triton"),
 )
 _SIZE = 1024

@@ -1,4 +1,4 @@
-"""`tracekit sql TRACE "SELECT …"`: ad-hoc SQL, or an interactive prompt."""
+"""`tracekit sql TRACE "SELECT …"`: ad-hoc SQL."""
 
 from __future__ import annotations
 
@@ -49,28 +49,23 @@ def command(
 ) -> None:
     """Run SQL on a trace, read-only.
 
-    STATEMENT is SQL in quotes, or - to read it from stdin. Without it, SQL is read from stdin,
-    which on a terminal is an interactive prompt. Columns are shown in their base units.
+    STATEMENT is SQL in quotes. Without it, or with -, SQL is read from stdin. Columns are shown in
+    their base units.
     """
     from tracekit.cli._open import open_traces
 
     traces, statement = split_arguments(arguments)
-    if statement is None and not sys.stdin.isatty():
-        statement = "-"
-    if statement == "-":
+    if statement in (None, "-"):
+        if sys.stdin.isatty():
+            click.echo("Reading SQL from the terminal; Ctrl-D ends it.", err=True)
         statement = sys.stdin.read()
     with open_traces(traces, reading, unsafe=unsafe) as trace:
-        if statement is None:
-            from tracekit.cli._prompt import run_prompt
-
-            run_prompt(trace, format_name, max_rows=limit or MAX_ROWS, timeout_s=timeout_s)
-        else:
-            stream = trace.stream_sql(statement, timeout_s=timeout_s)
-            emit_stream(stream, format_name, limit, wide=wide)
+        stream = trace.stream_sql(statement, timeout_s=timeout_s)
+        emit_stream(stream, format_name, limit, wide=wide)
 
 
 def split_arguments(arguments: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
-    """Tell the traces from the statement, which is the last argument if it is `-` or reads as SQL.
+    """Split traces from the statement: the last argument if it is `-` or reads as SQL.
 
     Raises:
         UsageError: there is a statement but no trace.
