@@ -58,6 +58,7 @@ def run_pytest(python: str, folder: Path, *options: str) -> tuple[int, str, dict
     return done.returncode, output, cases
 
 
+@pytest.mark.nightly("starts pytest with torch")
 def test_the_fixture(tmp_path: Path) -> None:
     section = PAGE.read_text("utf-8").partition("## In a test")[2]
     shown = re.findall(r"```python\n(.*?)```", section, re.DOTALL)[0]

@@ -13,6 +13,7 @@ import pytest
 
 @pytest.mark.parametrize("format_name", ["table", "json", "csv", "markdown"])
 @pytest.mark.parametrize("command", ["breakdown", "health"])
+@pytest.mark.nightly("starts a process for each format")
 def test_the_command_ends_quietly(
     command: str,
     format_name: str,

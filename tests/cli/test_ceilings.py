@@ -39,6 +39,7 @@ def trace(tiny_trace: Callable[..., Path]) -> Path:
     return tiny_trace([copy], deviceProperties=[{"id": 0, "name": NAME}])
 
 
+@pytest.mark.nightly("runs every command")
 def test_every_command_takes_them(cli: Cli, trace: Path, make_bench: MakeBench) -> None:
     bench = make_bench("bench", [COPY])
     for given in (bench, bench / "benchmarks.jsonl"):

@@ -73,6 +73,7 @@ def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     assert done.stdout
 
 
+@pytest.mark.nightly("starts three processes")
 def test_only_what_reads_traces_tunes_the_interpreter(sample_trace: Path, tmp_path: Path) -> None:
     """A workload that `collect` measures in this process must find it as Python sets it up."""
     code = """

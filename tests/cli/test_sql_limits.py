@@ -53,6 +53,7 @@ def test_no_rows_as_json(cli: Callable[..., Any], sample_trace: Path) -> None:
     assert cli("sql", "--format", "json", sample_trace, "FROM event LIMIT 0").json() == []
 
 
+@pytest.mark.nightly("measures memory")
 def test_memory_does_not_grow_with_the_rows(sample_trace: Path, tmp_path: Path) -> None:
     """100 MB of text go through; nearly as much memory more than for 100 rows would be holding."""
     script = (

@@ -50,6 +50,7 @@ def test_recomputation_that_the_base_has_not(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["cpu_llama_lora", "cpu_llama_z3_rank0"])
+@pytest.mark.nightly("compares complete traces")
 def test_checkpointing_against_none_and_against_another(
     public_traces: Path, opened: Callable[[Path], tracekit.Trace], name: str
 ) -> None:

@@ -193,6 +193,7 @@ def test_warm_up_outliers_and_drift() -> None:
     assert drift_pct([100.0, 102, 99, 101, 100, 98, 103]) is None
 
 
+@pytest.mark.nightly("resamples the steps of a real run")
 def test_a_a_and_a_b_on_the_steps_of_a_real_run() -> None:
     """1,000 pairs without a difference, and with 2 %: what is said of them."""
     steps = curve.real_steps()

@@ -132,6 +132,7 @@ def test_answers_without_counts_have_no_token_rate() -> None:
     assert compare_serving(Served({}, [], []), Served({}, answers, []), 1.0) is None
 
 
+@pytest.mark.nightly("compares complete runs")
 def test_the_samples(opened: Callable[[Path], tracekit.Trace]) -> None:
     sides = opened(SAMPLES / "serve_transformers"), opened(SAMPLES / "serve_vllm")
     results = tracekit.compare(*sides).results()

@@ -329,6 +329,7 @@ def test_without_modules_the_parts_of_a_decoder_stand_there(
 
 
 @pytest.mark.parametrize("run", ["pretrain_R+Z3", "h200_finetune_L", "serve_vllm"])
+@pytest.mark.nightly("breaks down complete runs; the golden output has one width")
 def test_no_line_is_wider_than_a_terminal(
     opened: Callable[[Path], tracekit.Trace], rendered: Rendered, run: str
 ) -> None:

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import tracekit
 from tracekit.analysis.catalog import QUERIES
 from tracekit.analysis.result import Column, Result
@@ -68,6 +70,7 @@ for line in breakdown_lines(found, 80, full=False):
 """
 
 
+@pytest.mark.nightly("starts a process and draws a report")
 def test_a_file_has_its_sections_its_chart_and_its_key(tmp_path: Path, sample_trace: Path) -> None:
     queries, page = tmp_path / "queries", tmp_path / "page.html"
     shutil.copytree(QUERIES, queries)
