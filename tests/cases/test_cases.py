@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,14 @@ ARGUMENTS = {
     "reserved": "Total Reserved",
 }
 CEILINGS = "ceilings"
+OF_TRACE: dict[str, Callable[..., Sequence[Any]]] = {
+    "predict": lambda trace, *changes: predicted(trace.predict(*changes, is_recorded=True)),
+    "predict_run": lambda trace, *changes: predicted(trace.predict(*changes)),
+    "advise": lambda trace: trace.advise(is_recorded=True).as_result().to_dicts(),
+    "advise_run": lambda trace: trace.advise().as_result().to_dicts(),
+    "undecided": lambda trace: [asdict(one) for one, _ in trace.advise().undecided],
+}
+"""What is asked of a trace that is no analysis; changes have `; ` between them."""
 LITERALS = {"NULL": None, "true": True, "false": False}
 
 
@@ -43,6 +51,18 @@ class Question:
 
     text: str
     rows: list[list[Any]] = field(default_factory=list)
+
+    @property
+    def is_of_ranks(self) -> bool:
+        """Whether the rows can be told apart by their rank."""
+        if self.is_sql:
+            return True
+        name = words_of(self.text)[0].rstrip(":")
+        return name not in OF_TRACE and "rank" in load_catalog().analysis(name).column_names
+
+    @property
+    def is_sql(self) -> bool:
+        return self.text.startswith(("SELECT ", "FROM ", "WITH "))
 
 
 @dataclass
@@ -54,6 +74,7 @@ class Case:
     top_level: dict[str, Any] = field(default_factory=dict)
     runs: dict[str, dict[str, Any]] = field(default_factory=dict)
     lines: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    samples: list[str] = field(default_factory=list)
     given: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     questions: list[Question] = field(default_factory=list)
 
@@ -65,7 +86,8 @@ class Case:
     @property
     def is_alone(self) -> bool:
         """Whether it is a run of its own, and no rank of the run of all cases."""
-        return bool(self.runs or self.lines) or [*self.files] != [""]
+        is_run = self.runs or self.lines or self.samples or [*self.files] != [""]
+        return bool(is_run) or not all(one.is_of_ranks for one in self.questions)
 
 
 def cases_in(text: str) -> Iterator[Case]:
@@ -79,7 +101,7 @@ def cases_in(text: str) -> Iterator[Case]:
         given = re.findall(r"^with (.*)$", rest, re.MULTILINE)
         body = re.sub(r"^with .*\n", "", rest, flags=re.MULTILINE)
         for line in given or [""]:
-            values = line.split(" | ") if " | " in line else words_of(line)
+            values = re.split(r" \|(?: |$)", line) if " |" in line else words_of(line)
             values = [line] if words.isalpha() else values
             filled = filled_in(body, zip(words.split(), values, strict=True))
             yield case_of(" ".join([name, *values]), filled)
@@ -95,6 +117,7 @@ def case_of(name: str, text: str) -> Case:
     case = Case(name)
     run, file, columns = "", "", list[str]()
     shift: float = 0
+    first = 0
     rows: list[dict[str, Any]] | None = None
     before, *questions = re.split(r"^--- ", text, flags=re.MULTILINE)
     for line in " ; ".join(lines_of(before)).split(" ; "):
@@ -111,15 +134,17 @@ def case_of(name: str, text: str) -> Case:
             lines = case.lines.setdefault(f"{run or CEILINGS}/{kind}s.jsonl", [])
             number_of = {"request": "request_id", "benchmark": "bench_id"}[kind]
             lines.append({number_of: len(lines), **dict(map(argument, words))})
+        elif kind == "sample":
+            case.samples.append(" ".join(words))
         elif kind == "rank":
-            file, shift = f"{run}/rank{words[0]}.json".lstrip("/"), 0
+            file, shift, first = f"{run}/rank{words[0]}.json".lstrip("/"), 0, 0
             case.files[file] = []
         elif kind == "at":
-            shift = number(words[0])
+            shift, first = number(words[0]), int(words[1][1:]) if words[1:] else 0
         elif kind == "top":
             case.top_level |= dict(map(argument, words))
         else:
-            case.files.setdefault(file, []).extend(later(shift, events_of(line)))
+            case.files.setdefault(file, []).extend(later(shift, first, events_of(line)))
     for question in questions:
         asked, *answers = lines_of(question)
         found = [[cell(word) for word in words_of(line)] for line in answers]
@@ -131,8 +156,11 @@ def lines_of(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
 
 
-def later(shift: float, events: Iterable[Event]) -> Iterator[Event]:
+def later(shift: float, first: int, events: Iterable[Event]) -> Iterator[Event]:
+    """Yield events with this added to their times and to their correlations."""
     for event in events:
+        if first and "correlation" in event.get("args", {}):
+            event["args"]["correlation"] += first
         yield event | {"ts": event["ts"] + shift} if shift and "ts" in event else event
 
 
@@ -229,15 +257,20 @@ def chosen(rows: Iterable[dict[str, Any]], columns: str, where: dict[str, Any]) 
 Ask = Callable[..., Sequence[Any]]
 
 
-def answer(case: Case, rank: int | None, question: str, ask: Ask, sql: Ask) -> list[list[Any]]:
+def answer(case: Case, rank: int | None, question: Question, ask: Ask, sql: Ask) -> list[list[Any]]:
     """Return the rows of a case: of the trace of this rank, or of all that it is."""
-    if question.startswith(("SELECT ", "FROM ", "WITH ")):
-        if rank is not None and "$case" in question:
+    if question.is_sql:
+        text = question.text
+        if rank is not None and "$case" in text:
             ((trace_id,),) = sql(f"SELECT trace_id FROM trace WHERE rank = {rank}")
-            question = question.replace("$case", str(trace_id))
-        return [[*row] for row in sql(question)]
-    asked, _, columns = question.partition(": ")
+            text = text.replace("$case", str(trace_id))
+        return [[*row] for row in sql(text)]
+    asked, _, columns = question.text.partition(": ")
     name, *words = words_of(asked)
+    if name.startswith("predict"):
+        return chosen(ask(name, *asked.removeprefix(f"{name} ").split("; ")), columns, {})
+    if name in OF_TRACE:
+        return chosen(ask(name), columns, dict(map(argument, words)))
     given = dict(map(argument, words))
     params = {one.name for one in load_catalog().analysis(name).params}
     where = {key: value for key, value in given.items() if key not in params}
@@ -250,9 +283,9 @@ def wrong_answers(case: Case, rank: int | None, ask: Ask, sql: Ask) -> Iterator[
     assert case.questions, case.name
     for question in case.questions:
         try:
-            found = answer(case, rank, question.text, ask, sql)
+            found = answer(case, rank, question, ask, sql)
         except TracekitError as error:
-            found = [["error", re.sub(r"/\S+/", "", str(error))]]
+            found = [["error", type(error).__name__]]
         found = [[*map(rounded, row)] for row in found]
         if found != question.rows:
             rows = "\n".join(" ".join(map(json.dumps, row)) for row in found)
@@ -277,19 +310,33 @@ def write(case: Case, folder: Path, rank: int = 0, world_size: int | None = None
         file = folder / (path or f"rank{rank}.json")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(document), "utf-8")
-    if len(case.runs) == 1:
-        return folder / next(iter(case.runs))
-    return folder if case.ceilings is None else folder / "rank0.json"
+    opened = folder / next(iter(case.runs)) if len(case.runs) == 1 else folder
+    if case.samples:
+        (opened / "power.csv").write_text("\n".join(case.samples), "utf-8")
+    return opened if case.ceilings is None or case.runs else folder / "rank0.json"
 
 
 def asked_once(trace: tracekit.Trace) -> tuple[Ask, Ask]:
     """Return a function that asks an analysis of a trace, each once, and one for SQL."""
 
     @cache
-    def ask(name: str, params: str) -> Sequence[Any]:
+    def ask(name: str, words: Sequence[str], params: str) -> Sequence[Any]:
+        if name in OF_TRACE:
+            return OF_TRACE[name](trace, *words)
         return trace.query(name, **json.loads(params)).to_dicts()
 
-    return lambda name, **params: ask(name, json.dumps(params)), lambda text: trace.sql(text).rows
+    return (
+        lambda name, *words, **params: ask(name, words, json.dumps(params)),
+        lambda text: trace.sql(text).rows,
+    )
+
+
+def predicted(found: Any) -> Sequence[Any]:
+    """Return a prediction as a row, with whole µs: what rounding leaves of ns is no point."""
+    row = asdict(found)
+    return [
+        row | {f"{k[:-3]}_us": round(v / 1000) for k, v in row.items() if k[-3:] == "_ns" and v}
+    ]
 
 
 def asked_of_rows(case: Case) -> tuple[Ask, Ask]:

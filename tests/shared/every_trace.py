@@ -54,13 +54,30 @@ def _id(path: Path) -> str:
     return path.relative_to(path.parents[1]).as_posix().removesuffix(".json.gz")
 
 
-_GROUP = "trace "
+_IN_GATE = {
+    "cpu_llama_ckpt/rank0": "CPU",
+    "cpu_llama_lora/rank0": "CPU",
+    "llama2-7b_1_layer/rank0": "H200",
+    "sample_traces/pretrain_R+Z3": "two ranks",
+    "traces/hta_mi250_toy_train": "AMD",
+    "traces/hta_sampled_rank0_noflows": "damaged: sampled, and its flows are lost",
+    "traces/tl_mi300_sglang_decode_graph": "CUDA graph",
+    "traces/tl_mi300_vllm_piecewise": "vLLM",
+}
+"""The traces that tests of every trace read in the gate, and the kind that each stands for."""
+
+
+def _marks(path: Path) -> list[pytest.MarkDecorator]:
+    marks = [pytest.mark.xdist_group(f"trace {_id(path)}")]
+    if _id(path) not in _IN_GATE:
+        marks.append(pytest.mark.nightly("not one of the eight traces of the gate"))
+    return marks
 
 
 def _on(paths: list[Path]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(
         "path",
-        [pytest.param(path, marks=pytest.mark.xdist_group(_GROUP + _id(path))) for path in paths],
+        [pytest.param(path, marks=_marks(path)) for path in paths],
         ids=[_id(path) for path in paths],
     )
 
