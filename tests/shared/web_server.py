@@ -1,4 +1,4 @@
-"""A web server on the loopback interface that misbehaves on purpose."""
+"""A misbehaving web server on the loopback interface."""
 
 from __future__ import annotations
 
@@ -14,21 +14,20 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @dataclass
 class WebServer:
-    """What is served, how badly, and what was asked for.
+    """Files of the server, its faults, and the requests that it received.
 
     Attributes:
-        url: where, with a slash at the end.
-        files: the files by path.
-        has_ranges: answer range requests with the range.
+        url: address with a trailing slash.
+        files: contents by path.
+        has_ranges: support range requests.
         has_tags: send an ETag.
-        break_after_bytes: hang up after so many bytes of a body; None never.
-        break_count: so many times.
-        drip_s: seconds between two bytes of a body; None sends it at once.
-        is_endless: send the files again and again, without a length.
-        packing: the Content-Encoding that files are said to have; they are sent as they are.
-        kind: the Content-Type of the files.
-        failures: statuses that the next requests are answered with.
-        requests: the path of each request, with its Range or None.
+        break_after_bytes: disconnect after this part of a body, `break_count` times.
+        drip_s: seconds between two bytes of a body.
+        is_endless: repeat the file without an end.
+        packing: Content-Encoding header; files are sent unchanged.
+        kind: Content-Type header.
+        failures: statuses of the next responses.
+        requests: path of each request, with its Range or None.
     """
 
     url: str = ""
@@ -62,7 +61,7 @@ def serving() -> Iterator[WebServer]:
 
     class Server(ThreadingHTTPServer):
         def handle_error(self, request: object, client_address: object) -> None:
-            # A client may leave at any time; what else goes wrong here is said.
+            # A client may disconnect at any time.
             if not isinstance(sys.exception(), ConnectionError):
                 super().handle_error(request, client_address)  # type: ignore[arg-type]
 
@@ -121,7 +120,7 @@ def _answer(request: BaseHTTPRequestHandler, state: WebServer) -> None:
 def _send_on(
     request: BaseHTTPRequestHandler, data: bytes, headers: dict[str, str], state: WebServer
 ) -> None:
-    """Send a body without a length, until the client leaves or the server ends."""
+    """Send a body without a length until the client or the server ends."""
     with contextlib.suppress(OSError):
         request.send_response(200)
         for name, value in {**headers, "Connection": "close"}.items():

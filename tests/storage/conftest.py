@@ -1,20 +1,21 @@
-"""A real S3 server, a web server that misbehaves, and places on both."""
+"""Locations on a real S3 server, on emulators of other object stores, and on a web server."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import object_servers
 import pytest
 import s3_server
 import web_server
-from cli_result import CliResult
+from object_servers import ObjectServer
 from s3_server import S3Server
 from web_server import WebServer
 
-from tracekit.cli._main import main
-from tracekit.storage import Location, filesystems, requests
+from tracekit.storage import Location, filesystems, requests, url
 
 
 @pytest.fixture(scope="session")
@@ -26,18 +27,9 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
         yield server
 
 
-@pytest.fixture
-def s3_environment(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    """Let this process, and those that it starts, reach the S3 server."""
-    for name, value in s3.environment.items():
-        monkeypatch.setenv(name, value)
-    with new_clients():
-        yield s3
-
-
 @contextlib.contextmanager
 def new_clients() -> Iterator[None]:
-    """Have the file systems made anew, as they take credentials when they are made."""
+    """Create file systems anew inside the block: they read credentials when created."""
     before = dict(filesystems._MADE)
     filesystems._MADE.clear()
     try:
@@ -49,35 +41,58 @@ def new_clients() -> Iterator[None]:
 
 @pytest.fixture
 def clients_anew() -> Callable[[], contextlib.AbstractContextManager[None]]:
-    """Return what has the file systems made anew, and puts back those that there were."""
+    """Return a context manager in which file systems are created anew."""
     return new_clients
 
 
 @pytest.fixture
-def run_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., CliResult]:
-    """Return a function that runs a command as `cli` does, but in this process.
+def bucket(s3: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Location]:
+    """Return a folder in a bucket, and configure this process for the S3 server."""
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+    with new_clients():
+        yield Location.of(f"s3://tracekit-tests/{tmp_path.name}")
 
-    What reaches S3 is imported here already, which takes longer than most commands.
-    """
 
-    def run(*args: object, env: Mapping[str, str] | None = None) -> CliResult:
-        with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
-            patch.chdir(tmp_path)
-            patch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
-            for name, value in (env or {}).items():
-                patch.setenv(name, value)
-            if env:
-                stack.enter_context(new_clients())
-            capsys.readouterr()
-            exit_code = main([str(arg) for arg in args])
-        return CliResult(*capsys.readouterr(), exit_code)
+@pytest.fixture(scope="session")
+def emulator(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[[str], ObjectServer]]:
+    """Return a function that starts the emulator of a URL scheme once."""
+    servers: dict[str, ObjectServer] = {}
+    with contextlib.ExitStack() as stack:
 
-    return run
+        def start(scheme: str) -> ObjectServer:
+            package = {"gs": "gcsfs", "az": "adlfs"}[scheme]
+            pytest.importorskip(package, reason="the extra remote is not installed")
+            program = object_servers.PROGRAMS[scheme]
+            if shutil.which(program) is None:
+                pytest.skip(f"the program {program} is not installed")
+            if scheme not in servers:
+                folder = tmp_path_factory.mktemp(scheme)
+                servers[scheme] = stack.enter_context(object_servers.serving(scheme, folder))
+            return servers[scheme]
+
+        yield start
 
 
 @pytest.fixture
-def bucket(s3_environment: S3Server, tmp_path: Path) -> Location:
-    return Location.of(f"s3://tracekit-tests/{tmp_path.name}")
+def other_bucket(
+    emulator: Callable[[str], ObjectServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[str], Location]]:
+    """Return a function that gives a folder in a bucket on the emulator of a URL scheme."""
+
+    def folder_of(scheme: str) -> Location:
+        for name, value in emulator(scheme).environment.items():
+            monkeypatch.setenv(name, value)
+        root = f"{scheme}://tracekit-tests"
+        made = filesystems.filesystem(url.parse(f"{root}/"))
+        if not made.exists("tracekit-tests"):
+            made.mkdir("tracekit-tests")
+        return Location.of(f"{root}/{tmp_path.name}")
+
+    with new_clients():
+        yield folder_of
 
 
 @pytest.fixture
@@ -89,21 +104,32 @@ def web() -> Iterator[WebServer]:
 
 @pytest.fixture
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let tries follow each other at once."""
+    """Retry without delay."""
     monkeypatch.setattr(requests, "FIRST_WAIT_S", 0.0)
 
 
-@pytest.fixture(params=["local", "s3"])
+_SERVERS = [
+    pytest.mark.nightly("starts a server of an object store"),
+    # The libraries leave sockets and files to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+
+@pytest.fixture(
+    params=["local", *(pytest.param(name, marks=_SERVERS) for name in ("s3", "gs", "az"))]
+)
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
-    """Return an empty folder: of this machine, and of a bucket."""
+    """Return an empty local folder, and one in a bucket of each kind."""
     if request.param == "local":
         return Location.of(tmp_path / "folder")
-    return request.getfixturevalue("bucket")
+    if request.param == "s3":
+        return request.getfixturevalue("bucket")
+    return request.getfixturevalue("other_bucket")(request.param)
 
 
 @pytest.fixture
 def uploaded(bucket: Location) -> Callable[[Path], Location]:
-    """Return a function that puts a local folder into the bucket."""
+    """Return a function that uploads a local folder to the bucket."""
 
     def upload(source: Path) -> Location:
         target = bucket / source.name

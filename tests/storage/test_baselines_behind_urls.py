@@ -1,4 +1,4 @@
-"""Baselines in a folder, in a bucket of a real S3 server, and on a web server."""
+"""Baselines in a local folder, in a bucket, and on a web server."""
 
 from __future__ import annotations
 
@@ -18,24 +18,20 @@ SAMPLE = Path(__file__).resolve().parents[2] / "sample_traces" / "pretrain_Naive
 
 
 @pytest.fixture(autouse=True)
-def has_asked_before(
+def cached_store(
     tmp_path: Path, keep_stores: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keep_stores(tmp_path / "cache", SAMPLE)
     monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
 
 
-def test_a_baseline_is_kept_once_and_held_against(
-    folder: Location, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_save_list_show_and_check(folder: Location, capsys: pytest.CaptureFixture[str]) -> None:
     where = ["--baselines", str(folder)]
     assert names(folder) == []
     assert main(["baseline", "save", "main", str(SAMPLE), *where]) == 0
-    assert f"{folder}/main.baseline.json: 2 samples" in capsys.readouterr().out
     first = (folder / "main.baseline.json").read_bytes()
 
     assert main(["baseline", "save", "main", str(SAMPLE), *where]) == 2
-    assert "there is a baseline 'main'" in capsys.readouterr().err
     assert (folder / "main.baseline.json").read_bytes() == first
     assert main(["baseline", "save", "main", str(SAMPLE), *where, "--force", "--skip", "1"]) == 0
     assert (folder / "main.baseline.json").read_bytes() != first
@@ -49,20 +45,20 @@ def test_a_baseline_is_kept_once_and_held_against(
     rule = ["--rule", "class.gemm.kernel_count <= +0%"]
     for against in (["main", *where], [f"{folder}/main.baseline.json"]):
         assert main(["check", str(SAMPLE), "--against", *against, *rule]) == 0
-    with pytest.raises(UsageError, match="no baseline 'other'") as raised:
+    with pytest.raises(UsageError, match="'other'") as raised:
         load("other", folder)
     assert "main" in (raised.value.hint or "")
 
 
-def test_two_that_save_at_once(folder: Location, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who comes second finds it where there was none when it looked."""
+def test_two_concurrent_saves(folder: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one finds a baseline that appeared after its check."""
     monkeypatch.setattr("tracekit.checking.baseline.names", lambda _folder: [])
     (folder / "main.baseline.json").write_bytes(b"of another job")
     assert main(["baseline", "save", "main", str(SAMPLE), "--baselines", str(folder)]) == 2
     assert (folder / "main.baseline.json").read_bytes() == b"of another job"
 
 
-def test_a_web_server_is_read_and_keeps_its_secret(
+def test_a_baseline_on_a_web_server(
     web: WebServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], no_waiting: None
 ) -> None:
     assert main(["baseline", "save", "main", str(SAMPLE), "--baselines", str(tmp_path)]) == 0
@@ -76,9 +72,9 @@ def test_a_web_server_is_read_and_keeps_its_secret(
     web.files["perf/main.baseline.json"] = b"{"
     assert main([*arguments, f"{url}?signature=secret"]) == 2
     web.failures[:] = [503] * 20
-    with pytest.raises(StoreError, match="cannot be read"):
+    with pytest.raises(StoreError, match=r"main\.baseline\.json"):
         load(f"{url}?signature=secret", tmp_path)
-    # A web server is only read from.
+    # A web server is read-only.
     web.failures.clear()
     assert main(["baseline", "save", "new", str(SAMPLE), "--baselines", f"{web.url}perf/"]) == 4
     out = capsys.readouterr()

@@ -1,16 +1,22 @@
-"""A place is asked in the same words wherever it lies: a disk and a real S3 server answer alike."""
+"""Locations behave the same on a disk and on a real S3 server."""
 
 from __future__ import annotations
 
 import os
 import pickle
+import sys
 import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from traces_by_hand import call, kernel
 
-from tracekit.errors import UsageError
-from tracekit.storage import Location
+import tracekit
+from tracekit.errors import TraceError, UsageError
+from tracekit.storage import Location, filesystems
 from tracekit.storage.ranges import RANGE_BYTES
 
 
@@ -18,7 +24,7 @@ def names(places: list[Location]) -> list[str]:
     return [place.name for place in places]
 
 
-def test_what_is_written_is_read_back(folder: Location) -> None:
+def test_write_and_read(folder: Location) -> None:
     file = folder / "deep/er/name.txt"
     assert not file.exists()
     file.write_bytes(b"one")
@@ -32,7 +38,7 @@ def test_what_is_written_is_read_back(folder: Location) -> None:
     assert (file.name, file.suffix, file.parent.name) == ("name.txt", ".txt", "er")
 
 
-def test_a_file_is_written_only_if_none_is_there(folder: Location) -> None:
+def test_write_new_replaces_no_file(folder: Location) -> None:
     file = folder / "manifest.json"
     file.write_new(b"first")
     with pytest.raises(FileExistsError) as caught:
@@ -66,7 +72,7 @@ def test_of_many_writers_at_once_one_succeeds(folder: Location) -> None:
     assert file.read_bytes() == f"writer {winner}".encode()
 
 
-def test_a_folder_lists_itself_as_people_count(folder: Location) -> None:
+def test_folders_are_listed_in_natural_order(folder: Location) -> None:
     for name in ("rank10.json", "rank2.json", "rank1.json", "logs/a.txt", "logs/b/c.txt"):
         (folder / name).write_bytes(name.encode())
     assert names(folder.entries()) == ["logs", "rank1.json", "rank2.json", "rank10.json"]
@@ -82,7 +88,7 @@ def test_a_folder_lists_itself_as_people_count(folder: Location) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "meant"),
+    ("pattern", "expected"),
     [
         ("rank*.json", ["rank1.json", "rank2.json", "rank10.json"]),
         ("rank?.json", ["rank1.json", "rank2.json"]),
@@ -96,7 +102,7 @@ def test_a_folder_lists_itself_as_people_count(folder: Location) -> None:
         ("rank1.json", []),
     ],
 )
-def test_a_glob_means_the_same_everywhere(folder: Location, pattern: str, meant: list[str]) -> None:
+def test_globs(folder: Location, pattern: str, expected: list[str]) -> None:
     for name in ("rank10.json", "rank2.json", "rank1.json"):
         (folder / name).write_bytes(b"")
     for name in ("node1/x.json", "node1/y.json", "node2/x.json", "deep/er/x.json"):
@@ -104,11 +110,11 @@ def test_a_glob_means_the_same_everywhere(folder: Location, pattern: str, meant:
     found = (folder / pattern).glob()
     if pattern == "rank1.json" and folder.local_path is not None:
         # On a disk, a pattern without a wildcard means itself.
-        meant = ["rank1.json"]
-    assert [str(place).removeprefix(f"{folder}/") for place in found] == meant
+        expected = ["rank1.json"]
+    assert [str(place).removeprefix(f"{folder}/") for place in found] == expected
 
 
-def test_what_is_deleted_is_gone(folder: Location) -> None:
+def test_delete(folder: Location) -> None:
     (folder / "a").write_bytes(b"a")
     (folder / "b/c").write_bytes(b"c")
     (folder / "a").delete()
@@ -119,7 +125,7 @@ def test_what_is_deleted_is_gone(folder: Location) -> None:
     assert folder.files() == []
 
 
-def test_a_large_file_goes_up_in_parts_and_comes_back_in_ranges(
+def test_a_large_file_is_uploaded_in_parts_and_read_in_ranges(
     folder: Location, tmp_path: Path
 ) -> None:
     content = os.urandom(4 * RANGE_BYTES + 12345)
@@ -138,20 +144,7 @@ def test_a_large_file_goes_up_in_parts_and_comes_back_in_ranges(
         assert target.read_range(begin, stop) == content[begin:stop]
 
 
-def test_an_object_that_changes_under_the_reader_is_an_error(
-    bucket: Location, tmp_path: Path
-) -> None:
-    file = bucket / "changing.bin"
-    before, after = (os.urandom(6 * RANGE_BYTES) for _ in range(2))
-    file.write_bytes(before)
-    with file.open() as stream:
-        stream.read(10)
-        Location.of(f"{file}").write_bytes(after)
-        with pytest.raises(OSError, match="changed while it was read"):
-            stream.read()
-
-
-def test_a_place_that_is_not_there_says_so(folder: Location) -> None:
+def test_errors_of_missing_files_name_them(folder: Location) -> None:
     for ask in ("read_bytes", "size_bytes", "identity", "open"):
         with pytest.raises(FileNotFoundError) as caught:
             getattr(folder / "nothing.txt", ask)()
@@ -160,7 +153,7 @@ def test_a_place_that_is_not_there_says_so(folder: Location) -> None:
     assert not (folder / "nothing.txt").is_dir()
 
 
-def test_a_place_can_be_taken_to_another_process(folder: Location) -> None:
+def test_locations_can_be_pickled(folder: Location) -> None:
     (folder / "a").write_bytes(b"a")
     (listed,) = folder.entries()
     copy = pickle.loads(pickle.dumps(listed))
@@ -174,16 +167,55 @@ def test_a_url_of_a_file_is_a_path() -> None:
     assert Location.of("some/path").local_path == Path("some/path")
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("ftp://host/x", "ftp://: URLs of this kind are not read"),
-        ("s3:///key", "s3:///key: names no place"),
-        ("s3://AKIA1:geheim@bucket/key", "s3://bucket/key: credentials in a URL are not used"),
-    ],
-)
-def test_a_url_that_cannot_be_used_is_refused(text: str, message: str) -> None:
+@pytest.mark.parametrize("text", ["ftp://host/x", "s3:///key", "s3://AKIA1:geheim@bucket/key"])
+def test_unusable_urls_are_refused(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         Location.of(text)
-    assert caught.value.message == message
-    assert "geheim" not in f"{caught.value.hint}"
+    assert "geheim" not in f"{caught.value.message} {caught.value.hint}"
+
+
+def test_traces_in_a_bucket(
+    bucket: Location, tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The smoke test of a real S3 server: a folder, a glob, and a file next to a local one."""
+    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tiny_trace([]).parent / "cache"))
+    for rank in (0, 1, 10, 2):
+        events = [call(10, 12, 1), kernel("gemm", 20, 30 + rank, 1)]
+        top: dict[str, Any] = {"distributedInfo": {"rank": rank, "world_size": 11}}
+        path = tiny_trace(events, f"rank{rank}.json.gz", **top)
+        (bucket / path.name).upload(path)
+    question = "SELECT file_name, rank, path FROM trace ORDER BY trace_id"
+    with tracekit.open(bucket) as trace:
+        rows = trace.sql(question).rows
+        assert trace.query("timeline").column("busy_ns") == [10_000, 11_000, 12_000, 20_000]
+    assert rows == [(f"rank{n}.json.gz", n, f"{bucket}/rank{n}.json.gz") for n in (0, 1, 2, 10)]
+    some = [f"{bucket}/rank[01]*.json.gz"]
+    for given, ranks in ((some, [0, 1, 10]), ([rows[1][2], path], [1, 2])):
+        with tracekit.open(*given) as trace:
+            assert [row[1] for row in trace.sql(question).rows] == ranks
+
+
+def test_the_hint_without_the_extra_is_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    filesystems._MADE.clear()
+    with pytest.raises(UsageError) as caught:
+        tracekit.open("s3://bucket/rank0.json")
+    assert "[remote]" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("text", [None, "AccountKey=c2VjcmV0"])
+def test_missing_credentials_are_reported_without_a_retry(
+    text: str | None,
+    clients_anew: Callable[[], AbstractContextManager[None]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("adlfs", reason="the extra remote is not installed")
+    for name in ("CONNECTION_STRING", "ACCOUNT_NAME", "ACCOUNT_KEY", "SAS_TOKEN"):
+        monkeypatch.delenv(f"AZURE_STORAGE_{name}", raising=False)
+    if text is not None:
+        monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", text)
+    waits: list[int] = []
+    monkeypatch.setattr("tracekit.storage.requests.wait", waits.append)
+    with clients_anew(), pytest.raises(TraceError, match=r"AZURE_STORAGE_\*"):
+        tracekit.open("az://container/run", cache=False)
+    assert waits == []

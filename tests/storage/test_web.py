@@ -1,4 +1,4 @@
-"""Files of a web server that breaks off, is busy, knows no ranges, or serves something else."""
+"""Files of a web server that disconnects, is busy, or supports no ranges."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from web_server import WebServer
 
 import tracekit
 from tracekit.storage import Location, requests
-from tracekit.storage.failures import passes
 
-# Far more than what is on its way at any time, and lost with a connection.
+# More than is in flight at any time, so a disconnect loses data.
 CONTENT = os.urandom(4_000_000)
 BREAK_BYTES = 1_000_000
 
@@ -43,7 +41,7 @@ def test_a_file_is_read_in_one_request(web: WebServer, file: Location) -> None:
 
 @pytest.mark.parametrize("has_ranges", [True, False])
 @pytest.mark.parametrize("start", [0, 1000])
-def test_a_broken_connection_is_taken_up_again(
+def test_a_broken_connection_is_resumed(
     web: WebServer, file: Location, has_ranges: bool, start: int
 ) -> None:
     web.has_ranges = has_ranges
@@ -53,7 +51,7 @@ def test_a_broken_connection_is_taken_up_again(
     ranges = [asked for _, asked in web.requests]
     assert len(ranges) == 3
     if has_ranges:
-        # Each goes on behind what came before.
+        # Each request continues where the last one ended.
         first, second, third = (
             int((asked or "bytes=0-").removeprefix("bytes=")[:-1]) for asked in ranges
         )
@@ -62,16 +60,16 @@ def test_a_broken_connection_is_taken_up_again(
         assert second < third <= second + BREAK_BYTES
 
 
-def test_a_connection_that_never_brings_more_is_given_up(web: WebServer, file: Location) -> None:
+def test_retries_without_progress_are_bounded(web: WebServer, file: Location) -> None:
     web.break_after_bytes, web.break_count = 0, 1000
-    with file.open() as stream, pytest.raises(OSError, match=r"broke off|was cut off") as caught:
+    with file.open() as stream, pytest.raises(OSError, match=r"x\.bin") as caught:
         stream.read()
     assert caught.value.filename == str(file)
     assert len(web.requests) == requests.TRIES
 
 
 @pytest.mark.parametrize("status", [503, 429, 500, 502, 504])
-def test_a_busy_server_is_asked_again(web: WebServer, file: Location, status: int) -> None:
+def test_requests_to_a_busy_server_are_retried(web: WebServer, file: Location, status: int) -> None:
     web.failures = [status] * 3
     assert file.read_bytes() == CONTENT
     web.failures = [status]
@@ -79,14 +77,14 @@ def test_a_busy_server_is_asked_again(web: WebServer, file: Location, status: in
     web.failures = [status]
     assert file.read_range(5, 10) == CONTENT[5:10]
     web.failures = [status] * 100
-    with pytest.raises(OSError, match=f"the server answers {status}"):
+    with pytest.raises(OSError, match=str(status)):
         file.read_bytes()
 
 
 @pytest.mark.parametrize(
     ("status", "kind"), [(403, PermissionError), (401, PermissionError), (404, FileNotFoundError)]
 )
-def test_what_will_not_pass_is_not_tried_again(
+def test_permanent_errors_are_not_retried(
     web: WebServer, file: Location, status: int, kind: type[OSError]
 ) -> None:
     web.failures = [status]
@@ -96,7 +94,7 @@ def test_what_will_not_pass_is_not_tried_again(
 
 
 @pytest.mark.parametrize("has_ranges", [True, False])
-def test_a_file_that_changes_meanwhile_is_an_error(
+def test_a_file_that_changes_while_it_is_read(
     web: WebServer, file: Location, has_ranges: bool
 ) -> None:
     web.has_ranges = has_ranges
@@ -104,12 +102,12 @@ def test_a_file_that_changes_meanwhile_is_an_error(
     with file.open() as stream:
         stream.read(10)
         web.files["run/x.bin"] = os.urandom(len(CONTENT))
-        with pytest.raises(OSError, match="changed while it was read"):
+        with pytest.raises(OSError, match="changed"):
             stream.read()
 
 
 @pytest.mark.parametrize("has_ranges", [True, False])
-def test_a_range_is_what_was_asked_for(web: WebServer, file: Location, has_ranges: bool) -> None:
+def test_ranges(web: WebServer, file: Location, has_ranges: bool) -> None:
     web.has_ranges = has_ranges
     end = len(CONTENT)
     for start, stop in ((0, 1), (1000, 2000), (end - 3, end + 100), (5, 5), (end, end + 1)):
@@ -122,7 +120,7 @@ def test_an_empty_file_is_empty(web: WebServer) -> None:
     assert (file.read_bytes(), file.size_bytes()) == (b"", 0)
 
 
-def test_a_folder_is_what_its_page_links_to(web: WebServer) -> None:
+def test_a_folder_lists_the_links_of_its_page(web: WebServer) -> None:
     for name in ("run/rank10.json", "run/rank2.json", "run/run.json", "other/x.json"):
         web.files[name] = b"{}"
     folder = Location.of(f"{web.url}run/")
@@ -134,7 +132,7 @@ def test_a_folder_is_what_its_page_links_to(web: WebServer) -> None:
     assert not folder.holds("requests.jsonl")
 
 
-def test_a_web_server_is_only_read_from(web: WebServer, tmp_path: Path) -> None:
+def test_a_web_server_is_read_only(web: WebServer, tmp_path: Path) -> None:
     place = Location.of(f"{web.url}x")
     (tmp_path / "x").write_bytes(b"x")
     for write in (
@@ -143,17 +141,17 @@ def test_a_web_server_is_only_read_from(web: WebServer, tmp_path: Path) -> None:
         lambda: place.upload(tmp_path / "x"),
         place.delete,
     ):
-        with pytest.raises(OSError, match="a web server is only read from"):
+        with pytest.raises(OSError, match=web.url):
             write()
 
 
-def test_nobody_there_is_said_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_server_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "TRIES", 2)
-    with pytest.raises(OSError, match="the server cannot be reached"):
+    with pytest.raises(OSError, match="127"):
         Location.of("http://127.0.0.1:9/x").read_bytes()
 
 
-def test_a_trace_is_the_same_behind_a_server_that_breaks_off(
+def test_a_trace_on_an_unreliable_server(
     web: WebServer, tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
@@ -174,11 +172,11 @@ def test_a_trace_is_the_same_behind_a_server_that_breaks_off(
     assert kept is not None
     assert b"geheim" not in kept.read_bytes()
     count = len(web.requests)
-    # Signed anew, it is the same file, and its store is there.
+    # With a new signature it is the same file, and its store is used.
     with tracekit.open(f"{web.url}rank0.json?sig=anders") as again:
         assert again.store_path == kept
     assert all(asked == "bytes=0-0" for _, asked in web.requests[count:])
-    # Without a tag nobody can tell whether it changed: nothing is kept.
+    # Without an ETag, changes cannot be detected: no store is cached.
     web.has_tags = False
     with tracekit.open(f"{web.url}rank0.json") as unkept:
         assert unkept.store_path is None
@@ -192,11 +190,3 @@ def test_waits_grow(monkeypatch: pytest.MonkeyPatch) -> None:
         requests.pause(failed)
     assert all(later > 1.1 * before for before, later in itertools.pairwise(waits))
     assert 5 < sum(waits) < 11
-
-
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [(TimeoutError(), True), (ConnectionResetError(), True), (ValueError(), False)],
-)
-def test_what_passes_is_known(error: Any, expected: bool) -> None:
-    assert passes(error) is expected
