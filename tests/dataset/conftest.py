@@ -1,4 +1,4 @@
-"""What the tests of engines and datasets share."""
+"""Fixtures of datasets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from run_of_ranks import read_apart, write_ranks
 
 @pytest.fixture(autouse=True)
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cache and a folder for temporary files of the test's own."""
+    """Set a cache and a temporary folder for the test."""
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
@@ -25,16 +25,13 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def a_batch_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let small traces be read apart too, where there is more than one worker."""
+    """Put each small trace into its own batch."""
     read_apart(monkeypatch)
 
 
 @pytest.fixture
 def dataset_of(shared_folder: Path, tmp_path: Path) -> Callable[[int], Path]:
-    """Return a function that gives the dataset of a run of some ranks, for the test to keep.
-
-    Each is made once for all workers, where the run lies, and copied.
-    """
+    """Return a function that copies the dataset of a run of some ranks, made once for all tests."""
 
     def copied(rank_count: int) -> Path:
         folder = shared_folder / f"ranks-{rank_count}"

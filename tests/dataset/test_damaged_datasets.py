@@ -1,4 +1,4 @@
-"""Datasets with files that are damaged, or of another version."""
+"""Datasets with damaged files, and of other versions."""
 
 from __future__ import annotations
 
@@ -21,55 +21,54 @@ from tracekit.errors import StoreError
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "word"),
     [
-        ({"format": "other"}, "not the manifest of a dataset"),
-        ({"schema_version": 1}, "with schema 1, this tracekit reads"),
-        ({"format_version": 4}, "has version 4 with schema"),
-        ({"tables": {"trace": [3]}}, "not the manifest of a dataset"),
-        ({"tables": 3}, "not the manifest of a dataset"),
-        ({"format_version": 1}, "has version 1 with schema"),
-        ({"format_version": "3"}, "has version 3 with schema"),
-        ({"tables": {"trace": 3}}, "not the manifest of a dataset"),
-        ("../../etc/x.parquet", "no name of a file in one"),
-        ("tables/device/x.parquet", "no name of a file in one"),
-        ("tables/trace/x*.parquet", "no name of a file in one"),
+        ({"format": "other"}, "manifest"),
+        ({"schema_version": 1}, "schema 1"),
+        ({"format_version": 4}, "version 4"),
+        ({"format_version": 1}, "version 1"),
+        ({"format_version": "3"}, "version 3"),
+        *(({"tables": tables}, "manifest") for tables in ({"trace": [3]}, 3, {"trace": 3})),
+        *(
+            (name, "name")
+            for name in (
+                "../../etc/x.parquet",
+                "tables/device/x.parquet",
+                "tables/trace/x*.parquet",
+            )
+        ),
     ],
 )
-def test_manifests_that_are_none(tmp_path: Path, change: object, message: str) -> None:
+def test_invalid_manifests_are_refused(tmp_path: Path, change: object, word: str) -> None:
     dataset = tmp_path / "run.tracekit"
     dataset.mkdir()
     file = {"size_bytes": 1, "sha256": "0", "row_count": 1}
-    said: dict[str, Any] = {
+    manifest: dict[str, Any] = {
         "format": "tracekit dataset",
         "format_version": FORMAT_VERSION,
         "schema_version": tracekit.schema.SCHEMA_VERSION,
         "recipe": "r",
         "tracekit_version": "0",
-        "traces": [],
-        "missing": [],
-        "shards": [],
-        "tables": {},
-        "analyses": {},
+        **{key: [] for key in ("traces", "missing", "shards")},
+        **{key: {} for key in ("tables", "analyses")},
     }
-    said |= change if isinstance(change, dict) else {"tables": {"trace": [file | {"name": change}]}}
-    (dataset / "manifest.json").write_text(json.dumps(said), encoding="utf-8")
-    with pytest.raises(StoreError, match=message):
+    tables = {"trace": [file | {"name": change}]}
+    manifest |= change if isinstance(change, dict) else {"tables": tables}
+    (dataset / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    with pytest.raises(StoreError, match=word):
         tracekit.open(dataset)
 
 
-def test_a_damaged_file_is_said(dataset_of: Callable[[int], Path]) -> None:
-    dataset = dataset_of(1)
+def test_a_truncated_file_is_reported(dataset_of: Callable[[int], Path]) -> None:
+    dataset = dataset_of(3)
     [file] = dataset.glob("analyses/timeline/*.parquet")
     file.write_bytes(file.read_bytes()[:-30])
     with tracekit.open(dataset) as trace, pytest.raises(StoreError, match="damaged"):
         trace.query("timeline")
 
 
-def test_a_file_of_an_analysis_that_changed_is_said_although_it_can_be_read(
-    tmp_path: Path, dataset_of: Callable[[int], Path]
-) -> None:
-    dataset = dataset_of(1)
+def test_a_changed_file_is_reported(tmp_path: Path, dataset_of: Callable[[int], Path]) -> None:
+    dataset = dataset_of(3)
     [file] = dataset.glob("analyses/timeline/*.parquet")
     with duckdb.connect() as own:
         changed = own.read_parquet(str(file)).project("* REPLACE (compute_ns + 1 AS compute_ns)")
@@ -80,8 +79,8 @@ def test_a_file_of_an_analysis_that_changed_is_said_although_it_can_be_read(
 
 
 @pytest.mark.parametrize("place", [range(1000, 2000), range(4000, 12000)])
-def test_a_damaged_page_is_told_from_a_fault_of_the_statement(tmp_path: Path, place: range) -> None:
-    """Pages are looked at when a question needs them, long after a dataset was opened."""
+def test_a_damaged_page_is_reported(tmp_path: Path, place: range) -> None:
+    """Pages are read on demand, after the dataset was opened."""
     file = tmp_path / "table.parquet"
     with duckdb.connect() as own:
         rows = own.sql("SELECT 'kernel ' || range AS a FROM range(20_000)")
@@ -95,7 +94,7 @@ def test_a_damaged_page_is_told_from_a_fault_of_the_statement(tmp_path: Path, pl
     assert "damaged" in str(store_error("gemms", raised.value))
 
 
-def test_a_cached_dataset_that_is_damaged_is_made_again(
+def test_a_damaged_cached_dataset_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(many_ranks, "BREAKDOWN", ("timeline", "modules"))

@@ -1,4 +1,4 @@
-"""What the tests of engines and datasets share."""
+"""Fixtures of engines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from run_of_ranks import read_apart
 
 @pytest.fixture(autouse=True)
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cache and a folder for temporary files of the test's own."""
+    """Set a cache and a temporary folder for the test."""
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
@@ -21,5 +21,5 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def a_batch_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let small traces be read apart too, where there is more than one worker."""
+    """Put each small trace into its own batch."""
     read_apart(monkeypatch)

@@ -1,4 +1,4 @@
-"""Which traces share a batch, and what workers may take."""
+"""Which traces share a batch, and the resources of workers."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def test_ranks_share_batches_as_their_bytes_allow() -> None:
     assert sizes(2, 900, 1, 1, 1) == [1, 3]
 
 
-def test_many_small_ranks_leave_no_worker_without_work() -> None:
-    """What a rank costs besides its bytes counts too, and memory holds whatever it costs."""
+def test_many_small_ranks_use_all_workers() -> None:
+    """Each rank has a fixed cost in addition to its size."""
     assert sizes(2, *[0] * 40) == [40]
     assert sizes(2, *[0] * 64) == [32, 32]
     assert sizes(2, *[0] * 1024) == [512, 512]
@@ -61,9 +61,7 @@ def test_memory_is_shared_out(
     assert machine.shares(count, total) == shares
 
 
-def test_a_container_is_given_what_its_group_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_limits_of_a_control_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "memory.max").write_text("1000000\n", encoding="ascii")
     (tmp_path / "cpu.max").write_text("100000 100000\n", encoding="ascii")
     monkeypatch.setattr(machine, "_GROUPS", tmp_path)

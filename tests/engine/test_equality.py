@@ -1,4 +1,4 @@
-"""However ranks are read, every figure is the same: one after the other, in units, in processes."""
+"""Engines give the same figures: one store, batches in sequence, and batches in processes."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ ANALYSES = [
 ]
 
 
-def mixed_ranks(folder: Path) -> Path:
-    """Write a run with all that is awkward: a rank twice, two of no rank, CPUs, missing ones.
+def mixed_ranks(folder: Path, *, has_sample: bool) -> Path:
+    """Write a run with a rank twice, two traces of unknown rank, and missing ranks.
 
-    The first two ranks are a real run's.
+    The first two ranks are those of a sample, which ran on CPUs. Without it, there are two traces.
     """
-    shutil.copytree(REPO / "sample_traces/pretrain_Naive", folder)
+    if has_sample:
+        shutil.copytree(REPO / "sample_traces/pretrain_Naive", folder)
     for file in write_ranks(folder / "made", 2):
         rank = json.loads(file.read_text(encoding="utf-8"))
         rank["distributedInfo"] |= {"rank": rank["distributedInfo"]["rank"] + 2, "world_size": 8}
@@ -43,7 +44,10 @@ def mixed_ranks(folder: Path) -> Path:
     (folder / "again.json").write_text(text, encoding="utf-8")
     nameless = rank
     del nameless["distributedInfo"]
-    for name in ("some.json", "other.json"):
+    if not has_sample:
+        for name in ("maderank0.json", "again.json"):
+            (folder / name).unlink()
+    for name in ("some.json", "other.json") if has_sample else ("some.json",):
         (folder / name).write_text(json.dumps(nameless), encoding="utf-8")
         nameless["traceEvents"].pop()
     return folder
@@ -51,16 +55,22 @@ def mixed_ranks(folder: Path) -> Path:
 
 @dataclass(frozen=True)
 class Read:
-    """A run as each engine reads it: as one store, and as datasets by the engine's name."""
+    """A run as one store, and as datasets by the name of the engine."""
 
     store: Path
     datasets: dict[str, Path]
 
 
-@pytest.fixture(scope="module")
-def read(tmp_path_factory: pytest.TempPathFactory) -> Read:
+@pytest.fixture(
+    scope="module",
+    params=[
+        "tiny",
+        pytest.param("sample", marks=pytest.mark.nightly("reads a sample thrice")),
+    ],
+)
+def read(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Read:
     folder = tmp_path_factory.mktemp("mixed")
-    run = mixed_ranks(folder / "run")
+    run = mixed_ranks(folder / "run", has_sample=request.param == "sample")
     found = Read(
         ingest([run], folder / "run.duckdb"),
         {name: folder / f"{name}.tracekit" for name in ENGINES},
@@ -84,7 +94,7 @@ def content(dataset: Path) -> dict[str, bytes]:
 
 
 def test_all_analyses_are_equal(read: Read) -> None:
-    """Of one dataset: the others are the same to the byte."""
+    """One dataset is compared with the store; the datasets are equal to the byte."""
     serial, processes = (content(read.datasets[name]) for name in ENGINES)
     assert serial.keys() == processes.keys()
     assert serial == processes
@@ -98,7 +108,7 @@ def test_all_analyses_are_equal(read: Read) -> None:
 
 
 def test_sql_over_the_tables_gives_the_same_rows(read: Read) -> None:
-    """The answers that a dataset holds aside: its tables are those of a store."""
+    """Tables of a dataset are those of a store."""
     catalog = load_catalog()
     tables = [
         "record", "event", "trace", "thread", "process_group", "run",
@@ -107,7 +117,7 @@ def test_sql_over_the_tables_gives_the_same_rows(read: Read) -> None:
     ]  # fmt: skip
     with tracekit.open(read.store) as one, tracekit.open(read.datasets["serial"]) as other:
         for table in tables:
-            # Thousands of rows are told apart by a hash of each as text, whatever their order.
+            # Rows are compared by their hashes, whatever their order.
             hashes = f"SELECT hash(t::VARCHAR) AS h FROM {table} AS t"
             text = f"SELECT count(*), bit_xor(h), sum(h) FROM ({hashes})"
             found, expected = (trace.connection.execute(text).fetchone() for trace in (other, one))
@@ -115,7 +125,7 @@ def test_sql_over_the_tables_gives_the_same_rows(read: Read) -> None:
         limited = [
             name for name in ANALYSES if "limit" in {p.name for p in catalog.analysis(name).params}
         ]
-        # They are asked of the same rows in the same way: some stand for all.
+        # A quarter of them stands for all.
         for name in limited[::4]:
             assert other.query(name, limit=3) == one.query(name, limit=3)
         why = one.query("why", kernel="e", limit=5)

@@ -1,4 +1,4 @@
-"""Datasets of small runs, made where a test says."""
+"""Datasets of small runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SERIAL = EngineChoice("serial", worker_count=3)
 
 
 def make(folder: Path, name: str = "run.tracekit", **options: Any) -> Path:
-    """Make a dataset of the folder `run` beside it."""
+    """Make a dataset of the folder `run` next to it."""
     ingest_dataset([folder / "run"], folder / name, engine=SERIAL, **options)
     return folder / name
 
@@ -24,9 +24,6 @@ def make(folder: Path, name: str = "run.tracekit", **options: Any) -> Path:
 def make_with_timeline(
     run: str | Place, output: str | Place, engine: EngineChoice = SERIAL
 ) -> Manifest:
-    """Make a dataset with the rows of one analysis: most of its time goes into those.
-
-    For tests of how a dataset comes about, whatever is in it.
-    """
+    """Make a dataset with one analysis, for tests that do not read the others."""
     many = DistributedIngest(find_sources([run]), Contents(True, (), False, False), engine)
     return many.make(Location.of(output), ["timeline"])
