@@ -230,7 +230,7 @@ $(DEV)/.collects: $(DEV)/.packages $(NATIVE)
 
 $(DEV)/.installed: $(DEV)/.collects
 	@echo "== installing the developers' tools into $(DEV)" >&2
-	@$(DEV)/bin/python tests/extras.py dev loops docs remote ray view plot tui mcp | \
+	@$(DEV)/bin/python tests/extras.py dev loops docs remote ray plot tui mcp | \
 		$(DEV)/bin/python $(PIP_INSTALL) --no-compile --constraint constraints.txt \
 		--requirement /dev/stdin
 	@touch $@

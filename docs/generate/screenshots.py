@@ -20,7 +20,6 @@ import tracekit
 from tracekit.report import overview_page, report, runs_page, several_runs, write
 
 from .browse_pictures import WALKS, Walk, screen
-from .perfetto_picture import perfetto
 from .places import DOCS, REPO
 
 if TYPE_CHECKING:
@@ -80,8 +79,6 @@ def main(names: Sequence[str]) -> None:
             image = one.shot(page)
             page.close()
             _keep(one.name, image)
-        if not names or "perfetto" in names:
-            _keep("perfetto", perfetto(browser))
         browser.close()
 
 

@@ -88,10 +88,12 @@ def _larger() -> list[dict[str, Any]]:
     return events
 
 
-def test_no_analysis_of_extreme_numbers_crashes(
-    tiny_trace: Callable[..., Path], cli: Callable[..., Any], tmp_path: Path
-) -> None:
-    path = tiny_trace(_extremes() + _larger(), distributedInfo={"rank": 0, "world_size": 2})
+@pytest.fixture
+def path(tiny_trace: Callable[..., Path]) -> Path:
+    return tiny_trace(_extremes() + _larger(), distributedInfo={"rank": 0, "world_size": 2})
+
+
+def test_no_analysis_of_extreme_numbers_crashes(path: Path) -> None:
     with tracekit.open(path, cache=False) as trace:
         for spec in load_catalog().analyses.values():
             params = {"kernel": "gemm"} if spec.needs else {}
@@ -105,11 +107,15 @@ def test_no_analysis_of_extreme_numbers_crashes(
     # FLOPs of matrices of 2^31 by 2^31 and larger ones are not counted.
     assert gemms
     assert {row["flops"] for row in gemms} == {None}
+
+
+@pytest.mark.nightly("all reports of one trace; the gate runs the analyses behind them")
+def test_no_command_crashes(path: Path, cli: Callable[..., Any], tmp_path: Path) -> None:
     for exit_code, *command in (
         (0, "breakdown", path, "--full"),
         (0, "report", path, "-o", tmp_path / "report.html"),
         (0, "export", "perfetto", path, "-o", tmp_path / "trace.pftrace"),
-        (0, "export", "chrome", path, "-o", tmp_path / "exported.json"),
+        (0, "export", path, "-o", tmp_path / "exported.pftrace"),
         (0, "query", "why", path, "--kernel", "gemm"),
         # The peak rate is unknown.
         (7, "check", path, "--rule", "mfu >= 0.4"),

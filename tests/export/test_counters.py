@@ -114,7 +114,7 @@ def test_nothing_is_drawn_as_zero_because_the_trace_does_not_tell_it(
     assert set(found) == {"queue length of stream 7"}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("reads every sample back in the engine of Perfetto")
 def test_requests_lead_to_the_steps_that_served_them(
     tmp_path: Path, opened: Callable[[Path], tracekit.Trace]
 ) -> None:

@@ -8,20 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from odd_shapes import nested_ranges
+from recorded_scene import record
+
+import tracekit
 
 
 def test_modules_are_drawn_a_hundred_levels_deep(
-    tiny_trace: Callable[..., Path], cli: Callable[..., Any], tmp_path: Path
+    tiny_trace: Callable[..., Path], cli: Callable[..., Any]
 ) -> None:
     (events,) = nested_ranges(150)
-    out = tmp_path / "out.json"
-    done = cli("export", "chrome", tiny_trace(events), "-o", out)
-    assert done.exit_code == 0, done.stderr
-    drawn = [
-        event["args"]["tracekit"]
-        for event in json.loads(out.read_text("utf-8"))["traceEvents"]
-        if "self_wall_ns" in event.get("args", {}).get("tracekit", {})
-    ]
+    with tracekit.open(tiny_trace(events), cache=False) as trace:
+        scene, _ = record(trace)
+    facts = [json.loads(one.facts or "{}") for found in scene.spans.values() for one in found]
+    drawn = [one for one in facts if "self_wall_ns" in one]
     by_wall = sorted((one["wall_ns"] for one in drawn), reverse=True)
     # Each has a kernel of 4 µs of its own and those of all inside of it.
     assert by_wall == [4000 * (150 - depth) for depth in range(101)]

@@ -14,7 +14,7 @@ from recorded_scene import record
 from traces_by_hand import call, kernel, span
 
 import tracekit
-from tracekit.export.chrome import export_chrome
+from tracekit.export.perfetto import export_perfetto
 from tracekit.export.selection import Selection
 
 NAMES = [
@@ -79,11 +79,7 @@ def test_times_as_early_and_as_late_as_can_be(
     with tracekit.open(file, cache=False) as trace:
         assert trace.sql("SELECT count(*) FROM event").rows == [(len(spans),)]
         check_read_back(trace, tmp_path / "x.pftrace")
-        blocks: list[bytes] = []
-        done = export_chrome(trace, blocks.append)
-    assert done.event_count == len(spans)
-    events = json.loads(b"".join(blocks))["traceEvents"]
-    assert [event["ts"] for event in events if event["ph"] == "X"][::2] == [0, 2]
+        assert export_perfetto(trace, len).event_count == len(spans)
 
 
 @pytest.mark.parametrize("base_time_ns", [2**62 + 1, 2**63 - 1, -(2**63)])
@@ -94,7 +90,7 @@ def test_a_base_time_that_cannot_be_is_left_out(tmp_path: Path, base_time_ns: in
     file.write_text(json.dumps({"baseTimeNanoseconds": base_time_ns, "traceEvents": events}))
     with tracekit.open(file, cache=False) as trace:
         assert trace.sql("SELECT base_time_ns FROM trace").rows == [(base_time_ns,)]
-        done = export_chrome(trace, len)
+        done = export_perfetto(trace, len)
         with Engine(exported(trace, tmp_path / "x.pftrace")) as engine:
             assert engine.problems() == {}
             times = engine.rows("SELECT ts, dur FROM slice ORDER BY 1")
@@ -105,15 +101,5 @@ def test_a_base_time_that_cannot_be_is_left_out(tmp_path: Path, base_time_ns: in
 def test_pieces_beyond_all_times_hold_nothing(tiny_trace: Callable[..., Path]) -> None:
     with tracekit.open(tiny_trace([span("cpu_op", "one", 1, 2)]), cache=False) as trace:
         for chosen in (Selection(from_ns=10**30), Selection(to_ns=-(10**30))):
-            assert export_chrome(trace, len, chosen).event_count == 0
-        assert export_chrome(trace, len, Selection(to_ns=10**30)).event_count == 1
-
-
-def test_chrome_json_of_hostile_text_is_json(of_hostile: tracekit.Trace) -> None:
-    blocks: list[bytes] = []
-    done = export_chrome(of_hostile, blocks.append)
-    names = {row[0] for row in of_hostile.sql("SELECT name FROM event").rows}
-    events = json.loads(b"".join(blocks))["traceEvents"]
-    slices = [event for event in events if event["ph"] == "X"]
-    assert len(slices) == done.slice_count
-    assert names <= {event["name"] for event in slices}
+            assert export_perfetto(trace, len, chosen).event_count == 0
+        assert export_perfetto(trace, len, Selection(to_ns=10**30)).event_count == 1

@@ -44,7 +44,7 @@ _ARROWS = """
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("reads every sample back in the engine of Perfetto")
 def test_the_clocks_of_16_ranks_are_aligned(tmp_path: Path) -> None:
     """The clock of rank 5 is 3 ms ahead: exported, every collective ends on all ranks at once."""
     engine_folder()

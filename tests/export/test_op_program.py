@@ -38,6 +38,7 @@ def rows_of(program: str, path: Path) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.nightly("runs a generated program with torch")
 def test_thirty_ops_of_a_recorded_run(tmp_path: Path) -> None:
     with tracekit.open(LORA) as trace:
         program, count = op_program(trace, None, 30)

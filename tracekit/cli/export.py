@@ -17,11 +17,9 @@ from tracekit.render._text import printable
 from tracekit.units import format_bytes, format_duration
 
 if TYPE_CHECKING:
-    from tracekit.export.exporting import Exported
+    from tracekit.export.perfetto import Exported
     from tracekit.export.selection import Selection
     from tracekit.export.stacks import Stacks, Weight
-
-    Export = Callable[..., Exported]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -144,23 +142,16 @@ def perfetto(output: Path, force: bool, choice: Choice) -> None:
     tracekit found: timeline, phases, modules, idle causes, collectives, steps, requests, counters.
     tracekit view TRACE opens the same at once.
     """
+    from tracekit.cli._open import open_traces
+    from tracekit.export.output import STDOUT, written_whole
     from tracekit.export.perfetto import export_perfetto
 
-    _write(export_perfetto, output, choice, force=force)
-
-
-@command.command(name="chrome")
-@choice_options
-@output_option
-def chrome(output: Path, force: bool, choice: Choice) -> None:
-    """Write Chrome's JSON, for viewers that read nothing else.
-
-    It has no groups within groups, no units of counters, and numbers that viewers read as doubles:
-    times count from the start. Where you can choose, take perfetto.
-    """
-    from tracekit.export.chrome import export_chrome
-
-    _write(export_chrome, output, choice, force=force)
+    with (
+        written_whole(output, force=force, max_bytes=choice.max_bytes) as out,
+        open_traces(choice.traces, choice.reading) as trace,
+    ):
+        done = export_perfetto(trace, out.write, choice.selection, args=choice.is_with_args)
+    say_what_was_written("stdout" if output == STDOUT else str(output), done, out.size_bytes)
 
 
 def stacks_options(command: Command) -> Command:
@@ -229,19 +220,6 @@ def _write_stacks(
     click.echo(
         printable(f"{where}: {count:,} stacks, {total}, {format_bytes(out.size_bytes)}"), err=True
     )
-
-
-def _write(export: Export, output: Path, choice: Choice, *, force: bool) -> None:
-    """Open traces, write them as a file, and say on stderr what was written."""
-    from tracekit.cli._open import open_traces
-    from tracekit.export.output import STDOUT, written_whole
-
-    with (
-        written_whole(output, force=force, max_bytes=choice.max_bytes) as out,
-        open_traces(choice.traces, choice.reading) as trace,
-    ):
-        done = export(trace, out.write, choice.selection, args=choice.is_with_args)
-    say_what_was_written("stdout" if output == STDOUT else str(output), done, out.size_bytes)
 
 
 def say_what_was_written(where: str, done: Exported, size_bytes: int) -> None:

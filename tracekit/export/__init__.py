@@ -1,4 +1,1 @@
-"""Traces for the viewers of others: Perfetto's protobuf and Chrome's JSON.
-
-What is shown is in the store, or in macros of queries/export; here it is only written down.
-"""
+"""Export of traces to Perfetto and flame graphs."""

@@ -13,7 +13,8 @@ from operator import itemgetter
 from typing import Any
 
 from tracekit.export import scene_queries as queries
-from tracekit.export.scene import Row, Writer
+from tracekit.export.packets import PacketWriter
+from tracekit.export.scene import Row
 from tracekit.export.selection import Scope
 from tracekit.export.staging import (
     Block,
@@ -58,7 +59,9 @@ def runs_of(
 class Tracks:
     """Writes the tracks of the chosen traces."""
 
-    def __init__(self, trace: Trace, scope: Scope, writer: Writer, *, args: bool = True) -> None:
+    def __init__(
+        self, trace: Trace, scope: Scope, writer: PacketWriter, *, args: bool = True
+    ) -> None:
         self._trace = trace
         self._scope = scope
         self._writer = writer
@@ -247,7 +250,7 @@ class _Thread:
     """A thread or stream: its tracks come into being when something is on them."""
 
     def __init__(
-        self, writer: Writer, name: str, group: int, place: int, about: str, is_stream: bool
+        self, writer: PacketWriter, name: str, group: int, place: int, about: str, is_stream: bool
     ) -> None:
         self._writer = writer
         self._place = (name, group, place, about)

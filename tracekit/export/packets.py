@@ -1,0 +1,254 @@
+"""Writer of Perfetto's trace format.
+
+The format: protos/perfetto/trace of Perfetto, messages TracePacket, TrackDescriptor, TrackEvent,
+DebugAnnotation and InternedData; the numbers below are those of their fields.
+
+Times of a slice are exact in ns. A slice is a packet for its begin and one for its end; packets of
+one time keep the order in which they are written, so that slices without length stay where they
+belong. Names are written once and then by number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from tracekit.export.lanes import Lanes
+from tracekit.export.scene import BLOCK_BYTES, Row, Slice, quoted_if_long
+from tracekit.wire import (
+    LOW,
+    TWO_MORE,
+    bytes_field,
+    double_field,
+    key,
+    number_field,
+    text_field,
+    varint,
+)
+
+_MAX_INTERNED = 200_000
+"""Further names are written with each slice: memory has to stay bounded."""
+
+_EXPLICIT_ORDER = 3
+_MERGE_BY_KEY = 3
+_BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
+
+# trusted_packet_sequence_id = 1, sequence_flags: interned data starts anew, and is needed.
+_FIRST = number_field(10, 1) + number_field(13, 3)
+_NEXT = number_field(10, 1) + number_field(13, 2)
+
+_PACKET = key(1, 2)
+_TIMESTAMP = key(8, 0)
+_NEXT_EVENT = _NEXT + key(11, 2)
+_ANNOTATION = key(4, 2)
+_FLOW = key(47, 1)
+_INT_VALUE = key(4, 0)
+_JSON_VALUE = key(9, 2)
+
+_OF_NAME = (2, key(10, 0), 23)
+_OF_CATEGORY = (1, key(3, 0), 22)
+"""Fields of InternedData, and of TrackEvent by number and as text."""
+
+_UNITS = {"ns": 1, "count": 2, "bytes": 3}
+"""Units of CounterDescriptor that it has a number for."""
+
+_ANNOTATIONS = {"tracekit": 1, "args": 2, "extra": 3, "event_id": 4}
+"""Numbers of the names of annotations, which are interned before everything else."""
+
+_NAMED = {name: key(1, 0) + varint(number) for name, number in _ANNOTATIONS.items()}
+
+_NewLane = Callable[[int], tuple[bytes, bytes, bytes]]
+"""Writes the track of a lane; returns what a begin, an end and a mark there begin with."""
+
+
+def _on(event: int, uuid: int) -> bytes:
+    """Return what an event begins with: which it is, and its track."""
+    return number_field(9, event) + number_field(11, uuid)
+
+
+class _Track:
+    """A track of slices: its lanes, and what their packets begin with."""
+
+    __slots__ = ("begin", "end", "instant", "lanes", "new_lane")
+
+    def __init__(self, new_lane: _NewLane, is_flat: bool) -> None:
+        self.lanes = Lanes(is_flat=is_flat)
+        self.new_lane = new_lane
+        self.begin: list[bytes] = []
+        self.end: list[bytes] = []
+        self.instant: list[bytes] = []
+
+    def need(self, lane: int) -> None:
+        """Write the track of a lane that is new."""
+        while len(self.begin) <= lane:
+            begin, end, instant = self.new_lane(len(self.begin))
+            self.begin.append(begin)
+            self.end.append(end)
+            self.instant.append(instant)
+
+
+class PacketWriter:
+    """Writes the packets of one trace in blocks of :data:`BLOCK_BYTES`."""
+
+    def __init__(self, write: Callable[[bytes], object]) -> None:
+        self._write = write
+        self._parts: list[bytes] = []
+        self._size = 0
+        self.slice_count = 0
+        self._uuid = 0
+        self._names: dict[str, bytes] = {}
+        self._categories: dict[str, bytes] = {}
+        self._ended: list[tuple[int, int]] = []
+        self._upper, self._upper_bytes = 0, varint(0)
+        self._add(bytes_field(1, _FIRST))
+        for name, number in _ANNOTATIONS.items():
+            self._intern(3, number, name)
+
+    # Tracks
+
+    def group(self, name: str, parent: int = 0, rank: int = 0, about: str = "") -> int:
+        """Write a track that holds others, in the order of their ranks; return its number."""
+        return self._descriptor(name, parent, rank, number_field(11, _EXPLICIT_ORDER), about)
+
+    def track(
+        self, name: str, parent: int, rank: int, about: str = "", *, is_flat: bool = False
+    ) -> _Track:
+        """Return a track for slices; its first lane is there even if no slice comes."""
+        merged = number_field(15, _MERGE_BY_KEY) + text_field(16, f"{parent}/{rank}/{name}")
+
+        def new_lane(lane: int) -> tuple[bytes, bytes, bytes]:
+            uuid = self._descriptor(name, parent, rank, merged, "" if lane else about)
+            return _on(_BEGIN, uuid), _on(_END, uuid), _on(_INSTANT, uuid)
+
+        track = _Track(new_lane, is_flat)
+        track.need(0)
+        return track
+
+    def counter(self, name: str, parent: int, rank: int, unit: str) -> bytes:
+        """Write a track of numbers; return what its values begin with."""
+        known = _UNITS.get(unit)
+        of_unit = text_field(6, unit) if known is None else number_field(3, known)
+        return _on(_COUNTER, self._descriptor(name, parent, rank, bytes_field(8, of_unit)))
+
+    def _descriptor(self, name: str, parent: int, rank: int, more: bytes, about: str = "") -> int:
+        self._uuid += 1
+        descriptor = number_field(1, self._uuid) + text_field(2, name)
+        if parent:
+            descriptor += number_field(5, parent)
+        if about:
+            descriptor += text_field(14, about)
+        descriptor += number_field(12, rank) + more
+        self._add(bytes_field(1, _NEXT + bytes_field(60, descriptor)))
+        return self._uuid
+
+    # Events
+
+    def slices(self, track: _Track, rows: Iterable[Row], skip: int) -> int:
+        """Write the slices of a track and return their number.
+
+        Args:
+            track: the track. On a flat one, slices that overlap get lanes of their own even if one
+                contains the other.
+            rows: `skip` other columns, then those of :class:`Slice`; by start, longest first.
+            skip: number of leading columns to ignore.
+        """
+        before = self.slice_count
+        for row in rows:
+            self._slice(track, Slice(*row[skip:]))
+            self.slice_count += 1
+        return self.slice_count - before
+
+    def _slice(self, track: _Track, one: Slice) -> None:
+        ended = self._ended
+        lane = track.lanes.place(
+            one.start_ns, one.start_ns + one.dur_ns, ended, is_inner=one.is_inner
+        )
+        if ended:
+            self._end(track)
+        track.need(lane)
+        self._event(one.start_ns, track.begin[lane] + self._about(one))
+
+    def finish(self, track: _Track) -> None:
+        """Write the ends of what is open on a track."""
+        self._ended += track.lanes.close()
+        self._end(track)
+
+    def instants(self, track: _Track, rows: Iterable[Row], skip: int) -> None:
+        """Write marks on a track: slices that have no duration to speak of."""
+        for row in rows:
+            one = Slice(*row[skip:])
+            self._event(one.start_ns, track.instant[0] + self._about(one))
+
+    def values(self, counter: bytes, rows: Iterable[Row], skip: int) -> None:
+        """Write the values that a counter has, each from a time on."""
+        for row in rows:
+            self._event(row[skip], counter + double_field(44, row[skip + 1]))
+
+    def _end(self, track: _Track) -> None:
+        for lane, end_ns in self._ended:
+            self._event(end_ns, track.end[lane])
+        self._ended.clear()
+
+    def _about(self, one: Slice) -> bytes:
+        """Return the name and the category of a slice, its arrows and its annotations.
+
+        What is JSON is taken apart by the viewer.
+        """
+        parts = [self._names.get(one.name) or self._interned(self._names, one.name, *_OF_NAME)]
+        if one.category is not None:
+            found = self._categories.get(one.category)
+            parts.append(found or self._interned(self._categories, one.category, *_OF_CATEGORY))
+        for number in one.arrows or ():
+            parts.append(_FLOW + abs(number).to_bytes(8, "little"))
+        args, extra = quoted_if_long(one.args), quoted_if_long(one.extra)
+        for name, text in (("tracekit", one.facts), ("args", args), ("extra", extra)):
+            if text is not None:
+                data = text.encode("utf-8", "replace")
+                parts.append(_annotation(name, _JSON_VALUE + varint(len(data)) + data))
+        if one.event_id is not None:
+            parts.append(_annotation("event_id", _INT_VALUE + varint(one.event_id)))
+        return b"".join(parts)
+
+    def _event(self, ts_ns: int, event: bytes) -> None:
+        # The upper part of a time is that of the last one, mostly.
+        upper = ts_ns >> 28
+        if upper != self._upper:
+            self._upper, self._upper_bytes = upper, varint(upper)
+        time = b"".join(
+            (_TIMESTAMP, TWO_MORE[ts_ns & LOW], TWO_MORE[ts_ns >> 14 & LOW], self._upper_bytes)
+        )
+        length = varint(len(event))
+        size = len(time) + len(_NEXT_EVENT) + len(length) + len(event)
+        self._add(b"".join((_PACKET, varint(size), time, _NEXT_EVENT, length, event)))
+
+    def _interned(
+        self, known: dict[str, bytes], name: str, field: int, by_number: bytes, inline: int
+    ) -> bytes:
+        """Return the field that says a name: by its number, or as it is if there are too many."""
+        if len(known) >= _MAX_INTERNED:
+            return text_field(inline, name)
+        number = len(known) + 1
+        self._intern(field, number, name)
+        known[name] = found = by_number + varint(number)
+        return found
+
+    def _intern(self, field: int, number: int, name: str) -> None:
+        entry = number_field(1, number) + text_field(2, name)
+        data = bytes_field(12, bytes_field(field, entry))
+        self._add(bytes_field(1, _NEXT + data))
+
+    def _add(self, part: bytes) -> None:
+        self._parts.append(part)
+        self._size += len(part)
+        if self._size >= BLOCK_BYTES:
+            self.close()
+
+    def close(self) -> None:
+        """Write what has been gathered."""
+        self._write(b"".join(self._parts))
+        self._parts.clear()
+        self._size = 0
+
+
+def _annotation(name: str, value: bytes) -> bytes:
+    named = _NAMED[name]
+    return b"".join((_ANNOTATION, varint(len(named) + len(value)), named, value))
