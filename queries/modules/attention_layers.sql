@@ -5,7 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Family:   layers
+-- Family:   repeated_layers
 -- Requires: stepped_devices, modules(), steps
 -- Columns:
 --   phase         VARCHAR  as in phases

@@ -1,4 +1,4 @@
-"""Runs of another setup beside the paper's rows: what differs, and the whole model of a cut one."""
+"""Runs whose setup differs from that of the paper's rows."""
 
 from __future__ import annotations
 
@@ -103,9 +103,6 @@ def test_everything_that_differs_is_marked_and_said_once(cli: Cli, write_run: Wr
         "not 350), W world size (1, not 8)"
     ) in shown
     assert shown.count("not DeepSpeed") == 1
-    # Nothing is known of a whole model: this is none of the paper's.
-    assert forward_row["extrapolated_min_overall_ms"] is None
-    assert forward_row["extrapolated_note"] is None
 
 
 def test_what_a_run_does_not_state_is_not_known_to_be_the_same(cli: Cli, write_run: Write) -> None:
@@ -195,8 +192,6 @@ def test_a_product_of_another_shape_is_another_product(cli: Cli, write_run: Writ
     (tiny,) = of_run(rows, "tiny", is_beside=False)
     assert (tiny["n"], tiny["k"], tiny["our_m"]) == (688, 256, 700)
     assert tiny["note"] == "n 688, k 256: the paper has n 11008, k 4096"
-    shown = " ".join(cli("paper", "table12", folder.parent).stdout.split())
-    assert "nothing is extrapolated: a product of one shape takes the same time" in shown
 
 
 def test_a_model_of_another_shape_is_not_the_one_of_its_name(cli: Cli, write_run: Write) -> None:
@@ -212,129 +207,11 @@ def test_a_model_of_another_shape_is_not_the_one_of_its_name(cli: Cli, write_run
     assert rows_of(cli, "table5", folder)[0]["mark"] == "M"
 
 
-# -- the whole model -------------------------------------------------------------------------------
-
-
-def test_cut_layers_are_extrapolated_in_columns_of_their_own(cli: Cli, write_run: Write) -> None:
-    """Layers of 30 µs in a step with what the device waits for them, the head of 6 around them."""
-    folder = write_run("cut", layers=2, opt="Naive", batch_size=2, steps=[STEP] * 2, **A800)
-    rows = {row["phase"]: row for row in rows_of(cli, "table5", folder)}
-    row = rows["forward"]
-    assert (row["mark"], row["differences"]) == ("L", "layers 2, not 32")
-    assert (row["our_layer_count"], row["paper_layer_count"]) == (2, 32)
-    # The very first kernel has no idle time before it.
-    layers_us, head_us = (2 * 30 - 1) / 2, 6
-    assert row["our_overall_ms"] == pytest.approx((layers_us + head_us) / 1000)
-    for end in ("min", "max"):
-        assert row[f"extrapolated_{end}_overall_ms"] == pytest.approx(
-            (layers_us * 16 + head_us) / 1000
-        )
-        assert row[f"extrapolated_{end}_compute_kernel_ms"] == pytest.approx((28 * 16 + 5) / 1000)
-    assert (row["extrapolated_layer_count"], row["extrapolated_note"]) == (32, None)
-    assert rows["optimizer"]["extrapolated_min_overall_ms"] is None
-    assert rows["optimizer"]["extrapolated_note"] == "not told whether it grows with the layers"
-    assert rows["backward"]["note"] == "the run has no such row in phases"
-
-    mlp = next(row for row in rows_of(cli, "table6", folder) if row["module"] == "MLP")
-    assert mlp["extrapolated_min_time_ms"] == pytest.approx(28 * 16 / 1000)
-    whole_us = layers_us * 16 + head_us
-    assert mlp["extrapolated_min_phase_pct"] == pytest.approx(100 * 28 * 16 / whole_us)
-    assert mlp["our_phase_pct"] == pytest.approx(100 * 28 / (layers_us + head_us))
-
-    gemm = next(row for row in rows_of(cli, "table13", folder) if row["run"])
-    assert gemm["extrapolated_min_gemm_pct"] == pytest.approx(100)
-
-    done = cli("paper", "table3", folder)
-    assert "nothing is extrapolated: tokens/s and memory" in done.stdout
-
-
-def test_a_serving_engine_with_cut_layers(cli: Cli, write_run: Write) -> None:
-    """In a step 10 µs of one layer, 4 of the head and 2 of no module; 1 µs idle before each."""
-    batch = "tk/phase/decode;tk/batch/prefill_0(0)_decode_8(8)"
-    step = [
-        (f"{batch};tk/module/forward/model.layers.0.self_attn#LlamaAttention", K, 6.0),
-        (f"{batch};tk/module/forward/model.layers.0.mlp#LlamaMLP", GEMM, 4.0),
-        (f"{batch};tk/module/forward/lm_head#Linear", GEMM, 4.0),
-        (batch, K, 2.0),
-    ]
-    members = {"stage": "serve", "engine": "lightllm", "layers": 1, "steps": [step] * 2}
-    folder = write_run("cut", **members)
-    rows = {
-        (row["part"], row["task"]): row
-        for row in rows_of(cli, "table10", folder)
-        if row["our_time_ms"] is not None
-    }
-
-    def ends(row: dict[str, Any], figure: str) -> tuple[float, float]:
-        return row[f"extrapolated_min_{figure}"], row[f"extrapolated_max_{figure}"]
-
-    gemm, other = rows["computation", "GEMM"], rows["computation", "element-wise"]
-    assert gemm["our_time_ms"] == pytest.approx(8e-3)
-    assert ends(gemm, "time_ms") == (pytest.approx((4 * 32 + 4) / 1000),) * 2
-    assert ends(other, "time_ms") == (
-        pytest.approx((6 * 32 + 2) / 1000),
-        pytest.approx(8 * 32 / 1000),
-    )
-    # The very first kernel has no idle time before it.
-    layer_us, head_us, untold_us = (2 * 12 - 1) / 2, 5, 3
-    least, most = layer_us * 32 + head_us + untold_us, (layer_us + untold_us) * 32 + head_us
-    assert ends(gemm, "pass_pct") == (
-        pytest.approx(100 * 132 / most),
-        pytest.approx(100 * 132 / least),
-    )
-    idle = rows["other", "(all)"]
-    assert ends(idle, "time_ms")[0] == pytest.approx((1.5 * 32 + 2) / 1000)
-
-    rows = {(row["section"]): row for row in rows_of(cli, "table11", folder)}
-    assert ends(rows["transformer"], "time_ms") == (pytest.approx(layer_us * 32 / 1000),) * 2
-    assert ends(rows["after transformer"], "time_ms") == (pytest.approx(5e-3),) * 2
-    assert rows["attention"]["our_phase"] == "decode"
-    for columns in ("80", "100"):
-        done = cli("paper", "table10", folder, env={"COLUMNS": columns})
-        lines = done.stdout.splitlines()
-        assert max(map(len, lines)) <= int(columns)
-        assert not [line for line in lines if line.startswith("─ row")]
-        assert "extrapolated to 32 layers from 1 that ran" in done.stdout
-
-
-def test_a_trace_with_other_layers_than_ran_extrapolates_nothing(
-    cli: Cli, write_run: Write
-) -> None:
-    folder = write_run("cut", layers=4, opt="Naive", batch_size=2, steps=[STEP], **A800)
-    row = rows_of(cli, "table5", folder)[0]
-    assert row["our_overall_ms"] == pytest.approx(0.035)
-    assert (row["extrapolated_min_overall_ms"], row["extrapolated_max_overall_ms"]) == (None, None)
-    assert row["extrapolated_note"] == "the trace tells 2 of the 4 layers that ran"
-
-
-def test_a_step_without_layers_extrapolates_nothing(cli: Cli, write_run: Write) -> None:
-    folder = write_run("cut", layers=1, opt="Naive", batch_size=2, steps=[STEP[2:]], **A800)
-    row = rows_of(cli, "table5", folder)[0]
-    assert row["extrapolated_note"] == "the trace tells no layers"
-
-
 def test_a_real_run_of_one_layer_beside_the_paper(cli: Cli, kept: dict[str, str]) -> None:
     rows = rows_of(cli, "table6", CUT, env=kept)
     beside = of_run(rows, CUT.name, is_beside=True)
     assert len(beside) == 21
     assert {row["mark"] for row in beside} == {"LDFBSW"}
-    for row in beside:
-        if row["extrapolated_note"] is None:
-            low, high = row["extrapolated_min_time_ms"], row["extrapolated_max_time_ms"]
-            assert row["our_time_ms"] <= low * 1.000001 <= high * 1.000002
-            assert low <= 32.00001 * row["our_time_ms"]
-            assert (
-                0 <= row["extrapolated_min_phase_pct"] <= row["extrapolated_max_phase_pct"] <= 100
-            )
-    told = {(row["phase"], row["module"]): row for row in beside}
-    for phase in ("forward", "backward"):
-        mlp, head = told[phase, "MLP"], told[phase, "Linear"]
-        assert mlp["extrapolated_min_time_ms"] == pytest.approx(32 * mlp["our_time_ms"])
-        assert head["extrapolated_min_time_ms"] == pytest.approx(head["our_time_ms"])
-        assert mlp["extrapolated_min_phase_pct"] > mlp["our_phase_pct"]
-    (none,) = (row for row in beside if row["extrapolated_note"])
-    assert none["module"] == "non-overlapping communication"
-
     strict = rows_of(cli, "table6", CUT, "--strict", env=kept)
     assert not of_run(strict, CUT.name, is_beside=True)
     assert {row["note"] for row in of_run(strict, CUT.name, is_beside=False)} == {
@@ -360,11 +237,6 @@ def test_people_read_it_on_narrow_terminals_too(
     assert not [line for line in lines if line.startswith("─ row")]
     text = " ".join(done.stdout.split())
     assert "rest on a run that differs from the paper's, as marked: L layers (1, not 32)" in text
-    is_apart = "Extrapolated to the whole model:" in lines
-    assert is_apart == (columns == "80" and table in ("table5", "table6"))
-    assert ("extrapolated to 32 layers from 1 that ran" in text) == (
-        table in ("table5", "table6", "table13")
-    )
 
 
 def test_markdown_and_csv_have_the_same_figures(cli: Cli, kept: dict[str, str]) -> None:
@@ -374,7 +246,6 @@ def test_markdown_and_csv_have_the_same_figures(cli: Cli, kept: dict[str, str]) 
     names = [cell.strip() for cell in head.strip("|").split("|")]
     assert names[:3] == ["phase", "paper_step %", "our_step %"]
     assert names[-1] == "mark"
-    assert "extrapolated_overall_ms" in names
 
     text = cli("paper", "table5", CUT, "--format", "csv", env=kept).stdout
     rows = list(csv.DictReader(io.StringIO(text)))
@@ -382,8 +253,3 @@ def test_markdown_and_csv_have_the_same_figures(cli: Cli, kept: dict[str, str]) 
     for row, other in zip(rows, told, strict=True):
         assert list(row) == list(other)
         assert row["mark"] == (other["mark"] or "")
-        assert row["extrapolated_min_overall_ms"] == str(
-            ""
-            if other["extrapolated_min_overall_ms"] is None
-            else other["extrapolated_min_overall_ms"]
-        )

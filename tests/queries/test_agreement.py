@@ -11,7 +11,6 @@ from typing import Any
 
 from every_trace import Answered, on_every_trace
 
-import tracekit
 from tracekit.analysis.catalog import load_catalog
 
 Row = dict[str, Any]
@@ -22,7 +21,10 @@ EVERYTHING = 2**62
 
 @dataclass(frozen=True)
 class Said:
-    """What an analysis says: a sum for each value of its columns `by`, of the rows that `where`."""
+    """What an analysis says: a sum for each value of column `by`, of the rows that `where`.
+
+    Without `by` it is one sum; by `rank` it is one for all devices of each.
+    """
 
     analysis: str
     by: str
@@ -34,7 +36,8 @@ class Said:
         found: Sums = defaultdict(int)
         for row in rows:
             if self.where(row):
-                found[row["rank"], row["device"], row[self.by]] += row[self.of]
+                place = () if self.by in ("", "rank") else (row["rank"], row["device"])
+                found[*place, row[self.by] if self.by else None] += row[self.of]
         return {key: ns for key, ns in found.items() if ns}
 
 
@@ -48,6 +51,7 @@ def is_copied_or_set(row: Row) -> bool:
 
 ALL = {"limit": 0}
 IN_STEPS = {"steps": True}
+ONE_BY_ONE = {"length": 1, "min_length": 1, "limit": 0}
 SHORT = {"max_kernel_ns": EVERYTHING, "limit": 0}
 
 # For each question, all that answer it. Of these, any two must say the same.
@@ -125,23 +129,14 @@ SAYINGS: dict[str, list[Said]] = {
     "kernel time of steps": [
         Said("roles", "device", "kernel_ns", params=IN_STEPS),
         Said("modules", "device", "self_kernel_ns", params=IN_STEPS),
-        Said("layers", "device", "total_ns", lambda row: row["work"] == "kernels"),
     ],
     "wall time of steps, by phase": [
         Said("roles", "phase", "wall_ns", params=IN_STEPS),
         Said("modules", "phase", "self_wall_ns", params=IN_STEPS),
-        Said("role_layers", "phase", "wall_ns"),
     ],
     "kernel time": [
         Said("phases", "device", "kernel_ns"),
         Said("reasons", "device", "kernel_ns", lambda row: row["decides"] == "phase"),
-    ],
-    "time of serving by phase": [
-        Said("serving_modules", "phase", "wall_ns"),
-        Said(
-            *("serving_layers", "phase", "total_ns"),
-            lambda row: row["task_group"] != "timeline" and row["task"] != "(all)",
-        ),
     ],
     "loading of data, by phase": [
         Said(
@@ -149,6 +144,37 @@ SAYINGS: dict[str, list[Said]] = {
             lambda row: row["module_path"] == "(data loading)",
         ),
         Said("roles", "phase", "kernel_ns", lambda row: row["role"] == "(data loading)"),
+    ],
+    "calls of ops": [
+        Said("ops", "rank", "op_count", lambda row: row["op"], ALL),
+        Said("op_arguments", "rank", "op_count", params=ALL),
+    ],
+    "kernel time of ops": [
+        Said("ops", "rank", "direct_kernel_ns", lambda row: row["op"], ALL),
+        Said("op_arguments", "rank", "direct_kernel_ns", params=ALL),
+    ],
+    "host time of ops": [
+        Said("ops", "rank", "self_host_ns", lambda row: row["op"], ALL),
+        Said("op_arguments", "rank", "self_host_ns", params=ALL),
+    ],
+    "kernels in sequences of one": [
+        Said("kernel_sequences", "rank", "kernel_ns", params=ONE_BY_ONE),
+        Said("kernels", "rank", "kernel_ns", params=ALL),
+    ],
+    "busy time of all devices": [
+        Said("timeline", "", "busy_ns"),
+        Said("ops", "", "direct_wall_ns", params=ALL),
+        Said("pivot_cells", "", "wall_ns", params={"cells": 0}),
+        Said("pivot_cells", "", "wall_ns", params={"cells": 3}),
+    ],
+    "idle time of all devices": [
+        Said("timeline", "", "idle_ns"),
+        Said("pivot_cells", "", "idle_ns", params={"cells": 0}),
+        Said("pivot_cells", "", "idle_ns", params={"cells": 3}),
+    ],
+    "device events": [
+        Said("timeline", "device", "event_count"),
+        Said("timeline_events", "device", "event_count", params={"limit": 10, "tiles": 64}),
     ],
     "idle time": [
         Said("timeline", "device", "idle_ns"),
@@ -165,6 +191,8 @@ SAYINGS: dict[str, list[Said]] = {
         Said("timeline", "device", "busy_ns"),
         Said("kernel_classes", "device", "wall_ns"),
         Said("phases", "device", "wall_ns"),
+        Said("modules", "device", "self_wall_ns"),
+        Said("roles", "device", "wall_ns"),
         Said("rank_summary", "device", "busy_ns"),
         Said("reasons", "device", "wall_ns", lambda row: row["decides"] == "phase"),
         Said("reasons", "device", "wall_ns", lambda row: row["decides"] == "module"),
@@ -173,10 +201,8 @@ SAYINGS: dict[str, list[Said]] = {
 
 # Analyses with classes or phases that are no sum over the device events, or not of all of them.
 APART = {
-    "layers": "of steps alone, where some are marked",
     "run_phases": "of steps alone, a step of each device in the mean",
     "repeated_layers": "of forward work alone, where no module tells layers",
-    "role_layers": "of steps alone, where some are marked",
     "serving_modules": "phases of serving alone; what is none of them is in row other",
     "serving_steps": "a phase is that of the step, whatever ran in it",
     "serving_timeline": "phases of serving alone",
@@ -185,7 +211,6 @@ APART = {
     "mfu": "operations, by step",
     "split": "parts of steps, which leave out what lies before and behind them",
     "timeline_events": "single events and tiles, to be drawn",
-    "pivot_cells": "the smallest are one row; test_pivot.py sums them",
     "compiled": "no rows where nothing was compiled; the others are looked at below",
     "captured_kernels": "kernels of captured graphs alone",
     "memory_peak": "bytes, by the phase of an allocation",
@@ -242,26 +267,3 @@ def test_copies_of_input_have_one_place(answered: Answered, path: Path) -> None:
     for phase, row_name, _ in rows:
         if phase == "data" or row_name == "(data loading)":
             assert (phase in {"data", *serving}, row_name) == (True, "(data loading)")
-
-
-def test_a_collective_is_what_its_record_tells_in_every_table(
-    tiny_trace: Callable[..., Path],
-) -> None:
-    """NCCL runs an all-to-all as SendRecv."""
-    record = {"Collective name": "all_to_allv", "In msg nelems": 4, "dtype": "Float"}
-    events = [
-        {"ph": "X", "cat": "cpu_op", "name": "record_param_comms", "pid": 1, "tid": 1}
-        | {"ts": 0, "dur": 10, "args": record},
-        {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1}
-        | {"ts": 2, "dur": 1, "args": {"correlation": 1}},
-        {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_SendRecv(ncclDevKernelArgs)"}
-        | {"pid": 0, "tid": 7, "ts": 20, "dur": 10}
-        | {"args": {"device": 0, "stream": 7, "correlation": 1}},
-    ]
-    with tracekit.open(tiny_trace(events), cache=False) as trace:
-        for name in ("kernels", "kernel_classes", "communication", "collectives"):
-            assert [row["class"] for row in trace.query(name).to_dicts()] == ["comm_alltoall"], name
-        (row,) = trace.query("overlap").to_dicts()
-        assert row["comm_class"] == "comm_alltoall"
-        classes = {row["class"] for row in trace.query("short_kernels", **SHORT).to_dicts()}
-        assert classes == {None, "comm_alltoall"}

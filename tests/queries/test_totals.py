@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,14 @@ import tracekit
 from tracekit.analysis.breakdown import TOTALS
 from tracekit.errors import UsageError
 
-REPO = Path(__file__).resolve().parents[2]
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 Opened = Callable[[Path], tracekit.Trace]
+Rows = list[dict[str, Any]]
+RUN = SAMPLES / "pretrain_R+Z3"
+
+
+def _also(name: str) -> Any:
+    return pytest.param(name, marks=pytest.mark.nightly("a second run of the same kind"))
 
 
 def test_no_rows_have_no_total() -> None:
@@ -24,19 +31,14 @@ def test_no_rows_have_no_total() -> None:
         assert analysis_of(totals, rows_of(name), window).rows == []
 
 
-def test_together_they_say_what_each_says_alone(opened: Opened) -> None:
-    trace = opened(REPO / "sample_traces" / "pretrain_R+Z3")
-    found = trace.breakdown()
-    for name, totals in TOTALS.items():
-        if name in found:
-            assert found[totals] == trace.query(totals)
-
-
-@pytest.mark.parametrize("run", ["pretrain_R+Z3", "serve_vllm"])
+@pytest.mark.parametrize("run", ["pretrain_R+Z3", _also("serve_vllm")])
 def test_totals_are_the_sums_of_the_rows(opened: Opened, run: str) -> None:
     """Every column that both have and that counts or measures is the sum over the rows."""
-    trace = opened(REPO / "sample_traces" / run)
+    trace = opened(SAMPLES / run)
     found = trace.breakdown()
+    assert all(
+        found[total] == trace.query(total) for name, total in TOTALS.items() if name in found
+    )
     keys = {"kernel_classes": ["class", "kind"], "phases": ["phase"], "idle_causes": ["cause"]}
     for name, key in keys.items():
         totals = found[TOTALS[name]]
@@ -58,9 +60,9 @@ def test_totals_are_the_sums_of_the_rows(opened: Opened, run: str) -> None:
     assert sum(found["phase_totals"].column("span_pct")) == pytest.approx(100)
 
 
-@pytest.mark.parametrize("run", ["h200_finetune_L", "pretrain_Naive", "serve_vllm"])
+@pytest.mark.parametrize("run", ["pretrain_Naive", _also("h200_finetune_L"), _also("serve_vllm")])
 def test_parts_of_a_decoder_add_up(opened: Opened, run: str) -> None:
-    trace = opened(REPO / "sample_traces" / run)
+    trace = opened(SAMPLES / run)
     rows = trace.query("role_totals").to_dicts()
     assert sum(row["wall_ns"] for row in rows) == sum(trace.query("timeline").column("busy_ns"))
     steps = trace.query("step_totals").to_dicts()
@@ -79,8 +81,82 @@ def test_an_analysis_may_call_another_with_parameters(opened: Opened, tmp_path: 
         "SELECT count(*) AS n FROM kernels(p_limit := $most)\n",
         encoding="utf-8",
     )
-    with tracekit.open(REPO / "sample_traces" / "pretrain_R+Z3", queries=tmp_path) as trace:
+    with tracekit.open(RUN, queries=tmp_path) as trace:
         assert trace.query("most").rows == [(2,)]
         assert trace.query("most", most=3).rows == [(6,)]
         with pytest.raises(UsageError, match="most"):
             trace.query("most", most="many")
+
+
+# ---- layers --------------------------------------------------------------------------------------
+
+
+# ---- icicles -------------------------------------------------------------------------------------
+
+
+def assert_nested(rows: Rows) -> None:
+    """Check that rows of one depth do not overlap, and that each lies within one above it."""
+    levels: defaultdict[int, Rows] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: (row["from_ns"], row["to_ns"])):
+        levels[row["depth"]].append(row)
+    for level in levels.values():
+        assert all(a["to_ns"] <= b["from_ns"] for a, b in pairwise(level))
+    for depth in range(1, len(levels)):
+        for row in levels[depth]:
+            assert any(
+                one["from_ns"] + one["self_wall_ns"] <= row["from_ns"]
+                and row["to_ns"] <= one["to_ns"]
+                and one.get("class") == row.get("class")
+                for one in levels[depth - 1]
+            ), row["module_path"]
+
+
+@pytest.mark.parametrize("run", ["pretrain_R+Z3", _also("finetune_QL"), _also("serve_vllm")])
+def test_modules_and_phases_lie_within_those_around_them(run: str, opened: Opened) -> None:
+    trace = opened(SAMPLES / run)
+    rows = trace.query("module_icicle").to_dicts()
+    totals = trace.query("module_totals").to_dicts()
+    timeline = trace.query("timeline")
+    drawn = {row["module_path"]: row for row in rows if row["view"] == "modules"}
+    assert len(drawn) == len(totals)
+    for total in totals:
+        row = drawn[total["module_path"]]
+        for column in ("total_wall_ns", "self_wall_ns", "wall_pct", "depth", "kernel_count"):
+            assert row[column] == total[column], total["module_path"]
+    for view, column in (("modules", "busy_ns"), ("phases", "window_ns")):
+        shown = [row for row in rows if row["view"] == view]
+        width_ns = sum(row["to_ns"] - row["from_ns"] for row in shown if not row["depth"])
+        assert width_ns == sum(timeline.column(column))
+        assert_nested(shown)
+    tops = {
+        row["phase"]: (row["total_wall_ns"], row["idle_ns"])
+        for row in rows
+        if row["view"] == "phases" and not row["depth"]
+    }
+    phases = trace.query("phase_totals").to_dicts()
+    assert tops == {row["phase"]: (row["wall_ns"], row["idle_ns"]) for row in phases}
+
+
+@pytest.mark.parametrize("run", ["pretrain_R+Z3", _also("finetune_QL"), _also("serve_vllm")])
+def test_below_each_class_lie_the_modules_that_had_its_work(run: str, opened: Opened) -> None:
+    trace = opened(SAMPLES / run)
+    rows = trace.query("class_icicle").to_dicts()
+    totals = trace.query("kernel_class_totals").to_dicts()
+    tops = {(r["class"], r["kind"]): r["total_wall_ns"] for r in rows if not r["depth"]}
+    assert tops == {(row["class"], row["kind"]): row["wall_ns"] for row in totals}
+    modules: Counter[str] = Counter()
+    own: Counter[str] = Counter()
+    for row in rows:
+        if row["module_path"] is not None:
+            modules[row["module_path"]] += row["total_wall_ns"]
+    for row in trace.query("module_classes").to_dicts():
+        own[row["module_path"]] += row["self_wall_ns"]
+    asked = trace.query("module_totals").to_dicts()
+    assert modules == {row["module_path"]: row["total_wall_ns"] for row in asked}
+    assert own == {r["module_path"]: r["self_wall_ns"] for r in asked if r["kernel_count"]}
+    assert_nested(rows)
+    # A label is what a path adds to that around it.
+    for name in ("class_icicle", "module_icicle"):
+        labels = set(trace.query(name).column("label"))
+        assert not any("/" in label for label in labels)
+        assert run != "pretrain_R+Z3" or {"layers.*", "self_attn", "up_proj"} <= labels

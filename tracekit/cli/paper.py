@@ -17,7 +17,6 @@ from tracekit.units import format_bytes
 
 if TYPE_CHECKING:
     from tracekit.analysis.result import Result
-    from tracekit.paper.comparison import Comparison
     from tracekit.paper.runs import Ask
     from tracekit.paper.tables import PaperTable
     from tracekit.storage import Place
@@ -65,8 +64,7 @@ def command(
     TABLE is table1 to table16, or a figure whose text states numbers. RUNS are run folders, or
     folders of them. A run stands beside a row of the paper where stage, method and what the row is
     about (phase, module, shape, …) are the same; what differs in the setup (model, layers, devices,
-    framework, precision, sizes) is said above and marked in the row. Of a model that was cut to
-    some layers, the times that the whole would take are extrapolated. What is left over of either
+    framework, precision, sizes) is said above and marked in the row. What is left over of either
     side follows with the reason. Cells that cannot be right carry over as printed, and say so.
     """
     from tracekit.paper.bench_figures import BENCH_FIGURES
@@ -152,7 +150,7 @@ def _beside(
     _paragraphs([*sides, *presentation.setup_remarks(comparison)])
     if sides:
         click.echo()
-    _emit_beside(comparison, format_name)
+    emit(presentation.beside_result(comparison), format_name)
     without = presentation.count_without_run(comparison.lines)
     if without and "stage" in published.setup:
         click.echo(f"\n{without} rows of the paper without a run of ours")
@@ -163,21 +161,6 @@ def _beside(
         click.echo(f"\n{click.wrap_text(text, width=_text_width())}\n")
         emit(alone, format_name)
     _foot([*presentation.remarks(comparison), *published.notes])
-
-
-def _emit_beside(comparison: Comparison, format_name: str) -> None:
-    """Write the rows; what was extrapolated in a table of its own where the terminal is narrow."""
-    from tracekit.paper import presentation
-    from tracekit.render.table import is_grid
-
-    result = presentation.beside_result(comparison)
-    extrapolated = presentation.extrapolated_result(comparison)
-    if format_name != "table" or not extrapolated.rows or is_grid(result, sys.stdout):
-        emit(result, format_name)
-        return
-    emit(presentation.beside_result(comparison, is_extrapolated=False), format_name)
-    click.echo("\nExtrapolated to the whole model:\n")
-    emit(extrapolated, format_name)
 
 
 def _bench_figure(

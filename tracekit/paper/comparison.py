@@ -40,11 +40,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from tracekit.errors import TracekitError, UsageError
-from tracekit.paper.measures import MEASURES, Figures, Key, Measure, Whole, Wholes, extrapolate
+from tracekit.paper.measures import MEASURES, Figures, Key, Measure
 from tracekit.paper.runs import PARAMETER_COUNTS, OurRun
 from tracekit.paper.tables import PaperTable, Row, hint_at_ours
 
@@ -99,7 +99,6 @@ class Line:
     ours: Row | None
     note: str | None
     differences: tuple[Difference, ...] = ()
-    wholes: Mapping[str, Whole] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +137,6 @@ class _Taken:
     run: OurRun
     figures: Figures
     reason: str | None = None
-    wholes: Wholes = field(default_factory=dict)
     apart: str | None = None
     used: set[Key] = field(default_factory=set)
 
@@ -217,7 +215,7 @@ class _Matching:
             how = "failed" if run.manifest.outcome == "failed" else "is incomplete"
             return _Taken(run, [], f"the run {how}: {run.manifest.reason or 'no reason given'}")
         try:
-            taken = _Taken(run, self.measure.take(run), wholes=extrapolate(self.measure, run))
+            taken = _Taken(run, self.measure.take(run))
         except TracekitError as error:
             return _Taken(run, [], error.message)
         theirs = {self._key(row) for row in self.table.rows}
@@ -250,8 +248,7 @@ class _Matching:
             own = [figures for found, figures in one.figures if found == key]
             differing = tuple(_differences(self.table, row, one.run))
             for figures in own:
-                ours, wholes = self._named_figures(one, key, figures)
-                yield Line(row, row, one.run, ours, None, differing, wholes)
+                yield Line(row, row, one.run, self._named(figures), None, differing)
             if not own:
                 note = one.reason or f"the run has no such row in {self.measure.source}"
                 yield Line(row, row, one.run, None, note, differing)
@@ -274,18 +271,13 @@ class _Matching:
             yield Line(names, None, run, None, why)
         for key, figures in one.figures:
             if key not in one.used:
-                ours, wholes = self._named_figures(one, key, figures)
                 own_names = names | dict(zip(self.measure.key, key, strict=False))
-                yield Line(own_names, None, run, ours, note, (), wholes)
+                yield Line(own_names, None, run, self._named(figures), note)
 
-    def _named_figures(
-        self, one: _Taken, key: Key, figures: Sequence[object]
-    ) -> tuple[Row, Mapping[str, Whole]]:
-        """Return figures of a run by name, and what the whole model would have."""
+    def _named(self, figures: Sequence[object]) -> Row:
+        """Return figures of a run by name."""
         names = (name for name, _ in self.measure.figures)
-        ours: Row = dict(zip(names, figures, strict=True))  # type: ignore[arg-type]
-        further = (ours[name] for name in self.measure.by)
-        return ours, one.wholes.get((*key, *further), {})
+        return dict(zip(names, figures, strict=True))  # type: ignore[arg-type]
 
     def _is_key(self, name: str) -> bool:
         """Whether a fact (one of `_KEYS`) has to be the same for a run to match a row."""

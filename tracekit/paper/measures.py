@@ -2,18 +2,6 @@
 
 Times are per step: what the traces of a run hold, over the number of its steps, as the mean over
 its ranks. GB are 1e9 bytes.
-
-Of a run that had only some layers, analysis `whole_steps` has what the whole model would take, the
-means of what `layers`, `role_layers` and `serving_layers` tell of each device: time in modules of
-layers, times the layers of the paper's model over those that ran, and the rest. Where a part of the
-rest is in no module, the trace does not tell whether it grows with the layers; then there are two
-ends, as if it stayed, and as if it grew. Extrapolated are the times of phases, modules, copies and
-communication, and those shares whose every part is known. What is not:
-
-- shares of the step (tables 5, 7, 14 to 16): the optimizer's part of the step is not told;
-- tokens/s and memory (tables 2, 3, 4, 9), which rest on the whole step and on what no trace tells;
-- the attention of one layer and the product of one shape (tables 8 and 12), which do not depend on
-  the number of layers.
 """
 
 from __future__ import annotations
@@ -35,33 +23,6 @@ _BYTES_PER_GB = 1e9
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
-    """A figure of the whole model: at least and at most, or the reason why there is none."""
-
-    low: float | None
-    high: float | None
-    reason: str | None = None
-
-
-Wholes = dict[Key, dict[str, Whole]]
-"""The figures of the whole model by key, and by name."""
-
-
-@dataclass(frozen=True, slots=True)
-class _InWhole:
-    """Where `whole_steps` has the figures of a table: its rows of a source, and their key there.
-
-    `figures` are, by name, the unit of a time (else it is a share), and the work of its rows if
-    that is not part of the key.
-    """
-
-    source: str
-    key: tuple[str, ...]
-    figures: Mapping[str, tuple[int | None, str | None]]
-    keep: Callable[[_Row], bool] = lambda _row: True
-
-
-@dataclass(frozen=True, slots=True)
 class Measure:
     """How to take the figures of one table from a run.
 
@@ -69,57 +30,14 @@ class Measure:
     are name and DuckDB type of what is taken, named as the paper's columns where it is the same.
     `take` returns a list of keys with their figures, or raises a `TracekitError` that says why
     there are none. `source` is the analysis to ask for more. `by` names figures that tell further
-    rows of one key apart. `not_extrapolated` is the reason why no figure is extrapolated.
+    rows of one key apart.
     """
 
     source: str
     key: tuple[str, ...]
     figures: tuple[tuple[str, str], ...]
     take: Callable[[OurRun], Figures]
-    in_whole: _InWhole | None = None
     by: tuple[str, ...] = ()
-    not_extrapolated: str | None = None
-
-    @property
-    def whole_figures(self) -> tuple[str, ...]:
-        """The figures that can be extrapolated to a whole model."""
-        return tuple(self.in_whole.figures) if self.in_whole else ()
-
-
-def extrapolate(measure: Measure, run: OurRun) -> Wholes:
-    """Return what the whole model would take, of a run with cut layers.
-
-    The key is that of the figures, followed by those that `by` names.
-    """
-    place = measure.in_whole
-    if place is None or run.whole_layer_count is None:
-        return {}
-    found: Wholes = {}
-    for row in run.ask("whole_steps", layers=run.whole_layer_count).to_dicts():
-        if row["source"] != place.source or not place.keep(row):
-            continue
-        # The paper's last row is what is neither computation nor communication: copies and idle.
-        if row["work_group"] == "rest":
-            row["work_group"] = "other"
-        figures = found.setdefault(tuple(row[name] for name in place.key), {})
-        for name, (unit_ns, work) in place.figures.items():
-            # Without marked steps of serving there is no time of a step.
-            is_timed = unit_ns is None or place.source != "serving_layers" or row["has_steps"]
-            if work in (None, row["work"]) and is_timed:
-                figures[name] = _whole(run, row, unit_ns)
-    return found
-
-
-def _whole(run: OurRun, row: _Row, unit_ns: int | None) -> Whole:
-    for layer_count in (row["least_layer_count"], row["most_layer_count"]):
-        if layer_count not in (None, run.layer_count):
-            told = f"the trace tells {layer_count} of the {run.layer_count} layers that ran"
-            return Whole(None, None, told)
-    unit = "pct" if unit_ns is None else "step_ns"
-    low, high = row[f"whole_{unit}"], row[f"whole_max_{unit}"]
-    if low is None or high is None:
-        return Whole(None, None, row["reason"] or "what it is a share of is not told")
-    return Whole(_amount(low, unit_ns), _amount(high, unit_ns))
 
 
 def _amount(value: Any, unit_ns: int | None) -> Any:
@@ -234,9 +152,8 @@ def _figures(*names: str, **types: str) -> tuple[tuple[str, str], ...]:
     return tuple((name, "DOUBLE") for name in names) + tuple(types.items())
 
 
-def _training(take: Callable[[OurRun], Figures], work: str) -> Measure:
-    in_whole = _InWhole("layers", (), {"time_s": (NS_PER_S, work)})
-    return Measure("transfer_steps", (), _figures("time_s", "step_pct"), take, in_whole)
+def _training(take: Callable[[OurRun], Figures]) -> Measure:
+    return Measure("transfer_steps", (), _figures("time_s", "step_pct"), take)
 
 
 _METHODS = Measure(
@@ -246,9 +163,6 @@ _METHODS = Measure(
         *("tokens_per_s", "tokens_per_s_std", "memory_gb"), batch_size="BIGINT", outcome="VARCHAR"
     ),
     _throughput,
-    not_extrapolated=(
-        "tokens/s and memory are those of the layers that ran; what the whole needs is not told"
-    ),
 )
 _PHASES = Measure(
     "phases",
@@ -259,14 +173,8 @@ _PHASES = Measure(
         ("phase",),
         {"step_span_ns": NS_PER_MS, "span_pct": None, "step_compute_kernel_ns": NS_PER_MS},
     ),
-    _InWhole(
-        "layers",
-        ("phase",),
-        {"overall_ms": (NS_PER_MS, "span"), "compute_kernel_ms": (NS_PER_MS, "compute")},
-    ),
 )
 _SERVING = (("phase", "VARCHAR"), *_figures("time_ms", "pass_pct"))
-_SERVING_WHOLE = {"time_ms": (NS_PER_MS, None), "pass_pct": (None, None)}
 
 MEASURES: dict[str, Measure] = {
     "table1": Measure(
@@ -289,11 +197,6 @@ MEASURES: dict[str, Measure] = {
             {"step_wall_ns": NS_PER_MS, "phase_pct": None},
             _is_of_pass,
         ),
-        _InWhole(
-            "role_layers",
-            ("phase", "work"),
-            {"time_ms": (NS_PER_MS, None), "phase_pct": (None, None)},
-        ),
     ),
     "table7": _PHASES,
     "table8": Measure(
@@ -301,7 +204,6 @@ MEASURES: dict[str, Measure] = {
         ("phase",),
         _figures("attention_ms"),
         _of("attention_layers", ("phase",), {"step_wall_ns": NS_PER_MS}, ask=_attention),
-        not_extrapolated="the time is that of one layer, however many there are",
     ),
     "table9": _METHODS,
     "table10": Measure(
@@ -313,12 +215,6 @@ MEASURES: dict[str, Measure] = {
             ("part", "task"),
             {"phase": None, "step_wall_ns": NS_PER_MS, "phase_pct": None},
             ask=_serving_modules,
-        ),
-        _InWhole(
-            "serving_layers",
-            ("work_group", "work", "phase"),
-            _SERVING_WHOLE,
-            lambda row: row["work_group"] != "timeline",
         ),
         by=("phase",),
     ),
@@ -332,12 +228,6 @@ MEASURES: dict[str, Measure] = {
             {"phase": None, "step_span_ns": NS_PER_MS, "span_pct": None},
             ask=_ask,
         ),
-        _InWhole(
-            "serving_layers",
-            ("work", "phase"),
-            _SERVING_WHOLE,
-            lambda row: row["work_group"] == "timeline",
-        ),
         by=("phase",),
     ),
     "table12": Measure(
@@ -345,9 +235,6 @@ MEASURES: dict[str, Measure] = {
         ("n", "k"),
         (("m", "BIGINT"), *_figures("time_ms", "peak_pct")),
         _first_gemm,
-        not_extrapolated=(
-            "a product of one shape takes the same time, however many layers there are"
-        ),
     ),
     "table13": Measure(
         "gemm_share",
@@ -360,10 +247,9 @@ MEASURES: dict[str, Measure] = {
             lambda row: _is_of_pass(row) and row["gemm_pct"] is not None,
             _ask,
         ),
-        _InWhole("layers", ("phase",), {"gemm_pct": (None, "gemm")}),
     ),
-    "table14": _training(_of_transfers("memcpy", "(all)"), "copies"),
-    "table15": _training(_of_transfers("comm", "comm_allreduce"), "all-reduce"),
-    "table16": _training(_of_transfers("comm", "(all)"), "communication"),
+    "table14": _training(_of_transfers("memcpy", "(all)")),
+    "table15": _training(_of_transfers("comm", "comm_allreduce")),
+    "table16": _training(_of_transfers("comm", "(all)")),
 }
 """How each table is measured; the figures of the paper's plots are not."""

@@ -6,10 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from tracekit.analysis.result import Column, Result, columns_of_text
 from tracekit.paper.comparison import MARKS, Comparison, Line
-from tracekit.paper.measures import Whole
 from tracekit.paper.runs import OurRun, layer_count_of
 from tracekit.paper.tables import PaperTable, Row, load_tables
-from tracekit.units import format_pct
 
 _LABELS = [
     (column.name, column.type)
@@ -22,22 +20,13 @@ _FEW_RUNS = 4
 
 
 def flat_result(comparison: Comparison) -> Result:
-    """Return every line with all that is known of both sides, for programs.
-
-    A figure of a whole model is two: `extrapolated_min_…` and `extrapolated_max_…`, which are the
-    same where all is told.
-    """
+    """Return every line with all facts of both sides, for programs."""
     columns = [*comparison.name_columns]
-    whole_figures = comparison.measure.whole_figures
     for name, kind in comparison.figure_columns:
         if name in comparison.paper_figures:
             columns.append((f"paper_{name}", kind))
         columns.append((f"our_{name}", kind))
-        if name in whole_figures:
-            columns += [(f"extrapolated_{end}_{name}", kind) for end in ("min", "max")]
     columns += [(name, "VARCHAR") for name in ("as_printed", "run", "mark", "differences")]
-    if whole_figures:
-        columns += [("extrapolated_layer_count", "BIGINT"), ("extrapolated_note", "VARCHAR")]
     columns.append(("note", "VARCHAR"))
     labels = [(f"{side}_{name}", kind) for side in ("paper", "our") for name, kind in _LABELS]
     columns += [item for item in labels if item[0] not in dict(columns)]
@@ -52,69 +41,28 @@ def flat_result(comparison: Comparison) -> Result:
             cells |= {f"our_{name}": value for name, value in _our_facts(line.run).items()}
         cells |= _cells(line)
         cells["differences"] = "; ".join(map(str, line.differences)) or None
-        if line.wholes and line.run is not None:
-            cells["extrapolated_layer_count"] = line.run.whole_layer_count
-            cells["extrapolated_note"] = "; ".join(_reasons(line)) or None
         rows.append(cells)
     return _result(comparison.table.name, columns, rows)
 
 
-def beside_result(comparison: Comparison, *, is_extrapolated: bool = True) -> Result:
-    """Return the rows of the paper with ours beside them, without labels, for people.
-
-    Shares come first. What was extrapolated is text where it has two ends.
-    """
+def beside_result(comparison: Comparison) -> Result:
+    """Return the rows of the paper with tracekit's next to them, shares first, for people."""
     lines = [line for line in comparison.lines if line.paper is not None]
-    return _for_people(comparison, lines, is_extrapolated=is_extrapolated)
-
-
-def extrapolated_result(comparison: Comparison) -> Result:
-    """Return the paper's figures and what the whole model would take, by themselves, for people."""
-    lines = [
-        line
-        for line in comparison.lines
-        if line.paper is not None and any(whole.low is not None for whole in line.wholes.values())
-    ]
-    return _for_people(comparison, lines, has_ours=False)
-
-
-def _for_people(
-    comparison: Comparison,
-    lines: Sequence[Line],
-    *,
-    has_ours: bool = True,
-    is_extrapolated: bool = True,
-) -> Result:
-    """Return lines with all figures, or without ours those of the whole model alone."""
-    # One platform and one run stand above the table already.
+    # A platform or a run that all lines share is in the heading.
     is_said = len({line.names.get("platform") for line in lines}) == 1
     columns = [item for item in comparison.name_columns if not (is_said and item[0] == "platform")]
-    whole_figures, by = comparison.measure.whole_figures, comparison.measure.by
+    by = comparison.measure.by
     columns += [(f"our_{name}", kind) for name, kind in comparison.figure_columns if name in by]
-    ranges: set[str] = set()
     for name, kind in sorted(
         comparison.figure_columns, key=lambda item: not item[0].endswith("_pct")
     ):
-        if name == "outcome" or name in by or not (has_ours or name in whole_figures):
+        if name == "outcome" or name in by:
             continue
         if name in comparison.paper_figures:
             columns.append((f"paper_{name}", kind))
-        if has_ours:
-            columns.append((f"our_{name}", kind))
-        if is_extrapolated and name in whole_figures:
-            if any(_is_range(line.wholes.get(name)) for line in lines):
-                ranges.add(name)
-            columns.append((f"extrapolated_{name}", "VARCHAR" if name in ranges else kind))
-    if has_ours:
-        columns += [("our_outcome", "VARCHAR"), ("mark", "VARCHAR")]
-    columns += _run_column(lines)
-    rows = []
-    for line in lines:
-        cells = _cells(line)
-        for name in ranges:
-            cells[f"extrapolated_{name}"] = _range_text(name, line.wholes.get(name))
-        rows.append(cells)
-    return _result(comparison.table.name, columns, rows, is_full=False)
+        columns.append((f"our_{name}", kind))
+    columns += [("our_outcome", "VARCHAR"), ("mark", "VARCHAR"), *_run_column(lines)]
+    return _result(comparison.table.name, columns, list(map(_cells, lines)), is_full=False)
 
 
 def alone_result(comparison: Comparison) -> tuple[str | None, Result]:
@@ -146,9 +94,6 @@ def _cells(line: Line) -> Row:
     cells: Row = dict(line.names)
     cells |= {f"paper_{name}": value for name, value in (line.paper or {}).items()}
     cells |= {f"our_{name}": value for name, value in (line.ours or {}).items()}
-    for name, whole in line.wholes.items():
-        cells[f"extrapolated_{name}"] = cells[f"extrapolated_min_{name}"] = whole.low
-        cells[f"extrapolated_max_{name}"] = whole.high
     cells["mark"] = "".join(one.mark for one in line.differences) or None
     cells["run"] = line.run.label if line.run else None
     cells["note"] = line.note
@@ -165,34 +110,6 @@ def _result(
         if is_full or any(cells.get(key) is not None for cells in rows)
     ]
     return Result(name, tuple(kept), [tuple(cells.get(one.name) for one in kept) for cells in rows])
-
-
-def _is_range(whole: Whole | None) -> bool:
-    """Whether the two ends of a figure differ by as much as one would see."""
-    if whole is None or whole.low is None or whole.high is None:
-        return False
-    return whole.high - whole.low > whole.high / 1000
-
-
-def _range_text(name: str, whole: Whole | None) -> str | None:
-    if whole is None or whole.low is None or whole.high is None:
-        return None
-    ends = (whole.low, whole.high) if _is_range(whole) else (whole.low,)
-    is_pct = name.endswith("_pct")
-    texts = (format_pct(end) if is_pct else f"{float(f'{end:.4g}'):,.10g}" for end in ends)
-    return " to ".join(dict.fromkeys(texts))
-
-
-def _reasons(line: Line) -> list[str]:
-    """Return why figures of a line could not be extrapolated, with which where others could be."""
-    by_reason: dict[str, list[str]] = {}
-    for name, whole in line.wholes.items():
-        if whole.reason is not None:
-            by_reason.setdefault(whole.reason, []).append(name)
-    return [
-        reason if len(names) == len(line.wholes) else f"{', '.join(names)}: {reason}"
-        for reason, names in by_reason.items()
-    ]
 
 
 def sides(comparison: Comparison) -> list[tuple[str, str]]:
@@ -217,7 +134,7 @@ def sides(comparison: Comparison) -> list[tuple[str, str]]:
 
 
 def setup_remarks(comparison: Comparison) -> list[str]:
-    """Return what has to be said of the lines together: what differs, and what is extrapolated."""
+    """Return remarks on all lines: in what the setups differ."""
     with_ours = [line for line in comparison.lines if line.paper is not None and line.ours]
     differing = [line for line in with_ours if line.differences]
     found = []
@@ -226,17 +143,6 @@ def setup_remarks(comparison: Comparison) -> list[str]:
             f"{len(differing)} of {len(with_ours)} rows with ours rest on a run that differs from "
             f"the paper's, as marked: {', '.join(_differences(differing))}"
         )
-    cut = [line for line in with_ours if line.run and line.run.whole_layer_count]
-    layers = {(line.run.layer_count, line.run.whole_layer_count) for line in cut if line.run}
-    wholes = [whole for line in cut for whole in line.wholes.values()]
-    if any(whole.low is not None for whole in wholes):
-        counts = _listed(f"{whole} layers from {ran} that ran" for ran, whole in sorted(layers))
-        text = f"extrapolated to {counts}: the time in layers times their number, the rest as it is"
-        if any(map(_is_range, wholes)):
-            text += "; at most, what is in no module grows with the layers too"
-        found.append(text)
-    elif cut and comparison.measure.not_extrapolated:
-        found.append(f"nothing is extrapolated: {comparison.measure.not_extrapolated}")
     return found
 
 
@@ -275,8 +181,6 @@ def remarks(comparison: Comparison) -> list[str]:
             printed.append(f"as printed: {what}: {line.paper['as_printed']}")
         if line.run is not None and line.note:
             missing.setdefault((label, line.note), []).append(what)
-        for reason in _reasons(line):
-            missing.setdefault((f"{label}: not extrapolated", reason), []).append(what)
     found = [f"{_names(labels)}: {note}" for note, labels in apart.items()]
     found += [
         f"{subject}: {'; '.join(dict.fromkeys(rows))}: {why}"

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from tracekit.analysis.result import Result
 from tracekit.render._console import make_console, print_lines
-from tracekit.render._grid import fits, grid_lines
+from tracekit.render._grid import grid_lines
 from tracekit.render.sections import SECTIONS
 
 
@@ -53,8 +53,3 @@ def breakdown_lines(
 def width_of(stream: TextIO) -> int:
     """Return how many cells a line on a stream may take."""
     return make_console(stream).width
-
-
-def is_grid(result: Result, stream: TextIO) -> bool:
-    """Whether a result is shown as a table on a stream; it is records where no table would fit."""
-    return fits(result, width_of(stream), units=True)
