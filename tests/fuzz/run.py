@@ -1,10 +1,10 @@
-"""Fuzzes the readers for some minutes; what it finds becomes a file under tests/corpus/.
+"""Fuzz the readers for some minutes; failing inputs become files under tests/corpus/.
 
     python tests/fuzz/run.py --minutes 10 [--seed N] [--target NAME]
 
-The seed is printed; each case is made from seed, target and number alone. Cases run in a process of
-their own, a dozen at a time, so that a crash or a case that never ends is a find like any other.
-Ends with 1 if anything was found. tests/test_corpus.py runs every file of the corpus again.
+The seed is printed; each case depends only on seed, target, and number. Cases run a dozen at a time
+in a separate process, so that crashes and hangs are found, too. The exit code is 1 if anything was
+found. tests/test_corpus.py runs every file of the corpus.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from targets import REPO, TARGETS
 CORPUS = REPO / "tests" / "corpus"
 BATCH = 12
 LIMIT_S = 120
-"""A case that takes longer on a busy machine is a find: those that pass take a second."""
+"""Limit for one case, which takes about a second."""
 
 
 def case(seed: int, target: str, number: int) -> bytes:
@@ -34,7 +34,7 @@ def case(seed: int, target: str, number: int) -> bytes:
 
 
 def work(seed: int, target: str, numbers: range, out: Connection) -> None:
-    """Run some cases, telling which one begins and what was wrong with it."""
+    """Run some cases; send the number of each one, and its traceback if it fails."""
     for number in numbers:
         out.send((number, None))
         try:
@@ -45,7 +45,7 @@ def work(seed: int, target: str, numbers: range, out: Connection) -> None:
 
 
 def batch(seed: int, target: str, numbers: range) -> list[tuple[int, str]]:
-    """Run some cases in a process; return the numbers of those that found something, and what."""
+    """Run some cases in a process; return the numbers and tracebacks of those that fail."""
     found: list[tuple[int, str]] = []
     todo = numbers
     while todo:
@@ -92,7 +92,7 @@ def main() -> int:
     finds = 0
     end_s = time.monotonic() + 60 * given.minutes
     while time.monotonic() < end_s:
-        # Each target has the same share of the time: cases of one take much longer than others.
+        # Each target gets the same share of the time.
         name = min(names, key=spent_s.__getitem__)
         begun_s = time.monotonic()
         numbers = range(counts[name], counts[name] + BATCH)

@@ -1,25 +1,22 @@
-"""What the tests of ingest share: loading without a store, splitting without a database."""
+"""Fixtures that load a file without a store, and split text into rows without a database."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import duckdb
-import msgspec
 import pytest
 
 from tracekit.database import Build, build_temporary
 from tracekit.ingest.array_frames import BLOCK_BYTES, TraceText
 from tracekit.ingest.byte_stream import ByteStream
 from tracekit.ingest.chrome_trace import ChromeTraceReader
-from tracekit.ingest.event_collector import EventCollector, compiled_columns
+from tracekit.ingest.event_collector import EventCollector, EventRows
 from tracekit.ingest.faults import Faults
-from tracekit.ingest.json_values import array_end, items
 from tracekit.ingest.load import load_trace
 from tracekit.ingest.reading import Reading
 from tracekit.ingest.threads import fill_threads
@@ -30,7 +27,7 @@ EVENT_TABLES = ("event", "flow", "instant", "counter", "memory", "metadata", "sp
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The ingested tables of one file."""
+    """Tables of one ingested file."""
 
     connection: duckdb.DuckDBPyConnection
 
@@ -38,7 +35,7 @@ class Loaded:
         return self.connection.execute(text).fetchall()
 
     def everything(self) -> dict[str, list[tuple[Any, ...]]]:
-        """All that the events of the file said, and nothing of how the file was written."""
+        """Return every row that comes from the events, but nothing about the form of the file."""
         tables = (*EVENT_TABLES, "thread", "device", "process_group")
         return {table: self.sql(f"FROM {table} ORDER BY ALL") for table in tables}
 
@@ -63,90 +60,78 @@ class Loaded:
 
 @pytest.fixture(scope="session")
 def build() -> Iterator[Build]:
-    """Return a store that every load begins anew: making one takes longer than most loads."""
+    """Return a store that each load empties first: creating one takes longer than most loads."""
     with build_temporary() as build:
         build.connection.execute("SET threads = 1")
         yield build
 
 
-Load = Callable[..., Loaded]
+@pytest.fixture
+def load(build: Build, tmp_path: Path) -> Callable[..., Loaded]:
+    """Return a function that loads the text of a file; its tables are valid until the next load.
+
+    `name` is the name of the file, `block_bytes` the size of the blocks that are read at once.
+    """
+
+    def load_text(
+        content: str | bytes, name: str = "trace.json", block_bytes: int = BLOCK_BYTES
+    ) -> Loaded:
+        path = tmp_path / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return load_path(build, path, read=partial(ChromeTraceReader, block_bytes=block_bytes))
+
+    return load_text
 
 
 @pytest.fixture
-def load_by(build: Build, tmp_path: Path) -> Callable[[bool], Load]:
-    """Return what makes the function `load`, with or without the compiled parser."""
-
-    def make(is_compiled: bool) -> Load:
-        if is_compiled and compiled_columns() is None:
-            pytest.skip("the parser is not compiled: there was no C compiler at installation")
-
-        def load_text(
-            content: str | bytes, name: str = "trace.json", block_bytes: int = BLOCK_BYTES
-        ) -> Loaded:
-            path = tmp_path / name
-            path.write_bytes(content.encode() if isinstance(content, str) else content)
-            for table in TABLES:
-                if table not in RUN_TABLES and table.view_name is None:
-                    build.connection.execute(f"DELETE FROM {table.name}")
-            read = partial(ChromeTraceReader, is_compiled=is_compiled, block_bytes=block_bytes)
-            with Reading(path, read=read) as reading:
-                load_trace(build.connection, reading, 0)
-            fill_threads(build.connection)
-            return Loaded(build.connection)
-
-        return load_text
-
-    return make
+def load_file(build: Build) -> Callable[[Path], Loaded]:
+    """Return a function that loads a file of any format; see `load`."""
+    return partial(load_path, build)
 
 
-@pytest.fixture(params=["compiled", "python"])
-def load(request: pytest.FixtureRequest, load_by: Callable[[bool], Load]) -> Load:
-    """Return a function that loads the text of a file and returns its tables, until the next load.
+def load_path(build: Build, path: Path, **options: Any) -> Loaded:
+    for table in TABLES:
+        if table not in RUN_TABLES and table.view_name is None:
+            build.connection.execute(f"DELETE FROM {table.name}")
+    with Reading(path, **options) as reading:
+        load_trace(build.connection, reading, 0)
+    fill_threads(build.connection)
+    return Loaded(build.connection)
 
-    `name` is the file's name, `block_bytes` the size of the blocks it is read in. Both readers are
-    tried: the compiled one with the one in Python behind it, and the latter alone.
-    """
-    return load_by(request.param == "compiled")
+
+@cache
+def database() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect()
 
 
-class FoundEvents(EventCollector):
-    """Keeps the events that are found in a text, with their offsets, whatever they say."""
-
-    def __init__(self) -> None:
-        super().__init__(is_compiled=False)
-        self.events: list[tuple[int, Any]] = []
-        self.array_sizes: list[int] = []
-
-    def read_array(self, text: memoryview, base: int) -> int | None:
-        whole = bytes(text)
-        try:
-            found = list(items(whole, base))
-        except RecursionError:
-            return None
-        except msgspec.DecodeError as error:
-            end = array_end(whole, error)
-            if end is None:
-                return None
-            whole = whole[: end + 1]
-            found = list(items(whole, base))
-        self.array_sizes.append(len(whole))
-        self.read_events(found)
-        return len(whole) - 1
-
-    def read_event(self, text: bytes, offset: int, event_id: int) -> None:
-        assert event_id == len(self.events)
-        self.events.append((offset, json.loads(text)))
+def rows_of(blocks: list[EventRows]) -> list[dict[str, Any]]:
+    """Return the columns of each event that are not NULL."""
+    if not blocks:
+        return []
+    arrays = iter([*(block.array for block in blocks), None])
+    assert blocks[0].stream is not None
+    database().register("events", blocks[0].stream(lambda: next(arrays)))
+    relation = database().execute("FROM events")
+    names = [column[0] for column in relation.description]
+    return [
+        {name: value for name, value in zip(names, row, strict=True) if value is not None}
+        for row in relation.fetchall()
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """What is found in a text: events with offsets, and what is said of the rest."""
+    """Rows of the events in a text, and what was reported about the rest."""
 
-    events: list[tuple[int, Any]]
+    rows: list[dict[str, Any]]
     text: TraceText
     faults: Faults
     metadata: dict[str, object]
-    array_sizes: list[int]
+    largest_block: int
+
+    @property
+    def names(self) -> list[str]:
+        return [row["name"] for row in self.rows]
 
     @property
     def rejected(self) -> list[tuple[int, str]]:
@@ -158,7 +143,7 @@ class Split:
 
 
 class MemoryStream(ByteStream):
-    """A stream of bytes that are not in a file."""
+    """A stream of bytes in memory, in chunks of a given size."""
 
     def __init__(self, content: bytes, chunk_bytes: int) -> None:
         super().__init__(Path("memory"))
@@ -172,25 +157,19 @@ class MemoryStream(ByteStream):
             yield chunk
 
 
-@pytest.fixture(scope="session")
-def stream_of() -> Callable[[bytes, int], ByteStream]:
-    """Return a function that makes a stream of bytes, which come in chunks of a given size."""
-    return MemoryStream
-
-
 def split_stream(stream: ByteStream, block_bytes: int = BLOCK_BYTES) -> Split:
-    collector = FoundEvents()
+    collector = EventCollector()
     text = TraceText(stream, collector, block_bytes)
-    for _ in text.read():
-        pass
-    metadata = text.metadata()
-    assert collector.event_count == len(collector.events)
-    return Split(collector.events, text, collector.faults, metadata, collector.array_sizes)
+    blocks = [block for _ in text.read() if (block := collector.take()) is not None]
+    if (last := collector.take()) is not None:
+        blocks.append(last)
+    largest = max((block.row_count for block in blocks), default=0)
+    return Split(rows_of(blocks), text, collector.faults, text.metadata(), largest)
 
 
 @pytest.fixture(scope="session")
 def split() -> Callable[..., Split]:
-    """Return a function that splits bytes into events, in blocks and chunks of a given size."""
+    """Return a function that splits bytes into rows, in blocks and chunks of a given size."""
 
     def split_bytes(
         content: bytes, block_bytes: int = BLOCK_BYTES, chunk_bytes: int = 1 << 20
@@ -202,7 +181,7 @@ def split() -> Callable[..., Split]:
 
 @pytest.fixture(scope="session")
 def split_file() -> Callable[..., Split]:
-    """Return a function that splits a file into events, unpacking it first if it is packed."""
+    """Return a function that splits a file into rows and decompresses it first if needed."""
 
     def split_path(path: Path, block_bytes: int = BLOCK_BYTES) -> Split:
         return split_stream(ByteStream(path), block_bytes)

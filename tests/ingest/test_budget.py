@@ -1,7 +1,7 @@
-"""What comes out of a file is bounded by what went in, whatever the file says.
+"""The result of reading a file is bounded by its size, whatever the file says.
 
-Each of these is a few hundred bytes to some hundred kB, and stands for gigabytes or for work
-without end; or has one row that is odd, for which the others must not be lost.
+Each file has at most some hundred kB and describes gigabytes or endless work; or one odd row in it
+must not affect the others.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import pickle
 import sqlite3
 import time
+from collections.abc import Callable
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
@@ -25,18 +26,22 @@ from tracekit.errors import TraceError
 from tracekit.ingest import budget, byte_stream
 from tracekit.wire import bytes_field, number_field
 
+Load = Callable[..., Any]
+
 
 def refusal(path: Path) -> str:
-    """Return what is said of a trace that is refused."""
+    """Check that a trace is refused in one bounded line that names it; return the line."""
     with pytest.raises(TraceError) as caught, tracekit.open(path, cache=False) as trace:
         trace.breakdown()
-    assert str(path) in caught.value.message
-    assert len(caught.value.message) < 600
-    return caught.value.message
+    message = caught.value.message
+    assert message.startswith(f"{path}: ")
+    assert len(message) < 600
+    assert "\n" not in message
+    return message
 
 
 def shared(depth: int, leaf: object) -> object:
-    """Return a list of ten lists of ten lists …, each of which is there once."""
+    """Return a list of ten lists of ten lists and so on, each of which exists once."""
     for _ in range(depth):
         leaf = [leaf] * 10
     return leaf
@@ -69,7 +74,7 @@ def deep(depth: int) -> object:
 
 
 def chain() -> list[object]:
-    """Return lists that are each looked at where they are not deep, and lie deep in all."""
+    """Return lists that are shallow one by one and deep together."""
     found: list[object] = []
     last: object = 0
     for _ in range(30):
@@ -79,25 +84,26 @@ def chain() -> list[object]:
     return found
 
 
+# Content of a pickle, and a word of the reason.
 PICKLES = {
-    "lists that are shared": (flight(input_sizes=shared(12, 1)), "of events"),
-    "texts that are shared": (flight(state=["x" * 10_000] * 100_000), "of events"),
-    "tuples as an action": (history(entry(action=tuple([shared(9, ())] * 10))), "of events"),
-    "frames that are shared": (
+    "shared lists": (flight(input_sizes=shared(12, 1)), "events"),
+    "shared texts": (flight(state=["x" * 10_000] * 100_000), "events"),
+    "tuples as an action": (history(entry(action=tuple([shared(9, ())] * 10))), "events"),
+    "shared frames": (
         history(entry(frames=shared(9, {"filename": "a", "line": 1, "name": "b"}))),
-        "of events",
+        "events",
     ),
     "a list in itself": (flight(state=in_itself()), "deep"),
     "a dictionary in itself": (history(entry(frames=in_itself())), "deep"),
     "deep lists": (flight(state=deep(150)), "deep"),
-    "deep lists behind others": (flight(input_sizes=chain()), "deep"),
-    "one event of many": (flight(input_sizes=[["x" * 1_000_000] * 40]), "an event of more"),
-    "a time that is text": (history(entry(time_us="x" * 100_000)), "whole number"),
-    "a size that is a list": (history(entry(size=[1])), "whole number"),
-    "a number of many digits": (history(entry(size=1 << 1_000)), "more than 64 bits"),
+    "deep lists after others": (flight(input_sizes=chain()), "deep"),
+    "one huge event": (flight(input_sizes=[["x" * 1_000_000] * 40]), "event"),
+    "a time that is text": (history(entry(time_us="x" * 100_000)), "number"),
+    "a size that is a list": (history(entry(size=[1])), "number"),
+    "a number of many digits": (history(entry(size=1 << 1_000)), "64 bits"),
     "keys of one hash": (
         flight(state={number * (2**61 - 1): 0 for number in range(2, 100)}),
-        "a key that is neither",
+        "key",
     ),
 }
 
@@ -110,28 +116,27 @@ def test_pickles(name: str, tmp_path: Path) -> None:
     assert reason in refusal(path)
 
 
-def test_an_object_outside_of_a_pickle_is_not_written_out(tmp_path: Path) -> None:
+def test_a_persistent_id_is_not_printed(tmp_path: Path) -> None:
     lists = pickle.dumps(shared(12, 1), protocol=2)[:-1]
     (tmp_path / "x.pickle").write_bytes(lists + pickle.BINPERSID + pickle.STOP)
-    assert "an object outside of it: list" in refusal(tmp_path / "x.pickle")
+    refusal(tmp_path / "x.pickle")
 
 
 def test_marks_in_marks(tmp_path: Path) -> None:
     (tmp_path / "x.pickle").write_bytes(b"\x80\x04" + pickle.MARK * 1_000_000 + pickle.STOP)
-    assert "values in values" in refusal(tmp_path / "x.pickle")
+    refusal(tmp_path / "x.pickle")
 
 
-def test_what_is_shared_in_an_ordinary_history_is_read(tmp_path: Path) -> None:
+def test_shared_frames_of_an_ordinary_history_are_read(tmp_path: Path, load_file: Load) -> None:
     frames = [{"filename": f"/src/{n}.py", "line": n, "name": "f" * 40} for n in range(60)]
     path = tmp_path / "x.pickle"
     entries = [entry(frames=frames, time_us=at, addr=at) for at in range(1, 1_001)]
     path.write_bytes(pickle.dumps(history(*entries)))
-    with tracekit.open(path, cache=False) as trace:
-        assert trace.sql("SELECT count(*) FROM memory_event").rows == [(1_000,)]
+    assert load_file(path).sql("SELECT count(*) FROM memory") == [(1_000,)]
 
 
 def shared_pages(path: Path, table: str, depth: int) -> None:
-    """Let the tree of a table consist of one page for each level, to which all above point."""
+    """Make the tree of a table of one page per level, to which all cells above point."""
     size = 512
     with closing(sqlite3.connect(path)) as db:
         (root,) = db.execute(
@@ -163,13 +168,13 @@ def small_pages(path: Path, tables: dict[str, Any]) -> Path:
 
 
 @pytest.mark.parametrize("table", ["CUPTI_ACTIVITY_KIND_KERNEL", "META_DATA_EXPORT", "StringIds"])
-def test_pages_that_are_shared(table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(budget, "FREE_S", 0.5)
+def test_shared_pages(table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "FREE_S", 0.1)
     tables = export(CUPTI_ACTIVITY_KIND_KERNEL=[gemm(0, 10, 7, 1)])
     tables["StringIds"] = tables["StringIds"][:5]
     path = small_pages(tmp_path / "x.sqlite", tables)
     shared_pages(path, table, 6)
-    assert "come to" in refusal(path)
+    refusal(path)
 
 
 def test_rows_beyond_the_size_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,11 +183,11 @@ def test_rows_beyond_the_size_of_the_file(tmp_path: Path, monkeypatch: pytest.Mo
         tmp_path / "x.sqlite", export(NVTX_EVENTS=[ranged(0, 10, "x"), ranged(5, 6, "y")])
     )
     shared_pages(path, "NVTX_EVENTS", 3)
-    assert "events, as no profiler writes it" in refusal(path)
+    refusal(path)
 
 
-def test_a_name_that_stands_there_several_times(tmp_path: Path) -> None:
-    """A kernel is one, however often its name stands there; the first counts."""
+def test_a_repeated_string_id(tmp_path: Path, load_file: Load) -> None:
+    """The first string of an id is used, and no kernel is counted twice."""
     kernels = [gemm(at, at + 5, 7, at + 1) for at in range(0, 2_000, 10)]
     tables = export(CUPTI_ACTIVITY_KIND_KERNEL=kernels)
     tables["StringIds"] = [
@@ -190,8 +195,7 @@ def test_a_name_that_stands_there_several_times(tmp_path: Path) -> None:
         *({"id": ID["void gemm<(int)2>(float*)"], "value": f"other {n}"} for n in range(2_000)),
     ]
     path = database(tmp_path / "x.sqlite", tables)
-    with tracekit.open(path, cache=False) as trace:
-        rows = trace.sql("SELECT name, count(*) FROM device_events GROUP BY name").rows
+    rows = load_file(path).sql("SELECT name, count(*) FROM event GROUP BY name")
     assert rows == [("void gemm<(int)2>(float*)", 200)]
 
 
@@ -211,7 +215,7 @@ def test_metrics_of_one_number(tmp_path: Path) -> None:
     assert rows == [("m0", 5)] * 2
 
 
-def test_columns_that_are_computed_are_not_read(tmp_path: Path) -> None:
+def test_computed_columns_are_not_read(tmp_path: Path, load_file: Load) -> None:
     path = database(
         tmp_path / "x.sqlite",
         export(
@@ -225,25 +229,22 @@ def test_columns_that_are_computed_are_not_read(tmp_path: Path) -> None:
         )
         db.execute(f"INSERT INTO ThreadNames VALUES ({FIRST | 101})")
         db.commit()
-    with tracekit.open(path, cache=False) as trace:
-        assert trace.query("timeline").column("busy_ns") == [10]
+    assert len(load_file(path).names) == 2
 
 
-def test_numbers_of_many_digits_in_names(tmp_path: Path) -> None:
+def test_numbers_of_many_digits_in_names(tmp_path: Path, load_file: Load) -> None:
     tables = export(CUPTI_ACTIVITY_KIND_KERNEL=[gemm(0, 10, 7, 1)])
     tables["NVTX_EVENTS_V" + "1" * 5_000] = [ranged(0, 5, "x")]
-    with tracekit.open(database(tmp_path / "x.sqlite", tables), cache=False) as trace:
-        assert trace.query("timeline").column("busy_ns") == [10]
+    assert load_file(database(tmp_path / "x.sqlite", tables)).names
     tables["META_DATA_EXPORT"] = [{"name": "EXPORT_SCHEMA_VERSION", "value": "1" * 5_000}]
-    assert "which is not read" in refusal(database(tmp_path / "x.sqlite", tables))
+    refusal(database(tmp_path / "x.sqlite", tables))
 
 
-ODD = [b"\xff\xfe", -(2**63), 2**63 - 1, 1e999, -0.5, None, "", "\ud800", "x" * 100]
+ODD = [b"\xff\xfe", -(2**63), 2**63 - 1, 1e999, -0.5, None, "", "x" * 100]
 
 
-@pytest.mark.parametrize("odd", ODD[:5] + ODD[5:7] + ODD[8:], ids=lambda value: f"{value!r:.12}")
-def test_one_odd_row_does_not_refuse_the_others(odd: object, tmp_path: Path) -> None:
-    """Whatever stands in a column of one row, the others are read."""
+@pytest.mark.parametrize("odd", ODD, ids=lambda value: f"{value!r:.12}")
+def test_an_odd_row_affects_no_other(odd: object, tmp_path: Path, load_file: Load) -> None:
     kernel = gemm(0, 10, 7, 1, gridX=1, gridY=1, gridZ=1, registersPerThread=1)
     kernel |= {"blockX": 1, "blockY": 1, "blockZ": 1, "graphNodeId": 0, "graphId": 0}
     tables = export(
@@ -268,23 +269,26 @@ def test_one_odd_row_does_not_refuse_the_others(odd: object, tmp_path: Path) -> 
         if table != "META_DATA_EXPORT"
     }
     path = database(tmp_path / "x.sqlite", {**tables, **with_odd})
-    with tracekit.open(path, cache=False) as trace:
-        found = trace.sql(
-            "SELECT count(*) FROM event WHERE ts_ns = 0 AND dur_ns = 10 AND "
-            "name IN ('void gemm<(int)2>(float*)', 'x')"
-        ).rows
-    assert found[0][0] >= 2
+    ((found,),) = load_file(path).sql(
+        "SELECT count(*) FROM event WHERE ts_ns = 0 AND dur_ns = 10 AND "
+        "name IN ('void gemm<(int)2>(float*)', 'x')"
+    )
+    assert found >= 2
+
+
+def stat_names(count: int, text: str) -> bytes:
+    """Return the names of statistics; number 0 is a text that they refer to."""
+    names = [
+        number_field(1, n) + bytes_field(2, number_field(1, n) + bytes_field(2, b"s%d" % n))
+        for n in range(1, count + 1)
+    ]
+    names.append(number_field(1, 0) + bytes_field(2, bytes_field(2, text.encode())))
+    return b"".join(bytes_field(5, name) for name in names)
 
 
 def plane(stat_count: int, text: str, event_count: int) -> bytes:
     """Return an XSpace whose events share long statistics of their kind."""
-    names = b"".join(
-        bytes_field(
-            5, number_field(1, n) + bytes_field(2, number_field(1, n) + bytes_field(2, b"s%d" % n))
-        )
-        for n in range(1, stat_count + 1)
-    )
-    names += bytes_field(5, number_field(1, 0) + bytes_field(2, bytes_field(2, text.encode())))
+    names = stat_names(stat_count, text)
     stats = b"".join(
         bytes_field(5, number_field(1, n) + number_field(7, 0)) for n in range(1, stat_count + 1)
     )
@@ -294,91 +298,78 @@ def plane(stat_count: int, text: str, event_count: int) -> bytes:
     return bytes_field(1, bytes_field(2, b"/device:GPU:0") + names + kind + line)
 
 
-def test_statistics_that_all_events_share(tmp_path: Path) -> None:
+def test_statistics_that_all_events_share(tmp_path: Path, load_file: Load) -> None:
     path = tmp_path / "x.xplane.pb"
     path.write_bytes(plane(1, "x" * 10_000, 20_000))
-    assert "MiB of events" in refusal(path)
+    refusal(path)
     path.write_bytes(plane(1_000, "x" * 100_000, 1))
-    assert "statistics of more than" in refusal(path)
+    refusal(path)
     path.write_bytes(plane(2, "x" * 100, 2_000))
-    with tracekit.open(path, cache=False) as trace:
-        assert trace.sql("SELECT count(*) FROM device_events").rows == [(2_000,)]
+    assert load_file(path).sql("SELECT count(*) FROM event") == [(2_000,)]
 
 
 @pytest.mark.parametrize("name", ["x.json.gz", "x.xplane.pb", "x.pickle", "x.csv.gz"])
-def test_gzip_that_inflates_as_no_trace_does(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_gzip_bombs_are_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, load_file: Load
 ) -> None:
-    """A small file of very many events ends early; one that shrinks as traces do is read."""
+    """A file that shrinks as traces do is read."""
     monkeypatch.setattr(byte_stream, "FREE_INFLATED_BYTES", 1 << 20)
     event = b'{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":%d.%03d,"dur":1},\n'
     path = tmp_path / name
     path.write_bytes(gzip.compress(b"[" + event % (1, 2) * 100_000, mtime=0))
-    assert "bytes of gzip come to more than" in refusal(path)
+    assert "gzip" in refusal(path)
     if name == "x.json.gz":
         text = b"".join(event % (at * 7919 % 100_003, at % 997) for at in range(30_000))
         path.write_bytes(gzip.compress(b"[" + text, mtime=0))
-        with tracekit.open(path, cache=False) as trace:
-            assert trace.sql("SELECT count(*) FROM device_events").rows == [(30_000,)]
+        assert load_file(path).sql("SELECT count(*) FROM event") == [(30_000,)]
 
 
 def test_segments_and_devices_of_a_snapshot(tmp_path: Path) -> None:
-    """Either is looked at once, however many there are of the other."""
     segment = {"total_size": 0, "blocks": [], "device": 0}
     path = tmp_path / "x.pickle"
-    path.write_bytes(pickle.dumps({"segments": [segment] * 50_000, "device_traces": [[]] * 50_000}))
-    assert "nothing was recorded" in refusal(path)
+    path.write_bytes(pickle.dumps({"segments": [segment] * 20_000, "device_traces": [[]] * 20_000}))
+    refusal(path)
 
 
-def test_a_pickle_of_more_values_than_its_bytes_tell(tmp_path: Path) -> None:
+def test_a_pickle_of_more_values_than_its_size_allows(tmp_path: Path) -> None:
     path = tmp_path / "x.pickle"
     for value in (pickle.EMPTY_LIST, pickle.EMPTY_TUPLE + pickle.TUPLE1, pickle.NONE + b"\x94"):
-        text = b"\x80\x04]" + pickle.MARK + value * 300_000 + pickle.APPENDS + pickle.STOP
+        text = b"\x80\x04]" + pickle.MARK + value * 100_000 + pickle.APPENDS + pickle.STOP
         path.write_bytes(text)
-        assert "more values than its bytes" in refusal(path)
+        refusal(path)
 
 
-def test_ranks_of_groups_that_are_shared(tmp_path: Path) -> None:
+def test_shared_ranks_of_groups(tmp_path: Path) -> None:
     group = {"desc": "x", "ranks": "[" + "0," * 100_000 + "0]"}
     groups = {str(number): group for number in range(100)}
     path = tmp_path / "x.pickle"
     path.write_bytes(pickle.dumps({**flight(), "pg_config": groups}))
-    assert "a description of more than 32 MiB" in refusal(path)
+    assert "32 MiB" in refusal(path)
 
 
-def test_descriptions_that_are_shared(tmp_path: Path) -> None:
-    """What an XSpace says of its devices counts wherever it stands."""
-    text, parts = "x" * 100_000, []
-    for device in range(4):
-        names = b"".join(
-            bytes_field(
-                5,
-                number_field(1, n)
-                + bytes_field(2, number_field(1, n) + bytes_field(2, b"s%d" % n)),
-            )
-            for n in range(1, 100)
-        )
-        names += bytes_field(5, number_field(1, 0) + bytes_field(2, bytes_field(2, text.encode())))
-        stats = b"".join(
-            bytes_field(6, number_field(1, n) + number_field(7, 0)) for n in range(1, 100)
-        )
-        parts.append(bytes_field(1, bytes_field(2, b"/device:GPU:%d" % device) + names + stats))
+def test_shared_descriptions_of_devices(tmp_path: Path) -> None:
+    names = stat_names(99, "x" * 100_000)
+    names += b"".join(
+        bytes_field(6, number_field(1, n) + number_field(7, 0)) for n in range(1, 100)
+    )
+    parts = [
+        bytes_field(1, bytes_field(2, b"/device:GPU:%d" % device) + names) for device in range(4)
+    ]
     path = tmp_path / "x.xplane.pb"
     path.write_bytes(plane(1, "x", 10) + b"".join(parts))
-    assert "a description of more than 32 MiB" in refusal(path)
+    assert "32 MiB" in refusal(path)
 
 
-def test_what_a_database_says_besides_its_events(tmp_path: Path) -> None:
-    """Long texts on pages that are shared are read again for each row."""
+def test_long_texts_on_shared_pages(tmp_path: Path) -> None:
     tables = export(CUPTI_ACTIVITY_KIND_KERNEL=[gemm(0, 10, 7, 1)])
     tables["TARGET_INFO_SYSTEM_ENV"] = [{"name": "Hostname", "value": "h" * 500_000}]
     path = small_pages(tmp_path / "x.sqlite", tables)
     shared_pages(path, "TARGET_INFO_SYSTEM_ENV", 5)
-    assert "besides whole events" in refusal(path)
+    refusal(path)
 
 
-def test_devices_of_processes_of_one_number(tmp_path: Path) -> None:
-    """Processes of several machines may share their number; each has its own devices."""
+def test_processes_of_one_number_on_several_machines(tmp_path: Path, load_file: Load) -> None:
+    """Each has its own devices."""
     kernels = [
         gemm(10 * n, 10 * n + 5, 7, n + 1) | {"globalPid": n << 48 | 1 << 24, "deviceId": n}
         for n in range(100)
@@ -388,13 +379,12 @@ def test_devices_of_processes_of_one_number(tmp_path: Path) -> None:
         tmp_path / "x.sqlite",
         export(CUPTI_ACTIVITY_KIND_KERNEL=kernels, TARGET_INFO_CUDA_DEVICE=devices),
     )
-    with tracekit.open(path, cache=False) as trace:
-        assert trace.sql("SELECT count(DISTINCT device) FROM device_events").rows == [(100,)]
+    assert load_file(path).sql("SELECT count(DISTINCT device) FROM event") == [(100,)]
 
 
-def test_records_of_an_event_that_match_no_wait(tmp_path: Path) -> None:
+def test_records_of_an_event_that_match_no_wait(tmp_path: Path, load_file: Load) -> None:
     at = {"globalPid": FIRST, "deviceId": 0, "contextId": 1, "streamId": 7, "eventId": 1}
-    count = 20_000
+    count = 10_000
     records = [{**at, "correlationId": n + 1, "eventSyncId": n + 1} for n in range(count)]
     waits = [
         {**at, "start": n, "end": n + 1, "correlationId": count + n, "syncType": 1}
@@ -410,51 +400,45 @@ def test_records_of_an_event_that_match_no_wait(tmp_path: Path) -> None:
         ),
     )
     begun = time.process_time()
-    with tracekit.open(path, cache=False) as trace:
-        rows = trace.sql(
-            "SELECT args ->> 'wait_on_cuda_event_record_corr_id' FROM event "
-            "WHERE category = 'cuda_sync' AND args ->> 'wait_on_cuda_event_record_corr_id' <> ''"
-        ).rows
+    rows = load_file(path).sql(
+        "SELECT args ->> 'wait_on_cuda_event_record_corr_id' FROM event "
+        "WHERE category = 'cuda_sync' AND args ->> 'wait_on_cuda_event_record_corr_id' <> ''"
+    )
     assert rows == [(str(count - 2),)]
     assert time.process_time() - begun < 20
 
 
-def packet(data: bytes) -> bytes:
-    return bytes_field(1, data)
-
-
-def test_an_export_of_slices_that_never_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_slices_that_never_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, load_file: Load
 ) -> None:
     monkeypatch.setattr(budget, "MAX_HELD_BYTES", 1 << 20)
-    head = b"\x0a\x04\x50\x01\x68\x03" + packet(
-        bytes_field(60, number_field(1, 5) + bytes_field(2, b"g"))
+    head = b"\x0a\x04\x50\x01\x68\x03" + bytes_field(
+        1, bytes_field(60, number_field(1, 5) + bytes_field(2, b"g"))
     )
     track = number_field(1, 6) + number_field(5, 5) + bytes_field(16, b"k")
-    head += packet(bytes_field(60, track + bytes_field(14, b"process 1, thread 2")))
+    head += bytes_field(1, bytes_field(60, track + bytes_field(14, b"process 1, thread 2")))
     begin, end = (
-        packet(
+        bytes_field(
+            1,
             number_field(8, 1_000 + kind)
-            + bytes_field(11, number_field(11, 6) + number_field(9, kind) + bytes_field(23, b"n"))
+            + bytes_field(11, number_field(11, 6) + number_field(9, kind) + bytes_field(23, b"n")),
         )
         for kind in (1, 2)
     )
     path = tmp_path / "x.pftrace"
     path.write_bytes(head + begin * 2_000)
-    assert "besides whole events" in refusal(path)
+    refusal(path)
     names = (
-        packet(bytes_field(12, bytes_field(2, number_field(1, n) + bytes_field(2, b"n"))))
+        bytes_field(1, bytes_field(12, bytes_field(2, number_field(1, n) + bytes_field(2, b"n"))))
         for n in range(10_000)
     )
     path.write_bytes(head + b"".join(names))
-    assert "besides whole events" in refusal(path)
+    refusal(path)
     path.write_bytes(head + (begin + end) * 2_000)
-    with tracekit.open(path, cache=False) as trace:
-        assert trace.sql("SELECT count(*) FROM event").rows == [(2_000,)]
+    assert load_file(path).sql("SELECT count(*) FROM event") == [(2_000,)]
 
 
-def test_a_head_of_counters_that_is_longer_than_its_lines(tmp_path: Path) -> None:
-    """Every sample has the name of its column."""
+def test_a_long_header_of_a_counter_file(tmp_path: Path) -> None:
     event = '[{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":2}]'
     (tmp_path / "t.json").write_text(event)
     lines = "".join(f"2024/01/01 00:00:00.{n:06}, 0, 5\n" for n in range(1, 3_000))
@@ -472,29 +456,23 @@ EVENT = '{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":2}'
     "member",
     [
         '"y":[' + "[]," * 1_500_000 + "[]]",
-        '"y":' + ('{"trace_id":' * 900 + "x,") * 500 + "0",
-        '"y":' + '{"trace_id":' * 500_000,
+        '"y":' + ('{"trace_id":' * 900 + "x,") * 300 + "0",
+        '"y":' + '{"trace_id":' * 300_000,
     ],
     ids=["long", "damaged", "deep"],
 )
-def test_long_metadata_around_the_events(member: str, tmp_path: Path) -> None:
-    """It costs neither many times its memory nor its square, and what is used of it is read."""
-    path = tmp_path / "x.json"
-    path.write_text(
-        f'{{"distributedInfo":{{"rank":3,"world_size":8}},"traceEvents":[{EVENT}],{member},"z":1}}'
-    )
+@pytest.mark.parametrize("is_known_first", [True, False])
+def test_long_metadata(member: str, is_known_first: bool, load: Load) -> None:
+    """It takes linear time, and the known members are read unless they are part of the damage."""
+    known = '"distributedInfo":{"rank":3,"world_size":8}'
+    first, last = (known, '"z":1') if is_known_first else ('"z":1', known)
     begun = time.process_time()
-    with tracekit.open(path, cache=False) as trace:
-        assert trace.sql("SELECT rank, event_count, rejected_count FROM trace").rows == [(3, 1, 1)]
+    loaded = load(f'{{{first},"traceEvents":[{EVENT}],{member},{last}}}')
     assert time.process_time() - begun < 20
-
-
-def test_known_members_behind_long_metadata(tmp_path: Path) -> None:
-    path = tmp_path / "x.json"
-    filler, known = "[]," * 1_500_000, '"distributedInfo":{"rank":3,"world_size":8}'
-    path.write_text(f'{{"traceEvents":[{EVENT}],"y":[{filler}[]],{known}}}')
-    with tracekit.open(path, cache=False) as trace:
-        assert trace.sql("SELECT rank, world_size FROM trace").rows == [(3, 8)]
+    if is_known_first:
+        assert loaded.sql("SELECT rank, event_count, rejected_count FROM trace") == [(3, 1, 1)]
+    elif member.endswith("]]"):
+        assert loaded.sql("SELECT rank, world_size FROM trace") == [(3, 8)]
 
 
 MANIFEST = {
@@ -504,25 +482,24 @@ MANIFEST = {
 
 
 @pytest.mark.parametrize(
-    ("members", "reason"),
+    "members",
     [
-        ('"extra":{"a":' + "[" * 700 + "]" * 700 + "}", "not valid"),
-        ('"extra":{"a":' + '{"a":' * 400 + "1" + "}" * 401, "nested more than 100 deep"),
-        ('"ranks":[' + '{"rank":1},' * 100_000 + '{"rank":1}]', "has more than 100,000 items"),
-        ('"tokens_per_s_mean":1' + "0" * 400, "not valid"),
-        ('"exit_code":1' + "0" * 4000, "out of range"),
-        ('"stage":"' + "x" * 1_000_000 + '"', "Invalid enum value"),
-        ('"schema_version":1' + "0" * 4000, "has version"),
+        '"extra":{"a":' + "[" * 700 + "]" * 700 + "}",
+        '"extra":{"a":' + '{"a":' * 400 + "1" + "}" * 401,
+        '"ranks":[' + '{"rank":1},' * 100_000 + '{"rank":1}]',
+        '"tokens_per_s_mean":1' + "0" * 400,
+        '"exit_code":1' + "0" * 4000,
+        '"stage":"' + "x" * 1_000_000 + '"',
+        '"schema_version":1' + "0" * 4000,
     ],
 )
-def test_hostile_manifests(members: str, reason: str, tmp_path: Path) -> None:
+def test_hostile_manifests(members: str, tmp_path: Path) -> None:
     (tmp_path / "rank0.json").write_text(f"[{EVENT}]")
     (tmp_path / "run.json").write_text(json.dumps(MANIFEST)[:-1] + f",{members}}}")
     with tracekit.open(tmp_path, cache=False) as trace:
         ((outcome, why),) = trace.sql("SELECT outcome, reason FROM run").rows
-        assert trace.sql("SELECT count(*) FROM device_events").rows == [(1,)]
+        assert trace.sql("SELECT count(*) FROM event").rows == [(1,)]
     assert outcome == "unreadable"
-    assert reason in why
     assert len(why) < 400
 
 
@@ -534,13 +511,12 @@ def test_notes_and_texts_of_a_manifest_are_cut(tmp_path: Path) -> None:
     with tracekit.open(tmp_path, cache=False) as trace:
         ((shown, reason),) = trace.sql("SELECT notes, reason FROM run").rows
     assert shown[1:3] == ["note 0", "note 1"]
-    assert shown[-1] == "49,901 further notes are left out"
+    assert "49,901" in shown[-1]
     assert max(map(len, [*shown, reason])) <= 10_000
 
 
-def test_a_schema_that_is_no_text(tmp_path: Path) -> None:
-    """What SQLite says of it quotes bytes that are none."""
+def test_a_schema_of_invalid_text(tmp_path: Path) -> None:
     tables = export(CUPTI_ACTIVITY_KIND_KERNEL=[gemm(0, 10, 7, 1)])
     path = database(tmp_path / "x.sqlite", tables)
     path.write_bytes(path.read_bytes().replace(b"CREATE TABLE", b"CREAT\xff TABLE"))
-    assert "the SQLite database cannot be read" in refusal(path)
+    refusal(path)

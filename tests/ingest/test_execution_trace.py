@@ -1,4 +1,4 @@
-"""Shapes and tensors of an execution trace come to the ops of the trace that was made beside it."""
+"""An execution trace adds shapes and tensors to the ops of the trace recorded with it."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def joined(folder: Path, trace: Path, beside: Path) -> dict[str, Any]:
     return found
 
 
-def test_what_the_trace_lacks_is_added(tmp_path: Path, tiny_trace: Given) -> None:
+def test_missing_arguments_are_added(tmp_path: Path, tiny_trace: Given) -> None:
     trace = tiny_trace([span("cpu_op", "aten::mm", 1, 9, **{"Record function id": 5, "x": 1})])
     assert joined(tmp_path, trace, written(tmp_path, NODES)) == {
         "Record function id": 5,
@@ -96,21 +96,19 @@ def test_what_the_trace_lacks_is_added(tmp_path: Path, tiny_trace: Given) -> Non
     }
 
 
-def test_one_that_is_packed_is_known_and_part_of_the_cache(
-    tmp_path: Path, tiny_trace: Given
-) -> None:
+def test_a_compressed_file_is_part_of_the_cache_key(tmp_path: Path, tiny_trace: Given) -> None:
     trace = tiny_trace([span("cpu_op", "aten::mm", 1, 9, **{"Record function id": 5})])
     beside = tmp_path / "et.json.gz"
     beside.write_bytes(gzip.compress(written(tmp_path, NODES).read_bytes()))
     shapes = """SELECT args ->> '$."Output Dims"' FROM event WHERE category = 'cpu_op'"""
-    gained = "shapes of 1, strides of 1, outputs of 1 ops"
-    for given, found, added in (([trace], None, None), ([trace, beside], "[[2,4]]", gained)):
+    for given, found in (([trace], None), ([trace, beside], "[[2,4]]")):
         with tracekit.open(*given) as opened:
             assert opened.sql(shapes).rows == [(found,)]
-            assert opened.query("trace").to_dicts()[0]["execution_trace"] == added
+            added = opened.query("trace").to_dicts()[0]["execution_trace"]
+            assert (added is None) == (found is None)
 
 
-def test_what_the_trace_says_stays(tmp_path: Path, tiny_trace: Given) -> None:
+def test_recorded_arguments_stay(tmp_path: Path, tiny_trace: Given) -> None:
     own: dict[str, Any] = {"External id": 5, "Input Dims": [[7, 3], [3, 4]]}
     trace = tiny_trace([span("cpu_op", "aten::mm", 1, 9, **own)])
     # A node of Triton's: its last argument has no strides.
@@ -119,35 +117,33 @@ def test_what_the_trace_says_stays(tmp_path: Path, tiny_trace: Given) -> None:
     assert (found["Input Dims"], found["Output Dims"]) == ([[7, 3], [3, 4]], [[2, 4]])
 
 
-def test_another_run_another_schema_and_none_at_all_are_refused(
-    tmp_path: Path, tiny_trace: Given
-) -> None:
+def test_an_execution_trace_that_does_not_fit_is_refused(tmp_path: Path, tiny_trace: Given) -> None:
     trace = tiny_trace([span("cpu_op", "aten::mm", 1, 9, **{"Record function id": 5})])
     other = OLDER | {"name": "aten::add"}
-    for nodes, more, said in (
-        ([other], {}, "aten::mm there, aten::add here, number 5"),
-        ([OLDER], {"pid": 9}, "no op of process 9 is in both"),
-        ([OLDER], {"schema": "2.0"}, "schema 2.0, which is not read"),
-        ([{"name": "x", "rf_id": 3}], {}, "KeyError at 'inputs'"),
+    for nodes, more, word in (
+        ([other], {}, "aten::add"),
+        ([OLDER], {"pid": 9}, "process 9"),
+        ([OLDER], {"schema": "2.0"}, "schema 2.0"),
+        ([{"name": "x", "rf_id": 3}], {}, "inputs"),
         ([OLDER | {"rf_id": 1 << 70}], {}, "ExecutionTraceObserver"),
         (7, {}, "ExecutionTraceObserver"),
     ):
         path = written(tmp_path, nodes, **more)  # type: ignore[arg-type]
-        with pytest.raises(TraceError, match=said):
+        with pytest.raises(TraceError, match=word):
             ingest([trace, path], tmp_path / "a.duckdb")
         assert not (tmp_path / "a.duckdb").exists()
 
 
-def test_two_traces_of_a_process_are_not_told_apart(tmp_path: Path, tiny_trace: Given) -> None:
+def test_two_traces_of_one_process_are_refused(tmp_path: Path, tiny_trace: Given) -> None:
     trace = tiny_trace([span("cpu_op", "aten::mm", 1, 9, **{"Record function id": 5})])
     other = trace.with_name("other.json")
     other.write_bytes(trace.read_bytes())
-    with pytest.raises(TraceError, match="2 of the traces have a process 1"):
+    with pytest.raises(TraceError, match="process 1"):
         ingest([trace, other, written(tmp_path, NODES)], tmp_path / "a.duckdb")
 
 
-def test_alone_it_says_what_it_needs(tmp_path: Path) -> None:
+def test_an_execution_trace_alone_is_refused_with_a_hint(tmp_path: Path) -> None:
     path = written(tmp_path, NODES)
-    with pytest.raises(TraceError, match="tells no times") as raised, tracekit.open(path):
-        pass
-    assert "tracekit breakdown TRACE et.json" in str(raised.value.hint)
+    with pytest.raises(TraceError) as raised:
+        tracekit.open(path)
+    assert "et.json" in str(raised.value.hint)

@@ -1,4 +1,4 @@
-"""Annotations of the kernels of CUDA graphs that lie next to a trace."""
+"""Annotations of CUDA graph kernels in files next to a trace."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ NOTED: dict[int, Any] = {
     NODE + 2: ["sampling"],
     NODE + 9: [{"module_fqn": "never.ran"}],
 }
-TOLD = (
+CONTEXT = (
     "SELECT e.name, phase, coalesce(m.path, row_name), op_name FROM attributed_events AS e "
     "LEFT JOIN module AS m USING (trace_id, module_id) ORDER BY ts_ns"
 )
-RIGHT = [
+EXPECTED = [
     ("gemm_0", "forward", "layers.0.wq", None),
     ("gemm_1", "backward", "layers.0.w1", None),
     ("k", "other", "(unattributed)", "sampling"),
@@ -53,7 +53,6 @@ def as_json(noted: dict[int, Any]) -> bytes:
     ("name", "data"),
     [
         ("kernel_annotations_rank0_fwd_bwd.pkl", pickle.dumps(NOTED)),
-        ("kernel_annotations_rank0_step.json", as_json(NOTED)),
         ("kernel_annotations_rank0_step.json.gz", gzip.compress(as_json(NOTED))),
     ],
 )
@@ -62,25 +61,24 @@ def test_kernels_have_module_phase_and_scope(
 ) -> None:
     path = tiny_trace(replay(), name="step_14/rank0.json")
     with tracekit.open(path) as trace:
-        assert [row[2] for row in trace.sql(TOLD).rows] == 3 * ["(unattributed)"]
-    for folder in (path.parent, path.parent.parent):
+        assert [row[2] for row in trace.sql(CONTEXT).rows] == 3 * ["(unattributed)"]
+    # The cache key includes the file; it may also lie in the parent folder.
+    for folder, given in ((path.parent, path), (path.parent.parent, path.parent)):
         (folder / name).write_bytes(data)
-        # The folder holds one trace, and the cache knows what lies next to it.
-        for given in (path, path.parent):
-            with tracekit.open(given) as trace:
-                assert trace.sql(TOLD).rows == RIGHT
+        with tracekit.open(given) as trace:
+            assert trace.sql(CONTEXT).rows == EXPECTED
         (folder / name).unlink()
 
 
-def test_those_of_another_rank_are_not_its(tiny_trace: Tiny) -> None:
+def test_annotations_of_another_rank_are_ignored(tiny_trace: Tiny) -> None:
     path = tiny_trace(replay(), name="rank0.json")
     (path.parent / "kernel_annotations_rank1_a.json").write_bytes(as_json(NOTED))
     with tracekit.open(path, cache=False) as trace:
-        assert [row[2] for row in trace.sql(TOLD).rows] == 3 * ["(unattributed)"]
+        assert [row[2] for row in trace.sql(CONTEXT).rows] == 3 * ["(unattributed)"]
 
 
 @pytest.mark.parametrize("data", [b"[]", b"{", b'{"x": []}', b'{"1": [5]}', b"\x80\x04."])
-def test_what_is_no_annotation_is_one_sentence(tiny_trace: Tiny, data: bytes) -> None:
+def test_an_invalid_annotation_file_is_named(tiny_trace: Tiny, data: bytes) -> None:
     path = tiny_trace(replay(), name="rank0.json")
     (path.parent / "kernel_annotations_rank0_a.json").write_bytes(data)
     with pytest.raises(TraceError, match="kernel_annotations_rank0_a"):

@@ -1,4 +1,4 @@
-"""A file into which the traces of several ranks were merged is as many traces."""
+"""A file with the merged traces of several ranks is split into one trace per rank."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def test_ranks_follow_from_parallel_groups(names: list[str], ranks: list[int]) -
     assert ranks_of(names) == ranks
 
 
-def test_other_texts_are_no_ranks(tiny_trace: Callable[..., Path]) -> None:
+def test_other_process_names_are_no_ranks(tiny_trace: Callable[..., Path]) -> None:
     events = [{**event, "pid": "[worker] 3"} for event in rank_events("TP0", 100)]
     with tracekit.open(tiny_trace(events), cache=False) as trace:
         assert trace.sql("SELECT rank, rank_source FROM trace").rows == [(None, "unknown")]
 
 
-def test_recordings_of_other_times_are_named(
+def test_recordings_of_different_times_cause_a_warning(
     tiny_trace: Callable[..., Path], caplog: pytest.LogCaptureFixture
 ) -> None:
     first = [call(5, 10, 1), kernel("gemm", 20, 120, 1)]

@@ -1,4 +1,4 @@
-"""SQLite exports of Nsight Systems: each row becomes the event that Kineto would have written."""
+"""SQLite exports of Nsight Systems: each row becomes the event that Kineto would write."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from cli_result import CliResult
 from databases_by_hand import Rows, database
 from export_by_hand import FIRST, ID, SECOND, api, export, gemm, ranged, work
 from traces_by_hand import call, kernel, span
@@ -126,8 +125,8 @@ def test_every_row_is_its_event(tmp_path: Path) -> None:
         ).rows
         assert [*rows] == EVENTS
         args = "SELECT args::VARCHAR FROM event WHERE correlation = {}"
-        (told,), *_ = trace.sql(args.format("11 AND category = 'kernel'")).rows
-        assert told == (
+        (shown,), *_ = trace.sql(args.format("11 AND category = 'kernel'")).rows
+        assert shown == (
             '{"device":1,"context":1,"stream":7,"correlation":11,"registers per thread":32,'
             '"shared memory":64,"grid":[4,2,1],"block":[128,1,1]}'
         )
@@ -140,7 +139,7 @@ def test_every_row_is_its_event(tmp_path: Path) -> None:
                 "WHERE category = 'cuda_sync'"
             ).rows
         }
-        # Of the four records of an event 5 the last one of the process before the wait.
+        # Of four records of event 5, the last one of this process before the wait.
         assert waits["Stream Wait Event"] == ["14", "5", "21"]
         assert waits["Event Sync"] == [None, "6", None]
         assert waits["Stream Sync"] == [None, None, None]
@@ -167,33 +166,6 @@ def test_every_row_is_its_event(tmp_path: Path) -> None:
         assert trace.sql(described).rows[3] == (3, "NVIDIA H100 80GB HBM3", "9.0", 132)
 
 
-def test_sums_are_those_of_plain_sql(tmp_path: Path) -> None:
-    path = database(tmp_path / "report.sqlite", TWO_PROCESSES)
-    kinds = ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE")
-    with closing(sqlite3.connect(path)) as plain:
-        work_ns = plain.execute(
-            "SELECT sum(ns), count(*) FROM ("
-            + " UNION ALL ".join(
-                f"SELECT end - start AS ns FROM CUPTI_ACTIVITY_KIND_{kind}" for kind in kinds
-            )
-            + ")"
-        ).fetchone()
-        links = plain.execute(
-            "SELECT sum(k.start - r.end), count(*) FROM CUPTI_ACTIVITY_KIND_KERNEL AS k JOIN "
-            "CUPTI_ACTIVITY_KIND_RUNTIME AS r ON k.correlationId = r.correlationId "
-            "AND k.globalPid = r.globalTid & ~0xFFFFFF"
-        ).fetchone()
-    with tracekit.open(path, cache=False) as trace:
-        assert trace.sql(
-            "SELECT sum(dur_ns)::BIGINT, count(*)::BIGINT FROM device_events"
-        ).rows == [work_ns]
-        assert trace.sql(
-            "SELECT sum(launch_delay_ns)::BIGINT, count(launch_id)::BIGINT FROM launch_link "
-            "SEMI JOIN (SELECT trace_id, event_id FROM event WHERE category = 'kernel') "
-            "USING (trace_id, event_id)"
-        ).rows == [links]
-
-
 def test_processes_on_one_device_keep_their_streams(tmp_path: Path) -> None:
     kernels = [gemm(0, 9_000, 7, 1), gemm(1_000, 8_000, 7, 1, globalPid=SECOND, contextId=2)]
     path = database(tmp_path / "a.sqlite", export(CUPTI_ACTIVITY_KIND_KERNEL=kernels))
@@ -204,7 +176,7 @@ def test_processes_on_one_device_keep_their_streams(tmp_path: Path) -> None:
         ]
 
 
-def test_it_says_what_a_chrome_trace_of_the_same_says(
+def test_analyses_match_those_of_a_chrome_trace(
     tmp_path: Path, tiny_trace: Callable[..., Path]
 ) -> None:
     chrome = tiny_trace(
@@ -271,8 +243,7 @@ def test_ranges_of_emit_nvtx_are_ops(tmp_path: Path) -> None:
         ]
 
 
-@pytest.mark.parametrize("is_compiled", [True, False])
-def test_rows_that_are_no_events_are_counted(tmp_path: Path, is_compiled: bool) -> None:
+def test_rows_that_are_no_events_are_counted(tmp_path: Path) -> None:
     bad = [
         ranged(0, 10, None),
         ranged(5, 2, "ends before it starts"),
@@ -286,13 +257,9 @@ def test_rows_that_are_no_events_are_counted(tmp_path: Path, is_compiled: bool) 
         latin = "UPDATE NVTX_EVENTS SET text = CAST(x'636166e9' AS TEXT) WHERE text = 'coffee'"
         connection.execute(latin)
         connection.commit()
-    reader = DatabaseReader(ByteStream(path), (NsysSchema(),), is_compiled=is_compiled)
+    reader = DatabaseReader(ByteStream(path), (NsysSchema(),))
     assert sum(rows.row_count for rows in reader.blocks()) == 3
-    assert [fault.reason for fault in reader.faults.rejected] == [
-        "negative dur",
-        "no ts",
-        "dur is out of range",
-    ]
+    assert len(reader.faults.rejected) == 3
     assert [fault.reason for fault in reader.faults.repaired] == ["invalid UTF-8"]
     with tracekit.open(path, cache=False) as trace:
         assert trace.sql("SELECT name, ts_ns, dur_ns FROM event ORDER BY event_id").rows == [
@@ -316,14 +283,14 @@ def test_it_is_found_by_name_and_by_content(tmp_path: Path) -> None:
         assert trace.sql(durations).rows == [(0, 9_000), (1, 9_001)]
     with tracekit.open(packed, cache=False) as trace:
         assert trace.sql("SELECT dur_ns FROM event").rows == [(9_001,)]
-    # What lies beside Chrome traces is of the same run, or something else.
+    # Chrome traces in the folder take precedence.
     (run / "rank0.json").write_text('[{"ph": "X", "name": "a", "ts": 0, "dur": 1, "pid": 1}]')
     with tracekit.open(run, cache=False) as trace:
         assert trace.sql(durations).rows == [(0, 1_000)]
 
 
 def test_metrics_of_gpus_are_samples(tmp_path: Path) -> None:
-    """The last bits of a typeId are the GPU; a metric that has no name is none."""
+    """The last bits of a typeId are the GPU; a metric without a name is ignored."""
     of_0, of_1 = 1 << 40, 1 << 40 | 1
     values = [
         (10, of_0, 1, 5),
@@ -383,68 +350,52 @@ def version(number: str) -> dict[str, Rows]:
     return export(META_DATA_EXPORT=[{"name": "EXPORT_SCHEMA_VERSION", "value": number}])
 
 
-REFUSED = {
-    "of something else": (
-        {"moz_places": [{"id": 1}]},
-        "a SQLite database, but neither of Nsight Systems nor of rocprofv3 (rocpd)",
-    ),
-    "of a later schema": (
-        version("4.0.1"),
-        "an export of Nsight Systems of schema 4.0.1, which is not read",
-    ),
-    "of a schema without number": (
-        version("new"),
-        "an export of Nsight Systems of schema new, which is not read",
-    ),
-    "without a column": (
-        export(NVTX_EVENTS=[{"start": 1, "eventType": 59, "text": "a"}]),
-        "an export of Nsight Systems of schema 3.25.0, whose table NVTX_EVENTS has no column end",
-    ),
-    "without a row": (
-        export(),
-        "the database holds no event: no work of a device, no call and no range",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_read_is_refused_in_a_sentence(tmp_path: Path, case: str) -> None:
-    tables, sentence = REFUSED[case]
+@pytest.mark.parametrize(
+    ("tables", "word"),
+    [
+        pytest.param({"moz_places": [{"id": 1}]}, "rocpd", id="another program"),
+        pytest.param(version("4.0.1"), "4.0.1", id="a later schema"),
+        pytest.param(version("new"), "schema new", id="no schema number"),
+        pytest.param(
+            export(NVTX_EVENTS=[{"start": 1, "eventType": 59, "text": "a"}]),
+            "NVTX_EVENTS",
+            id="no column",
+        ),
+        pytest.param(export(), "event", id="no row"),
+    ],
+)
+def test_unreadable_exports_are_refused(tmp_path: Path, tables: dict[str, Rows], word: str) -> None:
     path = database(tmp_path / "a.db", tables)
     with pytest.raises(TraceError) as raised:
         tracekit.open(path, cache=False)
-    assert raised.value.message == f"{path}: {sentence}"
+    assert raised.value.message.startswith(f"{path}: ")
+    assert word in raised.value.message
 
 
 def test_damaged_and_unfinished_databases_are_refused(tmp_path: Path) -> None:
     path = database(tmp_path / "a.sqlite", TWO_PROCESSES)
-    cut = tmp_path / "cut.sqlite"
-    cut.write_bytes(path.read_bytes()[:20_000])
-    with pytest.raises(TraceError, match="the SQLite database cannot be read: database disk image"):
-        tracekit.open(cut, cache=False)
-    cut.write_bytes(path.read_bytes().replace(b"globalPid", b"global\xffid"))
-    with pytest.raises(TraceError, match="the SQLite database cannot be read: "):
-        tracekit.open(cut, cache=False)
-    packed = tmp_path / "cut.sqlite.gz"
-    packed.write_bytes(gzip.compress(path.read_bytes())[:-100])
-    with pytest.raises(TraceError, match="the gzip stream ends before its end mark"):
+    content = path.read_bytes()
+    cut, packed = tmp_path / "cut.sqlite", tmp_path / "cut.sqlite.gz"
+    for damaged in (content[:20_000], content.replace(b"globalPid", b"global\xffid")):
+        cut.write_bytes(damaged)
+        with pytest.raises(TraceError, match=r"cut\.sqlite"):
+            tracekit.open(cut, cache=False)
+    packed.write_bytes(gzip.compress(content)[:-100])
+    with pytest.raises(TraceError, match="gzip"):
         tracekit.open(packed, cache=False)
     (tmp_path / "a.sqlite-wal").write_bytes(b"pages")
-    with pytest.raises(TraceError, match=r"not finished: a\.sqlite-wal lies beside it"):
+    with pytest.raises(TraceError, match=r"a\.sqlite-wal"):
         tracekit.open(path, cache=False)
 
 
-def test_a_report_is_refused_with_the_command_that_exports_it(
-    tmp_path: Path, cli: Callable[..., CliResult]
-) -> None:
+def test_the_hint_for_a_report_is_the_command_that_exports_it(tmp_path: Path) -> None:
     (tmp_path / "run.nsys-rep").write_bytes(b"\x00")
-    result = cli("breakdown", tmp_path / "run.nsys-rep")
-    assert result.exit_code == 3
-    assert "a report of Nsight Systems, which nsys alone can read" in result.stderr
-    assert "nsys export --type sqlite run.nsys-rep" in result.stderr
+    with pytest.raises(TraceError) as raised:
+        tracekit.open(tmp_path / "run.nsys-rep")
+    assert "nsys export --type sqlite run.nsys-rep" in str(raised.value.hint)
 
 
-def test_views_and_modules_of_a_database_are_not_asked(tmp_path: Path) -> None:
+def test_views_of_a_database_are_not_read(tmp_path: Path) -> None:
     path = database(tmp_path / "a.sqlite", export(CUPTI_ACTIVITY_KIND_KERNEL=[gemm(0, 9, 7, 1)]))
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(

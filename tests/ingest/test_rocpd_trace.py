@@ -1,9 +1,7 @@
-"""Databases of rocprofv3 (rocpd), as its own schemas of versions 3 and 4 have them."""
+"""Databases of rocprofv3 (rocpd) with its schema versions 3 and 4."""
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,7 @@ PID, TID = 4001, 4002
 
 
 class Process:
-    """The rows of one process; a work or a call is written with its event."""
+    """Rows of one process; each kernel, copy, and call comes with its event."""
 
     def __init__(self, version: str, machine: str = "m1") -> None:
         self.is_tracked = version.startswith("4")
@@ -83,7 +81,7 @@ class Process:
 
 
 def process(version: str, machine: str = "m1") -> Process:
-    """Return a process that launches two kernels and a copy inside of a range."""
+    """Return a process that launches two kernels and a copy inside a range."""
     size = {f"{kind}_size_{axis}": 1 for kind in ("grid", "workgroup") for axis in "xyz"}
     size |= {"grid_size_x": 1000, "workgroup_size_x": 256}
     kernel = {"agent_id": 4, "kernel_id": 3, "queue_id": 5, **size}
@@ -108,7 +106,7 @@ def process(version: str, machine: str = "m1") -> Process:
 
 
 def finished(one: Process) -> Process:
-    """Return it with what rows of one kind alone have."""
+    """Return a process with the members that only some rows have."""
     regions, copies = one.tables["rocpd_region"], one.tables["rocpd_memory_copy"]
     regions[3]["name_id"] = ID["hipMemcpyWithStream"]
     regions[4]["name_id"] = ID["hsa_amd_memory_async_copy_on_engine"]
@@ -134,7 +132,7 @@ READ = (
 )
 
 
-@pytest.mark.parametrize("version", ["3", "3.0.0", "4.0.0", "4.1.0"])
+@pytest.mark.parametrize("version", ["3.0.0", "4.1.0"])
 def test_every_row_is_its_event(tmp_path: Path, version: str) -> None:
     path = database(tmp_path / "1234_results.db", finished(process(version)).written())
     with tracekit.open(path, cache=False) as trace:
@@ -149,19 +147,6 @@ def test_every_row_is_its_event(tmp_path: Path, version: str) -> None:
         assert trace.sql("SELECT sum(bytes)::BIGINT FROM device_events").rows == [(4096,)]
         classes = "SELECT class, count(*)::BIGINT FROM device_events GROUP BY class ORDER BY class"
         assert trace.sql(classes).rows == [("gemm", 2), ("memcpy_h2d", 1)]
-
-
-def test_sums_are_those_of_plain_sql(tmp_path: Path) -> None:
-    path = database(tmp_path / "a.db", finished(process("3")).written("_7"))
-    with closing(sqlite3.connect(path)) as plain:
-        wanted = plain.execute(
-            "SELECT sum(ns), count(*) FROM ("
-            "SELECT end - start AS ns FROM rocpd_kernel_dispatch_7 "
-            "UNION ALL SELECT end - start AS ns FROM rocpd_memory_copy_7)"
-        ).fetchall()
-    with tracekit.open(path, cache=False) as trace:
-        sums = "SELECT sum(dur_ns)::BIGINT, count(*)::BIGINT FROM device_events"
-        assert trace.sql(sums).rows == wanted
 
 
 def test_without_streams_queues_keep_apart(tmp_path: Path) -> None:
@@ -187,22 +172,18 @@ def test_merged_processes_keep_their_numbers(tmp_path: Path) -> None:
         assert trace.sql("SELECT count(launch_id)::BIGINT FROM launch_link").rows == [(6,)]
 
 
-def test_what_cannot_be_read_is_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_unreadable_databases_are_refused(tmp_path: Path) -> None:
     newer = finished(process("5.0.0")).written()
     lacking = finished(process("3"))
-    del lacking.tables["rocpd_region"][0]["end"]
     for row in lacking.tables["rocpd_region"]:
         row.pop("end", None)
     machines = finished(process("3")).written("_a") | finished(process("3", "m2")).written("_b")
-    for tables, sentence in (
-        (newer, "a database of rocprofv3 of schema 5.0.0, which is not read"),
-        (
-            lacking.written(),
-            "a database of rocprofv3 of schema 3, whose table rocpd_region has no column end",
-        ),
-        (machines, "2 machines were merged in it, whose devices have the same numbers"),
+    for tables, word in (
+        (newer, "5.0.0"),
+        (lacking.written(), "rocpd_region"),
+        (machines, "2 machines"),
     ):
         path = database(tmp_path / "a.db", tables)
-        with pytest.raises(TraceError) as raised:
+        with pytest.raises(TraceError, match=word) as raised:
             tracekit.open(path, cache=False)
-        assert raised.value.message == f"{path}: {sentence}"
+        assert raised.value.message.startswith(f"{path}: ")

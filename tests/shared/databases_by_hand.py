@@ -1,4 +1,4 @@
-"""SQLite databases that one can read on a screen, as profilers leave them."""
+"""Small SQLite databases in the form of profilers."""
 
 from __future__ import annotations
 
