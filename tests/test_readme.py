@@ -39,8 +39,16 @@ _PYTHON = re.compile(r"(?<=```python\n).*?(?=```)", re.DOTALL)
 _RUNS_ALONE = "import tracekit\n"
 
 PAGES = [path.relative_to(REPO).as_posix() for path in hand_written()]
-WITH_COMMANDS = [page for page in PAGES if sessions((REPO / page).read_text("utf-8"))]
-WITH_PYCON = [page for page in PAGES if _PYCON.search((REPO / page).read_text("utf-8"))]
+_OTHER_PAGE = pytest.mark.nightly("pages other than the README")
+
+
+def _pages(shows: Callable[[str], object]) -> list[Any]:
+    """Return the pages whose text shows something to run; all but the README run nightly."""
+    return [
+        pytest.param(page, marks=() if page == README.name else _OTHER_PAGE)
+        for page in PAGES
+        if shows((REPO / page).read_text("utf-8"))
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +69,7 @@ def _shared_traces() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("page", WITH_COMMANDS)
+@pytest.mark.parametrize("page", _pages(sessions))
 def test_every_command_prints_what_the_page_shows(page: str, folder: Path) -> None:
     for command, shown in sessions((REPO / page).read_text("utf-8")):
         if not command.startswith(MEASURES):
@@ -74,7 +82,7 @@ def test_the_readme_shows_the_demo() -> None:
     assert any(command.startswith(MAKE_DEMO) for command, _ in sessions(README.read_text("utf-8")))
 
 
-@pytest.mark.parametrize("page", WITH_PYCON)
+@pytest.mark.parametrize("page", _pages(_PYCON.search))
 def test_the_python_examples_run(page: str, folder: Path) -> None:
     blocks = _PYCON.findall((REPO / page).read_text("utf-8"))
     test = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, page, page, 0)
@@ -84,6 +92,7 @@ def test_the_python_examples_run(page: str, folder: Path) -> None:
     assert results.failed == 0
 
 
+@_OTHER_PAGE
 def test_a_check_in_ci_ends_with_its_exit_code(folder: Path, tmp_path: Path) -> None:
     text = (REPO / "docs" / "how-to" / "ci.md").read_text("utf-8")
     (shown,) = [block for block in _PYTHON.findall(text) if _RUNS_ALONE in block]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import pytest
 
 from tracekit.checking.rules import parse_rule
 from tracekit.cli._main import group
@@ -41,6 +42,7 @@ def test_every_command_of_the_workflows_is_understood() -> None:
         command.make_context(name, [*arguments])
 
 
+@pytest.mark.nightly("a page of the manual")
 def test_the_gate_of_the_workflows_runs(
     tracekit_in_process: Callable[..., Any], tmp_path: Path
 ) -> None:

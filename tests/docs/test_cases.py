@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from cli_result import CliResult
 
+pytestmark = pytest.mark.nightly("records the programs of a page")
+
 CASES = Path(__file__).resolve().parents[2] / "docs" / "cases"
 TWO_RANKS = ("-m", "torch.distributed.run", "--nproc-per-node", "2")
 DDP = (*TWO_RANKS, "ddp.py", "--steps", "14")

@@ -14,6 +14,8 @@ from traces_by_hand import call
 
 from tracekit.cli._main import group
 
+pytestmark = pytest.mark.nightly("runs every command of a page")
+
 REPO = Path(__file__).resolve().parents[2]
 PAGE = REPO / "docs" / "how-to" / "coming-from.md"
 SMALL = REPO / "docs" / "samples" / "made_up_step.json"

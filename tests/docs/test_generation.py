@@ -35,6 +35,7 @@ def test_an_error_that_a_page_shows_is_written_anew(tmp_path: Path) -> None:
     assert "of yesterday" not in now
 
 
+@pytest.mark.nightly("saves a baseline twice")
 def test_what_a_page_writes_is_in_its_way_neither_next_time_nor_in_the_tree(
     keep_stores: Callable[..., None], tmp_path: Path
 ) -> None:

@@ -6,7 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import tracekit
+
+pytestmark = pytest.mark.nightly("pages other than the README")
 
 REPO = Path(__file__).resolve().parents[2]
 DOCS = REPO / "docs"

@@ -26,6 +26,8 @@ from tracekit.analysis.catalog import load_catalog
 from tracekit.cli._main import group
 from tracekit.schema import TABLES
 
+pytestmark = pytest.mark.nightly("makes the reference of the manual")
+
 HINT = "run: make docs-update"
 
 
