@@ -1,4 +1,4 @@
-"""Training runs that several tests look at, made once in a session."""
+"""Training runs that several tests read, made once in a session."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 from alone import alone
-from training_cases import CASES, RANKS, SMALL_LLAMA, arguments_of
+from training_cases import CASES, GATE, RANKS, SMALL_LLAMA, arguments_of
 
 from tracekit import manifest
-
-_TRAINING_PACKAGES = ("torch", "transformers", "deepspeed", "peft", "bitsandbytes")
 
 
 @pytest.fixture(scope="session")
@@ -24,46 +22,41 @@ def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def training_runs(shared_folder: Path, small_model: Path, python: Callable[[str], str]) -> Path:
-    """Return the folder of the run folders of `CASES`, each of two ranks on one fixed batch.
+def training_run(shared_folder: Path, small_model: Path) -> Callable[[str], Path]:
+    """Return a function that returns the run folder of a case, of two ranks on one fixed batch.
 
-    They are made once for all workers.
+    The runs of the gate and the nightly ones are made together, once for all workers.
     """
-    for package in _TRAINING_PACKAGES:
+    for package in ("torch", "transformers", "deepspeed", "peft", "bitsandbytes"):
         pytest.importorskip(package)
-    folder = shared_folder / "training"
-    done = folder / "done"
-    with alone(shared_folder / "training.lock"):
-        if not done.exists():
-            _train(folder, small_model, python("libraries"))
-            done.touch()
-    return folder
+
+    def folder_of(name: str) -> Path:
+        names = GATE if name in GATE else [case for case in CASES if case not in GATE]
+        folder = shared_folder / ("training" if name in GATE else "nightly_training")
+        with alone(folder.with_suffix(".lock")):
+            if not (folder / "done").exists():
+                _train(folder, {name: arguments_of(name, small_model) for name in names})
+                (folder / "done").touch()
+        return folder / name
+
+    return folder_of
 
 
-def _train(folder: Path, small_model: Path, python: str) -> None:
+def _train(folder: Path, cases: dict[str, dict[str, object]]) -> None:
     from tracekit.collectors.process import launch
 
     if folder.exists():
-        pytest.fail("the training runs have failed; another test says how")
-    for name in CASES:
+        pytest.fail("the training runs have failed; the failure is reported by another test")
+    for name in cases:
         (folder / name / "logs").mkdir(parents=True)
-    cases = {name: arguments_of(name, small_model) for name in CASES}
     (folder / "cases.json").write_text(json.dumps(cases), "utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(launch, "OWN_PYTHON", (python, "-P"))
-        one = {"OMP_NUM_THREADS": "1"}
-        failure = launch.run_ranks([str(RANKS), str(folder), "cpu"], 2, folder, environment=one)
+    one = {"OMP_NUM_THREADS": "1"}
+    failure = launch.run_ranks([str(RANKS), str(folder), "cpu"], 2, folder, environment=one)
     if failure is not None:
-        pytest.fail(
-            f"rank {failure.rank}: {failure.exit_description}\n{failure.log.read_text()[-4000:]}"
-        )
-
-
-@pytest.fixture(scope="session", params=CASES)
-def case(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+        said = failure.log.read_text()[-4000:]
+        pytest.fail(f"rank {failure.rank}: {failure.exit_description}\n{said}")
 
 
 @pytest.fixture(scope="session")
-def manifest_of(training_runs: Path) -> Callable[[str], manifest.Manifest]:
-    return lambda name: manifest.read(training_runs / name)
+def manifest_of(training_run: Callable[[str], Path]) -> Callable[[str], manifest.Manifest]:
+    return lambda name: manifest.read(training_run(name))

@@ -1,4 +1,4 @@
-"""Gradient compression: the algebra of each method by itself."""
+"""Gradient compression: the algebra of each method."""
 
 from __future__ import annotations
 
@@ -10,11 +10,16 @@ import pytest
 from tracekit.collectors.training.compression import install, methods
 from tracekit.errors import UsageError
 
-np = pytest.importorskip("numpy")
 torch = pytest.importorskip("torch")
 
-
-# -- the algebra, without processes ----------------------------------------------------------------
+from tracekit.collectors.training.compression._hook import pack, unpack  # noqa: E402
+from tracekit.collectors.training.compression.acpsgd import AlternatingLowRank  # noqa: E402
+from tracekit.collectors.training.compression.signsgd import (  # noqa: E402
+    MajorityVote,
+    pack_bits,
+    unpack_bits,
+)
+from tracekit.collectors.training.compression.topk import Sparsifier  # noqa: E402
 
 
 def random(*shape: int, seed: int = 0, dtype: Any = None) -> Any:
@@ -34,38 +39,7 @@ def reduced_step(codecs: list[Any], parameters: list[Any], gradients: list[Any])
     return decoded
 
 
-def test_acpsgd_is_the_algebra_of_the_paper() -> None:
-    from tracekit.collectors.training.compression.acpsgd import AlternatingLowRank
-
-    steps = [[random(6, 9, seed=10 * step + rank).numpy() for rank in (0, 1)] for step in range(5)]
-    codecs = [AlternatingLowRank(rank=2) for _ in (0, 1)]
-    parameters = [torch.zeros(6, 9), torch.zeros(6, 9)]
-    residuals = [np.zeros((6, 9)), np.zeros((6, 9))]
-    basis = None
-    for step, gradients in enumerate(steps):
-        decoded = reduced_step(codecs, parameters, [torch.from_numpy(g) for g in gradients])
-        if basis is None:
-            # The first Q is random; only its span matters, and it is what the decoded rows span.
-            basis = np.linalg.svd(decoded[0].numpy())[2][:2].T
-        basis = np.linalg.qr(basis)[0]
-        matrices = [g + residual for g, residual in zip(gradients, residuals, strict=True)]
-        if step % 2 == 0:
-            factors = [matrix @ basis for matrix in matrices]
-            approximations = [factor @ basis.T for factor in factors]
-        else:
-            factors = [matrix.T @ basis for matrix in matrices]
-            approximations = [basis @ factor.T for factor in factors]
-        residuals = [m - a for m, a in zip(matrices, approximations, strict=True)]
-        for one in decoded:
-            np.testing.assert_allclose(one.numpy(), sum(approximations) / 2, atol=1e-12)
-        for codec, parameter, residual in zip(codecs, parameters, residuals, strict=True):
-            np.testing.assert_allclose(codec.residual(parameter).numpy(), residual, atol=1e-12)
-        basis = sum(factors) / 2
-
-
 def test_acpsgd_sends_one_factor_a_step_in_turn() -> None:
-    from tracekit.collectors.training.compression.acpsgd import AlternatingLowRank
-
     codec, parameter = AlternatingLowRank(rank=2), torch.zeros(6, 9)
     shapes = []
     for step in range(4):
@@ -73,11 +47,13 @@ def test_acpsgd_sends_one_factor_a_step_in_turn() -> None:
         codec.decode(parameter, random(6, 9), [[sent]])
         shapes.append(tuple(sent.shape))
     assert shapes == [(6, 2), (9, 2), (6, 2), (9, 2)]
+    # Tensors that its factors would not make smaller are left alone.
+    codec = AlternatingLowRank(rank=4)
+    sizes = [(64, 32), (64, 8, 2, 2), (4, 4), (4096,)]
+    assert [codec.takes(torch.zeros(size)) for size in sizes] == [True, True, False, False]
 
 
 def test_acpsgd_of_full_rank_is_the_exact_mean() -> None:
-    from tracekit.collectors.training.compression.acpsgd import AlternatingLowRank
-
     codecs = [AlternatingLowRank(rank=5) for _ in range(3)]
     parameters = [torch.zeros(5, 5) for _ in range(3)]
     for step in range(4):
@@ -90,8 +66,6 @@ def test_acpsgd_of_full_rank_is_the_exact_mean() -> None:
 
 
 def test_acpsgd_recovers_a_gradient_that_has_the_rank() -> None:
-    from tracekit.collectors.training.compression.acpsgd import AlternatingLowRank
-
     codec, parameter = AlternatingLowRank(rank=2), torch.zeros(20, 30)
     gradient = random(20, 2) @ random(2, 30, seed=1)
     transmitted = sum(
@@ -102,8 +76,6 @@ def test_acpsgd_recovers_a_gradient_that_has_the_rank() -> None:
 
 
 def test_acpsgd_of_a_zero_gradient_is_zero_and_finite() -> None:
-    from tracekit.collectors.training.compression.acpsgd import AlternatingLowRank
-
     codec, parameter = AlternatingLowRank(rank=2), torch.zeros(6, 9)
     for gradient in (torch.zeros(6, 9), torch.zeros(6, 9), random(6, 9, dtype=torch.float32)):
         (decoded,) = reduced_step([codec], [parameter], [gradient])
@@ -111,20 +83,10 @@ def test_acpsgd_of_a_zero_gradient_is_zero_and_finite() -> None:
         assert decoded.any() == gradient.any()
 
 
-def test_acpsgd_leaves_alone_what_its_factors_would_not_make_smaller() -> None:
-    from tracekit.collectors.training.compression.acpsgd import AlternatingLowRank
-
-    codec = AlternatingLowRank(rank=4)
-    assert codec.takes(torch.zeros(64, 32))
-    assert codec.takes(torch.zeros(64, 8, 2, 2))
-    assert not codec.takes(torch.zeros(4, 4))
-    assert not codec.takes(torch.zeros(4096))
-
-
 @pytest.mark.parametrize("method", ["acpsgd", "topk"])
 @pytest.mark.parametrize("rank_count", [1, 3])
 def test_error_feedback_conserves_the_gradients(method: str, rank_count: int) -> None:
-    """What was transmitted and what is left sum to all gradients there were."""
+    """The transmitted gradients and the residuals sum to all gradients."""
     codecs = [codec_of(method) for _ in range(rank_count)]
     parameters = [torch.zeros(12, 10) for _ in range(rank_count)]
     transmitted = torch.zeros(12, 10, dtype=torch.float64)
@@ -154,18 +116,10 @@ def test_error_feedback_takes_in_the_rounding_of_bf16() -> None:
 
 
 def codec_of(method: str) -> Any:
-    if method == "acpsgd":
-        from tracekit.collectors.training.compression.acpsgd import AlternatingLowRank
-
-        return AlternatingLowRank(rank=2)
-    from tracekit.collectors.training.compression.topk import Sparsifier
-
-    return Sparsifier(density=0.05)
+    return AlternatingLowRank(rank=2) if method == "acpsgd" else Sparsifier(density=0.05)
 
 
 def test_topk_sends_the_largest_magnitudes() -> None:
-    from tracekit.collectors.training.compression.topk import Sparsifier
-
     codec, parameter = Sparsifier(density=0.25), torch.zeros(2, 4)
     gradient = torch.tensor([[1.0, -8.0, 2.0, 0.5], [-3.0, 7.0, 0.0, 4.0]])
     indices, values = codec.encode(parameter, gradient)
@@ -175,9 +129,7 @@ def test_topk_sends_the_largest_magnitudes() -> None:
     assert codec.residual(parameter).view(2, 4).tolist() == left
 
 
-def test_topk_averages_what_the_ranks_chose() -> None:
-    from tracekit.collectors.training.compression.topk import Sparsifier
-
+def test_topk_averages_the_choices_of_the_ranks() -> None:
     codecs, parameters = [Sparsifier(density=0.5) for _ in (0, 1)], [torch.zeros(1, 4)] * 2
     gradients = [torch.tensor([[4.0, 2.0, 0.1, 0.2]]), torch.tensor([[6.0, 0.3, 0.4, -2.0]])]
     for decoded in reduced_step(codecs, parameters, gradients):
@@ -186,8 +138,6 @@ def test_topk_averages_what_the_ranks_chose() -> None:
 
 @pytest.mark.parametrize("density", [1.0, 0.3, 1e-9])
 def test_topk_sends_the_share_that_was_asked_for(density: float) -> None:
-    from tracekit.collectors.training.compression.topk import Sparsifier
-
     codec, parameter = Sparsifier(density), torch.zeros(10, 7)
     indices, values = codec.encode(parameter, random(10, 7))
     assert len(set(indices.tolist())) == values.numel() == math.ceil(density * 70)
@@ -195,8 +145,6 @@ def test_topk_sends_the_share_that_was_asked_for(density: float) -> None:
 
 
 def test_signsgd_follows_the_majority() -> None:
-    from tracekit.collectors.training.compression.signsgd import MajorityVote
-
     gradients = [
         torch.tensor([[1.0, -2.0, 3.0, -4.0]]),
         torch.tensor([[5.0, 6.0, -1.0, -8.0]]),
@@ -209,8 +157,6 @@ def test_signsgd_follows_the_majority() -> None:
 
 
 def test_signsgd_leaves_a_tie_alone() -> None:
-    from tracekit.collectors.training.compression.signsgd import MajorityVote
-
     codecs, parameters = [MajorityVote(0), MajorityVote(1)], [torch.zeros(1, 2)] * 2
     gradients = [torch.tensor([[1.0, 2.0]]), torch.tensor([[-1.0, 4.0]])]
     for decoded in reduced_step(codecs, parameters, gradients):
@@ -220,8 +166,6 @@ def test_signsgd_leaves_a_tie_alone() -> None:
 @pytest.mark.parametrize("rank_count", [1, 2, 3, 4])
 def test_signsgd_does_not_let_zeros_drift(rank_count: int) -> None:
     """A row of an embedding that no token used stays where it is, over two steps at the latest."""
-    from tracekit.collectors.training.compression.signsgd import MajorityVote
-
     codecs = [MajorityVote(rank) for rank in range(rank_count)]
     parameters = [torch.zeros(3, 5) for _ in codecs]
     moved = torch.zeros(3, 5)
@@ -236,8 +180,6 @@ def test_signsgd_does_not_let_zeros_drift(rank_count: int) -> None:
 
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 1000])
 def test_bits_come_out_as_they_went_in(count: int) -> None:
-    from tracekit.collectors.training.compression.signsgd import pack_bits, unpack_bits
-
     bits = random(count) > 0
     packed = pack_bits(bits)
     assert packed.numel() == math.ceil(count / 8)
@@ -245,8 +187,6 @@ def test_bits_come_out_as_they_went_in(count: int) -> None:
 
 
 def test_messages_of_mixed_types_come_out_as_they_went_in() -> None:
-    from tracekit.collectors.training.compression._hook import pack, unpack
-
     messages = [
         [torch.arange(3, dtype=torch.int32), random(3).to(torch.bfloat16)],
         [random(2, 2), torch.tensor([1, 2, 255], dtype=torch.uint8)],
@@ -258,27 +198,20 @@ def test_messages_of_mixed_types_come_out_as_they_went_in() -> None:
             assert torch.equal(one, other)
 
 
-# -- as hooks of DDP -------------------------------------------------------------------------------
-
-
-# -- the way in ------------------------------------------------------------------------------------
-
-
 def test_every_method_is_found() -> None:
     assert methods() == ["acpsgd", "powersgd", "signsgd", "topk"]
 
 
 @pytest.mark.parametrize(
-    ("method", "options", "message"),
+    ("method", "options"),
     [
-        ("zip", {}, "there is no gradient compression 'zip'"),
-        ("acpsgd", {"rank": 0}, "the rank of a factor is at least 1, not 0"),
-        ("topk", {"density": 0.0}, "the density is above 0 and at most 1, not 0.0"),
-        ("topk", {"density": 1.5}, "the density is above 0 and at most 1, not 1.5"),
-        ("powersgd", {"start_step": 1}, "Power-SGD starts at step 2 or later, not 1"),
+        ("zip", {}),
+        ("acpsgd", {"rank": 0}),
+        ("topk", {"density": 0.0}),
+        ("topk", {"density": 1.5}),
+        ("powersgd", {"start_step": 1}),
     ],
 )
-def test_wrong_settings_are_refused(method: str, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageError) as error:
+def test_wrong_settings_are_refused(method: str, options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
         install(object(), method, **options)
-    assert error.value.message == message

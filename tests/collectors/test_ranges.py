@@ -1,10 +1,14 @@
-"""Ranges have the right names and change nothing that is computed."""
+"""Ranges have the right names, change no result, and are closed after errors."""
 
 from __future__ import annotations
 
 import copy
+import functools
+import importlib.util
 import io
 import pickle
+import sys
+import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -31,13 +35,14 @@ from recorded_modules import (  # noqa: E402
     train_step,
 )
 from torch import nn  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from tracekit.collectors import ranges  # noqa: E402
 from tracekit.collectors.calls import module_calls  # noqa: E402
 from tracekit.collectors.calls.module_paths import class_name, module_paths  # noqa: E402
 from tracekit.collectors.profiler.profile import Profile  # noqa: E402
-from tracekit.collectors.ranges import attention_parts, modules  # noqa: E402
+from tracekit.collectors.ranges import attention_parts, modules, open_ranges  # noqa: E402
 
 MODES = ("plain", "non-reentrant", "reentrant")
 # Of the ops, counted: checkpoints detach and accumulate outside of all modules.
@@ -124,35 +129,28 @@ def test_residual_addition_of_a_recomputed_layer_is_its_own(
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_nothing_that_is_computed_changes(mode: str) -> None:
-    outcomes = []
+def test_no_result_changes_and_nothing_stays_attached(mode: str) -> None:
+    results = []
     for is_ranged in (False, True):
         model = tiny_llama(mode)
+        before = hook_count(model)
+        function = getattr(model.model.layers[0], "_gradient_checkpointing_func", None)
         hooks = ranges.ModuleRanges(model, backward=True)
         if is_ranged:
             hooks.attach()
+            hooks.attach()  # attaching twice is allowed
+            assert model in hooks
         loss = train_step(model)
         hooks.detach()
-        outcomes.append([loss, *(parameter.grad for parameter in model.parameters())])
-    assert all(torch.equal(plain, ranged) for plain, ranged in zip(*outcomes, strict=True))
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_detaching_leaves_nothing(mode: str) -> None:
-    model = tiny_llama(mode)
-    before = hook_count(model)
-    function = getattr(model.model.layers[0], "_gradient_checkpointing_func", None)
-    with ranges.ModuleRanges(model, backward=True) as hooks:
-        assert model in hooks
-        train_step(model)
-        hooks.attach()  # a second time is nothing
-    assert model not in hooks
-    assert hook_count(model) == before
-    assert getattr(model.model.layers[0], "_gradient_checkpointing_func", None) is function
+        assert model not in hooks
+        assert hook_count(model) == before
+        assert getattr(model.model.layers[0], "_gradient_checkpointing_func", None) is function
+        results.append([loss, *(parameter.grad for parameter in model.parameters())])
+    assert all(torch.equal(plain, ranged) for plain, ranged in zip(*results, strict=True))
     assert ranges.open_count() == 0
 
 
-def test_a_tensor_with_a_backward_range_is_saved_without_a_word() -> None:
+def test_a_tensor_with_a_backward_range_can_be_saved() -> None:
     model = nn.Sequential(Block(), Block())
     given = torch.ones(2, 4, requires_grad=True)
     with ranges.ModuleRanges(model, backward=True), warnings.catch_warnings():
@@ -160,7 +158,9 @@ def test_a_tensor_with_a_backward_range_is_saved_without_a_word() -> None:
         torch.save([model(given), given], io.BytesIO())
 
 
-def test_an_error_of_ours_is_none_of_the_backward_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_tracekit_does_not_reach_the_backward_pass(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def fail(*_: Any) -> None:
         raise RuntimeError("on purpose")
 
@@ -172,29 +172,32 @@ def test_an_error_of_ours_is_none_of_the_backward_pass(monkeypatch: pytest.Monke
     assert ranges.open_count() == 0
 
 
-def test_checkpointing_that_is_enabled_later_is_seen(tmp_path: Path) -> None:
+def test_checkpointing_that_is_enabled_later(tmp_path: Path) -> None:
+    """It is recomputed in ranges, and copies of the model hold nothing of tracekit."""
     model = tiny_llama()
     with ranges.ModuleRanges(model):
         enable_checkpointing(model, is_reentrant=False)
+        layer = model.model.layers[0]
+        function = layer._gradient_checkpointing_func
         spans = recorded(tmp_path, lambda: train_step(model))
-    assert names(spans).count("tk/module/recompute/model.layers.0#LlamaDecoderLayer") == 1
-    assert not [name for name in names(spans) if name.startswith("tk/module/backward/")]
-
-
-def test_copies_of_a_checkpointing_model_hold_nothing_of_ours() -> None:
-    model = tiny_llama()
-    enable_checkpointing(model, is_reentrant=False)
-    layer = model.model.layers[0]
-    function = layer._gradient_checkpointing_func
-    with ranges.ModuleRanges(model):
-        train_step(model)
         assert layer._gradient_checkpointing_func is not function
         copied = copy.deepcopy(model).model.layers[0]._gradient_checkpointing_func
         filed = pickle.dumps(layer._gradient_checkpointing_func)
+    assert names(spans).count("tk/module/recompute/model.layers.0#LlamaDecoderLayer") == 1
+    assert not [name for name in names(spans) if name.startswith("tk/module/backward/")]
     assert type(copied) is type(function)
     assert b"tracekit" not in filed
     read = pickle.loads(filed)
     assert (read.func, read.args, read.keywords) == (function.func, (), function.keywords)
+
+
+def backward_names(tmp_path: Path, model: nn.Module) -> list[str]:
+    """Return the ranges of a forward and a backward pass."""
+    with ranges.ModuleRanges(model, backward=True):
+        spans = recorded(
+            tmp_path, lambda: model(torch.ones(2, 4, requires_grad=True)).sum().backward()
+        )
+    return names(spans)
 
 
 @pytest.mark.parametrize("use_reentrant", [True, False])
@@ -209,12 +212,7 @@ def test_a_block_checkpointed_by_hand(tmp_path: Path, use_reentrant: bool) -> No
                 x = checkpoint(block, x, use_reentrant=use_reentrant)
             return x
 
-    model = Model()
-    with ranges.ModuleRanges(model, backward=True):
-        spans = recorded(
-            tmp_path, lambda: model(torch.ones(2, 4, requires_grad=True)).sum().backward()
-        )
-    found = names(spans)
+    found = backward_names(tmp_path, Model())
     for path in ("blocks.0#Block", "blocks.0.inner#Linear", "blocks.1#Block"):
         assert found.count(f"tk/module/forward/{path}") == 1
         assert found.count(f"tk/module/recompute/{path}") == 1
@@ -223,12 +221,8 @@ def test_a_block_checkpointed_by_hand(tmp_path: Path, use_reentrant: bool) -> No
 
 
 def test_backward_ranges_lie_inside_of_those_of_their_parents(tmp_path: Path) -> None:
-    model = nn.Sequential(Block(), Block())
-    with ranges.ModuleRanges(model, backward=True):
-        spans = recorded(
-            tmp_path, lambda: model(torch.ones(2, 4, requires_grad=True)).sum().backward()
-        )
-    backward = [name for name in names(spans) if name.startswith("tk/module/backward/")]
+    found = backward_names(tmp_path, nn.Sequential(Block(), Block()))
+    backward = [name for name in found if name.startswith("tk/module/backward/")]
     assert backward == [
         "tk/module/backward/Sequential#Sequential",
         "tk/module/backward/1#Block",
@@ -250,16 +244,12 @@ def test_a_module_that_is_called_twice_and_one_with_two_names(tmp_path: Path) ->
         def forward(self, x: Any) -> Any:
             return self.second(self.first(x))
 
-    model = Model()
-    with ranges.ModuleRanges(model, backward=True):
-        spans = recorded(
-            tmp_path, lambda: model(torch.ones(2, 4, requires_grad=True)).sum().backward()
-        )
-    assert names(spans).count("tk/module/forward/first#Linear") == 2
-    assert names(spans).count("tk/module/backward/first#Linear") == 2
+    found = backward_names(tmp_path, Model())
+    assert found.count("tk/module/forward/first#Linear") == 2
+    assert found.count("tk/module/backward/first#Linear") == 2
 
 
-def test_a_second_model_has_a_name_of_its_own(tmp_path: Path) -> None:
+def test_a_second_model_has_another_name(tmp_path: Path) -> None:
     model, teacher, shared = nn.Sequential(Block()), nn.Sequential(Block()), nn.ReLU()
     with ranges.ModuleRanges(model) as trees:
         trees.add(teacher)
@@ -304,13 +294,9 @@ def test_outputs_without_tensors_and_modules_without_gradients(tmp_path: Path) -
 
 
 def test_outputs_that_are_changed_in_place(tmp_path: Path) -> None:
-    # Full backward hooks of torch refuse this.
+    # Torch's full backward hooks refuse this.
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True))
-    with ranges.ModuleRanges(model, backward=True):
-        spans = recorded(
-            tmp_path, lambda: model(torch.ones(2, 4, requires_grad=True)).sum().backward()
-        )
-    assert "tk/module/backward/0#Linear" in names(spans)
+    assert "tk/module/backward/0#Linear" in backward_names(tmp_path, model)
 
 
 def test_a_wrapper_and_the_model_inside_have_one_name(tmp_path: Path) -> None:
@@ -357,3 +343,337 @@ def test_calls_inside_of_others_are_heard_only_where_wanted() -> None:
         assert heard == [model, model, model[0]]
     finally:
         module_calls.unlisten(listener)
+
+
+# -- module paths ---------------------------------------------------------------------------------
+
+
+def test_paths_are_those_of_the_model_whatever_wraps_it() -> None:
+    plain = set(module_paths(tiny_llama()).values())
+    assert {"LlamaForCausalLM", "model", "model.layers.1.mlp.up_proj", "lm_head"} <= plain
+
+    class Wrapper(nn.Module):
+        def __init__(self, module: nn.Module) -> None:
+            super().__init__()
+            self.module = module
+
+    class Engine(Wrapper):
+        def __init__(self, module: nn.Module) -> None:
+            super().__init__(module)
+            self.other = nn.Identity()
+
+        def backward(self) -> None: ...
+        def step(self) -> None: ...
+
+    assert set(module_paths(Wrapper(tiny_llama())).values()) == plain
+    assert set(module_paths(Wrapper(Wrapper(tiny_llama()))).values()) == plain
+    assert set(module_paths(Engine(tiny_llama())).values()) == {*plain, "other"}
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_paths_of_compiled_and_checkpointed_models() -> None:
+    wrapper = pytest.importorskip(
+        "torch.distributed.algorithms._checkpoint.checkpoint_wrapper"
+    ).checkpoint_wrapper
+    model = nn.Sequential(wrapper(Block()), nn.ReLU())
+    assert set(module_paths(model).values()) == {"Sequential", "0", "0.inner", "1"}
+    compiled = torch.compile(nn.Sequential(Block()), backend="eager")
+    assert set(module_paths(compiled).values()) == {"Sequential", "0", "0.inner"}
+
+
+def test_methods_of_the_names_that_peft_has_are_not_called() -> None:
+    class Mine(Block):
+        def get_base_model(self, name: str) -> None:
+            raise AssertionError(name)
+
+    assert set(module_paths(Mine()).values()) == {"Mine", "inner"}
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
+def test_paths_of_adapters() -> None:
+    peft = pytest.importorskip("peft")
+    plain = set(module_paths(tiny_llama()).values())
+    paths = set(module_paths(lora()).values())
+    q_proj = "model.layers.0.self_attn.q_proj"
+    assert plain <= paths
+    assert {f"{q_proj}.base_layer", f"{q_proj}.lora_A.default"} <= paths - plain
+    assert all(".self_attn.q_proj." in path for path in paths - plain)
+    config = peft.PromptTuningConfig(num_virtual_tokens=2, task_type="CAUSAL_LM")
+    paths = set(module_paths(peft.get_peft_model(tiny_llama(), config)).values())
+    assert plain <= paths
+    assert {path.partition(".")[0] for path in paths - plain} == {"prompt_encoder"}
+
+
+class Failing(nn.Module):
+    def __init__(self, error: type[BaseException]) -> None:
+        super().__init__()
+        self.error = error
+
+    def forward(self, _: Any) -> Any:
+        raise self.error("on purpose")
+
+
+class Nvtx:
+    """Stands for the nvtx package."""
+
+    def __init__(self) -> None:
+        self.open: list[str] = []
+        self.seen: list[str] = []
+
+    def push_range(self, name: str) -> None:
+        self.open.append(name)
+        self.seen.append(name)
+
+    def pop_range(self) -> None:
+        self.open.pop()
+
+
+def test_nsight_sees_the_same_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvtx = Nvtx()
+    monkeypatch.setattr(open_ranges, "_nvtx", None)
+    monkeypatch.setitem(sys.modules, "nvtx", nvtx)
+    model = tiny_llama("non-reentrant")
+    with ranges.phase("forward"):  # which has none
+        ranges.use_nvtx()
+    with ranges.ModuleRanges(model, backward=True):
+        spans = recorded(tmp_path, lambda: train_step(model))
+    assert nvtx.seen == names(spans)
+    assert nvtx.open == []
+
+
+@pytest.mark.parametrize(
+    ("variable", "is_read"),
+    [("NSYS_PROFILING_SESSION_ID", True), ("NVTX_INJECTION64_PATH", True), ("NOTHING", False)],
+)
+def test_nvtx_ranges_are_made_where_something_reads_them(
+    variable: str, is_read: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "nvtx", Nvtx())
+    monkeypatch.setenv(variable, "1")
+    spec = importlib.util.find_spec(open_ranges.__name__)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with module.part("mine"):
+        assert sys.modules["nvtx"].seen == ["tk/part/mine"] * is_read
+
+
+def test_without_the_nvtx_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "nvtx", None)
+    ranges.use_nvtx()
+    model = Block()
+    with ranges.ModuleRanges(model):
+        assert len(recorded(tmp_path, lambda: model(torch.ones(2, 4)))) == 2
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+@pytest.mark.parametrize("options", [{"record_shapes": False}, {}, {"all_threads": True}])
+def test_ranges_are_annotations_for_every_profiler_and_torch(
+    options: dict[str, bool], is_old: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if is_old:
+        monkeypatch.delattr(torch.autograd, "_record_function_with_args_enter")
+        begin, end = open_ranges._annotators()
+        monkeypatch.setattr(open_ranges, "_annotate", begin)
+        monkeypatch.setattr(open_ranges, "_end_annotation", end)
+    profile = Profile(tmp_path / "trace.json.gz", {}, **options)
+    profile.start()
+    with ranges.part("outer"), ranges.part("inner"):
+        torch.ones(1)
+    profile.stop()
+    spans = spans_of(profile.export())
+    assert names(spans) == ["tk/part/outer", "tk/part/inner"]
+    assert_nested(spans)
+
+
+def test_a_profiler_may_start_and_stop_inside_of_ranges(tmp_path: Path) -> None:
+    for number in range(3):
+        profile = Profile(tmp_path / f"{number}.json.gz", {})
+        before, after = ranges.part("before"), ranges.part("after")
+        before.__enter__()
+        profile.start()
+        before.__exit__()
+        with ranges.part("whole"):
+            torch.ones(1)
+        after.__enter__()
+        profile.stop()
+        if number:
+            after.__exit__()  # else it is left open while another records
+        assert "tk/part/whole" in names(spans_of(profile.export()))
+    open_ranges.close_down_to(0)
+
+
+def test_modes_of_the_program_see_no_range() -> None:
+    seen: list[Any] = []
+
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(self, op: Any, *_: Any, **__: Any) -> Any:
+            seen.append(op)
+
+    profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
+    with profiler, Mode(), ranges.part("mine"):
+        pass
+    assert not seen
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_exceptions_close_ranges(error: type[BaseException]) -> None:
+    # Forward hooks are not called after Ctrl-C; the range around the model closes theirs.
+    model = nn.Sequential(Block(), Failing(error))
+    with ranges.ModuleRanges(model):
+        with pytest.raises(error), ranges.step(0), ranges.phase("forward"):
+            model(torch.ones(2, 4))
+        assert ranges.open_count() == 0
+
+
+def test_threads_have_ranges_of_their_own(tmp_path: Path) -> None:
+    model = nn.Sequential(Block(), nn.ReLU())
+    barrier = threading.Barrier(2)
+
+    def work() -> None:
+        barrier.wait()
+        with ranges.phase("forward"):
+            for _ in range(20):
+                model(torch.ones(2, 4, requires_grad=True)).sum().backward()
+        assert ranges.open_count() == 0
+
+    def both() -> None:
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    profile = Profile(tmp_path / "trace.json.gz", {}, all_threads=True)
+    with ranges.ModuleRanges(model, backward=True):
+        profile.start()
+        both()
+        profile.stop()
+    spans = [span for span in spans_of(profile.export()) if span["name"].startswith("tk/")]
+    assert_nested(spans)
+    assert len({span["tid"] for span in spans}) == 2
+    assert Counter(names(spans))["tk/module/forward/0.inner#Linear"] == 40
+    assert Counter(names(spans))["tk/module/backward/0.inner#Linear"] == 40
+
+
+class NoWayBack(torch.autograd.Function):
+    @staticmethod
+    def forward(_: Any, x: Any) -> Any:
+        return x * 2
+
+    @staticmethod
+    def backward(*_: Any) -> Any:
+        raise RuntimeError("on the way back")
+
+
+def test_exceptions_in_backward_close_ranges(tmp_path: Path) -> None:
+    class Odd(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return NoWayBack.apply(x)
+
+    model = nn.Sequential(Block(), Odd(), Block())
+
+    def fail_and_go_on() -> None:
+        x = torch.ones(2, 4, requires_grad=True)
+        with pytest.raises(RuntimeError, match="on the way back"):
+            model(x).sum().backward()
+        model[0](x)
+
+    with ranges.ModuleRanges(model, backward=True):
+        spans = recorded(tmp_path, fail_and_go_on)
+    assert ranges.open_count() == 0
+    assert "tk/module/backward/1#Odd" in names(spans)
+    assert names(spans)[-2:] == ["tk/module/forward/0#Block", "tk/module/forward/0.inner#Linear"]
+
+
+TOKENS = torch.arange(2 * 24).reshape(2, 24) % 128
+SIZES = {
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "vocab_size": 128,
+}
+CONFIGS = {
+    "llama": {"num_key_value_heads": 4},
+    "llama, grouped heads": {"num_key_value_heads": 2, "attention_dropout": 0.1},
+    # Soft-capped logits between the first product and the softmax; layers with a sliding window.
+    "gemma2": {"num_key_value_heads": 2, "head_dim": 16, "sliding_window": 8},
+    "gpt_neox": {"max_position_embeddings": 64},
+}
+
+
+def build(name: str, attention: str) -> Any:
+    torch.manual_seed(0)
+    config = transformers.CONFIG_MAPPING[name.partition(",")[0]].from_dict(
+        {**SIZES, **CONFIGS[name]}
+    )
+    config.use_cache = False
+    return transformers.AutoModelForCausalLM.from_config(
+        config, attn_implementation=attention
+    ).train()
+
+
+def results(model: Any) -> list[Any]:
+    torch.manual_seed(1)
+    output = model(input_ids=TOKENS, labels=TOKENS)
+    output.loss.backward()
+    return [output.loss, output.logits, *(parameter.grad for parameter in model.parameters())]
+
+
+def parts_of(model: Any, path: Path) -> Counter[str]:
+    profile = Profile(path / "trace.json", {})
+    profile.start()
+    model(input_ids=TOKENS)
+    profile.stop()
+    text = profile.export().read_text()
+    return Counter(
+        {part: text.count(f'"tk/part/{part}"') for part in ("rope", "bmm0", "softmax", "bmm1")}
+    )
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_parts_change_no_bit_of_eager_attention(name: str, tmp_path: Path) -> None:
+    plain = results(build(name, "eager"))
+    model = build(name, "eager")
+    with attention_parts.AttentionRanges(model):
+        split = results(model)
+        assert parts_of(model, tmp_path) == {"rope": 2, "bmm0": 2, "softmax": 2, "bmm1": 2}
+    assert len(plain) == len(split)
+    for one, other in zip(plain, split, strict=True):
+        assert (one is None and other is None) or torch.equal(one, other)
+
+
+def test_parts_change_no_bit_with_padding_and_no_copy() -> None:
+    mask = torch.ones_like(TOKENS)
+    mask[0, 20:] = 0
+    model = build("llama", "eager")
+    plain, filed = model(input_ids=TOKENS, attention_mask=mask).logits, pickle.dumps(model)
+    file = sys.modules[type(model).__module__]
+    function = file.eager_attention_forward
+    with attention_parts.AttentionRanges(model):
+        assert torch.equal(model(input_ids=TOKENS, attention_mask=mask).logits, plain)
+        assert pickle.dumps(model) == filed
+        assert copy.deepcopy(model).config._attn_implementation == "eager"
+        assert file.eager_attention_forward is not function
+    assert file.eager_attention_forward is function
+
+
+def test_rope_functions_are_restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = build("llama", "eager")
+    file = sys.modules[type(model).__module__]
+    before = file.apply_rotary_pos_emb
+    ropes = attention_parts.RopeRanges(model)
+    with ropes:
+        assert file.apply_rotary_pos_emb is not before
+        ropes.attach()
+        wrapped = file.apply_rotary_pos_emb
+        with attention_parts.RopeRanges(model):
+            assert file.apply_rotary_pos_emb is wrapped, "wrapped twice"
+    assert file.apply_rotary_pos_emb is before
+    # A wrapper of the program around tracekit's stays.
+    with attention_parts.AttentionRanges(model):
+        ours = file.apply_rotary_pos_emb
+        theirs = functools.wraps(ours)(functools.partial(ours))
+        monkeypatch.setattr(file, "apply_rotary_pos_emb", theirs)
+    assert file.apply_rotary_pos_emb is theirs
+    monkeypatch.setattr(file, "apply_rotary_pos_emb", ours.__wrapped__)

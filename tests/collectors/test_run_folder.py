@@ -1,17 +1,20 @@
-"""A run folder is whole or absent."""
+"""A run folder is complete or absent; the fragments of a job become one run."""
 
 from __future__ import annotations
 
 import errno
+import multiprocessing
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from tracekit import manifest
 from tracekit.collectors.run.folder import RunFolder
+from tracekit.collectors.run.fragments import commit_fragment, rewrite
 from tracekit.collectors.run.stale_dirs import (
     host_mark,
     register_owner,
@@ -37,7 +40,7 @@ def make(target: Path, *, outcome: manifest.Outcome = "ok", force: bool = False)
         return folder.commit(a_run(outcome))
 
 
-def test_it_appears_when_it_is_whole(tmp_path: Path) -> None:
+def test_a_run_folder_appears_when_it_is_complete(tmp_path: Path) -> None:
     target = tmp_path / "deep" / "run"
     with RunFolder(target) as folder:
         (folder.path / "rank0.json.gz").write_bytes(b"trace")
@@ -51,35 +54,31 @@ def test_it_appears_when_it_is_whole(tmp_path: Path) -> None:
     assert manifest.read(target).traces == ["rank0.json.gz"]
 
 
-@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (ValueError(), ValueError),
+        (KeyboardInterrupt(), KeyboardInterrupt),
+        (OSError(errno.ENOSPC, "No space left on device"), StoreError),
+        (None, StoreError),
+    ],
+)
 def test_nothing_is_left_of_one_that_was_not_finished(
-    error: type[BaseException], tmp_path: Path
+    error: BaseException | None, raised: type[BaseException], tmp_path: Path
 ) -> None:
+    """After an error, a full disk, or a missing trace."""
+    run = a_run()
+    run.traces = ["rank1.json.gz"]
+
     def fail() -> None:
         with RunFolder(tmp_path / "run") as folder:
             (folder.path / "rank0.json.gz").write_bytes(b"trace")
-            raise error
+            if error is not None:
+                raise error
+            folder.commit(run)
 
-    with pytest.raises(error):
+    with pytest.raises(raised):
         fail()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_trace_that_is_missing_is_noticed(tmp_path: Path) -> None:
-    run = a_run()
-    run.traces = ["rank0.json.gz"]
-    with pytest.raises(StoreError), RunFolder(tmp_path / "run") as folder:
-        folder.commit(run)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_full_disk_is_a_store_error(tmp_path: Path) -> None:
-    target = tmp_path / "run"
-    with pytest.raises(StoreError) as caught, RunFolder(target):
-        raise OSError(errno.ENOSPC, "No space left on device")
-    assert caught.value.message == (
-        f"{target}: the run folder cannot be written: No space left on device"
-    )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -93,29 +92,24 @@ def test_a_result_is_replaced_only_by_force(outcome: manifest.Outcome, tmp_path:
     assert manifest.read(target).outcome == "ok"
 
 
-def test_a_failed_run_gives_way(tmp_path: Path) -> None:
-    target = make(tmp_path / "run", outcome="failed")
-    make(target)
-    assert manifest.read(target).outcome == "ok"
+def test_a_failed_run_or_an_empty_folder_gives_way(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for target in (make(tmp_path / "run", outcome="failed"), tmp_path / "empty"):
+        make(target)
+        assert manifest.read(target).outcome == "ok"
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_what_is_no_run_folder_is_never_replaced(force: bool, tmp_path: Path) -> None:
+def test_other_folders_are_never_replaced(force: bool, tmp_path: Path) -> None:
     target = tmp_path / "mine"
     target.mkdir()
     (target / "thesis.txt").write_text("years of work", "utf-8")
-    with pytest.raises(UsageError, match="exists and is no run folder, so it is not replaced"):
+    with pytest.raises(UsageError, match="is no run folder"):
         make(target, force=force)
     assert (target / "thesis.txt").read_text("utf-8") == "years of work"
 
 
-def test_an_empty_folder_may_be_the_target(tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
-    make(tmp_path / "run")
-    assert manifest.read(tmp_path / "run").outcome == "ok"
-
-
-def test_what_a_killed_process_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
+def test_remains_of_a_killed_process_are_removed(tmp_path: Path) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     left = tmp_path / f".run.partial-{gone.pid}"
@@ -127,7 +121,7 @@ def test_what_a_killed_process_left_is_removed_by_the_next_one(tmp_path: Path) -
     assert sorted(tmp_path.iterdir()) == sorted([tmp_path / "run", *beside])
 
 
-def test_what_several_processes_made_is_left_over_when_none_of_them_runs(tmp_path: Path) -> None:
+def test_remains_of_several_processes_are_removed_once_all_have_ended(tmp_path: Path) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     here, job = host_mark(), "c0ffee0000000000"
@@ -158,3 +152,101 @@ def test_a_process_that_joins_a_run_keeps_its_folder(tmp_path: Path) -> None:
     register_owner(folder)
     remove_stale(tmp_path / "run")
     assert [path.name for path in (folder / ".work" / "owners").iterdir()] == [str(os.getpid())]
+
+
+def fragment(folder: Path, ranks: Sequence[int], job_id: str | None = "job") -> manifest.Manifest:
+    """Make the folder of a fragment, with a trace of each rank, and return its manifest."""
+    (folder / "logs").mkdir(parents=True)
+    for rank in ranks:
+        (folder / f"rank{rank}.json.gz").write_bytes(b"trace")
+    return manifest.Manifest(
+        run_id=f"of-{ranks[0]}",
+        tracekit_version="1",
+        created_at="now",
+        stage="custom",
+        engine="ddp",
+        job_id=job_id,
+        parallel=manifest.Parallel(world_size=4, data_size=4),
+        repeats=[manifest.Repeat(tokens_per_s=1.0, wall_ns=1, step_ns=[1])],
+        overhead=manifest.Overhead(export_stall_ns=10 * (ranks[0] + 1)),
+        ranks=[
+            manifest.Rank(rank, host_name=f"host{rank // 2}", token_count=100, wall_ns=50 + rank)
+            for rank in ranks
+        ],
+        traces=[f"rank{rank}.json.gz" for rank in ranks],
+    )
+
+
+def test_the_second_part_joins_the_first(tmp_path: Path) -> None:
+    target = tmp_path / "run"
+    for ranks in ([2, 3], [0, 1]):
+        made = tmp_path / f".made{ranks[0]}"
+        assert commit_fragment(made, target, fragment(made, ranks), force=False) == target
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    run = manifest.read(target)
+    assert [rank.rank for rank in run.ranks] == [0, 1, 2, 3]
+    assert run.traces == [f"rank{rank}.json.gz" for rank in range(4)]
+    assert all((target / name).is_file() for name in run.traces)
+    assert run.run_id == "of-0"
+    assert run.parallel.node_count == 2
+    # Each of four data-parallel ranks has 100 tokens; the slowest takes 53 ns.
+    assert run.tokens_per_s_mean == pytest.approx(400 / 53e-9)
+    assert run.repeats[0].tokens_per_s == run.tokens_per_s_mean
+    assert run.overhead is not None
+    assert run.overhead.export_stall_ns == 30
+
+
+def test_fragments_without_tokens_keep_their_step_times(tmp_path: Path) -> None:
+    parts = [fragment(tmp_path / name, ranks) for name, ranks in (("a", [0, 1]), ("b", [2, 3]))]
+    for part in parts:
+        part.repeats = [manifest.Repeat(tokens_per_s=None, wall_ns=50, step_ns=[50])]
+        for rank in part.ranks:
+            rank.token_count = 0
+    joined = manifest.join_fragments(parts)
+    assert joined.repeats == [manifest.Repeat(tokens_per_s=None, wall_ns=53, step_ns=[50])]
+    assert joined.tokens_per_s_mean is None
+
+
+@pytest.mark.parametrize("other", [("else", [2, 3]), (None, [2, 3]), ("job", [0, 1])])
+def test_other_runs_get_another_name(tmp_path: Path, other: tuple[str | None, list[int]]) -> None:
+    target, made = tmp_path / "run", tmp_path / ".made"
+    commit_fragment(made, target, fragment(made, [0, 1]), force=False)
+    job_id, ranks = other
+    assert (
+        commit_fragment(made, target, fragment(made, ranks, job_id), force=False)
+        == tmp_path / "run-2"
+    )
+    assert manifest.read(target).traces == ["rank0.json.gz", "rank1.json.gz"]
+    assert commit_fragment(made, target, fragment(made, ranks, job_id), force=True) == target
+    assert manifest.read(target).traces == [f"rank{rank}.json.gz" for rank in ranks]
+
+
+def test_how_a_part_ended_changes_no_other(tmp_path: Path) -> None:
+    target, made = tmp_path / "run", tmp_path / ".made"
+    first = fragment(made, [0, 1])
+    commit_fragment(made, target, first, force=False)
+    second = fragment(made, [2, 3])
+    commit_fragment(made, target, second, force=False)
+    first.exit_code = 3
+    rewrite(first, target)
+    run = manifest.read(target)
+    assert run.exit_code == 3
+    assert [rank.rank for rank in run.ranks] == [0, 1, 2, 3]
+    assert len(run.traces) == 4
+
+
+def _commit(folder: Path, rank: int) -> None:
+    made = folder / f".made{rank}"
+    commit_fragment(made, folder / "run", fragment(made, [rank]), force=False)
+
+
+def test_parts_that_come_at_once(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_commit, args=(tmp_path, rank)) for rank in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+        assert process.exitcode == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    assert [rank.rank for rank in manifest.read(tmp_path / "run").ranks] == [0, 1, 2, 3]

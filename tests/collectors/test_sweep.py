@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import running, wait_for
+from processes import finished, running, wait_for
 
 import tracekit
 from tracekit import manifest
@@ -346,14 +346,8 @@ def test_a_sweep_that_trains(tmp_path: Path) -> None:
     # An even number of steps, and of profiled ones: ACP-SGD sends P and Q in turn.
     few = ["--layers", "1", "--seq-len", "16", "--steps", "1", "--repeats", "2"]
     words = [*few, "--profile-steps", "2", "--nproc", "2", "--opt", "Naive,GC:acpsgd"]
-    done = subprocess.run(
-        [sys.executable, "-m", "tracekit", "sweep", *words, "--out", runs, "--format", "json"],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
+    words = ["sweep", *words, "--out", str(runs), "--format", "json"]
+    done = finished(sys.executable, "-m", "tracekit", *words, OMP_NUM_THREADS="1")
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)
     assert [row["cell"] for row in rows] == names(runs)[::-1]

@@ -1,16 +1,32 @@
-"""Processes and ports that tests look at, on Linux by /proc."""
+"""Processes and ports that tests start or look at, on Linux in /proc."""
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 
+def finished(*words: object, cwd: Path | None = None, **variables: str) -> CompletedProcess[str]:
+    """Run a command to its end, with variables added to the environment."""
+    return subprocess.run(
+        [*map(str, words)],
+        cwd=cwd,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=1200,  # only a guard against hangs
+        check=False,
+    )
+
+
 def stat_of(process: int) -> list[str]:
-    """Return what stands after its name in the `stat` of a process, nothing if it has ended."""
+    """Return the fields after the name in the `stat` of a process, none if it has ended."""
     try:
         text = Path(f"/proc/{process}/stat").read_text("ascii", "replace")
     except OSError:
@@ -19,12 +35,12 @@ def stat_of(process: int) -> list[str]:
 
 
 def running(processes: Iterable[int]) -> list[int]:
-    """Return those that run; a zombie does not."""
+    """Return the processes that run; zombies do not."""
     return [one for one in processes if (stat := stat_of(one)) and stat[0] not in "ZX"]
 
 
 def ranks_of(launcher: int) -> list[int]:
-    """Return the ranks that a process has started, in their order."""
+    """Return the ranks that a process has started, in order."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -37,17 +53,17 @@ def ranks_of(launcher: int) -> list[int]:
     return [found[rank] for rank in sorted(found)]
 
 
-def wait_for(condition: Callable[[], Any], limit_s: float = 60) -> Any:
-    """Wait until something is true, and return it."""
+def wait_for(condition: Callable[[], Any], limit_s: float = 600) -> Any:
+    """Wait until a condition is true, and return its value."""
     deadline = time.monotonic() + limit_s
     while not (found := condition()):
-        assert time.monotonic() < deadline, "it did not happen"
+        assert time.monotonic() < deadline, "the condition never became true"
         time.sleep(0.02)
     return found
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on now."""
+    """Return an unused port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -1,7 +1,4 @@
-"""Every method and engine of `tracekit collect`, as training runs of a model of milliseconds.
-
-Of combinations, each method with each kind of engine: not each with each.
-"""
+"""Training runs of `tracekit collect`: each method and each engine, on a tiny model."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 RANKS = Path(__file__).with_name("training_ranks.py")
-"""The program of each rank; its arguments are the folder and the kind of device."""
+"""The program of each rank. Arguments: the folder, and the kind of device."""
 
 SMALL_LLAMA = {
     "model_type": "llama",
@@ -27,7 +24,7 @@ _PRETRAIN = (
     *("GC:powersgd", "GC:topk"),
 )
 _FINETUNE = ("L", "QL", "LFA", "PT", "QL+R", "L+R+Z3", "QL+Z3+O", "PT+Z3")
-# By name: stage, opt, and what differs from the defaults.
+# By name: stage, opt, and other arguments than the defaults.
 CASES: dict[str, dict[str, Any]] = {
     **{f"pretrain {opt}": {"opt": opt} for opt in _PRETRAIN},
     **{f"finetune {opt}": {"stage": "finetune", "opt": opt} for opt in _FINETUNE},
@@ -43,7 +40,9 @@ CASES: dict[str, dict[str, Any]] = {
     "fp32 fsdp2 Z2": {"opt": "Z2", "precision": "fp32", "engine": "fsdp2"},
 }
 REPEATED = ("finetune L", "deepspeed Naive", "fsdp2 QL+Z3")
-"""Those of each engine that measure twice: all do it alike, whatever the method."""
+"""One run per engine that measures twice."""
+GATE = ("pretrain Naive", "pretrain R+Z3", "finetune QL", "fsdp2 R+Z3", "pretrain GC:powersgd")
+"""The runs that the gate makes; the others are made nightly."""
 _COMMON = {
     "stage": "pretrain",
     "seq_len": 32,
@@ -59,7 +58,7 @@ for _name in REPEATED:
 
 
 def arguments_of(name: str, model: Path) -> dict[str, Any]:
-    """Return what the run of a name is asked for, on the model whose configuration is at a path."""
+    """Return the arguments of a run, for the model whose configuration is at a path."""
     values = {**_COMMON, "model": str(model), **CASES[name]}
     if "PT" in values["opt"]:  # a prompt of a few tokens learns slowly
         values["learning_rate"] = 0.3

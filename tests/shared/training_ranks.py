@@ -1,9 +1,7 @@
-"""Many small training runs, one after the other in the same processes.
+"""Several small training runs in the same processes, as the imports take longer than the training.
 
-`python training_ranks.py FOLDER DEVICE` (`cpu` or `cuda`), under RANK and WORLD_SIZE. Importing the
-frameworks takes longer than training a model of this size, so they are imported once.
-FOLDER/cases.json holds for each run its name and arguments; its folder FOLDER/<name> takes what a
-run folder holds.
+`python training_ranks.py FOLDER DEVICE` (`cpu` or `cuda`), under RANK and WORLD_SIZE.
+FOLDER/cases.json holds the arguments of each run by name; FOLDER/<name> becomes its run folder.
 """
 
 from __future__ import annotations
@@ -30,10 +28,10 @@ def main(folder: Path, kind: str) -> None:
     assert place is not None
     device = device_of(place) if kind == "cuda" else torch.device("cpu")
     gc.collect()
-    gc.freeze()  # what the frameworks hold is looked at once, not after every run
+    gc.freeze()  # so that later collections skip the objects of the frameworks
     with process_group(place, device, folder / "store"):
         for name, values in json.loads((folder / "cases.json").read_text("utf-8")).items():
-            # A model as small as these is made whole otherwise.
+            # Models this small are made before they are sharded otherwise.
             is_sharded_early = name == "sharded while made"
             deepspeed_engine.WHOLE_MODEL_SHARE = 0.0 if is_sharded_early else 1.0
             spec = make_spec(values, ["test"], world_size=place.world_size)

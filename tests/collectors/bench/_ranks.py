@@ -1,7 +1,7 @@
-"""What `test_collectives.py` runs on two ranks: `python _ranks.py FOLDER`.
+"""The ranks of `test_collectives.py`: `python _ranks.py FOLDER`.
 
-Every rank makes one call of each collective on numbers that tell ranks apart, and writes what was
-in its tensors before and after into FOLDER/<rank>.json.
+Every rank calls each collective once on different numbers, and writes its tensors into
+FOLDER/<rank>.json.
 """
 
 from __future__ import annotations

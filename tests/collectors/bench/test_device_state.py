@@ -1,4 +1,4 @@
-"""What the driver tells of a device, by a library that stands for NVIDIA's."""
+"""Clocks, power, and temperature of a device, read from a stand-in for NVML."""
 
 from __future__ import annotations
 
@@ -54,17 +54,13 @@ def test_figures_in_base_units() -> None:
     }
 
 
-def test_what_is_not_supported_is_null() -> None:
-    found = DeviceState("abc", lambda _: Library("power", "temperature")).read()
-    assert (found["clock_hz"], found["power_w"], found["temperature_c"]) == (1_410_000_000,) + (
-        None,
-    ) * 2
-
-
-def test_a_device_that_nvml_does_not_know_has_no_figures() -> None:
-    library = Library()
-    assert DeviceState("def", lambda _: library).read() == NOTHING
-    assert library.asked == [b"GPU-def", b"MIG-def"]
+def test_missing_figures_are_null() -> None:
+    read = DeviceState("abc", lambda _: Library("power", "temperature")).read()
+    assert read["clock_hz"] == 1_410_000_000
+    assert read["power_w"] is read["temperature_c"] is None
+    unknown = Library()
+    assert DeviceState("def", lambda _: unknown).read() == NOTHING
+    assert unknown.asked == [b"GPU-def", b"MIG-def"]
 
 
 def test_without_a_driver_there_are_no_figures() -> None:

@@ -1,4 +1,4 @@
-"""The calls that are timed, and what becomes of a point that cannot be measured."""
+"""The timed calls, and points that cannot be measured."""
 
 from __future__ import annotations
 
@@ -74,12 +74,9 @@ def test_the_precision_of_fp32_is_restored(monkeypatch: pytest.MonkeyPatch, has_
     }
 
 
-def test_a_copy_copies_pages_that_were_written() -> None:
+def test_copies_and_ops() -> None:
     target = called(memcpy, Point("memcpy", "h2h", memory="pageable", message_bytes=5000))
     assert (target.numel(), target.sum().item()) == (5000, 5000)
-
-
-def test_the_call_of_an_op() -> None:
     assert called(launches, Point("launch", "op_call")).tolist() == [2.0]
 
 
@@ -87,7 +84,7 @@ def test_every_point_has_its_line_whatever_becomes_of_it() -> None:
     points = [
         product(),
         product(dtype="tf32"),
-        # More than a process can address: of less, some allocators promise more than there is.
+        # More than the address space, as some allocators promise anything smaller.
         Point("gemm", "mm", dtype="fp32", m=2**31 - 1, n=48, k=2**24),
         Point("gemm", "mm", dtype="fp32", m=2**24, n=2**24, k=2**24),
         product(m=17),
@@ -147,7 +144,7 @@ def test_no_more_calls_wait_for_a_device_than_it_takes() -> None:
         (ValueError("a\nb"), "failed"),
     ],
 )
-def test_errors_are_told_apart(error: Exception, outcome: str) -> None:
+def test_outcomes_of_errors(error: Exception, outcome: str) -> None:
     found, reason = outcome_of(error)
     assert found == outcome
     assert "\n" not in reason

@@ -78,7 +78,7 @@ def test_figure_12() -> None:
 
 
 def test_figures_13_to_15() -> None:
-    """Every rank has a part of a message that is as large as the others'."""
+    """Every rank has an equal part of a message."""
     found = points("collective", group_size=6)
     assert {point.op for point in found} >= {"all_gather", "reduce_scatter", "reduce"}
     assert len(Counter(point.op for point in found)) == 7

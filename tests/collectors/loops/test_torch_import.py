@@ -1,4 +1,4 @@
-"""However a program comes by torch, its loop is seen: what waits for torch misses no import."""
+"""The import of torch is noticed, however a program imports it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from processes import finished
 
 from tracekit.collectors.loop.bootstrap import SITE, UNUSABLE, VARIABLE
 
-# Nothing that can be recorded: whoever sees this torch imported says that it is of no use.
+# Not a usable torch: the hook that sees its import reports so.
 TORCH = """
 import os
 if os.environ.pop("TORCH_FAILS", None):
@@ -62,7 +63,7 @@ def test_torch_is_seen_once_it_is_imported(program: str, tmp_path: Path) -> None
     assert wrapped.stdout == run(program + THEN, tmp_path, is_wrapped=False).stdout
 
 
-def test_a_torch_that_the_machines_own_sitecustomize_imports(tmp_path: Path) -> None:
+def test_a_torch_that_sitecustomize_of_the_machine_imports(tmp_path: Path) -> None:
     machine = tmp_path / "machine"
     machine.mkdir()
     (machine / "sitecustomize.py").write_text("import torch\n", "utf-8")
@@ -79,7 +80,7 @@ def test_a_torch_that_is_only_asked_for(tmp_path: Path) -> None:
 def run(
     program: str, folder: Path, *, path: list[str] | None = None, is_wrapped: bool = True
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program with a torch of ours, as `tracekit collect` would."""
+    """Run a program with the torch above, as `tracekit collect` would."""
     work, site, packages = folder / "work", folder / "site", folder / "packages"
     for made in (work, site, packages):
         made.mkdir(exist_ok=True)
@@ -88,11 +89,6 @@ def run(
     variables = {**os.environ, VARIABLE: str(work)}
     first = [str(site)] if is_wrapped else []
     variables["PYTHONPATH"] = os.pathsep.join([*first, *(path or []), str(packages)])
-    return subprocess.run(
-        [sys.executable, "-c", program],
-        env=variables,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    )
+    done = finished(sys.executable, "-c", program, **variables)
+    assert done.returncode == 0, done.stderr
+    return done

@@ -16,10 +16,9 @@ import struct
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 import tracekit
@@ -34,8 +33,7 @@ LIMITS = {"_ASK_TIMEOUT_S": 0.25, "_ATTACH_TIMEOUT_S": 0.25, "_SETUP_TIMEOUT_S":
 MOST_SENT_BYTES = 48 << 20
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """Bytes to send: once, or repeatedly until the client hangs up."""
 
     data: bytes = b""
@@ -43,8 +41,7 @@ class Step:
     pause_s: float = 0.0
 
 
-@dataclass(frozen=True)
-class Script:
+class Script(NamedTuple):
     """The answer to one request. `end` is close, reset, or hang."""
 
     steps: tuple[Step, ...]
@@ -52,14 +49,38 @@ class Script:
     speaks_first: bool = False
 
 
-@dataclass(frozen=True)
-class Hostile:
+class Hostile(NamedTuple):
     """A hostile server: its scripts by path."""
 
     name: str = ""
     engine: str = "vllm"
-    scripts: dict[str, Script] = field(default_factory=dict)
+    scripts: dict[str, Script] = {}  # noqa: RUF012 - never changed
     is_profiled: bool = False
+
+
+class Kind(NamedTuple):
+    """A kind of hostile server.
+
+    Attributes:
+        outcome: of each request; `refused` if the run ends in an error without a run folder; `any`
+            if it depends on the variant or on the speed of the machine.
+        path: where it misbehaves.
+        scripts: variants of what it does there.
+        reason: start of the reason of each failed request.
+        engine: the dialect it speaks.
+        is_profiled: whether the run asks it for a profile.
+    """
+
+    outcome: str
+    path: str
+    scripts: tuple[Script, ...]
+    reason: str = ""
+    engine: str = "vllm"
+    is_profiled: bool = False
+
+    def hostile(self, name: str, random: Random) -> Hostile:
+        script = random.choice(self.scripts)
+        return Hostile(name, self.engine, {self.path: script}, self.is_profiled)
 
 
 def head(status: str = "200 OK", *lines: str) -> bytes:
@@ -122,32 +143,6 @@ GOOD: dict[str, Script] = {
     "/v1/completions": stream(*TOKENS),
     "/generate_stream": raw(STREAM, *(token_event(count) for count in range(1, NEW_TOKENS + 1))),
 }
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A kind of hostile server.
-
-    Attributes:
-        outcome: of each request; `refused` if the run ends in an error without a run folder; `any`
-            if it depends on the variant or on the speed of the machine.
-        path: where it misbehaves.
-        scripts: variants of what it does there.
-        reason: start of the reason of each failed request.
-        engine: the dialect it speaks.
-        is_profiled: whether the run asks it for a profile.
-    """
-
-    outcome: str
-    path: str
-    scripts: tuple[Script, ...]
-    reason: str = ""
-    engine: str = "vllm"
-    is_profiled: bool = False
-
-    def hostile(self, name: str, random: Random) -> Hostile:
-        script = random.choice(self.scripts)
-        return Hostile(name, self.engine, {self.path: script}, self.is_profiled)
 
 
 def endless(data: bytes, pause_s: float = 0.0) -> Step:
@@ -222,7 +217,7 @@ KINDS: dict[str, Kind] = {
     "is_silent": _health(raw(end="hang")),
     "resets": _health(*(raw(head()[:size], end="reset") for size in (1, 6, 12))),
     "unhealthy_with_escapes": _health(whole(ESCAPES * 40, "503 No")),
-    "speaks_first": Kind("bad_response", "/health", (replace(whole(b"ok"), speaks_first=True),)),
+    "speaks_first": Kind("bad_response", "/health", (whole(b"ok")._replace(speaks_first=True),)),
     # What does the server report about its model?
     "list_without_end": _facts(raw(head(), b'{"data": [', endless(b'{"id": "m"},' * 5000))),
     "many_lists": _facts(_model('"x": [' + "[]," * 100_000 + "1]")),
@@ -346,7 +341,7 @@ def hostile_of(random: Random) -> Hostile:
         return chosen
     paths = [*chosen.scripts, *random.sample(sorted(GOOD), k=2)]
     scripts = {path: _mutated(chosen.scripts.get(path, GOOD[path]), random) for path in paths}
-    return replace(chosen, name=f"{chosen.name}, mutated", scripts=scripts)
+    return chosen._replace(scripts=scripts)
 
 
 def _mutated(script: Script, random: Random) -> Script:
@@ -370,9 +365,9 @@ def _mutated(script: Script, random: Random) -> Script:
         else:
             steps.insert(at, steps[at])
             continue
-        steps[at] = replace(steps[at], data=bytes(data) or b"x")
+        steps[at] = steps[at]._replace(data=bytes(data) or b"x")
     end = random.choice([script.end, script.end, "reset", "close"])
-    return replace(script, steps=tuple(steps), end=end)
+    return script._replace(steps=tuple(steps), end=end)
 
 
 class HostileServer:
@@ -446,8 +441,7 @@ class HostileServer:
         return [*request.split(b" "), b"", b""][1].decode("latin-1")
 
 
-@dataclass(frozen=True)
-class Ended:
+class Ended(NamedTuple):
     """The result of an attack: the error, or the run and its requests."""
 
     error: str | None

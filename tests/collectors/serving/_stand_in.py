@@ -101,7 +101,7 @@ class Connection:
 
 
 class Engine:
-    """What all engines share; a subclass is one protocol."""
+    """The shared part of all engines; a subclass is one protocol."""
 
     name = ""
     generate_path = "/v1/completions"

@@ -77,60 +77,53 @@ def test_sglang_keeps_no_secret_and_no_momentary_state(stand_in: Servers, serve:
     assert run.manifest.attention_backend == "flashinfer"
 
 
-def test_tgi_prompts_are_text_as_long_as_asked(stand_in: Servers, serve: Run) -> None:
-    """Its words count one and a half tokens: asked and corrected until the number is right."""
+def test_tgi_prompts_have_the_requested_length(stand_in: Servers, serve: Run) -> None:
+    """Words count one and a half tokens: the client asks until the number is right."""
     server = stand_in("tgi", extra_prompt_tokens=1)
     run = serve(server, no_profile=True, prompt_len=40)
-    assert run.load.prompt_source == "usage"
+    assert (run.load.prompt_source, run.notes) == ("usage", [])
     assert {request["prompt_token_count"] for request in run.requests} == {40}
     assert {request["prompt_source"] for request in run.requests} == {"usage"}
-    assert run.notes == []
-    texts = [body["inputs"] for body in server.seen()["bodies"]]
-    assert all(isinstance(text, str) for text in texts)
+    assert all(isinstance(body["inputs"], str) for body in server.seen()["bodies"])
 
 
-def test_a_length_that_words_cannot_give_is_noted(stand_in: Servers, serve: Run) -> None:
-    run = serve(stand_in("tgi"), no_profile=True, prompt_len=38)
-    assert {request["prompt_token_count"] for request in run.requests} <= {37, 39}
-    (note,) = run.notes
-    assert "38" in note
+@pytest.mark.parametrize(
+    ("engine", "quirks", "length", "counts", "note"),
+    [
+        # No number of words has 38 tokens.
+        ("tgi", {}, 38, {37, 39}, "38"),
+        ("vllm", {"extra_prompt_tokens": 1}, 16, {17}, "17 to 17"),
+        ("vllm", {"stop_after_tokens": 4}, 16, {16}, "8 of 8"),
+    ],
+)
+def test_other_token_counts_are_noted(
+    engine: str,
+    quirks: dict[str, int],
+    length: int,
+    counts: set[int],
+    note: str,
+    stand_in: Servers,
+    serve: Run,
+) -> None:
+    run = serve(stand_in(engine, **quirks), no_profile=True, prompt_len=length)
+    assert {request["prompt_token_count"] for request in run.requests} <= counts
+    wanted = quirks.get("stop_after_tokens", 6)
+    assert {request["output_token_count"] for request in run.requests} == {wanted}
+    (said,) = run.notes
+    assert note in said
 
 
-def test_openai_falls_back_to_text(stand_in: Servers, serve: Run) -> None:
-    """Ids are in the API; a server that refuses them gets words."""
+def test_openai_gets_ids_or_else_text(stand_in: Servers, serve: Run) -> None:
+    """The API accepts ids; a server that refuses them gets words."""
     server = stand_in("openai")
-    run = serve(server, no_profile=True)
-    assert run.load.prompt_source == "usage"
-    assert server.seen()["calls"][:3] == [
-        "GET /v1/models",
-        "GET /v1/models",
-        "POST /v1/completions",
-    ]
-    assert isinstance(server.seen()["bodies"][0]["prompt"], list)
-    assert isinstance(server.seen()["bodies"][1]["prompt"], str)
-
-
-def test_openai_uses_ids_where_they_are_taken(stand_in: Servers, serve: Run) -> None:
-    server = stand_in("vllm")
-    run = serve(server, engine="openai")
+    assert serve(server, no_profile=True).load.prompt_source == "usage"
+    seen = server.seen()
+    assert seen["calls"][:3] == ["GET /v1/models", "GET /v1/models", "POST /v1/completions"]
+    assert [type(body["prompt"]) for body in seen["bodies"][:2]] == [list, str]
+    run = serve(stand_in("vllm"), engine="openai", force=True)
     assert run.load.prompt_source == "token_ids"
     assert run.load.profile_note.startswith("no profile")
     assert run.manifest.traces == []
-
-
-def test_a_prompt_that_the_engine_counts_otherwise_is_noted(stand_in: Servers, serve: Run) -> None:
-    run = serve(stand_in("vllm", extra_prompt_tokens=1), no_profile=True)
-    assert {request["prompt_token_count"] for request in run.requests} == {17}
-    assert {request["prompt_source"] for request in run.requests} == {"usage"}
-    (note,) = run.notes
-    assert "17 to 17" in note
-
-
-def test_answers_that_end_early_are_noted(stand_in: Servers, serve: Run) -> None:
-    run = serve(stand_in("vllm", stop_after_tokens=4), no_profile=True)
-    assert {request["output_token_count"] for request in run.requests} == {4}
-    (note,) = run.notes
-    assert "8 of 8" in note
 
 
 def test_members_can_be_added_to_the_request(stand_in: Servers, serve: Run) -> None:
@@ -142,7 +135,7 @@ def test_members_can_be_added_to_the_request(stand_in: Servers, serve: Run) -> N
 
 
 def test_warm_up_load_and_profile_have_different_prompts(stand_in: Servers, serve: Run) -> None:
-    """A server that caches prefixes must not know what it is profiled with."""
+    """A server that caches prefixes must not know the profiled prompts."""
     server = stand_in("lightllm")
     serve(server, requests=1, warmup_requests=1, no_profile=True)
     first, second = (body["inputs"] for body in server.seen()["bodies"][:2])

@@ -50,7 +50,7 @@ class Kept:
 
 
 def receive(packets: list[bytes], *, closes: bool = True, enough: int = 1 << 30) -> Kept:
-    """Give packets to a connection, all readable at once, and return what was received."""
+    """Give packets to a connection, all readable at once, and return the received answer."""
 
     async def run() -> Kept:
         kept = Kept(enough)
@@ -86,16 +86,11 @@ def test_packets_are_stamped_when_they_are_read() -> None:
     assert kept.pieces == [(1, b"a"), (2, b"b"), (3, b"c")]
 
 
-def test_a_length_ends_the_answer() -> None:
+def test_the_end_of_an_answer() -> None:
     kept = receive([b"HTTP/1.0 404 No\r\nContent-Length: 3\r\n\r\nab", b"cd"], closes=False)
     assert (kept.status, kept.data) == (404, b"abc")
-
-
-def test_an_empty_answer() -> None:
     assert receive([b"HTTP/1.1 204 No\r\nContent-Length: 0\r\n\r\n"], closes=False).data == b""
-
-
-def test_the_receiver_may_have_enough() -> None:
+    # The receiver may have enough.
     kept = receive([b"HTTP/1.1 200 OK\r\n\r\n", b"abc", b"def"], closes=False, enough=2)
     assert kept.data == b"abc"
 
@@ -110,7 +105,7 @@ def test_the_receiver_may_have_enough() -> None:
         CHUNKED[:-9],
     ],
 )
-def test_an_answer_that_is_not_whole_is_broken(packet: bytes) -> None:
+def test_an_incomplete_answer_is_broken(packet: bytes) -> None:
     with pytest.raises(BrokenConnectionError, match="connection closed"):
         receive([packet] if packet else [])
 
@@ -130,7 +125,7 @@ def test_an_answer_that_is_not_whole_is_broken(packet: bytes) -> None:
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: " + b"y" * 70_000,
     ],
 )
-def test_what_is_no_http_is_told_apart(packet: bytes) -> None:
+def test_answers_that_are_not_http(packet: bytes) -> None:
     with pytest.raises(NotHttpError):
         receive([packet], closes=False)
 
@@ -151,20 +146,15 @@ def test_an_error_of_the_receiver_reaches_the_caller() -> None:
         asyncio.run(run())
 
 
-@pytest.mark.parametrize(
-    ("url", "address"),
-    [
-        ("http://127.0.0.1:8000", ("127.0.0.1", 8000, False)),
-        ("https://host/base/", ("host", 443, True)),
-        ("http://[::1]:9", ("::1", 9, False)),
-    ],
-)
-def test_addresses(url: str, address: tuple[str, int, bool]) -> None:
-    client = HttpClient(url)
-    assert (client.host, client.port, client.is_secure) == address
-
-
-def test_a_request() -> None:
+def test_addresses_and_requests() -> None:
+    addresses = {
+        "http://127.0.0.1:8000": ("127.0.0.1", 8000, False),
+        "https://host/base/": ("host", 443, True),
+        "http://[::1]:9": ("::1", 9, False),
+    }
+    for url, address in addresses.items():
+        client = HttpClient(url)
+        assert (client.host, client.port, client.is_secure) == address
     client = HttpClient("http://[::1]:9/base", {"X-A": "1"})
     assert client.request("POST", "/generate", b"{}") == (
         b"POST /base/generate HTTP/1.1\r\nHost: [::1]:9\r\nAccept: */*\r\nConnection: close\r\n"
@@ -200,14 +190,11 @@ def test_events_are_read_however_they_are_cut(cuts: list[int]) -> None:
     assert payloads_of([data[a:b] for a, b in itertools.pairwise(edges)]) == PAYLOADS
 
 
-def test_an_event_comes_with_the_packet_that_completes_it() -> None:
+def test_the_end_of_an_event() -> None:
     reader = SseReader()
     assert reader.feed(b"data: one\n") == []
     assert reader.feed(b"\ndata: two\n\n") == [b"one", b"two"]
-
-
-def test_an_event_that_the_end_cuts_off_is_given_at_the_end() -> None:
-    reader = SseReader()
+    # The end of the stream ends an event.
     assert reader.feed(b"data: last") == []
     assert reader.rest() == [b"last"]
     assert reader.rest() == []

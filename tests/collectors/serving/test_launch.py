@@ -182,7 +182,7 @@ def interrupted(
     ("sign", "is_in_background"),
     [(signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGTERM, True)],
 )
-def test_an_interrupt_keeps_what_was_measured_and_ends_the_server(
+def test_an_interrupt_keeps_the_results_and_ends_the_server(
     sign: signal.Signals, is_in_background: bool, launcher: Launcher, tmp_path: Path
 ) -> None:
     launch = launcher(stubborn=False, token_gap_s=0.02)

@@ -13,7 +13,12 @@ from typing import Any
 import pytest
 
 import tracekit
-from tracekit.collectors.serving.engines.lightllm import NVTX_NOTE, OFF_NOTE
+from tracekit.collectors.serving.engine import EngineFacts
+from tracekit.collectors.serving.engines.lightllm import NVTX_NOTE, OFF_NOTE, LightLlm
+from tracekit.collectors.serving.engines.sglang import Sglang
+from tracekit.collectors.serving.engines.vllm import Vllm
+from tracekit.collectors.serving.http.trace_pickup import TraceFolder, is_complete
+from tracekit.redaction import Redactor
 
 Run = Callable[..., Any]
 Servers = Callable[..., Any]
@@ -92,66 +97,61 @@ def test_the_window_is_where_it_was_asked_for(
     assert run.load.ok_count == 24
 
 
-def test_a_window_that_never_comes_is_noted(stand_in: Servers, serve: Run, tmp_path: Path) -> None:
-    server = stand_in("lightllm", profiling="torch_profiler", trace_dir=str(tmp_path / "t"))
-    run = serve(server, trace_dir=tmp_path / "t", profile_after="3600s")
-    assert "3600 s" in run.load.profile_note
-    assert run.load.window_start_ns is None
-    assert "GET /profiler_start" not in server.seen()["calls"]
+@pytest.mark.parametrize(
+    ("engine", "quirks", "values", "note", "is_started"),
+    [
+        ("lightllm", {}, {}, OFF_NOTE, False),
+        ("lightllm", {"profiling": "nvtx"}, {}, NVTX_NOTE, True),
+        ("lightllm", {"profiling": "torch_profiler"}, {}, "--trace-dir", False),
+        (
+            "lightllm",
+            {"profiling": "torch_profiler", "trace_dir": "there"},
+            {"trace_dir": ".", "trace_timeout": 0.5},
+            "0.5 s",
+            True,
+        ),
+        (
+            "lightllm",
+            {"profiling": "torch_profiler", "trace_dir": "there"},
+            {"trace_dir": ".", "profile_after": "3600s"},
+            "3600 s",
+            False,
+        ),
+        ("vllm", {}, {"trace_dir": "."}, "--profiler-config", False),
+        ("tgi", {}, {}, "no profile", False),
+    ],
+)
+def test_a_missing_profile_is_noted(
+    engine: str,
+    quirks: dict[str, Any],
+    values: dict[str, Any],
+    note: str,
+    is_started: bool,
+    stand_in: Servers,
+    serve: Run,
+) -> None:
+    server = stand_in(engine, **quirks)
+    run = serve(server, **values)
+    assert (run.manifest.outcome, run.load.ok_count, run.manifest.traces) == ("ok", 8, [])
+    assert note in run.load.profile_note
+    assert f"note: {run.load.profile_note}" in run.lines
+    assert (run.load.window_start_ns is not None) == is_started
+    calls = server.seen()["calls"]
+    assert ("GET /profiler_stop" in calls) == is_started
+    if not quirks:
+        assert not [one for one in run.all_requests if one["is_profiled"]]
 
 
-def test_lightllm_without_profiling_says_how_to_get_one(stand_in: Servers, serve: Run) -> None:
-    server = stand_in("lightllm")
-    run = serve(server)
-    assert run.manifest.outcome == "ok"
-    assert run.load.profile_note == OFF_NOTE
-    assert f"note: {OFF_NOTE}" in run.lines
-    assert run.load.ok_count == 8
-    assert not [request for request in run.all_requests if request["is_profiled"]]
-
-
-def test_a_refused_start_is_a_note_and_not_a_failure(
+def test_a_refused_start_is_noted(
     stand_in: Servers, serve: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If LightLLM does not report its arguments, only a 400 says that profiling is off."""
-    from tracekit.collectors.serving.engine import EngineFacts
-    from tracekit.collectors.serving.engines.lightllm import LightLlm
-
     monkeypatch.setattr(LightLlm, "facts", lambda *_: EngineFacts())
     server = stand_in("lightllm")
     run = serve(server, trace_dir=tmp_path)
-    assert run.load.profile_note == OFF_NOTE
+    assert (run.load.profile_note, run.load.ok_count) == (OFF_NOTE, 8)
     assert "GET /profiler_start" in server.seen()["calls"]
     assert "GET /profiler_stop" not in server.seen()["calls"]
-    assert run.load.ok_count == 8
-
-
-def test_lightllm_nvtx_mode_is_recorded(stand_in: Servers, serve: Run) -> None:
-    server = stand_in("lightllm", profiling="nvtx")
-    run = serve(server)
-    assert run.load.profile_note == NVTX_NOTE
-    assert run.load.server["enable_profiling"] == "nvtx"
-    assert run.load.window_start_ns is not None
-    assert run.load.window_end_ns is not None
-    assert run.manifest.traces == []
-    assert "GET /profiler_stop" in server.seen()["calls"]
-
-
-def test_without_a_trace_folder_there_is_no_profile(stand_in: Servers, serve: Run) -> None:
-    server = stand_in("lightllm", profiling="torch_profiler")
-    run = serve(server)
-    assert "--trace-dir" in run.load.profile_note
-    assert "GET /profiler_start" not in server.seen()["calls"]
-
-
-def test_a_trace_that_does_not_come_is_noted(stand_in: Servers, serve: Run, tmp_path: Path) -> None:
-    server = stand_in("lightllm", profiling="torch_profiler", trace_dir=str(tmp_path / "there"))
-    here = tmp_path / "here"
-    here.mkdir()
-    run = serve(server, trace_dir=here, trace_timeout=0.5)
-    assert str(here) in run.load.profile_note
-    assert run.manifest.traces == []
-    assert run.manifest.outcome == "ok"
 
 
 def test_a_trace_that_is_never_complete_is_not_taken(
@@ -187,13 +187,7 @@ def test_vllm_traces_without_that_of_the_front_end(
     assert "POST /start_profile" in server.seen()["calls"]
 
 
-def test_vllm_without_a_profiler_says_so(stand_in: Servers, serve: Run, tmp_path: Path) -> None:
-    run = serve(stand_in("vllm"), trace_dir=tmp_path)
-    assert "--profiler-config" in run.load.profile_note
-    assert run.load.ok_count == 8
-
-
-def test_sglang_is_told_where_to_write(stand_in: Servers, serve: Run) -> None:
+def test_sglang_receives_the_trace_folder(stand_in: Servers, serve: Run) -> None:
     run = serve(stand_in("sglang", trace_count=2))
     assert run.manifest.traces == ["rank0.json.gz", "rank1.json.gz"]
     assert trace_of(run.folder, 1)["distributedInfo"]["rank"] == 1
@@ -202,5 +196,77 @@ def test_sglang_is_told_where_to_write(stand_in: Servers, serve: Run) -> None:
     ]  # fmt: skip
 
 
-def test_tgi_offers_no_profile(stand_in: Servers, serve: Run) -> None:
-    assert serve(stand_in("tgi")).load.profile_note.startswith("no profile")
+TRACE = json.dumps({"traceEvents": [{"name": f"op {index}"} for index in range(500)]}).encode()
+
+
+def nothing() -> None:
+    pass
+
+
+def test_a_compressed_trace_is_complete_or_not(tmp_path: Path) -> None:
+    path = tmp_path / "t.json.gz"
+    data = gzip.compress(TRACE)
+    members = gzip.compress(TRACE[:100]) + gzip.compress(TRACE[100:])
+    damaged = bytearray(data)
+    damaged[len(data) // 2] ^= 0xFF
+    sizes = (0, 1, 10, len(data) // 2, len(data) - 8, len(data) - 1)
+    for bad in (*(data[:size] for size in sizes), members[:-5], damaged):
+        path.write_bytes(bad)
+        assert not is_complete(path)
+    for good in (data, members):
+        path.write_bytes(good)
+        assert is_complete(path)
+    assert not is_complete(tmp_path / "absent.json.gz")
+
+
+def test_plain_traces_are_compressed_on_the_way(tmp_path: Path) -> None:
+    source, target = tmp_path / "from", tmp_path / "to"
+    source.mkdir()
+    target.mkdir()
+    folder = TraceFolder(source, "*.json*", Vllm().trace_order, Redactor([]))
+    (source / "rank0.1.pt.trace.json").write_bytes(TRACE)
+    assert folder.collect(target, None, 5, nothing) == (["rank0.json.gz"], None)
+    assert gzip.decompress((target / "rank0.json.gz").read_bytes()) == TRACE
+
+
+def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    folder = TraceFolder(tmp_path / "no", "*.json*", Vllm().trace_order, Redactor([]))
+    traces, note = folder.collect(tmp_path, 1, 0.1, nothing)
+    assert traces == []
+    assert f"{tmp_path}/no" in str(note)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "names"),
+    [
+        (
+            LightLlm(),
+            [
+                "lightllm-model_backend-node0_dev2_tid9.1.pt.trace.json.gz",
+                "lightllm-model_backend-node0_dev10_tid8.1.pt.trace.json.gz",
+                "lightllm-model_backend-node1_dev0_tid7.1.pt.trace.json.gz",
+            ],
+        ),
+        (
+            Vllm(),
+            [
+                "dp0_pp0_tp0_dcp0_ep0_rank2.1.pt.trace.json.gz",
+                "dp0_pp0_tp1_dcp0_ep1_rank10.1.pt.trace.json.gz",
+            ],
+        ),
+        (Vllm(), ["host_99.1.pt.trace.json.gz", "host_100.1.pt.trace.json.gz"]),
+        (Sglang(), ["17.5-TP-3-PP-0.trace.json.gz", "17.5-TP-0-PP-1.trace.json.gz"]),
+    ],
+)
+def test_traces_are_in_the_order_of_their_ranks(
+    dialect: LightLlm | Vllm | Sglang, names: list[str]
+) -> None:
+    found = names[::-1]
+    found.sort(key=lambda name: dialect.trace_order(name) or ())
+    assert found == names
+
+
+def test_other_files_are_left_out() -> None:
+    assert LightLlm().trace_order("other.pt.trace.json.gz") is None
+    assert Vllm().trace_order("host_1.async_llm.5.pt.trace.json.gz") is None
+    assert Sglang().trace_order("memory.json") is None

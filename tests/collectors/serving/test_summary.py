@@ -6,14 +6,10 @@ Times are below a microsecond, where the summary shows every nanosecond.
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-import tracekit
 from tracekit import manifest
 from tracekit.cli.collect import _serving_figures as figures_of
 from tracekit.collectors.serving import manifest as serving_manifest
@@ -104,50 +100,6 @@ def test_figures_on_paper(cli: Cli, tmp_path: Path) -> None:
     rate = serving_manifest.output_tokens_per_s(measured)
     assert throughput["output_tokens_per_s"] == rate == 13e9 / 829
     assert [row["value_count"] for row in latency] == [4, 3, 3, 4, 4]
-
-
-def random_load(count: int) -> list[RequestRecord]:
-    """Return a load of so many requests, of every kind."""
-    chance = random.Random(count)
-
-    def one(number: int) -> RequestRecord:
-        sent_ns, *token_ns, end_ns = sorted(chance.choices(range(1000), k=chance.randint(2, 6)))
-        return request(
-            number,
-            chance.choice(["ok", "ok", "ok", "timeout", "broken_stream"]),
-            chance.choice([sent_ns] * 9 + [None]),
-            end_ns,
-            token_ns=token_ns,
-            is_warmup=chance.random() < 0.1,
-        )
-
-    return [one(number) for number in range(count)]
-
-
-@pytest.mark.parametrize(
-    "records",
-    [
-        pytest.param(records, id=name)
-        for name, records in {
-            "one": [REQUESTS[0]],
-            "one token": [REQUESTS[1]],
-            "no first token": [REQUESTS[2]],
-            "not known when sent": [REQUESTS[4]],
-            "at once": [request(0, "ok", 5, 5, token_ns=[5])],
-            "no answer": REQUESTS[5:8],
-            **{f"{count}": [request(n, "ok", 0, n) for n in range(count)] for count in (99, 100)},
-            **{f"{count} by chance": random_load(count) for count in (10, 101, 200, 500)},
-        }.items()
-    ],
-)
-def test_figures_are_those_of_the_analyses(records: list[RequestRecord], tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    write(folder, records)
-    with tracekit.open(folder, traces=False, cache=False) as trace:
-        (throughput,) = trace.query("throughput").to_dicts()
-    measured = serving_manifest.counted(records)
-    assert serving_manifest.interval_ns(measured) == throughput["interval_ns"]
-    assert serving_manifest.output_tokens_per_s(measured) == throughput["output_tokens_per_s"]
 
 
 def test_the_run_is_there_where_its_figures_cannot_be_shown(tmp_path: Path) -> None:

@@ -17,13 +17,7 @@ import pytest
 import tracekit
 from tracekit import manifest
 from tracekit.collectors.serving.engines import transformers as engine_module
-from tracekit.collectors.serving.plan import (
-    LoadPlan,
-    LoadProgress,
-    LoadResult,
-    Mark,
-    ProfilePlan,
-)
+from tracekit.collectors.serving.plan import LoadPlan, LoadProgress, LoadResult, Mark, ProfilePlan
 from tracekit.collectors.serving.prompts import token_id_prompts
 from tracekit.collectors.serving.records import RequestRecord
 from tracekit.errors import UsageError
@@ -130,7 +124,7 @@ def test_steps_and_tokens_add_up(run: Run) -> None:
         assert step_count >= NEW_TOKEN_COUNT
 
 
-def test_the_window_is_between_whole_steps(run: Run) -> None:
+def test_the_window_covers_complete_steps(run: Run) -> None:
     result = run.result
     assert result.traces == ["rank0.json.gz"]
     assert result.window_start_ns is not None
@@ -336,7 +330,7 @@ def test_an_error_while_profiling_leaves_the_figures(
 
 
 @nightly
-def test_an_interrupt_keeps_what_has_come(
+def test_an_interrupt_keeps_the_finished_requests(
     engine: engine_module.TransformersEngine, tmp_path: Path
 ) -> None:
     def interrupt(progress: LoadProgress) -> None:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import shutil
 import socket
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import free_port
+from processes import finished, free_port
 
 from tracekit import manifest
 
@@ -73,25 +71,16 @@ def test_a_load_on_transformers_serve(model_folder: Path, tmp_path: Path) -> Non
         f"--host 127.0.0.1 --port {port} --continuous-batching --cb-num-blocks 64 "
         "--cb-block-size 16 --cb-max-batch-tokens 64"
     )
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "tracekit.collectors", "--stage", "serve"),
-            *("--engine", "openai", "--url", f"http://127.0.0.1:{port}", "--launch", launch),
-            *("--served-model", str(model_folder), "--requests", str(REQUEST_COUNT)),
-            *("--prompt-len", str(PROMPT_LEN), "--max-new-tokens", str(NEW_TOKEN_COUNT)),
-            *("--warmup-requests", str(WARMUP_COUNT), "--startup-timeout", "300"),
-            *("--timeout", "300", "--out", str(folder)),
-        ],
-        env={
-            **os.environ,
-            "HF_HUB_CACHE": str(tmp_path / "hub"),
-            "HF_HUB_OFFLINE": "1",
-            "OMP_NUM_THREADS": "1",
-        },
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
+    variables = {"HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"}
+    done = finished(
+        *(sys.executable, "-m", "tracekit.collectors", "--stage", "serve", "--engine", "openai"),
+        *("--url", f"http://127.0.0.1:{port}", "--launch", launch),
+        *("--served-model", model_folder, "--requests", REQUEST_COUNT),
+        *("--prompt-len", PROMPT_LEN, "--max-new-tokens", NEW_TOKEN_COUNT),
+        *("--warmup-requests", WARMUP_COUNT, "--startup-timeout", 300),
+        *("--timeout", 300, "--out", folder),
+        **variables,
+        OMP_NUM_THREADS="1",
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{folder}\n"

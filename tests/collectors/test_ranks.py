@@ -1,0 +1,223 @@
+"""Ranks and steps: places from launchers, chosen ranks, locks on a rank, and step boundaries."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tracekit.collectors.loop.plan import check_ranks, is_traced
+from tracekit.collectors.loop.rank_lock import RankClaim, rejected_count
+from tracekit.collectors.loop.step_finder import StepFinder
+from tracekit.collectors.process import job
+from tracekit.collectors.process.distributed import Place
+from tracekit.errors import UsageError
+
+
+def test_launchers() -> None:
+    assert job.launched_place({}) is None
+    torchrun = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "SLURM_PROCID": "0"}
+    assert job.launched_place(torchrun) == Place(3, 1, 8)
+    slurm = {"SLURM_PROCID": "5", "SLURM_NTASKS": "16", "SLURM_LOCALID": "1"}
+    assert job.launched_place(slurm) == Place(5, 1, 16)
+    step = slurm | {"SLURM_JOB_ID": "77", "SLURM_STEP_ID": "0"}
+    assert job.launched_place(step) == Place(5, 1, 16)
+    open_mpi = {
+        "OMPI_COMM_WORLD_RANK": "2",
+        "OMPI_COMM_WORLD_SIZE": "4",
+        "OMPI_COMM_WORLD_LOCAL_RANK": "0",
+    }
+    assert job.launched_place(open_mpi) == Place(2, 0, 4)
+    assert job.launched_place({"PMI_RANK": "1", "PMI_SIZE": "2"}) == Place(1, 0, 2)
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        # The script of a batch job is no rank.
+        {"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_LOCALID": "0", "SLURM_JOB_ID": "7"},
+        {"RANK": "9", "WORLD_SIZE": "8"},
+        {"SLURM_PROCID": "9", "SLURM_NTASKS": "8"},
+        {"SLURM_PROCID": "x", "SLURM_NTASKS": "8"},
+    ],
+)
+def test_no_place(variables: dict[str, str]) -> None:
+    assert job.launched_place(variables) is None
+
+
+def test_ranks_of_a_node() -> None:
+    assert job.local_rank_count({}) is None
+    assert job.local_rank_count({"LOCAL_WORLD_SIZE": "8", "SLURM_NTASKS_PER_NODE": "1"}) == 8
+    assert job.local_rank_count({"OMPI_COMM_WORLD_LOCAL_SIZE": "4"}) == 4
+    assert job.local_rank_count({"SLURM_NTASKS_PER_NODE": "2(x3)"}) is None
+
+
+def traced(choice: str | None, world_size: int, per_node: int = 8) -> list[int]:
+    ranks = range(world_size)
+    return [r for r in ranks if is_traced(choice, Place(r, r % per_node, world_size))]
+
+
+def test_chosen_ranks() -> None:
+    assert traced(None, 8) == [*range(8)]
+    assert traced(None, 24) == [0, 8, 16]
+    assert traced("0,8,16-18", 24) == [0, 8, 16, 17, 18]
+    assert traced("first-of-node", 4, per_node=2) == [0, 2]
+    assert len(traced("all", 24)) == 24
+    assert traced("99", 24) == []
+
+
+@pytest.mark.parametrize("text", ["", "a", "1,", "3-1", "-1", "1--2", "0x1", "9" * 20])
+def test_a_wrong_choice_of_ranks(text: str) -> None:
+    with pytest.raises(UsageError, match="--ranks"):
+        check_ranks(text)
+
+
+@pytest.fixture
+def idle(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that has rank 0 and does nothing."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        (tmp_path / "rank0.process").write_text(str(other.pid), "ascii")
+        yield other
+        other.kill()
+
+
+def compute() -> None:
+    """Compute for longer than the clock of processes takes to see it."""
+    end_s = time.process_time() + 0.1
+    while time.process_time() < end_s:
+        pass
+
+
+def test_the_first_of_two_is_recorded(tmp_path: Path, idle: subprocess.Popen[bytes]) -> None:
+    claim = RankClaim(tmp_path, 0)
+    assert not claim.take()
+    assert not claim.take(), "nothing is known of what it does meanwhile"
+    assert rejected_count(tmp_path, 0) == 1, "one process, however often it asks"
+    assert RankClaim(tmp_path, 1).take(), "another rank is nobody's"
+    idle.kill()
+    idle.wait()
+    assert claim.take(), "it has ended: a launcher starts the rank again"
+    assert (tmp_path / "rank0.process").read_text("ascii") == str(os.getpid())
+    assert claim.is_held
+    assert claim.take(), "it is ours"
+    assert rejected_count(tmp_path, 0) == 0
+
+
+@pytest.mark.usefixtures("idle")
+@pytest.mark.parametrize("is_recorded", [False, True])
+def test_one_that_idles_before_it_is_recorded(tmp_path: Path, *, is_recorded: bool) -> None:
+    (tmp_path / "rank0.report.json").write_text(json.dumps({"is_recorded": is_recorded}), "utf-8")
+    claim = RankClaim(tmp_path, 0)
+    time.sleep(0.1)  # it starts up
+    while not claim.take() and not is_recorded:
+        compute()
+    compute()
+    assert claim.take() != is_recorded
+    assert claim.is_held != is_recorded
+    assert rejected_count(tmp_path, 0) == 1, "the one or the other"
+
+
+def test_one_that_computes_keeps_its_rank(tmp_path: Path) -> None:
+    endless = [sys.executable, "-c", "while True: pass"]
+    with subprocess.Popen(endless) as other:
+        (tmp_path / "rank0.process").write_text(str(other.pid), "ascii")
+        claim = RankClaim(tmp_path, 0)
+        for _ in range(3):
+            assert not claim.take()
+            compute()
+        other.kill()
+
+
+def test_one_that_nobody_has_waited_for_has_ended(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.read()
+        os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)
+        (tmp_path / "rank0.process").write_text(str(other.pid), "ascii")
+        assert RankClaim(tmp_path, 0).take()
+
+
+def test_a_folder_that_is_gone(tmp_path: Path) -> None:
+    claim = RankClaim(tmp_path / "gone", 0)
+    assert claim.take()
+    assert claim.is_held
+
+
+def bounds(events: str) -> list[str]:
+    """Return the events of each step, as a watch tells them apart."""
+    finder = StepFinder()
+    steps = [""]
+    for event in events:
+        if event != "F":
+            finder.optimizer_stepped(event)
+        elif finder.is_over:
+            if finder.begin():
+                steps[-2:] = [steps[-2] + steps[-1]]
+            steps.append("")
+        steps[-1] += event
+    return steps
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        ("FaFaFa", ["Fa", "Fa", "Fa"]),
+        ("FFFaFFFa", ["FFFa", "FFFa"]),  # accumulation
+        ("FabFab", ["Fab", "Fab"]),  # two optimizers, one after the other
+        ("FaaFaa", ["Faa", "Faa"]),
+        # The halves of a GAN: the first iteration tells that there are two optimizers.
+        ("FdFgFdFgFdFg", ["FdFg", "FdFg", "FdFg"]),
+        # Five steps of the critic for each of the generator.
+        ("FdFdFgFdFdFgFdFdFg", ["Fd", "FdFg", "FdFdFg", "FdFdFg"]),
+        ("FaFabFab", ["Fa", "Fab", "Fab"]),  # one that is frozen at first
+        ("FFF", ["FFF"]),
+    ],
+)
+def test_steps(events: str, expected: list[str]) -> None:
+    assert bounds(events) == expected
+
+
+def test_an_optimizer_that_is_used_no_more_is_forgotten() -> None:
+    steps = bounds("Fab" + "Fa" * 12)
+    assert steps[0] == "Fab"
+    assert steps[-1] == "Fa"
+    assert steps[1] == "Fa" * 8, "it was waited for eight times"
+
+
+def test_one_that_comes_back_late_is_waited_for() -> None:
+    iteration = "Fd" * 10 + "Fg"
+    steps = bounds(iteration * 6)
+    assert steps[-3:] == [iteration] * 3, steps
+
+
+def changes(events: str) -> list[int]:
+    """Return the events at which more optimizers take part than before."""
+    finder = StepFinder()
+    found = []
+    for number, event in enumerate(events):
+        if event != "F":
+            finder.optimizer_stepped(event)
+        elif finder.is_over:
+            finder.begin()
+        if finder.take_change():
+            found.append(number)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        ("FaFaFa", []),
+        ("FabFab", []),  # both step in the first step
+        ("FdFdFdFgFdFdFdFg", [7]),  # three steps were none, as the generator shows
+        ("Fa" * 9 + "FabFab", [20]),
+    ],
+)
+def test_earlier_steps_turn_out_to_be_parts(events: str, expected: list[int]) -> None:
+    assert changes(events) == expected
