@@ -1,4 +1,4 @@
-"""Stores are whole or absent, whatever happens while they are made."""
+"""Stores are complete or absent, whatever happens during ingest; opening stores."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,11 +29,10 @@ from tracekit.storage import temp_dirs
 pytestmark = pytest.mark.usefixtures("cache")
 
 
-def run_python(
-    script: str, *args: str | Path, python: str = sys.executable
-) -> subprocess.Popen[str]:
+def run_python(script: str, *args: str | Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [python, "-c", textwrap.dedent(script), *map(str, args)],
+        [sys.executable, "-c", textwrap.dedent(script), *map(str, args)],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -55,10 +53,7 @@ def store(made_store: Path, tmp_path: Path) -> Path:
     return Path(shutil.copyfile(made_store, tmp_path / "run.duckdb"))
 
 
-# -- building --------------------------------------------------------------------------------------
-
-
-def test_a_store_holds_the_documented_tables(kernels: Path, tmp_path: Path) -> None:
+def test_a_store_has_the_documented_tables(kernels: Path, tmp_path: Path) -> None:
     store = ingest([kernels], tmp_path / "run.duckdb")
     assert store == tmp_path / "run.duckdb"
     with database.open_store(store) as connection:
@@ -82,9 +77,9 @@ def test_any_duckdb_client_reads_a_store(store: Path) -> None:
 def test_an_existing_store_is_kept_unless_forced(kernels: Path, tmp_path: Path) -> None:
     store = tmp_path / "run.duckdb"
     store.write_text("precious")
-    with pytest.raises(StoreError, match=f"^{store}: exists already$") as raised:
+    with pytest.raises(StoreError, match=f"^{store}: ") as raised:
         ingest([kernels], store)
-    assert raised.value.hint == "--force replaces it"
+    assert "--force" in str(raised.value.hint)
     assert store.read_text() == "precious"
     ingest([kernels], store, force=True)
     with tracekit.open(store) as trace:
@@ -139,18 +134,18 @@ def test_a_killed_ingest_leaves_nothing_that_looks_like_a_store(
         ingest([source], Path(out))
     """
     with run_python(script, moment, kernels, folder / "run.duckdb") as process:
-        _, said = process.communicate(timeout=60)
-    assert process.returncode == -signal.SIGKILL, said
+        _, errors = process.communicate(timeout=600)
+    assert process.returncode == -signal.SIGKILL, errors
     left = left_in(folder)
-    assert left  # The test means nothing unless the ingest was under way.
+    assert left  # Otherwise the ingest had not begun.
     assert not list(folder.glob("*.duckdb"))
     assert all(name.startswith(".") for name in left)
-    # The next build, of whatever store, clears the folder.
+    # The next build of any store cleans the folder up.
     ingest([kernels], folder / "next.duckdb")
     assert left_in(folder) == ["next.duckdb"]
 
 
-def test_a_sweep_spares_what_is_alive_and_what_is_not_ours(tmp_path: Path) -> None:
+def test_cleanup_spares_live_processes_and_other_files(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     ours = f".run.duckdb.{temp_dirs.host()}."
     dead = subprocess.Popen([sys.executable, "-c", ""])
@@ -166,7 +161,7 @@ def test_a_sweep_spares_what_is_alive_and_what_is_not_ours(tmp_path: Path) -> No
     gone = [f"{ours}{dead.pid}.abcdef.building", f"{ours}{2**22 + 1}.a_b.building"]
     for name in kept + gone:
         (folder / name).mkdir(parents=True)
-    # An export's, or a baseline's, is a file.
+    # Exports and baselines are files.
     (folder / f".x.pftrace.{temp_dirs.host()}.{dead.pid}.a.building").write_bytes(b"half")
     kept.append(f".x.pftrace.{temp_dirs.host()}.1.a.building")
     (folder / kept[-1]).write_bytes(b"half")
@@ -175,65 +170,61 @@ def test_a_sweep_spares_what_is_alive_and_what_is_not_ours(tmp_path: Path) -> No
     assert left_in(folder) == sorted([*kept, "run.duckdb"])
 
 
-def test_two_processes_ingesting_the_same_file_both_end_well(
-    sample_trace: Path, cache: Path, python: Callable[[str], str]
-) -> None:
+def test_concurrent_processes_ingest_the_same_file(sample_trace: Path, cache: Path) -> None:
     script = """
-        import sys, time
+        import sys
         import tracekit
-        time.sleep(max(0, float(sys.argv[2]) - time.time()))
+        import tracekit.opening
+        print("ready", flush=True)
+        sys.stdin.readline()
         with tracekit.open(sys.argv[1]) as trace:
             print(trace.query("timeline").rows, trace.store_path)
     """
-    warm = python("tracekit")
-    begin = time.time() + 0.5
-    running = [run_python(script, sample_trace, str(begin), python=warm) for _ in range(3)]
-    outputs = [process.communicate(timeout=120) for process in running]
-    assert [process.returncode for process in running] == [0, 0, 0], outputs
+    running = [run_python(script, sample_trace) for _ in range(2)]
+    for process in running:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in running:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    outputs = [process.communicate(timeout=600) for process in running]
+    assert [process.returncode for process in running] == [0, 0], outputs
     assert len({out for out, _ in outputs}) == 1
     assert len(left_in(cache)) == 1
 
 
-# -- the disk --------------------------------------------------------------------------------------
-
-
 # -- opening ---------------------------------------------------------------------------------------
 
+NO_STORES: dict[str, Callable[[Path], object]] = {
+    "missing": lambda path: path.exists(),
+    "empty": lambda path: path.write_bytes(b""),
+    "text": lambda path: path.write_bytes(b"text"),
+    "zeros": lambda path: path.write_bytes(bytes(20_000)),
+    "another database": lambda path: duckdb.connect(str(path)).close(),
+}
 
-def test_no_such_store(tmp_path: Path) -> None:
-    with pytest.raises(StoreError) as raised:
-        tracekit.open(tmp_path / "no.duckdb")
-    assert raised.value.message == f"{tmp_path / 'no.duckdb'}: no such store"
-    assert raised.value.hint == "make one: tracekit ingest TRACE -o STORE"
 
-
-@pytest.mark.parametrize("content", [b"", b"text", b"\0" * 20_000, None])
-def test_what_is_no_store(tmp_path: Path, content: bytes | None) -> None:
+@pytest.mark.parametrize("case", NO_STORES)
+def test_other_files_are_refused_with_a_hint(tmp_path: Path, case: str) -> None:
     store = tmp_path / "other.duckdb"
-    if content is None:
-        duckdb.connect(str(store)).close()
-    else:
-        store.write_bytes(content)
+    NO_STORES[case](store)
     with pytest.raises(StoreError) as raised:
         tracekit.open(store)
-    assert raised.value.message.startswith(f"{store}: not a store that tracekit can open: ")
-    assert raised.value.hint == "make a new one: tracekit ingest TRACE -o STORE"
+    assert raised.value.message.startswith(f"{store}: ")
     assert "\n" not in raised.value.message
     assert "building" not in raised.value.message
+    assert "tracekit ingest TRACE -o STORE" in str(raised.value.hint)
 
 
 def test_another_schema_version_is_refused(store: Path) -> None:
     with duckdb.connect(str(store)) as connection:
         connection.execute("UPDATE store_info SET schema_version = 999")
-    with pytest.raises(StoreError) as raised:
+    with pytest.raises(StoreError, match=f"999.*{SCHEMA_VERSION}"):
         tracekit.open(store)
-    assert raised.value.message == (
-        f"{store}: the store has schema version 999, this tracekit reads {SCHEMA_VERSION}"
-    )
-    assert raised.value.hint == ("make a new one from the trace: tracekit ingest TRACE -o STORE")
 
 
-def test_a_store_of_other_code_is_opened_with_a_warning(
+def test_a_store_of_another_version_is_opened_with_a_warning(
     store: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     tracekit.open(store).close()
@@ -243,15 +234,10 @@ def test_a_store_of_other_code_is_opened_with_a_warning(
     tracekit.open(store).close()
     (record,) = caplog.records
     assert record.levelname == "WARNING"
-    assert record.getMessage() == (
-        f"{store}: another version of tracekit made this store, and what this one makes of the "
-        "trace may differ (make it again: tracekit ingest TRACE -o NAME --force)"
-    )
+    assert record.getMessage().startswith(f"{store}: ")
 
 
-def test_a_store_in_a_folder_that_may_not_be_written_opens(
-    made_store: Path, tmp_path: Path
-) -> None:
+def test_a_store_in_a_read_only_folder(made_store: Path, tmp_path: Path) -> None:
     folder = tmp_path / "published"
     folder.mkdir()
     store = Path(shutil.copyfile(made_store, folder / "run.duckdb"))
@@ -265,11 +251,11 @@ def test_a_store_in_a_folder_that_may_not_be_written_opens(
 
 
 def test_rules_cannot_be_given_for_a_store(store: Path, tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="a store has its classes already"):
+    with pytest.raises(StoreError):
         tracekit.open(store, rules=tmp_path / "rules.toml")
 
 
-def test_what_is_too_much_for_memory_goes_to_disk(
+def test_large_results_spill_to_disk(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRACEKIT_MEMORY_LIMIT", "60MB")
@@ -282,16 +268,10 @@ def test_what_is_too_much_for_memory_goes_to_disk(
     assert left_in(tmp_path / "tmp") == []
 
 
-# -- the cache -------------------------------------------------------------------------------------
+def test_the_schema_version_changes_with_the_tables() -> None:
+    """A store of an older schema must not be opened.
 
-
-# -- SQL stays inside ------------------------------------------------------------------------------
-
-
-def test_the_schema_version_stands_for_what_stores_hold() -> None:
-    """Analyses of today read tables that a store of yesterday may lack: it must not be opened.
-
-    Where this fails because a table was changed: raise SCHEMA_VERSION, then state both here.
+    After a change of a table, increment SCHEMA_VERSION and update both values here.
     """
     catalog = load_catalog()
     tables = [spec for spec in catalog.tables.values() if not spec.is_on_demand]

@@ -1,8 +1,7 @@
-"""Decoders of classes are made when their module is imported, so not by two threads at once.
+"""Decoders of classes are created on import of their module, so never by two threads at once.
 
-What msgspec knows of a class is filled in while the first decoder of it is made; a second thread
-that decodes meanwhile reads what is not there yet and the process ends (msgspec 0.22). Two traces
-are read by two threads when they are compared.
+msgspec 0.22 completes its description of a class while it creates the first decoder; a second
+thread that decodes at that time crashes the process. A comparison reads two traces on two threads.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ def _late_decoders(path: Path) -> list[str]:
     return found
 
 
-def test_no_decoder_of_a_class_is_made_late() -> None:
+def test_no_decoder_is_created_late() -> None:
     paths = sorted(PACKAGE.rglob("*.py"))
     assert len(paths) > 100
     assert [place for path in paths for place in _late_decoders(path)] == []

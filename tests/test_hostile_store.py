@@ -1,4 +1,4 @@
-"""A store is data, whoever made it: none of its SQL runs where ours is meant, nor is it trusted."""
+"""Stores are untrusted data: their SQL does not run, and damage is reported."""
 
 from __future__ import annotations
 
@@ -14,58 +14,48 @@ import pytest
 
 import tracekit
 from tracekit import database
+from tracekit.analysis.catalog import make_digest
 from tracekit.errors import StoreError, TracekitError
 from tracekit.opening import OpenRequest, ingest, open_request
 
+# SQL that crafts a store, and a word of the reason.
 CRAFTED = {
     "a view that reads a file": (
         """ALTER TABLE store_info RENAME TO kept;
         CREATE VIEW store_info AS SELECT k.* FROM kept AS k, read_text('{secret}')""",
-        "it has no table store_info",
+        "store_info",
     ),
     "a table that is a view": (
         "ALTER TABLE trace RENAME TO kept; CREATE VIEW trace AS FROM kept",
-        "it has no table trace",
+        "trace",
     ),
-    "a table that nobody reads at once": (
+    "a table that is read later": (
         "ALTER TABLE device RENAME TO kept; CREATE VIEW device AS FROM kept",
-        "table device is missing|it holds a table 'kept'",
+        "device|'kept'",
     ),
-    "a view of ours": (
-        "CREATE OR REPLACE VIEW op_calls AS FROM event LIMIT 0",
-        "the view op_calls is not tracekit's",
-    ),
+    "a changed view": ("CREATE OR REPLACE VIEW op_calls AS FROM event LIMIT 0", "op_calls"),
     "a view of an ingested table": (
         "CREATE OR REPLACE VIEW event AS SELECT * REPLACE (2 * dur_ns AS dur_ns) FROM record",
-        "the view event is not tracekit's",
+        "event",
     ),
-    "a macro of ours": (
-        "CREATE OR REPLACE MACRO is_op(category) AS TRUE",
-        "the macro is_op is not tracekit's",
-    ),
-    "a macro that a connection makes itself": (
+    "a changed macro": ("CREATE OR REPLACE MACRO is_op(category) AS TRUE", "is_op"),
+    "a macro of a connection": (
         "CREATE MACRO role_rule_of(applies_to, name, is_inside) AS (SELECT count(*) FROM range(9))",
-        "it holds a macro 'role_rule_of', which tracekit does not make",
+        "'role_rule_of'",
     ),
-    "a macro over a function of DuckDB's": (
-        "CREATE MACRO sum(x) AS 0",
-        "it holds a macro 'sum', which tracekit does not make",
-    ),
-    "a macro over what tells the catalogue": (
+    "a macro that hides a function": ("CREATE MACRO sum(x) AS 0", "'sum'"),
+    "a macro that hides the catalog": (
         "CREATE MACRO duckdb_views() AS TABLE SELECT 'store' AS database_name",
-        "it holds a macro 'duckdb_views', which tracekit does not make",
+        "'duckdb_views'",
     ),
-    "a second macro of a name": (
+    "a second overload of a macro": (
         "CREATE OR REPLACE MACRO is_op(category) AS category = 'cpu_op', (a, b) AS a",
-        "the macro is_op is not tracekit's",
+        "is_op",
     ),
-    "a schema": (
-        "CREATE SCHEMA other; CREATE VIEW other.ops AS SELECT 1",
-        "it holds a schema 'other'|the view ops is not tracekit's",
-    ),
-    "a column that is computed": (
+    "a schema": ("CREATE SCHEMA other; CREATE VIEW other.ops AS SELECT 1", "'other'|ops"),
+    "a computed column": (
         "ALTER TABLE step_ranges ADD COLUMN more INTEGER DEFAULT 1",
-        "the table step_ranges is not tracekit's",
+        "step_ranges",
     ),
 }
 
@@ -94,27 +84,25 @@ def test_a_crafted_store_is_refused(store: Path, tmp_path: Path, case: str) -> N
             tracekit.open(store, unsafe=unsafe)
 
 
-def test_a_crafted_store_by_the_command(
+def test_commands_name_a_crafted_store(
     cli: Callable[..., Any], store: Path, tmp_path: Path
 ) -> None:
     with duckdb.connect(str(store)) as connection:
         connection.execute(CRAFTED["a view that reads a file"][0].format(secret=store))
     for done in (cli("breakdown", store), cli("sql", "--unsafe", store, "SELECT 1")):
         assert (done.exit_code, done.stdout) == (4, "")
-        assert done.stderr.splitlines()[0] == (
-            f"error: {store}: not a store that tracekit can open: it has no table store_info"
-        )
-    # The list of cached stores looks into each; it says that it does not know this one.
+        assert done.stderr.startswith(f"error: {store}: ")
+    # The list of cached stores reads each one, and does not trust this one.
     (tmp_path / "cache").mkdir()
     store.rename(tmp_path / "cache" / f"{0xAA:016x}-{0xBB:024x}.duckdb")
     listed = cli("cache", "list", "--format", "json").json()
     assert [row["source_path"] for row in listed] == ["?"]
 
 
-def test_what_tracekit_makes_is_no_crafted_store(
+def test_stores_of_tracekit_are_accepted(
     kernels: Path, tmp_path: Path, make_run: Callable[..., Path]
 ) -> None:
-    """Also with rules of the user's, whatever their patterns say, and without a trace."""
+    """Also with SQL in patterns of the user's rules, and without a trace."""
     rules = tmp_path / "rules.toml"
     rules.write_text(
         "[[rule]]\nclass = 'mine'\npattern = \"(select 'a' from)\"\n"
@@ -131,7 +119,7 @@ def test_what_tracekit_makes_is_no_crafted_store(
 def test_a_store_from_elsewhere_in_the_cache_is_not_trusted(
     kernels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a folder that others may write to, a store with SQL of its own is made again."""
+    """A crafted store in a shared folder is made again."""
     cache = tmp_path / "shared"
     cache.mkdir()
     cache.chmod(0o770)
@@ -146,13 +134,13 @@ def test_a_store_from_elsewhere_in_the_cache_is_not_trusted(
         assert trace.query("timeline").rows == right
 
 
-def test_what_a_breakdown_leaves_in_a_shared_cache_is_read_again(
+def test_a_store_in_a_shared_cache_is_reused(
     kernels: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A store that is looked at before it is trusted has no more in it than stores have."""
+    """It passes the check, so it has no unusual content."""
     cache = tmp_path / "shared"
     cache.mkdir()
     cache.chmod(0o770)
@@ -208,7 +196,7 @@ def test_a_store_that_cannot_be_written_is_not_copied(
 
 
 def damaged(data: bytes, seed: int) -> bytes:
-    """Return a store with some damage: bits, holes, the end, the header."""
+    """Return a store with flipped bits, a hole, no end, or a damaged header."""
     chance = random.Random(seed)
     text = bytearray(data)
     start = chance.randrange(len(text))
@@ -233,37 +221,52 @@ def ask(trace: tracekit.Trace) -> Any:
     return {name: result.rows for name, result in trace.breakdown().items()}
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_a_damaged_store_is_named(store: Path, seed: int) -> None:
-    """Either nothing that is read is damaged, or the store is named: no other error."""
+@pytest.mark.parametrize("seed", range(6))
+def test_a_damaged_store_answers_or_is_refused(store: Path, seed: int) -> None:
     store.write_bytes(damaged(store.read_bytes(), seed))
-    said = ""
+    message = ""
     try:
         with tracekit.open(store) as trace:
             ask(trace)
     except StoreError as error:
-        said = error.message
-    assert "\n" not in said
-    assert not said or "store" in said
+        message = error.message
+    assert "\n" not in message
+    assert not message or "store" in message
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6, None])
+def test_commands_name_a_damaged_store(
+    cli: Callable[..., Any], store: Path, share: float | None
+) -> None:
+    content = bytearray(store.read_bytes())
+    if share is None:
+        content[content.index(make_digest().encode())] ^= 1
+    else:
+        del content[int(len(content) * share) :]
+    store.write_bytes(content)
+    done = cli("breakdown", store)
+    assert (done.exit_code, done.stdout) == (4, "")
+    assert done.stderr.startswith(f"error: {store}: ")
+    assert "Traceback" not in done.stderr
 
 
 def test_a_damaged_cached_store_is_made_again(
     cli: Callable[..., Any], sample_trace: Path, keep_stores: Callable[..., None], tmp_path: Path
 ) -> None:
     keep_stores(tmp_path / "cache", sample_trace)
-    command = ("breakdown", sample_trace, "--format", "json")
+    command = ("query", "kernel_classes", sample_trace, "--format", "json")
     whole = cli(*command)
     assert (whole.exit_code, whole.stderr) == (0, "")
     (path,) = (tmp_path / "cache").glob("*.duckdb")
     data = path.read_bytes()
-    # Behind the headers and the catalogue: it opens, and fails in the middle of a question.
+    # After the headers and the catalog: the store opens, and a query fails.
     middle = 12_288 + (1 << 18)
     hole = data[:middle] + bytes(len(data) - 2 * middle) + data[-middle:]
     for damage in (data[: len(data) // 2], hole):
         path.write_bytes(damage)
         again = cli(*command)
         assert again.exit_code == 0
-        assert again.stderr == f"{sample_trace}: the cached store is damaged and is made again\n"
+        assert again.stderr.startswith(f"{sample_trace}: ")
         assert again.stdout == whole.stdout
     assert cli(*command).stderr == ""
 
@@ -281,15 +284,14 @@ def test_a_damaged_cached_store_under_a_statement(
         path = trace.store_path
     assert path is not None
     data = path.read_bytes()
-    # Bits, a hole, the end, the header; noise is like those.
-    for seed in range(4):
+    for seed in (1, 3):  # A hole, and the header.
         path.write_bytes(damaged(data, seed))
         with tracekit.open(sample_trace) as trace:
             assert ask(trace) == right
     assert len(list(path.parent.glob("*.duckdb"))) == 1
 
 
-def test_a_file_under_the_name_of_a_cached_store_that_is_none(
+def test_an_invalid_file_in_the_cache_is_replaced(
     cli: Callable[..., Any], sample_trace: Path, tmp_path: Path
 ) -> None:
     assert cli("query", "timeline", sample_trace).exit_code == 0

@@ -1,4 +1,4 @@
-"""`run.json`: what is written is read back, and what is wrong with one is said."""
+"""`run.json`: written and read back, and refused if it is invalid."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ FULL = Manifest(
 )
 
 
-def written(folder: Path, content: str | dict[str, Any]) -> Path:
+def written(folder: Path, content: dict[str, Any]) -> Path:
     path = folder / "run.json"
-    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    path.write_text(json.dumps(content))
     return path
 
 
 @pytest.mark.parametrize("given", [FULL, Manifest(**SMALLEST)], ids=["full", "smallest"])
-def test_what_is_written_is_read_back(tmp_path: Path, given: Manifest) -> None:
+def test_write_and_read(tmp_path: Path, given: Manifest) -> None:
     path = manifest.write(given, tmp_path)
     assert path == tmp_path / "run.json"
     assert manifest.read(path) == manifest.read(tmp_path) == given
@@ -93,7 +93,7 @@ def test_no_member_keeps_a_secret(tmp_path: Path) -> None:
     assert manifest.to_json(kept) == manifest.to_json(run)
 
 
-def test_the_text_is_for_people_too() -> None:
+def test_the_text_is_readable() -> None:
     text = manifest.to_json(FULL)
     assert text.startswith('{\n  "run_id": "a",\n')
     assert text.endswith("}\n")
@@ -101,11 +101,11 @@ def test_the_text_is_for_people_too() -> None:
     assert json.loads(text) == dataclasses.asdict(FULL)
 
 
-def test_what_is_left_out_has_its_default(tmp_path: Path) -> None:
+def test_missing_members_have_defaults(tmp_path: Path) -> None:
     assert manifest.read(written(tmp_path, SMALLEST)) == Manifest(**SMALLEST)
 
 
-def test_members_that_are_not_known_are_left_out(tmp_path: Path) -> None:
+def test_unknown_members_are_ignored(tmp_path: Path) -> None:
     later = SMALLEST | {"color": "red", "parallel": {"world_size": 2, "expert_size": 2}}
     found = manifest.read(written(tmp_path, later))
     assert found == Manifest(**SMALLEST, parallel=Parallel(world_size=2))
@@ -117,72 +117,48 @@ def test_a_whole_number_is_a_number(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("members", "said"),
+    ("content", "word"),
     [
-        ({"run_id": None}, "Expected `str`, got `null` - at `$.run_id`"),
-        ({"stage": "eval"}, "Invalid enum value 'eval' - at `$.stage`"),
-        ({"batch_size": True}, "Expected `int | null`, got `bool` - at `$.batch_size`"),
-        ({"batch_size": 1.5}, "Expected `int | null`, got `float` - at `$.batch_size`"),
-        ({"parallel": None}, "Expected `object`, got `null` - at `$.parallel`"),
-        (
-            {"repeats": [{"wall_ns": 1}]},
-            "Object missing required field `tokens_per_s` - at `$.repeats[0]`",
+        *(
+            (json.dumps(SMALLEST | members), word)
+            for members, word in (
+                ({"run_id": None}, "run_id"),
+                ({"stage": "eval"}, "stage"),
+                ({"batch_size": True}, "batch_size"),
+                ({"batch_size": 1.5}, "batch_size"),
+                ({"parallel": None}, "parallel"),
+                ({"repeats": [{"wall_ns": 1}]}, "repeats[0]"),
+                ({"batch_size": -4}, "batch_size"),
+                ({"tokens_per_s_mean": float("nan")}, "tokens_per_s_mean"),
+                ({"repeats": [{"tokens_per_s": 1, "wall_ns": 1, "step_ns": [1, -2]}]}, "step_ns"),
+            )
         ),
-        ({"batch_size": -4}, "run.json: batch_size is -4, below zero"),
-        ({"tokens_per_s_mean": float("nan")}, "run.json: tokens_per_s_mean is nan, not a number"),
-        (
-            {"repeats": [{"tokens_per_s": 1, "wall_ns": 1, "step_ns": [1, -2]}]},
-            "run.json: repeats[0]: step_ns[1] is -2, below zero",
-        ),
+        *((text, "JSON") for text in ("", "{", "[" * 100_000, "[]", "null")),
+        ('{"schema_version": 99, "everything": "else"}', "99"),
     ],
 )
-def test_a_member_of_a_wrong_type(tmp_path: Path, members: dict[str, Any], said: str) -> None:
-    path = written(tmp_path, SMALLEST | members)
+def test_invalid_manifests_are_refused(tmp_path: Path, content: str, word: str) -> None:
+    path = tmp_path / "run.json"
+    path.write_text(content)
     with pytest.raises(TraceError) as raised:
         manifest.read(path)
-    assert raised.value.message == f"{path}: the manifest is not valid: {said}"
+    assert raised.value.message.startswith(f"{path}: ")
+    assert word in raised.value.message
+    assert (raised.value.hint is not None) == (word == "99")
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        ("", "the manifest is no JSON: "),
-        ("{", "the manifest is no JSON: "),
-        ("[" * 100_000, "the manifest is no JSON: "),
-        ("[]", "the manifest is no JSON object"),
-        ("null", "the manifest is no JSON object"),
-    ],
-    ids=["empty", "cut off", "deep", "a list", "null"],
-)
-def test_what_is_no_manifest(tmp_path: Path, content: str, said: str) -> None:
-    path = written(tmp_path, content)
-    with pytest.raises(TraceError) as raised:
-        manifest.read(path)
-    assert raised.value.message.startswith(f"{path}: {said}")
-
-
-def test_what_is_no_amount_may_be_below_zero(tmp_path: Path) -> None:
+def test_only_amounts_must_not_be_negative(tmp_path: Path) -> None:
     repeat = {"tokens_per_s": 1, "wall_ns": 1, "final_loss": float("nan")}
     members = {"seed": -1, "exit_code": -9, "repeats": [repeat]}
     assert manifest.read(written(tmp_path, SMALLEST | members)).seed == -1
 
 
-def test_a_later_version_is_refused(tmp_path: Path) -> None:
-    path = written(tmp_path, {"schema_version": 99, "everything": "else"})
-    with pytest.raises(TraceError) as raised:
-        manifest.read(path)
-    assert raised.value.message == f"{path}: the manifest has version 99, this tracekit knows 3"
-    assert raised.value.hint == "read it with the tracekit that wrote it, or a later one"
-
-
-def test_no_manifest(tmp_path: Path) -> None:
-    with pytest.raises(TraceError) as raised:
+def test_a_missing_manifest(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=f"^{tmp_path / 'run.json'}: "):
         manifest.read(tmp_path)
-    path = tmp_path / "run.json"
-    assert raised.value.message == f"{path}: the manifest cannot be read: No such file or directory"
 
 
-def test_the_peak_is_of_the_rank_that_needed_most_and_unknown_where_none_was_measured() -> None:
+def test_the_peak_memory_is_that_of_the_largest_rank() -> None:
     run = Manifest(**SMALLEST, peak_memory=[RankMemory(0, 4, 5, 9), RankMemory(1, None, None, 7)])
     assert manifest.peak_bytes(run) == 7
     run.peak_memory = [RankMemory(0, None, None, None)]

@@ -1,12 +1,14 @@
-"""The page «write your own analysis»: its files are made, its commands run, its outputs compared.
+"""The page "Write your own analysis": its files, commands, and outputs.
 
-`make docs-update` writes the outputs anew; look at the difference before you commit it.
+`make docs-update` writes the outputs; review the difference before you commit it.
 """
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+
+import pytest
 
 import tracekit
 
@@ -16,13 +18,13 @@ from generate.own_page import make_files, own_page
 from generate.places import OWN_PAGE
 
 
-def test_every_command_of_the_page_prints_what_it_shows(tmp_path: Path) -> None:
+@pytest.mark.nightly("a page of the manual")
+def test_commands_of_the_page_print_the_shown_output(tmp_path: Path) -> None:
     make_files(tmp_path)
     assert own_page(tmp_path) == OWN_PAGE.read_text("utf-8"), "run: make docs-update"
 
 
-def test_its_analysis_is_right(tmp_path: Path, sample_trace: Path) -> None:
-    """The same figures from the events themselves."""
+def test_its_analysis_matches_plain_sql(tmp_path: Path, sample_trace: Path) -> None:
     make_files(tmp_path)
     with tracekit.open(sample_trace, cache=False, queries=tmp_path / "my-queries") as trace:
         got = trace.query("slow_ops", limit=0).to_dicts()

@@ -1,6 +1,6 @@
-"""Exact figures of public traces, computed independently: by expected.json, and in the open here.
+"""Exact figures of public traces, computed independently, in expected.json and here.
 
-Each test also says what the well-known tools make of the same file, where they differ.
+Comments name the different results of well-known tools.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ FOLDER = Path(
 FILES = sorted(str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.json.gz"))
 Opened = Callable[[Path], tracekit.Trace]
 
-on_every_trace = pytest.mark.parametrize(
-    "file",
-    FILES or [pytest.param("", marks=pytest.mark.skip(reason=f"no public traces in {FOLDER}"))],
-    ids=[name.removesuffix(".json.gz") for name in FILES] or ["none"],
-)
+GATE = {
+    *("cpu_llama_lora", "deepseek_train_h800", "hta_alexnet_cudasync", "hta_mi250_toy_train"),
+    *("hta_sampled_rank0_noflows", "tl_mi300_sglang_decode_graph"),
+}
+"""Traces of the gate: CPU, communication, waits, AMD, no flow events, and CUDA graphs."""
 
 
-def only_row(trace: tracekit.Trace, analysis: str) -> dict[str, Any]:
-    (row,) = trace.query(analysis).to_dicts()
-    return row
+def of_file(name: str) -> Any:
+    """Return the parameter of a test of a trace."""
+    short = name.removesuffix(".json.gz")
+    marks = [] if short in GATE else [pytest.mark.nightly("the gate has one trace of each kind")]
+    return pytest.param(name, marks=marks, id=short)
 
 
 def test_there_is_a_figure_for_every_trace(expected: dict[str, Any]) -> None:
     assert sorted(expected) == FILES
 
 
-@on_every_trace
-def test_events_by_category(
-    opened: Opened, public_traces: Path, expected: dict[str, Any], file: str
-) -> None:
+@pytest.mark.parametrize("file", [of_file(name) for name in FILES])
+def test_figures(opened: Opened, public_traces: Path, expected: dict[str, Any], file: str) -> None:
     figures = expected[file]
     trace = opened(public_traces / file)
     counted = trace.sql("SELECT category, count(*) FROM event GROUP BY category").rows
@@ -52,56 +52,30 @@ def test_events_by_category(
     tables = ("event", "flow", "instant", "counter", "memory", "metadata")
     together = " + ".join(f"(SELECT count(*) FROM {table})" for table in tables)
     assert trace.sql(f"SELECT {together}").rows == [(figures["events"],)]
-
-
-@on_every_trace
-def test_device_events(
-    opened: Opened, public_traces: Path, expected: dict[str, Any], file: str
-) -> None:
-    figures = expected[file]
-    trace = opened(public_traces / file)
-    counted = trace.sql(
+    assert trace.sql(
         "SELECT count(*), coalesce(sum(dur_ns), 0)::BIGINT FROM device_events WHERE device <> 'cpu'"
-    ).rows
-    assert counted == [(figures["device_events"], figures["device_time_sum_ns"])]
-
-
-@on_every_trace
-def test_timeline(opened: Opened, public_traces: Path, expected: dict[str, Any], file: str) -> None:
-    right = expected[file]["timeline_ns"]
-    rows = opened(public_traces / file).query("timeline").to_dicts()
-    if right is None:
-        # No accelerator in the file: the CPU is the device.
-        assert {row["device"] for row in rows} <= {"cpu"}
-        return
-    (row,) = rows
-    assert row["event_count"] == expected[file]["device_events"]
-    assert {
-        "total": row["window_ns"],
-        "compute": row["compute_ns"],
-        "exposed_comm": row["exposed_comm_ns"],
-        "exposed_memcpy": row["exposed_memcpy_ns"],
-        "idle": row["idle_ns"],
-        "busy": row["busy_ns"],
-        "comm": row["comm_ns"],
-        "memcpy": row["memcpy_ns"],
-    } == right
-
-
-@on_every_trace
-def test_little_time_is_unclassified(opened: Opened, public_traces: Path, file: str) -> None:
-    trace = opened(public_traces / file)
+    ).rows == [(figures["device_events"], figures["device_time_sum_ns"])]
+    # Little time is unclassified.
     ((total_ns, other_ns),) = trace.sql(
         "SELECT coalesce(sum(dur_ns), 0), coalesce(sum(dur_ns) FILTER (class = 'other'), 0) "
         "FROM device_events"
     ).rows
     assert other_ns <= 0.01 * total_ns
+    rows, timeline = trace.query("timeline").to_dicts(), figures["timeline_ns"]
+    if timeline is None:
+        # Without an accelerator in the file, the CPU is the device.
+        assert {row["device"] for row in rows} <= {"cpu"}
+        return
+    (row,) = rows
+    assert row["event_count"] == figures["device_events"]
+    names = {"total": "window"} | {name: name for name in timeline if name != "total"}
+    assert {name: row[f"{column}_ns"] for name, column in names.items()} == timeline
 
 
+@pytest.mark.nightly("reads eight traces")
 def test_the_eight_ranks_of_a_run(
     opened: Opened, public_traces: Path, expected: dict[str, Any]
 ) -> None:
-    """A folder of ranks is one run: each rank by itself, in order."""
     trace = opened(public_traces / "param_dlrm_8ranks")
     rows = trace.query("timeline").to_dicts()
     names = sorted(name for name in expected if name.startswith("param_dlrm_8ranks/"))
@@ -115,56 +89,28 @@ def test_the_eight_ranks_of_a_run(
         )
 
 
-# -- the reference figures, one by one -------------------------------------------------------------
-
-
-def reference(opened: Opened, public_traces: Path, name: str) -> dict[str, Any]:
-    return only_row(opened(public_traces / f"{name}.json.gz"), "timeline")
-
-
-def test_deepseek_train_h800(opened: Opened, public_traces: Path) -> None:
+# Figures of single traces; the comments say what other tools report.
+REFERENCE: dict[str, dict[str, Any]] = {
     # Kernels of DeepEP: HTA and TraceLens find no communication at all.
-    row = reference(opened, public_traces, "deepseek_train_h800")
-    assert (row["comm_ns"], row["exposed_comm_ns"], row["window_ns"]) == (
-        113_440_000,
-        4_186_000,
-        129_012_000,
-    )
-    assert row["overlapped_comm_pct"] == pytest.approx(96.3099, abs=1e-4)
-
-
-def test_hta_resnet_v100_ns(opened: Opened, public_traces: Path) -> None:
-    # HTA drops the last step (4,876 events) and rounds to µs: 57 % too much idle.
-    row = reference(opened, public_traces, "hta_resnet_v100_ns")
-    assert (row["event_count"], row["idle_ns"]) == (6_095, 7_574_738)
-
-
-def test_hta_a100_cudagraph(opened: Opened, public_traces: Path) -> None:
-    # TraceLens leaves out what has no launch: 6,875 events, 69.0 % idle.
-    row = reference(opened, public_traces, "hta_a100_cudagraph")
-    assert row["event_count"] == 7_747
-    assert round(100 * row["idle_ns"] / row["window_ns"], 1) == 64.4
-
-
-def test_tl_h100_qwen(opened: Opened, public_traces: Path) -> None:
-    # HTA fails an assertion; TraceLens sees 1,198 events in 34.9 ms.
-    row = reference(opened, public_traces, "tl_h100_qwen")
-    assert (row["event_count"], row["window_ns"]) == (1_707, 49_652_832)
-
-
-def test_tl_mi300_resnet_ddp_recompute(opened: Opened, public_traces: Path) -> None:
-    # TraceLens sees 2,604 events and 35.3 ms of exposed communication.
-    row = reference(opened, public_traces, "tl_mi300_resnet_ddp_recompute")
-    assert (row["event_count"], row["exposed_comm_ns"]) == (3_653, 55_371_257)
-
-
-def test_hta_sampled_rank0_noflows(opened: Opened, public_traces: Path) -> None:
-    # No arrows in the file: TraceLens says «No GPU events found».
-    row = reference(opened, public_traces, "hta_sampled_rank0_noflows")
-    assert (row["rank"], row["event_count"]) == (0, 1_204)
-
-
-def test_hta_alexnet_cudasync(opened: Opened, public_traces: Path) -> None:
+    "deepseek_train_h800": {"comm_ns": 113_440_000, "exposed_comm_ns": 4_186_000}
+    | {"window_ns": 129_012_000, "overlapped_comm_pct": pytest.approx(96.3099, abs=1e-4)},
+    # HTA drops the last step (4,876 events) and rounds to µs: 57 % too much idle time.
+    "hta_resnet_v100_ns": {"event_count": 6_095, "idle_ns": 7_574_738},
+    # TraceLens ignores kernels without a launch: 6,875 events, 69.0 % idle instead of 64.4 %.
+    "hta_a100_cudagraph": {"event_count": 7_747},
+    # HTA fails an assertion; TraceLens reports 1,198 events in 34.9 ms.
+    "tl_h100_qwen": {"event_count": 1_707, "window_ns": 49_652_832},
+    # TraceLens reports 2,604 events and 35.3 ms of exposed communication.
+    "tl_mi300_resnet_ddp_recompute": {"event_count": 3_653, "exposed_comm_ns": 55_371_257},
+    # Without flow events in the file, TraceLens finds no GPU events.
+    "hta_sampled_rank0_noflows": {"rank": 0, "event_count": 1_204},
     # HTA counts the waits of cuda_sync as work: 12,929.684 ms.
-    row = reference(opened, public_traces, "hta_alexnet_cudasync")
-    assert row["idle_ns"] == 12_854_103_000
+    "hta_alexnet_cudasync": {"idle_ns": 12_854_103_000},
+}
+
+
+@pytest.mark.parametrize("file", [of_file(f"{name}.json.gz") for name in REFERENCE])
+def test_reference_figures(opened: Opened, public_traces: Path, file: str) -> None:
+    expected = REFERENCE[file.removesuffix(".json.gz")]
+    (row,) = opened(public_traces / file).query("timeline").to_dicts()
+    assert {column: row[column] for column in expected} == expected

@@ -1,4 +1,4 @@
-"""Secrets are found in every form that people write them in, and nothing else is."""
+"""Secrets are masked in every common form, and nothing else is."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_names_of_secrets(name: str) -> None:
     ["tokenizer", "max_new_tokens", "eos_token", "TOKENIZERS_PARALLELISM", "keyboard", "monkey",
      "max-tokens", "num_key_value_heads", "ssl-keyfile", "PATH", "time_per_output_token"],
 )  # fmt: skip
-def test_names_of_what_is_none(name: str) -> None:
+def test_names_of_other_things(name: str) -> None:
     assert not is_secret_name(name)
 
 
@@ -88,11 +88,11 @@ def test_names_of_what_is_none(name: str) -> None:
         ("python train.py --eos-token </s> lr=3 http://host:8/", None),
     ],
 )
-def test_a_text_is_masked_by_its_form(text: str, masked: str | None) -> None:
+def test_masked_text(text: str, masked: str | None) -> None:
     assert mask_text(text) == (text if masked is None else masked.replace("{}", MASK))
 
 
-def test_words_are_masked_one_after_the_other() -> None:
+def test_masked_words() -> None:
     words = ["tracekit", "collect", "--launch", "vllm --api-key sk-1", "--api-key", "x", "--n", "1"]
     masked = ["tracekit", "collect", "--launch", f"vllm --api-key {MASK}", "--api-key", MASK]
     assert mask_words(words) == [*masked, "--n", "1"]
@@ -100,7 +100,7 @@ def test_words_are_masked_one_after_the_other() -> None:
     assert mask_words(masked) == masked
 
 
-def test_json_is_masked_at_any_depth() -> None:
+def test_masked_json() -> None:
     value = {"a": [{"api_key": "s", "n": [1, {"password": {"x": 1}}]}], "token": None}
     assert mask_json(value) == {
         "a": [{"api_key": MASK, "n": [1, {"password": MASK}]}],
@@ -113,12 +113,12 @@ def test_json_is_masked_at_any_depth() -> None:
     }
 
 
-def test_the_environment_tells_long_values_alone() -> None:
+def test_secrets_in_the_environment_have_a_minimum_length() -> None:
     variables = {"API_KEY": "long enough", "DB_PASSWORD": "short", "SSL_KEY": "/etc/ssl/key.pem"}
     assert secrets_in_environment({**variables, "HOME": "/root/long"}) == {"long enough"}
 
 
-def test_a_known_secret_goes_in_every_quoting() -> None:
+def test_a_known_secret_is_masked_in_every_quoting() -> None:
     redactor = Redactor(['p/w "ü"', "p/word", "ab"])
     text = (
         'raw p/w "ü" url p%2Fw%20%22%C3%BC%22 json p/w \\"ü\\" ascii p/w \\"\\u00fc\\" '
@@ -131,29 +131,13 @@ def test_a_known_secret_goes_in_every_quoting() -> None:
     assert Redactor([]).clean("anything") == "anything"
 
 
-@pytest.mark.parametrize(
-    "piece",
-    [
-        "a",
-        "a.",
-        "key=",
-        'key="',
-        "--key ",
-        "a://",
-        "a://b:",
-        "key: Bearer ",
-        "key\\\\\\",
-        "%3Fa",
-        "\\",
-        "%2525",
-        "%3Fsig%3D",
-    ],
-)
-def test_a_long_text_takes_no_longer_than_its_length(piece: str) -> None:
-    """Only quadratic growth, which would take many minutes, breaks a bound so wide."""
+def test_masking_takes_linear_time() -> None:
+    """Quadratic growth would take minutes."""
+    pieces = ["a", "a.", "key=", 'key="', "--key ", "a://", "a://b:", "key: Bearer ", "key\\\\\\"]
     begin = time.process_time()
-    mask_text(piece * (50_000 // len(piece)))
-    assert time.process_time() - begin < 20
+    for piece in [*pieces, "%3Fa", "\\", "%2525", "%3Fsig%3D"]:
+        mask_text(piece * (50_000 // len(piece)))
+    assert time.process_time() - begin < 60
 
 
 def test_members_are_masked_by_their_names_at_any_depth() -> None:

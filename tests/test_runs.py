@@ -1,4 +1,4 @@
-"""Run folders as TRACE: one, several, one of its files; what is read and what is refused."""
+"""Run folders as TRACE: one run, several runs, or one file of a run."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def add_trace(folder: Path, name: str = "rank0.json.gz") -> Path:
     return path
 
 
-def told(trace: tracekit.Trace) -> list[str]:
-    """The analyses of a breakdown, but for what reduces them."""
+def shown(trace: tracekit.Trace) -> list[str]:
+    """Return the analyses of a breakdown without its totals."""
     return [name for name in trace.breakdown() if name not in (*TOTALS.values(), RUN_IDLE)]
 
 
 @pytest.fixture
 def sweep(make_run: MakeRun, tmp_path: Path) -> Path:
-    """A folder of runs: two with a trace, one without, one hidden, one deeper."""
+    """Return a folder with two runs with a trace, one without, one hidden, and one deeper."""
     for name in ("run2", "run10"):
         add_trace(make_run(name, into="sweep"))
     make_run("oom", into="sweep/deep/er", outcome="oom", reason="CUDA out of memory")
@@ -66,7 +66,7 @@ def no_trace_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def kept_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run folder with requests, a trace and a folder of logs; beside it is a cache."""
+    """Return a run folder with requests, a trace, and a folder of logs, next to a cache."""
     folder = tmp_path_factory.mktemp("kept") / "one"
     add_trace(folder)
     known = {"run_id": "one", "stage": "pretrain", "engine": "deepspeed", "opt": "R+Z3"}
@@ -87,7 +87,7 @@ def test_a_run_by_its_folder_or_a_file_in_it(
         assert trace.query("run").column("opt") == ["R+Z3"]
         assert trace.query("timeline").column("window_ns") == [2000]
         assert trace.query("latency").column("max_ns")[0] == 5_000_000
-        assert told(trace) == [
+        assert shown(trace) == [
             "trace",
             "run",
             *breakdown.SERVING_BREAKDOWN,
@@ -97,10 +97,10 @@ def test_a_run_by_its_folder_or_a_file_in_it(
         ]
 
 
-def test_a_plain_trace_is_as_before(tmp_path: Path) -> None:
+def test_a_trace_without_a_run(tmp_path: Path) -> None:
     path = add_trace(tmp_path / "plain")
     with tracekit.open(path, cache=False) as trace:
-        assert told(trace) == [*BREAKDOWN, breakdown.ROLES]
+        assert shown(trace) == [*BREAKDOWN, breakdown.ROLES]
         assert trace.sql("SELECT run_id FROM trace").rows == [(None,)]
         assert trace.sql("FROM run").rows == trace.sql("FROM request").rows == []
         assert not any("manifest" in metric for metric in trace.health().column("metric"))
@@ -110,26 +110,23 @@ def test_training_has_no_latency(make_run: MakeRun) -> None:
     folder = make_run("one")
     add_trace(folder)
     with tracekit.open(folder, cache=False) as trace:
-        assert told(trace) == ["trace", "run", *BREAKDOWN[1:], breakdown.ROLES]
+        assert shown(trace) == ["trace", "run", *BREAKDOWN[1:], breakdown.ROLES]
 
 
-def test_what_is_about_requests_says_where_there_are_none(
-    make_run: MakeRun, tmp_path: Path
-) -> None:
+def test_analyses_of_requests_need_requests(make_run: MakeRun, tmp_path: Path) -> None:
     names = ("latency", "latency_cdf", "requests", "throughput")
     folder = make_run("one")
     store = ingest([add_trace(folder)], tmp_path / "one.duckdb")
     for given in (folder, store):
         with tracekit.open(given) as trace:
             for name in names:
-                with pytest.raises(QueryError) as raised:
+                with pytest.raises(QueryError, match=f"{name} .*{folder}") as raised:
                     trace.query(name)
-                assert raised.value.message == f"{name} is about requests, and {folder} has none"
-                assert raised.value.hint == "tracekit collect --stage serve records them"
+                assert "tracekit collect --stage serve" in str(raised.value.hint)
     make_run("two")
     with tracekit.open(tmp_path) as runs:
         for name in names:
-            with pytest.raises(QueryError, match=f"{name} .*the 2 runs have none"):
+            with pytest.raises(QueryError, match=f"{name} .*2 runs"):
                 runs.query(name)
     make_run("three", [OK], stage="serve", engine="tgi")
     with tracekit.open(tmp_path) as runs:
@@ -142,21 +139,20 @@ def test_a_run_without_a_trace(make_run: MakeRun) -> None:
     with tracekit.open(folder) as trace:
         assert list(trace.breakdown()) == ["run", *breakdown.SERVING_BREAKDOWN, "health"]
         assert trace.health().column("rank") == [None] * len(trace.health())
-        with pytest.raises(QueryError) as raised:
+        with pytest.raises(QueryError, match=f"timeline .*{folder}"):
             trace.query("timeline")
-        with pytest.raises(QueryError, match="no trace was recorded, so nothing can be replayed"):
+        with pytest.raises(QueryError):
             trace.predict("host x0.5")
-    assert raised.value.message == f"timeline is about traces, and {folder} has none"
 
 
 BROKEN = ["{", "{}", '{"schema_version": 99}', "\0"]
 
 
-def test_a_broken_manifest_of_nothing_else_is_an_error(make_run: MakeRun) -> None:
+def test_a_broken_manifest_without_a_trace_is_an_error(make_run: MakeRun) -> None:
     folder = make_run("one")
     for content in BROKEN:
         (folder / "run.json").write_text(content)
-        with pytest.raises(TraceError, match=r"run\.json: the manifest "):
+        with pytest.raises(TraceError, match=r"run\.json: "):
             tracekit.open(folder)
 
 
@@ -169,11 +165,11 @@ def test_a_broken_manifest_does_not_stop_the_trace(make_run: MakeRun, content: s
         assert trace.query("timeline").column("window_ns") == [2000]
         warned = [row for row in trace.health().to_dicts() if row["metric"].startswith("manifest")]
         assert [(row["value"], row["severity"]) for row in warned] == [(1.0, "warn")]
-        assert warned[0]["meaning"].startswith(f"{folder}/run.json: the manifest ")
+        assert warned[0]["meaning"].startswith(f"{folder}/run.json: ")
         assert trace.breakdown()["health"] == trace.health()
 
 
-def test_a_stale_manifest_is_not_served(make_run: MakeRun) -> None:
+def test_a_changed_run_is_read_again(make_run: MakeRun) -> None:
     folder = make_run("one", [OK], opt="Z2")
     with tracekit.open(folder) as trace:
         stored = trace.store_path
@@ -194,7 +190,7 @@ def test_a_stale_manifest_is_not_served(make_run: MakeRun) -> None:
         assert trace.query("run").column("request_count") == [0]
 
 
-def test_a_trace_of_a_run_beside_a_plain_one(make_run: MakeRun, tmp_path: Path) -> None:
+def test_a_trace_of_a_run_and_a_plain_trace(make_run: MakeRun, tmp_path: Path) -> None:
     run = add_trace(make_run("one"))
     plain = add_trace(tmp_path / "plain", "rank1.json.gz")
     with tracekit.open(run, plain, cache=False) as trace:
@@ -223,7 +219,7 @@ def test_a_folder_with_one_run_is_that_run(make_run: MakeRun, tmp_path: Path) ->
     assert find_sources([tmp_path / "sweep"])[:2] == ([path], [folder])
 
 
-def test_several_runs_are_asked_without_their_traces(
+def test_several_runs_are_read_without_their_traces(
     sweep: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     no_trace_is_read(monkeypatch)
@@ -235,36 +231,29 @@ def test_several_runs_are_asked_without_their_traces(
         assert runs.query("run").column("run") == ["run2"]
 
 
-def test_what_is_about_one_run_asks_for_one(sweep: Path) -> None:
+def test_analyses_of_one_run_name_the_runs(sweep: Path) -> None:
     with tracekit.open(sweep) as runs:
         for ask in (lambda: runs.query("timeline"), runs.breakdown, runs.health):
             with pytest.raises(UsageError) as raised:
                 ask()
-            assert raised.value.message.endswith(
-                " is about one run, and there are 3 here: oom, run2, run10"
-            )
-            assert raised.value.hint == f"choose one, for example {sweep}/deep/er/oom"
+            assert raised.value.message.endswith("oom, run2, run10")
+            assert f"{sweep}/deep/er/oom" in str(raised.value.hint)
 
 
-def test_many_runs_are_not_all_named(make_run: MakeRun, tmp_path: Path) -> None:
+def test_at_most_ten_runs_are_named(make_run: MakeRun, tmp_path: Path) -> None:
     for number in range(12):
         make_run(f"run{number}")
     with tracekit.open(tmp_path) as runs, pytest.raises(UsageError) as raised:
         runs.query("timeline")
-    assert raised.value.message.endswith(
-        "12 here: " + ", ".join(f"run{n}" for n in range(10)) + " and 2 more"
-    )
+    assert raised.value.message.endswith(", ".join(f"run{n}" for n in range(10)) + " and 2 more")
 
 
 def test_no_run_and_no_such_folder(tmp_path: Path) -> None:
     path = add_trace(tmp_path / "plain")
-    for given in (path, path.parent):
-        with pytest.raises(TraceError) as raised:
+    for given in (path, path.parent, tmp_path / "none"):
+        with pytest.raises(TraceError, match=f"^{given}: "):
             tracekit.open(given, traces=False)
-        assert raised.value.message == f"{given}: there is no run here"
-    with pytest.raises(TraceError, match="no such file or folder"):
-        tracekit.open(tmp_path / "none", traces=False)
-    with pytest.raises(TraceError, match="no such file or folder"):
+    with pytest.raises(TraceError, match=f"^{tmp_path / 'none'}: "):
         tracekit.open(path, tmp_path / "none", traces=False)
 
 
@@ -277,17 +266,14 @@ def test_commands(sweep: Path, cli: Cli, tmp_path: Path) -> None:
     assert cli("query", "timeline", sweep / "run2", "--format", "json").json()[0]["rank"] == 0
     refused = cli("breakdown", sweep)
     assert (refused.exit_code, refused.stdout) == (2, "")
-    assert refused.stderr.startswith("error: breakdown is about one run, and there are 3 here:")
+    assert refused.stderr.startswith("error: breakdown ")
     assert cli("query", "methods", add_trace(tmp_path / "plain")).exit_code == 3
 
 
 def test_a_store_of_runs(sweep: Path, cli: Cli, tmp_path: Path) -> None:
     store = tmp_path / "runs.duckdb"
     made = cli("ingest", sweep, "-o", store)
-    assert made.stderr.splitlines() == [
-        f"{store}: 0 traces, 0 events, 3 runs",
-        "hint: traces are read of one run at a time",
-    ]
+    assert made.stderr.splitlines()[0] == f"{store}: 0 traces, 0 events, 3 runs"
     assert len(cli("query", "methods", store, "--format", "json").json()) == 3
     refused = cli("query", "timeline", store)
     assert (refused.exit_code, refused.stdout) == (2, "")
@@ -301,7 +287,7 @@ def test_a_store_of_runs(sweep: Path, cli: Cli, tmp_path: Path) -> None:
     ]
 
 
-def test_the_cache_tells_what_a_store_of_runs_is_of(make_run: MakeRun, cli: Cli) -> None:
+def test_the_cache_lists_the_source_of_a_store_of_runs(make_run: MakeRun, cli: Cli) -> None:
     folder = make_run("one", [OK])
     assert cli("query", "latency", folder).exit_code == 0
     listed = cli("cache", "list", "--format", "json").json()

@@ -1,4 +1,4 @@
-"""SQL reaches nothing but the store."""
+"""The user's SQL reaches only the store."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_sql_cannot_change_the_store(kernels: Path, cache: Path) -> None:
         assert store is not None
         before = store.read_bytes()
         assert refused(trace, ON_THE_STORE, store=store) == []
-        # Nor by the name that DuckDB has for it.
+        # Nor under the name that DuckDB uses.
         for (path,) in trace.sql("SELECT path FROM duckdb_databases() WHERE NOT internal").rows:
             by_name = [statement for statement in ON_THE_STORE if "read_blob" not in statement]
             assert path is None or refused(trace, by_name, store=path) == []

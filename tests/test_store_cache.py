@@ -1,10 +1,12 @@
-"""The cache knows what it holds: what is ingested once, again, and forgotten."""
+"""The cache of stores: reuse, replacement, eviction, and permissions of files."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
+import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,9 +18,22 @@ from traces_by_hand import kernel
 import tracekit
 from tracekit import database
 from tracekit.analysis import catalog
+from tracekit.database.cache import SAMPLE_BYTES, SAMPLE_COUNT
+from tracekit.errors import StoreError
+from tracekit.opening import ingest
 from tracekit.schema import SCHEMA_VERSION
+from tracekit.storage import temp_dirs
 
 pytestmark = pytest.mark.usefixtures("cache")
+
+
+def lasting(dur: int) -> dict[str, Any]:
+    return kernel("k", 1, 1 + dur, 1)
+
+
+def busy_ns(path: Path) -> int:
+    with tracekit.open(path) as trace:
+        return int(trace.query("timeline").to_dicts()[0]["busy_ns"])
 
 
 def test_a_trace_is_ingested_once(
@@ -58,32 +73,23 @@ def test_a_changed_trace_is_ingested_again(kernels: Path, cache: Path) -> None:
     with tracekit.open(kernels) as trace:
         third = trace.store_path
     assert len({first, second, third}) == 3
-    assert stores(cache) == [third]  # Those of older states are forgotten.
+    assert stores(cache) == [third]  # Stores of older versions of the file are removed.
 
 
-def test_the_key_of_a_cached_store(kernels: Path, tiny_trace: Callable[..., Path]) -> None:
+def test_the_key_of_a_cached_store(
+    kernels: Path, tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = tiny_trace(kernels.read_bytes(), name="other.json")
     os.utime(other, ns=(kernels.stat().st_atime_ns, kernels.stat().st_mtime_ns))
     path = database.cached_store_path
-    keys = [
-        path([kernels], "d"),
-        path([other], "d"),
-        path([kernels, other], "d"),
-        path([other, kernels], "d"),
-        path([kernels], "e"),
-    ]
-    assert len(set(keys)) == len(keys)
+    paths = ([kernels], [other], [kernels, other], [other, kernels])
+    keys = [path(given, "d") for given in paths]
     assert path([kernels], "d") == keys[0]
+    keys.append(path([kernels], "e"))
     assert keys[0].name.split("-")[0] == keys[4].name.split("-")[0]
-
-
-def test_a_new_schema_version_is_a_new_key(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = database.cached_store_path([kernels], "")
     monkeypatch.setattr(database.cache, "SCHEMA_VERSION", SCHEMA_VERSION + 1)
-    assert database.cached_store_path([kernels], "") != before
-
-
-def test_other_code_is_a_new_key(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys.append(path([kernels], "d"))
+    assert len(set(keys)) == 6
     with tracekit.open(kernels) as trace:
         store = trace.store_path
     monkeypatch.setattr(catalog, "_digest_of_package", lambda _package: b"of other code")
@@ -100,40 +106,7 @@ def test_rules_are_part_of_the_key(kernels: Path, cache: Path, tmp_path: Path) -
         assert plain.store_path != own.store_path
 
 
-@pytest.fixture(scope="module")
-def cached(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, list[Any]]:
-    """Return a trace, its store in a cache, and the rows of its timeline."""
-    folder = tmp_path_factory.mktemp("cached")
-    trace_path = folder / "trace.json"
-    trace_path.write_text(json.dumps({"traceEvents": [kernel("k", 0, 1), kernel("k", 2, 3)]}))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TRACEKIT_CACHE_DIR", str(folder / "cache"))
-        with tracekit.open(trace_path) as trace:
-            assert trace.store_path is not None
-            return trace_path, trace.store_path, trace.query("timeline").rows
-
-
-@pytest.mark.parametrize("damage", ["empty", "text", "half", "header"])
-def test_a_damaged_store_in_the_cache_is_made_again(
-    cached: tuple[Path, Path, list[Any]], cache: Path, damage: str
-) -> None:
-    path, whole, rows = cached
-    content = whole.read_bytes()
-    damaged = {
-        "empty": b"",
-        "text": b"no store",
-        "half": content[: len(content) // 2],
-        "header": b"\xff" * 8192 + content[8192:],
-    }
-    cache.mkdir(mode=0o700)
-    store = cache / whole.name
-    store.write_bytes(damaged[damage])
-    with tracekit.open(path) as trace:
-        assert trace.query("timeline").rows == rows
-        assert trace.store_path == store
-
-
-def test_the_oldest_stores_go_when_the_cache_is_full(
+def test_the_least_recently_used_stores_are_evicted(
     kernels: Path,
     tiny_trace: Callable[..., Path],
     cache: Path,
@@ -147,7 +120,7 @@ def test_the_oldest_stores_go_when_the_cache_is_full(
         if store != first:
             shutil.copyfile(first, store)
         os.utime(store, (1000 + at, 1000 + at))
-    # The first one was used last.
+    # The first store is used last.
     with tracekit.open(kernels):
         pass
     size = first.stat().st_size
@@ -171,7 +144,7 @@ def test_clearing_the_cache(kernels: Path, cache: Path) -> None:
     assert left_in(cache) == ["notes.txt"]
 
 
-def test_clearing_the_cache_leaves_what_it_did_not_make(
+def test_other_files_in_the_cache_are_kept(
     kernels: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with tracekit.open(kernels):
@@ -192,24 +165,24 @@ def test_a_cache_that_every_user_can_write_is_not_used(
     with tracekit.open(kernels) as trace:
         store = trace.store_path
     assert store is not None
-    # What somebody put there under the name of the store.
+    # Another user's file has the name of the store.
     store.write_bytes(b"theirs")
     cache.chmod(0o1777)
     with tracekit.open(kernels) as trace:
         assert trace.query("timeline").rows
         assert trace.store_path is None
     assert store.read_bytes() == b"theirs"
-    assert f"{cache}: every user can write this folder" in caplog.text
+    assert f"{cache}: " in caplog.text
     assert not database.is_writable_by_all(cache / "missing")
 
 
-def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_folder_of_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TRACEKIT_CACHE_DIR", "~/stores")
     assert database.cache_dir() == Path.home() / "stores"
     monkeypatch.delenv("TRACEKIT_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert database.cache_dir() == tmp_path / "tracekit"
-    monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # The standard says: ignore it.
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # Ignored, by the standard.
     assert database.cache_dir() == Path.home() / ".cache" / "tracekit"
 
 
@@ -223,3 +196,146 @@ def test_no_cache_leaves_nothing(kernels: Path, cache: Path, tmp_path: Path) -> 
         tracekit.open(bad, cache=False)
     assert left_in(tmp_path / "tmp") == []
     assert not cache.exists()
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["in place", "renamed"])
+def test_a_replacement_of_the_same_size_and_time(tiny_trace: Callable[..., Path], way: str) -> None:
+    path = tiny_trace([lasting(3)])
+    before = path.stat()
+    assert busy_ns(path) == 3_000
+    if way == "renamed":
+        other = tiny_trace([lasting(5)], "other.json")
+        os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
+        other.rename(path)
+    else:
+        path.write_text(path.read_text().replace('"dur": 3', '"dur": 5'))
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    after = path.stat()
+    assert (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    assert busy_ns(path) == 5_000
+
+
+def test_the_key_depends_on_samples_of_the_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are from the head, the middle, and the tail."""
+    path = tmp_path / "trace.json"
+    text = bytearray(os.urandom(3 * SAMPLE_COUNT * SAMPLE_BYTES))
+    path.write_bytes(text)
+    told = path.stat()
+    monkeypatch.setattr(os, "fstat", lambda _: told)
+    digests = {database.cached_store_path([path], "").name}
+    for place in (0, len(text) // 2 + 100, len(text) - 1):
+        text[place] ^= 1
+        path.write_bytes(text)
+        digests.add(database.cached_store_path([path], "").name)
+    assert len(digests) == 4
+
+
+def test_a_store_has_at_most_the_permissions_of_its_trace(
+    tiny_trace: Callable[..., Path], cache: Path
+) -> None:
+    for number, (mask, mode, expected) in enumerate(
+        ((0o022, 0o644, 0o644), (0o077, 0o644, 0o600), (0o022, 0o600, 0o600), (0o002, 0o440, 0o640))
+    ):
+        path = tiny_trace([lasting(3)], f"{number}.json")
+        path.chmod(mode)
+        before = os.umask(mask)
+        try:
+            with tracekit.open(path) as trace:
+                assert trace.store_path is not None
+                made = [trace.store_path]
+            if number < 2:
+                made.append(ingest([path], path.parent / f"{number}.duckdb"))
+        finally:
+            os.umask(before)
+        assert {stat.S_IMODE(store.stat().st_mode) for store in made} == {expected}
+    # Names of cached stores are private, too.
+    assert stat.S_IMODE(cache.stat().st_mode) == 0o700
+
+
+def test_spilled_data_is_private(
+    tiny_trace: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spill = tmp_path / "spill"
+    spill.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(spill))
+    store = ingest([tiny_trace([lasting(3)])], tmp_path / "run.duckdb")
+    before = os.umask(0)
+    try:
+        with tracekit.open(store) as trace:
+            (folder,) = spill.iterdir()
+            assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+            ((told,),) = trace.sql("SELECT current_setting('temp_directory')").rows
+            assert Path(told) == folder
+    finally:
+        os.umask(before)
+    assert not list(spill.iterdir())
+
+
+def test_leftovers_of_killed_processes_are_removed(
+    tiny_trace: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top = tmp_path / "top"
+    top.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(top))
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    host = temp_dirs.host()
+    gone = [f"tracekit-{host}-{dead.pid}-abc", f"tracekit-{host}-{2**22 + 1}-abc"]
+    kept = [f"tracekit-{host}-{os.getpid()}-abc", f"tracekit-0000host-{dead.pid}-abc", "tracekit-x"]
+    for name in gone + kept:
+        (top / name).mkdir()
+        (top / name / "spill").write_bytes(b"0" * 100)
+    (top / f"tracekit-{host}-{dead.pid}-link").symlink_to(tmp_path)
+    with tracekit.open(tiny_trace([lasting(3)]), cache=False) as trace:
+        assert trace.query("timeline").rows
+    left = {path.name for path in top.iterdir()}
+    assert left == {*kept, f"tracekit-{host}-{dead.pid}-link"}
+
+
+def test_a_cache_that_cannot_be_cleared(
+    tiny_trace: Callable[..., Path], cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy_ns(tiny_trace([lasting(3)]))
+
+    def refuse(path: Path, **_: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(StoreError, match=r"\.duckdb: "):
+        database.clear_cache()
+    # A failed eviction does not affect the answer.
+    tiny_trace([lasting(4), lasting(4)])
+    monkeypatch.setenv("TRACEKIT_CACHE_LIMIT_BYTES", "0")
+    assert busy_ns(tiny_trace([lasting(4)])) == 4_000
+
+
+def test_an_output_that_appears_during_ingest(
+    tiny_trace: Callable[..., Path], tmp_path: Path
+) -> None:
+    path, output = tiny_trace([lasting(3)]), tmp_path / "run.duckdb"
+
+    def come_between(_: object) -> None:
+        output.write_text("precious")
+
+    with pytest.raises(StoreError, match=r"run\.duckdb"):
+        ingest([path], output, progress=come_between)
+    assert output.read_text() == "precious"
+    assert {file.name for file in tmp_path.iterdir()} == {"trace.json", "run.duckdb", "tmp"}
+    ingest([path], output, force=True, progress=come_between)
+    assert busy_ns(output) == 3_000
+
+
+def test_a_store_on_a_disk_without_hard_links(
+    tiny_trace: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    path, output = tiny_trace([lasting(3)]), tmp_path / "run.duckdb"
+    assert busy_ns(ingest([path], output)) == 3_000

@@ -1,4 +1,4 @@
-"""Opening files, folders and globs: which ranks they are, and what is said when that is unclear."""
+"""Opening files, folders, and globs: which ranks they are, and errors of unclear arguments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tracekit.analysis.breakdown import BREAKDOWN, ROLES, RUN_IDLE, TOTALS
 from tracekit.analysis.result import Result
 from tracekit.errors import QueryError, StoreError, TraceError, UsageError
 from tracekit.ingest.sources import find_traces
-from tracekit.ingest.trace_metadata import as_int, find_rank
+from tracekit.ingest.trace_metadata import find_rank
 from tracekit.opening import ingest
 
 Write = Callable[..., Path]
@@ -49,22 +49,12 @@ def health(trace: tracekit.Trace) -> dict[str, list[tuple[Any, ...]]]:
 @pytest.mark.parametrize(
     ("rank", "found"),
     [
-        (3, 3),
-        ("3", 3),
-        (" 3 ", 3),
-        (3.0, 3),
+        *((rank, 3) for rank in (3, "3", " 3 ", 3.0)),
         (0, 0),
-        (-1, None),
-        ("x", None),
-        (None, None),
-        ([1], None),
-        (1.5, None),
-        (2**70, None),
-        ("9" * 30, None),
-        ("", None),
+        *((rank, None) for rank in (-1, "x", None, [1], 1.5, 2**70, "9" * 30, "")),
     ],
 )
-def test_the_rank_that_the_file_tells(rank: object, found: int | None) -> None:
+def test_the_rank_in_a_file(rank: object, found: int | None) -> None:
     source = "unknown" if found is None else "distributedInfo"
     assert find_rank({"distributedInfo": {"rank": rank}}, "trace.json") == (found, source)
 
@@ -72,62 +62,26 @@ def test_the_rank_that_the_file_tells(rank: object, found: int | None) -> None:
 @pytest.mark.parametrize(
     ("name", "rank"),
     [
-        ("rank0.json.gz", 0),
-        ("rank_12.json", 12),
-        ("rank-3.pt.trace.json.gz", 3),
-        ("trace.rank7.json", 7),
-        ("Rank=5.json", 5),
+        *(("rank0.json.gz", 0), ("rank_12.json", 12), ("rank-3.pt.trace.json.gz", 3)),
+        *(("trace.rank7.json", 7), ("Rank=5.json", 5), ("node1_worker2.json", 2)),
         ("worker6_step_12.1694128201553.pt.trace.json.gz", 6),
-        ("node1_worker2.json", 2),
-        ("trace_r3_step5.json", 3),
-        ("model-TP2-rank1.json", 1),
-        ("frank3.json", None),
-        ("ranking3.json", None),
-        ("trace.json", None),
-        ("step_12.json", None),
+        *(("trace_r3_step5.json", 3), ("model-TP2-rank1.json", 1)),
+        *((name, None) for name in ("frank3.json", "ranking3.json", "trace.json", "step_12.json")),
+        *((name, None) for name in ("resnet50.json", "r3.json")),
         ("host.1694128201553.pt.trace.json.gz", None),
-        ("resnet50.json", None),
-        ("r3.json", None),
     ],
 )
-def test_the_rank_that_the_name_tells(name: str, rank: int | None) -> None:
+def test_the_rank_in_a_file_name(name: str, rank: int | None) -> None:
     assert find_rank({}, name) == (rank, "unknown" if rank is None else "file name")
-    # What the file itself says counts for more.
+    # The file itself takes precedence.
     assert find_rank(job(9), name) == (9, "distributedInfo")
     assert find_rank({"distributedInfo": "?"}, name)[0] == rank
 
 
-def test_the_rank_that_a_collector_wrote_goes_before_the_file_name() -> None:
+def test_the_rank_of_a_collector_precedes_the_file_name() -> None:
     assert find_rank({"tracekit_rank": "3"}, "rank1.json") == (3, "tracekit_rank")
-    told = {"tracekit_rank": 3, "distributedInfo": {"rank": 2}}
-    assert find_rank(told, "rank1.json") == (2, "distributedInfo")
-
-
-@pytest.mark.parametrize(
-    ("value", "number"),
-    [
-        (True, 1),
-        (5, 5),
-        (-5, -5),
-        (5.0, 5),
-        (5.5, None),
-        ("5", 5),
-        ("-5", -5),
-        ("5.0", None),
-        ("٣", None),
-        (2**63, None),
-        (2**63 - 1, 2**63 - 1),
-        (-(2**63), -(2**63)),
-        (1e300, None),
-        (float("inf"), None),
-        (float("nan"), None),
-        (None, None),
-        ([], None),
-        ("5_0", None),
-    ],
-)
-def test_whole_numbers(value: object, number: int | None) -> None:
-    assert as_int(value) == number
+    both = {"tracekit_rank": 3, "distributedInfo": {"rank": 2}}
+    assert find_rank(both, "rank1.json") == (2, "distributedInfo")
 
 
 def test_an_unknown_rank_is_unknown(tiny_trace: Write) -> None:
@@ -153,23 +107,22 @@ def test_ranks_of_a_run(tiny_trace: Write) -> None:
             (2, 3000),
             (None, 4000),
         ]
-        said = health(trace)
-        assert said["duplicate_ranks"] == [
+        metrics = health(trace)
+        assert metrics["duplicate_ranks"] == [
             (0, 0.0, "ok"),
             (2, 1.0, "warn"),
             (2, 1.0, "warn"),
             (None, None, "ok"),
         ]
-        assert [value for _, value, _ in said["missing_ranks"]] == [2.0] * 4
-        assert [severity for *_, severity in said["rank_unknown"]] == ["ok"] * 3 + ["note"]
-        # Nothing of one file is mixed with another of the same rank.
+        assert [value for _, value, _ in metrics["missing_ranks"]] == [2.0] * 4
+        assert [severity for *_, severity in metrics["rank_unknown"]] == ["ok"] * 3 + ["note"]
+        # Files of the same rank are not mixed.
         classes = trace.query("kernel_classes").to_dicts()
         assert [row["kernel_ns"] for row in classes] == [1000, 2000, 3000, 4000]
         assert [row["wall_pct"] for row in classes] == [100.0] * 4
 
 
-def test_devices_of_a_process_and_of_nothing(tmp_path: Path) -> None:
-    """An event that names neither device nor process is not lost."""
+def test_events_without_device_and_process(tmp_path: Path) -> None:
     devices = [kernel(), {**kernel(5), "args": {"device": 1, "stream": 7}}]
     nothing = [{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 2}]
     with opened_as_ranks(tmp_path, [devices, nothing]) as trace:
@@ -222,7 +175,7 @@ def test_a_glob_is_the_traces_that_match(
     assert find_traces([f"run/{pattern}"]) == found
 
 
-def test_a_glob_that_the_shell_has_opened(run_folder: Path) -> None:
+def test_a_glob_that_the_shell_expanded(run_folder: Path) -> None:
     given = sorted(run_folder.glob("*.json*"))
     assert "run.json" in names(given)
     assert "run.json" not in names(find_traces(given))
@@ -241,38 +194,23 @@ def test_several_paths_and_the_same_file_twice(run_folder: Path, tmp_path: Path)
     assert names(find_traces([run_folder, one])) == RANKS
 
 
-def test_no_trace_was_given() -> None:
-    with pytest.raises(TraceError) as raised:
+def test_unusable_arguments_are_refused(run_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(TraceError):
         tracekit.open()
-    assert raised.value.message == "no trace was given"
-
-
-def test_no_such_file(run_folder: Path) -> None:
-    with pytest.raises(TraceError) as raised:
+    with pytest.raises(TraceError, match=r"rank00\.json\.gz") as raised:
         tracekit.open(run_folder / "rank00.json.gz")
-    assert raised.value.message == f"{run_folder / 'rank00.json.gz'}: no such file or folder"
-    assert raised.value.hint == "did you mean rank0.json.gz or rank10.json.gz or rank9.json.gz?"
-    with pytest.raises(TraceError, match="no such file or folder") as raised:
+    assert all(name in str(raised.value.hint) for name in RANKS)
+    with pytest.raises(TraceError, match=r"such/\*\.json") as raised:
         tracekit.open(run_folder / "no" / "such" / "*.json")
     assert raised.value.hint is None
-
-
-def test_a_folder_without_a_trace(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "requests.jsonl").write_text("{}")
-    with pytest.raises(TraceError) as raised:
+    with pytest.raises(TraceError, match=f"^{tmp_path / 'empty'}: ") as raised:
         tracekit.open(tmp_path / "empty")
-    assert raised.value.message == f"{tmp_path / 'empty'}: there is no trace in this folder"
-    assert raised.value.hint == (
-        "traces end in .xplane.pb or .json or .json.gz or .sqlite or .db or .pickle or .pkl "
-        "or .pftrace"
-    )
-
-
-def test_a_store_among_traces(run_folder: Path, tmp_path: Path) -> None:
+    assert ".json.gz" in str(raised.value.hint)
     store = tmp_path / "x.duckdb"
     store.write_bytes(b"")
-    with pytest.raises(TraceError, match="a store cannot be mixed with traces"):
+    with pytest.raises(TraceError, match="store"):
         tracekit.open(run_folder, store)
 
 
@@ -289,7 +227,7 @@ def test_a_file_name_that_is_no_unicode(tiny_trace: Write, tmp_path: Path) -> No
 
 def test_one_bad_file_among_ranks_is_named(run_folder: Path) -> None:
     (run_folder / "rank9.json.gz").write_bytes(b"{}")
-    with pytest.raises(TraceError, match=rf"^{run_folder}/rank9\.json\.gz: not a Chrome trace"):
+    with pytest.raises(TraceError, match=rf"^{run_folder}/rank9\.json\.gz: "):
         tracekit.open(run_folder)
 
 
@@ -303,13 +241,13 @@ def sample_progress() -> list[tracekit.Progress]:
 
 @pytest.fixture(scope="module")
 def sample_breakdown(sample_trace: Path, sample_progress: list[tracekit.Progress]) -> Breakdown:
-    """What a breakdown of the sample says that is asked behind the opening, without a cache."""
-    told = sample_progress.append
-    with tracekit.open(sample_trace, cache=False, progress=told) as trace:
+    """Return the breakdown of the sample without a cache."""
+    progress = sample_progress.append
+    with tracekit.open(sample_trace, cache=False, progress=progress) as trace:
         return trace.breakdown()
 
 
-def test_a_trace_and_its_store_say_the_same(
+def test_a_trace_and_its_store_have_the_same_breakdown(
     sample_trace: Path,
     sample_breakdown: Breakdown,
     opened: Callable[[Path], tracekit.Trace],
@@ -327,8 +265,7 @@ def test_unknown_questions(tiny_trace: Write) -> None:
     with tracekit.open(tiny_trace([kernel()])) as trace:
         with pytest.raises(QueryError) as raised:
             trace.query("timelin")
-        assert raised.value.hint is not None
-        assert "timeline" in raised.value.hint
+        assert "timeline" in str(raised.value.hint)
         with pytest.raises(QueryError):
             trace.query("kernels", limits=3)
         with pytest.raises(tracekit.UsageError):
@@ -339,7 +276,7 @@ def test_unknown_questions(tiny_trace: Write) -> None:
 
 
 @pytest.mark.usefixtures("sample_breakdown")
-def test_progress_is_told(sample_trace: Path, sample_progress: list[tracekit.Progress]) -> None:
+def test_progress_is_reported(sample_trace: Path, sample_progress: list[tracekit.Progress]) -> None:
     assert sample_progress
     size = sample_trace.stat().st_size
     assert {(step.path, step.bytes_total) for step in sample_progress} == {
@@ -349,7 +286,6 @@ def test_progress_is_told(sample_trace: Path, sample_progress: list[tracekit.Pro
 
 
 def test_huge_durations_do_not_break_the_sums(tiny_trace: Write) -> None:
-    """A file may say anything; nothing may overflow."""
     events = [kernel(ts=4e15, dur=1e12), kernel(ts=4e15, dur=1e12), kernel(dur=4e15)]
     path = tiny_trace(json.dumps(events * 1000))
     with tracekit.open(path) as trace:
@@ -359,7 +295,7 @@ def test_huge_durations_do_not_break_the_sums(tiny_trace: Write) -> None:
         assert answers["trace"].column("rejected_count") == [1000]
 
 
-def test_a_trace_closes_once_and_for_all(tiny_trace: Write) -> None:
+def test_a_closed_trace(tiny_trace: Write) -> None:
     trace = tracekit.open(tiny_trace([kernel()]), cache=False)
     trace.close()
     trace.close()
@@ -367,18 +303,19 @@ def test_a_trace_closes_once_and_for_all(tiny_trace: Write) -> None:
         *(trace.breakdown, trace.health),
         *(lambda: trace.sql("SELECT 1"), lambda: trace.query("timeline")),
     ):
-        with pytest.raises(StoreError, match=r"^the trace is closed$"):
+        with pytest.raises(StoreError, match="closed"):
             ask()
 
 
-def test_a_store_has_the_name_of_one(sample_trace: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"run\.db: a store's name ends in \.duckdb"):
+def test_the_name_of_a_store_ends_in_duckdb(sample_trace: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"run\.db: .*\.duckdb"):
         ingest([sample_trace], tmp_path / "run.db")
     assert [*tmp_path.rglob("*")] == [tmp_path / "tmp"]
 
 
-def test_a_trace_says_what_it_is_of(opened: Callable[[Path], tracekit.Trace]) -> None:
-    run = Path(__file__).resolve().parents[1] / "sample_traces" / "pretrain_R+Z3"
-    assert repr(opened(run)) == f"<Trace: traces of {str(run)!r}>"
-    sample = run.parents[1] / "docs" / "samples" / "made_up_step.json"
-    assert repr(opened(sample)) == f"<Trace: {str(sample)!r}>"
+def test_repr(run_folder: Path, tiny_trace: Write) -> None:
+    with tracekit.open(run_folder) as trace:
+        assert repr(trace) == f"<Trace: traces of {str(run_folder)!r}>"
+    path = tiny_trace([kernel()])
+    with tracekit.open(path, cache=False) as trace:
+        assert repr(trace) == f"<Trace: {str(path)!r}>"

@@ -1,4 +1,4 @@
-"""Units: suffixes, factors, and text whose every digit is right."""
+"""Units: suffixes of columns, and formatted values with exact digits."""
 
 from __future__ import annotations
 
@@ -12,74 +12,47 @@ INT64_MAX = 2**63 - 1
 @pytest.mark.parametrize(
     ("name", "unit", "stem"),
     [
-        ("idle_ns", "ns", "idle"),
-        ("total_memory_bytes", "bytes", "total_memory"),
-        ("bytes", "bytes", ""),
-        ("wall_pct", "pct", "wall"),
-        ("kernel_count", "count", "kernel"),
-        ("bandwidth_bytes_per_s", "bytes_per_s", "bandwidth"),
-        ("tokens_per_s", "per_s", "tokens"),
-        ("peak_flop_per_s", "flop_per_s", "peak"),
-        ("recompute_flops", "flops", "recompute"),
-        ("clock_hz", "hz", "clock"),
-        ("rank", None, "rank"),
-        ("columns", None, "columns"),
-        ("account", None, "account"),
+        *(("idle_ns", "ns", "idle"), ("wall_pct", "pct", "wall"), ("bytes", "bytes", "")),
+        *(("total_memory_bytes", "bytes", "total_memory"), ("kernel_count", "count", "kernel")),
+        *(("bandwidth_bytes_per_s", "bytes_per_s", "bandwidth"), ("clock_hz", "hz", "clock")),
+        *(("tokens_per_s", "per_s", "tokens"), ("peak_flop_per_s", "flop_per_s", "peak")),
+        *(("recompute_flops", "flops", "recompute"), ("rank", None, "rank")),
+        *(("columns", None, "columns"), ("account", None, "account")),
     ],
 )
 def test_a_column_name_states_its_unit(name: str, unit: str | None, stem: str) -> None:
-    assert units.unit_of(name) == unit
-    assert units.stem_of(name) == stem
+    assert (units.unit_of(name), units.stem_of(name)) == (unit, stem)
 
 
 @pytest.mark.parametrize(
     ("ns", "decimals", "text"),
     [
-        (113_440_000, 3, "113.440"),
-        (12_854_103_000, 3, "12,854.103"),
-        (499, 3, "0.000"),
-        (500, 3, "0.001"),
-        (-500, 3, "-0.001"),
-        (-499, 3, "0.000"),
-        (1_999_999, 0, "2"),
-        (INT64_MAX, 6, "9,223,372,036,854.775807"),
+        *((113_440_000, 3, "113.440"), (12_854_103_000, 3, "12,854.103"), (499, 3, "0.000")),
+        *((500, 3, "0.001"), (-500, 3, "-0.001"), (-499, 3, "0.000"), (1_999_999, 0, "2")),
+        *((INT64_MAX, 6, "9,223,372,036,854.775807"), (1_500_000.0, 3, "1.500")),
         (-INT64_MAX, 6, "-9,223,372,036,854.775807"),
-        (1_500_000.0, 3, "1.500"),
     ],
 )
-def test_milliseconds_are_rounded_without_a_double(
-    ns: int | float, decimals: int, text: str
-) -> None:
+def test_milliseconds_are_rounded_without_a_double(ns: float, decimals: int, text: str) -> None:
     assert units.format_ms(ns, decimals) == text
 
 
 @pytest.mark.parametrize(
     ("ns", "text"),
     [
-        (0, "0 ns"),
-        (812, "812 ns"),
-        (812.4567, "812 ns"),
-        (4_186, "4.186 µs"),
-        (113_440_000, "113.440 ms"),
-        (12_854_103_000, "12.854 s"),
-        (-4_186, "-4.186 µs"),
+        *((0, "0 ns"), (812, "812 ns"), (812.4567, "812 ns"), (4_186, "4.186 µs")),
+        *((113_440_000, "113.440 ms"), (12_854_103_000, "12.854 s"), (-4_186, "-4.186 µs")),
     ],
 )
-def test_a_duration_has_the_unit_that_suits(ns: int | float, text: str) -> None:
+def test_a_duration_has_a_suitable_unit(ns: float, text: str) -> None:
     assert units.format_duration(ns) == text
 
 
 @pytest.mark.parametrize(
     ("values", "decimals"),
     [
-        ([], 3),
-        ([113_440_000, 12_000], 3),
-        ([19_000], 3),
-        ([113_440_001], 3),
-        ([999_999], 4),
-        ([30_912], 5),
-        ([812], 6),
-        ([100_000_000_000], 1),
+        *(([], 3), ([113_440_000, 12_000], 3), ([19_000], 3), ([113_440_001], 3)),
+        *(([999_999], 4), ([30_912], 5), ([812], 6), ([100_000_000_000], 1)),
     ],
 )
 def test_a_column_of_milliseconds_has_sensible_digits(values: list[int], decimals: int) -> None:
@@ -98,5 +71,5 @@ def test_a_gigabyte_is_1e9_bytes(size: int, text: str) -> None:
 @pytest.mark.parametrize(
     ("pct", "text"), [(0, "0.0"), (0.001, "<0.1"), (0.05, "0.1"), (96.36, "96.4"), (100, "100.0")]
 )
-def test_a_small_share_is_not_shown_as_nothing(pct: float, text: str) -> None:
+def test_a_small_share_is_not_shown_as_zero(pct: float, text: str) -> None:
     assert units.format_pct(pct) == text

@@ -21,7 +21,17 @@ ASKED = [
 ]
 
 
-@pytest.mark.parametrize("spec", ASKED, ids=lambda spec: spec.name)
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param(
+            spec,
+            id=spec.name,
+            marks=[pytest.mark.nightly("all analyses of a sample")] if number % 4 else [],
+        )
+        for number, spec in enumerate(ASKED)
+    ],
+)
 def test_rows_match_those_of_query(
     opened: Callable[[Path], tracekit.Trace], spec: tracekit.analysis.spec.Spec
 ) -> None:

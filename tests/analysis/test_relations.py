@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import tracekit
 from tracekit.analysis import relations
 from tracekit.analysis.breakdown import BREAKDOWN, TOTALS
 from tracekit.analysis.catalog import load_catalog
-from tracekit.errors import QueryError, TracekitError
+from tracekit.errors import TracekitError
 
 EVENTS = [
     span("python_function", "nn.Module: Linear_0", 0, 60),
@@ -78,15 +77,6 @@ def test_only_requested_tables_are_created(path: Path) -> None:
         assert "idle_gap" in made(trace)
 
 
-def test_user_sql_reaches_no_files(path: Path, tmp_path: Path) -> None:
-    with tracekit.open(path, cache=False) as trace:
-        trace.query("trace")
-        with pytest.raises(QueryError):
-            trace.sql(f"COPY (SELECT 1) TO '{tmp_path / 'rows.csv'}'")
-        with pytest.raises(duckdb.Error):
-            trace.connection.execute("SET memory_limit = '1GB'")
-
-
 def test_a_failed_step_is_tried_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     create = relations._Making._create
 
@@ -102,27 +92,3 @@ def test_a_failed_step_is_tried_again(path: Path, monkeypatch: pytest.MonkeyPatc
                 trace.query("idle_gaps")
         assert "device_events" in made(trace)
         assert trace.query("idle_gaps").rows == other.query("idle_gaps").rows != []
-
-
-def test_each_step_is_done_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done: list[str] = []
-    create = relations._Making._create
-
-    def counted(making: Any, connection: duckdb.DuckDBPyConnection, spec: Any) -> None:
-        done.append(spec.name)
-        create(making, connection, spec)
-
-    monkeypatch.setattr(relations._Making, "_create", counted)
-    with tracekit.open(path, cache=False) as trace:
-        assert trace._store.derive is not None
-        with ThreadPoolExecutor(4) as pool:
-            list(
-                pool.map(
-                    trace._store.derive, [["idle_gap"], ["attribution"], ["overlap"], ["work"]]
-                )
-            )
-        _ = trace.connection
-    tables = {name for name, spec in load_catalog().tables.items() if not spec.is_on_demand}
-    in_sql = {*tables, *load_catalog().views} - set(relations._IN_PYTHON)
-    of_store = [name for name in done if name not in load_catalog().analyses]
-    assert len(of_store) == len(set(of_store)) == len(in_sql)

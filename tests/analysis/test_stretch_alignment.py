@@ -137,6 +137,7 @@ def test_the_number_of_comparisons_is_linear(monkeypatch: pytest.MonkeyPatch) ->
     assert counts[1] < 6 * counts[0]
 
 
+@pytest.mark.nightly("reads two real traces")
 @pytest.mark.parametrize(
     ("name", "roles_ns"),
     [

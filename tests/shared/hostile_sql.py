@@ -1,4 +1,4 @@
-"""Statements that reach for files, the network, settings or the store itself."""
+"""Statements that access files, the network, settings, or the store itself."""
 
 OUTSIDE = [
     "SELECT * FROM read_csv('{secret}')",

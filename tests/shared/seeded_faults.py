@@ -1,4 +1,4 @@
-"""Programs with one fault each, drawn by a seed, and the same programs without it."""
+"""Programs with one random fault each, and the same programs without it."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
-"""What lies in folders of stores, and what is said where one is full."""
+"""Contents of folders with stores."""
 
 from __future__ import annotations
 
 from pathlib import Path
-
-FULL = "the disk is full; nothing was written"
 
 
 def left_in(folder: Path) -> list[str]:
