@@ -26,6 +26,7 @@ from tracekit.render.brief import token_count
 
 ENDLESS = "SELECT count(*) FROM range(100000000) a, range(100000000) b"
 TOKEN = "a-token-of-the-test"
+_NIGHTLY = pytest.mark.nightly("starts a server; one test over stdio is in the gate")
 
 
 @pytest.fixture
@@ -134,6 +135,7 @@ def test_every_tool_over_stdio(over_stdio: Callable[..., Client]) -> None:
     anyio.run(run)
 
 
+@_NIGHTLY
 def test_tools_over_http(folder: Path, environment: dict[str, str]) -> None:
     """What a tool answers is not the transport's: of that, one answer and one error."""
 
@@ -149,6 +151,7 @@ def test_tools_over_http(folder: Path, environment: dict[str, str]) -> None:
         anyio.run(run, url)
 
 
+@_NIGHTLY
 def test_http_is_for_this_machine_and_who_has_the_token(
     folder: Path, environment: dict[str, str]
 ) -> None:
@@ -206,6 +209,7 @@ def endless(client: Client) -> Awaitable[Any]:
     return client.call_tool("sql", {"trace": "a.json", "statement": ENDLESS})
 
 
+@_NIGHTLY
 def test_a_long_call_is_stopped_and_blocks_nothing(over_stdio: Callable[..., Client]) -> None:
     async def run() -> None:
         async with over_stdio("--timeout", "5", mode="legacy") as client:
@@ -228,6 +232,7 @@ def test_a_long_call_is_stopped_and_blocks_nothing(over_stdio: Callable[..., Cli
     anyio.run(run)
 
 
+@_NIGHTLY
 def test_a_cancelled_call_ends_its_process(over_stdio: Callable[..., Client]) -> None:
     async def run() -> None:
         async with over_stdio() as client:
@@ -245,6 +250,7 @@ def test_a_cancelled_call_ends_its_process(over_stdio: Callable[..., Client]) ->
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
+@_NIGHTLY
 def test_a_client_that_leaves_takes_its_calls_with_it(
     folder: Path, environment: dict[str, str], is_killed: bool
 ) -> None:
@@ -283,6 +289,7 @@ def test_a_client_that_leaves_takes_its_calls_with_it(
     assert alive == []
 
 
+@_NIGHTLY
 def test_a_client_of_http_that_leaves_takes_its_call_with_it(
     folder: Path, environment: dict[str, str]
 ) -> None:
@@ -318,6 +325,7 @@ def test_a_client_of_http_that_leaves_takes_its_call_with_it(
         anyio.run(run, url)
 
 
+@_NIGHTLY
 def test_what_is_printed_is_no_protocol(folder: Path, environment: dict[str, str]) -> None:
     """A log line of the call, for one, of a cache that everybody can write."""
     cache = Path(environment["TRACEKIT_CACHE_DIR"])
@@ -343,6 +351,7 @@ def test_what_is_printed_is_no_protocol(folder: Path, environment: dict[str, str
         assert "every user can write this folder" in process.stderr.read()
 
 
+@_NIGHTLY
 def test_many_calls_hold_nothing(over_stdio: Callable[..., Client]) -> None:
     async def run() -> None:
         async with over_stdio() as client:
@@ -365,6 +374,7 @@ def test_many_calls_hold_nothing(over_stdio: Callable[..., Client]) -> None:
     anyio.run(run)
 
 
+@_NIGHTLY
 def test_without_the_extra_it_says_so(tmp_path: Path, folder: Path) -> None:
     (tmp_path / "mcp_types.py").write_text("raise ImportError(name='mcp_types')")
     done = subprocess.run(
@@ -376,9 +386,10 @@ def test_without_the_extra_it_says_so(tmp_path: Path, folder: Path) -> None:
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert "mcp needs the extra of that name" in done.stderr
-    assert "pip install 'tracekit-llm[mcp]'" in done.stderr
+    assert "pip install '.[mcp]'" in done.stderr
 
 
+@_NIGHTLY
 def test_settings_for_clients(cli: Callable[..., Any], folder: Path) -> None:
     told = cli("mcp", folder, "--install")
     assert told.exit_code == 0
@@ -396,6 +407,7 @@ def test_settings_for_clients(cli: Callable[..., Any], folder: Path) -> None:
     assert cli("mcp", folder / "a.json").exit_code == 2
 
 
+@_NIGHTLY
 def test_the_command_line_does_not_load_it() -> None:
     code = "import sys; from tracekit.cli._main import main; main(['--help'])"
     code += "; print({'mcp', 'anyio', 'duckdb'} & set(sys.modules))"
