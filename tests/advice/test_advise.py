@@ -21,6 +21,21 @@ Tiny = Callable[..., Path]
 SEED = 4_711
 
 
+_IN_GATE = {
+    *("item in each step", "loader without workers", "slow launches", "one slow rank"),
+    *("device bound", "four ranks"),
+}
+
+
+def _each(faults: Sequence[Fault]) -> pytest.MarkDecorator:
+    late = pytest.mark.nightly("machines like those of the gate")
+    return pytest.mark.parametrize(
+        "fault",
+        [pytest.param(one, marks=() if one.name in _IN_GATE else late) for one in faults],
+        ids=lambda fault: fault.name,
+    )
+
+
 def _advised(fault: Fault, folder: Path) -> tuple[Advised, int]:
     machine = simulate(Machine(**fault.faulty))
     machine.write(folder)
@@ -28,7 +43,7 @@ def _advised(fault: Fault, folder: Path) -> tuple[Advised, int]:
         return trace.advise(), machine.window_ns
 
 
-@pytest.mark.parametrize("fault", simulated_faults(SEED), ids=lambda fault: fault.name)
+@_each(simulated_faults(SEED))
 def test_the_cause_comes_first_and_its_interval_holds(fault: Fault, tmp_path: Path) -> None:
     advised, window_ns = _advised(fault, tmp_path)
     first = advised.advice[0]
@@ -39,7 +54,7 @@ def test_the_cause_comes_first_and_its_interval_holds(fault: Fault, tmp_path: Pa
     assert first.prediction.gain_pct == pytest.approx(true_pct, abs=2)
 
 
-@pytest.mark.parametrize("fault", simulated_healthy(SEED), ids=lambda fault: fault.name)
+@_each(simulated_healthy(SEED))
 def test_nothing_is_said_of_what_is_healthy(fault: Fault, tmp_path: Path) -> None:
     advised, _ = _advised(fault, tmp_path)
     assert advised.advice == ()

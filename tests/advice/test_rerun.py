@@ -24,7 +24,7 @@ from tracekit.prediction.predicting import Prediction
 from tracekit.prediction.rerun import changed_command, judge
 
 SERVE = ["tracekit", "collect", "--stage", "serve", "--max-batch-requests", "4", "--concurrency=4"]
-SAMPLE = Path(__file__).parents[2] / "sample_traces" / "pretrain_R+Z3"
+CHECKPOINTED = Path(__file__).parents[1] / "traces" / "cpu_llama_ckpt" / "rank0.json.gz"
 COLLECT = ["tracekit", "collect", "--opt", "R+Z3", "--nproc", "2", "--out", "runs/a", "--force"]
 
 
@@ -113,13 +113,12 @@ def test_a_page_size_that_is_none(size: object) -> None:
 
 
 def test_nothing_is_recorded_that_nobody_agreed_to(
-    cli: Callable[..., CliResult], tmp_path: Path
+    cli: Callable[..., CliResult], make_run: Callable[..., Path], tmp_path: Path
 ) -> None:
     """A run's command is shown; a module of the current folder is not imported."""
-    run = shutil.copytree(SAMPLE, tmp_path / "run")
-    manifest = json.loads((run / "run.json").read_text("utf-8"))
-    manifest["command"] = ["evilmod", "collect", "--opt", "R", "--engine", "megatron"]
-    (run / "run.json").write_text(json.dumps(manifest))
+    command = ["evilmod", "collect", "--opt", "R", "--engine", "megatron"]
+    run = make_run("run", command=command, traces=["rank0.json.gz"])
+    shutil.copy(CHECKPOINTED, run)
     cwd = tmp_path / "cwd"
     cwd.mkdir()
     for name in ("evilmod", "tracekit", "torch", "transformers"):

@@ -1,41 +1,16 @@
-"""The critical path: as found by hand, and on every trace it adds up to the window."""
+"""The critical path of every trace adds up to its window; small ones: critical_path.case."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
-import pytest
 from every_trace import PATHS, on_every_trace, on_some_traces
-from hta_limits import HAND_MADE, HandMade
 
 import tracekit
 
 Opened = Callable[[Path], tracekit.Trace]
-
-
-@pytest.mark.parametrize("made", HAND_MADE, ids=lambda made: made.name)
-def test_work_on_the_path_is_what_a_person_finds(made: HandMade, tmp_path: Path) -> None:
-    with tracekit.open(*made.write(tmp_path), cache=False) as trace:
-        (last,) = trace.sql(
-            "SELECT t.rank FROM graph_end AS n JOIN trace AS t USING (trace_id) "
-            "ORDER BY n.end_ns DESC, t.rank LIMIT 1"
-        ).rows[0]
-        rows = [row for row in trace.query("critical_path").to_dicts() if row["rank"] == last]
-    events = [event for events in made.ranks for event in events]
-    works = {event["name"] for event in events if event["cat"] in ("kernel", "gpu_memcpy")}
-    found: Counter[str] = Counter()
-    for row in rows:
-        if row["kind"] in ("work", "transfer"):
-            found[row["name"]] += row["path_ns"]
-    expected: Counter[str] = Counter()
-    for piece in made.path:
-        if piece.name in works:
-            expected[piece.name] += round((piece.end - piece.start) * 1000)
-    assert found == expected
-    assert sum(row["path_ns"] for row in rows) == made.window_ns
 
 
 @on_every_trace

@@ -94,7 +94,7 @@ def values(rows: Sequence[tuple[int | None, ...]]) -> str:
     return f"FROM (VALUES {said}) AS edge"
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(4))
 def test_sweeps_are_the_same_in_c_and_in_python(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if graph_sweeps.compiled_sweeps() is None:
         pytest.skip("the sweeps are not compiled")

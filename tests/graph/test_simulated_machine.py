@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scenarios import BASES
@@ -13,30 +14,13 @@ from simulated_program import Machine
 
 import tracekit
 
-# One of each kind of machine is ingested; the others differ in numbers alone.
-INGESTED = (
-    "device bound",
-    "item in each step",
-    "event synchronised",
-    "queue of 16",
-    "side stream without rows",
-    "graphs",
-    "two workers",
-    "pageable batches",
-    "Python rows",
-    "four ranks without event calls",
-    "four ranks, contention",
-    "four ranks, graphs",
-    "four ranks, clocks apart",
-)
-
 
 def launches(rows: list[Row]) -> dict[int, Row]:
     """Return the calls of a rank by their correlation."""
     return {row.args["correlation"]: row for row in rows if row.category == "cuda_runtime"}
 
 
-@pytest.fixture(scope="module", params=INGESTED)
+@pytest.fixture(scope="module", params=BASES)
 def ingested(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Simulation, tracekit.Trace]]:
@@ -134,3 +118,26 @@ def _has_its_windows(simulation: Simulation, trace: tracekit.Trace) -> bool:
         work = simulation.work(rank)
         expected[rank] = max(row.end_ns for row in work) - work[0].start_ns
     return found == expected
+
+
+EDGES = """
+    SELECT s.start_ns, s.stream, t.start_ns, t.stream, e.known_by
+    FROM graph_edge AS e
+    INNER JOIN graph_span AS s ON e.source_node // 2 = s.span_id
+    INNER JOIN graph_span AS t ON e.target_node // 2 = t.span_id
+    WHERE e.kind = 'event'
+"""
+
+
+@pytest.mark.parametrize("knobs", [{"has_side_stream": True}, {"ranks": 4}], ids=str)
+def test_waits_come_back_without_their_rows(tmp_path: Path, knobs: dict[str, Any]) -> None:
+    """The edges that rows of category cuda_sync record are inferred where there are none."""
+    found = []
+    for has_rows in (True, False):
+        machine = simulate(Machine(**knobs, has_event_rows=has_rows))
+        with tracekit.open(machine.write(tmp_path / str(has_rows))[0], cache=False) as trace:
+            found.append({tuple(row[:4]): row[4] for row in trace.sql(EDGES).rows})
+    recorded = {edge for edge, known_by in found[0].items() if known_by == "recorded"}
+    assert len(recorded) >= 20
+    assert len(recorded & found[1].keys()) >= 0.99 * len(recorded)
+    assert set(found[1].values()) == {"inferred"}

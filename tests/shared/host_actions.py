@@ -72,11 +72,10 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Synchronise:
-    """The thread waits for an event, else for a stream, else for the device."""
+    """The thread waits for a stream, else for the device."""
 
     call_ns: int
     stream: int | None = None
-    event: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,6 @@ from simulated_program import Machine, Training
 
 MAIN_THREAD, AUTOGRAD_THREAD = 1, 2
 DEVICE_CATEGORIES = frozenset({"kernel", "gpu_memcpy"})
-_EVENT_CALLS = frozenset({"cudaEventRecord", "cudaStreamWaitEvent"})
 _EPOCH_NS = 5_000_000_000
 
 
@@ -66,9 +65,7 @@ class Stream:
     def __init__(self, rank: Rank) -> None:
         self.rank = rank
         self.items: deque[Process] = deque()
-        self.is_idle = True
-        self.filled, self.begun = Signal(), Signal()
-        self.waiting_count = 0  # launches whose work has not begun
+        self.is_idle, self.filled = True, Signal()
         self.free_ns: int | None = None  # end of the work before, none before the first
 
     def put(self, item: Process) -> None:
@@ -93,15 +90,11 @@ class Stream:
         assert event.at_ns is not None
         yield event.at_ns + self.rank.machine.event_latency_ns
 
-    def work(self, work: Work, ready_ns: int, is_first: bool, row: Row, done: Signal) -> Process:
+    def work(self, work: Work, ready_ns: int, row: Row, done: Signal) -> Process:
         clock, device = self.rank.clock, self.rank
         free_ns = 0 if self.free_ns is None else self.free_ns + work.gap_ns
         yield max(ready_ns, free_ns)
         row.start_ns = clock.now_ns
-        if is_first:
-            self.waiting_count -= 1
-            begun, self.begun = self.begun, Signal()
-            clock.fire(begun)
         if work.collective is not None:
             yield from device.transfer(work)
         elif work.category == "kernel" and device.machine.contention_pct:
@@ -123,7 +116,7 @@ class Rank:
         self.streams: dict[int, Stream] = {}
         self.events: dict[str, tuple[Signal, int, int]] = {}
         self.step = 0
-        self._correlation = self._external_id = self._python_id = 0
+        self._correlation = self._external_id = 0
         self._ops: dict[int, list[int]] = {MAIN_THREAD: [], AUTOGRAD_THREAD: []}
         self._communicating_count = 0
         self._communication_changed = Signal()
@@ -221,29 +214,20 @@ class Rank:
 
     def _span(self, span: Span, tid: int) -> Process:
         args = dict(span.args)
-        if span.category == "python_function":
-            self._python_id += 1
-            args |= {"Python id": self._python_id, "Python parent id": None}
-        else:
-            self._external_id += 1
-            args["External id"] = self._external_id
-            self._ops[tid].append(self._external_id)
+        self._external_id += 1
+        args["External id"] = self._external_id
+        self._ops[tid].append(self._external_id)
         row = self._row(span.category, span.name, tid, args)
         for action in span.inside:
             yield from self._act(action, tid)
         row.end_ns = self.clock.now_ns
-        if span.category != "python_function":
-            self._ops[tid].pop()
+        self._ops[tid].pop()
 
     def _launch(self, launch: Launch, tid: int) -> Process:
         clock, machine = self.clock, self.machine
         row = self._call(launch.call, tid)
         began_ns = clock.now_ns
         stream = self.stream(launch.work[0].stream)
-        while stream.waiting_count >= machine.queue_depth:
-            yield stream.begun
-        stream.waiting_count += 1
-        was_full = clock.now_ns > began_ns
         done = Signal()
         for number, work in enumerate(launch.work):
             place = {"device": self.rank, "context": 1, "stream": work.stream}
@@ -255,31 +239,25 @@ class Rank:
                 event.args |= {"graph id": launch.graph, "graph node id": number + 1}
             done = Signal()
             ready_ns = clock.now_ns + launch.latency_ns
-            stream.put(stream.work(work, ready_ns, number == 0, event, done))
-        yield max(began_ns + launch.call_ns, clock.now_ns + machine.queue_wake_ns * was_full)
+            stream.put(stream.work(work, ready_ns, event, done))
+        yield began_ns + launch.call_ns
         if launch.waits and machine.host_waits:
             yield from self._wait_for([done])
         row.end_ns = clock.now_ns
 
     def _synchronise(self, action: Synchronise, tid: int) -> Process:
-        recorded: tuple[int, ...] = ()
-        if action.event is not None:
-            name, kind, number = "cudaEventSynchronize", "Event Sync", -1
-            signal, *recorded_on = self.events[action.event]
-            signals, recorded = [signal], tuple(recorded_on)
-        else:
-            number = -1 if action.stream is None else action.stream
-            name = "cudaDeviceSynchronize" if number < 0 else "cudaStreamSynchronize"
-            kind = "Context Sync" if number < 0 else "Stream Sync"
-            waited_for = self.streams if number < 0 else [number]
-            signals = [self._mark(self.stream(stream)) for stream in waited_for]
+        number = -1 if action.stream is None else action.stream
+        name = "cudaDeviceSynchronize" if number < 0 else "cudaStreamSynchronize"
+        kind = "Context Sync" if number < 0 else "Stream Sync"
+        waited_for = self.streams if number < 0 else [number]
+        signals = [self._mark(self.stream(stream)) for stream in waited_for]
         row = self._call(name, tid)
         pending = [signal for signal in signals if signal.at_ns is None]
         yield self.clock.now_ns + action.call_ns
         if pending and self.machine.host_waits:
             yield from self._wait_for(pending)
         row.end_ns = self.clock.now_ns
-        self._synchronised(kind, row, number, *recorded)
+        self._synchronised(kind, row, number)
 
     def _mark(self, stream: Stream) -> Signal:
         """Return the signal of what a stream has to do now."""
@@ -312,7 +290,7 @@ class Rank:
         row.end_ns = self.clock.now_ns
 
     def _worker(self, batches: Sequence[NextBatch]) -> Process:
-        ahead = self.machine.load_workers * self.machine.prefetch_factor
+        ahead = self.machine.load_workers * 2
         for batch in batches:
             if batch.number >= ahead:
                 yield self._batch_taken[batch.number - ahead]
@@ -401,8 +379,6 @@ class Simulation:
             for key, value in (("name", name), ("labels", label))
         ]
         for row in self.ranks[rank]:
-            if row.name in _EVENT_CALLS and not machine.has_event_calls:
-                continue
             is_on_device = row.is_work or row.category == "cuda_sync"
             events.append(
                 {

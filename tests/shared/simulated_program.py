@@ -7,7 +7,7 @@ seed alone, so that two machines that differ in a knob have the same draws every
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -65,20 +65,14 @@ class Machine:
     wake_ns: int = 4_000  # from the end of what a call waited for to its return
 
     gemm_ns: int = 120_000
-    mlp_gemm_factor: float = 1  # of the products in modules called mlp
-    heavy_step: int = 0  # ProfilerStep#n, whose products take twice as long
-    side_gemm_factor: float = 1  # of those on the side stream
     elementwise_ns: int = 9_000
     has_elementwise: bool = True
     optimizer_ns: int = 25_000
-    optimizer_kernels: int = 4
     copy_ns: int = 20_000  # of a batch to the device
     item_copy_ns: int = 1_500
     launch_latency_ns: int = 6_000  # from the start of a call to its work, on an idle stream
     stream_gap_ns: int = 1_200  # between queued work of one stream
     event_latency_ns: int = 1_500  # from the end of work to that of another stream that waited
-    queue_depth: int = 1_024  # launched work of a stream that has not begun
-    queue_wake_ns: int = 1_000  # from a place in a full queue to the return of the call
     contention_pct: int = 0  # how much longer compute takes while communication runs
 
     collective_latency_ns: int = 20_000
@@ -88,40 +82,23 @@ class Machine:
 
     load_ns: int = 300_000  # making a batch
     load_workers: int = 0  # 0: the main thread makes it itself
-    prefetch_factor: int = 2  # batches that a worker makes ahead
     batch_take_ns: int = 5_000  # what it costs to take a batch from a worker
     batch_copy: str = "pinned"  # pinned, pageable (the call waits) or none
 
-    synchronise: str = "device"  # device, stream, event or none: at the end of a step
+    synchronise: str = "device"  # device, stream or none: at the end of a step
     item_every: int = 0  # loss.item() in every so many steps; 0 for never
-    has_item: bool = True  # without it, the Python around is left of item()
-    has_item_copy: bool = True  # without it, item() synchronises and copies nothing
     host_waits: bool = True  # without it, calls that wait for the device return at once
     has_side_stream: bool = False  # one product of each layer runs beside the others
-    recomputes: bool = False  # each layer runs forward again, but for its last op, before backward
     has_graph: bool = False  # forward pass and each layer of the backward pass are graph replays
 
     slow_rank: int = -1
     slow_rank_factor: float = 2  # of its compute
-    slow_host_rank: int = -1
-    slow_host_factor: float = 2  # of its host time
     clock_offset_ns: int = 0  # of each rank's clock beyond that of the rank before
 
     has_event_rows: bool = True  # the trace has rows of category cuda_sync
-    has_event_calls: bool = True  # the trace has the calls that record events and wait for them
-    has_python_rows: bool = False  # modules are Python calls, and not ranges
 
     def changed(self, **knobs: Any) -> Machine:
         return replace(self, **knobs)
-
-    def scaled(self, factor: float) -> Machine:
-        """Return a machine all of whose times are so many times as long."""
-        times = {
-            knob.name: round(getattr(self, knob.name) * factor)
-            for knob in fields(self)
-            if knob.name.endswith("_ns")
-        }
-        return replace(self, **times, bandwidth_gb_per_s=self.bandwidth_gb_per_s / factor)
 
     def draw(self, name: str) -> float:
         """Return a number from -1 to 1 that the seed and a name decide."""
@@ -142,7 +119,6 @@ class Training:
 
     def __init__(self, machine: Machine, rank: int) -> None:
         self.machine, self.rank = machine, rank
-        self.gemm_ns = machine.gemm_ns
         self.sequence_number = 100
         self.collective_number = 0
         self.graphs: dict[str, int] = {}
@@ -153,8 +129,6 @@ class Training:
 
     def step(self, step: int) -> Actions:
         knobs, name = self.machine, f"{step}"
-        # The products of a step may take longer than those of the others.
-        self.gemm_ns = knobs.gemm_ns * (2 if step + 1 == knobs.heavy_step else 1)
         products: list[Product] = []
         actions = [*self.batch(step)]
         forward = [layer for n in range(knobs.layers) for layer in self.forward(name, n, products)]
@@ -184,29 +158,25 @@ class Training:
         yield from self.op(f"{name}/to", "aten::copy_", *((launch,) if has_copy else ()))
 
     def forward(self, step: str, number: int, products: list[Product]) -> Iterator[Action]:
-        for kind, mlp_factor in (("attention", 1.0), ("mlp", self.machine.mlp_gemm_factor)):
+        for kind in ("attention", "mlp"):
             name = f"{step}/forward/{number}/{kind}"
             self.sequence_number += 1
             products.append(Product(self.sequence_number, number, kind == "mlp"))
-            ops = self.product(name, mlp_factor, {"Sequence number": self.sequence_number})
+            ops = self.product(name, {"Sequence number": self.sequence_number})
             ops += self.elementwise(name)
             if self.machine.has_graph:
                 yield from ops
-            elif self.machine.has_python_rows:
-                label = f"nn.Module: {kind.upper()}_{number}"
-                yield Span("python_function", label, ops, {"Python module id": number})
             else:
                 yield Span("user_annotation", f"fwd:layers.{number}.{kind}", ops)
 
-    def product(self, name: str, factor: float, numbered: Mapping[str, Any]) -> Actions:
+    def product(self, name: str, numbered: Mapping[str, Any]) -> Actions:
         """Return a product, and where there is a side stream another one beside it."""
         knobs = self.machine
-        gemm = self.compute(f"{name}/gemm", GEMM, self.gemm_ns * factor)
+        gemm = self.compute(f"{name}/gemm", GEMM, knobs.gemm_ns)
         ops = self.op(f"{name}/mm", "aten::mm", self.launch(name, (gemm,)), **numbered)
         if not knobs.has_side_stream or knobs.has_graph:
             return ops
-        side_ns = self.gemm_ns * factor * knobs.side_gemm_factor
-        side = self.compute(f"{name}/side", GEMM, side_ns, SIDE)
+        side = self.compute(f"{name}/side", GEMM, knobs.gemm_ns, SIDE)
         launch = self.launch(f"{name}/side", (side,))
         beside = self.op(f"{name}/side", "aten::mm", launch, **numbered)
         return (
@@ -233,16 +203,10 @@ class Training:
         for product in reversed(products):
             number = product.sequence_number
             name = f"{step}/backward/{number - products[0].sequence_number}"
-            factor = knobs.mlp_gemm_factor if product.is_mlp else 1.0
             ops: Actions = ()
             for operand in ("input", "weight"):
-                ops += self.product(f"{name}/{operand}", factor, {})
+                ops += self.product(f"{name}/{operand}", {})
             ops += self.elementwise(name)
-            if knobs.recomputes and product.is_mlp:
-                layer = self.forward(step, product.layer, [])
-                again = [op for span in layer for op in getattr(span, "inside", ())]
-                # The last op and the Python before it.
-                actions += again[:-2]
             if knobs.has_graph:
                 actions.append(self.replay(name, "GraphedBackward", ops))
             else:
@@ -303,7 +267,7 @@ class Training:
         actions: Actions = ()
         if knobs.ranks > 1:
             actions += self.after(f"{name}/reduced", COMMUNICATION, COMPUTE)
-        for number in range(knobs.optimizer_kernels):
+        for number in range(4):
             key = f"{name}/{number}"
             kernel = self.compute(key, ADAM, knobs.optimizer_ns)
             actions += self.op(key, "aten::_fused_adamw_", self.launch(key, (kernel,)))
@@ -320,11 +284,10 @@ class Training:
         python, scalar = self.op(
             name,
             "aten::_local_scalar_dense",
-            *((launch,) if self.machine.has_item_copy else ()),
+            launch,
             Synchronise(self.host(self.machine.sync_call_ns, f"{name}/sync"), COMPUTE),
         )
-        item = Span("cpu_op", "aten::item", (scalar,))
-        return (python, item) if self.machine.has_item else (python,)
+        return (python, Span("cpu_op", "aten::item", (scalar,)))
 
     def end(self, step: str) -> Actions:
         knobs, name = self.machine, f"{step}/synchronise"
@@ -333,17 +296,13 @@ class Training:
             return (Synchronise(call_ns),)
         if knobs.synchronise == "stream":
             return (Synchronise(call_ns, COMPUTE),)
-        if knobs.synchronise == "event":
-            record = Record(name, COMPUTE, self.host(knobs.event_call_ns, f"{name}/record"))
-            return (record, Synchronise(call_ns, event=name))
         return ()
 
     # -- single actions ----------------------------------------------------------------------------
 
     def host(self, ns: float, name: str) -> int:
         knobs = self.machine
-        slow = knobs.slow_host_factor if self.rank == knobs.slow_host_rank else 1
-        return round(ns * slow * (1 + knobs.jitter * knobs.draw(f"{self.rank}/{name}/host")))
+        return round(ns * (1 + knobs.jitter * knobs.draw(f"{self.rank}/{name}/host")))
 
     def gap(self, name: str) -> int:
         knobs = self.machine
