@@ -1,8 +1,7 @@
-"""Traces changed in a known way, so that what a comparison says can be held against the truth.
+"""Traces with injected changes, the ground truth for comparisons.
 
-Times are whole nanoseconds here. Time is put into a trace at a moment: what begins later begins so
-much later, what lasts over the moment lasts so much longer. Where one kernel alone runs then, it is
-the only work of the device that changes.
+Times are whole nanoseconds. Time inserted at a timestamp delays the events that begin later, and
+prolongs the events that are running. If one kernel runs alone then, no other GPU work changes.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 
 
 class Injected:
-    """A trace that can be changed: its events with `start` and `end` in ns."""
+    """A trace whose events have `start` and `end` in ns, and can be changed."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self.top = {key: value for key, value in document.items() if key != "traceEvents"}
@@ -37,7 +36,7 @@ class Injected:
 
     @classmethod
     def of(cls, path: Path) -> Injected:
-        """Read a trace file, its times to the last digit."""
+        """Read a trace file with exact times."""
         data = path.read_bytes()
         text = gzip.decompress(data) if path.suffix == ".gz" else data
         return cls(json.loads(text, parse_float=Decimal))
@@ -61,9 +60,9 @@ class Injected:
         return sorted(found, key=lambda event: event["start"])
 
     def insert(self, moments: Iterable[tuple[int, int]]) -> None:
-        """Put time into the trace: moments, and how many ns at each. Moments count before that.
+        """Insert time: pairs of a timestamp (before any insertion) and a duration in ns.
 
-        What ends at the moment lasts over it if it is device work, and not if it is not.
+        Device work that ends at a timestamp is prolonged; other events are not.
         """
         ordered = sorted(moments)
         at = [moment for moment, _ in ordered]
@@ -74,14 +73,14 @@ class Injected:
             if "start" not in event:
                 continue
             start = event["start"]
-            # What begins at the moment comes behind it; device work that ends then goes on.
+            # Events that begin at the timestamp are delayed; GPU work that ends there is prolonged.
             event["start"] = start + sums[bisect_right(at, start)]
             if "end" in event:
                 look = bisect_right if event.get("cat") in _DEVICE else bisect_left
                 event["end"] += max(sums[look(at, event["end"])], sums[bisect_right(at, start)])
 
     def lengthen(self, is_meant: Callable[[Event], bool], ppm: int) -> int:
-        """Make device events longer by so many millionths, rounded down; return the sum, ns."""
+        """Prolong device events by `ppm` millionths, rounded down; return the sum in ns."""
         moments = [
             (event["end"], (event["end"] - event["start"]) * ppm // 1_000_000)
             for event in self.work()
@@ -91,7 +90,7 @@ class Injected:
         return sum(added_ns for _, added_ns in moments)
 
     def rename(self, names: Callable[[str], str]) -> None:
-        """Give device events other names."""
+        """Rename device events."""
         for event in self.work():
             event["name"] = names(event["name"])
 
@@ -105,11 +104,11 @@ class Injected:
         )
 
     def add_copy(self, behind: Event, dur_ns: int) -> None:
-        """Add a copy right behind a device event, launched where that was launched."""
+        """Add a copy directly after a device event, launched at the same place."""
         launch = self.launch_of(behind)
         end = behind["end"]
         self.insert([(end, dur_ns)])
-        # The insertion made the event longer: what it gained is the copy's.
+        # The insertion prolonged the event; that time belongs to the copy.
         behind["end"] = end
         correlation = 1 + max(
             (e["args"]["correlation"] for e in self.events if "correlation" in e.get("args", {})),
@@ -133,7 +132,7 @@ class Injected:
         self.events += [added, call]
 
     def fuse(self, first: Event, second: Event, name: str) -> int:
-        """Make one kernel of two that follow each other; return the gap that it swallows, ns."""
+        """Fuse two adjacent kernels; return the gap between them in ns."""
         gap_ns: int = second["start"] - first["end"]
         first["end"], first["name"] = second["end"], name
         launch = self.launch_of(second)
@@ -150,7 +149,7 @@ def _ns(value: int | float | Decimal) -> int:
 
 
 class _Exact(float):
-    """A time in µs that is written with three decimals, to the last digit."""
+    """A time in µs that is written with three decimals."""
 
     def __new__(cls, ns: int) -> _Exact:
         self = super().__new__(cls, ns / 1000)
@@ -164,7 +163,7 @@ class _Exact(float):
 
 
 def _text(document: Mapping[str, Any]) -> str:
-    """Return JSON; the encoder in Python is the one that asks floats for their text."""
+    """Return JSON; only the pure-Python encoder calls `repr` of floats."""
     parts = []
     for key, value in document.items():
         if key == "traceEvents":

@@ -1,4 +1,4 @@
-"""Points of microbenchmarks, and the ceilings that are found of them."""
+"""Points of microbenchmarks, and the measured peak rates derived from them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ALL_REDUCE = {
 
 
 class TracedDevice(NamedTuple):
-    """A device of a trace, as far as trace and manifest tell."""
+    """A device of a trace, as described by trace and manifest."""
 
     name: str | None
     unit_count: int | None
@@ -51,7 +51,7 @@ def gpu(name: str | None = NAME, units: int | None = 132) -> TracedDevice:
 
 
 def ceilings_of(place: TracedDevice, bench: Path) -> list[dict[str, Any]]:
-    """Return table device_ceiling of a trace of a device, with what a run measured."""
+    """Return the rows of `device_ceiling` for a traced device and a benchmark run."""
     with duckdb.connect() as connection:
         add_session(connection, [STORE])
         create_tables(connection)
@@ -85,7 +85,7 @@ def ceilings_of(place: TracedDevice, bench: Path) -> list[dict[str, Any]]:
 
 
 def found(place: TracedDevice, bench: Path) -> list[tuple[Any, ...]]:
-    """Return of each row: kind, thread_count, rate, origin, reason."""
+    """Return kind, thread_count, rate, origin, and reason of each row."""
     return [
         (
             row["kind"],

@@ -1,4 +1,4 @@
-"""A server that tests need: started, waited for, and stopped at the end."""
+"""Starts a server for tests, waits until it is up, and stops it at the end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-START_TIMEOUT_S = 60
+START_TIMEOUT_S = 600
 STOP_TIMEOUT_S = 20
 _LOOK_S = 0.1
 
@@ -21,12 +21,12 @@ def running(
 
     Args:
         command: the program and its arguments.
-        folder: where it runs; `output.txt` there takes what it says.
-        environment: all variables that it has.
-        is_up: whether it serves already; errors of the connection mean that it does not.
+        folder: its working folder; `output.txt` there receives its output.
+        environment: its complete environment.
+        is_up: whether it serves; connection errors mean that it does not.
 
     Raises:
-        RuntimeError: it did not come up.
+        RuntimeError: the server did not start.
     """
     output = folder / "output.txt"
     with output.open("wb") as said:
@@ -59,4 +59,4 @@ def _wait_until_up(
             if is_up():
                 return
         time.sleep(_LOOK_S)
-    raise RuntimeError(f"the server did not come up: {output.read_text('utf-8')[-2000:]}")
+    raise RuntimeError(f"the server did not start: {output.read_text('utf-8')[-2000:]}")

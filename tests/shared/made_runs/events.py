@@ -1,4 +1,4 @@
-"""The events of a rank whose program is made up: ranges, calls and kernels."""
+"""The events of a simulated rank: ranges, calls, and kernels."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from made_runs.files import collective_kernel, us
 from made_runs.simulation import Done
 from made_runs.step import Work
 
-# What the host does is before the kernel that it launches, as long as that kernel takes at least.
+# The host is ahead of the kernels that it launches by at least their duration.
 _OP_NS, _CALL_NS, _CALL_END_NS, _OP_END_NS = 8_000, 6_000, 4_000, 2_000
 LEAD_NS = 10_000
-"""How long a range of the host begins before its first kernel, ns."""
+"""Time from the begin of a host range to its first kernel, ns."""
 
 _KERNEL_NAMES = {
     "optimizer": "void at::native::multi_tensor_apply_kernel<Adam>",
@@ -81,7 +81,7 @@ def _text(value: object) -> str:
 
 
 def _phases(done: Sequence[Done], step_starts_ns: Sequence[int], clock_ns: int) -> Iterator[str]:
-    """Yield a range for every run of ops of one phase, none of which reaches beyond its step."""
+    """Yield a range for each sequence of ops of one phase within a step."""
     bounds = iter(step_starts_ns[1:])
     step_end = next(bounds, None)
     phase, begun = None, 0

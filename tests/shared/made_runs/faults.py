@@ -1,4 +1,4 @@
-"""What is wrong with a run."""
+"""Faults of a simulated run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Late:
-    """A rank that comes late to one collective, once.
+    """A rank that arrives late at one collective.
 
     ``number`` counts the rank's collectives of that dimension from 0, over all steps.
     """
@@ -21,7 +21,7 @@ class Late:
 
 @dataclass(frozen=True)
 class Faults:
-    """Faults by what they are in; factors are of time, 1.3 is 30 % slower.
+    """All faults of a run; a factor of 1.3 means 30 % slower.
 
     Attributes:
         slow_ranks: rank to factor of its work.
@@ -46,5 +46,5 @@ class Faults:
     expert_shares: tuple[int, ...] = ()
 
     def work_factor(self, rank: int, node: int) -> float:
-        """Return how many times as long the work of a rank takes."""
+        """Return the factor on the duration of the work of a rank."""
         return self.slow_ranks.get(rank, 1.0) * self.slow_nodes.get(node, 1.0)

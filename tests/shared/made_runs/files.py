@@ -1,4 +1,4 @@
-"""What every trace file of a made-up run says beside its events, as Kineto writes it."""
+"""The trace files of a simulated run, with the metadata that Kineto writes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from made_runs.simulation import Done
 from made_runs.step import Collective
 
 BASE_NS = 1_700_000_000_000_000_000
-"""When times in files begin, ns since the epoch."""
+"""Base time of the files, ns since the epoch."""
 
 _KERNELS = {
     "allreduce": "ncclDevKernel_AllReduce_Sum_bf16_RING_LL",
@@ -31,12 +31,12 @@ _NAMES = {
 
 
 def us(time_ns: int) -> str:
-    """Return a time as in trace files: µs with three decimals, exact."""
+    """Return a time in µs with three decimals, as in trace files."""
     return f"{time_ns // 1000}.{time_ns % 1000:03d}"
 
 
 def collective_kernel(done: Done) -> tuple[str, dict[str, Any]]:
-    """Return the name and the arguments of the kernel of a collective, a send or a receive."""
+    """Return name and arguments of the kernel of a collective, a send, or a receive."""
     group, op = done.group, done.op
     assert group is not None
     told: dict[str, Any] = {
@@ -83,7 +83,7 @@ class Files:
         self._group_text = {group.name: json.dumps(_described(group)) for group in layout.groups}
 
     def write(self, rank: int, events: Iterable[str]) -> Path | None:
-        """Write the file of a rank; return its path, None for one that is missing."""
+        """Write the file of a rank; return its path, or None if the rank has no file."""
         if rank in self._faults.missing:
             return None
         name = f"rank{rank}.json" + (".gz" if self._is_compressed else "")

@@ -1,4 +1,4 @@
-"""Which ranks there are, on which nodes, and in which process groups."""
+"""Ranks, nodes, and process groups of a simulated run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DESCRIPTIONS = {
     "pipeline": "PIPELINE_MODEL_PARALLEL_GROUP",
     "expert": "EXPERT_MODEL_PARALLEL_GROUP",
 }
-"""What programs call the groups of each dimension; those of Megatron-LM."""
+"""Descriptions of the groups by dimension, as in Megatron-LM."""
 
 _LISTED_RANKS = 30
 
@@ -28,7 +28,7 @@ class Group:
 
     @property
     def ranks_text(self) -> str:
-        """The ranks as Kineto writes them beside a collective: no more than thirty."""
+        """The ranks as Kineto writes them: at most thirty."""
         shown = ", ".join(map(str, self.ranks[:_LISTED_RANKS]))
         return f"[{shown}, ...]" if len(self.ranks) > _LISTED_RANKS else f"[{shown}]"
 
@@ -38,7 +38,7 @@ class Layout:
     """Parallel sizes; ranks are numbered as Megatron does: tensor, then data, then pipeline.
 
     Experts are spread over the data-parallel ranks, ``expert`` of them in a group; 1 is none.
-    ``is_described`` says whether groups carry the names of their dimensions.
+    ``is_described``: whether the groups are named after their dimensions.
     """
 
     data: int = 1
@@ -60,7 +60,7 @@ class Layout:
         return -(-self.world_size // self.ranks_per_node)
 
     def place(self, rank: int) -> tuple[int, int, int]:
-        """Return where a rank is: data, tensor and pipeline index."""
+        """Return the data, tensor, and pipeline index of a rank."""
         tensor = rank % self.tensor
         data = rank // self.tensor % self.data
         return data, tensor, rank // (self.tensor * self.data)
@@ -76,7 +76,7 @@ class Layout:
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
-        """All groups, as every process makes them one after the other: world first."""
+        """All groups in the order in which every process creates them: world first."""
         d, t, p, e = self.data, self.tensor, self.pipeline, self.expert
         found = [("world", tuple(range(self.world_size)))]
         if t > 1:
@@ -116,7 +116,7 @@ class Layout:
 
     @cached_property
     def groups_of(self) -> tuple[dict[str, Group], ...]:
-        """The groups of each rank by dimension; data parallelism alone is the world's."""
+        """The groups of each rank by dimension; without other parallelism, data is the world."""
         found: list[dict[str, Group]] = [{} for _ in range(self.world_size)]
         for group in self.groups:
             for rank in group.ranks:

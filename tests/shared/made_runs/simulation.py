@@ -1,4 +1,4 @@
-"""Lets the programs of all ranks run in one true time."""
+"""Simulates the programs of all ranks in one true time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from made_runs.step import Collective, Op, Pass, Work
 
 @dataclass(slots=True)
 class Done:
-    """What became of an op on one rank: when, and for a collective which one it was."""
+    """An op of one rank with its times, and its group and sequence number if it is a collective."""
 
     op: Op
     start_ns: int
@@ -28,18 +28,18 @@ class Done:
 
 @dataclass
 class Truth:
-    """What is so, whatever the files show.
+    """The ground truth of a run.
 
     Attributes:
-        waits: by group and Seq, what each rank waited in it, ns. Sends and receives between
-            stages are under ``sender>receiver`` and their number.
-        last: by group and Seq, the rank that all others waited for.
-        transfers: by group and Seq, how long it took when all were there, ns.
+        waits: by group and Seq, the wait of each rank, ns. Sends and receives between stages are
+            under ``sender>receiver`` and their number.
+        last: by group and Seq, the last rank to arrive.
+        transfers: by group and Seq, the duration after the last arrival, ns.
         work_ns: by rank, its own work, ns.
-        waited_ns: by rank, what it waited for others in all, ns.
-        step_starts_ns: by rank, the true start of each step; one more for the end of the last, ns.
-        received: by rank, elements that all-to-alls brought it for its experts.
-        clock_ns: by rank, what its clock is ahead, ns.
+        waited_ns: by rank, its total wait for others, ns.
+        step_starts_ns: by rank, the true start of each step, and the end of the last one, ns.
+        received: by rank, the elements that its experts received in all-to-alls.
+        clock_ns: by rank, the offset of its clock, ns.
     """
 
     waits: dict[tuple[str, int], dict[int, int]] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Truth:
 
 @dataclass(slots=True)
 class _Meeting:
-    """A collective that some ranks have come to."""
+    """A collective at which some ranks have arrived."""
 
     arrived: dict[int, Done] = field(default_factory=dict)
 
@@ -64,7 +64,7 @@ class Simulation:
 
     Args:
         layout: ranks and groups.
-        faults: what is wrong.
+        faults: deviations of single ranks.
         programs: by rank, its ops step by step.
         begin_ns: when the first step begins, ns.
     """
@@ -80,7 +80,7 @@ class Simulation:
         self.truth = Truth(clock_ns=dict(faults.clock_ns))
         ranks = range(layout.world_size)
         self.done: list[list[Done]] = [[] for _ in ranks]
-        # Ranks of one place in the pipeline have the same program: it is made once.
+        # Ranks of one pipeline stage share a program.
         by_stage: dict[int, list[Op | None]] = {}
         self._programs = []
         for rank in ranks:
@@ -108,10 +108,10 @@ class Simulation:
             rank = ready.pop()
             ready += self._advance(rank)
         if any(at < len(own) for at, own in zip(self._next, self._programs, strict=True)):
-            raise AssertionError("the programs of these ranks wait for each other for ever")
+            raise AssertionError("deadlock: the programs of the ranks wait for each other")
 
     def _advance(self, rank: int) -> list[int]:
-        """Run a rank until it has to wait; return the ranks that can go on now."""
+        """Run a rank until it has to wait; return the ranks that can continue."""
         freed: list[int] = []
         program = self._programs[rank]
         while self._next[rank] < len(program):
@@ -138,7 +138,7 @@ class Simulation:
         self._now[rank] = done.end_ns
 
     def _arrival(self, rank: int, dimension: str) -> int:
-        """Return when a rank comes to a collective: late, if it is to be."""
+        """Return the arrival time of a rank at a collective, including a planned delay."""
         number = self._counted[rank][dimension]
         self._counted[rank][dimension] += 1
         late_ns = self._late.get((rank, dimension, number), 0)
@@ -149,7 +149,7 @@ class Simulation:
         return self._now[rank]
 
     def _meet(self, rank: int, op: Collective) -> list[int] | None:
-        """Let a rank come to a collective; return all ranks of it once the last is there."""
+        """Let a rank arrive at a collective; return its ranks after the last arrival."""
         group = self.layout.groups_of[rank][op.dimension]
         arrival = self._arrival(rank, op.dimension)
         self._sequence[rank][group.name] += 1
@@ -178,7 +178,7 @@ class Simulation:
         return list(meeting.arrived)
 
     def _sizes(self, op: Collective, group: Group, rank: int) -> tuple[int, int]:
-        """Return what goes into a collective on a rank and what comes out, elements."""
+        """Return the input and output elements of a rank in a collective."""
         count = len(group.ranks)
         if op.kind == "allgather":
             return op.nelems // count, op.nelems // count * count
@@ -186,7 +186,7 @@ class Simulation:
             return op.nelems // count * count, op.nelems // count
         if op.kind == "alltoall":
             shares = self.faults.expert_shares or (1,) * count
-            # All ranks send the same number; who has the asked-for experts gets more.
+            # All ranks send the same number; ranks with popular experts receive more.
             of_all = op.nelems * count
             got = of_all * shares[group.ranks.index(rank)] // sum(shares)
             if op.is_dispatch:
@@ -196,9 +196,9 @@ class Simulation:
         return op.nelems, op.nelems
 
     def _pass(self, rank: int, op: Pass, freed: list[int]) -> bool:
-        """Let a rank send or receive; return whether it can go on.
+        """Let a rank send or receive; return whether it can continue.
 
-        A send is over when its bytes are away; a receive, when they are there.
+        A send ends when its bytes have left, a receive when they have arrived.
         """
         data, tensor, _ = self.layout.place(rank)
         peer = self.layout.rank(data, tensor, op.stage)

@@ -1,4 +1,4 @@
-"""What a rank does in a step: a program of work and collectives, by its place in the layout."""
+"""The program of a rank in a step: work and collectives, depending on its place in the layout."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from made_runs.layout import Layout
 
 @dataclass(frozen=True)
 class Work:
-    """Work on the device, as so many kernels one behind the other."""
+    """GPU work as a sequence of kernels."""
 
     name: str
     phase: str
@@ -21,7 +21,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Collective:
-    """A collective of one of the rank's groups."""
+    """A collective in one of the groups of the rank."""
 
     dimension: str
     kind: Literal["allreduce", "allgather", "reducescatter", "alltoall"]
@@ -33,7 +33,7 @@ class Collective:
 
 @dataclass(frozen=True)
 class Pass:
-    """A send to a stage of the pipeline, or a receive from one."""
+    """A send to a pipeline stage, or a receive from one."""
 
     stage: int
     is_send: bool
@@ -66,19 +66,19 @@ class Step:
     has_world_end: bool = True
 
     def program(self, layout: Layout, rank: int) -> Iterator[Op]:
-        """Yield what a rank does in one step."""
+        """Yield the ops of a rank in one step."""
         _, _, stage = layout.place(rank)
         for is_forward in self.order(layout.pipeline, stage):
             yield from self._forward(layout, stage) if is_forward else self._backward(layout, stage)
         if layout.data > 1:
             yield Collective("data", "allreduce", self.nelems, 2 * self.transfer_ns, "backward")
         if self.has_world_end and layout.world_size > 1:
-            # The norm of all gradients: every rank must be there.
+            # The gradient norm, in which all ranks take part.
             yield Collective("world", "allreduce", 1, self.transfer_ns // 4, "optimizer")
         yield Work("optimizer", "optimizer", self.optimizer_ns)
 
     def order(self, stages: int, stage: int) -> list[bool]:
-        """Return the passes of a stage in their order, True for forward."""
+        """Return the passes of a stage in order, True for forward."""
         count = self.microbatches
         ahead = count if self.schedule == "gpipe" else min(count, stages - stage)
         order = [True] * ahead
