@@ -53,18 +53,15 @@ EXPECTED: list[tuple[str, str, list[tuple[Any, ...]]]] = [
         "SELECT step, sum(dur_ns) // 1000 FROM attributed_events GROUP BY 1 ORDER BY 1",
         [(22, 2010), (23, 10)],
     ),
-    ("13", MODULES, [("Encoder_0", 100), ("Head_0", 200)]),
-    ("14", CLASSES, [("gemm", 100)]),
-    ("15", CLASSES, [("gemm", 100)]),
-    ("17", DEVICE_NAME, [("NVIDIA H100 80GB HBM3",)]),
+    ("13", MODULES, [("Encoder_0", 100), ("Head_0", 200)]), ("14", CLASSES, [("gemm", 100)]),
+    ("15", CLASSES, [("gemm", 100)]), ("17", DEVICE_NAME, [("NVIDIA H100 80GB HBM3",)]),
     ("20", COLLECTIVES, [("comm_allreduce", 8000, 1, None)]),
     ("20", "SELECT is_truncated, rejected_count FROM trace", [(False, 0)]),
     ("23", COLLECTIVES, [("comm_allreduce", 100, 1, 4096), ("comm_p2p", 500, 1, None)]),
     ("24", CLASSES, [("attention", 210)]),
     ("26", PHASES, [("decode", 200), ("mixed", 400), ("prefill", 100), ("verify", 300)]),
     ("30", MODULES, [("forward", 200), ("mlp", 100)]),
-    ("30", CLASSES, [("attention", 200), ("gemm", 100)]),
-    ("31", CLASSES, [("gemm", 50)]),
+    ("30", CLASSES, [("attention", 200), ("gemm", 100)]), ("31", CLASSES, [("gemm", 50)]),
     (
         "34",
         "SELECT place, layer, pass_ns // 1000 FROM repeated_layers",
@@ -81,7 +78,7 @@ EXPECTED: list[tuple[str, str, list[tuple[Any, ...]]]] = [
             ("layers.0.feed_forward.w1", 230),
         ],
     ),
-]
+]  # fmt: skip
 
 # Busy time and window of each device, µs.
 TIMELINES = {

@@ -32,34 +32,22 @@ SMALLEST: dict[str, Any] = {
 }
 
 FULL = Manifest(
-    **SMALLEST,
-    outcome="oom",
-    reason="CUDA out of memory",
-    command=["tracekit", "collect", "--opt", "F+R+Z3"],
-    opt="F+R+Z3",
+    **SMALLEST, outcome="oom", reason="CUDA out of memory",
+    command=["tracekit", "collect", "--opt", "F+R+Z3"], opt="F+R+Z3",
     model=Model(
         "llama2-7b", "LlamaForCausalLM", 6_738_415_616, 6_738_415_616, 32, {"a": [1, None]}
     ),
-    batch_size=2,
-    sequence_length=350,
-    precision="bf16",
-    seed=0,
-    attention_backend="flash_attn",
-    attention_reason="flash-attn 2.8 is installed",
-    parallel=Parallel(8, 4, 2, 1, 1),
-    steps=Steps(30, 100, 3, 10),
-    repeats=[Repeat(1000.5, 35_000_000, [350_000, 351_000], 2.25)],
-    tokens_per_s_mean=1000.5,
-    peak_memory=[RankMemory(0, 40_000_000_000, 42_000_000_000, None)],
+    batch_size=2, sequence_length=350, precision="bf16", seed=0, attention_backend="flash_attn",
+    attention_reason="flash-attn 2.8 is installed", parallel=Parallel(8, 4, 2, 1, 1),
+    steps=Steps(30, 100, 3, 10), repeats=[Repeat(1000.5, 35_000_000, [350_000, 351_000], 2.25)],
+    tokens_per_s_mean=1000.5, peak_memory=[RankMemory(0, 40_000_000_000, 42_000_000_000, None)],
     overhead=Overhead(350_000, 340_000, 370_000, 100, {"forward": 90_000}, 360_000, 700_000),
     environment=Environment(
         devices=["NVIDIA A800"], packages={"torch": "2.13.0"}, core_count=64, thread_count=8
     ),
-    load=Load(1000, 512, 128, server={"version": "1"}),
-    traces=["rank0.json.gz"],
-    notes=["a ü"],
+    load=Load(1000, 512, 128, server={"version": "1"}), traces=["rank0.json.gz"], notes=["a ü"],
     extra={"buckets": {"count": 3}},
-)
+)  # fmt: skip
 
 
 def written(folder: Path, content: dict[str, Any]) -> Path:

@@ -116,15 +116,10 @@ def _others(folder: str, names: list[str]) -> list[str]:
 @pytest.mark.parametrize(
     "file",
     [
-        "ingest/nsys_trace.py",
-        "ingest/_event_parser.abi3.so",
-        "analysis/sweeps.py",
-        "analysis/rules.py",
-        "engine/unit.py",
-        "event_description.py",
-        "schema.py",
+        "ingest/nsys_trace.py", "ingest/_event_parser.abi3.so", "analysis/sweeps.py",
+        "analysis/rules.py", "engine/unit.py", "event_description.py", "schema.py",
     ],
-)
+)  # fmt: skip
 def test_a_changed_byte_of_the_code_changes_the_key(file: str, tmp_path: Path) -> None:
     for folder in catalog._MAKING:
         shutil.copytree(

@@ -26,21 +26,13 @@ class Index:
 @pytest.mark.parametrize(
     ("type_name", "value", "expected"),
     [
-        ("BIGINT", 2**63 - 1, 2**63 - 1),
-        ("BIGINT", " -12 ", -12),
-        ("BIGINT", Index(), 7),
-        ("INTEGER", -(2**31), -(2**31)),
-        ("DOUBLE", 1, 1.0),
-        ("DOUBLE", "1e3", 1000.0),
-        ("DOUBLE", Decimal("2.5"), 2.5),
-        ("DOUBLE", Fraction(1, 2), 0.5),
-        ("VARCHAR", "gemm", "gemm"),
-        ("BOOLEAN", True, True),
-        ("BOOLEAN", "No", False),
-        ("BOOLEAN", "on", True),
-        ("BIGINT", None, None),
+        ("BIGINT", 2**63 - 1, 2**63 - 1), ("BIGINT", " -12 ", -12), ("BIGINT", Index(), 7),
+        ("INTEGER", -(2**31), -(2**31)), ("DOUBLE", 1, 1.0), ("DOUBLE", "1e3", 1000.0),
+        ("DOUBLE", Decimal("2.5"), 2.5), ("DOUBLE", Fraction(1, 2), 0.5),
+        ("VARCHAR", "gemm", "gemm"), ("BOOLEAN", True, True), ("BOOLEAN", "No", False),
+        ("BOOLEAN", "on", True), ("BIGINT", None, None),
     ],
-)
+)  # fmt: skip
 def test_a_value_becomes_its_type(type_name: str, value: object, expected: object) -> None:
     result = coerce(param(type_name), value)
     assert result == expected

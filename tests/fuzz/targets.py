@@ -337,21 +337,15 @@ def check_rules_file(data: bytes) -> None:
 
 
 MANIFEST = {
-    "run_id": "a",
-    "tracekit_version": "0.1.0",
-    "created_at": "2026-01-31T12:00:00Z",
-    "stage": "serve",
-    "engine": "e",
-    "batch_size": 4,
-    "tokens_per_s_mean": 1.5,
+    "run_id": "a", "tracekit_version": "0.1.0", "created_at": "2026-01-31T12:00:00Z",
+    "stage": "serve", "engine": "e", "batch_size": 4, "tokens_per_s_mean": 1.5,
     "model": {"name": "m", "config": {"a": [1, 2.5, None]}},
     "repeats": [{"tokens_per_s": 1.0, "wall_ns": 5, "step_ns": [1, 2]}],
     "peak_memory": [{"rank": 0, "host_bytes": 5}],
     "environment": {"devices": ["d"], "packages": {"torch": "2"}},
     "load": {"request_count": 1, "prompt_token_count": 2, "max_new_token_count": 3},
-    "notes": ["n"],
-    "traces": ["rank0.json"],
-}
+    "notes": ["n"], "traces": ["rank0.json"],
+}  # fmt: skip
 
 
 def make_manifest(chance: random.Random) -> bytes:

@@ -49,16 +49,10 @@ NODES = [
     ),
 ]
 OLDER = {
-    "name": "aten::mm",
-    "id": 25,
-    "rf_id": 5,
-    "inputs": [A, B],
-    "input_shapes": [[2, 3], [3, 4]],
-    "input_types": [FLOAT, FLOAT],
-    "outputs": [MADE],
-    "output_shapes": [[2, 4]],
+    "name": "aten::mm", "id": 25, "rf_id": 5, "inputs": [A, B], "input_shapes": [[2, 3], [3, 4]],
+    "input_types": [FLOAT, FLOAT], "outputs": [MADE], "output_shapes": [[2, 4]],
     "output_types": [FLOAT],
-}
+}  # fmt: skip
 
 Given = Callable[..., Path]
 

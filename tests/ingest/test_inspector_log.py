@@ -17,28 +17,13 @@ START_US = 1_750_000_000_000_000
 def line(seq: int, collective: str, size: int, time_us: int, factor: float, **given: Any) -> str:
     """Return a line with the bandwidth of inspectorComputeCollBw; factor: bus bytes per size."""
     bus = size * factor / 1e9 / (time_us / 1e6)
-    return json.dumps(
-        {
-            "header": {"id": "0x7f8c496ae9f661", "rank": 2, "n_ranks": 8, "nnodes": 1},
-            "metadata": {
-                "inspector_output_format_version": given.pop("version", "v4.0"),
-                "git_rev": "",
-                "rec_mechanism": "nccl_profiler_interface",
-                "dump_timestamp_us": START_US + seq * 1000,
-                "hostname": "node1",
-                "pid": 77,
-            },
-            "coll_perf": {
-                "coll": collective,
-                "coll_sn": seq,
-                "coll_msg_size_bytes": size,
-                "coll_exec_time_us": time_us,
-                "coll_algobw_gbs": 1,
-                "coll_busbw_gbs": round(bus, 6),
-                **given,
-            },
-        }
-    )
+    metadata = {"inspector_output_format_version": given.pop("version", "v4.0"), "git_rev": ""}
+    metadata |= {"dump_timestamp_us": START_US + seq * 1000, "hostname": "node1", "pid": 77}
+    performance = {"coll": collective, "coll_sn": seq, "coll_msg_size_bytes": size}
+    performance |= {"coll_exec_time_us": time_us, "coll_algobw_gbs": 1}
+    performance |= {"coll_busbw_gbs": round(bus, 6), **given}
+    header = {"id": "0x7f8c496ae9f661", "rank": 2, "n_ranks": 8, "nnodes": 1}
+    return json.dumps({"header": header, "metadata": metadata, "coll_perf": performance})
 
 
 def test_lines_of_sends(tmp_path: Path) -> None:

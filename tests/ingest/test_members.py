@@ -129,26 +129,19 @@ def test_any_metadata_is_kept(load: Callable[..., Any], value: Any) -> None:
 
 
 def test_devices_and_groups_with_odd_values(load: Callable[..., Any]) -> None:
-    loaded = load(
-        json.dumps(
-            {
-                "deviceProperties": [
-                    {"id": 0, "name": "A", "totalGlobalMem": 2**64, "numSms": 2**40},
-                    {"id": "1", "name": None, "computeMajor": 9, "computeMinor": 0},
-                    {"id": 2**70},
-                    "no device",
-                ],
-                "distributedInfo": {
-                    "pg_config": [
-                        {"pg_name": "0", "pg_desc": "default_pg", "pg_size": 8, "ranks": [0, 1]},
-                        {"pg_name": 1, "pg_size": 2**40, "ranks": "[0, 1, ..., 7]"},
-                        None,
-                    ]
-                },
-                "traceEvents": [EVENT],
-            }
-        )
-    )
+    devices = [
+        {"id": 0, "name": "A", "totalGlobalMem": 2**64, "numSms": 2**40},
+        {"id": "1", "name": None, "computeMajor": 9, "computeMinor": 0},
+        {"id": 2**70},
+        "no device",
+    ]
+    groups = [
+        {"pg_name": "0", "pg_desc": "default_pg", "pg_size": 8, "ranks": [0, 1]},
+        {"pg_name": 1, "pg_size": 2**40, "ranks": "[0, 1, ..., 7]"},
+        None,
+    ]
+    top = {"deviceProperties": devices, "distributedInfo": {"pg_config": groups}}
+    loaded = load(json.dumps({**top, "traceEvents": [EVENT]}))
     assert loaded.sql("SELECT device_id, name, total_memory_bytes, sm_count FROM device") == [
         (0, "A", None, None),
         (1, None, None, None),

@@ -251,7 +251,7 @@ def test_rows_that_are_no_events_are_counted(tmp_path: Path) -> None:
         ranged(float("inf"), 9, "no whole number"),
         ranged(-1_500, 1_000_000_000_000_000_123, "as long as no range is"),
         ranged(-1_500, 500, "before the session"),
-    ]  # fmt: skip
+    ]
     path = database(tmp_path / "a.sqlite", export(NVTX_EVENTS=bad))
     with closing(sqlite3.connect(path)) as connection:
         latin = "UPDATE NVTX_EVENTS SET text = CAST(x'636166e9' AS TEXT) WHERE text = 'coffee'"

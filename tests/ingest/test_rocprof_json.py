@@ -23,15 +23,10 @@ CPU, GPU = {"handle": 40}, {"handle": 41}
 
 def record(kind: int, operation: int, number: int, start: int, end: int, **more: Any) -> Any:
     return {
-        "size": 64,
-        "kind": kind,
-        "operation": operation,
-        "correlation_id": {"internal": number, "external": 0},
-        "start_timestamp": start,
-        "end_timestamp": end,
-        "thread_id": 9,
-        **more,
-    }
+        "size": 64, "kind": kind, "operation": operation,
+        "correlation_id": {"internal": number, "external": 0}, "start_timestamp": start,
+        "end_timestamp": end, "thread_id": 9, **more,
+    }  # fmt: skip
 
 
 def process(stream: int = 3) -> dict[str, Any]:

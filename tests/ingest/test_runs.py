@@ -23,8 +23,7 @@ def table(folder: Path, text: str) -> list[tuple[Any, ...]]:
 
 def test_every_member_of_a_manifest_is_a_column(make_run: MakeRun) -> None:
     folder = make_run(
-        "full",
-        command=["tracekit", "collect"],
+        "full", command=["tracekit", "collect"],
         model={"name": "m", "parameter_count": 7, "config": {"heads": 4, "scale": float("inf")}},
         parallel={"world_size": 8, "data_size": 4, "tensor_size": 2},
         steps={"warmup_count": 30, "measured_count": 100, "repeat_count": 3, "profiled_count": 10},
@@ -32,13 +31,9 @@ def test_every_member_of_a_manifest_is_a_column(make_run: MakeRun) -> None:
         peak_memory=[{"rank": 1, "host_bytes": 9}],
         environment={"devices": ["A800"], "packages": {"torch": "2.13.0"}, "core_count": 2},
         load={"request_count": 9, "prompt_token_count": 1, "max_new_token_count": 2, "wall_ns": 6},
-        traces=["rank0.json.gz"],
-        job_id="of-all-ranks",
-        exit_code=3,
-        gradient_accumulation=2,
-        ranks=[{"rank": 1, "token_count": 6}],
-        extra={"a": [1]},
-    )
+        traces=["rank0.json.gz"], job_id="of-all-ranks", exit_code=3, gradient_accumulation=2,
+        ranks=[{"rank": 1, "token_count": 6}], extra={"a": [1]},
+    )  # fmt: skip
     with tracekit.open(folder, traces=False, cache=False) as runs:
         (row,) = runs.sql("FROM run").to_dicts()
         repeats = runs.sql("FROM run_repeat").rows

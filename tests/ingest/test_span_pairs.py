@@ -139,21 +139,16 @@ def test_async_events_by_category_and_id(load: Load) -> None:
         return edge(phase, ts, name, **({"cat": "net", "id": key} | members))
 
     events = [
-        work("b", 10, "request", "0x1"),
-        work("b", 15, "request", "0x2", tid=7),
-        work("b", 20, "inner", "0x1", tid=5),
-        work("n", 22, "mark", "0x1"),
-        work("e", 25, "request", "0x2"),
-        work("e", 30, "inner", "0x1", tid=6),
-        work("b", 12, "request", "0x1", cat="disk"),
-        work("e", 13, "request", "0x1", cat="disk"),
-        work("e", 60, "request", "0x1"),
-        edge("b", 70, "local", cat="net", id2={"local": "1"}),
+        work("b", 10, "request", "0x1"), work("b", 15, "request", "0x2", tid=7),
+        work("b", 20, "inner", "0x1", tid=5), work("n", 22, "mark", "0x1"),
+        work("e", 25, "request", "0x2"), work("e", 30, "inner", "0x1", tid=6),
+        work("b", 12, "request", "0x1", cat="disk"), work("e", 13, "request", "0x1", cat="disk"),
+        work("e", 60, "request", "0x1"), edge("b", 70, "local", cat="net", id2={"local": "1"}),
         edge("b", 71, "local", cat="net", id2={"local": "1"}, pid=2),
         edge("e", 72, "local", cat="net", id2={"local": "1"}),
         edge("e", 74, "local", cat="net", id2={"local": "1"}, pid=2),
         work("e", 80, "never begun", "0x9"),
-    ]
+    ]  # fmt: skip
     loaded = load(json.dumps(events))
     assert spans(loaded) == [
         ("request", 10, 60),

@@ -198,16 +198,12 @@ def test_links(
 @pytest.mark.parametrize(
     ("pid", "number", "text"),
     [
-        ("7", 7, "7"),
-        ('"7"', 7, "7"),
-        ("-1", -1, "-1"),
+        ("7", 7, "7"), ('"7"', 7, "7"), ("-1", -1, "-1"),
         ("9223372036854775807", 2**63 - 1, "9223372036854775807"),
-        ("18446744073709551615", None, "18446744073709551615"),
-        ('"Spans"', None, "Spans"),
-        ('""', None, ""),
-        ("[1]", None, "[1]"),
+        ("18446744073709551615", None, "18446744073709551615"), ('"Spans"', None, "Spans"),
+        ('""', None, ""), ("[1]", None, "[1]"),
     ],
-)
+)  # fmt: skip
 def test_process_ids(load: Callable[..., Any], pid: str, number: int | None, text: str) -> None:
     loaded = load(f'[{{"ph":"X","name":"k","pid":{pid},"tid":3,"ts":1,"dur":1}}]')
     ((found,),) = loaded.sql("SELECT pid FROM event")
