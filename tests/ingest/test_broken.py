@@ -246,15 +246,6 @@ def test_damage_all_over_a_file(load: Load) -> None:
     assert loaded.repaired == repaired
 
 
-def test_duplicate_keys_in_every_event(load: Load) -> None:
-    texts = [HEAD + f'"old", "ts": 5, "ts": {turn}, "name": "new {turn}"}}' for turn in range(2000)]
-    loaded = load("[" + ",".join(texts) + "]")
-    assert loaded.sql("SELECT count(*), sum(ts_ns) FROM event WHERE name LIKE 'new%'") == [
-        (2000, sum(range(2000)) * 1000)
-    ]
-    assert loaded.sql("SELECT repaired_count FROM trace") == [(2000,)]
-
-
 def test_duplicate_keys_keep_exact_times(load: Load) -> None:
     loaded = load(
         '[{"ph":"X","name":"k","ts":1,"ts":1694128201545123.456,"dur":5,"dur":1.001},'

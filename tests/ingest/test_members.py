@@ -46,19 +46,6 @@ def test_any_text_survives(load: Callable[..., Any], text: str) -> None:
     assert loaded.sql("SELECT host_name FROM trace") == [(text,)]
 
 
-def test_an_event_without_name_or_category_is_an_event(load: Callable[..., Any]) -> None:
-    loaded = load('[{"ph":"X","ts":1,"dur":2},{"ph":"X","ts":1,"dur":2,"name":null,"cat":null}]')
-    assert (
-        loaded.sql("SELECT name, category, ts_ns, dur_ns, args, extra FROM event")
-        == [("", None, 1000, 2000, None, None)] * 2
-    )
-
-
-def test_names_that_are_no_text(load: Callable[..., Any]) -> None:
-    loaded = load('[{"ph":"X","ts":1,"dur":2,"name":5},{"ph":"X","ts":1,"dur":2,"name":["a"]}]')
-    assert loaded.names == ["5", '["a"]']
-
-
 @pytest.mark.parametrize("phase", ["P", "S", "O", "N", "D", "", "x", "XX"])
 def test_unknown_phases_are_rejected(load: Callable[..., Any], phase: str) -> None:
     loaded = load(json.dumps([{"ph": phase, **BASE}, {"ph": "X", **BASE, "dur": 1}]))

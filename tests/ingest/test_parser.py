@@ -27,6 +27,7 @@ READ_X = {"event_id": 0, "view_name": "event", "ph": "X", "ts_ns": 1000, "dur_ns
             {"name": "\x7f\x80\u07ff\u0800\uffff\U00010000"},
         ),
         ('"name":5,"cat":""', {"name": "5", "category": ""}),
+        ('"name":["a"]', {"name": '["a"]'}),
         ('"name":null,"cat":null,"pid":null', {}),
         ('"\\u006eame":"a"', {"name": "a"}),
         ('"pid":1,"tid":"2"', {"pid": 1, "tid": 2}),

@@ -44,13 +44,6 @@ def test_epoch_microseconds_with_decimals_lose_nothing(load: Callable[..., Any])
     assert loaded.sql("SELECT first_ts_ns, last_end_ns FROM trace") == [(right[0], right[-1] + 1)]
 
 
-def test_starts_a_nanosecond_apart_stay_apart(load: Callable[..., Any]) -> None:
-    written = [f"{EPOCH_US}.{at:03}" for at in range(1000)]
-    assert len({float(text) for text in written}) < 10
-    starts = [ts_ns for ts_ns, _ in times(load(trace(*((text, "1") for text in written))))]
-    assert starts == list(range(EPOCH_US * 1000, EPOCH_US * 1000 + 1000))
-
-
 @pytest.mark.parametrize(
     ("written", "ns"),
     [
