@@ -19,6 +19,8 @@ from tracekit.render.brief import MARK, token_count
 
 Ask = Callable[..., str]
 SEED = 20_261_125
+_OTHER_FAULT = pytest.mark.nightly("one fault is in the gate")
+_OTHER_BUDGET = pytest.mark.nightly("one budget is in the gate")
 
 
 @pytest.fixture
@@ -288,7 +290,7 @@ def test_a_trace_cannot_speak_for_the_tool(ask: Ask, folder: Path) -> None:
         assert not {"\x1b", "\x07", "\u202e", "\U000e0049", "\U000e0101", "\r"} & set(text)
 
 
-@pytest.mark.parametrize("budget", [500, 8_000])
+@pytest.mark.parametrize("budget", [500, pytest.param(8_000, marks=_OTHER_BUDGET)])
 def test_the_budget_is_kept(ask: Ask, trace: str, budget: int) -> None:
     for tool, arguments in (
         ("open", {}),
@@ -324,7 +326,11 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize(
+    "fault",
+    [FAULTS[0], *(pytest.param(one, marks=_OTHER_FAULT) for one in FAULTS[1:])],
+    ids=lambda fault: fault.name,
+)
 def test_a_fault_is_found_in_six_calls(fault: Fault, ask: Ask, folder: Path) -> None:
     """The plan is the same for all, and takes what it asks next from the answer before."""
     if fault.faulty:

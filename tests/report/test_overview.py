@@ -115,6 +115,7 @@ def test_two_runs_are_compared(cli: Callable[..., Any], sweep: Path, tmp_path: P
     assert f"tracekit compare {sweep / 'naive'} {sweep / 'z2'} --format json" in text
 
 
+@pytest.mark.nightly("compares complete runs")
 def test_two_traces_of_no_rank_are_compared(
     cli: Callable[..., Any], tiny_trace: Callable[..., Path], tmp_path: Path
 ) -> None:

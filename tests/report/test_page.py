@@ -82,6 +82,7 @@ def test_json_in_a_page_cannot_end_its_element(text: str) -> None:
     assert json.loads(written) == {"name": text}
 
 
+@pytest.mark.nightly("writes the report of a complete run")
 def test_a_report_is_the_same_every_time(html: str, opened: Opened) -> None:
     assert html == report(opened(REPO / "sample_traces" / "serve_vllm"), ["runs/my run"])
 
@@ -186,6 +187,7 @@ def test_every_table_has_its_definition_and_says_what_its_columns_mean(html: str
             assert content["data"][table]["meanings"] == meanings, table
 
 
+@pytest.mark.nightly("writes the report of a complete run")
 def test_the_page_has_the_verdict_that_the_command_prints(opened: Opened) -> None:
     trace = opened(REPO / "sample_traces" / "pretrain_R+Z3")
     page = report(trace, ["r"])
@@ -215,6 +217,7 @@ def test_the_command_writes_a_file_and_replaces_only_reports(
     assert [path.name for path in tmp_path.iterdir() if "part" in path.name] == []
 
 
+@pytest.mark.nightly("writes the report of a complete run")
 def test_a_serving_report_opens_with_its_run_and_its_requests(html: str, opened: Opened) -> None:
     assert "<h1>serve_vllm</h1>" in html
     top, _, sections = html.partition("<nav")
