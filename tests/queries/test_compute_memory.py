@@ -7,11 +7,16 @@ from typing import Any
 
 import pytest
 from cases_as_ranks import AskedByRank, Cases
-from every_trace import Answered, on_some_traces
 from traces_by_hand import Event, span, work
 
 BF16 = "c10::BFloat16"
 A100 = [{"id": 0, "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 85_000_000_000}]
+RIDGE = 312e12 / 2.039e12
+QKV = [[2, 8, 100, 64], [2, 8, 100, 64], [2, 8, 100, 64]]
+ONE = 2 * 8 * 100 * 64  # elements of each of query, key and value
+PAIRS = 2 * 8 * 100 * 100
+CASES = Cases()
+asked = CASES.fixture(deviceProperties=A100)
 
 
 def op(name: str, dims: list[Any], values: list[str] | None) -> list[Event]:
@@ -22,18 +27,6 @@ def op(name: str, dims: list[Any], values: list[str] | None) -> list[Event]:
     return [span("cpu_op", name, 0, 3, **args), *work(1, 0, 10, 1)]
 
 
-QKV = [[2, 8, 100, 64], [2, 8, 100, 64], [2, 8, 100, 64]]
-ONE = 2 * 8 * 100 * 64  # elements of each of query, key and value
-PAIRS = 2 * 8 * 100 * 100
-
-
-ON_PAPER = Path(__file__).with_name("op_costs_on_paper.txt")
-
-
-CASES = Cases()
-asked = CASES.fixture(deviceProperties=A100)
-
-
 def on_paper(line: str) -> tuple[int, str, int, int]:
     """Return the rank of an op's trace, its class, operations and bytes."""
     name, dims, values, op_class, flops, size = (cell.strip() for cell in line.split("|"))
@@ -41,6 +34,7 @@ def on_paper(line: str) -> tuple[int, str, int, int]:
     return rank, op_class, eval(flops), eval(size)
 
 
+ON_PAPER = Path(__file__).with_name("op_costs_on_paper.txt")
 LINES = [line for line in ON_PAPER.read_text("utf-8").splitlines() if line[0] != "#"]
 OPS = [on_paper(line) for line in LINES]
 
@@ -55,15 +49,6 @@ def test_operations_and_bytes_on_paper(
     assert (row["op_class"], row["flops"], row["bytes"]) == (op_class, flops, size)
     assert row["kernel_pct"] == 100.0
     assert row["intensity_flop_per_byte"] == pytest.approx(flops / size)
-    assert row["ridge_flop_per_byte"] == pytest.approx(312e12 / 2.039e12)
-    assert row["bound"] == ("compute" if flops / size >= 312e12 / 2.039e12 else "memory")
+    assert row["ridge_flop_per_byte"] == pytest.approx(RIDGE)
+    assert row["bound"] == ("compute" if flops / size >= RIDGE else "memory")
     assert row["reason"] is None
-
-
-@on_some_traces
-def test_all_compute_has_a_row(answered: Answered, path: Path) -> None:
-    ask = answered(path)
-    (total,) = ask.trace.sql(
-        "SELECT coalesce(sum(dur_ns), 0)::BIGINT FROM device_events WHERE kind = 'compute'"
-    ).rows
-    assert sum(ask("compute_memory").column("kernel_ns")) == total[0]

@@ -1,7 +1,8 @@
-"""What the figures of a trace rest on: the parts that ingest and the device events can know."""
+"""What the figures of a trace rest on: which files were read, and what ingest can know of them."""
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -22,22 +23,6 @@ FIRST = (
 )  # fmt: skip
 
 
-def told(rows: list[dict[str, Any]]) -> dict[str, tuple[Any, ...]]:
-    """Value, unit and severity of each metric of a trace."""
-    assert [row["metric"] for row in rows][: len(FIRST)] == list(FIRST)
-    return {row["metric"]: (row["value"], row["unit"], row["severity"]) for row in rows}
-
-
-def explained(rows: list[dict[str, Any]]) -> dict[str, str]:
-    return {row["metric"]: row["meaning"] for row in rows}
-
-
-def health(path: Path) -> list[dict[str, Any]]:
-    """What is said of a trace that is alone."""
-    with tracekit.open(path, cache=False) as trace:
-        return trace.health().to_dicts()
-
-
 def test_everything_that_can_be_wrong(tiny_trace: Write) -> None:
     events = [
         launch(0, 5, 1),
@@ -55,7 +40,11 @@ def test_everything_that_can_be_wrong(tiny_trace: Write) -> None:
         json.dumps(events)[1:-1] + ', 5, {"ph": "X", "name": "a"b", "ts": 1, "dur": 1}, {"ph": "X"'
     )
     path = tiny_trace(f'{{"distributedInfo": {{"world_size": 4}}, "traceEvents": [{text}')
-    found = told(health(path))
+    with tracekit.open(path, cache=False) as trace:
+        assert trace.health() == trace.query("health")
+        rows = trace.health().to_dicts()
+    assert [row["metric"] for row in rows][: len(FIRST)] == list(FIRST)
+    found = {row["metric"]: (row["value"], row["unit"], row["severity"]) for row in rows}
     assert {metric: row for metric, row in found.items() if metric in FIRST} == {
         "implausible_records": (0, "count", "ok"),
         "rejected": (2, "count", "warn"),
@@ -76,21 +65,8 @@ def test_everything_that_can_be_wrong(tiny_trace: Write) -> None:
     }
 
 
-def test_what_was_cut_off_is_said(tiny_trace: Write) -> None:
-    path = tiny_trace(json.dumps([kernel("k", 0, 1, 1)])[:-1])
-    assert explained(health(path))["truncated"] == "the file ends inside the array of events"
-
-
-def test_the_same_as_the_facade(tiny_trace: Write) -> None:
-    with tracekit.open(tiny_trace([kernel("k", 0, 1, 1)]), cache=False) as trace:
-        assert trace.health() == trace.query("health")
-        assert trace.health().column_names == (
-            "rank", "metric", "value", "unit", "severity", "meaning",
-        )  # fmt: skip
-
-
 def test_paths_of_modules_in_thousands_of_others_are_cut(tiny_trace: Write) -> None:
-    """Each of 3,000 has one kernel; what is cut is said, and the sums stay whole."""
+    """Each of 3,000 has one kernel; what is cut is said, and the sums stay complete."""
     count = 3000
     events = []
     for number in range(count):
@@ -107,14 +83,107 @@ def test_paths_of_modules_in_thousands_of_others_are_cut(tiny_trace: Write) -> N
     by_depth = {row["depth"]: row for row in rows}
     # Correlation 0 stands for none.
     assert [by_depth[depth]["total_wall_ns"] for depth in (1, 1500, 2999)] == [
-        2000 * 2999,
-        2000 * 1500,
-        2000,
+        *(2000 * 2999, 2000 * 1500, 2000)
     ]
     assert len({row["module_path"] for row in rows}) == len(rows)
-    whole = [row for row in rows if "…" not in row["module_path"]]
-    assert (cut["value"], cut["severity"]) == (len(rows) - len(whole), "note")
+    is_cut = ["…" in row["module_path"] for row in rows]
+    assert (cut["value"], cut["severity"]) == (sum(is_cut), "note")
     assert all(
         row["module_path"].endswith(f"/Block_{row['depth']}") for row in rows if row["depth"]
     )
     assert max(len(row["module_path"]) for row in rows) < 2100
+
+
+def test_two_files_of_a_run(tiny_trace: Write) -> None:
+    kernels = [
+        span("kernel", "k", 5, 9, device=1, stream=7),
+        span("kernel", "k", 6, 8, device=0, stream=7),
+        span("gpu_memcpy", "Memcpy HtoD", 6, 8, device=0, stream=7),
+        span("cpu_op", "aten::mm", 1, 4),
+        {"ph": "M", "name": "process_name", "pid": 0, "args": {"name": "python"}},
+    ]
+    second = tiny_trace(
+        kernels,
+        name="b/rank7.json",
+        distributedInfo={"rank": 1, "world_size": 2, "backend": "nccl"},
+        deviceProperties=[{"id": 0, "name": "NVIDIA H100"}, {"id": 1, "name": ""}],
+    )
+    broken = json.dumps([span("cpu_op", "aten::mm", 1, 4)])[:-1] + ',5,{"ph":"X"'
+    first = tiny_trace(broken, name="b/worker0.json")
+    sizes = [2 * [path.stat().st_size] for path in (first, second)]
+    with tracekit.open(first.parent, cache=False) as trace:
+        result = trace.query("trace")
+    assert result.column_names == (
+        "rank", "rank_source", "file", "world_size", "accelerator", "is_recorded", "devices",
+        "file_bytes", "text_bytes", "event_count", "complete_count", "device_event_count",
+        "rejected_count", "repaired_count", "is_truncated", "window_ns",
+        "execution_trace",
+    )  # fmt: skip
+    assert result.rows == [
+        (
+            *(0, "file name", str(first), None, "cpu", True, ["cpu"], *sizes[0]),
+            *(1, 1, 1, 2, 0, True, 3_000, None),
+        ),
+        (
+            *(1, "distributedInfo", str(second), 2, "cuda", True, ["0 NVIDIA H100", "1"]),
+            *(*sizes[1], 5, 4, 3, 0, 0, False, 8_000, None),
+        ),
+    ]
+
+
+# ---- a run on a device whose kernels are not in the file is no run on the CPU --------------------
+
+HOST = [span("cpu_op", "aten::mm", 0, 20), span("cpu_op", "aten::relu", 30, 35)]
+FOUND = "accelerator, is_recorded, launch_count, reason"
+
+
+def found_alone(path: Path) -> tuple[Any, ...]:
+    with tracekit.open(path, cache=False) as trace:
+        (row,) = trace.sql(f"SELECT {FOUND} FROM accelerator").rows
+        assert trace.query("timeline").rows == []
+    return row
+
+
+def test_the_command_shows_no_figures_of_kernels_that_are_missing(
+    cli: Callable[..., Any], tiny_trace: Write
+) -> None:
+    path = tiny_trace([*HOST, launch(5, 13, 7)])
+    shown = cli("breakdown", path)
+    assert shown.exit_code == 0
+    assert "cudaLaunchKernel" in shown.stdout
+    for no_figure in ("Timeline", "compute", "Idle causes", "0 device events", "device work"):
+        assert no_figure not in shown.stdout
+    said = cli("breakdown", path, "--format", "json").json()
+    assert (said["trace"][0]["is_recorded"], said["timeline"]) == (False, [])
+    assert said["trace"][0]["device_event_count"] is None
+    empty = cli("query", "timeline", path, "--format", "json")
+    assert (empty.exit_code, empty.json()) == (0, [])
+    assert empty.stderr == f"note: {said['unrecorded'][0]['reason']}\n"
+
+
+def test_a_public_trace_without_its_kernels(public_traces: Path, tmp_path: Path) -> None:
+    """All that a GPU run leaves but its device events: as where CUPTI was taken."""
+    content = json.loads(gzip.decompress((public_traces / "tl_h100_qwen.json.gz").read_bytes()))
+    device = {"kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation"}
+    events = [event for event in content["traceEvents"] if event.get("cat") not in device]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(content | {"traceEvents": events}))
+    name, is_recorded, launch_count, _ = found_alone(path)
+    assert (name, is_recorded) == ("cuda", False)
+    launches = [event for event in events if event["name"].startswith("cudaLaunchKernel")]
+    assert launch_count >= len(launches) > 1000
+
+
+def test_events_without_categories_tell_nothing_of_devices(
+    tiny_trace: Write, cli: Callable[..., Any]
+) -> None:
+    """As `export_chrome_trace` of torch.autograd.profiler_legacy writes them."""
+    args = {"ph": "X", "tid": 1, "pid": "CPU functions", "args": {}}
+    path = tiny_trace([{"name": "aten::mm", "ts": 0, "dur": 5, **args}])
+    name, is_recorded, launch_count, reason = found_alone(path)
+    assert (name, is_recorded, launch_count) == ("unknown", False, None)
+    with tracekit.open(path, cache=False) as trace:
+        health = {row["metric"]: row for row in trace.health().to_dicts()}
+    events = health["device_events"]
+    assert (events["value"], events["severity"], events["meaning"]) == (None, "warn", reason)
+    assert cli("compare", path, path).exit_code == 2

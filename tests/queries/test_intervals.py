@@ -25,6 +25,7 @@ class Interval(NamedTuple):
         return {(self.part, ns) for ns in range(self.start_ns, self.end_ns)}
 
 
+MORE = ("gaps", "innermost", "pairs", "runs")
 INTERVALS = st.lists(
     st.builds(
         lambda part, start, length: Interval(part, start, start + length),
@@ -40,7 +41,7 @@ check = settings(max_examples=60, deadline=None, derandomize=True, database=None
 @pytest.fixture(scope="module")
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as connection:
-        for name in ("crossings", "neighbours", "overlap", "owner", "union"):
+        for name in ("crossings", "neighbours", "overlap", "owner", "union", *MORE):
             connection.execute(load_catalog().functions[f"interval_{name}"].sql)
         yield connection
 
@@ -185,6 +186,87 @@ def test_nothing_is_quadratic(connection: duckdb.DuckDBPyConnection) -> None:
     ).fetchall() == [(400_000,)]
 
 
+def test_gaps(connection: duckdb.DuckDBPyConnection) -> None:
+    @check
+    @given(INTERVALS)
+    def run(intervals: list[Interval]) -> None:
+        fill(connection, "given", intervals)
+        found = connection.execute(
+            "SELECT part, start_ns, end_ns, previous_id, next_id FROM interval_gaps('given')"
+        ).fetchall()
+        idle = [ns for gap in found for ns in Interval(*gap[:3]).moments]
+        around: set[tuple[str, int]] = set()
+        for part in "ab":
+            mine = [one for one in intervals if one.part == part]
+            if mine:
+                first, last = min(i.start_ns for i in mine), max(i.end_ns for i in mine)
+                around |= Interval(part, first, last).moments
+        # An interval of no length inside a gap cuts it in two.
+        assert sorted(idle) == sorted(around - moments(intervals))
+        for part, start_ns, end_ns, previous_id, next_id in found:
+            assert start_ns < end_ns
+            before, after = intervals[previous_id], intervals[next_id]
+            assert (before.part, before.end_ns) == (part, start_ns)
+            assert (after.part, after.start_ns) == (part, end_ns)
+
+    run()
+
+
+def test_innermost(connection: duckdb.DuckDBPyConnection) -> None:
+    connection.execute(
+        "CREATE OR REPLACE TABLE moments AS "
+        "SELECT part, row_number() OVER (ORDER BY part, at_ns) AS id, at_ns "
+        "FROM (VALUES ('a'), ('b')) AS p (part), (SELECT unnest(range(-7, 36)) AS at_ns)"
+    )
+    times = connection.execute("SELECT id, part, at_ns FROM moments").fetchall()
+
+    @check
+    @given(INTERVALS)
+    def run(intervals: list[Interval]) -> None:
+        fill(connection, "given", intervals)
+        found = dict(
+            connection.execute(
+                "SELECT id, span_id FROM interval_innermost('moments', 'given')"
+            ).fetchall()
+        )
+        for moment, part, at_ns in times:
+            ids = [at for at, one in enumerate(intervals) if (part, at_ns) in one.moments]
+            best = max(
+                ids,
+                key=lambda at: (intervals[at].start_ns, -intervals[at].end_ns, at),
+                default=None,
+            )
+            assert found.get(moment) == best
+
+    run()
+
+
+def disjoint(intervals: list[Interval]) -> list[Interval]:
+    """Return intervals without those that overlap one before them."""
+    kept: list[Interval] = []
+    for one in sorted(intervals):
+        if not kept or kept[-1].part != one.part or kept[-1].end_ns <= one.start_ns:
+            kept.append(one)
+    return kept
+
+
+def test_pairs(connection: duckdb.DuckDBPyConnection) -> None:
+    @check
+    @given(INTERVALS.map(disjoint), INTERVALS.map(disjoint))
+    def run(lefts: list[Interval], rights: list[Interval]) -> None:
+        fill(connection, "pieces", lefts)
+        fill(connection, "cover", rights)
+        found = connection.execute("FROM interval_pairs('pieces', 'cover') ORDER BY ALL").fetchall()
+        assert found == [
+            (i, j, len(one.moments & other.moments))
+            for i, one in enumerate(lefts)
+            for j, other in enumerate(rights)
+            if one.moments & other.moments
+        ]
+
+    run()
+
+
 LABELLED = st.lists(
     st.tuples(
         st.sampled_from("ab"),
@@ -196,9 +278,9 @@ LABELLED = st.lists(
 )
 
 
-def test_neighbours_of_one_kind_are_one() -> None:
+def test_neighbours_of_one_kind_are_one(connection: duckdb.DuckDBPyConnection) -> None:
     """Gaps do not part them, another label does; a label that is not known is one too."""
-    run = duckdb.connect()
+    run = connection
 
     @check
     @given(LABELLED)
@@ -223,10 +305,8 @@ def test_neighbours_of_one_kind_are_one() -> None:
         ).fetchall()
         assert found == sorted(map(tuple, wanted), key=lambda one: (one[0], one[2]))
 
-    with run:
-        run.execute(load_catalog().functions["interval_runs"].sql)
-        run.execute(
-            "CREATE TABLE labelled (part VARCHAR, label VARCHAR, start_ns BIGINT, "
-            "end_ns BIGINT, busy_ns BIGINT)"
-        )
-        holds()
+    run.execute(
+        "CREATE TABLE labelled (part VARCHAR, label VARCHAR, start_ns BIGINT, "
+        "end_ns BIGINT, busy_ns BIGINT)"
+    )
+    holds()

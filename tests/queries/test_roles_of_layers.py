@@ -96,6 +96,30 @@ LAYERS = {
               Conv1D c_proj MLP
           Linear lm_head Linear
     """,
+    "GPT-NeoX": """
+        GPTNeoXLayer layers.0
+          LayerNorm input_layernorm RMSNorm
+          LayerNorm post_attention_layernorm RMSNorm
+          GPTNeoXAttention attention
+            Linear query_key_value QKV?
+            Linear dense Output?
+          GPTNeoXMLP mlp
+            Linear dense_h_to_4h MLP
+            Linear dense_4h_to_h MLP
+    """,
+    "BART": """
+        BartEncoderLayer layers.0
+          BartAttention self_attn
+            Linear q_proj QKV?
+            Linear k_proj QKV?
+            Linear v_proj QKV?
+            Linear out_proj Output?
+          LayerNorm self_attn_layer_norm RMSNorm
+          Linear fc1 MLP??
+          GELUActivation activation_fn MLP??
+          Linear fc2 MLP??
+          LayerNorm final_layer_norm RMSNorm
+    """,
     "Falcon": """
         FalconDecoderLayer h.0
           FalconAttention self_attention

@@ -92,35 +92,48 @@ def test_ranks_slow_alike_are_named_where_none_is_an_outlier(
     assert alike["ranks"] == row["ranks"] == [*range(slow_count)]
 
 
-def test_ranks_slow_alike_beside_one_slower_still(asked: Callable[..., Any]) -> None:
-    slow = {**dict.fromkeys(range(4), 1.5), 3: 9.0}
-    _, found = asked("stragglers", layout=Layout(data=8), faults=Faults(slow_ranks=slow))
-    assert [row["name"] for row in found["stragglers"]] == ["rank 3", "4 of 8 ranks"]
-
-
-@pytest.mark.parametrize("factors", [(1, 1.1, 1.2, 1.3), (1, 1.5, 1.5, 1.5), (1, 1, 1.009, 1.009)])
-def test_ranks_spread_out_are_not_slow_alike(
-    asked: Callable[..., Any], factors: tuple[float, ...]
+@pytest.mark.parametrize(
+    ("layout", "step", "faults", "found"),
+    [
+        (GRID, TINY, Faults(slow_nodes={2: 1.2}), ["node node002"]),
+        (
+            Layout(data=6, tensor=2, ranks_per_node=4),
+            TINY,
+            Faults(slow_nodes={2: 1.1}, slow_ranks={9: 1.5}),
+            ["rank rank 9", "node node002"],
+        ),
+        (PIPELINE, PIPELINED, Faults(slow_links={"1>3": 30.0}), ["link rank 1 to 3"]),
+        # A rank of a pipeline is compared with its stage.
+        (
+            Layout(data=4, tensor=1, pipeline=2, ranks_per_node=4),
+            PIPELINED,
+            Faults(slow_ranks={6: 1.3}),
+            ["rank rank 6"],
+        ),
+        # Ranks slow alike, next to one that is slower still.
+        (
+            Layout(data=8),
+            TINY,
+            Faults(slow_ranks={**dict.fromkeys(range(4), 1.5), 3: 9.0}),
+            ["rank rank 3", "ranks 4 of 8 ranks"],
+        ),
+        # Ranks spread out are not slow alike, nor all but one, nor those apart by little.
+        *(
+            (Layout(data=4), TINY, Faults(slow_ranks=dict(enumerate(factors))), [])
+            for factors in ((1, 1.1, 1.2, 1.3), (1, 1.5, 1.5, 1.5), (1, 1, 1.009, 1.009))
+        ),
+    ],
+)
+def test_stragglers(
+    asked: Callable[..., Any], layout: Layout, step: Step, faults: Faults, found: list[str]
 ) -> None:
-    """Nor are all but one, nor those apart by less than the limit."""
-    slow = dict(enumerate(factors))
-    _, found = asked("stragglers", layout=Layout(data=4), faults=Faults(slow_ranks=slow))
-    assert found["stragglers"] == []
+    _, rows = asked("stragglers", layout=layout, step=step, faults=faults)
+    assert [f"{row['kind']} {row['name']}" for row in rows["stragglers"]] == found
 
 
-def test_a_slow_node_is_named_in_place_of_its_ranks(asked: Callable[..., Any]) -> None:
-    _, found = asked("stragglers", layout=GRID, faults=Faults(slow_nodes={2: 1.2}))
-    (first,) = found["stragglers"]
-    assert (first["kind"], first["name"]) == ("node", "node002")
-    assert first["ranks"] == [4, 5]
-    assert first["delay_pct"] == pytest.approx(20)
-
-
-def test_a_rank_slower_than_its_slow_node_is_named_first(asked: Callable[..., Any]) -> None:
-    layout = Layout(data=6, tensor=2, ranks_per_node=4)
-    faults = Faults(slow_nodes={2: 1.1}, slow_ranks={9: 1.5})
-    _, found = asked("stragglers", layout=layout, faults=faults)
-    assert [row["name"] for row in found["stragglers"]] == ["rank 9", "node002"]
+def test_nodes_without_host_names_are_those_of_the_layout(asked: Callable[..., Any]) -> None:
+    _, found = asked("stragglers", layout=GRID, faults=Faults(slow_nodes={1: 1.2}), has_hosts=False)
+    assert [row["name"] for row in found["stragglers"]] == ["ranks from 2"]
 
 
 def test_a_rank_that_is_late_once(asked: Callable[..., Any]) -> None:
@@ -152,12 +165,6 @@ def test_a_slow_link_is_no_slow_rank(asked: Callable[..., Any], name: str, label
     assert groups[label.partition(" ")[0]]["slowest_name"] == name
 
 
-def test_a_slow_link_between_two_stages(asked: Callable[..., Any]) -> None:
-    faults = Faults(slow_links={"1>3": 30.0})
-    _, found = asked("stragglers", layout=PIPELINE, step=PIPELINED, faults=faults)
-    assert [(row["kind"], row["name"]) for row in found["stragglers"]] == [("link", "rank 1 to 3")]
-
-
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
 def test_bubbles_are_those_of_the_schedule(asked: Callable[..., Any], schedule: str) -> None:
     step = Step(
@@ -184,15 +191,6 @@ def test_bubbles_are_those_of_the_schedule(asked: Callable[..., Any], schedule: 
         assert row["schedule_bubble_pct"] == pytest.approx(100 * 3 / 9)
         assert row["bubble_pct"] == pytest.approx(row["schedule_bubble_pct"], abs=0.05)
     assert [row["stage"] for row in found["rank_summary"]] == [rank // 2 for rank in range(8)]
-
-
-def test_a_slow_rank_of_a_pipeline_is_compared_with_its_stage(asked: Callable[..., Any]) -> None:
-    layout = Layout(data=4, tensor=1, pipeline=2, ranks_per_node=4)
-    _, found = asked(
-        "stragglers", layout=layout, step=PIPELINED, faults=Faults(slow_ranks={6: 1.3})
-    )
-    assert [row["name"] for row in found["stragglers"]] == ["rank 6"]
-    assert found["stragglers"][0]["like_count"] == 4
 
 
 def test_experts_that_get_more_than_their_share(asked: Callable[..., Any]) -> None:
@@ -291,11 +289,6 @@ def test_a_group_that_no_collective_names_says_so(asked: Callable[..., Any]) -> 
     _, found = asked("parallel_groups", layout=Layout(tensor=2), step=step)
     reasons = {row["dimension"]: row["reason"] for row in found["parallel_groups"]}
     assert reasons == {"tensor": None, "world": "no collective names these groups"}
-
-
-def test_nodes_without_host_names_are_those_of_the_layout(asked: Callable[..., Any]) -> None:
-    _, found = asked("stragglers", layout=GRID, faults=Faults(slow_nodes={1: 1.2}), has_hosts=False)
-    assert [row["name"] for row in found["stragglers"]] == ["ranks from 2"]
 
 
 def test_distribution_names_a_rank_for_every_figure(asked: Callable[..., Any]) -> None:

@@ -1,4 +1,4 @@
-"""The categories of memory, held against those that torch tells by the flow of the data."""
+"""Ops and categories of memory, compared with what torch reports of the same recording."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ import tracekit
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch.profiler._memory_profiler")
+
+pytestmark = pytest.mark.nightly("trains models under the profiler of torch")
 
 NAMES = {
     "PARAMETER": "parameters",
@@ -103,3 +105,41 @@ def test_most_bytes_are_of_the_category_that_torch_tells(
     assert pairs["parameters", "parameters"] == sum(
         size for (_, other), size in pairs.items() if other == "parameters"
     )
+
+
+def test_ops_are_those_of_the_table_of_torch(tmp_path: Path) -> None:
+    layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+    model = torch.nn.Sequential(torch.nn.Embedding(50, 16), layer, torch.nn.Linear(16, 50))
+    optimizer = torch.optim.AdamW(model.parameters())
+    tokens = torch.randint(0, 50, (2, 8))
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=activities, record_shapes=True) as profiler:
+        for _ in range(2):
+            loss = torch.nn.functional.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten())
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    profiler.export_chrome_trace(str(tmp_path / "trace.json"))
+    ours: dict[tuple[str, str | None], list[int]] = {}
+    with tracekit.open(tmp_path / "trace.json", cache=False) as trace:
+        for by_shape, name in ((False, "ops"), (True, "op_arguments")):
+            for row in trace.query(name, limit=0).to_dicts():
+                shapes = json.dumps(json.loads(row["shapes"] or "[]")) if by_shape else None
+                sums = ours.setdefault((row["op"], shapes), [])
+                sums += [row[column] for column in ("op_count", "self_host_ns", "host_ns")]
+    folded = set()
+    for by_shape in (False, True):
+        for row in profiler.key_averages(group_by_input_shape=by_shape):
+            if row.is_user_annotation:
+                continue
+            own = ours.pop((row.key, json.dumps(row.input_shapes) if by_shape else None))
+            # Torch's times are doubles of µs, and its table tells no types apart.
+            near = {"abs": 0.01 * row.count}
+            assert sum(own[1::3]) == pytest.approx(row.self_cpu_time_total * 1e3, **near)
+            if len(own) == 3:
+                assert own[2] == pytest.approx(row.cpu_time_total * 1e3, **near)
+            if sum(own[::3]) != row.count:
+                folded.add(row.key)
+    # Torch's table makes one call of two where an op does nothing but call itself.
+    assert folded <= {"aten::mul", "aten::div_"}
+    assert ours == {}

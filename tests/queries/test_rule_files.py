@@ -1,15 +1,11 @@
-"""The kernel-class rules, checked as data: no store is needed.
+"""The rule files as data: kernel classes, devices, ranges and roles.
 
-The rules are applied as the loader applies them, as one CASE of constant RE2 patterns in DuckDB.
-Tests on the public traces look for them in the folder TRACEKIT_PUBLIC_TRACES, else in
-`../shared/traces` beside the repository, and skip where there is none.
+Kernel classes are applied as the loader applies them, as one CASE of constant RE2 patterns.
 """
 
 from __future__ import annotations
 
 import functools
-import gzip
-import os
 import re
 import tomllib
 from collections.abc import Callable, Iterable
@@ -17,32 +13,30 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import msgspec
 import pytest
-from traces_by_hand import kernel
+from traces_by_hand import kernel, span, work
 
 import tracekit
 from tracekit import palette
+from tracekit.analysis import device_rules
 from tracekit.analysis.rules import (
     CLASS_FLAGS,
     CLASS_TEXTS,
     KINDS,
+    builtin_content,
+    condition,
     create_rule_tables,
     load_kernel_rules,
+    load_range_rules,
     load_role_rules,
 )
+from tracekit.errors import UsageError
+from tracekit.sql_text import quote
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 RULES_FILE = REPOSITORY / "queries" / "rules" / "kernel_class.toml"
-TRACES_FOLDER = Path(
-    os.environ.get("TRACEKIT_PUBLIC_TRACES") or REPOSITORY.parent / "shared" / "traces"
-)
 
-DEVICE_CATEGORIES = {
-    *("kernel", "gpu_memcpy", "gpu_memset"),
-    *("Kernel", "Memcpy", "Memset", "mtia_ccp_events"),
-}
-OPERATOR_CATEGORIES = {"cpu_op", "Operator"}
+OPERATOR_CATEGORIES = {"cpu_op", "Operator", "user_annotation"}
 
 Named = tuple[str, str]
 """A category and a name."""
@@ -61,10 +55,6 @@ def rules() -> list[dict[str, str]]:
     return [{"applies_to": "device", **rule} for rule in document()["rule"]]
 
 
-def quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
 @functools.cache
 def first_match_sql(applies_to: str) -> str:
     """The CASE that gives the position of the first rule that matches `name` and `category`."""
@@ -72,9 +62,9 @@ def first_match_sql(applies_to: str) -> str:
     for position, rule in enumerate(rules()):
         if rule["applies_to"] != applies_to:
             continue
-        condition = f"regexp_matches(name, {quoted(rule['pattern'])})"
+        condition = f"regexp_matches(name, {quote(rule['pattern'])})"
         if "category" in rule:
-            condition += f" AND regexp_matches(category, {quoted(rule['category'])})"
+            condition += f" AND regexp_matches(category, {quote(rule['category'])})"
         branches.append(f"WHEN {condition} THEN {position}")
     return f"CASE {' '.join(branches)} END"
 
@@ -178,12 +168,30 @@ def test_rules_hold_what_they_must() -> None:
 
 
 def test_patterns_compile_as_re2() -> None:
-    patterns = [rule["pattern"] for rule in rules()]
-    patterns += [rule["category"] for rule in rules() if "category" in rule]
-    with duckdb.connect() as connection:
-        for pattern in patterns:
-            sql = f"SELECT regexp_matches('name', {quoted(pattern)})"
-            assert connection.execute(sql).fetchone() is not None, pattern
+    patterns = [rule[key] for rule in rules() for key in ("pattern", "category") if key in rule]
+    patterns += [rule["pattern"] for rule in (*load_range_rules(), *load_role_rules())]
+    devices = builtin_content(device_rules.FILE_NAME)
+    patterns += [devices["unknown"]["process"], devices["unknown"]["but_not"]]
+    keys = ("process", "label", "thread", "category", "event", "value")
+    patterns += [rule[key] for rule in devices["rule"] for key in keys if key in rule]
+    marks = ("call", "label", "product", "op")
+    patterns += [mark[key] for mark in devices["unrecorded"] for key in marks if key in mark]
+    for pattern in patterns:
+        duckdb.execute("SELECT regexp_matches('name', ?)", [pattern])
+
+
+def test_rules_of_devices_hold_what_they_must() -> None:
+    content = builtin_content(device_rules.FILE_NAME)
+    known = {field for rule in content["rule"] for field in rule}
+    assert known == {
+        "accelerator", "role", "process", "label", "thread", "category", "event", "argument",
+        "value", "class", "is_fallback", "is_one_device",
+    }  # fmt: skip
+    for rule in content["rule"]:
+        assert rule["role"] in device_rules.ROLES
+        assert device_rules.lane_sql(rule) != "TRUE"
+        assert ("argument" in rule) == ("value" in rule)
+    assert all(mark["reason"] for mark in content["unrecorded"])
 
 
 def test_no_pattern_matches_an_empty_or_unknown_name() -> None:
@@ -217,24 +225,6 @@ def test_every_rule_wins_an_example() -> None:
     assert won == {*range(len(rules()))}
 
 
-def test_old_and_new_categories_are_copies_and_sets_alike() -> None:
-    expected = {
-        ("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)"): "memcpy_h2d",
-        ("Memcpy", "Memcpy HtoD (Pageable -> Device)"): "memcpy_h2d",
-        ("gpu_memcpy", "CopyHostToDevice"): "memcpy_h2d",
-        ("gpu_memcpy", "Memcpy M2D(M -> D)"): "memcpy_h2d",
-        ("gpu_memcpy", "Memcpy DtoH (Device -> Pinned)"): "memcpy_d2h",
-        ("gpu_memcpy", "MEMORY_COPY_DEVICE_TO_HOST"): "memcpy_d2h",
-        ("gpu_memcpy", "Memcpy DtoD (Device -> Device)"): "memcpy_d2d",
-        ("gpu_memcpy", "Memcpy PtoP (Device -> Device)"): "memcpy_d2d",
-        ("gpu_memcpy", "Memcpy HtoH (Pageable -> Pinned)"): "memcpy_d2d",
-        ("gpu_memset", "Memset (Device)"): "memset",
-        ("gpu_memset", "Memset32"): "memset",
-        ("Memset", "Memset (Unknown)"): "memset",
-    }
-    assert classes("device", expected) == expected
-
-
 # Spellings of kernels that the public traces do not hold, or hold little of; arguments shortened.
 # Each line is the class and the name; most contain a word of another class.
 TRAPS = Path(__file__).with_name("misleading_kernel_names.txt")
@@ -252,58 +242,23 @@ def test_names_that_mislead() -> None:
     assert wrong == {}
 
 
-# ---- the public traces ---------------------------------------------------------------------------
+# ---- rules of the user ---------------------------------------------------------------------------
 
 
-class RawEvent(msgspec.Struct):
-    """The fields of an event that are used here."""
-
-    ph: str = ""
-    cat: str | None = None
-    name: str | None = None
-
-
-class RawFile(msgspec.Struct, rename={"trace_events": "traceEvents"}):
-    trace_events: list[RawEvent]
-
-
-@functools.cache
-def read(file: str) -> dict[str, set[Named]]:
-    """What complete events of a public trace are named, by the rules that are for them."""
-    if not TRACES_FOLDER.is_dir():
-        pytest.skip(f"no public traces in {TRACES_FOLDER}")
-    data = gzip.decompress((TRACES_FOLDER / file).read_bytes())
-    found: dict[str, set[Named]] = {"device": set(), "cpu": set()}
-    for event in msgspec.json.decode(data, type=RawFile).trace_events:
-        if event.ph != "X" or event.name is None or event.cat is None:
-            continue
-        if event.cat in DEVICE_CATEGORIES:
-            found["device"].add((event.cat, event.name))
-        elif event.cat in OPERATOR_CATEGORIES or event.name.startswith("gloo:"):
-            found["cpu"].add((event.cat, event.name))
-    return found
+def test_a_plain_pattern_means_the_same_as_its_regular_expression() -> None:
+    names = ["tk/phase/data", "tk/phase/data2", "Optimizer.zero_grad#SGD", "Optimizer_zero_grad"]
+    names += ["## forward ##", "nccl:all_reduce", "step[EXTEND bs=1]", "autograd::engine::x"]
+    with duckdb.connect() as connection:
+        for pattern in (rule["pattern"] for rule in load_range_rules()):
+            for name in names:
+                sql = condition(pattern).replace("name", quote(name), 1)
+                ((same,),) = connection.execute(
+                    f"SELECT ({sql}) = regexp_matches({quote(name)}, {quote(pattern)})"
+                ).fetchall()
+                assert same, (pattern, name)
 
 
-def test_examples_occur_in_the_traces_they_name() -> None:
-    """How much of each trace is classified is in tests/test_public_figures.py."""
-    for _, category, trace, name in examples():
-        if trace != "-":
-            named = read(f"{trace}.json.gz")[subject_of(category)]
-            found = {one for one, other in named if other == name}
-            assert found, (trace, name)
-            assert category in found or category in ("kernel", "cpu_op"), (trace, name)
-
-
-def test_communication_of_the_cpu_is_communication() -> None:
-    named = read("cpu_llama_lora.json.gz")["cpu"] | read("cpu_llama_z3_rank0.json.gz")["cpu"]
-    collectives = {one for one in named if one[1].startswith(("c10d::", "gloo:"))}
-    found = classes("cpu", collectives)
-    assert {kinds()[class_name] for class_name in found.values()} == {"comm"}
-    assert found[("user_annotation", "gloo:all_reduce")] == "comm_allreduce"
-    assert found[("user_annotation", "gloo:all_gather")] == "comm_allgather"
-
-
-def test_rules_of_the_user_come_first(tiny_trace: Callable[..., Path], tmp_path: Path) -> None:
+def test_kernel_rules_of_the_user(tiny_trace: Callable[..., Path], tmp_path: Path) -> None:
     rules = tmp_path / "rules.toml"
     rules.write_text(
         '[[rule]]\nclass = "product"\npattern = "^my_product"\n'
@@ -327,3 +282,47 @@ def test_rules_of_the_user_come_first(tiny_trace: Callable[..., Path], tmp_path:
         ]
         assert {row["gemm_kernel_ns"] for row in trace.query("gemm_share").to_dicts()} == {3_000}
         assert trace.query("timeline").column("exposed_comm_ns") == [4_000]
+
+
+def test_ranges_and_roles_of_the_user(tiny_trace: Callable[..., Path], tmp_path: Path) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text(
+        """
+        [[range]]
+        applies_to = "range"
+        means = "module"
+        phase = "prefill"
+        pattern = '^my/(.*)$'
+        label = '\\1'
+
+        [[role]]
+        role = "MLP"
+        applies_to = "leaf"
+        pattern = '^blob$'
+        """
+    )
+    events = [span("user_annotation", "my/blob", 0, 3), *work(1, 10, 15, 1)]
+    with tracekit.open(tiny_trace(events), cache=False, rules=rules) as trace:
+        (row,) = trace.query("roles").to_dicts()
+        assert (row["phase"], row["role"], row["wall_ns"]) == ("prefill", "MLP", 5_000)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[[range]]\napplies_to = 'range'\nmeans = 'module'",
+        "[[range]]\napplies_to = 'r'\nmeans = 'span'\npattern = 'x'",
+        "[[range]]\napplies_to = 'op'\nmeans = 'span'\npattern = '('",
+        "[[range]]\ncolour = 'red'",
+        "[[role]]\nrole = 'MLP'\napplies_to = 'leaf'",
+        "[[role]]\nrole = 'MLP'\napplies_to = 'x'\npattern = 'x'",
+        "[[role]]\nrole = 'MLP'\napplies_to = 'op'\npattern = '['",
+    ],
+)
+def test_rules_that_are_not_valid(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "rules.toml"
+    path.write_text(text)
+    assert tomllib.loads(text)
+    load = load_role_rules if text.startswith("[[role]]") else load_range_rules
+    with pytest.raises(UsageError):
+        load(path)
