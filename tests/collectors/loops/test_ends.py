@@ -1,28 +1,42 @@
-"""However a program ends: its exit code is ours, and the run that died is there to be seen."""
+"""However a program ends, `tracekit collect` returns its exit code and keeps the run folder."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import pty
+import select
+import shutil
+import signal
+import sys
+import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
+from _expected import assert_unharmed, expected, is_same, lines_of
+from _loops import PROGRAMS, Loops, Outcome
+
+from tracekit.collectors.loop import folder as loop_folder
+from tracekit.collectors.loop.plan import LoopPlan
+
+nightly = pytest.mark.nightly(
+    "exit codes and signals of programs are tested in test_run_program.py"
+)
 
 BEFORE, WITHIN, AFTER = 3, 7, 10  # the recorded steps are 6 and 7
 
 
 @dataclass(frozen=True)
 class End:
-    """How a program ends in a step, and what becomes of that."""
+    """How a program ends in a step, and the result."""
 
     step: int
     how: str
     exit_code: int
     outcome: str
     reason: str
-
-    def begin(self, loops: Any) -> Any:
-        loops.begin("plain")
-        return loops.begin("ends", str(self.step), self.how, is_wrapped=True)
 
 
 ENDS = {
@@ -37,75 +51,160 @@ ENDS = {
 }
 
 
+@nightly
 @pytest.mark.parametrize("case", ENDS.values(), ids=ENDS)
-def test_a_program_that_ends_badly(case: End, loops: Any) -> None:
-    result = case.begin(loops).result()
+def test_a_program_that_ends_badly(case: End, loops: Loops) -> None:
+    result = loops.run("ends", str(case.step), case.how)
     assert result.exit_code == case.exit_code, result.stderr
-    # It is the plain loop up to the step that does not end.
-    whole = loops.begin("plain").result().stdout.splitlines()
-    assert result.stdout.splitlines() == whole[: case.step]
-    assert result.files == []
+    # It prints what the plain loop prints, up to the step that does not end.
+    (printed,) = lines_of(result.stdout, result.files)
+    assert is_same(printed, " ".join(expected()["plain"][0].split()[: 4 + case.step]))
     assert result.left == []
     made = result.run.manifest
-    assert made["outcome"] == case.outcome
-    assert made["exit_code"] == case.exit_code
+    assert (made["outcome"], made["exit_code"]) == (case.outcome, case.exit_code)
     assert case.reason in made["reason"]
     assert made["traces"] == result.run.traces
     if case.step == AFTER:
-        assert result.run.traces == ["rank0.json.gz"]
         assert result.run.steps() == {6: {6}, 7: {7}}
-    if case.step == WITHIN and case.how in ("raise", "sys-exit", "torch-oom"):
-        # Step 6 is whole, and Python had the time to write what there was of it.
-        assert result.run.traces == ["rank0.json.gz"]
+    elif case.step == WITHIN and case.how in ("raise", "sys-exit", "torch-oom"):
+        # Step 6 is complete, and Python had the time to write it.
         assert result.run.steps()[6] == {6}
     if case.how == "raise":
         assert "ValueError: on purpose" in result.stderr
 
 
-def test_the_program_alone_ends_so(loops: Any) -> None:
-    for name in ("host memory", "crashes"):
-        end = ENDS[name]
-        assert loops.begin("ends", str(end.step), end.how).result().exit_code == end.exit_code
-
-
-def test_a_child_outlives_its_program(loops: Any) -> None:
-    result = loops.start([*loops.collect(), *loops.program("background_child")]).end(wait_s=1)
+@nightly
+def test_a_child_outlives_its_program(loops: Loops) -> None:
+    code = (
+        "import runpy, subprocess, sys; null = subprocess.DEVNULL\n"
+        "subprocess.Popen(['sleep', '300'], stdin=null, stdout=null, stderr=null)\n"
+        f"sys.path.insert(0, {str(PROGRAMS)!r}); runpy.run_path({str(PROGRAMS / 'plain.py')!r})"
+    )
+    result = loops.start([*loops.collect(), sys.executable, "-c", code]).end(wait_s=1)
     assert result.exit_code == 0, result.stderr
     assert result.left == ["sleep 300"]
     assert result.run.manifest["outcome"] == "ok"
 
 
-def test_ranks_that_die_together(loops: Any) -> None:
-    how = {"ranks": 2, "is_wrapped": True}
-    result = loops.begin("ends", str(WITHIN), "raise", **how).result()
-    assert result.exit_code == 1, result.stderr  # torchrun's own
+@nightly
+def test_a_program_that_records_itself(loops: Loops) -> None:
+    result = loops.start([*loops.collect(out="outer"), *loops.program("library")]).end()
+    assert_unharmed(result, "plain")
+    assert result.run.manifest["outcome"] == "ok"
+    assert result.run.steps() == {6: {6}, 7: {7}}
+    assert not (result.folder / "outer").exists()
+
+
+def test_nothing_can_be_written_into_a_folder_that_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that outlives the program may still write into the working folder."""
+    made = loop_folder.LoopFolder(tmp_path / "run", LoopPlan(), ["python"], "1.here", force=False)
+    made.open()
+    (made.work / "report").touch()
+    remove = shutil.rmtree
+
+    def write_and_remove(path: Path, **how: Any) -> None:
+        with pytest.raises(FileNotFoundError):
+            (made.work / "late").touch()
+        remove(path, **how)
+
+    monkeypatch.setattr(loop_folder.shutil, "rmtree", write_and_remove)
+    made.close()
+    assert list(tmp_path.iterdir()) == []
+    made.close()  # closing twice is allowed
+    assert list(tmp_path.iterdir()) == []
+
+
+EARLY, LATE = "step 3 ", "step 20 "
+
+
+@nightly
+@pytest.mark.parametrize(
+    ("name", "what", "line", "exit_code"),
+    [
+        ("SIGTERM", "0", EARLY, 0),
+        ("SIGTERM", "default", LATE, 143),
+        ("SIGINT", "7", EARLY, 7),
+        ("SIGINT", "default", LATE, 130),
+        ("SIGHUP", "5", LATE, 5),
+        ("SIGUSR1", "go-on", LATE, 0),
+        ("SIGUSR2", "default", EARLY, 140),
+    ],
+)
+def test_a_signal_reaches_the_program_once(
+    name: str, what: str, line: str, exit_code: int, loops: Loops
+) -> None:
+    """The program decides what happens, and has the time that it needs."""
+    process = loops.start([*loops.collect(), *loops.program("signalled", name, what)])
+    process.wait_for(line)
+    process.popen.send_signal(getattr(signal, name))
+    result = process.end()
+    assert result.exit_code == exit_code, result.stderr
+    own = [text for text in result.stdout.splitlines() if not text.startswith("step ")]
+    last = "saved" if what.isdigit() else "went on"
+    wanted = [f"{name} number 1", f"{last} after 1 signals"]
+    assert own == ([] if what == "default" else wanted)
+    assert result.files == (["work/checkpoint.pt"] if what.isdigit() else [])
     assert result.left == []
-    made = result.run.manifest
-    assert made["outcome"] == "failed"
-    assert made["exit_code"] == 1
-    assert "on purpose" in made["reason"]
-    assert made["parallel"]["world_size"] == 2
+    if line == LATE or exit_code:
+        made = result.run.manifest
+        assert made["exit_code"] == exit_code
+        assert made["outcome"] == ("failed" if exit_code else "ok")
+        assert result.run.traces == (["rank0.json.gz"] if line == LATE else [])
 
 
-def test_a_program_that_trains_too_little_or_nothing(loops: Any) -> None:
-    own, script = loops.program("plain", python=loops.python("eager"))
-    for words in (["-c", "print('done')"], [script]):
-        process = loops.start([*loops.collect(), own, *words], env={"LOOP_STEPS": "3"})
-        result = process.end()
-        assert result.exit_code == 0, result.stderr
-        words = "no Python of it was seen to import torch" if "-c" in words else "step"
-        assert words in result.stderr
-        assert result.left == []
+# Makes the terminal on stdin the controlling one, and executes another program.
+TAKE_TERMINAL = (
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
+    "os.execvp(sys.argv[1], sys.argv[1:])"
+)
 
 
-def test_a_program_that_records_itself(loops: Any) -> None:
-    program = loops.program("library", python=loops.python("eager"))
-    bare = loops.start(program).end()
-    wrapped = loops.start([*loops.collect(out="outer"), *program]).end()
-    assert wrapped.exit_code == bare.exit_code == 0, wrapped.stderr
-    assert wrapped.stdout == bare.stdout
-    assert wrapped.files == bare.files
-    assert wrapped.run.manifest["outcome"] == "ok"
-    assert wrapped.run.steps() == {6: {6}, 7: {7}}
-    assert "the program records its loop itself, by tracekit.collect" in wrapped.stderr
-    assert not (wrapped.folder / "outer").exists()
+def on_a_terminal(
+    loops: Loops, command: list[str], wait_for: str, keys: bytes
+) -> tuple[str, Outcome]:
+    """Run a command on its own terminal, and press keys once it has printed a text.
+
+    Returns:
+        The text on the terminal, and the outcome.
+    """
+    ours, theirs = pty.openpty()
+    wrapped = [sys.executable, "-c", TAKE_TERMINAL, *command]
+    process = loops.start(wrapped, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    shown = ""
+    is_pressed = False
+    deadline = time.monotonic() + 300
+    # On Linux reading fails once the other side is closed.
+    with contextlib.suppress(OSError):
+        while True:
+            if time.monotonic() > deadline:
+                process.popen.kill()  # it may be stopped, as it read from the terminal
+                break
+            if select.select([ours], [], [], 1)[0]:
+                shown += os.read(ours, 65536).decode()
+            if not is_pressed and wait_for in shown:
+                os.write(ours, keys)
+                is_pressed = True
+    result = process.end()
+    os.close(ours)
+    assert is_pressed, shown
+    return shown, result
+
+
+@nightly
+def test_ctrl_c_reaches_the_program_once(loops: Loops) -> None:
+    command = [*loops.collect(), *loops.program("signalled", "SIGINT", "7")]
+    shown, result = on_a_terminal(loops, command, EARLY, b"\x03")
+    assert (result.exit_code, result.left) == (7, []), shown
+    assert shown.count("SIGINT number") == 1
+    assert "saved after 1 signals" in shown
+
+
+def test_the_program_can_read_from_the_terminal(loops: Loops) -> None:
+    """In a process group of its own it would be stopped when it reads."""
+    program = [sys.executable, "-c", "print('answer', input('question '))"]
+    shown, result = on_a_terminal(loops, [*loops.collect(), *program], "question", b"forty-two\n")
+    assert "answer forty-two" in shown
+    assert result.left == []

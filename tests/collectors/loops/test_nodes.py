@@ -1,88 +1,115 @@
-"""Jobs of several nodes, each with a `tracekit collect` of its own, here all on one machine."""
+"""Jobs of two nodes, each with its own `tracekit collect`: the commands of the page on clusters."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import os
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from _loops import PROGRAMS, Loops, Outcome
 
-import tracekit
-
-STEPS = 12
-
-
-def traces_under(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.rglob("rank*.json.gz"))
-
-
-def assert_recorded(results: list[Any], outs: list[str]) -> None:
-    for rank, result in enumerate(results):
-        assert result.exit_code == 0, result.stderr
-        lines = [line for line in result.lines if " loss " in line]
-        assert len(lines) == STEPS
-        assert all(line.startswith(f"rank {rank} step ") for line in lines)
-        assert result.left == []
-    folder = results[0].folder
-    if len(set(outs)) == 2:
-        for rank, out in enumerate(outs):
-            made = json.loads((folder / out / "run.json").read_text())
-            assert made["traces"] == traces_under(folder / out) == [f"rank{rank}.json.gz"]
-            assert made["parallel"]["world_size"] == 2
-            assert made["outcome"] == "ok"
-    else:
-        assert traces_under(folder / outs[0]) == ["rank0.json.gz", "rank1.json.gz"]
-        for path in (folder / outs[0]).rglob("run.json"):
-            assert json.loads(path.read_text())["parallel"]["world_size"] == 2
-    # Nothing beside the run folders: no partial folder of either invocation.
-    assert {path.name for path in folder.iterdir()} == set(outs)
-    given = sorted({str(folder / out) for out in outs})
-    with tracekit.open(*given, cache=False) as trace:
-        assert sorted(trace.query("timeline").column("rank")) == [0, 1]
+# Later commands of the page read the runs of earlier ones.
+pytestmark = [
+    pytest.mark.nightly("starts two launchers per job; joining of runs is tested alone"),
+    pytest.mark.xdist_group("clusters"),
+]
 
 
-def test_torchrun_on_each_of_two_nodes(loops: Any) -> None:
-    port = loops.free_port()
-    python = loops.python("eager")
-    one = ("--nproc-per-node", "1")
-    processes = [
-        loops.start(
-            [
-                *loops.collect(),
-                *loops.torchrun("--nnodes", "2", "--node-rank", f"{node}", *one, python=python),
-                *("--master-addr", "127.0.0.1", "--master-port", str(port)),
-                loops.program("ddp")[1],
-            ],
-            name="torchrun",
-        )
-        for node in (0, 1)
-    ]
-    assert_recorded([process.end() for process in processes], ["run", "run"])
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "clusters.md"
+COMMANDS = [
+    line
+    for block in re.findall(r"```sh\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    for line in block.splitlines()
+]
+STARTING = [command for command in COMMANDS if " collect " in command]
+READING = [command for command in COMMANDS if " collect " not in command]
+# Sizes of the page, and those that one machine with two cores can run.
+SMALLER = {
+    "--nnodes 8": "--nnodes 2",
+    "--nproc-per-node 8": "--nproc-per-node 1",
+    "--nodes 8 --ntasks-per-node 8": "--nodes 2 --ntasks-per-node 1",
+    "--num_machines 8 --num_processes 64": "--num_machines 2 --num_processes 2",
+}
+# Starts a task per node, as Slurm does.
+SRUN = """#!/bin/bash
+nodes=$2
+shift 4
+for rank in $(seq 0 $((nodes - 1))); do
+    SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_PROCID=$rank SLURM_NTASKS=$nodes SLURM_LOCALID=0 \\
+        SLURM_NTASKS_PER_NODE=1 RANK_OF_TASK=$rank "$@" &
+    tasks="$tasks $!"
+done
+for task in $tasks; do wait $task || exit; done
+"""
 
 
-@pytest.mark.parametrize(
-    ("names", "outs"),
-    [
-        (("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"), ["run", "run"]),
-        (
-            ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
-            ["run-a", "run-b"],
-        ),
-    ],
-    ids=["slurm", "openmpi"],
-)
-def test_a_launcher_that_starts_tracekit_for_each_rank(
-    names: tuple[str, str, str], outs: list[str], loops: Any
-) -> None:
-    port = str(loops.free_port())
-    python = loops.python("eager")
-    processes = [
-        loops.start(
-            [*loops.collect(out=outs[rank]), *loops.program("of_nodes", port, python=python)],
-            env=dict(zip(names, (f"{rank}", "2", f"{rank}"), strict=True)),
-            name=f"{names[0]}-{'-'.join(outs)}",
-        )
-        for rank in (0, 1)
-    ]
-    assert_recorded([process.end() for process in processes], outs)
+@pytest.fixture(scope="module")
+def cluster(loops: Loops) -> Any:
+    """Return a function that runs a command of the page, on both nodes if it names a node."""
+    folder = loops._folder / "clusters"
+    for part in ("bin", "work"):
+        (folder / part).mkdir(parents=True)
+    (folder / "bin" / "srun").write_text(SRUN)
+    (folder / "bin" / "srun").chmod(0o755)
+    script = f"import runpy, sys; sys.path.insert(0, {str(PROGRAMS)!r}); sys.argv = ['ddp.py']\n"
+    script += f"runpy.run_path({str(PROGRAMS / 'ddp.py')!r}, run_name='__main__')\n"
+    (folder / "work" / "train.py").write_text(script)
+    (folder / "work" / "hostfile").write_text("127.0.0.1 slots=1\nlocalhost slots=1\n")
+    installed = str(Path(sys.executable).parent)
+
+    def run(command: str) -> list[Outcome]:
+        for large, small in SMALLER.items():
+            command = command.replace(large, small)
+        if "--warmup" not in command:
+            few = " collect --warmup 1 --steps 2 --profile-steps 2 "
+            command = command.replace(" collect ", few)
+        env = {
+            "PATH": os.pathsep.join([str(folder / "bin"), installed, os.environ["PATH"]]),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(loops.free_port()),
+            "TRACEKIT_CACHE_DIR": str(folder / "cache"),
+            "COLUMNS": "120",
+        }
+        started = [
+            loops.start(
+                ["bash", "-c", command], env={**env, "NODE_RANK": f"{node}"}, name="clusters"
+            )
+            for node in ((0, 1) if "$NODE_RANK" in command else (0,))
+        ]
+        return [process.end() for process in started]
+
+    return run
+
+
+@pytest.mark.parametrize("command", STARTING, ids=lambda text: text.split("--out ")[1][:20])
+def test_a_job_of_the_page_is_recorded(command: str, cluster: Any) -> None:
+    package = next((name for name in ("deepspeed", "accelerate") if name in command.split()), "")
+    if package and importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is not installed")
+    results = cluster(command)
+    out = command.split("--out ")[1].partition(" ")[0]
+    for node, result in enumerate(results):
+        assert (result.exit_code, result.left) == (0, []), result.stderr
+        (folder,) = result.folder.glob(out.replace("$NODE_RANK", str(node)))
+        ranks = (0, 1) if "srun" in command else (node,)
+        names = sorted(path.name for path in folder.glob("rank*"))
+        assert names == [f"rank{rank}.json.gz" for rank in ranks]
+        made = json.loads((folder / "run.json").read_text())
+        assert (made["outcome"], made["traces"]) == ("ok", names)
+        assert made["parallel"]["world_size"] == 2
+        assert not list(result.folder.glob(".*partial*"))
+
+
+@pytest.mark.parametrize("command", READING)
+def test_the_runs_of_the_page_are_read(command: str, cluster: Any) -> None:
+    """After the jobs above, in the order of the page."""
+    (result,) = cluster(command)
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout
+    if "windows" not in command and "join " not in command:
+        assert "ranks 0–1 of 2" in result.stdout

@@ -1,6 +1,6 @@
-"""An agent whose parts are called, with a `backward` and a `step` of its own, copied in each step.
+"""An agent with its own `backward` and `step`, whose parts are called and which is copied per step.
 
-Of each step it prints what a copy made in it holds and does; at the end, whether the agent can go.
+Every sixth step prints the state of the copy. The end prints whether the agent is freed.
 """
 
 import copy
@@ -46,8 +46,9 @@ for number in range(tiny.STEPS):
     optimizer.step()
     optimizer.zero_grad()
     held = sorted(name for name in vars(twin) if not name.startswith("_"))
-    tiny.tell(f"twin {held} {twin.last.hex()} {twin.actor.bias.sum().item().hex()}")
-    tiny.tell(f"agent {len(pickle.dumps(agent))} {agent.actor.bias.sum().item().hex()}")
+    if number % 6 == 5:
+        tiny.tell(f"twin {held} {twin.last:.7g} {twin.actor.bias.sum().item():.7g}")
+        tiny.tell(f"agent {len(pickle.dumps(agent))} {agent.actor.bias.sum().item():.7g}")
     tiny.say(number, agent.last)
 
 gone = weakref.ref(agent), weakref.ref(optimizer)

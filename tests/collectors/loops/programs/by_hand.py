@@ -1,4 +1,4 @@
-"""Trains one model after the other without an optimizer of torch; prints how many are left."""
+"""Trains several models without a torch optimizer; prints how many are still alive."""
 
 import gc
 import weakref

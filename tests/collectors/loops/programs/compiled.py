@@ -1,9 +1,7 @@
-"""A compiled loop. Words: what is compiled (model, place, layers, step), and the backend.
+"""A compiled loop. Words: what is compiled (model, place, layers, step, calling), and the backend.
 
-In place of the backend, `reduce-overhead` replays CUDA graphs of the model.
-
-With `calling` the model is compiled, and its layers have a `__call__` of their own, as those of
-transformers up to 5.19 that can be checkpointed.
+The backend `reduce-overhead` replays CUDA graphs of the model. With `calling` the layers override
+`__call__`, as the checkpointable layers of transformers up to 5.19 do.
 """
 
 import sys
@@ -23,15 +21,12 @@ if what == "calling":
     tiny.Layer = Calling
 model = tiny.decoder()
 if what == "step" or (backend == "inductor" and tiny.DEVICE == "cpu"):
-    # An optimizer is traced parameter by parameter; inductor takes its time for every kernel.
+    # Fewer parameters and kernels compile faster.
     model = torch.nn.Sequential(model.embed, model.head)
-if backend == "inductor" and tiny.DEVICE == "cpu":
+if backend == "inductor":
     import torch._inductor.config
 
-    # Nor is it tried what the processor can, and headers compiled ahead pay for more kernels.
-    how["options"] = {"cpp.simdlen": 1}
-    torch._inductor.config.cpp_cache_precompile_headers = False
-    torch._inductor.config.cpp.vec_isa_ok = False
+    torch._inductor.config.cpp_cache_precompile_headers = False  # it leaves files behind
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 
 

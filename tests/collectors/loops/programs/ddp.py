@@ -13,11 +13,7 @@ called = torch.compile(model, backend=sys.argv[2]) if "compiled" in sys.argv els
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 for number, ids in enumerate(tiny.batches(seed=1 + distributed.get_rank())):
     loss = tiny.loss_of(called(ids), ids)
-    with tiny.marked(number):
-        loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
-    tiny.say(number, loss)
+    tiny.step(number, loss, optimizer)
 if called is not model:
     tiny.tell_compiled()
 tiny.leave()

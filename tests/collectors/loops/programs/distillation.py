@@ -12,8 +12,4 @@ for number, ids in enumerate(tiny.batches()):
         wanted = functional.log_softmax(teacher(ids), -1)
     got = functional.log_softmax(student(ids), -1)
     loss = functional.kl_div(got, wanted, reduction="batchmean", log_target=True)
-    with tiny.marked(number):
-        loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
-    tiny.say(number, loss)
+    tiny.step(number, loss, optimizer)

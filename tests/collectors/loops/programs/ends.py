@@ -1,4 +1,4 @@
-"""A loop that ends badly. Words: the step in which it does, counted from 0, and how."""
+"""A loop that ends badly. Words: the step in which it ends, from 0, and how."""
 
 import os
 import resource

@@ -8,14 +8,10 @@ optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 held_out = list(tiny.batches(3, seed=2))
 for number, ids in enumerate(tiny.batches()):
     loss = tiny.loss_of(model(ids), ids)
-    with tiny.marked(number):
-        loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
-    tiny.say(number, loss)
+    tiny.step(number, loss, optimizer)
     if number % 3 == 0:
         model.eval()
         with torch.set_grad_enabled(number % 2 == 1):
             total = sum(tiny.loss_of(model(other), other).item() for other in held_out)
         model.train()
-        tiny.tell(f"evaluation {total.hex()}")
+        tiny.tell(f"evaluation {total:.7g}")

@@ -1,4 +1,4 @@
-"""An optimizer that is none of torch's, as those of fastai and Keras are."""
+"""An optimizer that does not derive from torch's, as those of fastai and Keras."""
 
 import sys
 
@@ -19,13 +19,14 @@ class Descent:
 
 model = tiny.decoder()
 optimizer = Descent(model.parameters())
-if sys.argv[1:] == ["told"]:
+is_told = sys.argv[1:] == ["told"]
+if is_told:
     import tracekit
 for number, ids in enumerate(tiny.batches()):
     loss = tiny.loss_of(model(ids), ids)
     with tiny.marked(number):
         loss.backward()
     optimizer.step()
-    if sys.argv[1:] == ["told"]:
+    if is_told:
         tracekit.step()
     tiny.say(number, loss)

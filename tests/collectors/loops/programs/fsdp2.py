@@ -15,9 +15,5 @@ fully_shard(model, mesh=mesh)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 for number, ids in enumerate(tiny.batches(seed=1 + distributed.get_rank())):
     loss = tiny.loss_of(model(ids), ids)
-    with tiny.marked(number):
-        loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
-    tiny.say(number, loss)
+    tiny.step(number, loss, optimizer)
 tiny.leave()

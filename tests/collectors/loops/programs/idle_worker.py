@@ -1,4 +1,4 @@
-"""A worker of a pool takes a few steps and stays, doing nothing; then the parent trains."""
+"""A pool worker trains a few steps and then idles while the parent trains."""
 
 import multiprocessing
 

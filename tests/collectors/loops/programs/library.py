@@ -1,4 +1,4 @@
-"""A loop with `tracekit.collect` around it. A word is the backend that compiles the model."""
+"""A loop inside `tracekit.collect`. The word is the backend that compiles the model."""
 
 import sys
 
@@ -14,10 +14,6 @@ optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 with tracekit.collect(model=model, out="run", warmup=1, steps=2, profile_steps=2) as step:
     for number, ids in enumerate(step(tiny.batches())):
         loss = tiny.loss_of(model(ids), ids)
-        with tiny.marked(number):
-            loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        tiny.say(number, loss)
+        tiny.step(number, loss, optimizer)
 if sys.argv[1:]:
     tiny.tell_compiled()

@@ -1,7 +1,7 @@
-"""Lightning's Trainer; the words `validation` and `profiler` add what they say.
+"""Lightning's Trainer.
 
-So do `callback`, which is ours, and `accumulating`, two batches to a step; with `failing` it fails
-when the record is over.
+Words: `validation`, `profiler`, `callback` (tracekit's), `accumulating` (two batches per step), and
+`failing` (raises after the recorded steps).
 """
 
 import logging
@@ -26,7 +26,7 @@ class Task(lightning.LightningModule):
         return tiny.loss_of(self.decoder(batch), batch)
 
     def validation_step(self, batch, number):
-        tiny.tell(f"validation {tiny.loss_of(self.decoder(batch), batch).item().hex()}")
+        tiny.tell(f"validation {tiny.loss_of(self.decoder(batch), batch).item():.7g}")
 
     def on_before_optimizer_step(self, optimizer):
         with tiny.marked(self.global_step):

@@ -1,4 +1,4 @@
-"""Loops one after the other in one process; the first word says which come before the last."""
+"""Several loops in one process; the first word says which loops precede the last one."""
 
 import gc
 import os

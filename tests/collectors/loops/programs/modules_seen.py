@@ -1,4 +1,4 @@
-"""Prints which modules of tracekit there are, before it asks for one and after."""
+"""Prints whether tracekit is in `sys.modules`, before and after the program imports it."""
 
 import sys
 
@@ -9,7 +9,7 @@ def look(when: object) -> None:
 
 
 look("at the start")
-import tiny  # noqa: E402 - this is what is looked at
+import tiny  # noqa: E402
 import torch  # noqa: E402
 
 look("with torch")
@@ -21,7 +21,8 @@ for number, ids in enumerate(tiny.batches()):
     optimizer.step()
     optimizer.zero_grad()
     tiny.say(number, loss)
-    look(number)
+    if number % 6 == 5:
+        look(number)
 import tracekit.errors  # noqa: E402
 
 look("at the end")

@@ -1,4 +1,4 @@
-"""A loop with a profiler of its own. Words: `scheduled` or first and last step, counted from 0."""
+"""A loop that profiles itself. Words: `scheduled`, or the first and last profiled step from 0."""
 
 import sys
 
@@ -12,11 +12,7 @@ optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 
 def train(number, ids):
     loss = tiny.loss_of(model(ids), ids)
-    with tiny.marked(number):
-        loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
-    tiny.say(number, loss)
+    tiny.step(number, loss, optimizer)
 
 
 def write(profiler):

@@ -1,6 +1,6 @@
-"""A pipeline of two stages and two micro-batches by plain sends and receives.
+"""A pipeline of two stages and two micro-batches with plain sends and receives.
 
-The word `evaluation` evaluates after every third step, before the next is received.
+The word `evaluation` adds an evaluation after every third step.
 """
 
 import sys
@@ -40,7 +40,7 @@ for number in range(tiny.STEPS):
     optimizer.zero_grad()
     tiny.say(number, total)
     if "evaluation" in sys.argv and number % 3 == 0:
-        time.sleep(0.2)  # what a later stage waits for before it is called
+        time.sleep(1)  # the later stage waits for this before its step begins
         stage.eval()
         with torch.no_grad():
             stage(torch.ones(shape))

@@ -1,4 +1,4 @@
-"""Prints what a process is given by whoever starts it."""
+"""Prints what a process inherits: arguments, environment, signals, open files, limits."""
 
 import os
 import resource

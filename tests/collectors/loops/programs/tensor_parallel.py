@@ -4,11 +4,7 @@ import tiny
 import torch
 from torch import distributed
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor.parallel import (
-    ColwiseParallel,
-    RowwiseParallel,
-    parallelize_module,
-)
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 distributed.init_process_group("gloo")
 mesh = init_device_mesh("cpu", (distributed.get_world_size(),), mesh_dim_names=("tp",))
@@ -18,9 +14,5 @@ for layer in model.layers:
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=False)
 for number, ids in enumerate(tiny.batches()):
     loss = tiny.loss_of(model(ids), ids)
-    with tiny.marked(number):
-        loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
-    tiny.say(number, loss)
+    tiny.step(number, loss, optimizer)
 tiny.leave()

@@ -1,4 +1,4 @@
-"""Training on threads of the program's own; the first word says on which."""
+"""Training on threads of the program; the word says on which."""
 
 import sys
 import threading
@@ -11,8 +11,6 @@ from torch import nn
 
 
 class Loop:
-    """A loop whose losses do not depend on what other threads do."""
-
     def __init__(self, seed):
         self.batches = torch.Generator().manual_seed(seed)
         self.model = nn.Linear(8, 8)
@@ -63,4 +61,4 @@ else:
         time.sleep(0.01)
 for loop in loops:
     if loop.count:
-        tiny.tell(f"loss {loop.loss.hex()}")
+        tiny.tell(f"loss {loop.loss:.7g}")

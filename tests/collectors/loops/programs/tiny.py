@@ -1,16 +1,17 @@
-"""What the loops share: a small decoder, its batches, and the lines that a run prints.
+"""A small decoder, its batches, and the printed lines that all loop programs share.
 
-A line of a step holds its loss to the last bit. `marked` puts the loop's own number of a step into
-whatever trace is being made, so that a recorded step can be held against the one that ran.
+`marked` puts the loop's own step number into any trace that is being recorded, so that tests can
+match a recorded step with the step that ran.
 
-LOOP_STEPS and LOOP_WIDTH make a loop longer and its steps heavier; LOOP_DEVICE is `cpu` or `cuda`;
-LOOP_TIMES names a file that
-takes the instant of each printed step, in ns. The benchmark sets them.
+LOOP_STEPS and LOOP_WIDTH make a loop longer and its steps heavier. LOOP_DEVICE is `cpu` or `cuda`.
+LOOP_TIMES names a file that receives the timestamp of each printed step in ns (set by the
+benchmark).
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import sys
@@ -31,6 +32,9 @@ VOCABULARY = 64
 BATCH = 2
 LENGTH = 16
 TOKENS = BATCH * LENGTH
+
+# Variables in which launchers pass the rank.
+_RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")
 
 _times_ns: list[int] = []
 
@@ -109,34 +113,48 @@ def marked(number: int) -> AbstractContextManager[Any]:
     return torch.profiler.record_function(f"own/{number}")
 
 
+def step(number: int, loss: torch.Tensor, *optimizers: torch.optim.Optimizer) -> None:
+    """Run the backward pass under the loop's mark, step the optimizers, and print the loss."""
+    with marked(number):
+        loss.backward()
+    for optimizer in optimizers:
+        optimizer.step()
+        optimizer.zero_grad()
+    say(number, loss)
+
+
 def say(number: int, loss: torch.Tensor | float) -> None:
-    """Print a step."""
-    value = loss.item() if isinstance(loss, torch.Tensor) else loss
-    tell(f"step {number} loss {value.hex()}")
+    """Print the loss of a step."""
+    tell(f"step {number} loss {float(loss):.7g}")
     _times_ns.append(time.perf_counter_ns())
 
 
 def tell(text: str) -> None:
     """Print a line, with the rank if there is one, in a single write."""
-    rank = next((os.environ[name] for name in ("LOOP_RANK", "RANK") if name in os.environ), None)
+    rank = next((os.environ[name] for name in _RANKS if name in os.environ), None)
     line = text if rank is None else f"rank {rank} {text}"
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
 def join() -> None:
-    """Join the process group of the device's own backend."""
+    """Join the process group, whose backend depends on the device."""
     if DEVICE == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    distributed.init_process_group("nccl" if DEVICE == "cuda" else "gloo")
+    rank = next(os.environ[name] for name in _RANKS if name in os.environ)
+    distributed.init_process_group(
+        "nccl" if DEVICE == "cuda" else "gloo",
+        rank=int(rank),
+        world_size=int(os.environ.get("WORLD_SIZE", "2")),
+    )
 
 
 def leave() -> None:
-    """Leave the process group, and let the threads that it leaves behind come to rest.
+    """Leave the process group, and wait until its threads are idle.
 
-    Gloo frees the tensors of the last collective on a thread of its own. Where the interpreter ends
-    meanwhile, Python ends that thread, and with it the process: SIGABRT, «terminate called without
-    an active exception», in one of some twenty runs on a busy machine.
+    Gloo frees the tensors of the last collective on its own thread. If the interpreter exits
+    meanwhile, the process ends with SIGABRT ("terminate called without an active exception"), in
+    about one of twenty runs on a busy machine.
     """
     distributed.barrier()
     distributed.destroy_process_group()
@@ -147,20 +165,18 @@ def leave() -> None:
 
 
 def _gloo_states() -> list[str]:
-    """Return the state of each of gloo's threads, as in proc(5)."""
-    stats = (_text(path) for path in Path("/proc/self/task").glob("*/stat"))
-    return [stat.rpartition(")")[2].split()[0] for stat in stats if "(pt_gloo_" in stat]
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text("utf-8", "replace")
-    except OSError:  # the thread has ended
-        return ""
+    """Return the state of each gloo thread, as in proc(5)."""
+    states = []
+    for path in Path("/proc/self/task").glob("*/stat"):
+        with contextlib.suppress(OSError):  # the thread has ended
+            stat = path.read_text("utf-8", "replace")
+            if "(pt_gloo_" in stat:
+                states.append(stat.rpartition(")")[2].split()[0])
+    return states
 
 
 def tell_compiled() -> None:
-    """Print what Dynamo has done so far: graphs, what broke them, compilations of each frame."""
+    """Print the numbers of Dynamo graphs, graph breaks, compilations, and recompilations."""
     from torch._dynamo.utils import compilation_time_metrics, counters
 
     stats = {name: counters["stats"][name] for name in ("unique_graphs", "calls_captured")}

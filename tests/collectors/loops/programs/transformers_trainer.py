@@ -1,19 +1,13 @@
-"""Transformers' Trainer: two micro-batches to a step, evaluation every fourth step.
+"""Transformers' Trainer: two micro-batches per step, an evaluation every fourth step.
 
-With the word `compiled` it compiles the model, by the backend that follows; with `callback` it is
-recorded by ours, and with `failing` it fails in the middle of that.
+Words: `compiled BACKEND` compiles the model, `callback` adds tracekit's callback, and `failing`
+raises while it is recorded.
 """
 
 import sys
 
 import tiny
-from transformers import (
-    PrinterCallback,
-    Trainer,
-    TrainerCallback,
-    TrainingArguments,
-    set_seed,
-)
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments, set_seed
 
 
 class Lines(TrainerCallback):
@@ -28,7 +22,7 @@ class Lines(TrainerCallback):
             raise ArithmeticError("no more")
 
     def on_evaluate(self, args, state, control, metrics=None, **kwargs):
-        tiny.tell(f"evaluation {metrics['eval_loss'].hex()}")
+        tiny.tell(f"evaluation {metrics['eval_loss']:.7g}")
 
 
 compiled = sys.argv[1:2] == ["compiled"]

@@ -1,4 +1,4 @@
-"""TRL's SFTTrainer on a data set that is already tokens."""
+"""TRL's SFTTrainer on a tokenized data set."""
 
 import tiny
 from datasets import Dataset

@@ -1,7 +1,4 @@
-"""Ends as the word says: with a wait after the last step that is recorded, or with forked children.
-
-The children end as programs do, after the parent's profile.
-"""
+"""A loop that ends with a wait after the last recorded step (`wait`) or with forked children."""
 
 import os
 import sys
@@ -15,11 +12,7 @@ model = tiny.decoder()
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 for number, ids in enumerate(tiny.batches(8 if is_waiting else tiny.STEPS)):
     loss = tiny.loss_of(model(ids), ids)
-    with tiny.marked(number):
-        loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
-    tiny.say(number, loss)
+    tiny.step(number, loss, optimizer)
 if is_waiting:
     time.sleep(2)
 else:

@@ -1,6 +1,6 @@
-"""Parameters sharded by hand: gathered before a layer runs, forward and backward, freed after.
+"""Parameters sharded by hand: gathered before each use of a layer and freed after it.
 
-Between uses a parameter is empty, as DeepSpeed's are in ZeRO-3.
+Between uses a parameter is empty, as in DeepSpeed's ZeRO-3.
 """
 
 import tiny
@@ -63,9 +63,5 @@ for module in model.modules():
 optimizer = torch.optim.AdamW(shards.values(), lr=1e-3)
 for number, ids in enumerate(tiny.batches(seed=1 + rank)):
     loss = tiny.loss_of(model(ids), ids)
-    with tiny.marked(number):
-        loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
-    tiny.say(number, loss)
+    tiny.step(number, loss, optimizer)
 tiny.leave()

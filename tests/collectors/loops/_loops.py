@@ -1,0 +1,340 @@
+"""Runs the loop programs, bare or under `tracekit collect`, and reports what each run leaves."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import importlib.util
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAMS = Path(__file__).with_name("programs")
+TRACEKIT = Path(sys.executable).with_name("tracekit")
+OPTIONS = ("--warmup", "1", "--steps", "2", "--profile-steps", "2")
+TOKENS = 2 * 16  # in one batch of `programs/tiny.py`
+TIMEOUT_S = 600
+_TOKEN = "LOOP_TOKEN"
+_LEAVING_S = 30.0
+# The varying parts of file names: the end of a temporary name, a UUID, a timestamp.
+_DRAWN = re.compile(r"(?<=_)[a-z0-9_]{8}(?=/|$)|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{6,}")
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """A run folder, read without tracekit."""
+
+    path: Path
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        members: dict[str, Any] = json.loads((self.path / "run.json").read_text("utf-8"))
+        return members
+
+    @property
+    def traces(self) -> list[str]:
+        return sorted(path.name for path in self.path.glob("rank*.json.gz"))
+
+    def events(self, rank: int = 0) -> list[dict[str, Any]]:
+        content = json.loads(gzip.decompress((self.path / f"rank{rank}.json.gz").read_bytes()))
+        return [event for event in content["traceEvents"] if event.get("ph") == "X"]
+
+    def names(self, rank: int = 0) -> Counter[str]:
+        return Counter(event["name"] for event in self.events(rank))
+
+    def spans(self, prefix: str, rank: int = 0) -> list[tuple[float, float]]:
+        """Return begin and end of the events whose name starts with a prefix."""
+        events = self.events(rank)
+        return [(e["ts"], e["ts"] + e["dur"]) for e in events if e["name"].startswith(prefix)]
+
+    def phases(self, rank: int = 0) -> dict[str, int]:
+        """Return the number of ranges of each phase in the recorded steps."""
+        prefix = "tk/phase/"
+        names = self.names(rank).items()
+        return {name.removeprefix(prefix): n for name, n in names if name.startswith(prefix)}
+
+    def inside(self, outer: str, inner: str) -> int:
+        """Return how many events of one name begin inside an event of another on its thread."""
+        events = self.events()
+        spans = [(e["ts"], e["ts"] + e["dur"], e["tid"]) for e in events if e["name"] == outer]
+        return sum(
+            any(start <= e["ts"] < end and tid == e["tid"] for start, end, tid in spans)
+            for e in events
+            if e["name"] == inner
+        )
+
+    def steps(self, rank: int = 0) -> dict[int, set[int]]:
+        """Return the loop's own step numbers inside each recorded step.
+
+        The end of the loop's mark decides, as the mark may begin before tracekit opens its range.
+        """
+        events = self.events(rank)
+        # A step that begins anew follows the range that it replaces.
+        marks = sorted((e["name"], e["ts"], e["ts"] + e["dur"]) for e in events)
+        steps = {
+            int(name.removeprefix("tk/step/").removesuffix(" anew")): (start, end)
+            for name, start, end in marks
+            if name.startswith("tk/step/") and " ended " not in name
+        }
+        own: dict[int, set[int]] = {number: set() for number in steps}
+        for event in events:
+            if event["name"].startswith("own/"):
+                close = event["ts"] + event["dur"]
+                for number, (start, end) in steps.items():
+                    if start <= close < end:
+                        own[number].add(int(event["name"].removeprefix("own/")))
+        return own
+
+    def tokens_per_step(self) -> float | None:
+        """Return the number of tokens per timed step, summed over the ranks."""
+        made = self.manifest
+        if not made["repeats"] or made["repeats"][0]["tokens_per_s"] is None:
+            return None
+        (repeat,) = made["repeats"]
+        tokens: float = repeat["tokens_per_s"] * repeat["wall_ns"] / 1e9
+        return tokens / made["steps"]["measured_count"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result of a command.
+
+    Attributes:
+        exit_code: as a shell shows it, 128 + n for signals.
+        stdout: what the program printed.
+        stderr: what the program and tracekit said.
+        files: names in its folder, home, and temporary folder, without the run folder.
+        left: command lines of processes that outlived it.
+        folder: its working folder.
+    """
+
+    exit_code: int
+    stdout: str
+    stderr: str
+    files: list[str]
+    left: list[str]
+    folder: Path
+
+    @property
+    def run(self) -> RunFolder:
+        return RunFolder(self.folder / "run")
+
+
+@dataclass(slots=True)
+class Process:
+    """A command that runs."""
+
+    command: list[str]
+    folder: Path
+    token: str
+    popen: subprocess.Popen[str]
+    seen: list[str] = field(default_factory=list)
+
+    def wait_for(self, line: str) -> None:
+        """Wait until it prints a line that begins with a text."""
+        assert self.popen.stdout is not None
+        for text in self.popen.stdout:
+            self.seen.append(text)
+            if text.startswith(line):
+                return
+        pytest.fail(f"ended without {line!r}: {self.seen}\n{self.end().stderr}")
+
+    def end(self, stdin: str | None = None, *, wait_s: float = _LEAVING_S) -> Outcome:
+        """Wait for the end, and return what is left; processes that are left are killed.
+
+        Args:
+            stdin: its standard input.
+            wait_s: how long its children may outlive it.
+        """
+        try:
+            stdout, stderr = self.popen.communicate(stdin, timeout=TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.popen.kill()
+            end_all(self.token)
+            stdout, stderr = self.popen.communicate()
+            pytest.fail(f"{self.command} has not ended\n{stdout}\n{stderr}")
+        code = self.popen.returncode
+        left = left_of(self.token, wait_s)
+        end_all(self.token)
+        return Outcome(
+            exit_code=code if code >= 0 else 128 - code,
+            stdout="".join(self.seen) + (stdout or ""),
+            stderr=stderr or "",
+            files=files_of(self.folder),
+            left=left,
+            folder=self.folder,
+        )
+
+
+class Loops:
+    """Runs programs; the same run is made once per session."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._done: dict[Any, Outcome] = {}
+        self._tokens: list[str] = []
+
+    def start(
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        name: str = "",
+        **options: Any,
+    ) -> Process:
+        """Start a command.
+
+        Args:
+            command: the command line.
+            env: added to the environment.
+            name: of the folder; commands of one name share it. Empty for a new folder.
+            options: of `subprocess.Popen`.
+        """
+        folder = self._folder / (name or uuid.uuid4().hex[:8])
+        for part in ("work", "home", "tmp"):
+            (folder / part).mkdir(parents=True, exist_ok=True)
+        token = uuid.uuid4().hex
+        self._tokens.append(token)
+        dropped = ("TRACEKIT_", "PYTEST", "COV_", "KINETO")
+        environment = {
+            **{key: value for key, value in os.environ.items() if not key.startswith(dropped)},
+            "HOME": str(folder / "home"),
+            "TMPDIR": str(folder / "tmp"),
+            # The C++ of inductor is compiled once; Dynamo compiles anew for each program.
+            "TORCHINDUCTOR_CACHE_DIR": str(self._folder / "inductor"),
+            "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
+            "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
+            "HF_HUB_OFFLINE": "1",
+            "OMP_NUM_THREADS": "1",
+            "DS_ACCELERATOR": "cpu",  # otherwise DeepSpeed prints a timestamp
+            _TOKEN: token,
+            **(env or {}),
+        }
+        given = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        popen = subprocess.Popen(
+            list(command),
+            cwd=folder / "work",
+            env=environment,
+            text=True,
+            start_new_session=True,
+            **{**given, **options},
+        )
+        return Process(list(command), folder / "work", token, popen)
+
+    def run(self, script: str, *words: str, ranks: int = 1, **how: Any) -> Outcome:
+        """Run a program under `tracekit collect`, or return the outcome of the same earlier run.
+
+        Args:
+            script: a file of `programs`, without its suffix.
+            words: its arguments.
+            ranks: how many; `ranks.sh` starts them, or torchrun if `is_torchrun`.
+            how: `options` of `tracekit collect`, `stdin`, `is_torchrun`, `is_bare`.
+        """
+        key = (script, words, ranks, *sorted(how.items()))
+        if key not in self._done:
+            stdin, options = how.pop("stdin", None), how.pop("options", OPTIONS)
+            before = [] if how.pop("is_bare", False) else self.collect(*options)
+            command = [*before, *self.program(script, *words, ranks=ranks, **how)]
+            self._done[key] = self.start(command).end(stdin)
+        return self._done[key]
+
+    @staticmethod
+    def program(script: str, *words: str, ranks: int = 1, is_torchrun: bool = False) -> list[str]:
+        """Return the command that runs a file of `programs`; see `run`."""
+        command = [sys.executable, str(PROGRAMS / f"{script}.py"), *words]
+        if ranks == 1:
+            return command
+        if not is_torchrun:
+            return ["/bin/sh", str(PROGRAMS / "ranks.sh"), str(Loops.free_port()), *command]
+        words = ("--standalone", "--nproc-per-node", str(ranks))
+        return [*Loops.torchrun(*words), *command[1:]]
+
+    @staticmethod
+    def torchrun(*words: str) -> list[str]:
+        return [sys.executable, "-m", "torch.distributed.run", *words]
+
+    @staticmethod
+    def collect(*options: str, out: str = "run") -> list[str]:
+        """Return `tracekit collect` up to the program, with the usual options by default."""
+        return [str(TRACEKIT), "collect", "--out", out, *(options or OPTIONS), "--"]
+
+    @staticmethod
+    def free_port() -> int:
+        """Return an unused port below the range that the system assigns."""
+        while True:
+            with socket.socket() as server, contextlib.suppress(OSError):
+                server.bind(("127.0.0.1", random.randint(20_000, 30_000)))
+                return int(server.getsockname()[1])
+
+    def close(self) -> None:
+        """Kill the remaining processes, and remove the files."""
+        for token in self._tokens:
+            end_all(token)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def needs(*packages: str) -> None:
+    """Skip the test if a package of the `loops` extra is missing."""
+    for name in packages:
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"{name} is not installed: pip install -e '.[loops]'")
+
+
+def files_of(work: Path) -> list[str]:
+    """Return the file names around a program, with the varying parts replaced."""
+    while True:
+        # Another program of the folder may be removing a file.
+        with contextlib.suppress(FileNotFoundError):
+            top = work.parent
+            paths = [path for part in ("work", "home", "tmp") for path in (top / part).rglob("*")]
+            names = sorted(path.relative_to(top).as_posix() for path in paths)
+            kept = [name for name in names if not f"{name}/".startswith("work/run/")]
+            return [_DRAWN.sub("N", name) for name in kept]
+
+
+def left_of(token: str, wait_s: float) -> list[str]:
+    """Return the processes that still run after some time, or at once if none does."""
+    deadline = time.monotonic() + wait_s
+    while True:
+        found = [_words(pid) for pid in _pids(token)]
+        if not found or time.monotonic() > deadline:
+            return sorted(found)
+        time.sleep(0.1)
+
+
+def end_all(token: str) -> None:
+    for pid in _pids(token):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _pids(token: str) -> list[int]:
+    """Return the processes that have a token in their environment."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if token.encode() in (path / "environ").read_bytes():
+                state = (path / "stat").read_text().rpartition(")")[2].split()[0]
+                found += [int(path.name)] if state != "Z" else []
+    return found
+
+
+def _words(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+    return ""
