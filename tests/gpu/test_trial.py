@@ -44,12 +44,7 @@ def outcome_of(folder: Path, *words: str, **variables: str) -> str:
         capture_output=True,
         text=True,
         cwd=folder,
-        env={
-            **inherited,
-            "PYTHONPATH": modules,
-            "TRACEKIT_GPU_TESTS_ON_CPU": "all",
-            **variables,
-        },
+        env={**inherited, "PYTHONPATH": modules, "TRACEKIT_GPU_TESTS_ON_CPU": "all", **variables},
         timeout=120,
         check=False,
     )
