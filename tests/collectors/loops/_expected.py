@@ -84,8 +84,6 @@ def main(names: list[str]) -> None:
             program, _, ranks = name.partition(" (")
             how: dict[str, Any] = {"ranks": int(ranks.split()[0])} if ranks else {}
             how |= {"is_torchrun": True} if "torchrun" in ranks else {}
-            if "inductor" in program:
-                loops.run(*program.split(), is_bare=True, **how, stdin="")  # fills its cache
             done = loops.run(*program.split(), is_bare=True, **how)
             if done.exit_code:
                 sys.exit(f"{name}: exit code {done.exit_code}\n{done.stderr}")

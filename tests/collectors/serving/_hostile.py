@@ -28,7 +28,7 @@ from tracekit.errors import TracekitError
 KEY = "sk-hostile-0123456789"
 MODEL = "model"
 NEW_TOKENS = 3
-LIMITS = {"_ASK_TIMEOUT_S": 0.25, "_ATTACH_TIMEOUT_S": 0.25, "_SETUP_TIMEOUT_S": 1.0}
+LIMITS = {"_ASK_TIMEOUT_S": 0.25, "_ATTACH_TIMEOUT_S": 0.25}
 # More than the client keeps of any answer, plus the socket buffers.
 MOST_SENT_BYTES = 48 << 20
 
@@ -491,7 +491,7 @@ def attack(
     try:
         with (
             HostileServer(hostile) as server,
-            mock.patch.multiple(_http, **LIMITS),
+            mock.patch.multiple(_http, **LIMITS, _SETUP_TIMEOUT_S=max(1.0, request_s)),
             mock.patch.object(request_attempt, "_TAIL_S", 0.2),
             mock.patch.dict(os.environ, environment),
         ):
