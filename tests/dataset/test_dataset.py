@@ -121,6 +121,7 @@ def test_an_unreadable_rank_is_listed_and_read_later(
         make(tmp_path)
 
 
+@pytest.mark.nightly("ingest names them, too")
 def test_a_breakdown_names_missing_ranks(tmp_path: Path, cli: Callable[..., Any]) -> None:
     files = write_ranks(tmp_path / "run", 3)
     files[1].write_bytes(b"{")
@@ -161,7 +162,9 @@ def test_a_full_disk_keeps_the_written_ranks(
     assert len(again.traces) == 3
 
 
-@pytest.mark.parametrize("is_by_duckdb", [False, True])
+@pytest.mark.parametrize(
+    "is_by_duckdb", [False, pytest.param(True, marks=pytest.mark.nightly("another place to write"))]
+)
 def test_a_full_disk_is_not_the_fault_of_a_trace(
     is_by_duckdb: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

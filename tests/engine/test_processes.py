@@ -46,7 +46,10 @@ def kill_at(monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, *, is_once
     monkeypatch.setattr(processes_engine, "_START", text)
 
 
-@pytest.mark.parametrize("is_once", [True, False])
+@pytest.mark.parametrize(
+    "is_once",
+    [pytest.param(True, marks=pytest.mark.nightly("the other case replaces workers, too")), False],
+)
 def test_killed_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_once: bool) -> None:
     """A killed worker is replaced; a trace that kills its worker twice is listed as missing."""
     write_ranks(tmp_path / "run", 4)

@@ -38,20 +38,11 @@ class CsvReader:
     def blocks(self) -> Iterator[EventRows]:
         text = b"".join(self._stream).decode()
         for line in csv.reader(io.StringIO(text.removeprefix(HEAD + "\n"))):
-            category, name, tid, start, end, correlation = line
-            row = {
-                "event_id": self.event_count,
-                "view_name": "event",
-                "ph": "X",
-                "pid": 1,
-                "tid": int(tid),
-                "category": category,
-                "name": name,
-                "ts_ns": int(start),
-                "dur_ns": int(end) - int(start),
-                "correlation": int(correlation),
-                **({"device": 0, "stream": 7} if category == "kernel" else {}),
-            }
+            (category, name), (tid, start, end, correlation) = line[:2], map(int, line[2:])
+            row = {"event_id": self.event_count, "view_name": "event", "ph": "X", "pid": 1}
+            row |= {"tid": tid, "category": category, "name": name, "correlation": correlation}
+            row |= {"ts_ns": start, "dur_ns": end - start}
+            row |= {"device": 0, "stream": 7} if category == "kernel" else {}
             self.event_count += 1
             yield EventRows(1, [[row.get(column)] for column in ROW_COLUMNS])
 

@@ -116,7 +116,7 @@ def expect_kept(
         assert all(0 <= offset <= len(new) for offset, _ in found.rejected)
 
 
-SEEDS = 100
+SEEDS = 50
 
 
 @pytest.mark.parametrize("layout", TEXTS)

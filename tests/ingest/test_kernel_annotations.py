@@ -49,25 +49,23 @@ def as_json(noted: dict[int, Any]) -> bytes:
     return json.dumps({str(node): one for node, one in noted.items()}).encode()
 
 
-@pytest.mark.parametrize(
-    ("name", "data"),
-    [
-        ("kernel_annotations_rank0_fwd_bwd.pkl", pickle.dumps(NOTED)),
-        ("kernel_annotations_rank0_step.json.gz", gzip.compress(as_json(NOTED))),
-    ],
-)
-def test_kernels_have_module_phase_and_scope(
-    tiny_trace: Tiny, tmp_path: Path, name: str, data: bytes
-) -> None:
+def test_kernels_have_module_phase_and_scope(tiny_trace: Tiny) -> None:
+    """The file lies next to the trace or in the parent folder, and is part of the cache key."""
     path = tiny_trace(replay(), name="step_14/rank0.json")
     with tracekit.open(path) as trace:
         assert [row[2] for row in trace.sql(CONTEXT).rows] == 3 * ["(unattributed)"]
-    # The cache key includes the file; it may also lie in the parent folder.
-    for folder, given in ((path.parent, path), (path.parent.parent, path.parent)):
-        (folder / name).write_bytes(data)
+    for file, data, given in (
+        (path.parent / "kernel_annotations_rank0_fwd_bwd.pkl", pickle.dumps(NOTED), path),
+        (
+            path.parent.parent / "kernel_annotations_rank0_step.json.gz",
+            gzip.compress(as_json(NOTED)),
+            path.parent,
+        ),
+    ):
+        file.write_bytes(data)
         with tracekit.open(given) as trace:
             assert trace.sql(CONTEXT).rows == EXPECTED
-        (folder / name).unlink()
+        file.unlink()
 
 
 def test_annotations_of_another_rank_are_ignored(tiny_trace: Tiny) -> None:

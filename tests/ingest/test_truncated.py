@@ -57,7 +57,7 @@ def test_truncation_anywhere(split: Split, layout: str, block_bytes: int) -> Non
     whole, ends = split(data), event_ends(text)
     assert (whole.names, whole.text.truncation) == (NAMES, None)
     array = data.index(b"[") + 1 if layout == "bare" else data.index(b'"traceEvents": [') + 16
-    for cut in range(0, len(data), 1 if layout == "one line" and block_bytes == 100 else 3):
+    for cut in range(0, len(data), 2 if layout == "one line" and block_bytes == 100 else 5):
         found = split(data[:cut], block_bytes=block_bytes, chunk_bytes=max(64, block_bytes))
         kept = sum(end <= cut for end in ends)
         assert found.rows == whole.rows[:kept], cut
