@@ -37,7 +37,7 @@ NAME = "light/rank0.json.gz"
 
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the CPU be taken for an accelerator."""
+    """Make the CPU an accelerator."""
     monkeypatch.setattr(accelerator, "device_activities", lambda _: [ProfilerActivity.CPU])
 
 
@@ -69,7 +69,8 @@ def steps_in(run: Path) -> list[int]:
 
 @pytest.mark.usefixtures("device")
 def test_light_steps_have_a_trace_of_their_own(tmp_path: Path) -> None:
-    run, _ = train(tmp_path / "run")
+    run, losses = train(tmp_path / "run")
+    assert losses == train(tmp_path / "other", light_steps=False)[1]
     assert (run.outcome, len(run.notes)) == ("ok", 1)
     assert (run.traces, run.light_traces) == (["rank0.json.gz"], [NAME])
     assert run.overhead is not None
@@ -86,7 +87,7 @@ def test_light_steps_have_a_trace_of_their_own(tmp_path: Path) -> None:
     starts = [light["baseTimeNanoseconds"] + 1_000 * event["ts"] for event in calls]
     steps = itertools.pairwise(bounds)
     assert [sum(begin <= at < end for at in starts) for begin, end in steps] == [1, 1]
-    assert steps_in(tmp_path / "run") == [6, 7], "the light trace is none of the run's"
+    assert steps_in(tmp_path / "run") == [6, 7], "the light trace does not belong to the run"
 
 
 @pytest.mark.parametrize("is_refused", [False, True])
