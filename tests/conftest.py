@@ -164,12 +164,6 @@ def answered(opened: Callable[[Path], tracekit.Trace]) -> Answered:
     return answers_of
 
 
-@pytest.fixture(scope="session")
-def python() -> Callable[[str], str]:
-    """Return a function that returns the command for `python`."""
-    return lambda _: sys.executable
-
-
 # Commands that start processes, use the terminal, or serve.
 _OF_PROCESSES = {"bench", "browse", "collect", "mcp", "sweep", "view"}
 
