@@ -136,7 +136,7 @@ def test_masking_takes_linear_time() -> None:
     pieces = ["a", "a.", "key=", 'key="', "--key ", "a://", "a://b:", "key: Bearer ", "key\\\\\\"]
     begin = time.process_time()
     for piece in [*pieces, "%3Fa", "\\", "%2525", "%3Fsig%3D"]:
-        mask_text(piece * (50_000 // len(piece)))
+        mask_text(piece * (20_000 // len(piece)))
     assert time.process_time() - begin < 60
 
 
