@@ -243,9 +243,15 @@ def rounded(value: Any) -> Any:
 
 
 def chosen(rows: Iterable[dict[str, Any]], columns: str, where: dict[str, Any]) -> list[list[Any]]:
-    """Return columns of the rows that have these values, or one of a list of them."""
+    """Return columns of the rows that have these values, or one of a list of them.
+
+    Of a text the column `NAME#` is the numbers in it.
+    """
     return [
-        [row[column] for column in columns.split(", ")]
+        [
+            re.findall(r"\d[\d,.]*\d|\d", row[column[:-1]]) if column[-1] == "#" else row[column]
+            for column in columns.split(", ")
+        ]
         for row in rows
         if all(
             row[column] in value if isinstance(value, list) else row[column] == value
