@@ -21,6 +21,10 @@ PIPELINED = Step(
 Rows = list[dict[str, Any]]
 
 
+def late(*values: Any) -> Any:
+    return pytest.param(*values, marks=pytest.mark.nightly("a run like another of the gate"))
+
+
 @pytest.fixture
 def asked(tmp_path: Path) -> Callable[..., tuple[MadeRun, dict[str, Rows]]]:
     def ask(
@@ -77,7 +81,7 @@ def test_a_slow_rank_is_the_first_named(asked: Callable[..., Any]) -> None:
     assert slow["alike"] == "more compute, less exposed communication"
 
 
-@pytest.mark.parametrize("slow_count", [4, 6])
+@pytest.mark.parametrize("slow_count", [4, late(6)])
 def test_ranks_slow_alike_are_named_where_none_is_an_outlier(
     asked: Callable[..., Any], slow_count: int
 ) -> None:
@@ -151,7 +155,7 @@ def test_a_rank_that_is_late_once(asked: Callable[..., Any]) -> None:
         assert rows[key]["wait_ns"] == sum(waits.values())
 
 
-@pytest.mark.parametrize(("name", "label"), [("3", "tensor group 3"), ("5", "data group 5")])
+@pytest.mark.parametrize(("name", "label"), [("3", "tensor group 3"), late("5", "data group 5")])
 def test_a_slow_link_is_no_slow_rank(asked: Callable[..., Any], name: str, label: str) -> None:
     layout = Layout(data=4, tensor=3, ranks_per_node=3)
     _, found = asked(
@@ -165,7 +169,7 @@ def test_a_slow_link_is_no_slow_rank(asked: Callable[..., Any], name: str, label
     assert groups[label.partition(" ")[0]]["slowest_name"] == name
 
 
-@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+@pytest.mark.parametrize("schedule", [late("gpipe"), "1f1b"])
 def test_bubbles_are_those_of_the_schedule(asked: Callable[..., Any], schedule: str) -> None:
     step = Step(
         forward_ns=1_000_000,
@@ -227,7 +231,7 @@ def test_no_clock_is_told_without_collectives_of_all(asked: Callable[..., Any]) 
     }
 
 
-@pytest.mark.parametrize("is_described", [True, False])
+@pytest.mark.parametrize("is_described", [late(True), False])
 def test_parallel_groups(asked: Callable[..., Any], is_described: bool) -> None:
     layout = Layout(data=2, tensor=2, pipeline=4, ranks_per_node=4, is_described=is_described)
     _, found = asked("parallel_groups", layout=layout, step=PIPELINED)
