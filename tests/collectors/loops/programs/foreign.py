@@ -16,17 +16,13 @@ class Descent:
                 one.data.sub_(one.grad.data, alpha=0.1)
                 one.grad = None
 
+    def zero_grad(self) -> None:
+        """Leave the gradients to `step`."""
 
-model = tiny.decoder()
-optimizer = Descent(model.parameters())
+
 is_told = sys.argv[1:] == ["told"]
 if is_told:
     import tracekit
-for number, ids in enumerate(tiny.batches()):
-    loss = tiny.loss_of(model(ids), ids)
-    with tiny.marked(number):
-        loss.backward()
-    optimizer.step()
-    if is_told:
-        tracekit.step()
-    tiny.say(number, loss)
+model = tiny.decoder()
+optimizer = Descent(model.parameters())
+tiny.train(model=model, optimizer=optimizer, after=lambda _: is_told and tracekit.step())

@@ -8,14 +8,7 @@ import torch
 
 def train(count):
     torch.set_num_threads(1)
-    model = tiny.decoder(8 * tiny.WIDTH)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    for number, ids in enumerate(tiny.batches(count)):
-        loss = tiny.loss_of(model(ids), ids)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        tiny.say(number, loss)
+    tiny.train(count, tiny.decoder(8 * tiny.WIDTH))
 
 
 if __name__ == "__main__":

@@ -10,19 +10,9 @@ def look(when: object) -> None:
 
 look("at the start")
 import tiny  # noqa: E402
-import torch  # noqa: E402
 
 look("with torch")
-model = tiny.decoder()
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-for number, ids in enumerate(tiny.batches()):
-    loss = tiny.loss_of(model(ids), ids)
-    loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
-    tiny.say(number, loss)
-    if number % 6 == 5:
-        look(number)
+tiny.train(after=lambda number: number % 6 == 5 and look(number))
 import tracekit.errors  # noqa: E402
 
 look("at the end")

@@ -24,12 +24,5 @@ for name, value in sorted(os.environ.items()):
     if not name.startswith(ours):
         print("variable", name, value)
 print("excepthook", sys.excepthook is sys.__excepthook__, torch.get_num_threads())
-model = tiny.decoder()
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-for number, ids in enumerate(tiny.batches()):
-    loss = tiny.loss_of(model(ids), ids)
-    loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
-    tiny.say(number, loss)
+tiny.train()
 print("after", sorted(one.__module__ for one in map(type, sys.meta_path)), len(sys.path))

@@ -16,7 +16,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -121,6 +121,23 @@ def step(number: int, loss: torch.Tensor, *optimizers: torch.optim.Optimizer) ->
         optimizer.step()
         optimizer.zero_grad()
     say(number, loss)
+
+
+def train(
+    count: int = STEPS,
+    model: nn.Module | None = None,
+    optimizer: Any = None,
+    *,
+    before: Callable[[int], Any] = int,
+    after: Callable[[int], Any] = int,
+) -> None:
+    """Train for some steps, and call functions before and after each of them."""
+    model = model or decoder()
+    optimizer = optimizer or torch.optim.AdamW(model.parameters(), lr=1e-3)
+    for number, ids in enumerate(batches(count)):
+        before(number)
+        step(number, loss_of(model(ids), ids), optimizer)
+        after(number)
 
 
 def say(number: int, loss: torch.Tensor | float) -> None:

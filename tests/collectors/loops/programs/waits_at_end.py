@@ -5,14 +5,9 @@ import sys
 import time
 
 import tiny
-import torch
 
 is_waiting = sys.argv[1] == "wait"
-model = tiny.decoder()
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-for number, ids in enumerate(tiny.batches(8 if is_waiting else tiny.STEPS)):
-    loss = tiny.loss_of(model(ids), ids)
-    tiny.step(number, loss, optimizer)
+tiny.train(8 if is_waiting else tiny.STEPS)
 if is_waiting:
     time.sleep(2)
 else:
