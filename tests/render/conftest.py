@@ -22,19 +22,14 @@ def make(name: str, columns: Mapping[str, str], *rows: tuple[Any, ...]) -> Resul
 
 
 def with_totals(data: Mapping[str, Result]) -> dict[str, Result]:
-    """The analyses of a breakdown with what reduces them, as a breakdown has them.
-
-    Columns that a result does not have are NULL; without a timeline, it has no rows.
-    """
-
-    def whole(name: str) -> Result:
-        names = load_catalog().analysis(name).column_names
-        rows = data[name].to_dicts() if name in data else []
-        return rows_of(name, *({one: row.get(one) for one in names} for row in rows))
-
+    """Add the totals that a breakdown computes from the given analyses."""
     specs = [load_catalog().analysis(TOTALS[name]) for name in data if name in TOTALS]
     required = {one.removesuffix("()") for spec in specs for one in spec.requires}
-    known = [whole(name) for name in required if name in load_catalog().analyses]
+    known = [
+        rows_of(name, *(data[name].to_dicts() if name in data else []))
+        for name in required
+        if name in load_catalog().analyses
+    ]
     return {**data, **{spec.name: analysis_of(spec.name, *known) for spec in specs}}
 
 
@@ -61,102 +56,10 @@ def rendered(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     return render
 
 
-TRACE = {
-    "rank": "INTEGER",
-    "rank_source": "VARCHAR",
-    "file": "VARCHAR",
-    "world_size": "INTEGER",
-    "accelerator": "VARCHAR",
-    "devices": "VARCHAR[]",
-    "file_bytes": "BIGINT",
-    "text_bytes": "BIGINT",
-    "event_count": "BIGINT",
-    "complete_count": "BIGINT",
-    "device_event_count": "BIGINT",
-    "rejected_count": "BIGINT",
-    "repaired_count": "BIGINT",
-    "is_truncated": "BOOLEAN",
-    "window_ns": "BIGINT",
-}
-TIMELINE = {
-    "rank": "INTEGER",
-    "device": "VARCHAR",
-    "window_ns": "BIGINT",
-    "compute_ns": "BIGINT",
-    "exposed_comm_ns": "BIGINT",
-    "exposed_memcpy_ns": "BIGINT",
-    "idle_ns": "BIGINT",
-    "busy_ns": "BIGINT",
-    "comm_ns": "BIGINT",
-    "memcpy_ns": "BIGINT",
-    "overlapped_comm_pct": "DOUBLE",
-    "event_count": "BIGINT",
-    "compute_pct": "DOUBLE",
-    "exposed_comm_pct": "DOUBLE",
-    "exposed_memcpy_pct": "DOUBLE",
-    "idle_pct": "DOUBLE",
-}
-CLASSES = {
-    "rank": "INTEGER",
-    "device": "VARCHAR",
-    "class": "VARCHAR",
-    "kind": "VARCHAR",
-    "kernel_count": "BIGINT",
-    "kernel_ns": "BIGINT",
-    "wall_ns": "BIGINT",
-    "wall_pct": "DOUBLE",
-}
-KERNELS = {
-    "rank": "INTEGER",
-    "device": "VARCHAR",
-    "name": "VARCHAR",
-    "class": "VARCHAR",
-    "kernel_count": "BIGINT",
-    "kernel_ns": "BIGINT",
-    "mean_ns": "DOUBLE",
-    "min_ns": "BIGINT",
-    "max_ns": "BIGINT",
-    "std_ns": "DOUBLE",
-    "wall_ns": "BIGINT",
-    "wall_pct": "DOUBLE",
-}
-STEPS = {
-    "rank": "INTEGER",
-    "device": "VARCHAR",
-    "step": "BIGINT",
-    "start_ns": "BIGINT",
-    "dur_ns": "BIGINT",
-    "span_ns": "BIGINT",
-    "kernel_count": "BIGINT",
-    "kernel_ns": "BIGINT",
-    "wall_ns": "BIGINT",
-}
-MEMCPY = {
-    "rank": "INTEGER",
-    "device": "VARCHAR",
-    "direction": "VARCHAR",
-    "name": "VARCHAR",
-    "copy_count": "BIGINT",
-    "kernel_ns": "BIGINT",
-    "wall_ns": "BIGINT",
-    "bytes": "BIGINT",
-    "sized_count": "BIGINT",
-    "bandwidth_bytes_per_s": "DOUBLE",
-    "sized_ns": "BIGINT",
-}
-HEALTH = {
-    "rank": "INTEGER",
-    "metric": "VARCHAR",
-    "value": "DOUBLE",
-    "unit": "VARCHAR",
-    "severity": "VARCHAR",
-    "meaning": "VARCHAR",
-}
-
 MS = 1_000_000
 
 
-def trace_row(rank: int | None, **changes: Any) -> tuple[Any, ...]:
+def trace_row(rank: int | None, **changes: Any) -> dict[str, Any]:
     row = {
         "rank": rank,
         "rank_source": "distributedInfo",
@@ -174,28 +77,30 @@ def trace_row(rank: int | None, **changes: Any) -> tuple[Any, ...]:
         "is_truncated": False,
         "window_ns": 129_749_000,
     }
-    return tuple((row | changes).values())
+    return row | changes
 
 
-def timeline_row(rank: int | None, device: str = "0") -> tuple[Any, ...]:
-    return (
-        rank,
-        device,
-        200 * MS,
-        100 * MS,
-        60 * MS,
-        20 * MS,
-        20 * MS,
-        180 * MS,
-        80 * MS,
-        25 * MS,
-        25.0,
-        983,
-        50.0,
-        30.0,
-        10.0,
-        10.0,
-    )
+def timeline_row(rank: int | None) -> dict[str, Any]:
+    times_ms = {"window": 200, "compute": 100, "exposed_comm": 60, "exposed_memcpy": 20}
+    times_ms |= {"idle": 20, "busy": 180, "comm": 80, "memcpy": 25}
+    shares = {"compute": 50.0, "exposed_comm": 30.0, "exposed_memcpy": 10.0, "idle": 10.0}
+    return {
+        "rank": rank,
+        "device": "0",
+        **{f"{name}_ns": ms * MS for name, ms in times_ms.items()},
+        **{f"{name}_pct": share for name, share in shares.items()},
+        "overlapped_comm_pct": 25.0,
+        "event_count": 983,
+    }
+
+
+def table(name: str, columns: str, /, *rows: tuple[Any, ...], **same: Any) -> Result:
+    """Return the rows of an analysis; `columns` names the values, other columns are NULL."""
+    names = columns.split()
+    return rows_of(name, *(same | dict(zip(names, row, strict=True)) for row in rows))
+
+
+DEVICE = {"rank": 0, "device": "0"}
 
 
 @pytest.fixture
@@ -221,94 +126,93 @@ def breakdown() -> dict[str, Result]:
         ("rms_norm_kernel", 10),
         ("vectorized_elementwise_kernel", 6),
     ]
-    data = {
-        "trace": make("trace", TRACE, trace_row(0)),
-        "timeline": make("timeline", TIMELINE, timeline_row(0)),
-        "kernel_classes": make(
+    results = [
+        rows_of("trace", trace_row(0)),
+        rows_of("timeline", timeline_row(0)),
+        table(
             "kernel_classes",
-            CLASSES,
-            *(
-                (0, "0", name, kind, count, int(ms * MS), int(ms * MS), ms / 2)
-                for name, kind, count, ms in classes
-            ),
+            "class kind kernel_count kernel_ns wall_ns wall_pct",
+            *((*one, int(ms * MS), int(ms * MS), ms / 2) for *one, ms in classes),
+            **DEVICE,
         ),
-        "kernels": make(
+        table(
             "kernels",
-            KERNELS,
-            *(
-                (0, "0", name, "x", 8, ms * MS, ms * MS / 8, MS, 9 * MS, None, ms * MS, ms / 2)
-                for name, ms in kernels
-            ),
+            "name kernel_ns mean_ns min_ns max_ns wall_ns wall_pct",
+            *((name, ms * MS, ms * MS / 8, MS, 9 * MS, ms * MS, ms / 2) for name, ms in kernels),
+            **DEVICE,
+            kernel_count=8,
+            **{"class": "x"},
         ),
-        "steps": make(
+        table(
             "steps",
-            STEPS,
-            (0, "0", 1, 0, 90 * MS, 98 * MS, 480, 90 * MS, 90 * MS),
-            (0, "0", 2, 98 * MS, 90 * MS, 101 * MS, 480, 81 * MS, 81 * MS),
-            (0, "0", None, None, None, None, 23, 9 * MS, 9 * MS),
+            "step start_ns dur_ns span_ns kernel_count kernel_ns wall_ns",
+            (1, 0, 90 * MS, 98 * MS, 480, 90 * MS, 90 * MS),
+            (2, 98 * MS, 90 * MS, 101 * MS, 480, 81 * MS, 81 * MS),
+            (None, None, None, None, 23, 9 * MS, 9 * MS),
+            **DEVICE,
         ),
-        "memcpy": make(
+        table(
             "memcpy",
-            MEMCPY,
-            (0, "0", "memcpy_h2d", "pageable", 6, 20 * MS, 18 * MS, 400_000_000, 6, 2e10, 20 * MS),
-            (0, "0", "memcpy_h2d", "pinned", 2, 4 * MS, 2 * MS, 200_000_000, 2, 5e10, 4 * MS),
-            (0, "0", "memcpy_d2h", "pinned", 4, 1 * MS, 1 * MS, None, 0, None, None),
-            (0, "0", "memset", "Memset", 4, 100_000, 100_000, 4_096, 2, 8.192e7, 50_000),
+            "direction name copy_count kernel_ns wall_ns bytes sized_count "
+            "bandwidth_bytes_per_s sized_ns",
+            ("memcpy_h2d", "pageable", 6, 20 * MS, 18 * MS, 400_000_000, 6, 2e10, 20 * MS),
+            ("memcpy_h2d", "pinned", 2, 4 * MS, 2 * MS, 200_000_000, 2, 5e10, 4 * MS),
+            ("memcpy_d2h", "pinned", 4, 1 * MS, 1 * MS, None, 0, None, None),
+            ("memset", "Memset", 4, 100_000, 100_000, 4_096, 2, 8.192e7, 50_000),
+            **DEVICE,
         ),
-        "health": make(
+        table(
             "health",
-            HEALTH,
-            (0, "rejected", 0.0, "count", "ok", "pieces that could not be read"),
-            (0, "device_time_linked", 69.8956, "pct", "note", "device time with its launch"),
-            (0, "truncated", 1.0, "count", "warn", "the file is cut off"),
-            (0, "profiler_overhead", 4186000.0, "ns", "note", "time of the profiler itself"),
+            "metric value unit severity meaning",
+            ("rejected", 0.0, "count", "ok", "pieces that could not be read"),
+            ("device_time_linked", 69.8956, "pct", "note", "device time with its launch"),
+            ("truncated", 1.0, "count", "warn", "the file is cut off"),
+            ("profiler_overhead", 4186000.0, "ns", "note", "time of the profiler itself"),
+            rank=0,
         ),
-    }
-    return with_totals(data)
+    ]
+    return with_totals({result.name: result for result in results})
 
 
 @pytest.fixture
 def run_of() -> Callable[[int], dict[str, Result]]:
     """Return a function that gives the trace and timeline of so many ranks."""
 
-    def build(ranks: int) -> dict[str, Result]:
-        data = {
-            "trace": make(
-                "trace", TRACE, *(trace_row(rank, world_size=ranks) for rank in range(ranks))
-            ),
-            "timeline": make("timeline", TIMELINE, *map(timeline_row, range(ranks))),
-            "kernel_classes": make(
+    def build(count: int) -> dict[str, Result]:
+        ranks = range(count)
+        results = [
+            rows_of("trace", *(trace_row(rank, world_size=count) for rank in ranks)),
+            rows_of("timeline", *map(timeline_row, ranks)),
+            table(
                 "kernel_classes",
-                CLASSES,
-                *(
-                    (rank, "0", "gemm", "compute", 10, 50 * MS, 50 * MS, 25.0)
-                    for rank in range(ranks)
-                ),
+                "rank kernel_ns wall_ns",
+                *((rank, 50 * MS, 50 * MS) for rank in ranks),
+                **{"device": "0", "class": "gemm", "kind": "compute"},
+                kernel_count=10,
+                wall_pct=25.0,
             ),
-            "kernels": make(
+            table(
                 "kernels",
-                KERNELS,
-                *(
-                    (rank, "0", "gemm_kernel", "gemm", 10, ms, ms / 10, 1, ms, None, ms, 25.0)
-                    for rank in range(ranks)
-                    for ms in [(50 + rank) * MS]
-                ),
+                "rank kernel_ns mean_ns wall_ns",
+                *((rank, ms * MS, ms * MS / 10, ms * MS) for rank in ranks for ms in [50 + rank]),
+                **{"device": "0", "name": "gemm_kernel", "class": "gemm"},
+                kernel_count=10,
+                wall_pct=25.0,
             ),
-            "steps": make(
+            table(
                 "steps",
-                STEPS,
-                *(
-                    (rank, "0", step, step * 100 * MS, MS, (100 + rank) * MS, 1, MS, MS)
-                    for rank in range(ranks)
-                    for step in range(2)
-                ),
+                "rank step start_ns span_ns",
+                *((r, step, step * 100 * MS, (100 + r) * MS) for r in ranks for step in range(2)),
+                device="0",
+                kernel_count=1,
+                **dict.fromkeys(("dur_ns", "kernel_ns", "wall_ns"), MS),
             ),
-            "health": make(
+            table(
                 "health",
-                HEALTH,
-                *((rank, "rank_unknown", 1.0, "count", "note", "x") for rank in range(ranks)),
+                "rank metric value unit severity meaning",
+                *((rank, "rank_unknown", 1.0, "count", "note", "x") for rank in ranks),
             ),
-        }
-        return with_totals(data)
+        ]
+        return with_totals({result.name: result for result in results})
 
     return build

@@ -3,76 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+
+from given_rows import rows_of
 
 from tracekit.analysis.result import Result
 from tracekit.render.sections import SECTIONS
 
 lines = SECTIONS["communication"].lines
 
-Make = Callable[..., Result]
 Totalled = Callable[[Mapping[str, Result]], dict[str, Result]]
 
-COLUMNS = {
-    "rank": "INTEGER",
-    "device": "VARCHAR",
-    "class": "VARCHAR",
-    "pg_name": "VARCHAR",
-    "call_count": "BIGINT",
-    "kernel_ns": "BIGINT",
-    "comm_ns": "BIGINT",
-    "wall_ns": "BIGINT",
-    "sized_count": "BIGINT",
-    "message_bytes": "BIGINT",
-    "algorithm_bytes_per_s": "DOUBLE",
-    "bus_bytes_per_s": "DOUBLE",
-    "sized_ns": "BIGINT",
-    "reason": "VARCHAR",
-}
 REASON = "its launch was not recorded"
-ROWS: list[tuple[Any, ...]] = [
-    (
-        0,
-        "0",
-        "comm_allreduce",
-        "0",
-        2,
-        4_000_000,
-        4_000_000,
-        1_000_000,
-        2,
-        4_000_000,
-        1e9,
-        1.5e9,
-        4_000_000,
-        None,
-    ),
-    (
-        1,
-        "0",
-        "comm_allreduce",
-        "0",
-        2,
-        2_000_000,
-        2_000_000,
-        1_000_000,
-        2,
-        4_000_000,
-        2e9,
-        3e9,
-        2_000_000,
-        None,
-    ),
-    (0, "0", "comm_other", None, 1, 500_000, 500_000, 500_000, 0, None, None, None, None, REASON),
-]
+MS = 1_000_000
 
 
-def test_one_line_per_class_and_group(make_result: Make, totalled: Totalled) -> None:
-    window = {"window_ns": "BIGINT"}
+def communication(*, device: str = "0") -> Result:
+    """Return two all-reduces on each of two ranks, and a collective of unknown size."""
+    reduced = {"class": "comm_allreduce", "pg_name": "0", "call_count": 2, "wall_ns": MS}
+    reduced |= {"sized_count": 2, "message_bytes": 4_000_000}
+    rows = [
+        {"rank": rank, "device": device, **reduced}
+        | dict.fromkeys(("kernel_ns", "comm_ns", "sized_ns"), ms * MS)
+        | {"algorithm_bytes_per_s": 4e9 / ms, "bus_bytes_per_s": 6e9 / ms}
+        for rank, ms in ((0, 4), (1, 2))
+    ]
+    other = {"rank": 0, "device": device, "class": "comm_other", "call_count": 1, "reason": REASON}
+    other |= dict.fromkeys(("kernel_ns", "comm_ns", "wall_ns"), MS // 2) | {"sized_count": 0}
+    return rows_of("communication", *rows, other)
+
+
+def test_one_line_per_class_and_group(totalled: Totalled) -> None:
+    windows = [{"rank": rank, "device": "0", "window_ns": 5 * MS} for rank in (0, 1)]
     data = totalled(
         {
-            "timeline": make_result("timeline", window, (5_000_000,), (5_000_000,)),
-            "communication": make_result("communication", COLUMNS, *ROWS),
+            "timeline": rows_of("timeline", *windows),
+            "communication": communication(),
         }
     )
     texts = [line.plain for line in lines(data, 120, full=False)]
@@ -84,21 +49,18 @@ def test_one_line_per_class_and_group(make_result: Make, totalled: Totalled) -> 
     assert len(lines(data, 120, full=True)) > 3
 
 
-def test_on_a_cpu_it_says_what_time_and_bandwidth_are_of(
-    make_result: Make, totalled: Totalled
-) -> None:
-    note = "on a CPU, time counts both the call and the backend's span; bandwidth is of the span"
-    rows = [(row[0], "cpu", *row[2:]) for row in ROWS]
-    on_cpu = totalled({"communication": make_result("communication", COLUMNS, *rows)})
-    on_gpu = totalled({"communication": make_result("communication", COLUMNS, *ROWS)})
+def test_on_a_cpu_it_says_what_time_and_bandwidth_are_of(totalled: Totalled) -> None:
+    on_cpu = totalled({"communication": communication(device="cpu")})
+    on_gpu = totalled({"communication": communication()})
     for full in (False, True):
         drawn = lines(on_cpu, 120, full=full)
-        assert (drawn[-1].plain, str(drawn[-1].style)) == ("  " + note, "dim")
-        assert [line.plain for line in drawn].count("  " + note) == 1
-        assert all(note not in line.plain for line in lines(on_gpu, 120, full=full))
+        note = drawn[-1].plain
+        assert note.startswith("  on a CPU, ")
+        assert str(drawn[-1].style) == "dim"
+        assert all(note != line.plain for line in lines(on_gpu, 120, full=full))
     assert all(len(line.plain) <= 60 for line in lines(on_cpu, 60, full=False)[-1:])
 
 
-def test_nothing_without_communication(make_result: Make) -> None:
+def test_nothing_without_communication() -> None:
     assert lines({}, 100, full=False) == []
-    assert lines({"communication": make_result("communication", COLUMNS)}, 100, full=False) == []
+    assert lines({"communication": rows_of("communication")}, 100, full=False) == []

@@ -1,8 +1,12 @@
-"""Curves drawn with characters: every point on its row and column."""
+"""Bars and curves drawn with characters: every amount and point in its cell."""
 
 from __future__ import annotations
 
-from tracekit.render._curves import Curve, curve_lines
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracekit.render._bars import Part, share_bar, stacked_bar
+from tracekit.render._curves import Curve, RateCurve, curve_lines, rate_curve_lines
 
 MS = 1_000_000
 
@@ -55,3 +59,67 @@ def test_one_value() -> None:
     for value_ns in (0, 5):
         lines = drawn(Curve("x", [value_ns], [100.0]))
         assert [line[7:] for line in lines[:11]] == ["•"] * 10 + [""]
+
+
+def drawn_rates(*curves: RateCurve) -> list[str]:
+    lines = rate_curve_lines(curves, 25, lambda size: f"{size:.0f}", lambda rate: f"{rate:.0f}")
+    return [line.plain for line in lines]
+
+
+def test_a_rate_curve_on_paper() -> None:
+    """From 1 to 2^19 in 20 columns: each doubles the size. Ten ninths a column."""
+    curve = RateCurve("x", [1, 2**9, 2**19], [0, 10, 10])
+    assert drawn_rates(curve) == [
+        "10 ┤         •••••••••••",
+        "   │        •",
+        "   │       •",
+        "   │      •",
+        "   │     •",
+        " 5 ┤",
+        "   │    •",
+        "   │   •",
+        "   │  •",
+        "   │ •",
+        " 0 ┤•",
+        "   └────────────────────",
+        "    1     724     524288",
+    ]
+
+
+def test_several_rate_curves_have_letters_and_the_first_is_seen() -> None:
+    lines = drawn_rates(RateCurve("up\x1b", [1, 16], [4, 8]), RateCurve("low", [1, 16], [4, 0]))
+    assert (lines[0][:3], lines[0][-1]) == ("8 ┤", "a")
+    assert lines[5][3] == "a"
+    assert lines[10].endswith("b")
+    assert lines[-2:] == ["   a up\\x1b", "   b low"]
+
+
+def test_one_size_and_no_rate() -> None:
+    assert drawn_rates(RateCurve("x", [8], [0]))[10] == "0 ┤•"
+
+
+def cells(amounts: list[float], width: int) -> list[int]:
+    bar = stacked_bar([Part(a, g, "") for a, g in zip(amounts, "abcd", strict=False)], width).plain
+    assert len(bar) == width
+    return [bar.count(glyph) for glyph in "abcd"[: len(amounts)]]
+
+
+def test_cells_are_shared_out_by_amount() -> None:
+    assert cells([50, 25, 25, 0], 8) == [4, 2, 2, 0]
+    assert cells([1, 1, 1], 10) == [4, 3, 3]
+    assert cells([0, 0], 5) == [0, 0]
+
+
+@given(st.lists(st.integers(0, 2**62), min_size=1, max_size=4), st.integers(0, 200))
+def test_cells_always_add_up(amounts: list[int], width: int) -> None:
+    counts = cells(list(amounts), width)
+    assert sum(counts) == (width if sum(amounts) else 0)
+    assert all(count == 0 for count, amount in zip(counts, amounts, strict=True) if amount == 0)
+
+
+def test_a_share_is_drawn_in_eighths() -> None:
+    assert share_bar(50, 8).plain == "████    "
+    assert share_bar(100 / 64, 8).plain == "▏       "
+    assert share_bar(1e-7, 8).plain == "▏       "
+    assert share_bar(0, 8).plain == share_bar(None, 8).plain == "        "
+    assert share_bar(150, 4).plain == "████"

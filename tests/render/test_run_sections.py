@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from given_rows import rows_of
 
-from tracekit.analysis.catalog import load_catalog
-from tracekit.analysis.result import Column, Result
+from tracekit.analysis.result import Result
 from tracekit.render.sections import SECTIONS
 
 MS = 1_000_000
@@ -16,51 +16,13 @@ Totalled = Callable[[Mapping[str, Result]], dict[str, Result]]
 
 
 def result(name: str, *rows: dict[str, Any]) -> dict[str, Result]:
-    """The result of an analysis; columns that a row does not give are None."""
-    spec = load_catalog().analysis(name)
-    columns = tuple(Column(column.name, column.type) for column in spec.columns)
-    for row in rows:
-        assert set(row) <= set(spec.column_names)
-    return {name: Result(name, columns, [tuple(map(row.get, spec.column_names)) for row in rows])}
+    return {name: rows_of(name, *rows)}
 
 
 def texts(section: str, data: dict[str, Result], width: int = 100, full: bool = False) -> list[str]:
     lines = [line.plain for line in SECTIONS[section].lines(data, width, full=full)]
     assert all(len(line) <= width for line in lines)
     return lines
-
-
-TRAINING = {
-    "run": "r1",
-    "stage": "pretrain",
-    "outcome": "ok",
-    "opt": "R+Z3",
-    "model": "llama2-7b",
-    "parameter_count": 6_738_415_616,
-    "engine": "deepspeed",
-    "batch_size": 1,
-    "sequence_length": 350,
-    "precision": "bf16",
-    "world_size": 8,
-    "mean_tokens_per_s": 1234.56,
-    "std_tokens_per_s": 7.0,
-    "plain_step_ns": 250.0 * MS,
-    "profiled_step_ns": 300 * MS,
-    "profiled_step_pct": 120.0,
-    "peak_device_bytes": 40_000_000_000,
-}
-
-
-def test_a_training_run() -> None:
-    about = (
-        "llama2-7b (6.74 B parameters)  ·  deepspeed  ·  batch 1 × 350 tokens  ·  bf16  ·  8 ranks"
-    )
-    step = "step 250.000 ms, recorded 1.20 × as long"
-    assert texts("run", result("run", TRAINING), 120) == [
-        f"pretrain R+Z3  {about}",
-        f"1,234.6 ± 7.0 tokens/s  ·  {step}  ·  peak 40.00 GB device memory",
-    ]
-    assert len(texts("run", result("run", TRAINING), full=True)) > 3
 
 
 def test_a_run_that_ended_badly_says_why() -> None:
@@ -78,15 +40,6 @@ def test_all_notes_are_shown_whole() -> None:
     assert " ".join(" ".join(found).split()).endswith(
         " ".join(" ".join(f"note: {note}" for note in notes).split())
     )
-
-
-def test_a_serving_run_on_a_cpu() -> None:
-    row = {"run": "s", "stage": "serve", "outcome": "ok", "engine": "transformers"}
-    more = {"model": "/models/tiny", "world_size": 1, "peak_host_bytes": 5_000_000}
-    assert texts("run", result("run", row | more | {"mean_tokens_per_s": 5.0})) == [
-        "serve  tiny  ·  transformers  ·  1 rank",
-        "peak 5.00 MB host memory",
-    ]
 
 
 def latencies() -> dict[str, Result]:
@@ -134,41 +87,21 @@ def test_a_query_draws_it_too(rendered: Callable[..., str], make_result: Any) ->
     assert empty.splitlines()[-1] == "no rows"
 
 
-def test_throughput_in_a_line() -> None:
-    row = {
-        "request_count": 1000,
-        "ok_count": 990,
-        "interval_ns": 1500 * MS,
-        "requests_per_s": 660.0,
-        "output_tokens_per_s": 84480.0,
-    }
-    (line,) = texts("throughput", result("throughput", row))
-    said = "84,480.0 output tokens/s · 660.0 requests/s · 990 of 1,000 requests ok · in 1.500 s"
-    assert line == f"Throughput  {said}"
+def test_a_window_without_steps_has_no_line() -> None:
+    """The other ranks have one."""
+    row = {"rank": 0, "device": "cpu", "first_step": 3, "last_step": 9, "dur_ns": 70 * MS}
+    row |= {f"{kind}_step_count": 2 for kind in ("prefill", "mixed", "decode")}
+    row |= {"max_running_count": 6, "decode_tokens_per_s": 400.0, "idle_pct": 12.5}
+    none = {"rank": 1, "device": "cpu", "reason": "no steps"}
+    shown = texts("serving_window", result("serving_window", row))
+    assert len(shown) == 1
+    assert texts("serving_window", result("serving_window", row, none)) == shown
+    assert texts("serving_window", result("serving_window", none)) == []
+
+
+def test_requests_of_which_none_succeeded() -> None:
     row = {"request_count": 3, "ok_count": 0}
     assert texts("throughput", result("throughput", row)) == ["Throughput  0 of 3 requests ok"]
-
-
-def test_the_steady_state_in_a_line() -> None:
-    row = {
-        "rank": 0,
-        "device": "cpu",
-        "first_step": 3,
-        "last_step": 9,
-        "dur_ns": 70 * MS,
-        "prefill_step_count": 0,
-        "mixed_step_count": 2,
-        "decode_step_count": 5,
-        "max_running_count": 6,
-        "decode_tokens_per_s": 400.0,
-        "idle_pct": 12.5,
-    }
-    said = "steps 3–9 (2 mixed, 5 decode) · 70.000 ms · up to 6 running · 400.0 decode tokens/s"
-    found = texts("serving_window", result("serving_window", row), 120)
-    assert found == [f"Steady state  {said} · idle 12.5 %"]
-    none = {"rank": 1, "device": "cpu", "reason": "no steps"}
-    assert texts("serving_window", result("serving_window", row, none), 120) == found
-    assert texts("serving_window", result("serving_window", none)) == []
 
 
 def test_what_the_phases_of_serving_were_spent_on(totalled: Totalled) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -121,6 +122,7 @@ def test_rows_become_records_where_no_table_fits(make_result: Any, rendered: Ren
     assert lines[0].startswith("─ row 1 ─")
     assert lines[1:3] == ["a0 ms   123,456,789.0", "a1 ms   123,456,789.0"]
     assert len(lines) == 13
+    assert len(rendered(result, "table", width=72, wide=True).splitlines()) == 3
 
 
 def test_sentences_are_wrapped(make_result: Any, rendered: Rendered) -> None:
@@ -241,13 +243,6 @@ def test_an_analysis_says_what_stays_longest(make_result: Any, rendered: Rendere
     assert "std_ns" in gone
 
 
-def test_one_row_that_does_not_fit_is_a_record(make_result: Any, rendered: Rendered) -> None:
-    columns = {f"a{i}_ns": "BIGINT" for i in range(12)}
-    result = make_result("x", columns, tuple([123_456_789_000_000] * 12))
-    assert rendered(result, "table", width=72).startswith("─ row 1 ─")
-    assert len(rendered(result, "table", width=72, wide=True).splitlines()) == 3
-
-
 def test_the_layout_of_many_columns_is_not_tried_one_by_one(
     make_result: Any, rendered: Rendered, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,3 +254,57 @@ def test_the_layout_of_many_columns_is_not_tried_one_by_one(
     lines = rendered(result, "table", width=72).splitlines()
     assert lines[0].split()[:3] == ["class", "c0", "ms"]
     assert len(tried) < 20
+
+
+CEILINGS = {
+    "name": "VARCHAR",
+    "ceiling_bytes_per_s": "DOUBLE",
+    "ceiling_pct": "DOUBLE",
+    "ceiling_source": "VARCHAR",
+    "ceiling_reason": "VARCHAR",
+}
+
+
+def test_each_text_is_told_once(make_result: Any, rendered: Rendered) -> None:
+    result = make_result(
+        "memcpy",
+        CEILINGS,
+        ("a", 2e9, 50.0, "bench", None),
+        ("b", 2e9, 125.0, "bench", None),
+        ("c", None, None, None, "no\x1bne"),
+    )
+    assert rendered(result, "table").splitlines() == [
+        "name  ceiling GB/s  ceiling %",
+        "────  ────────────  ─────────",
+        "a            2.000       50.0",
+        "b            2.000      125.0",
+        "c                –          –",
+        "measured: bench",
+        "no ceiling: no\\x1bne",
+    ]
+    assert list(json.loads(rendered(result, "json"))[2].values())[-1] == "no\x1bne"
+    assert list(json.loads(rendered(result, "json"))[2]) == list(CEILINGS)
+
+
+def test_without_any_ceiling_only_the_reason_is_told(make_result: Any, rendered: Rendered) -> None:
+    result = make_result("memcpy", CEILINGS, *(("a", None, None, None, f"r{i}") for i in range(7)))
+    lines = rendered(result, "table").splitlines()
+    assert lines[:3] == ["name", "────", "a"]
+    assert lines[-1] == "no ceiling: r0; r1; r2; r3; r4; and 2 more"
+
+
+def test_sql_gets_the_columns_that_it_asked_for(make_result: Any, rendered: Rendered) -> None:
+    result = make_result("sql", CEILINGS, ("a", None, None, None, "why"))
+    header, _, row = rendered(result, "table", units=False).splitlines()
+    assert header.split() == list(CEILINGS)
+    assert row.split() == ["a", "–", "–", "–", "why"]
+
+
+def test_a_ceiling_of_other_threads_says_how_to_measure_it(
+    make_result: Any, rendered: Rendered
+) -> None:
+    why = "it was measured with 2 threads, the rank had 1 thread"
+    result = make_result("mfu", CEILINGS, ("a", None, None, None, why))
+    line = rendered(result, "table", width=140).splitlines()[-1]
+    assert line == f"no ceiling: {why} (measure it: OMP_NUM_THREADS=1 tracekit bench gemm)"
+    assert "OMP_NUM_THREADS" not in rendered(result, "json")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from tracekit.render._text import cell_width, fit, printable, shorten
+from tracekit.render._text import cell_width, fit, printable, shorten, shortened
 
 
 @pytest.mark.parametrize(
@@ -91,3 +91,42 @@ TEXTS = ["a…b", "日本 x", "a\u0301b", "1\ufe0f\u20e3", "x" * 900 + "… y �
 @pytest.mark.parametrize("text", TEXTS)
 def test_the_width_of_a_long_text_is_that_of_its_characters(text: str) -> None:
     assert cell_width(text) == cell_len(text)
+
+
+BEGIN = "void at::native::vectorized_elementwise_kernel<4, at::native::"
+
+
+def test_names_that_fit_or_differ_early_are_as_they_are() -> None:
+    assert shortened(["gemm", "x" * 9], 8) == ["gemm", "xxxxxxx…"]
+    assert shortened([], 8) == []
+
+
+def test_names_that_begin_alike_lose_the_middle_of_what_they_share() -> None:
+    names = [f"{BEGIN}AddFunctor<float> >", "gemm", f"{BEGIN}MulFunctor<float> >"]
+    assert shortened(names, 40) == [
+        "void at::native…ive::AddFunctor<float> >",
+        "gemm",
+        "void at::native…ive::MulFunctor<float> >",
+    ]
+
+
+def test_a_long_rest_begins_with_the_word_in_which_it_differs() -> None:
+    rest = ", std::array<char*, 3ul> >(int, std::array<char*, 3ul>)"
+    names = [f"{BEGIN}{which}Functor{rest}" for which in ("BitAnd", "BitOr")]
+    assert shortened(names, 40) == [
+        "void at::native…BitAndFunctor, std::arr…",
+        "void at::native…BitOrFunctor, std::arra…",
+    ]
+
+
+def test_of_a_name_that_another_goes_on_from_the_end_is_shown() -> None:
+    path = "Model/encoder/layers/0/attention/q_proj/weight_of_it"
+    short, longer = shortened([path, f"{path}/inner"], 40)
+    assert short.endswith("proj/weight_of_it")
+    assert longer.endswith("weight_of_it/inner")
+
+
+@pytest.mark.parametrize("width", [1, 5, 20, 48])
+def test_no_name_is_wider_than_there_is_room(width: int) -> None:
+    names = [f"{BEGIN}{which}" for which in ("Add", "Mul", "Add<二二二二二二二二>", "A" * 90)]
+    assert all(cell_width(text) <= width for text in shortened(names, width))
