@@ -128,7 +128,7 @@ gate: $(DEV)/.installed
 
 pytest: $(DEV)/.installed
 	@echo "== pytest"
-	@$(DEV)/bin/python -m pytest --numprocesses $(WORKERS) --dist loadgroup \
+	@$(DEV)/bin/python -m pytest --numprocesses $(WORKERS) --dist loadfile \
 		--durations 20 --durations-min 5 $(ARGS)
 
 # The seed is chosen anew and printed: SEED repeats a run.

@@ -35,24 +35,15 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-# Tests that share one server or browser run on one worker.
-_FOR_ONE_WORKER = {"s3", "ray", "browser"}
-
-
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Assign each test to the group that runs on one worker: its file, unless it names another.
+    """Check that each `nightly` mark gives a reason.
 
     Raises:
-        pytest.UsageError: a `nightly` mark gives no reason.
+        pytest.UsageError: one gives none.
     """
     for item in items:
         if any(not mark.args for mark in item.iter_markers("nightly")):
             raise pytest.UsageError(f"{item.nodeid}: mark nightly needs a reason")
-        for name in _FOR_ONE_WORKER.intersection(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.xdist_group(name))
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
 
 
 _deselected: list[pytest.Item] = []

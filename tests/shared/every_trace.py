@@ -1,7 +1,4 @@
-"""Every trace that is there, and what the analyses say of it, each asked once.
-
-Tests of one trace run on one worker, whichever file they are in: they share its answers.
-"""
+"""The traces that tests of every trace read, and their answers, computed once per file of tests."""
 
 from __future__ import annotations
 
@@ -68,10 +65,8 @@ _IN_GATE = {
 
 
 def _marks(path: Path) -> list[pytest.MarkDecorator]:
-    marks = [pytest.mark.xdist_group(f"trace {_id(path)}")]
-    if _id(path) not in _IN_GATE:
-        marks.append(pytest.mark.nightly("not one of the eight traces of the gate"))
-    return marks
+    is_in_gate = _id(path) in _IN_GATE
+    return [] if is_in_gate else [pytest.mark.nightly("not one of the eight traces of the gate")]
 
 
 def _on(paths: list[Path]) -> pytest.MarkDecorator:

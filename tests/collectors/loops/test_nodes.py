@@ -14,11 +14,7 @@ import pytest
 from _loops import PROGRAMS, Loops, Outcome
 
 # Later commands of the page read the runs of earlier ones.
-pytestmark = [
-    pytest.mark.nightly("starts two launchers per job; joining of runs is tested alone"),
-    pytest.mark.xdist_group("clusters"),
-]
-
+pytestmark = pytest.mark.nightly("starts two launchers per job; joining of runs is tested alone")
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "clusters.md"
 COMMANDS = [
