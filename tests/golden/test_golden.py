@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from every_trace import SAMPLES
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parents[1] / "docs"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docs"))
 
 from generate.sessions import opened_once, run, sessions
 
+HERE = Path(__file__).parent
 FILES = sorted(HERE.glob("*.txt"))
 
 
