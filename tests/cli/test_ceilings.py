@@ -74,28 +74,14 @@ def test_every_command_takes_them(cli: Cli, trace: Path, make_bench: MakeBench) 
     assert refused.exit_code == 2
 
 
-def test_a_run_without_a_ceiling_is_one_sentence(
-    cli: Cli, trace: Path, make_bench: MakeBench
-) -> None:
-    bench = make_bench("failed", [COPY | {"outcome": "oom"}])
-    for command in (("query", "memcpy"), ("breakdown",), ("sql",)):
-        more = ("SELECT 1",) if command == ("sql",) else ()
-        done = cli(*command, trace, *more, "--ceilings", bench)
-        assert (done.exit_code, done.stdout) == (2, "")
-        assert done.stderr.splitlines() == [
-            f"error: {bench}: nothing that was measured in it is a ceiling",
-            "hint: products, copies and collectives are, if they succeeded",
-        ]
-
-
-def test_what_is_no_run_of_bench_is_one_sentence(cli: Cli, trace: Path) -> None:
-    for given in (trace.parent, trace, trace.parent / "missing"):
+def test_what_holds_no_ceiling_is_refused(cli: Cli, trace: Path, make_bench: MakeBench) -> None:
+    failed = make_bench("failed", [COPY | {"outcome": "oom"}])
+    for given in (failed, trace.parent, trace, trace.parent / "missing"):
         done = cli("query", "memcpy", trace, "--ceilings", given)
         assert (done.exit_code, done.stdout) == (2, "")
-        assert done.stderr.splitlines() == [
-            f"error: {given}: there is no benchmarks.jsonl here",
-            "hint: give the folder of a run of tracekit bench",
-        ]
+        error, hint = done.stderr.splitlines()
+        assert error.startswith(f"error: {given}: ")
+        assert hint.startswith("hint: ")
 
 
 def test_hostile_texts_are_shown_as_text(cli: Cli, trace: Path, make_bench: MakeBench) -> None:

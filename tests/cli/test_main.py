@@ -96,37 +96,20 @@ def test_the_module_is_the_command() -> None:
     assert done.stdout == f"tracekit {tracekit.__version__}\n"
 
 
-def test_help_lists_every_command_with_a_short_text(tracekit_command: Callable[..., Any]) -> None:
-    outcome = tracekit_command("--help")
-    assert outcome.exit_code == 0
-    folder = Path(tracekit.__file__).parent / "cli"
-    commands = [file.stem for file in folder.glob("[!_]*.py")]
-    assert {"breakdown", "cache", "health", "ingest", "query", "sql"} <= set(commands)
-    for command in commands:
-        assert any(
-            line.split()[0] == command and len(line.split()) > 2
-            for line in outcome.stdout.splitlines()
-            if line.startswith("  ") and line.strip()
-        ), command
-
-
 def test_without_a_command_the_help_goes_to_stderr(tracekit_command: Callable[..., Any]) -> None:
     outcome = tracekit_command()
     assert (outcome.exit_code, outcome.stdout) == (2, "")
     assert outcome.stderr.startswith("Usage: tracekit")
 
 
-def test_an_unknown_command_is_met_with_a_close_one(
+def test_a_file_in_place_of_a_command_is_met_with_breakdown(
     tracekit_command: Callable[..., Any], tmp_path: Path
 ) -> None:
-    outcome = tracekit_command("breakdwn")
-    assert outcome.exit_code == 2
-    assert (
-        outcome.stderr == "error: there is no command 'breakdwn'\nhint: did you mean breakdown?\n"
-    )
     file = tmp_path / "rank0.json"
     file.touch()
-    assert f"tracekit breakdown {file}" in tracekit_command(str(file)).stderr
+    outcome = tracekit_command(str(file))
+    assert outcome.exit_code == 2
+    assert f"tracekit breakdown {file}" in outcome.stderr
 
 
 @pytest.mark.parametrize(
@@ -223,13 +206,6 @@ def test_the_process_exits_with_the_code() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_bug_in_a_process_shows_its_traceback() -> None:
-    done = python(STAND_IN, "sql", "x", "-", input="bug")
-    assert done.returncode == 70
-    assert "Traceback" in done.stderr
-    assert "ZeroDivisionError" in done.stderr
-
-
 def test_an_interrupted_process_is_quiet() -> None:
     done = python(STAND_IN, "sql", "x", "-", input="interrupt")
     assert done.returncode == 130
@@ -257,11 +233,35 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert stderr == ""
 
 
+@pytest.mark.parametrize("format_name", ["table", "json", "csv", "markdown"])
+@pytest.mark.nightly("starts a process for each format")
+def test_no_format_minds_a_reader_that_is_gone(
+    format_name: str,
+    sample_trace: Path,
+    tmp_path: Path,
+    keep_stores: Callable[..., None],
+) -> None:
+    keep_stores(tmp_path, sample_trace)
+    read_end, write_end = os.pipe()
+    os.close(read_end)  # Every write fails, from the first on.
+    done = subprocess.run(
+        [sys.executable, "-m", "tracekit", "breakdown", str(sample_trace), "--format", format_name],
+        stdout=write_end,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        env={**os.environ, "TRACEKIT_CACHE_DIR": str(tmp_path)},
+        check=False,
+    )
+    os.close(write_end)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
-def test_an_output_that_cannot_be_written_is_said() -> None:
+@pytest.mark.parametrize("arguments", [["sql", "x", "-"], ["--help"]])
+def test_an_output_that_cannot_be_written_is_said(arguments: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(STAND_IN), "sql", "x", "-"],
+            [sys.executable, "-c", textwrap.dedent(STAND_IN), *arguments],
             input="3",
             stdout=full,
             stderr=subprocess.PIPE,
@@ -306,29 +306,15 @@ def test_no_temporary_folder_at_all_is_one_sentence(tmp_path: Path, arguments: l
     env = {**os.environ, "TRACEKIT_CACHE_DIR": str(tmp_path / "cache")}
     done = python(script, *arguments, str(trace), env=env)
     assert done.returncode == StoreError.exit_code
-    assert done.stderr == (
-        "error: no temporary folder can be written: [Errno 2] No usable temporary directory found "
-        "in ['/nowhere']\nhint: free space, or set TMPDIR to a folder on another disk\n"
-    )
+    error, hint = done.stderr.splitlines()
+    assert error.startswith("error: no temporary folder can be written: ")
+    assert "TMPDIR" in hint
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
-def test_text_that_stdout_cannot_take_names_stdout() -> None:
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [str(Path(sys.executable).with_name("tracekit")), "--help"],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-    assert done.returncode == StoreError.exit_code
-    assert done.stderr == "error: stdout: No space left on device\n"
-
-
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
-@pytest.mark.parametrize("format_name", ["table", "json", "csv", "markdown"])
+@pytest.mark.parametrize(
+    ("encoding", "format_name"),
+    [("ascii", "table"), ("ascii", "json"), ("latin-1", "csv"), ("latin-1", "markdown")],
+)
 def test_any_encoding_of_stdout_will_do(encoding: str, format_name: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(STAND_IN), "sql", "x", "-", "--format", format_name],

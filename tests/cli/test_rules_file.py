@@ -23,28 +23,13 @@ def test_a_missing_file_is_no_hit_in_the_cache(
     assert str(missing) in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ('[[rules]]\nclass = "gemm"\npattern = "x"\n', "unknown key 'rules'"),
-        ("", "there is no rule in it"),
-    ],
-)
-def test_a_file_without_effect_is_refused(
-    cli: Callable[..., Any], sample_trace: Path, tmp_path: Path, text: str, message: str
-) -> None:
-    rules = tmp_path / "mine.toml"
-    rules.write_text(text)
-    done = cli("query", "kernel_classes", sample_trace, "--rules", rules)
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert f"error: {rules}: {message}" in done.stderr
-
-
 def rule(**members: str) -> str:
     return "".join(["[[rule]]\n", *(f"{key} = {value}\n" for key, value in members.items())])
 
 
 HOSTILE = {
+    "another key": ('[[rules]]\nclass = "gemm"\npattern = "x"\n', "unknown key 'rules'"),
+    "no rule": ("", "there is no rule in it"),
     "a number for rules": ("rule = 5\n", "rule is no list of tables"),
     "numbers for rules": ("range = [1, 2]\n", "range is no list of tables"),
     "a list for a class": (rule(**{"class": '["a"]', "pattern": '"x"'}), "class is no text"),

@@ -41,15 +41,6 @@ def test_a_pipe_holds_the_statement(
     assert json.loads(outcome.stdout) == [{"n": 3}]
 
 
-def test_an_error_is_duckdbs_first_line_and_a_hint(tracekit_command: Command) -> None:
-    outcome = tracekit_command("sql", "x", "SELECT * FROM evnt")
-    assert outcome.exit_code == 5
-    assert outcome.stderr == (
-        "error: Catalog Error: Table with name evnt does not exist!\n"
-        "hint: did you mean event? SHOW TABLES lists the tables and views\n"
-    )
-
-
 @pytest.mark.parametrize(
     ("arguments", "traces", "statement"),
     [

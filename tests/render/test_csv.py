@@ -58,8 +58,9 @@ def test_commas_quotes_and_newlines_are_quoted(make_result: Any, rendered: Rende
 def test_formulas_are_disarmed_and_numbers_are_not(
     make_result: Any, rendered: Rendered, value: Any, cell: str
 ) -> None:
-    text = rendered(make_result("x", {"name": "VARCHAR"}, (value,)), "csv")
-    assert cells_of(text)[1] == [cell]
+    result = make_result("x", {"name": "VARCHAR"}, (value,))
+    assert cells_of(rendered(result, "csv"))[1] == [cell]
+    assert cells_of(rendered(result, "csv_plain"))[1] == [str(value)]
 
 
 @pytest.mark.parametrize(
