@@ -31,7 +31,6 @@ def compared(opened: Opened) -> tuple[dict[str, Any], dict[str, Any]]:
     return results, {"base": modules_of(base), "new": modules_of(new)}
 
 
-@pytest.mark.nightly("compares complete runs")
 def test_the_sentences_are_figures_of_the_tables(compared: Any) -> None:
     results, _ = compared
     (whole,) = results["comparison"].to_dicts()

@@ -13,7 +13,6 @@ import pytest
 from traces_by_hand import call, kernel, span
 
 import tracekit
-from tracekit.report.answers import gather
 from tracekit.units import unit_of
 
 REPO = Path(__file__).resolve().parents[2]
@@ -263,21 +262,6 @@ def test_many_events_are_drawn_within_a_frame(shown: Any) -> None:
     counts, lanes, width = drawn
     assert all(count <= lanes * width for count in counts)
     assert counts[-1] >= 1
-
-
-def test_a_broken_file_has_a_report_that_says_so(
-    tiny_trace: Callable[..., Path], in_browser: Any
-) -> None:
-    text = json.dumps({"traceEvents": [kernel("k", 0, 5), kernel("k", 9, 12)]})[:-60]
-    with tracekit.open(tiny_trace(text), cache=False) as trace:
-        report = in_browser(trace)
-        warned = [r for r in trace.health().to_dicts() if r["severity"] == "warn"]
-        assert gather(trace).results["verdict"].rows
-    assert report.messages == []
-    assert warned
-    assert "Caution" in report.page.locator("#verdict").text_content()
-    shown = report.page.locator("[data-rows=health]").text_content()
-    assert all(row["metric"] in shown for row in warned[:5])
 
 
 def test_the_pivot_turns(shown: Any) -> None:

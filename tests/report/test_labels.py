@@ -123,6 +123,7 @@ def test_health_that_warns_is_never_behind_a_button(
     with tracekit.open(file, cache=False) as trace:
         health = trace.health().to_dicts()
         page = in_browser(trace).page
+    assert "Caution" in page.locator("#verdict").text_content()
     warned = [row["metric"] for row in health if row["severity"] == "warn"]
     assert warned
     lines = page.locator("[data-rows=health] tbody tr")
