@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 import tracekit
 from tracekit.checking.checking import check
 from tracekit.checking.rules import load_rules
@@ -13,6 +15,7 @@ REPO = Path(__file__).resolve().parents[2]
 GATE = REPO / "tests" / "checking" / "gate"
 
 
+@pytest.mark.nightly("reads a complete run; `make gate` applies the rules")
 def test_the_gate_fails_on_another_run(opened: Callable[[Path], tracekit.Trace]) -> None:
     """`make gate` sees that all are kept: so each must fail where the figures are others."""
     rules, settings = load_rules(GATE / "rules.toml")

@@ -118,6 +118,7 @@ def _served(folder: Path, factor: float) -> Path:
     return made
 
 
+@pytest.mark.nightly("reads two runs of many requests")
 def test_a_gate_on_the_latency_of_a_run(
     opened: Callable[[Path], tracekit.Trace], tmp_path: Path
 ) -> None:

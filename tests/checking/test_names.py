@@ -104,14 +104,10 @@ def test_idle_time_of_a_module_is_idle_time() -> None:
 def test_a_module_of_one_side_alone_is_open() -> None:
     renamed = _measured(_cell("compute", "gemm", "net.mlp", STEPS), modules=("net.mlp",))
     rule = parse_rule('module("model.*.mlp").wall_ns <= +5%')
-    found = judge(rule, renamed, RUN)
-    assert (found.outcome, found.reason) == ("inconclusive", "x: no module is like 'model.*.mlp'")
-
-
-def test_a_trace_that_tells_no_module_leaves_rules_about_them_open() -> None:
+    assert judge(rule, renamed, RUN).outcome == "inconclusive"
     untold = _measured(_cell("compute", "gemm", "(unattributed)", STEPS))
-    found = judge(parse_rule('module("*.mlp").wall_ns <= 1 ms'), untold, None)
-    assert (found.outcome, found.reason) == ("inconclusive", "x: no module is told")
+    rule = parse_rule('module("*.mlp").wall_ns <= 1 ms')
+    assert judge(rule, untold, None).outcome == "inconclusive"
 
 
 def test_a_share_of_nothing_is_none() -> None:
@@ -201,12 +197,6 @@ def test_exit_codes_of_wrong_rules(
     done = tracekit_in_process("check", SAMPLE, "--rule", rule, "--inconclusive", "report")
     assert done.exit_code == exit_code
     assert len(done.stderr.splitlines()) <= 2
-
-
-def test_several_runs_have_no_figure_of_one(tracekit_in_process: Callable[..., Any]) -> None:
-    done = tracekit_in_process("check", SAMPLE.parent, "--rule", "peak_memory <= 1 TB")
-    assert done.exit_code == 7
-    assert "does not tell peak_memory" in " ".join(done.stdout.split())
 
 
 class _TellsMfu:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tracekit.comparison import matching, places
+from tracekit.comparison import places
 from tracekit.comparison.cells import Cell, ModuleNode, Side
 from tracekit.comparison.matching import match_sides
 from tracekit.comparison.places import align_modules
@@ -83,13 +83,3 @@ def test_matching_looks_at_each_a_few_times(
         looks.append(_Counted.looks + compared)
     # Sixteen times were quadratic.
     assert looks[1] < 6 * looks[0]
-
-
-def test_what_lies_deeper_than_32_modules_is_looked_for_at_that_depth() -> None:
-    nodes = _nested(50, "left")
-    around = matching._around(nodes)
-    assert around["top/left32"] == (32, "top/left31")
-    assert around["top/left33"] == (33, "top/left32")
-    assert around["top/left49"] == (49, "top/left32")
-    # In a circle, which no tree has, each is somewhere, and none is looked at for ever.
-    assert set(matching._around({"a": "b", "b": "a"})) == {"", "a", "b"}

@@ -23,7 +23,7 @@ def _series(count: int, factor: float = 1.0, seed: int = 0) -> list[float]:
     return [round(factor * 1e6 * source.gauss(1, 0.02)) for _ in range(count)]
 
 
-@pytest.mark.parametrize("count", [1_000, 1_001, 1_100, 6_000])
+@pytest.mark.parametrize("count", [1_000, 1_001, 6_000])
 def test_more_measurements_than_a_float_counts_ways(count: int) -> None:
     base, new = _series(count, seed=1), _series(count, 1.03, seed=2)
     found = compare_series(base, new)

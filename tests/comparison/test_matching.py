@@ -35,32 +35,46 @@ def _renamed(base: Mapping[str, ModuleNode], new: Mapping[str, ModuleNode]) -> d
     return {path: to for path, to in align_modules(base, new).base_of.items() if path != to}
 
 
-def test_wrappers_are_seen_through() -> None:
-    base = _modules("model", "model.layers.*", "model.layers.*.mlp")
-    new = _modules(
-        *("module", "module.model", "module.model.layers.*", "module.model.layers.*._orig_mod.mlp")
+@pytest.mark.parametrize(
+    ("base", "new", "classes", "renamed"),
+    [
+        pytest.param(
+            "model model.layers.* model.layers.*.mlp",
+            "module module.model module.model.layers.* module.model.layers.*._orig_mod.mlp",
+            {},
+            {
+                "module.model": "model",
+                "module.model.layers.*": "model.layers.*",
+                "module.model.layers.*._orig_mod.mlp": "model.layers.*.mlp",
+            },
+            id="wrappers",
+        ),
+        pytest.param(
+            "model model.layers.* model.layers.*.attn model.layers.*.mlp",
+            "model model.blocks.* model.blocks.*.attn model.blocks.*.mlp",
+            {},
+            {
+                "model.blocks.*": "model.layers.*",
+                "model.blocks.*.attn": "model.layers.*.attn",
+                "model.blocks.*.mlp": "model.layers.*.mlp",
+            },
+            id="layers of another name",
+        ),
+        pytest.param(
+            "model model.ln_f model.head",
+            "model model.norm model.lm_head",
+            {"ln_f": "RMSNorm", "norm": "RMSNorm", "head": "Linear", "lm_head": "Linear"},
+            {"model.norm": "model.ln_f", "model.lm_head": "model.head"},
+            id="one class",
+        ),
+    ],
+)
+def test_modules_of_another_name(
+    base: str, new: str, classes: dict[str, str], renamed: dict[str, str]
+) -> None:
+    assert _renamed(_modules(*base.split(), **classes), _modules(*new.split(), **classes)) == (
+        renamed
     )
-    assert _renamed(base, new) == {
-        "module.model": "model",
-        "module.model.layers.*": "model.layers.*",
-        "module.model.layers.*._orig_mod.mlp": "model.layers.*.mlp",
-    }
-
-
-def test_layers_of_another_name_are_the_same_layers() -> None:
-    base = _modules("model", "model.layers.*", "model.layers.*.attn", "model.layers.*.mlp")
-    new = _modules("model", "model.blocks.*", "model.blocks.*.attn", "model.blocks.*.mlp")
-    assert _renamed(base, new) == {
-        "model.blocks.*": "model.layers.*",
-        "model.blocks.*.attn": "model.layers.*.attn",
-        "model.blocks.*.mlp": "model.layers.*.mlp",
-    }
-
-
-def test_modules_of_one_class_are_the_same() -> None:
-    base = _modules("model", "model.ln_f", "model.head", ln_f="RMSNorm", head="Linear")
-    new = _modules("model", "model.norm", "model.lm_head", norm="RMSNorm", lm_head="Linear")
-    assert _renamed(base, new) == {"model.norm": "model.ln_f", "model.lm_head": "model.head"}
 
 
 def test_a_module_that_is_like_none_is_new() -> None:
@@ -167,7 +181,7 @@ def test_runs_of_several_sides_are_repeats(opened: Any) -> None:
     assert [one.name for one in found.measures] == ["plain step", "step", "device work", "run"]
 
 
-@pytest.mark.parametrize(("per", "factor"), [("step", 1), ("layer", 4), ("token", 350)])
+@pytest.mark.parametrize(("per", "factor"), [("layer", 4), ("token", 350)])
 def test_what_is_one_unit(opened: Any, per: Any, factor: int) -> None:
     run = opened(REPO / "sample_traces" / "pretrain_Naive")
     found = tracekit.compare(run, run, per=per)
@@ -183,33 +197,9 @@ def test_a_unit_that_nobody_tells_is_refused(opened: Any) -> None:
         tracekit.compare(run, run, skip=9)
 
 
-def test_the_command_in_all_forms(cli: Any) -> None:
-    sides = [REPO / "sample_traces" / name for name in ("pretrain_Naive", "pretrain_R+Z3")]
-    shown = cli("compare", *sides)
-    assert (shown.exit_code, shown.stderr) == (0, "")
-    lines = shown.stdout.splitlines()
-    assert lines[0].startswith("Configuration differences")
-    assert (
-        "  180.447 → 565.696 ms   +385.250 ms   +213.5 %   slower without the profiler: "
-        "71.648 → 305.157 ms\n  device work a step: "
-    ) in shown.stdout
-    data = cli("compare", *sides, "--format", "json").json()
-    (whole,) = data["comparison"]
-    tree = data["comparison_split"]
-    assert whole["delta_ns"] == tree[0]["delta_ns"] == 385_249_761
-    for node in tree:
-        inside = [row["delta_ns"] for row in tree if row["parent"] == node["node"]]
-        assert not inside or sum(inside) == node["delta_ns"]
-    assert sum(row["delta_ns"] for row in data["comparison_work"]) == whole["delta_ns"]
-    effects = [name for name in data["comparison_work"][0] if name.startswith("by_")]
-    for row in data["comparison_work"]:
-        assert sum(row[name] for name in effects) == row["delta_ns"]
-    table = cli("compare", *sides, "--format", "markdown").stdout
-    assert "## `comparison_split`" in table or "## comparison_split" in table
-    asked = cli(
-        *("compare", *sides, "--format", "csv", "--sql"),
-        "SELECT (SELECT count(*) FROM base.device_events) a, count(*) b FROM new.device_events",
-    )
-    assert asked.stdout == "a,b\n24732,46316\n"
-    refused = cli("compare", *sides, "--sql", "COPY (SELECT 1) TO 'x.csv'")
-    assert refused.exit_code == 5
+def test_statements_on_both_sides(cli: Any) -> None:
+    step = REPO / "docs" / "samples" / "made_up_step.json"
+    statement = "SELECT (SELECT count(*) FROM base.event) a, count(*) b FROM new.event"
+    asked = cli("compare", step, step, "--format", "csv", "--sql", statement)
+    assert (asked.exit_code, asked.stdout) == (0, "a,b\n39,39\n")
+    assert cli("compare", step, step, "--sql", "COPY (SELECT 1) TO 'x.csv'").exit_code == 5

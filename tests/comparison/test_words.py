@@ -57,45 +57,29 @@ def test_a_trace_against_itself(cli: Callable[..., Any], tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("content", "exit_code", "sentence"),
+    ("content", "exit_code", "is_base"),
     [
-        ({"traceEvents": []}, 3, "the trace holds no event"),
-        (
-            {"traceEvents": [{"ph": "X", "name": "a", "ts": 1, "dur": 2}]},
-            2,
-            "odd.json has no known work",
-        ),
-        ({}, 3, "not a Chrome trace"),
+        ({"traceEvents": []}, 3, True),
+        ({"traceEvents": [{"ph": "X", "name": "a", "ts": 1, "dur": 2}]}, 2, False),
+        ({}, 3, False),
     ],
 )
-@pytest.mark.parametrize("is_base", [True, False])
 def test_nothing_to_compare(
     cli: Callable[..., Any],
     tmp_path: Path,
     content: dict[str, Any],
     exit_code: int,
-    sentence: str,
     is_base: bool,
 ) -> None:
     odd = tmp_path / "odd.json"
     odd.write_text(json.dumps(content))
     whole = _trace(tmp_path / "whole.json", [100] * 6)
     done = cli("compare", *([odd, whole] if is_base else [whole, odd]), "--no-cache")
-    assert done.exit_code == exit_code
+    assert (done.exit_code, done.stdout) == (exit_code, "")
     error, hint = done.stderr.splitlines()
     assert error.startswith("error: ")
-    assert sentence in error
+    assert "odd.json" in error
     assert hint.startswith("hint: ")
-    assert done.stdout == ""
-
-
-def test_more_steps_left_out_than_there_are(cli: Callable[..., Any], tmp_path: Path) -> None:
-    one = _trace(tmp_path / "one.json", [100] * 6)
-    done = cli("compare", one, one, "--no-cache", "--skip", "6")
-    assert (done.exit_code, done.stderr) == (
-        2,
-        "error: one.json has no step left to compare\nhint: --skip leaves out fewer\n",
-    )
 
 
 def test_records_that_are_in_no_figure_are_named_where_one_side_has_them(tmp_path: Path) -> None:

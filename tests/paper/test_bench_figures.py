@@ -77,17 +77,6 @@ def test_our_points_of_figure_11(run: str, capsys: pytest.CaptureFixture[str]) -
     assert float(rows[0]["peak_pct"]) == pytest.approx(100 * 2 * 4096 * 11008 * 4096 / 312e9)
 
 
-def test_what_people_see_of_figure_11(run: str, capsys: pytest.CaptureFixture[str]) -> None:
-    out = asked(capsys, "figure11", run)
-    assert "Ours: NVIDIA A100-SXM4-80GB\n" in out
-    assert "Rate over M" in out
-    assert "4096×11008×4096" in out
-    assert "llama2" not in out
-    words = " ".join(out.split())
-    assert "curves of ours that the paper does not have: N512_K512" in words
-    assert "curves of the paper without points of ours: N4096_K4096, N16384_K16384" in words
-
-
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

