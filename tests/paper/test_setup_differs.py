@@ -19,7 +19,6 @@ REPO = Path(__file__).resolve().parents[2]
 CUT = REPO / "tests" / "traces" / "llama2-7b_1_layer"
 """A run of the collectors: Llama2-7B with one of its layers, random weights, on a CPU."""
 
-K = "void at::native::vectorized_elementwise_kernel<4, at::native::add>(int)"
 GEMM = "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x3_tn"
 A800 = {
     "environment": Environment(devices=["NVIDIA A800-SXM4-80GB"] * 8, processor="Xeon"),
@@ -28,19 +27,12 @@ A800 = {
     "sequence_length": 350,
 }
 """The setup of the paper."""
+ROW = {"batch_size": 1, "tokens_per_s_mean": 1.0}
+"""A run of the paper's Table III."""
 
 
 def forward(module: str, op: str = "") -> str:
     return f"tk/phase/forward;tk/module/forward/{module}{op}"
-
-
-# Two of the layers, the head behind them, and an optimizer; the device waits 1 µs before each.
-STEP = [
-    (forward("model.layers.0.mlp#LlamaMLP"), GEMM, 9.0),
-    (forward("model.layers.1.mlp#LlamaMLP"), GEMM, 19.0),
-    (forward("lm_head#Linear"), GEMM, 5.0),
-    ("tk/phase/optimizer", K, 4.0),
-]
 
 
 @pytest.fixture(scope="module")
@@ -65,41 +57,30 @@ def of_run(rows: list[dict[str, Any]], run: str, *, is_beside: bool) -> list[dic
 
 
 def test_the_setup_of_the_paper_has_no_mark(cli: Cli, write_run: Write) -> None:
-    folder = write_run("same", opt="Naive", batch_size=2, steps=[STEP], **A800)
-    rows = of_run(rows_of(cli, "table5", folder), "same", is_beside=True)
-    assert [(row["mark"], row["differences"]) for row in rows] == [(None, None)] * 3
-    assert "mark" not in cli("paper", "table5", folder).stdout
+    folder = write_run("same", opt="Naive", **ROW, **A800)
+    (row,) = of_run(rows_of(cli, "table3", folder), "same", is_beside=True)
+    assert (row["mark"], row["differences"]) == (None, None)
+    assert "mark" not in cli("paper", "table3", folder).stdout
 
 
-def test_everything_that_differs_is_marked_and_said_once(cli: Cli, write_run: Write) -> None:
-    folder = write_run(
-        "other",
-        model="tiny",
-        engine="ddp",
-        opt="Naive",
-        batch_size=4,
-        sequence_length=64,
-        precision="fp32",
-        steps=[STEP],
-    )
-    forward_row = rows_of(cli, "table5", folder)[0]
-    assert (forward_row["paper_step_pct"], forward_row["our_step_pct"]) == (
-        14.3,
-        pytest.approx(100 * 35 / 40),
-    )
-    assert forward_row["mark"] == "MDFPBSW"
-    assert forward_row["differences"] == (
+def test_everything_that_differs_is_marked(cli: Cli, write_run: Write) -> None:
+    members = {"model": "tiny", "engine": "ddp", "parameter_count": 4_000_000}
+    members |= {"sequence_length": 64, "precision": "fp32"}
+    folder = write_run("other", opt="Naive", **ROW | {"batch_size": 4}, **members)
+    (row,) = of_run(rows_of(cli, "table3", folder), "other", is_beside=True)
+    assert row["mark"] == "MDFPBSW"
+    assert row["differences"] == (
         "model tiny, not Llama2-7B; devices 1 × NVIDIA H200, not A800; framework ddp, not "
-        "DeepSpeed; precision fp32, not bf16; batch size 4, not 2; sequence length 64, not 350; "
+        "DeepSpeed; precision fp32, not bf16; batch size 4, not 1; sequence length 64, not 350; "
         "world size 1, not 8"
     )
 
 
 def test_what_a_run_does_not_state_is_not_known_to_be_the_same(cli: Cli, write_run: Write) -> None:
-    members = {**A800, "precision": None}
-    folder = write_run("mute", opt="Naive", batch_size=None, steps=[STEP], **members)
-    row = rows_of(cli, "table5", folder)[0]
-    assert row["differences"] == "precision not stated, not bf16; batch size not stated, not 2"
+    members = {**A800, **ROW, "precision": None, "batch_size": None}
+    folder = write_run("mute", opt="Naive", **members)
+    (row,) = of_run(rows_of(cli, "table3", folder), "mute", is_beside=True)
+    assert row["differences"] == "precision not stated, not bf16; batch size not stated, not 1"
 
 
 def test_every_run_of_a_row_has_its_line(cli: Cli, write_run: Write) -> None:
@@ -148,22 +129,6 @@ def test_devices_are_told_by_their_product(
 # -- conditions ------------------------------------------------------------------------------------
 
 
-def test_methods_and_stages_stay_conditions(cli: Cli, write_run: Write) -> None:
-    write_run("flash", opt="F", batch_size=2, steps=[STEP])
-    write_run("serving", stage="serve", engine="vllm")
-    folder = write_run("tuned", stage="finetune", opt="Naive", batch_size=2, steps=[STEP])
-    rows = rows_of(cli, "table5", folder.parent)
-    assert not [row for row in rows if row["run"] and row["paper_hardware"]]
-    assert {(row["run"], row["note"]) for row in rows if row["run"]} == {
-        ("flash", "method F: not in the paper's table: it has Naive"),
-        ("serving", "stage serve: the paper's table is of stage pretrain"),
-        ("tuned", "stage finetune: the paper's table is of stage pretrain"),
-    }
-    assert rows[0]["note"] == "no run of Naive"
-    # What was measured is told of runs of the table's stage alone.
-    assert "vllm" not in cli("paper", "table5", folder.parent).stdout
-
-
 def test_a_product_of_another_shape_is_another_product(cli: Cli, write_run: Write) -> None:
     mlp = forward("model.layers.0.mlp.gate_proj#Linear")
     work = [(f"{mlp};aten::mm|700,4096|4096,11008", GEMM, 20.0)]
@@ -181,15 +146,16 @@ def test_a_product_of_another_shape_is_another_product(cli: Cli, write_run: Writ
 
 def test_a_model_of_another_shape_is_not_the_one_of_its_name(cli: Cli, write_run: Write) -> None:
     """The name of a configuration's file may be anything."""
-    folder = write_run("a", opt="Naive", batch_size=2, steps=[STEP], **A800)
+    folder = write_run("a", opt="Naive", parameter_count=7_000_000_000, **ROW, **A800)
     text = (folder / "run.json").read_text()
-    assert rows_of(cli, "table5", folder)[0]["mark"] is None
-    (folder / "run.json").write_text(text.replace('"hidden_size": 4096', '"hidden_size": 64'))
-    assert rows_of(cli, "table5", folder)[0]["mark"] == "M"
-    (folder / "run.json").write_text(
-        text.replace('"hidden_size": 4096', '"vocab_size": 256, "hidden_size": 4096')
-    )
-    assert rows_of(cli, "table5", folder)[0]["mark"] == "M"
+    for changed, mark in (
+        ('"hidden_size": 4096', None),
+        ('"hidden_size": 64', "M"),
+        ('"vocab_size": 256, "hidden_size": 4096', "M"),
+    ):
+        (folder / "run.json").write_text(text.replace('"hidden_size": 4096', changed))
+        (row,) = of_run(rows_of(cli, "table3", folder), "a", is_beside=True)
+        assert row["mark"] == mark
 
 
 def test_a_real_run_of_one_layer_beside_the_paper(cli: Cli, kept: dict[str, str]) -> None:
