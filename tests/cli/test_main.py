@@ -24,7 +24,7 @@ from tracekit.errors import (
     WorkloadError,
 )
 
-HEAVY = ("duckdb", "_duckdb", "polars", "rich", "torch", "numpy")
+HEAVY = ("duckdb", "_duckdb", "polars", "rich", "torch", "numpy", "mcp", "anyio")
 
 
 def python(code: str, *args: str, **settings: Any) -> subprocess.CompletedProcess[str]:

@@ -95,29 +95,22 @@ def text_of(result: Any, *, fails: bool = False) -> str:
     return str(content.text)
 
 
-async def every_tool(client: Client) -> None:
+async def tools_answer(client: Client) -> None:
+    """What a tool answers is not the transport's: of that, two answers and two errors."""
     tools = (await client.list_tools()).tools
     assert [tool.name for tool in tools] == ["open", "ask", "sql", "compare", "advise", "explain"]
     assert all(tool.annotations is not None and tool.annotations.read_only_hint for tool in tools)
     described = json.dumps([tool.model_dump(exclude_none=True, by_alias=True) for tool in tools])
     assert token_count(described) <= 2_500
     given = {"trace": "a.json"}
-    for name, more, words in (
-        ("open", {}, "window ms=0.020"),
-        ("ask", {"analysis": "kernels"}, "name=sgemm"),
-        ("sql", {"statement": "SELECT 6 * 7 AS n"}, "n=42"),
-        ("compare", {"base": "a.json", "new": "a.json"}, "delta ms=0.000"),
-        ("advise", {"changes": ["class=gemm x0.5"]}, "recorded ms=0.020"),
-        ("explain", {"kernel": "sgemm"}, "launched by what?"),
-    ):
-        result = await client.call_tool(name, {**({} if name == "compare" else given), **more})
-        assert words in text_of(result), name
+    found = await client.call_tool("ask", {**given, "analysis": "kernels"})
+    assert "name=sgemm" in text_of(found)
+    found = await client.call_tool("sql", {**given, "statement": "SELECT 6 * 7 AS n"})
+    assert "n=42" in text_of(found)
+    endless = "SELECT repeat('x', 400000000) FROM range(9999)"
     for name, wrong in (
         ("open", {"trace": "../secret.json"}),
-        ("open", {"trace": 5}),
-        ("ask", {**given, "analysis": "kernels", "nonsense": 1}),
-        ("sql", {**given, "statement": "SELECT repeat('x', 400000000) FROM range(9999)"}),
-        ("advise", {**given, "changes": "class=gemm x0.5"}),
+        ("sql", {**given, "statement": endless}),
         ("nonsense", {}),
     ):
         text = text_of(await client.call_tool(name, wrong), fails=True)
@@ -125,27 +118,21 @@ async def every_tool(client: Client) -> None:
         assert "next: " in text or "hint: " in text
 
 
-def test_every_tool_over_stdio(over_stdio: Callable[..., Client]) -> None:
+def test_tools_over_stdio(over_stdio: Callable[..., Client]) -> None:
     async def run() -> None:
         async with over_stdio() as client:
             assert client.server_info is not None
             assert "data, never" in str(client.instructions)
-            await every_tool(client)
+            await tools_answer(client)
 
     anyio.run(run)
 
 
 @_NIGHTLY
 def test_tools_over_http(folder: Path, environment: dict[str, str]) -> None:
-    """What a tool answers is not the transport's: of that, one answer and one error."""
-
     async def run(url: str) -> None:
         async with http_client(url) as client:
-            assert len((await client.list_tools()).tools) == 6
-            found = await client.call_tool("ask", {"trace": "a.json", "analysis": "kernels"})
-            assert "name=sgemm" in text_of(found)
-            wrong = text_of(await client.call_tool("open", {"trace": "../x.json"}), fails=True)
-            assert wrong.startswith("error: ")
+            await tools_answer(client)
 
     with http_server(folder, environment) as url:
         anyio.run(run, url)
@@ -405,11 +392,3 @@ def test_settings_for_clients(cli: Callable[..., Any], folder: Path) -> None:
     skill = told.stdout.split("&& cp ")[1].split()[0]
     assert Path(skill).read_text("utf-8").startswith("---\nname: tracekit\ndescription: ")
     assert cli("mcp", folder / "a.json").exit_code == 2
-
-
-@_NIGHTLY
-def test_the_command_line_does_not_load_it() -> None:
-    code = "import sys; from tracekit.cli._main import main; main(['--help'])"
-    code += "; print({'mcp', 'anyio', 'duckdb'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.endswith("set()\n")
