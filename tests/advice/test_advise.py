@@ -89,6 +89,7 @@ def test_the_answer_as_a_table(tiny_trace: Tiny) -> None:
     )
 
 
+@pytest.mark.nightly("the golden output has the command")
 def test_the_command(tiny_trace: Tiny, cli: Callable[..., CliResult]) -> None:
     path = tiny_trace(_waiting())
     told = cli("advise", path)

@@ -170,6 +170,7 @@ def test_only_the_limit_that_is_set_is_changed() -> None:
     assert words == [*SERVE[:4], "--max-batch-requests", "8", "--out", "b"]
 
 
+@pytest.mark.nightly("runs a program twice")
 def test_a_fault_that_was_taken_out(cli: Callable[..., CliResult], tmp_path: Path) -> None:
     fault = next(one for one in simulated_faults(7) if one.name == "loader without workers")
     # So many that the first, for which no worker has loaded ahead, does not decide.

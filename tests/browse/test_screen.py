@@ -17,6 +17,8 @@ from traces_by_hand import call, kernel, span
 import tracekit
 from tracekit.browse import check_installed
 from tracekit.browse import page as pages
+from tracekit.browse.query_worker import Answers
+from tracekit.browse.views import VIEWS, Modules, Overview
 from tracekit.errors import UsageError
 from tracekit.trace import Trace
 
@@ -97,9 +99,6 @@ def test_search_sql_and_help(trace: Trace) -> None:
 
 
 def test_the_sql_that_is_told_gives_the_rows(trace: Trace) -> None:
-    from tracekit.browse.query_worker import Answers
-    from tracekit.browse.views import VIEWS
-
     answers = Answers(trace)
     view = VIEWS["3"][1]
     for row in view.page(answers, 0, "").rows:
@@ -187,15 +186,6 @@ def test_quitting_ends_what_is_asked(
     assert not [one for one in threading.enumerate() if "tracekit-browse" in one.name]
 
 
-def test_it_needs_a_terminal(cli: Callable[..., Any], tiny_trace: Callable[..., Path]) -> None:
-    done = cli("browse", tiny_trace(EVENTS))
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr == (
-        "error: browse needs a terminal to show the trace on\n"
-        "hint: tracekit breakdown prints the same figures\n"
-    )
-
-
 def test_without_textual_one_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(UsageError, match="textual is not installed") as raised:
@@ -208,11 +198,9 @@ def test_the_command_does_not_import_textual_before_it_is_used() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+@pytest.mark.nightly("reads a complete run")
 def test_what_a_row_leads_to_adds_up_to_the_row(opened: Callable[[Path], Trace]) -> None:
     """Of two ranks, whose ops on cpu are in pieces: no event and no gap is left out or doubled."""
-    from tracekit.browse.query_worker import Answers
-    from tracekit.browse.views import VIEWS, Modules, Overview
-
     trace = opened(Path(__file__).parents[2] / "sample_traces" / "pretrain_R+Z3")
     answers = Answers(trace)
 
@@ -313,11 +301,10 @@ def test_a_trace_without_requests_says_so(trace: Trace) -> None:
     walk(trace, steps)
 
 
+@pytest.mark.nightly("reads a complete run")
+@pytest.mark.nightly("walks through complete runs")
 def test_what_steps_and_requests_lead_to_adds_up(opened: Callable[[Path], Trace]) -> None:
     """Of a recorded run of serving: a request leads to its steps, and each to its events."""
-    from tracekit.browse.query_worker import Answers
-    from tracekit.browse.views import VIEWS
-
     trace = opened(Path(__file__).parents[2] / "sample_traces" / "serve_transformers")
     answers = Answers(trace)
 
@@ -345,10 +332,7 @@ def test_what_steps_and_requests_lead_to_adds_up(opened: Callable[[Path], Trace]
 
 
 def test_work_on_the_critical_path_leads_to_its_event(opened: Callable[[Path], Trace]) -> None:
-    from tracekit.browse.query_worker import Answers
-    from tracekit.browse.views import VIEWS
-
-    trace = opened(Path(__file__).parents[2] / "sample_traces" / "pretrain_Naive")
+    trace = opened(Path(__file__).parents[2] / "docs" / "samples" / "made_up_step.json")
     answers, view = Answers(trace), VIEWS["c"][1]
     rows = view.page(answers, 0, "").rows
     work = [row for row in rows if row["kind"] in ("work", "transfer")]
@@ -360,12 +344,10 @@ def test_work_on_the_critical_path_leads_to_its_event(opened: Callable[[Path], T
     assert all(view.deeper(row) is None for row in rows if row not in work)
 
 
+@pytest.mark.nightly("reads a complete run")
 def test_the_first_screen_says_how_much_of_a_step_is_idle(
     opened: Callable[[Path], Trace],
 ) -> None:
-    from tracekit.browse.query_worker import Answers
-    from tracekit.browse.views import Overview
-
     trace = opened(Path(__file__).parents[2] / "sample_traces" / "h200_finetune_L")
     page = Overview().page(Answers(trace), 0, "")
     assert page.note == "Idle 92.8 % of a recorded step, 74.2 % without the profiler"

@@ -59,6 +59,7 @@ def test_invalid_manifests_are_refused(tmp_path: Path, change: object, word: str
         tracekit.open(dataset)
 
 
+@pytest.mark.nightly("makes datasets and damages them")
 def test_a_truncated_file_is_reported(dataset_of: Callable[[int], Path]) -> None:
     dataset = dataset_of(3)
     [file] = dataset.glob("analyses/timeline/*.parquet")

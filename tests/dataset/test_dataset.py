@@ -79,6 +79,7 @@ def test_the_manifest_lists_all_files(dataset_of: Callable[[int], Path]) -> None
         assert counted == (file["row_count"],)
 
 
+@pytest.mark.nightly("makes three datasets")
 def test_an_unreadable_rank_is_listed_and_read_later(
     tmp_path: Path, cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

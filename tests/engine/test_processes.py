@@ -99,6 +99,7 @@ def test_an_interrupt_ends_all_processes_and_leaves_no_dataset(tmp_path: Path) -
         os.killpg(run.pid, 0)
 
 
+@pytest.mark.nightly("starts a program that starts workers")
 def test_a_program_without_a_main_guard_is_not_run_again(tmp_path: Path) -> None:
     write_ranks(tmp_path / "run", 2)
     program = tmp_path / "program.py"

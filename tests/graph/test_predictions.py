@@ -34,7 +34,15 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str],
         trace.close()
 
 
-@pytest.mark.parametrize("base", BASES)
+@pytest.mark.parametrize(
+    "base",
+    [
+        base
+        if number < 3
+        else pytest.param(base, marks=pytest.mark.nightly("three machines are in the gate"))
+        for number, base in enumerate(BASES)
+    ],
+)
 def test_predictions_hold(traces: Callable[[str], tracekit.Trace], base: str) -> None:
     for one in (one for one in SCENARIOS if one.base == base):
         found = traces(base).predict(one.change)
@@ -109,6 +117,7 @@ def test_names_of_traces_are_texts(tiny_trace: Callable[..., Path]) -> None:
         assert len(trace.query("trace")) == 1
 
 
+@pytest.mark.nightly("the golden output has the command")
 def test_the_command(cli: Callable[..., Any], tmp_path: Path) -> None:
     folder, timeline = tmp_path / "run", tmp_path / "predicted.json"
     simulate(Machine(**BASES["device bound"])).write(folder)

@@ -98,6 +98,7 @@ def expect_linear_growth(read: Callable[[int], None], first: int) -> None:
 
 
 @pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.nightly("compares CPU times")
 def test_growth_of_reading(load: Callable[..., Any], name: str) -> None:
     first, text_of, events_of = ATTACKS[name]
 
@@ -190,6 +191,7 @@ def ask_all(path: Path) -> tuple[int, int]:
     ],
     ids=str,
 )
+@pytest.mark.nightly("compares CPU times")
 def test_growth_with_the_depth(tmp_path: Path, names: tuple[str, ...]) -> None:
     """Small traces are read with little memory, and 3,000 nested spans fit into it."""
     kinds = [NESTED[name] for name in names]
@@ -211,6 +213,7 @@ def test_12000_nested_spans(tmp_path: Path) -> None:
     assert ask_all(path)[0] == 12_000
 
 
+@pytest.mark.nightly("compares CPU times")
 def test_growth_with_the_parts_of_a_name(tmp_path: Path) -> None:
     """The parent of a module is found in one step, not in one step per dot of its name."""
 

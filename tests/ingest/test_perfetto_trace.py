@@ -77,6 +77,7 @@ def test_a_sample_comes_back(tmp_path: Path) -> None:
         assert trace.query("phases").to_dicts() == phases
 
 
+@pytest.mark.nightly("exports and damages a trace many times")
 def test_truncated_damaged_and_merged_exports(
     tmp_path: Path, tiny_trace: Callable[..., Path]
 ) -> None:

@@ -26,12 +26,16 @@ REPO = Path(__file__).resolve().parents[2]
 Opened = Callable[[Path], tracekit.Trace]
 
 TRACES = {
+    "step": REPO / "docs" / "samples" / "made_up_step.json",
+    "memory": REPO / "docs" / "samples" / "made_up_memory.json",
     "training": REPO / "sample_traces" / "pretrain_R+Z3",
     "serving": REPO / "sample_traces" / "serve_vllm",
-    "memory": REPO / "docs" / "samples" / "made_up_memory.json",
-    "bench": REPO / "docs" / "samples" / "made_up_step.json",
 }
-
+SMALL = ("step", "memory")
+_COMPLETE = pytest.mark.nightly("draws complete runs")
+by_kind = pytest.mark.parametrize(
+    "kind", [one if one in SMALL else pytest.param(one, marks=_COMPLETE) for one in TRACES]
+)
 
 Charts = Callable[[Path], dict[str, Any]]
 
@@ -52,6 +56,8 @@ def charts_of(opened: Opened) -> Charts:
     return functools.cache(lambda path: charts(opened(path)))
 
 
+@_COMPLETE
+@pytest.mark.nightly("asks every sample")
 def test_every_chart_is_one_of_some_sample(charts_of: Charts) -> None:
     drawn = {name for path in TRACES.values() for name in charts_of(path)}
     of_runs = {"bench_gemm", "bench_memcpy", "bench_collectives", "methods", "method_memory"}
@@ -60,15 +66,11 @@ def test_every_chart_is_one_of_some_sample(charts_of: Charts) -> None:
     assert set(chart_names()) - drawn <= {"memcpy", "queue_cdf", *of_runs}
 
 
-@pytest.mark.parametrize("kind", TRACES)
+@by_kind
 def test_charts_are_what_altair_takes_and_vl_convert_draws(kind: str, charts_of: Charts) -> None:
     pytest.importorskip("altair", reason="altair is not installed")
     pytest.importorskip("vl_convert", reason="vl-convert is not installed")
-    kinds = [*TRACES]
-    drawn = {name for one in kinds[: kinds.index(kind)] for name in charts_of(TRACES[one])}
     for name, chart in charts_of(TRACES[kind]).items():
-        if name in drawn:  # it is the same picture of other rows
-            continue
         chart.to_altair()
         svg = chart.to_svg()
         assert svg.startswith("<svg"), name
@@ -78,14 +80,14 @@ def test_charts_are_what_altair_takes_and_vl_convert_draws(kind: str, charts_of:
 def test_a_chart_holds_the_rows_of_its_analyses_as_they_are(
     answered: Answered, opened: Opened, charts_of: Charts
 ) -> None:
-    answers = answered(TRACES["training"])
+    answers = answered(TRACES["step"])
 
     def exact(name: str) -> Result:
         if name in PARAMS:
-            return opened(TRACES["training"]).query(name, **PARAMS[name])
+            return opened(TRACES["step"]).query(name, **PARAMS[name])
         return answers(name)
 
-    for name, chart in charts_of(TRACES["training"]).items():
+    for name, chart in charts_of(TRACES["step"]).items():
         needs = find_chart(name).needs
         assert set(chart.data) <= set(needs), name
         assert chart.spec["data"]["name"] in needs, name
@@ -114,10 +116,8 @@ def test_many_ranks_are_groups_and_spreads_and_no_list_of_lines(
         assert row["rank_count"] == len(spans) == 24
         assert (row["min_ns"], row["max_ns"]) == (spans[0], spans[-1])
         assert row["median_ns"] == spans[11]
-    few = opened(TRACES["training"])
     with pytest.raises(QueryError, match="nothing for the chart step_spread"):
-        few.plot.step_spread()
-    assert few.plot.steps().name == "steps"
+        opened(TRACES["step"]).plot.step_spread()
 
 
 def fields(spec: Any) -> set[str]:
@@ -144,36 +144,40 @@ def fields(spec: Any) -> set[str]:
     return found - made
 
 
-def test_charts_name_columns_that_are_there(
-    charts_of: Charts, tiny_trace: Callable[..., Path]
-) -> None:
+@by_kind
+def test_charts_name_columns_that_are_there(charts_of: Charts, kind: str) -> None:
+    for name, chart in charts_of(TRACES[kind]).items():
+        columns = {c for result in chart.data.values() for c in result.column_names}
+        assert fields(dict(chart.spec)) <= columns, name
+
+
+def test_copies_have_a_chart(tiny_trace: Callable[..., Path]) -> None:
     copied = [kernel("Memcpy HtoD (Pinned -> Device)", 0, 5, bytes=64), kernel("k", 9, 12)]
     with tracekit.open(tiny_trace(copied), cache=False) as trace:
-        drawn = charts(trace)
-        assert "memcpy" in drawn
-        for one in (drawn, *map(charts_of, TRACES.values())):
-            for name, chart in one.items():
-                columns = {c for result in chart.data.values() for c in result.column_names}
-                assert fields(dict(chart.spec)) <= columns, name
+        chart = trace.plot.memcpy()
+    (copies,) = chart.data.values()
+    assert fields(dict(chart.spec)) <= set(copies.column_names)
 
 
-def test_every_axis_of_a_number_says_its_unit_or_that_it_has_none(charts_of: Charts) -> None:
+@by_kind
+def test_every_axis_of_a_number_says_its_unit_or_that_it_has_none(
+    charts_of: Charts, kind: str
+) -> None:
     bare = {"step", "depth", "mean_length", "max_length", "token_count", "intensity_flop_per_byte"}
     bare |= {"running_count", "m", "world_size", "speedup", "decode_request_count"}
-    for path in TRACES.values():
-        for name, chart in charts_of(path).items():
-            for layer in chart.spec.get("layer", [chart.spec]):
-                for channel in ("x", "y"):
-                    axis = layer.get("encoding", {}).get(channel)
-                    if axis is None or axis["type"] != "quantitative":
-                        continue
-                    title = axis["axis"]["title"]
-                    assert title, name
-                    assert axis["field"] in bare or ", " in title, (name, title)
+    for name, chart in charts_of(TRACES[kind]).items():
+        for layer in chart.spec.get("layer", [chart.spec]):
+            for channel in ("x", "y"):
+                axis = layer.get("encoding", {}).get(channel)
+                if axis is None or axis["type"] != "quantitative":
+                    continue
+                title = axis["axis"]["title"]
+                assert title, name
+                assert axis["field"] in bare or ", " in title, (name, title)
 
 
 def test_charts_are_methods_with_names_and_a_hint(opened: Opened) -> None:
-    trace = opened(TRACES["training"])
+    trace = opened(TRACES["step"])
     assert dir(trace.plot) == sorted([*chart_names(), "pivot"])
     assert trace.plot.timeline().name == "timeline"
     with pytest.raises(QueryError, match="no chart named 'timelin'") as raised:
@@ -187,7 +191,7 @@ def test_charts_are_methods_with_names_and_a_hint(opened: Opened) -> None:
 
 def test_a_chart_is_saved_in_the_form_of_its_name(opened: Opened, tmp_path: Path) -> None:
     pytest.importorskip("vl_convert", reason="vl-convert is not installed")
-    chart = opened(TRACES["training"]).plot.phases()
+    chart = opened(TRACES["step"]).plot.phases()
     for name, begin in (("a.svg", b"<svg"), ("a.png", b"\x89PNG"), ("a.json", b"{")):
         chart.save(tmp_path / name)
         assert (tmp_path / name).read_bytes().startswith(begin)
@@ -204,7 +208,7 @@ def test_without_the_extra_a_chart_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     monkeypatch.setitem(sys.modules, "altair", None)
-    chart = opened(TRACES["training"]).plot.phases()
+    chart = opened(TRACES["step"]).plot.phases()
     for do in (chart.to_svg, chart.to_png, chart.to_altair):
         with pytest.raises(UsageError, match="is not installed") as raised:
             do()

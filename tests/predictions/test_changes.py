@@ -168,6 +168,7 @@ def test_what_is_added_is_drawn(
         ("sequence=6 of=2,4", 200 + 500 / 12 * 32 + 200),
     ],
 )
+@pytest.mark.nightly("simulates two runs for each change")
 def test_sizes_of_two_runs(tmp_path: Path, change: str, step: float) -> None:
     runs = []
     for number, length in enumerate((200, 700 if change.startswith("sequence") else 300)):

@@ -60,6 +60,7 @@ def test_the_call_of_several_with_one_number(tiny_trace: Callable[..., Path]) ->
 
 
 @pytest.mark.parametrize("shared", ["correlation", "everything"])
+@pytest.mark.nightly("compares CPU times")
 def test_growth_of_one_number_shared_by_all(tiny_trace: Callable[..., Path], shared: str) -> None:
     """Sixteen times the events take no 64 times the time; all pairs would take 256 times."""
     more = {} if shared == "correlation" else {"External id": 4, "Sequence number": 5}
