@@ -82,7 +82,7 @@ def test_times_as_early_and_as_late_as_can_be(
         assert export_perfetto(trace, len).event_count == len(spans)
 
 
-@pytest.mark.parametrize("base_time_ns", [2**62 + 1, 2**63 - 1, -(2**63)])
+@pytest.mark.parametrize("base_time_ns", [2**62 + 1, -(2**63)])
 def test_a_base_time_that_cannot_be_is_left_out(tmp_path: Path, base_time_ns: int) -> None:
     engine_folder()
     file = tmp_path / "trace.json"

@@ -49,6 +49,7 @@ def test_thirty_ops_of_a_recorded_run(tmp_path: Path) -> None:
     assert all(row["host_us"] > 0 and min(row["host"]) >= 0 for row in rows)
 
 
+@pytest.mark.nightly("runs a generated program with torch; another is in the gate")
 def test_odd_arguments(tiny_trace: Callable[..., Path], tmp_path: Path) -> None:
     """What cannot be called is said; names that are no ops of torch are in no program."""
     huge = {**ADD, "Input Dims": [[2**40], [2**40], []], "Input Strides": [[1], [1], []]}

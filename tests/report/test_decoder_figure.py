@@ -6,6 +6,8 @@ from collections.abc import Callable
 from html import unescape
 from pathlib import Path
 
+import pytest
+
 import tracekit
 from tracekit.analysis.result import Result
 from tracekit.errors import TraceError
@@ -16,6 +18,7 @@ SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 Opened = Callable[[Path], tracekit.Trace]
 
 
+@pytest.mark.nightly("reads complete runs")
 def test_rows_are_those_of_the_analysis_on_the_first_rank(opened: Opened) -> None:
     def roles_of(folder: str) -> Result:
         return opened(Path(folder)).query("roles")

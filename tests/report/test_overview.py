@@ -114,6 +114,8 @@ def test_two_runs_are_compared(cli: Callable[..., Any], sweep: Path, tmp_path: P
     assert done.stderr.startswith(f"two runs: how {sweep / 'z2'} differs from {sweep / 'naive'}\n")
     text = unescape(out.read_text("utf-8"))
     assert f"tracekit compare {sweep / 'naive'} {sweep / 'z2'} --format json" in text
+    done = cli("report", sweep / "naive", sweep / "z2", "--base", sweep / "z2", "-o", out)
+    assert (done.exit_code, "--base" in done.stderr) == (2, True)
 
 
 @pytest.mark.nightly("draws three reports")
