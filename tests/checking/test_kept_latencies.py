@@ -158,7 +158,4 @@ def test_a_baseline_that_lacks_what_is_looked_at_is_open(tmp_path: Path) -> None
     again = load("main", tmp_path)
     assert again.latencies == {}
     found = judge(parse_rule("p99(ttft) <= +5%"), _measured(kept), _measured(again))
-    assert (found.outcome, found.reason) == (
-        "inconclusive",
-        "one value each: noise unknown",
-    )
+    assert (found.outcome, found.reason) == ("inconclusive", "one value each: noise unknown")

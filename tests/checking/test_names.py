@@ -82,23 +82,34 @@ def test_a_misspelled_name_is_refused(rule: str, hint: str) -> None:
     assert hint in (refused.value.hint or "")
 
 
-def test_what_exists_and_is_not_there_is_nothing() -> None:
-    for rule in ("class.attention.wall_ns <= 0", "phase.optimizer.wall_ns <= 0 ms"):
-        assert judge(parse_rule(rule), RUN, None).outcome == "passed"
+OWN = _measured(_cell("compute", "my_kernels", "m", STEPS))
+PART = _measured(_cell("compute", "gemm", "m", [0, 100, 300]))
+
+
+@pytest.mark.parametrize(
+    ("rule", "run", "outcome", "value"),
+    [
+        # What exists and is not there is nothing.
+        ("class.attention.wall_ns <= 0", RUN, "passed", 0),
+        ("phase.optimizer.wall_ns <= 0 ms", RUN, "passed", 0),
+        # A class of one's own is one.
+        ("class.my_kernels.wall_ns <= 1 ms", OWN, "passed", 1002.5),
+        ('module("*.mlp").idle_ns <= 1 ms', RUN, "passed", 10),
+        ('module("model").wall_ns <= 1 ms', RUN, "passed", 1002.5),
+        ("compute_pct >= 100", PART, "passed", 100),
+        # A share may be written in percent.
+        ("mfu >= 40 %", RUN, "failed", 0.3),
+        ("mfu >= 29 %", RUN, "passed", 0.3),
+    ],
+)
+def test_names_have_values(rule: str, run: Measured, outcome: str, value: float) -> None:
+    found = judge(parse_rule(rule), run, None)
+    assert (found.outcome, found.value) == (outcome, value)
+
+
+def test_what_is_on_neither_side_is_no_change() -> None:
     found = judge(parse_rule("cause.host_sync.idle_ns <= +3%"), RUN, RUN)
-    assert (found.outcome, found.reason) == ("passed", "none on both sides")
-
-
-def test_a_class_of_ones_own_is_one() -> None:
-    own = _measured(_cell("compute", "my_kernels", "m", STEPS))
-    assert judge(parse_rule("class.my_kernels.wall_ns <= 1 ms"), own, None).outcome == "passed"
-
-
-def test_idle_time_of_a_module_is_idle_time() -> None:
-    found = judge(parse_rule('module("*.mlp").idle_ns <= 1 ms'), RUN, None)
-    assert found.value == 10
-    found = judge(parse_rule('module("model").wall_ns <= 1 ms'), RUN, None)
-    assert found.value == 1002.5
+    assert found.outcome == "passed"
 
 
 def test_a_module_of_one_side_alone_is_open() -> None:
@@ -112,11 +123,7 @@ def test_a_module_of_one_side_alone_is_open() -> None:
 
 def test_a_share_of_nothing_is_none() -> None:
     empty = _measured(_cell("compute", "gemm", "m", [0, 0]))
-    found = judge(parse_rule("idle_pct <= 20"), empty, None)
-    assert found.outcome == "inconclusive"
-    assert "could be a share of" in found.reason
-    half = _measured(_cell("compute", "gemm", "m", [0, 100, 300]))
-    assert judge(parse_rule("compute_pct >= 100"), half, None).outcome == "passed"
+    assert judge(parse_rule("idle_pct <= 20"), empty, None).outcome == "inconclusive"
 
 
 @pytest.mark.parametrize(
@@ -135,19 +142,11 @@ def test_a_bound_of_another_unit_is_refused(rule: str) -> None:
         judge(parse_rule(rule), RUN, None)
 
 
-def test_a_share_may_be_written_in_percent() -> None:
-    assert judge(parse_rule("mfu >= 40 %"), RUN, None).outcome == "failed"
-    assert judge(parse_rule("mfu >= 29 %"), RUN, None).outcome == "passed"
-
-
 def test_one_time_each_decides_nothing() -> None:
     slower = replace(RUN, figures={"mfu": 0.1, "peak_memory": 6e9})
     for text in ("class.gemm.kernel_ns <= +3%", "mfu >= -3%"):
         found = judge(parse_rule(text), slower, RUN)
-        assert (found.outcome, found.reason) == (
-            "inconclusive",
-            "one value each: noise unknown",
-        )
+        assert (found.outcome, found.reason) == ("inconclusive", "one value each: noise unknown")
     assert judge(parse_rule("peak_memory <= +3%"), slower, RUN).outcome == "failed"
 
 

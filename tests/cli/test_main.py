@@ -27,16 +27,11 @@ from tracekit.errors import (
 HEAVY = ("duckdb", "_duckdb", "polars", "rich", "torch", "numpy", "mcp", "anyio")
 
 
-def python(code: str, *args: str, **settings: Any) -> subprocess.CompletedProcess[str]:
+def python(code: str, *args: str, **settings: Any) -> subprocess.CompletedProcess[Any]:
     """Run code in a Python of its own, as the command would run."""
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), *args],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        **settings,
-    )
+    usual = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "timeout": 60}
+    command = [sys.executable, "-c", textwrap.dedent(code), *args]
+    return subprocess.run(command, check=False, **{**usual, **settings})
 
 
 def test_every_command_is_there_with_a_click_before_8_4() -> None:
@@ -90,9 +85,8 @@ def test_only_what_reads_traces_tunes_the_interpreter(sample_trace: Path, tmp_pa
 
 
 def test_the_module_is_the_command() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tracekit", "--version"], capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-m", "tracekit", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == f"tracekit {tracekit.__version__}\n"
 
 
@@ -137,10 +131,7 @@ def test_wrong_usage_is_2_with_a_hint(
     [(UsageError, 2), (TraceError, 3), (StoreError, 4), (QueryError, 5), (WorkloadError, 6)],
 )
 def test_an_error_is_one_sentence_a_hint_and_its_exit_code(
-    tracekit_command: Callable[..., Any],
-    fake_trace: Any,
-    kind: type[TracekitError],
-    exit_code: int,
+    tracekit_command: Callable[..., Any], fake_trace: Any, kind: type[TracekitError], exit_code: int
 ) -> None:
     fake_trace.error = kind("x.json: cannot be read", hint="try y.json")
     outcome = tracekit_command("breakdown", "x.json")
@@ -215,11 +206,7 @@ def test_an_interrupted_process_is_quiet() -> None:
 def test_a_reader_that_goes_away_is_no_error() -> None:
     command = [sys.executable, "-c", textwrap.dedent(STAND_IN), "sql", "x", "-", "--format", "csv"]
     with subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -236,21 +223,16 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 @pytest.mark.parametrize("format_name", ["table", "json", "csv", "markdown"])
 @pytest.mark.nightly("starts a process for each format")
 def test_no_format_minds_a_reader_that_is_gone(
-    format_name: str,
-    sample_trace: Path,
-    tmp_path: Path,
-    keep_stores: Callable[..., None],
+    format_name: str, sample_trace: Path, tmp_path: Path, keep_stores: Callable[..., None]
 ) -> None:
     keep_stores(tmp_path, sample_trace)
     read_end, write_end = os.pipe()
     os.close(read_end)  # Every write fails, from the first on.
-    done = subprocess.run(
-        [sys.executable, "-m", "tracekit", "breakdown", str(sample_trace), "--format", format_name],
+    done = python(
+        "from tracekit.cli._main import main; import sys; sys.exit(main(sys.argv[1:]))",
+        *("breakdown", str(sample_trace), "--format", format_name),
         stdout=write_end,
-        stderr=subprocess.PIPE,
-        encoding="utf-8",
         env={**os.environ, "TRACEKIT_CACHE_DIR": str(tmp_path)},
-        check=False,
     )
     os.close(write_end)
     assert (done.returncode, done.stderr) == (0, "")
@@ -260,15 +242,7 @@ def test_no_format_minds_a_reader_that_is_gone(
 @pytest.mark.parametrize("arguments", [["sql", "x", "-"], ["--help"]])
 def test_an_output_that_cannot_be_written_is_said(arguments: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(STAND_IN), *arguments],
-            input="3",
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = python(STAND_IN, *arguments, input="3", stdout=full)
     assert done.returncode == StoreError.exit_code
     assert done.stderr == "error: stdout: No space left on device\n"
 
@@ -316,41 +290,23 @@ def test_no_temporary_folder_at_all_is_one_sentence(tmp_path: Path, arguments: l
     [("ascii", "table"), ("ascii", "json"), ("latin-1", "csv"), ("latin-1", "markdown")],
 )
 def test_any_encoding_of_stdout_will_do(encoding: str, format_name: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(STAND_IN), "sql", "x", "-", "--format", format_name],
-        input=b"2",
-        capture_output=True,
-        env={**os.environ, "PYTHONIOENCODING": encoding},
-        timeout=60,
-        check=False,
-    )
+    words = ("sql", "x", "-", "--format", format_name)
+    env = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = python(STAND_IN, *words, input=b"2", text=False, env=env)
     assert (done.returncode, done.stderr) == (0, b"")
     assert "\x1b" not in done.stdout.decode(encoding)
 
 
 def test_without_stdout_nothing_breaks() -> None:
     code = "import sys; sys.stdout = None\n" + textwrap.dedent(STAND_IN)
-    done = subprocess.run(
-        [sys.executable, "-c", code, "sql", "x", "-"],
-        input="1",
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = python(code, "sql", "x", "-", input="1")
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_shell_completion_knows_the_commands() -> None:
-    done = python(
-        "from tracekit.cli._main import main; main()",
-        env={
-            **os.environ,
-            "_TRACEKIT_COMPLETE": "bash_complete",
-            "COMP_WORDS": "tracekit bre",
-            "COMP_CWORD": "1",
-        },
-    )
+    asked = {"COMP_WORDS": "tracekit bre", "COMP_CWORD": "1"}
+    env = {**os.environ, **asked, "_TRACEKIT_COMPLETE": "bash_complete"}
+    done = python("from tracekit.cli._main import main; main()", env=env)
     assert done.stdout.strip() == "plain,breakdown"
 
 

@@ -10,10 +10,7 @@ import pytest
 
 
 def test_a_missing_file_is_no_hit_in_the_cache(
-    cli: Callable[..., Any],
-    keep_stores: Callable[..., None],
-    sample_trace: Path,
-    tmp_path: Path,
+    cli: Callable[..., Any], keep_stores: Callable[..., None], sample_trace: Path, tmp_path: Path
 ) -> None:
     keep_stores(tmp_path / "cache", sample_trace)
     assert cli("query", "kernel_classes", sample_trace).exit_code == 0

@@ -65,8 +65,5 @@ def test_a_run_without_a_trace_is_said(tmp_path: Path) -> None:
     sample = Path(__file__).resolve().parents[2] / "sample_traces" / "serve_vllm"
     for name in ("run.json", "requests.jsonl"):
         (tmp_path / name).write_bytes((sample / name).read_bytes())
-    with (
-        tracekit.open(tmp_path, cache=False) as trace,
-        pytest.raises(QueryError),
-    ):
+    with tracekit.open(tmp_path, cache=False) as trace, pytest.raises(QueryError):
         split_rows(trace)

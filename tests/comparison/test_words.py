@@ -65,11 +65,7 @@ def test_a_trace_against_itself(cli: Callable[..., Any], tmp_path: Path) -> None
     ],
 )
 def test_nothing_to_compare(
-    cli: Callable[..., Any],
-    tmp_path: Path,
-    content: dict[str, Any],
-    exit_code: int,
-    is_base: bool,
+    cli: Callable[..., Any], tmp_path: Path, content: dict[str, Any], exit_code: int, is_base: bool
 ) -> None:
     odd = tmp_path / "odd.json"
     odd.write_text(json.dumps(content))

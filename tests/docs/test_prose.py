@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,40 +19,6 @@ Opened = Callable[[Path], tracekit.Trace]
 def text_of(page: str) -> str:
     """Return a page in one line, so that a sentence is found however it is broken."""
     return " ".join((DOCS / page).read_text("utf-8").split())
-
-
-def only_row(trace: tracekit.Trace, analysis: str) -> dict[str, Any]:
-    (row,) = trace.query(analysis).to_dicts()
-    return row
-
-
-def test_the_trace_that_is_worked_out_by_hand(opened: Opened) -> None:
-    trace = opened(DOCS / "samples" / "made_up_step.json")
-    row = only_row(trace, "timeline")
-    shares = ("window_ns", "compute_ns", "exposed_comm_ns", "exposed_memcpy_ns", "idle_ns")
-    assert [row[name] for name in shares] == [370_000, 220_000, 30_000, 12_000, 108_000]
-    assert only_row(trace, "trace")["event_count"] == 39
-    causes = {row["cause"]: row["idle_ns"] for row in trace.query("idle_causes").to_dicts()}
-    assert causes == {
-        "host_sync": 41_000,
-        "host_bound": 37_000,
-        "launch_latency": 28_000,
-        "comm_wait": 2_000,
-    }
-    own = {
-        (row["phase"], row["module_path"]): row["self_wall_ns"]
-        for row in trace.query("modules").to_dicts()
-        if row["self_wall_ns"]
-    }
-    assert own == {
-        ("data", "(data loading)"): 10_000,
-        ("forward", "MLP_0/Linear_0"): 80_000,
-        ("forward", "MLP_0/GELU_0"): 20_000,
-        ("backward", "MLP_0/Linear_0"): 80_000,
-        ("backward", "MLP_0/GELU_0"): 20_000,
-        ("backward", "(communication)"): 30_000,
-        ("optimizer", "(optimizer)"): 22_000,
-    }
 
 
 def test_the_finding_of_the_tutorial(opened: Opened) -> None:

@@ -284,10 +284,7 @@ def test_a_client_of_http_that_leaves_takes_its_call_with_it(
 
     async def run(url: str) -> None:
         with suppress(httpx2.HTTPError, anyio.get_cancelled_exc_class()):
-            async with (
-                httpx2.AsyncClient(timeout=60) as http,
-                anyio.create_task_group() as group,
-            ):
+            async with httpx2.AsyncClient(timeout=60) as http, anyio.create_task_group() as group:
                 group.start_soon(ask, http, url)
                 await until(running(True))
                 group.cancel_scope.cancel()

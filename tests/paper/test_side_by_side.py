@@ -93,10 +93,7 @@ def test_strictly_a_run_has_the_method_model_layers_and_batch_size_of_its_row(
     assert {
         row["platform"]
         for row in rows_of(cli, "table3", tuned.parent, "--platform", "RTX4090", "--strict")
-    } == {
-        "RTX4090",
-        None,
-    }
+    } == {"RTX4090", None}
     (row,) = beside(rows_of(cli, "table9", tuned.parent), "tuned")
     assert (row["method"], row["paper_tokens_per_s"]) == ("L", 14216.6)
 

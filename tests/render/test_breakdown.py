@@ -45,9 +45,7 @@ def test_many_ranks_have_one_line_each(
 
 
 def test_full_shows_every_row(
-    breakdown: dict[str, Result],
-    run_of: Callable[[int], dict[str, Result]],
-    rendered: Rendered,
+    breakdown: dict[str, Result], run_of: Callable[[int], dict[str, Result]], rendered: Rendered
 ) -> None:
     full = rendered(breakdown, "table", full=True)
     assert "more" not in full
@@ -57,9 +55,7 @@ def test_full_shows_every_row(
 
 
 def test_every_line_fits(
-    breakdown: dict[str, Result],
-    run_of: Callable[[int], dict[str, Result]],
-    rendered: Rendered,
+    breakdown: dict[str, Result], run_of: Callable[[int], dict[str, Result]], rendered: Rendered
 ) -> None:
     for data in (breakdown, run_of(2), run_of(20)):
         for width in (86, 100, 137, 240):

@@ -34,12 +34,7 @@ def communication(*, device: str = "0") -> Result:
 
 def test_one_line_per_class_and_group(totalled: Totalled) -> None:
     windows = [{"rank": rank, "device": "0", "window_ns": 5 * MS} for rank in (0, 1)]
-    data = totalled(
-        {
-            "timeline": rows_of("timeline", *windows),
-            "communication": communication(),
-        }
-    )
+    data = totalled({"timeline": rows_of("timeline", *windows), "communication": communication()})
     texts = [line.plain for line in lines(data, 120, full=False)]
     assert texts[0].startswith("Communication  count, time, exposed of the window")
     figures = "4 ×  6.000 ms  20.0 %  66.7 %  8.00 MB  1.33 GB/s  2.00 GB/s"

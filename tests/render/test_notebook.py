@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from html.parser import HTMLParser
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -17,32 +18,10 @@ NAME = Column("name", "VARCHAR")
 HOSTILE = '<img src=x onerror="alert(1)">\x1b[2J\u202e&amp; $x$'
 
 
-class Cells(HTMLParser):
-    """The texts of a table's cells, row by row, and every tag that was opened."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.rows: list[list[str]] = []
-        self.tags: set[str] = set()
-        self.in_cell = False
-        self.feed(html)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        del attrs
-        self.tags.add(tag)
-        if tag == "tr":
-            self.rows.append([])
-        elif tag in ("td", "th"):
-            self.rows[-1].append("")
-            self.in_cell = True
-
-    def handle_endtag(self, tag: str) -> None:
-        self.in_cell = self.in_cell and tag not in ("td", "th")
-
-    def handle_data(self, data: str) -> None:
-        if self.in_cell:
-            self.rows[-1][-1] += data
+def cells(html: str) -> list[list[str]]:
+    """Return the texts of a table's cells, row by row."""
+    rows = re.findall(r"<tr>(.*?)</tr>", html, re.DOTALL)
+    return [[unescape(one) for one in re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", r)] for r in rows]
 
 
 def result_of(rows: list[tuple[Any, ...]], *columns: Column, name: str = "kernels") -> Result:
@@ -52,7 +31,7 @@ def result_of(rows: list[tuple[Any, ...]], *columns: Column, name: str = "kernel
 def test_units_are_scaled_as_in_a_table_and_the_header_names_them() -> None:
     columns = (NAME, Column("kernel_ns", "BIGINT"), Column("moved_bytes", "BIGINT"))
     html = result_of([("mm", 4_186_000, 1_250_000), ("add", None, 0)], *columns)._repr_html_()
-    assert Cells(html).rows == [
+    assert cells(html) == [
         ["name", "kernel ms", "moved MB"],
         ["mm", "4.186", "1.250"],
         ["add", "–", "0.000"],
@@ -63,16 +42,15 @@ def test_units_are_scaled_as_in_a_table_and_the_header_names_them() -> None:
 
 def test_values_of_a_statement_are_as_they_are() -> None:
     html = result_of([(2**63 - 1,)], Column("dur_ns", "BIGINT"), name="sql")._repr_html_()
-    assert Cells(html).rows == [["dur_ns"], [str(2**63 - 1)]]
+    assert cells(html) == [["dur_ns"], [str(2**63 - 1)]]
 
 
 def test_nothing_from_a_trace_becomes_html() -> None:
     html = result_of([(HOSTILE,)], Column(HOSTILE, "VARCHAR"), name=HOSTILE)._repr_html_()
-    parsed = Cells(html)
-    assert parsed.tags == {"table", "thead", "tbody", "tr", "th", "td", "p"}
+    assert set(re.findall(r"<(\w+)", html)) == {"table", "thead", "tbody", "tr", "th", "td", "p"}
     shown = r'<img src=x onerror="alert(1)">\x1b[2J\u202e&amp; $x$'
-    assert parsed.rows[0] == [shown]
-    assert parsed.rows[1][0].startswith(shown)
+    assert cells(html)[0] == [shown]
+    assert cells(html)[1][0].startswith(shown)
     assert "mathjax_ignore" in html
     assert "\x1b" not in html
     assert "\u202e" not in html
@@ -131,7 +109,7 @@ def test_runs_without_traces_are_a_table(make_run: Callable[..., Path]) -> None:
     folder = make_run("one", into="runs").parent
     make_run("two", into="runs")
     with tracekit.open(folder) as trace:
-        rows = Cells(trace._repr_html_()).rows
+        rows = cells(trace._repr_html_())
     assert [row[:2] for row in rows[:3]] == [
         ["run", "stage"],
         ["one", "pretrain"],

@@ -126,8 +126,7 @@ def test_what_the_phases_of_serving_were_spent_on(totalled: Totalled) -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["latency", "latency_cdf", "run", "serving_modules", "serving_window", "throughput"],
+    "name", ["latency", "latency_cdf", "run", "serving_modules", "serving_window", "throughput"]
 )
 def test_nothing_of_a_plain_trace(name: str) -> None:
     section = SECTIONS[name]

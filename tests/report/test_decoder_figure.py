@@ -66,10 +66,7 @@ def test_it_says_why_it_is_not_drawn(make_run: Callable[..., Path]) -> None:
     with tracekit.open(naive, with_it, traces=False, cache=False) as runs:
         decoder = decoder_of(runs, refused)
     assert decoder is not None
-    assert [why.split(":")[0] for why in decoder.why_not] == [
-        "naive is missing",
-        "with is missing",
-    ]
+    assert [why.split(":")[0] for why in decoder.why_not] == ["naive is missing", "with is missing"]
     assert decoder_chart(decoder.rows) is None
     serving = make_run("serving", stage="serve")
     with tracekit.open(serving, traces=False, cache=False) as runs:

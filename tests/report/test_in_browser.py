@@ -106,20 +106,6 @@ def test_what_is_drawn_and_written_is_what_the_rows_say(shown: Any) -> None:
     assert set(exact) <= set(titles)
 
 
-def test_the_timeline_has_every_device_event(shown: Any) -> None:
-    trace, report = shown
-    rows = trace.query("timeline_events")
-    place = report.page.locator("#events-view")
-    assert int(place.get_attribute("data-events")) == len(rows)
-    starts = report.page.evaluate(
-        """document.getElementById('events-view').timeline.lanes
-            .flatMap(({start, end}) => Array.from(start, (from, i) => [from, end[i] - from]))"""
-    )
-    column = rows.column
-    asked = [list(pair) for pair in zip(column("start_ns"), column("dur_ns"), strict=True)]
-    assert sorted(starts) == sorted(asked)
-
-
 def test_the_keyboard_reaches_everything(shown: Any) -> None:
     trace, report = shown
     kernel_name = trace.query("kernels").column("name")[0]

@@ -60,9 +60,7 @@ def test_the_samples_side_by_side() -> None:
         assert command in unescape(html)
 
 
-def test_one_run_is_not_several_and_a_trace_alone_is_none(
-    tiny_trace: Callable[..., Path],
-) -> None:
+def test_one_run_is_not_several_and_a_trace_alone_is_none(tiny_trace: Callable[..., Path]) -> None:
     run = SAMPLES / "pretrain_R+Z3"
     with tracekit.open(run, traces=False, cache=False) as one:
         assert several_runs(one, [str(run)]) == []
