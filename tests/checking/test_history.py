@@ -120,6 +120,7 @@ def test_a_baseline_is_a_run_of_the_past(make_run: MakeRun, tmp_path: Path) -> N
     assert found[0]["step_ns"] == found[1]["step_ns"] == 102_500
 
 
+@pytest.mark.nightly("reads two runs; mfu has cases of its own")
 def test_mfu_of_the_run_is_not_held_against_that_of_a_recording(make_run: MakeRun) -> None:
     """One run was measured without the profiler, at a tenth of its recorded step; the other not."""
     gemm = {"Input Dims": [[4096, 4096], [4096, 4096]], "Input type": ["c10::BFloat16"] * 2}

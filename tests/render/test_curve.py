@@ -15,26 +15,6 @@ def drawn(*curves: Curve, width: int = 28) -> list[str]:
     return [line.plain for line in curve_lines(curves, width)]
 
 
-def test_a_curve_on_paper() -> None:
-    """A half is at most 10 ms, the rest at most 20 ms: 20 columns are 1 ms each."""
-    curve = Curve("x", [5 * MS, 10 * MS, 20 * MS], [20.0, 50.0, 100.0])
-    assert drawn(curve) == [
-        "100 % ┤                   •",
-        "      │                   •",
-        "      │                   •",
-        "      │                   •",
-        "      │                   •",
-        " 50 % ┤         ••••••••••",
-        "      │         •",
-        "      │         •",
-        "      │    •••••",
-        "      │    •",
-        "  0 % ┤",
-        "      └────────────────────",
-        "       0 10.000 ms 20.000 ms",
-    ]
-
-
 def test_a_narrow_range_does_not_begin_at_zero() -> None:
     lines = drawn(Curve("x", [90 * MS, 100 * MS], [50.0, 100.0]), width=48)
     assert lines[-1].split() == ["90.000", "ms", "95.000", "ms", "100.000", "ms"]
@@ -64,26 +44,6 @@ def test_one_value() -> None:
 def drawn_rates(*curves: RateCurve) -> list[str]:
     lines = rate_curve_lines(curves, 25, lambda size: f"{size:.0f}", lambda rate: f"{rate:.0f}")
     return [line.plain for line in lines]
-
-
-def test_a_rate_curve_on_paper() -> None:
-    """From 1 to 2^19 in 20 columns: each doubles the size. Ten ninths a column."""
-    curve = RateCurve("x", [1, 2**9, 2**19], [0, 10, 10])
-    assert drawn_rates(curve) == [
-        "10 ┤         •••••••••••",
-        "   │        •",
-        "   │       •",
-        "   │      •",
-        "   │     •",
-        " 5 ┤",
-        "   │    •",
-        "   │   •",
-        "   │  •",
-        "   │ •",
-        " 0 ┤•",
-        "   └────────────────────",
-        "    1     724     524288",
-    ]
 
 
 def test_several_rate_curves_have_letters_and_the_first_is_seen() -> None:
