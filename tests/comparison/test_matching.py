@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 import tracekit
+from tracekit.comparison import places
 from tracekit.comparison.cells import Cell, ModuleNode, Side
-from tracekit.comparison.matching import match_sides
+from tracekit.comparison.effects import effects_of
+from tracekit.comparison.matching import Match, Pair, match_sides
 from tracekit.comparison.places import Alignment, align_modules
 from tracekit.comparison.tree import apportion
 from tracekit.errors import UsageError
@@ -203,3 +205,110 @@ def test_statements_on_both_sides(cli: Any) -> None:
     asked = cli("compare", step, step, "--format", "csv", "--sql", statement)
     assert (asked.exit_code, asked.stdout) == (0, "a,b\n39,39\n")
     assert cli("compare", step, step, "--sql", "COPY (SELECT 1) TO 'x.csv'").exit_code == 5
+
+
+DIMS, OTHER_DIMS = "[[4,8],[8,8]]", "[[8,8],[8,8]]"
+GRID, OTHER_GRID = "[64,1,1]", "[128,1,1]"
+
+
+def _shaped(shape: str | None, name: str, kernel_ns: int) -> Cell:
+    cell = Cell("compute", "gemm", "forward", "mlp", "aten::mm", shape, name, 2)
+    cell.kernel_ns = cell.wall_ns = kernel_ns
+    return cell
+
+
+@pytest.mark.parametrize(
+    ("shapes", "is_same_kernel", "match", "effect"),
+    [
+        ((DIMS, OTHER_DIMS), True, "name", "by_shape_ns"),
+        ((DIMS, OTHER_DIMS), False, "op", "by_shape_ns"),
+        ((GRID, OTHER_GRID), True, "name", "by_shape_ns"),
+        # A grid is that of its kernel: of another kernel it says nothing about shapes.
+        ((GRID, OTHER_GRID), False, "op", "by_kernel_ns"),
+        # One side tells the op's arguments, the other side only a grid, or nothing.
+        ((GRID, DIMS), True, "name", "by_cost_ns"),
+        ((GRID, DIMS), False, "op", "by_kernel_ns"),
+        ((GRID, None), True, "name", "by_cost_ns"),
+        ((None, DIMS), False, "op", "by_kernel_ns"),
+        ((None, None), True, "same", "by_cost_ns"),
+    ],
+)
+def test_why_matched_work_takes_longer(
+    shapes: tuple[str | None, str | None], is_same_kernel: bool, match: Match, effect: str
+) -> None:
+    base = _shaped(shapes[0], "kernel", 1000)
+    new = _shaped(shapes[1], "kernel" if is_same_kernel else "another", 1300)
+    found = effects_of(Pair("compute", "forward", "mlp", [base], [new], match), (1, 1), None)
+    assert {name: ns for name, ns in found.items() if ns} == {effect: Fraction(300)}
+
+
+class _Counted(str):
+    """A class name of a cell that counts how often it is looked at."""
+
+    looks = 0
+
+    def __hash__(self) -> int:
+        _Counted.looks += 1
+        return super().__hash__()
+
+    def __eq__(self, other: object) -> bool:
+        return super().__eq__(other)
+
+
+def _side_of(nodes: dict[str, str | None], prefix: str, ns: Callable[[int], int]) -> Side:
+    cells = []
+    for number, path in enumerate(nodes):
+        name = f"{prefix} {number}"
+        cell = Cell("compute", _Counted("gemm"), "forward", path, name, None, name, 1)
+        cell.kernel_ns = cell.wall_ns = ns(number)
+        cells.append(cell)
+    modules = {path: ModuleNode(path, parent, prefix) for path, parent in nodes.items()}
+    total = sum(cell.wall_ns for cell in cells)
+    return Side(prefix, "window", cells, modules, 1, 1, 1, ["window"], [1], 0, total)
+
+
+def _siblings(count: int, prefix: str) -> dict[str, str | None]:
+    """Return modules beside each other, each with the same and with a name of its own inside."""
+    nodes: dict[str, str | None] = {"top": None}
+    for number in range(count):
+        one = f"top.{prefix}{number}"
+        nodes[one] = "top"
+        nodes |= dict.fromkeys((f"{one}.a", f"{one}.b", f"{one}.{prefix}{number}"), one)
+    return nodes
+
+
+def _nested(count: int, prefix: str) -> dict[str, str | None]:
+    paths = [f"top/{prefix}{number}" for number in range(count)]
+    return dict(zip(paths, [None, *paths], strict=False))
+
+
+def _one_module(count: int, prefix: str) -> dict[str, str | None]:
+    return {f"{prefix}{number}": None for number in range(count)}
+
+
+@pytest.mark.parametrize("shape", [_siblings, _nested, _one_module])
+def test_matching_looks_at_each_a_few_times(
+    shape: Callable[[int, str], dict[str, str | None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+    for count in (400, 1600):
+        compared = 0
+        near = places._near
+
+        def counted(*args: Any, near: Any = near) -> Any:
+            nonlocal compared
+            found = near(*args)
+            compared += len(found)
+            return found
+
+        monkeypatch.setattr(places, "_near", counted)
+        base = _side_of(shape(count, "left"), "left", lambda number: 1 << (number % 40))
+        new = _side_of(shape(count, "right"), "right", lambda number: 3 << (number % 40))
+        _Counted.looks = 0
+        pairs = match_sides(base, new, align_modules(base.modules, new.modules))
+        monkeypatch.undo()
+        matched = [cell for pair in pairs for cell in (*pair.base, *pair.new)]
+        assert sorted(map(id, matched)) == sorted(map(id, (*base.cells, *new.cells)))
+        looks.append(_Counted.looks + compared)
+    # Sixteen times were quadratic.
+    assert looks[1] < 6 * looks[0]

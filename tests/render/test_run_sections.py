@@ -1,4 +1,4 @@
-"""The sections of a run: what it was, and how its requests fared."""
+"""Sections of the breakdown and of comparisons: runs, requests, communication, noise."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from given_rows import rows_of
 
-from tracekit.analysis.result import Result
+from tracekit.analysis.result import Column, Result
 from tracekit.render.sections import SECTIONS
+from tracekit.render.sections.device_time import idle_sentence
 
 MS = 1_000_000
 Totalled = Callable[[Mapping[str, Result]], dict[str, Result]]
@@ -132,3 +133,187 @@ def test_nothing_of_a_plain_trace(name: str) -> None:
     section = SECTIONS[name]
     assert section.lines({}, 100, full=False) == []
     assert section.lines(result(name), 100, full=True) == []
+
+
+communication_lines = SECTIONS["communication"].lines
+
+
+REASON = "its launch was not recorded"
+
+
+def communication(*, device: str = "0") -> Result:
+    """Return two all-reduces on each of two ranks, and a collective of unknown size."""
+    reduced = {"class": "comm_allreduce", "pg_name": "0", "call_count": 2, "wall_ns": MS}
+    reduced |= {"sized_count": 2, "message_bytes": 4_000_000}
+    rows = [
+        {"rank": rank, "device": device, **reduced}
+        | dict.fromkeys(("kernel_ns", "comm_ns", "sized_ns"), ms * MS)
+        | {"algorithm_bytes_per_s": 4e9 / ms, "bus_bytes_per_s": 6e9 / ms}
+        for rank, ms in ((0, 4), (1, 2))
+    ]
+    other = {"rank": 0, "device": device, "class": "comm_other", "call_count": 1, "reason": REASON}
+    other |= dict.fromkeys(("kernel_ns", "comm_ns", "wall_ns"), MS // 2) | {"sized_count": 0}
+    return rows_of("communication", *rows, other)
+
+
+def test_one_line_per_class_and_group(totalled: Totalled) -> None:
+    windows = [{"rank": rank, "device": "0", "window_ns": 5 * MS} for rank in (0, 1)]
+    data = totalled({"timeline": rows_of("timeline", *windows), "communication": communication()})
+    texts = [line.plain for line in communication_lines(data, 120, full=False)]
+    assert texts[0].startswith("Communication  count, time, exposed of the window")
+    figures = "4 ×  6.000 ms  20.0 %  66.7 %  8.00 MB  1.33 GB/s  2.00 GB/s"
+    assert texts[1] == f"  allreduce (group 0)  {figures}"
+    assert texts[2].split() == ("other 1 × 0.500 ms 5.0 % 0.0 % – – – " + REASON).split()
+    assert all(len(text) <= 120 for text in texts)
+    assert len(communication_lines(data, 120, full=True)) > 3
+
+
+def test_on_a_cpu_it_says_what_time_and_bandwidth_are_of(totalled: Totalled) -> None:
+    on_cpu = totalled({"communication": communication(device="cpu")})
+    on_gpu = totalled({"communication": communication()})
+    for full in (False, True):
+        drawn = communication_lines(on_cpu, 120, full=full)
+        note = drawn[-1].plain
+        assert note.startswith("  on a CPU, ")
+        assert str(drawn[-1].style) == "dim"
+        assert all(note != line.plain for line in communication_lines(on_gpu, 120, full=full))
+    assert all(len(line.plain) <= 60 for line in communication_lines(on_cpu, 60, full=False)[-1:])
+
+
+def test_nothing_without_communication() -> None:
+    assert communication_lines({}, 100, full=False) == []
+    assert communication_lines({"communication": rows_of("communication")}, 100, full=False) == []
+
+
+_WHOLE = {
+    **dict.fromkeys(("base_outside_pct", "new_outside_pct"), 0.0),
+    "base": "a",
+    "new": "b",
+    "per": "step",
+    "sample": "step",
+    "verdict": "slower",
+    "base_ns": 100,
+    "new_ns": 200,
+    "delta_ns": 100,
+    "delta_pct": 100.0,
+    "matched_pct": 99.0,
+    "base_unit_count": 8,
+    "new_unit_count": 8,
+    "base_run_count": 1,
+    "new_run_count": 1,
+    "more_count": None,
+    "within_pct": None,
+    "clock_pct": None,
+}
+_NOISE = {
+    "measure": "step",
+    "base_count": 8,
+    "new_count": 8,
+    "verdict": "slower",
+    "base_median_ns": 100e6,
+    "new_median_ns": 200e6,
+    "difference_pct": 100.0,
+    "low_pct": 50.0,
+    "high_pct": 150.0,
+    "base_outliers": [],
+    "correlation": 0.0,
+    "new_outliers": [],
+    **dict.fromkeys(("base_warm_up_count", "new_warm_up_count"), 0),
+    **dict.fromkeys(("base_drift_pct", "new_drift_pct")),
+}
+
+
+def _table(name: str, *rows: dict[str, Any]) -> Result:
+    columns = tuple(Column(key, "VARCHAR") for key in (rows[0] if rows else {"effect": 0}))
+    return Result(name, columns, [tuple(row.values()) for row in rows])
+
+
+def _told(whole: dict[str, Any] | None = None, **noise: Any) -> list[str]:
+    data = {
+        "comparison": _table("comparison", _WHOLE | (whole or {})),
+        "comparison_noise": _table("comparison_noise", _NOISE | noise),
+        "comparison_effects": _table("comparison_effects"),
+    }
+    return [line.plain for line in SECTIONS["comparison"].lines(data, 100, full=False)]
+
+
+@pytest.mark.parametrize(
+    ("noise", "verdict"),
+    [
+        ({}, "slower"),
+        ({"low_pct": -3.0}, "slower by ranks"),
+        ({"low_pct": -3.0, "verdict": "inconclusive"}, "inconclusive"),
+        ({"low_pct": None, "high_pct": None, "verdict": None}, "–"),
+    ],
+)
+def test_what_decided_is_said(noise: dict[str, Any], verdict: str) -> None:
+    (line,) = [one for one in _told(**noise) if " × " in one and "count" not in one]
+    assert line.rstrip().endswith(verdict)
+
+
+def test_one_run_on_a_side_does_not_hold_the_noise_of_runs() -> None:
+    told = "one run on a side"
+    assert any(told in line for line in _told())
+    assert not any(told in line for line in _told(verdict="inconclusive"))
+    assert not any(told in line for line in _told({"base_run_count": 3, "new_run_count": 3}))
+
+
+@pytest.mark.parametrize(
+    ("measure", "count", "text"),
+    [
+        ("step", 1, "    base: the first is a warm-up: --skip 1"),
+        ("step", 2, "    base: the first 2 are a warm-up: --skip 2"),
+        ("plain step", 2, "    base: the first 2 are a warm-up"),
+    ],
+)
+def test_a_warm_up_is_said(measure: str, count: int, text: str) -> None:
+    assert text in _told(measure=measure, base_warm_up_count=count, base_outliers=[0, 1][:count])
+
+
+def test_dependent_measurements_are_said() -> None:
+    told = "    each is like the one before (correlation 0.62): so many say less"
+    assert told in _told(correlation=0.62)
+    assert told not in _told()
+
+
+def test_sides_that_have_next_to_nothing_in_common_are_said() -> None:
+    assert (
+        "only 2.0 % of device time matched: hardly the same work" in _told({"matched_pct": 2.0})[2]
+    )
+    assert "only" not in _told()[2]
+
+
+RECORDED = {"recorded_step_ns": 100, "work_ns": 70, "recorded_idle_pct": 30.0}
+ESTIMATE = {
+    "recorded_step_ns": 98,
+    "work_ns": 70,
+    "unprofiled_step_ns": 76,
+    "recorded_idle_pct": 28.6,
+    "idle_pct": 7.9,
+    "idle_low_pct": 1.0,
+    "idle_high_pct": 21.0,
+}
+OF_THE_RUN = "Idle 30.0 % of a recorded step, about 7.9 % (1.0 to 21.0) without the profiler"
+MEASURED = "Idle 30.0 % of a recorded step, 12.5 % without the profiler"
+WIDE = "Idle 30.0 % of a recorded step, 1.0 to 21.0 % without the profiler"
+HINT = "Idle 30.0 % of a recorded step, in part the profiler's: query unprofiled"
+
+
+@pytest.mark.parametrize(
+    ("recorded", "estimates", "expected"),
+    [
+        (RECORDED | {"idle_pct": 12.5, "plain_step_ns": 80}, [ESTIMATE], MEASURED),
+        (RECORDED, [ESTIMATE, {"work_ns": 90, "reason": "no host"}], OF_THE_RUN),
+        (RECORDED, [{"work_ns": 90, "reason": "no host"}], HINT),
+        (RECORDED, [ESTIMATE | {"idle_pct": None, "reason": "too wide"}], WIDE),
+        (RECORDED, [], HINT),
+        (RECORDED | {"recorded_idle_pct": 3.0}, [], None),
+        (None, [], None),
+    ],
+)
+def test_the_sentence(
+    recorded: dict[str, Any] | None, estimates: list[dict[str, Any]], expected: str | None
+) -> None:
+    idle = rows_of("run_idle", *([recorded] if recorded else []))
+    data = {"run_idle": idle, "unprofiled": rows_of("unprofiled", *estimates)}
+    assert idle_sentence(data) == expected
