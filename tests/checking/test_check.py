@@ -17,7 +17,7 @@ from tracekit.checking.checking import check, keep, measure
 from tracekit.checking.evaluate import judge
 from tracekit.checking.measured import Measured
 from tracekit.checking.report import Report, annotation_lines, junit_text
-from tracekit.checking.rules import parse_rule
+from tracekit.checking.rules import load_rules, parse_rule
 from tracekit.comparison.cells import Cell, Side
 from tracekit.errors import UsageError
 
@@ -242,3 +242,53 @@ def test_the_command_as_a_ci_runs_it(cli: Callable[..., Any], tmp_path: Path) ->
     assert ET.parse(tmp_path / "out.xml").getroot().get("tests") == "2"
     shown = cli("baseline", "show", "main", "--format", "json").json()
     assert sum(row["wall_ns"] for row in shown) == pytest.approx(180_446_662.0)
+
+
+SAMPLES = REPO / "sample_traces"
+SERVED = SAMPLES / "serve_vllm"
+
+
+@pytest.mark.nightly("reads two complete runs")
+def test_sides_that_do_not_both_mark_steps(tracekit_in_process: Callable[..., Any]) -> None:
+    """What a request takes needs no steps, and times are then those of windows on both sides."""
+    rules = ["--rule", "p50(ttft) <= 10 s", "--rule", "step_time <= +900%"]
+    done = tracekit_in_process("check", SERVED, "--against", SAMPLE, *rules, "--format", "json")
+    first, second = json.loads(done.stdout)
+    assert (done.exit_code, first["outcome"]) == (7, "passed")
+    window = tracekit_in_process("query", "timeline", SAMPLE, "--format", "json")
+    widths = [row["window_ns"] for row in json.loads(window.stdout)]
+    assert second["base_value"] == pytest.approx(sum(widths) / len(widths))
+
+
+def test_a_baseline_of_another_unit_is_refused(tracekit_in_process: Callable[..., Any]) -> None:
+    assert tracekit_in_process("baseline", "save", "main", SAMPLE).exit_code == 0
+    rule = ("--rule", "step_time <= +3%", "--per", "window")
+    done = tracekit_in_process("check", SAMPLE, "--against", "main", *rule)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "baseline main is per step, and not per window" in done.stderr
+
+
+def test_several_runs_have_no_figure_of_one(tracekit_in_process: Callable[..., Any]) -> None:
+    rules = ["--rule", "step_time <= 1 s", "--rule", "peak_memory <= 1 TB"]
+    done = tracekit_in_process("check", SAMPLES, *rules, "--format", "json")
+    time, memory = json.loads(done.stdout)
+    assert (done.exit_code, time["outcome"], memory["outcome"]) == (7, *["inconclusive"] * 2)
+    assert "holds 6 runs" in time["reason"]
+    assert "does not tell peak_memory" in memory["reason"]
+
+
+GATE = REPO / "tests" / "checking" / "gate"
+
+
+@pytest.mark.nightly("reads a complete run; `make gate` applies the rules")
+def test_the_gate_fails_on_another_run(opened: Callable[[Path], tracekit.Trace]) -> None:
+    """`make gate` sees that all are kept: so each must fail where the figures are others."""
+    rules, settings = load_rules(GATE / "rules.toml")
+    assert REPO / settings["baselines"] == GATE
+    # Nothing of these differs between two runs that could be read in full.
+    same = {"what is read", "phases are known", "modules are known", "classes are known"}
+    changing = [rule for rule in rules if rule.name not in same]
+    other = opened(REPO / "sample_traces" / "pretrain_R+Z3")
+    report = check(other, changing, against="pretrain_Naive", baselines=GATE)
+    assert {one.outcome for one in report.judgements} == {"failed"}
+    assert len(changing) >= 12

@@ -188,28 +188,30 @@ def test_what_is_no_file_is_not_waited_for(trace: Path, tmp_path: Path) -> None:
             opened.query("bytes")
 
 
-def test_files_that_require_each_other(trace: Path, tmp_path: Path) -> None:
-    text = OP_SUMS.replace("op_calls, plain_sum", "{}").replace("plain_sum", "sum")
-    mine = write(
-        tmp_path / "mine",
-        longest_ops=LONGEST,
-        op_sums=text.format("more_sums"),
-        more_sums=text.format("op_sums"),
-    )
-    with (
-        tracekit.open(trace, queries=mine) as opened,
-        pytest.raises(QueryError, match="op_sums → more_sums → op_sums"),
-    ):
-        opened.query("longest_ops")
+CIRCLE = OP_SUMS.replace("op_calls, plain_sum", "{}").replace("plain_sum", "sum")
 
 
-def test_columns_other_than_declared(trace: Path, tmp_path: Path) -> None:
-    mine = write(tmp_path / "mine", odd=HEAD + "SELECT 1::INTEGER AS n")
-    with (
-        tracekit.open(trace, queries=mine) as opened,
-        pytest.raises(QueryError, match="declared but not returned: n BIGINT"),
-    ):
-        opened.query("odd")
+@pytest.mark.parametrize(
+    ("files", "name", "said"),
+    [
+        (
+            {
+                "longest_ops": LONGEST,
+                "op_sums": CIRCLE.format("more_sums"),
+                "more_sums": CIRCLE.format("op_sums"),
+            },
+            "longest_ops",
+            "op_sums → more_sums → op_sums",
+        ),
+        ({"odd": HEAD + "SELECT 1::INTEGER AS n"}, "odd", "declared but not returned: n BIGINT"),
+    ],
+)
+def test_files_that_are_refused_when_asked(
+    trace: Path, tmp_path: Path, files: dict[str, str], name: str, said: str
+) -> None:
+    mine = write(tmp_path / "mine", **files)
+    with tracekit.open(trace, queries=mine) as opened, pytest.raises(QueryError, match=said):
+        opened.query(name)
 
 
 def test_an_invariant_that_does_not_hold_is_a_warning(

@@ -26,6 +26,11 @@ from tracekit.render.brief import token_count
 
 ENDLESS = "SELECT count(*) FROM range(100000000) a, range(100000000) b"
 TOKEN = "a-token-of-the-test"
+HELLO = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {},
+    "clientInfo": {"name": "test", "version": "1"},
+}
 _NIGHTLY = pytest.mark.nightly("starts a server; one test over stdio is in the gate")
 
 
@@ -252,11 +257,9 @@ def test_a_client_that_leaves_takes_its_calls_with_it(
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        hello = {"protocolVersion": "2025-06-18", "capabilities": {}}
-        hello["clientInfo"] = {"name": "test", "version": "1"}
         endless = {"trace": "a.json", "statement": ENDLESS}
         for message in (
-            {"id": 1, "method": "initialize", "params": hello},
+            {"id": 1, "method": "initialize", "params": HELLO},
             {"method": "notifications/initialized"},
             {"id": 2, "method": "tools/call", "params": {"name": "sql", "arguments": endless}},
             {"id": 3, "method": "tools/call", "params": {"name": "open", "arguments": {}}},
@@ -293,9 +296,7 @@ def test_a_client_of_http_that_leaves_takes_its_call_with_it(
     async def ask(http: Any, url: str) -> None:
         headers = {"Authorization": f"Bearer {TOKEN}"}
         headers["Accept"] = "application/json, text/event-stream"
-        hello = {"protocolVersion": "2025-06-18", "capabilities": {}}
-        hello["clientInfo"] = {"name": "test", "version": "1"}
-        first = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+        first = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
         found = await http.post(url, json=first, headers=headers)
         headers |= {"mcp-session-id": found.headers["mcp-session-id"]}
         headers["mcp-protocol-version"] = "2025-06-18"

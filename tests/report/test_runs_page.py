@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ import pytest
 
 import tracekit
 from tracekit.analysis.result import Column, Result
-from tracekit.errors import UsageError
+from tracekit.errors import TraceError, UsageError
 from tracekit.paper.tables import find_table, load_tables
 from tracekit.plot import chart_names, find_chart
 from tracekit.report import runs_page
+from tracekit.report.paper_figures import PHASES, ROLES, decoder_chart, decoder_of
 from tracekit.report.sections import RUN_SECTIONS
 
 REPO = Path(__file__).resolve().parents[2]
@@ -87,10 +89,10 @@ def test_runs_without_a_figure_are_refused(make_run: Callable[..., Path]) -> Non
 
 def test_the_command_writes_the_page(cli: Callable[..., Any], tmp_path: Path) -> None:
     out = tmp_path / "figures.html"
-    done = cli("paper", "--pictures", out, *RUNS)
+    done = cli("paper", "--pictures", out, RUNS[1])
     assert (done.exit_code, done.stdout) == (0, ""), done.stderr
     assert done.stderr.startswith(f"{out}: ")
-    assert "paper_table9_A800_memory_gb" in out.read_text("utf-8")
+    assert "bench_gemm" in out.read_text("utf-8")
     done = cli("paper", "--pictures", out)
     assert done.exit_code == 2
     assert "which runs?" in done.stderr
@@ -103,3 +105,62 @@ def test_the_page_is_drawn_without_a_word(html: str, in_browser: Any) -> None:
     assert report.requests == [report.file.as_uri()]
     for figure in report.page.locator("figure[data-chart]").all():
         assert figure.locator("svg svg > *").count(), figure.get_attribute("data-chart")
+
+
+SAMPLES = REPO / "sample_traces"
+Opened = Callable[[Path], tracekit.Trace]
+
+
+@pytest.mark.nightly("reads complete runs")
+def test_rows_are_those_of_the_analysis_on_the_first_rank(opened: Opened) -> None:
+    def roles_of(folder: str) -> Result:
+        return opened(Path(folder)).query("roles")
+
+    with tracekit.open(SAMPLES, traces=False, cache=False) as runs:
+        decoder = decoder_of(runs, roles_of)
+        html = runs_page(runs, [str(SAMPLES)], roles_of)
+    assert decoder is not None
+    assert not decoder.why_not
+    found = decoder.rows.to_dicts()
+    for run in ("pretrain_Naive", "pretrain_R+Z3"):
+        asked = [
+            (row["phase"], row["role"], row["wall_ns"], row["phase_pct"])
+            for row in opened(SAMPLES / run).query("roles").to_dicts()
+            if row["rank"] == 0 and row["phase"] in PHASES and row["role"] in ROLES
+        ]
+        told = [
+            (row["phase"], row["role"], row["wall_ns"], row["phase_pct"])
+            for row in found
+            if row["run"] == run
+        ]
+        assert told == asked
+        assert ("backward", "MLP") in {row[:2] for row in told}
+        assert f"tracekit query roles {SAMPLES / run} --format json" in unescape(html)
+    assert {row["method"] for row in found} == {"Naive", "R+Z3"}
+    chart = decoder_chart(decoder.rows)
+    assert chart is not None
+    assert 'data-chart="decoder_roles"' in html
+
+
+def test_it_says_why_it_is_not_drawn(make_run: Callable[..., Path]) -> None:
+    def refused(folder: str) -> Result:
+        raise TraceError(f"{folder}: there is no trace in this folder")
+
+    naive = make_run("naive", opt="Naive", outcome="ok")
+    # The letter alone is no recomputation.
+    other = make_run("other", opt="LoRA", outcome="ok")
+    with tracekit.open(naive, other, traces=False, cache=False) as runs:
+        decoder = decoder_of(runs, refused)
+    assert decoder is not None
+    assert decoder.why_not == (
+        "It compares runs with and without recomputation; all here are without it.",
+    )
+    with_it = make_run("with", opt="R+Z3", outcome="ok")
+    with tracekit.open(naive, with_it, traces=False, cache=False) as runs:
+        decoder = decoder_of(runs, refused)
+    assert decoder is not None
+    assert [why.split(":")[0] for why in decoder.why_not] == ["naive is missing", "with is missing"]
+    assert decoder_chart(decoder.rows) is None
+    serving = make_run("serving", stage="serve")
+    with tracekit.open(serving, traces=False, cache=False) as runs:
+        assert decoder_of(runs, refused) is None
