@@ -208,13 +208,6 @@ def test_a_a_and_a_b_on_the_steps_of_a_real_run() -> None:
         assert "same" not in curve.verdicts(series, 10, 2.0, 300)
 
 
-def test_steps_in_a_row_are_less_alike_than_steps_in_turn() -> None:
-    """Of the same busy run: what has changed meanwhile is held for a difference, if not in turn."""
-    in_a_row, in_turn = (curve.alarms_in_order(10, 200, is_in_turn=turn) for turn in (False, True))
-    assert in_turn == 0
-    assert in_a_row > 10
-
-
 def test_what_the_best_test_finds_is_found() -> None:
     """In normal noise of 0.75 %, ten steps each tell 2 % to the best test, and here."""
     assert curve.ideal_pct(10, 2.0, 0.75) > 99.9

@@ -49,16 +49,6 @@ def trace_file(tiny_trace: Callable[..., Path]) -> Path:
     return tiny_trace(EVENTS, baseTimeNanoseconds=BASE_NS)
 
 
-def test_without_a_format_it_is_perfettos(
-    cli: Callable[..., Any], trace_file: Path, tmp_path: Path
-) -> None:
-    named, bare = tmp_path / "named.pftrace", tmp_path / "bare.pftrace"
-    assert cli("export", "perfetto", trace_file, "-o", named).exit_code == 0
-    bare.write_text("replaced")
-    assert cli("export", "-o", bare, trace_file, "--force").exit_code == 0
-    assert bare.read_bytes() == named.read_bytes()
-
-
 def test_every_event_of_a_small_trace(
     cli: Callable[..., Any], trace_file: Path, tmp_path: Path
 ) -> None:
@@ -109,19 +99,6 @@ def test_every_event_of_a_small_trace(
         assert values == [("ours: a", 1.5), ("ours: b", 2.0)]
 
 
-def test_a_part_is_exported(cli: Callable[..., Any], trace_file: Path, tmp_path: Path) -> None:
-    engine_folder()
-    out = tmp_path / "out.pftrace"
-    done = cli("export", "perfetto", trace_file, "-o", out, "--from", "4us", "--to", "6.5us")
-    assert done.exit_code == 0
-    with Engine(out) as engine:
-        found = engine.rows(
-            "SELECT extract_arg(arg_set_id, 'debug.event_id') AS event_id FROM slice "
-            "WHERE event_id IS NOT NULL ORDER BY 1"
-        )
-        assert found == [(0,), (2,), (3,), (4,)]
-
-
 def test_what_cannot_be_exported_is_said_and_leaves_nothing(
     cli: Callable[..., Any], trace_file: Path, tmp_path: Path
 ) -> None:
@@ -160,6 +137,8 @@ def test_a_file_that_is_there_is_kept(
     out.write_text("mine")
     assert cli("export", trace_file, "-o", out).exit_code == 4
     assert out.read_text() == "mine"
+    assert cli("export", trace_file, "-o", out, "--no-args", "--force").exit_code == 0
+    assert out.read_bytes()[:1] == b"\n"
 
 
 # The server

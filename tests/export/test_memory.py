@@ -79,6 +79,7 @@ def slices_of(trace: bytes) -> list[tuple[int, int, int]]:
     ]
 
 
+@pytest.mark.nightly("exports a large trace")
 def test_what_is_gathered_is_handed_on_in_blocks(tiny_trace: Callable[..., Path]) -> None:
     with tracekit.open(tiny_trace(of_steps(6_000)), cache=False) as trace:
         data, sizes = exported(trace)
