@@ -17,6 +17,8 @@ import tracekit
 from tracekit.export.perfetto import export_perfetto
 from tracekit.export.selection import Selection
 
+_OTHER_TIME = pytest.mark.nightly("one time is in the gate")
+
 NAMES = [
     '"quoted" \\back',
     "<script>alert(1)</script>",
@@ -69,13 +71,7 @@ def test_perfetto_reads_hostile_text(of_hostile: tracekit.Trace, tmp_path: Path)
     check_read_back(of_hostile, tmp_path / "x.pftrace")
 
 
-@pytest.mark.parametrize(
-    "from_us",
-    [
-        -4 * 10**14,
-        pytest.param(4 * 10**15 - 2, marks=pytest.mark.nightly("early times are in the gate")),
-    ],
-)
+@pytest.mark.parametrize("from_us", [-4 * 10**14, pytest.param(4 * 10**15 - 2, marks=_OTHER_TIME)])
 def test_times_as_early_and_as_late_as_can_be(
     tiny_trace: Callable[..., Path], tmp_path: Path, from_us: int
 ) -> None:
@@ -88,10 +84,7 @@ def test_times_as_early_and_as_late_as_can_be(
         assert export_perfetto(trace, len).event_count == len(spans)
 
 
-@pytest.mark.parametrize(
-    "base_time_ns",
-    [2**62 + 1, pytest.param(-(2**63), marks=pytest.mark.nightly("one time is in the gate"))],
-)
+@pytest.mark.parametrize("base_time_ns", [2**62 + 1, pytest.param(-(2**63), marks=_OTHER_TIME)])
 def test_a_base_time_that_cannot_be_is_left_out(tmp_path: Path, base_time_ns: int) -> None:
     engine_folder()
     file = tmp_path / "trace.json"

@@ -14,8 +14,6 @@ from tracekit.export import scene, staging
 from tracekit.export.perfetto import export_perfetto
 from tracekit.export.selection import Selection, scope_of
 
-Opened = Callable[..., tracekit.Trace]
-
 
 def of_steps(count: int, name: str = "gemm", end: float = 27) -> list[dict[str, Any]]:
     """Return an op with a launch and its kernel, so many times; two overlap where it ends late."""
