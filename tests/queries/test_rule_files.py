@@ -314,6 +314,7 @@ def test_ranges_and_roles_of_the_user(tiny_trace: Callable[..., Path], tmp_path:
         "[[range]]\napplies_to = 'r'\nmeans = 'span'\npattern = 'x'",
         "[[range]]\napplies_to = 'op'\nmeans = 'span'\npattern = '('",
         "[[range]]\ncolour = 'red'",
+        "[[range]]\napplies_to = 'op'\nmeans = 'span'\npattern = 'x'\n[kinds]\ngemm = 'compute'",
         "[[role]]\nrole = 'MLP'\napplies_to = 'leaf'",
         "[[role]]\nrole = 'MLP'\napplies_to = 'x'\npattern = 'x'",
         "[[role]]\nrole = 'MLP'\napplies_to = 'op'\npattern = '['",
