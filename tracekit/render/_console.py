@@ -67,6 +67,8 @@ def make_console(stream: TextIO) -> Console:
         emoji=False,
         highlight=False,
         soft_wrap=True,
+        # rich would read numbers of any length as the size, which int() refuses.
+        _environ={k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")},
     )
 
 
