@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import pytest
+
 PACKAGE = Path(__file__).resolve().parents[1] / "tracekit"
 
 
@@ -25,6 +27,7 @@ def _late_decoders(path: Path) -> list[str]:
     return found
 
 
+@pytest.mark.nightly("starts a process that imports everything")
 def test_no_decoder_is_created_late() -> None:
     paths = sorted(PACKAGE.rglob("*.py"))
     assert len(paths) > 100

@@ -120,6 +120,7 @@ def test_a_device_without_a_name_in_the_file_is_unnamed(
     assert row["ceiling_pct"] == pytest.approx(50)
 
 
+@pytest.mark.nightly("opens two runs")
 def test_given_ceilings_precede_those_of_the_run_folder(
     make_run: Callable[..., Path], make_bench: MakeBench, tiny_trace: Callable[..., Path]
 ) -> None:
@@ -217,6 +218,7 @@ def test_the_date_of_a_run_comes_from_its_manifest(make_bench: MakeBench) -> Non
         )
 
 
+@pytest.mark.nightly("opens two runs")
 def test_a_cpu_run_uses_the_ceilings_of_its_processor_and_threads(
     make_run: Callable[..., Path], make_bench: MakeBench, tiny_trace: Callable[..., Path]
 ) -> None:

@@ -93,6 +93,7 @@ def path(tiny_trace: Callable[..., Path]) -> Path:
     return tiny_trace(_extremes() + _larger(), distributedInfo={"rank": 0, "world_size": 2})
 
 
+@pytest.mark.nightly("asks every analysis")
 def test_no_analysis_of_extreme_numbers_crashes(path: Path) -> None:
     with tracekit.open(path, cache=False) as trace:
         for spec in load_catalog().analyses.values():

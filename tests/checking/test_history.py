@@ -90,6 +90,7 @@ def made(make_run: MakeRun, name: str, day: int, steps_us: list[int]) -> Path:
     return folder
 
 
+@pytest.mark.nightly("opens five runs")
 def test_runs_are_in_the_order_of_time(
     make_run: MakeRun, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

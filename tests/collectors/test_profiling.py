@@ -173,6 +173,7 @@ for case, (name, limit_bytes) in enumerate(
 """
 
 
+@pytest.mark.nightly("mounts a file system")
 def test_a_full_disk(tmp_path: Path) -> None:
     # A limit on file sizes fails like a full disk, and needs no privileges.
     result = finished(sys.executable, "-c", FULL_DISK, tmp_path)

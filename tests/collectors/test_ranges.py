@@ -45,6 +45,7 @@ from tracekit.collectors.profiler.profile import Profile  # noqa: E402
 from tracekit.collectors.ranges import attention_parts, modules, open_ranges  # noqa: E402
 
 MODES = ("plain", "non-reentrant", "reentrant")
+_CHECKPOINTS = pytest.mark.nightly("one mode is in the gate")
 # Of the ops, counted: checkpoints detach and accumulate outside of all modules.
 NEEDED_PCT = 95.0
 
@@ -74,7 +75,10 @@ def llama_traces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return traces
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "mode",
+    [MODES[0], *(pytest.param(mode, marks=_CHECKPOINTS) for mode in MODES[1:])],
+)
 def test_ops_are_on_module_paths(
     mode: str, llama_traces: dict[str, Path], opened: Callable[[Path], tracekit.Trace]
 ) -> None:

@@ -95,6 +95,7 @@ def test_a_damaged_page_is_reported(tmp_path: Path, place: range) -> None:
     assert "damaged" in str(store_error("gemms", raised.value))
 
 
+@pytest.mark.nightly("makes a dataset twice")
 def test_a_damaged_cached_dataset_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

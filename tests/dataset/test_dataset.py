@@ -141,6 +141,7 @@ def test_no_readable_rank_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("a_batch_each")
+@pytest.mark.nightly("makes a dataset twice")
 def test_a_full_disk_keeps_the_written_ranks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

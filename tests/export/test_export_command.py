@@ -200,6 +200,7 @@ def test_what_a_killed_export_left_is_removed_by_the_next(
     assert stat.S_IMODE((folder / "b.pftrace").stat().st_mode) == 0o666 & ~umask
 
 
+@pytest.mark.nightly("three exports of a folder")
 def test_digits_that_are_no_number_break_nothing(
     trace_file: Path, tmp_path: Path, cli: Callable[..., Any]
 ) -> None:
@@ -258,7 +259,7 @@ def test_the_title_has_no_signature(tmp_path: Path) -> None:
 
 
 def test_view_names_a_temporary_folder_that_is_full(
-    trace_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
+    cli: Callable[..., Any], trace_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
@@ -266,10 +267,10 @@ def test_view_names_a_temporary_folder_that_is_full(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("tracekit.export.perfetto.export_perfetto", full)
-    with pytest.raises(StoreError, match="the disk is full") as raised:
-        view.command.main([str(trace_file), "--ui", "http://x"], standalone_mode=False)
-    assert raised.value.message.startswith(f"{tmp_path}: ")
-    assert "TMPDIR" in str(raised.value.hint)
+    done = cli("view", trace_file, "--ui", "http://x", is_here=True)
+    assert done.exit_code == StoreError.exit_code
+    assert done.stderr.startswith(f"error: {tmp_path}: ")
+    assert "TMPDIR" in done.stderr
 
 
 def test_view_needs_an_address(cli: Callable[..., Any], trace_file: Path) -> None:

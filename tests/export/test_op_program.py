@@ -89,6 +89,7 @@ def test_odd_arguments(tiny_trace: Callable[..., Path], tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.nightly("runs a generated program with torch")
 def test_what_a_trace_says_is_printed_as_text(
     tiny_trace: Callable[..., Path], tmp_path: Path
 ) -> None:

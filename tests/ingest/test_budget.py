@@ -453,7 +453,10 @@ EVENT = '{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":2}'
     ],
     ids=["long", "damaged", "deep"],
 )
-@pytest.mark.parametrize("is_known_first", [True, False])
+@pytest.mark.parametrize(
+    "is_known_first",
+    [True, pytest.param(False, marks=pytest.mark.nightly("the other order of members"))],
+)
 def test_long_metadata(member: str, is_known_first: bool, load: Load) -> None:
     """It takes linear time, and the known members are read unless they are part of the damage."""
     known = '"distributedInfo":{"rank":3,"world_size":8}'

@@ -45,6 +45,7 @@ def exported(trace: Trace, path: Path) -> Path:
     return path
 
 
+@pytest.mark.nightly("exports a trace first")
 def test_every_event_comes_back(tmp_path: Path, tiny_trace: Callable[..., Path]) -> None:
     with tracekit.open(tiny_trace(EVENTS, **DISTRIBUTED), cache=False) as trace:
         path = exported(trace, tmp_path / "a.pftrace")

@@ -161,6 +161,7 @@ def test_junk_after_a_gzip_stream_is_rejected(load: Callable[..., Any], junk: by
     assert str(offset) in reason
 
 
+@pytest.mark.nightly("small streams are in the gate")
 def test_a_large_gzip_stream_damaged_in_the_middle(load: Callable[..., Any]) -> None:
     noise = random.Random(7)
     texts = [

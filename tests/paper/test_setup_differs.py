@@ -144,6 +144,7 @@ def test_a_product_of_another_shape_is_another_product(cli: Cli, write_run: Writ
     assert tiny["note"] == "n 688, k 256: the paper has n 11008, k 4096"
 
 
+@pytest.mark.nightly("opens three runs")
 def test_a_model_of_another_shape_is_not_the_one_of_its_name(cli: Cli, write_run: Write) -> None:
     """The name of a configuration's file may be anything."""
     folder = write_run("a", opt="Naive", parameter_count=7_000_000_000, **ROW, **A800)

@@ -70,6 +70,7 @@ def test_every_chart_is_one_of_some_sample(charts_of: Charts) -> None:
 @pytest.mark.parametrize(
     "kind", ["memory", *(pytest.param(one, marks=_COMPLETE) for one in TRACES if one != "memory")]
 )
+@pytest.mark.nightly("draws with another library")
 def test_charts_are_what_altair_takes_and_vl_convert_draws(kind: str, charts_of: Charts) -> None:
     pytest.importorskip("altair", reason="altair is not installed")
     pytest.importorskip("vl_convert", reason="vl-convert is not installed")

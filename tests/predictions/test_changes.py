@@ -74,6 +74,7 @@ LOADED = steps(
         (100, "range=stall remove", 100 + 4 * 270),
     ],
 )
+@pytest.mark.nightly("simulates four runs")
 def test_a_rank_begins_as_late_as_its_steps_end(
     tmp_path: Path, late: float, change: str, window: float
 ) -> None:
@@ -129,6 +130,7 @@ def test_a_rank_begins_as_late_as_its_steps_end(
     ],
     ids=["recompute", "accumulate", "loading"],
 )
+@pytest.mark.nightly("simulates three runs")
 def test_what_is_added_is_drawn(
     tmp_path: Path, events: list[Event], change: str, added: list[tuple[str, float, float]]
 ) -> None:

@@ -69,6 +69,7 @@ def test_the_options_leave_what_is_kept_alone(cli: Callable[..., Any], product: 
     assert (refused.exit_code, refused.stdout) == (2, "")
 
 
+@pytest.mark.nightly("breaks down a trace twice")
 def test_a_breakdown_has_measured_ceilings_and_no_store_keeps_them(
     cache: Path, tiny_trace: Callable[..., Path], make_bench: Callable[..., Path]
 ) -> None:
@@ -109,6 +110,7 @@ def test_a_step_without_the_profiler_has_a_utilization_of_its_own(
     assert (idle["plain_step_ns"], idle["source"]) == (8_000, "given")
 
 
+@pytest.mark.nightly("opens two runs")
 def test_of_the_run_by_its_parameters(make_run: Callable[..., Path]) -> None:
     """The kernel of 100 µs fills the recorded step; a step below that is of another program."""
     model = {"name": "m", "parameter_count": 1000}

@@ -85,6 +85,7 @@ def test_the_screen_of_24_ranks(run: Path, kept: dict[str, str], cli: Callable[.
         ),
     ],
 )
+@pytest.mark.nightly("simulates further runs of many ranks")
 def test_the_lines_of_stragglers_do_not_contradict_each_other(
     tmp_path: Path, cli: Callable[..., Any], slow: dict[int, float], told: list[str]
 ) -> None:
@@ -103,6 +104,7 @@ def test_json_holds_the_analyses(run: Path, kept: dict[str, str], cli: Callable[
     assert found["stragglers"] == asked
 
 
+@pytest.mark.nightly("simulates a further run")
 def test_few_ranks_keep_a_bar_each(tmp_path: Path, cli: Callable[..., Any]) -> None:
     made = make_run(tmp_path / "run", Layout(data=4), TINY, Faults(slow_ranks={2: 1.3}))
     text = cli("breakdown", made.folder).stdout

@@ -87,6 +87,7 @@ def test_runs_without_a_figure_are_refused(make_run: Callable[..., Path]) -> Non
         runs_page(runs, ["other"])
 
 
+@pytest.mark.nightly("draws the figures of complete runs")
 def test_the_command_writes_the_page(cli: Callable[..., Any], tmp_path: Path) -> None:
     out = tmp_path / "figures.html"
     done = cli("paper", "--pictures", out, RUNS[1])

@@ -45,12 +45,16 @@ def command(no_browser: bool, ui: str, choice: Choice) -> None:
         with open_traces(choice.traces, choice.reading) as trace, explained(place):
             done = export_perfetto(trace, out.write, choice.selection, args=choice.is_with_args)
         say_what_was_written("Perfetto", done, out.size_bytes)
-        with serving(file, _title(choice.traces), ui) as address, _redirect(address) as page:
+        with (
+            serving(file, _title(choice.traces), ui) as address,
+            _redirect(address) as page,
+            _until_ended() as ended,
+        ):
             click.echo(address)
             if not no_browser and not webbrowser.open(page):
                 click.echo("note: no browser was found; open the address in one", err=True)
             click.echo("Ctrl-C ends it", err=True)
-            _wait()
+            ended.wait()
 
 
 def _title(traces: Sequence[str]) -> str:
@@ -86,14 +90,14 @@ def _redirect(address: str) -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _wait() -> None:
-    """Wait for Ctrl-C, or for the signal that ends a service."""
+@contextlib.contextmanager
+def _until_ended() -> Iterator[threading.Event]:
+    """Yield an event that Ctrl-C, or the signal that ends a service, sets."""
     ended = threading.Event()
-    before = signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda *_: ended.set()) for number in numbers]
     try:
-        while not ended.wait(0.5):
-            pass
-    except KeyboardInterrupt:
-        click.echo(err=True)
+        yield ended
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)

@@ -72,6 +72,7 @@ def test_all_of_it_in_small(cli: Cli, tmp_path: Path) -> None:
         assert [len(trace.query(f"bench_{name}")) for name in names] == [2, 2, 14, 1]
 
 
+@pytest.mark.nightly("imports torch; the points are tested alone")
 def test_formats_exit_codes_and_names(cli: Cli, tmp_path: Path) -> None:
     launches = ("bench", "launches", "--out", "run", *SMALL)
     done = cli(*launches, "--format", "json", is_here=True)
