@@ -11,7 +11,17 @@ TRAINERS = {
     "transformers": ("transformers_trainer", (), "LlamaForCausalLM"),
     "lightning": ("lightning_trainer", ("validation", "accumulating"), "Decoder"),
 }
-each_trainer = pytest.mark.parametrize("package", TRAINERS)
+each_trainer = pytest.mark.parametrize(
+    "package",
+    [
+        "transformers",
+        *(
+            pytest.param(name, marks=pytest.mark.nightly("one trainer is in the gate"))
+            for name in TRAINERS
+            if name != "transformers"
+        ),
+    ],
+)
 
 
 def recorded(loops: Loops, package: str, *words: str) -> Outcome:

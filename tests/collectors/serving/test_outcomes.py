@@ -163,6 +163,7 @@ def few_open_files() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("few_open_files")
+@pytest.mark.nightly("a load of a thousand requests")
 def test_a_thousand_requests_at_once(stand_in: Servers, serve: Run) -> None:
     if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 1200:
         pytest.skip("the system allows too few open files")
