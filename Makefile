@@ -201,7 +201,7 @@ release:
 		{ echo "CHANGELOG.md has no heading '## $(VERSION), DATE'" >&2; exit 1; }
 	@test "$$(git tag --points-at HEAD --list 'v$(VERSION)')" || \
 		{ echo "this commit has no tag: git tag -a v$(VERSION) -m $(VERSION)" >&2; exit 1; }
-	@$(MAKE) test
+	@$(MAKE) test-all
 	@$(MAKE) sets
 	@$(MAKE) wheel
 	@echo "ready: put the wheels of the workflow 'wheels' for v$(VERSION) into dist, then"
