@@ -1,4 +1,4 @@
-"""Arguments of ops that are not what they should be: nothing is known then, and nothing fails."""
+"""Ops with malformed arguments: unknown values, no failure, and nothing lost of other ops."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def events_that_say(said: Any, number: int) -> list[Event]:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Answers:
     """GEMMs of the traces, and the number of events and the bytes of their export."""
 
     gemms: dict[int, list[dict[str, Any]]]
@@ -47,7 +47,7 @@ class Told:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
     """Ask all traces as the ranks of one run: each says one of `SAID`."""
     cases = [events_that_say(said, number) for number, said in enumerate(SAID)]
     with opened_as_ranks(tmp_path_factory.mktemp("odd"), cases) as trace:
@@ -55,12 +55,12 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
         event_count = export_perfetto(trace, blocks.append).event_count
         for name in ("mfu", "compute_memory"):
             trace.query(name)
-        return Told(rows_by_rank(trace, "gemms"), event_count, b"".join(blocks))
+        return Answers(rows_by_rank(trace, "gemms"), event_count, b"".join(blocks))
 
 
 @pytest.mark.parametrize("number", range(len(SAID)), ids=map(str, SAID))
-def test_an_odd_argument_takes_nothing_from_other_ops(told: Told, number: int) -> None:
-    flops = [row["flops"] for row in told.gemms[number] if row["flops"]]
+def test_an_odd_argument_takes_nothing_from_other_ops(answers: Answers, number: int) -> None:
+    flops = [row["flops"] for row in answers.gemms[number] if row["flops"]]
     assert sum(flops) >= flops_of(number)
-    assert told.event_count == 15 * len(SAID)
-    assert re.search(b'"op_flops":%d\\b' % flops_of(number), told.exported)
+    assert answers.event_count == 15 * len(SAID)
+    assert re.search(b'"op_flops":%d\\b' % flops_of(number), answers.exported)
