@@ -37,7 +37,7 @@ from tracekit.trace import OpenStore, Trace
 if TYPE_CHECKING:
     import duckdb
 
-    from tracekit.analysis.relations import Relations
+    from tracekit.analysis.relations import Answer, Relations
     from tracekit.database import Build
     from tracekit.engine.choice import EngineChoice
     from tracekit.engine.dataset_writer import RunProgress
@@ -204,14 +204,9 @@ def points_of(run: Path) -> list[tuple[object, ...]]:
     import duckdb
 
     from tracekit.analysis.device_peaks import fill_named_peaks
+    from tracekit.analysis.library import start_session
     from tracekit.analysis.relations import ensure
-    from tracekit.database import (
-        STORE,
-        add_session,
-        create_run_tables,
-        create_tables,
-        temporary_folder,
-    )
+    from tracekit.database import create_run_tables, create_tables, temporary_folder
     from tracekit.ingest.runs import load_runs
 
     folder = run.parent if run.name == BENCHMARKS_NAME else run
@@ -223,7 +218,7 @@ def points_of(run: Path) -> list[tuple[object, ...]]:
     work_folder = temporary_folder()
     try:
         with duckdb.connect() as connection:
-            add_session(connection, [STORE])
+            start_session(connection, is_complete=True)
             create_tables(connection)
             create_run_tables(connection)
             load_runs(connection, [folder], work_folder)
@@ -272,6 +267,7 @@ def _open_given_store(
     *,
     is_cached: bool,
 ) -> Trace:
+    from tracekit.analysis.library import library_file
     from tracekit.analysis.store_catalogue import check_catalogue
     from tracekit.database import open_store
 
@@ -285,7 +281,9 @@ def _open_given_store(
 
     with contextlib.ExitStack() as on_error:
         path = _local_store(given, on_error, request.progress, is_kept=is_cached)
-        connection = open_store(path, on_error, unsafe=request.is_unsafe, check=check)
+        connection = open_store(
+            path, on_error, library=library_file(), unsafe=request.is_unsafe, check=check
+        )
         store = OpenStore(connection, path)
         return Trace(store, on_error.pop_all(), None, ceilings, query_folders)
 
@@ -394,8 +392,9 @@ def _open_temporary(
     del contents
     with begin_reading(sources, request.progress) as reading:
         from tracekit import database
+        from tracekit.analysis.library import library_file
 
-        build = resources.enter_context(database.build_temporary())
+        build = resources.enter_context(database.build_temporary(library_file()))
         relations = _filled(build, sources, request.rules, request.progress, reading)
 
     def derive(needed: Iterable[str] | None) -> None:
@@ -409,11 +408,16 @@ def _open_temporary(
         if needed is None and not request.is_unsafe:
             database.lock(build.connection)
 
+    def answer(names: Iterable[str]) -> dict[str, Answer]:
+        assert relations is not None
+        with database.explained(build.folder):
+            return relations.answer(names)
+
     if relations is None:
         database.set_limit_of_questions(build.connection)
         derive(None)
         return OpenStore(build.connection)
-    return OpenStore(build.connection, derive=derive)
+    return OpenStore(build.connection, derive=derive, answer=answer)
 
 
 def _open_cached(
@@ -421,6 +425,7 @@ def _open_cached(
 ) -> OpenStore:
     from tracekit import database
     from tracekit.analysis.catalog import cache_digest
+    from tracekit.analysis.library import library_file
 
     cached = _cached_path(sources, cache_digest(request.rules))
     with contextlib.suppress(OSError):
@@ -433,12 +438,14 @@ def _open_cached(
         check = check_catalogue
 
     def open_it(resources: contextlib.ExitStack) -> duckdb.DuckDBPyConnection:
-        return database.open_store(cached, resources, unsafe=request.is_unsafe, check=check)
+        return database.open_store(
+            cached, resources, library=library_file(), unsafe=request.is_unsafe, check=check
+        )
 
     def make_it() -> None:
         with (
             begin_reading(sources, request.progress) as reading,
-            database.build_store(cached, sources.files) as build,
+            database.build_store(cached, sources.files, library=library_file()) as build,
         ):
             relations = _filled(build, sources, request.rules, request.progress, reading)
             if relations is not None:
@@ -527,6 +534,7 @@ def ingest(
         UsageError: the rules file is not valid, or the name does not end in ``.duckdb``.
     """
     from tracekit import database
+    from tracekit.analysis.library import library_file
 
     if output.suffix != ".duckdb":
         raise UsageError(
@@ -538,7 +546,9 @@ def ingest(
         sources = with_captures(find_sources(paths), capture)
     with (
         begin_reading(sources, progress) as reading,
-        database.build_store(output, sources.files, replaces=force) as build,
+        database.build_store(
+            output, sources.files, library=library_file(), replaces=force
+        ) as build,
     ):
         relations = _filled(build, sources, rules, progress, reading)
         if relations is not None:
@@ -606,14 +616,14 @@ def _filled(
     The reading that has begun is that of the first trace.
     """
     from tracekit.analysis.catalog import make_digest
-    from tracekit.database import STORE, add_session
+    from tracekit.database import session_of
 
     relations = None
     if sources.traces:
         relations = _fill_traces(build, sources, rules, progress, begun)
     else:
         _fill_runs(build, sources, progress)
-        add_session(build.connection, [STORE])
+        session_of(build.connection).is_complete = True
     info = (SCHEMA_VERSION, __version__, make_digest())
     build.connection.execute(f"INSERT INTO store_info VALUES {rows([info])}")
     return relations
@@ -642,10 +652,13 @@ def _fill_traces(
             # What is wrong with the user's rules is said before a long reading, not after it.
             prepared.result()
         readings = [] if begun is None else [begun]
+        tried: set[int] = set()
         for trace_id, source in enumerate(sources.traces):
 
             def load(source: Place = source, trace_id: int = trace_id) -> None:
-                forget_trace(connection, trace_id)
+                if trace_id in tried:
+                    forget_trace(connection, trace_id)
+                tried.add(trace_id)
                 with readings.pop() if readings else Reading(source, progress) as reading:
                     load_trace(connection, reading, trace_id)
 

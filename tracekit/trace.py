@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from tracekit.analysis.arrow_rows import ArrowRows
     from tracekit.analysis.query_folders import Library
+    from tracekit.analysis.relations import Answer
     from tracekit.analysis.result import Result, RowStream
     from tracekit.analysis.spec import Spec
     from tracekit.plot import Plots
@@ -46,6 +47,7 @@ class OpenStore:
         missing: the traces that should be here and could not be read, each with the reason.
         derive: makes tables and views of a store that has not all of them; None for all makes what
             is left.
+        answer: returns rows of analyses of such a store, of those that it does not create.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -53,6 +55,7 @@ class OpenStore:
     renew: Callable[[contextlib.ExitStack], duckdb.DuckDBPyConnection] | None = None
     missing: tuple[tuple[str, str], ...] = ()
     derive: Callable[[Iterable[str] | None], None] | None = None
+    answer: Callable[[Iterable[str]], dict[str, Answer]] | None = None
 
     def make(self, names: Iterable[str]) -> None:
         """Make relations that are not there yet."""
@@ -67,7 +70,7 @@ class OpenStore:
         """Make all that a store has."""
         if self.derive is not None:
             self.derive(None)
-            self.derive = None
+            self.derive = self.answer = None
 
 
 class Trace:
@@ -239,12 +242,13 @@ class Trace:
         return self._answer(spec, params)
 
     def _answer(self, spec: Spec, params: Mapping[str, object]) -> Result:
+        from tracekit.analysis.library import reads
         from tracekit.analysis.relations import has_rows_of
         from tracekit.analysis.run import run_analysis
 
         connection = self._connection
         if self._store.derive is not None and (params or not has_rows_of(connection, spec.name)):
-            self._store.make(spec.requires)
+            self._store.make(reads(spec.name))
         return run_analysis(connection, spec, params)
 
     def sql(self, text: str) -> Result:
@@ -421,20 +425,32 @@ class Trace:
             The errors of :meth:`query`.
         """
         from tracekit.analysis.catalog import load_catalog
+        from tracekit.analysis.library import reads
         from tracekit.analysis.relations import is_relation
+        from tracekit.analysis.result import Result
+        from tracekit.analysis.run import check_declared
 
         specs = [load_catalog().analysis(name) for name in names]
         for spec in specs:
             self._check_scope(spec)
         self._require_open()
+        answers: dict[str, Answer] = {}
         # Of a store that is whole, each analysis makes what it lacks, and says so where that fails.
-        if self._store.derive is not None:
-            self._store.make(
+        if self._store.answer is not None:
+            answers = self._store.answer(
                 one
                 for spec in specs
-                for one in ([spec.name] if is_relation(spec.name) else spec.requires)
+                for one in ([spec.name] if is_relation(spec.name) else reads(spec.name))
             )
-        return {spec.name: self._answer(spec, {}) for spec in specs}
+        for spec in specs:
+            if spec.name in answers:
+                check_declared(spec, answers[spec.name].columns)
+        return {
+            spec.name: Result(spec.name, *answers[spec.name])
+            if spec.name in answers
+            else self._answer(spec, {})
+            for spec in specs
+        }
 
     def _trace_count(self) -> int:
         if not self._contents.has_traces:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tracekit.analysis.catalog import Catalog, load_catalog
+from tracekit.analysis.library import reads
 from tracekit.analysis.relations import is_relation
 from tracekit.analysis.spec import ColumnSpec, Param, Spec
 from tracekit.schema import TABLES
@@ -89,7 +90,8 @@ def _type(column: ColumnSpec) -> str:
 
 def rests_on(spec: Spec, page: str) -> str:
     """Return links to what a SQL file is made of."""
-    return ", ".join(_link_to(name, page) for name in spec.requires) or "nothing else"
+    links = dict.fromkeys(_link_to(name, page) for name in reads(spec.name))
+    return ", ".join(filter(None, links)) or "nothing else"
 
 
 def _flag(name: str) -> str:
@@ -112,7 +114,7 @@ def _link_to(name: str, page: str) -> str:
     for home, names in homes.items():
         if name in names:
             return link(f"`{name}`", f"{home}#{name}", page)
-    return f"`{name}`"
+    return ""
 
 
 def _index(catalog: Catalog) -> str:

@@ -3,7 +3,6 @@
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, collective_events, annotations
 
 WITH optimizer_steps AS (
     SELECT trace_id, count(*) AS step_count

@@ -4,7 +4,6 @@
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, host_waits, event, step_ranges, memory_event, device
 
 WITH first_step AS (
     SELECT trace_id, min(end_ns) AS end_ns

@@ -6,7 +6,6 @@
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, attributed_events, module
 
 WITH work AS (
     SELECT

@@ -4,7 +4,6 @@
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, collective_events, device_ceiling, ceilings
 
 WITH reached AS (
     SELECT

@@ -4,7 +4,6 @@
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, attributed_events, event, event_category, interval_innermost
 
 WITH added AS MATERIALIZED (
     SELECT

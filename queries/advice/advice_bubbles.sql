@@ -4,7 +4,6 @@
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, pipeline_bubbles
 -- Input:    pipeline_bubbles
 
 WITH pipeline AS (

@@ -5,7 +5,6 @@
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, host_waits, launch, device_events, attributed_events, device_windows
 
 WITH computing AS (
     SELECT DISTINCT trace_id, device, stream FROM attributed_events WHERE kind = 'compute'

@@ -4,7 +4,6 @@
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, attributed_events, module, trace
 
 WITH form (term, module_glob, name_glob) AS (
     VALUES

@@ -6,7 +6,6 @@
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, collective_events
 
 WITH exposed AS (
     SELECT

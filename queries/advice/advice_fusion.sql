@@ -5,7 +5,6 @@
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, attributed_events, module, compiled_regions
 
 WITH work AS (
     SELECT

@@ -6,8 +6,6 @@
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, idle_gap, attributed_events, generating_launch, launch, device_windows, compiled_regions,
---           idle_causes, step_ranges
 -- Input:    idle_causes
 
 WITH gaps AS (

@@ -3,7 +3,6 @@
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, attributed_events
 
 WITH kernels AS (
     SELECT

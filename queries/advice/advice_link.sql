@@ -4,7 +4,6 @@
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, group_transfers
 -- Input:    group_transfers
 
 WITH slow AS (FROM group_transfers WHERE is_outlier),

@@ -4,7 +4,6 @@
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, host_waits, event, trace, interval_union
 
 -- The range of a loader and its Python function are one wait.
 WITH waits AS (

@@ -4,7 +4,6 @@
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, device_events, event
 
 WITH long_one AS (
     SELECT trace_id, event_id, name, dur_ns

@@ -8,7 +8,6 @@
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, attributed_events, annotations, idle_gap
 
 WITH work AS (
     SELECT

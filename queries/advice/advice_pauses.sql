@@ -3,7 +3,6 @@
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, host_pauses, trace, step_ranges
 
 WITH pauses AS (
     SELECT

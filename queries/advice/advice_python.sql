@@ -7,8 +7,6 @@
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, idle_gap, event_category, event, launch, host_waits, interval_innermost, interval_overlap,
---           trace
 
 WITH share (part_of_gap) AS (VALUES (0.25), (0.5), (0.75)),
 

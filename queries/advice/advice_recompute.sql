@@ -6,7 +6,6 @@
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, attributed_events, launch, memory_event, memory, device, event, event_category, idle_gap
 
 WITH work AS (
     SELECT sum(dur_ns)::BIGINT AS work_ns

@@ -4,7 +4,6 @@
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, idle_gap, host_pauses, trace, device_windows, event_category
 
 WITH pause AS (
     SELECT trace_id, start_ns, end_ns

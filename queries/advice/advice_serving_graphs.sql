@@ -4,7 +4,6 @@
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, serving_step_ranges, serving_step_work, launch
 
 WITH graphs AS (
     SELECT l.trace_id, s.step

@@ -5,7 +5,6 @@
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, idle_gap, event, event_category, interval_overlap, trace
 
 WITH stage (stage, pattern, remedy) AS (
     VALUES

@@ -5,7 +5,6 @@
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, event, event_category, serving_step_ranges, request
 
 WITH sent_back AS (
     SELECT arg_max(name, name) AS name, count(*) AS call_count

@@ -6,7 +6,6 @@
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, serving_step_ranges, trace, run, interval_neighbours
 
 WITH steps AS (
     SELECT

@@ -6,7 +6,6 @@
 --
 -- Kind:     advice
 -- Scope:    runs
--- Requires: advice_text, run, request, interval_neighbours
 
 WITH engine AS MATERIALIZED (
     SELECT

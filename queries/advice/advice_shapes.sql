@@ -5,7 +5,6 @@
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, attributed_events, event, device_peak
 
 WITH ops AS (
     SELECT

@@ -3,7 +3,6 @@
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, attributed_events, trace
 
 WITH ranks AS (
     SELECT t.rank, sum(a.dur_ns)::BIGINT AS compute_ns

@@ -5,7 +5,6 @@
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, collective_events, step_ranges
 
 WITH messages AS (
     SELECT

@@ -5,7 +5,6 @@
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, sync_waits
 -- Input:    sync_waits
 
 WITH places AS (

@@ -5,7 +5,6 @@
 -- times are summed up, where there are several. mean_ns(ns): their mean, which a window is compared with.
 --
 -- Kind:     function
--- Requires: event_category, trace
 
 CREATE OR REPLACE MACRO chosen_name(name) AS regexp_replace(name, '[\s\[\]?;\\]', '?', 'g');
 

@@ -4,7 +4,6 @@
 --
 -- Kind:     advice
 -- Scope:    run
--- Requires: advice_text, attributed_events, annotations
 
 SELECT
     format('{} kernels or ops set gradients to zero, {}', count(*), in_ms(sum(a.dur_ns))) AS what,

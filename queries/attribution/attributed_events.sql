@@ -3,7 +3,6 @@
 -- of phases, modules, steps or launches reads.
 --
 -- Kind:     view
--- Requires: device_events, collective_events, attribution, class_by_op
 -- Columns:
 --   trace_id         INTEGER -> trace           the trace
 --   event_id         BIGINT -> event            the event
@@ -37,7 +36,7 @@
 
 SELECT
     e.trace_id, e.event_id, e.piece, e.device, e.stream, e.category, e.name,
-    coalesce(c.class, class_by_op(e.class, a.op_name)) AS class,
+    coalesce(c.class, a.op_class) AS class,
     e.kind, e.ts_ns, e.dur_ns, e.end_ns, e.kind_wall_ns, e.wall_ns, e.correlation, e.bytes,
     a.launch_id, a.launch_delay_ns, a.link, a.op_id, a.op_name, a.module_id, a.row_name,
     a.module_reason, a.phase, a.phase_reason, a.step, a.like_event_id, a.is_inferred

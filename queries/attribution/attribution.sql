@@ -7,8 +7,6 @@
 -- other and (unattributed). View attributed_events has it beside the columns of the device events.
 --
 -- Kind:     table
--- Requires: device_events, launch_link, surroundings, replayed_event, replayed_ops, kernel_annotation, trace_traits, neighbours, repetition,
---           generating_launch, kernel_order, attribution_rules
 -- Input:    device_events
 -- Columns:
 --   trace_id         INTEGER -> trace          the trace
@@ -19,6 +17,7 @@
 --   link             VARCHAR                   launch, before_window, missing_launch or cpu
 --   op_id            BIGINT -> record.event_id  innermost op around the launch
 --   op_name          VARCHAR                   its name
+--   op_class         VARCHAR                   class of the work by its name and op (macro class_by_op)
 --   module_id        INTEGER -> module         module, as in table module; NULL where none
 --   row_name         VARCHAR                   row of modules where there is no module; NULL where there is one
 --   module_reason    VARCHAR                   how module or row is known, as in attribution_reasons()
@@ -114,7 +113,7 @@ linked AS MATERIALIZED (
         trace_id, event_id, piece, device, ts_ns, name, launch_id, launch_delay_ns, link, step,
         op_id,
         NULL::BIGINT AS like_event_id,
-        captured_id, is_placed_by_capture, is_placed_by_annotation, annotated_op_name,
+        captured_id, is_placed_by_capture, is_placed_by_annotation, annotated_op_name, class,
         has_phase_of_length AND by_phase_rule.rule = 5 AS has_phase_of_length,
         has_annotated_phase
         OR (is_placed_by_annotation AND by_phase_rule.rule = 7) AS has_phase_of_annotation,
@@ -144,8 +143,8 @@ name_fact AS (
 
 unlinked_fact AS (
     SELECT
-        k.trace_id, k.event_id, k.piece, d.device, d.ts_ns, d.name, k.launch_id, k.launch_delay_ns,
-        k.link, k.step,
+        k.trace_id, k.event_id, k.piece, d.device, d.ts_ns, d.name, d.class, k.launch_id,
+        k.launch_delay_ns, k.link, k.step,
         NULL::BIGINT AS op_id,
         a.module_id IS NOT NULL AS is_placed_by_annotation,
         a.phase IS NOT NULL AS has_phase_of_annotation,
@@ -180,7 +179,9 @@ decided_event AS (
 
 SELECT
     w.trace_id, w.event_id, w.piece, w.launch_id, w.launch_delay_ns, w.link, w.op_id,
-    coalesce(o.name, c.op_name, w.annotated_op_name) AS op_name, w.by_module_rule.module_id, CASE
+    coalesce(o.name, c.op_name, w.annotated_op_name) AS op_name,
+    class_by_op(w.class, coalesce(o.name, c.op_name, w.annotated_op_name)) AS op_class,
+    w.by_module_rule.module_id, CASE
         WHEN w.by_module_rule.module_id IS NULL
             THEN coalesce(w.by_module_rule.row_name, '(unattributed)')
     END AS row_name, CASE

@@ -3,7 +3,6 @@
 -- a file of the capture alone, calls that ran are here too: they tell which kernel an op puts on a device.
 --
 -- Kind:     table
--- Requires: event_category, launch
 -- Input:    launch WHERE contains(name, 'GraphLaunch')
 -- Columns:
 --   trace_id    INTEGER -> trace  the trace

@@ -5,7 +5,6 @@
 -- than one and a half times the longest of its kind that the next one ended.
 --
 -- Kind:     table
--- Requires: event, trace_traits, launch_link, interval_neighbours
 -- Input:    trace_traits WHERE NOT is_training AND NOT has_phases
 -- Columns:
 --   trace_id   INTEGER -> trace          the trace

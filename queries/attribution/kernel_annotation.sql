@@ -5,7 +5,6 @@
 -- which has no launches, name the scopes that they are in.
 --
 -- Kind:     table
--- Requires: event_category, launch, module
 -- Input:    launch WHERE contains(name, 'GraphLaunch') UNION ALL SELECT 1 FROM event_kind WHERE category = 'scope'
 -- Columns:
 --   trace_id   INTEGER -> trace             the trace

@@ -7,7 +7,6 @@
 --
 -- Kind:     table
 -- Access:   private
--- Requires: device_events, launch_link, trace_traits, kernel_phase_name
 -- Columns:
 --   trace_id  INTEGER -> trace                 the trace
 --   event_id  BIGINT -> device_events          the device event

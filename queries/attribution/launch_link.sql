@@ -3,7 +3,6 @@
 -- one number, by the last that began before the device event, else by the nearest. On cpu an op is its own launch.
 --
 -- Kind:     table
--- Requires: event_category, device_events, launch, step_ranges
 -- Input:    device_events
 -- Columns:
 --   trace_id         INTEGER -> trace          the trace

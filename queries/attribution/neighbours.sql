@@ -6,8 +6,6 @@
 -- gradients, which grad mode gives numbers too. A model that runs there is forward. Table attribution decides by it.
 --
 -- Kind:     table
--- Requires: range_marker, device_events, launch, launch_link, surroundings, trace_traits, attribution_rules,
---           interval_neighbours
 -- Input:    trace_traits WHERE is_training
 -- Columns:
 --   trace_id           INTEGER -> trace          the trace

@@ -2,7 +2,6 @@
 -- The rules of queries/rules/ranges.toml, applied once to every distinct name. Ops are here with and without a rule.
 --
 -- Kind:     table
--- Requires: event_category, ruled_range
 -- Columns:
 --   marker_id     INTEGER  number of the marker, from 1
 --   category      VARCHAR  category, as in the file

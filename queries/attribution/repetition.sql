@@ -5,7 +5,6 @@
 -- of the stream. What fits nowhere is not here.
 --
 -- Kind:     table
--- Requires: device_events, launch_link, stretch_alignment
 -- Input:    launch_link WHERE launch_id IS NULL
 -- Columns:
 --   trace_id       INTEGER -> trace          the trace

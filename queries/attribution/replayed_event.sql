@@ -6,7 +6,6 @@
 -- capture fits. Replays whose kernels have grids of several sizes are of several captures, and fit none for sure.
 --
 -- Kind:     table
--- Requires: captured_call, device_events, launch, surroundings
 -- Input:    captured_call WHERE capture_id IS NOT NULL
 -- Columns:
 --   trace_id          INTEGER -> trace                  the trace

@@ -7,7 +7,6 @@
 -- Forward threads are numbers of the profiler's own; the thread meant is the one whose ops have most of the numbers.
 --
 -- Kind:     table
--- Requires: context_walk, range_marker
 -- Input:    scratch.walked
 -- Columns:
 --   trace_id           INTEGER -> trace                   the trace

@@ -1,7 +1,6 @@
 -- What do the ranges, calls and ops of each trace tell at all?
 --
 -- Kind:     table
--- Requires: surroundings, kernel_annotation
 -- Columns:
 --   trace_id     INTEGER -> trace  the trace
 --   is_training  BOOLEAN           nodes of autograd ran

@@ -5,8 +5,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: attributed_events, attribution, launch, surroundings, trace_traits, neighbours, range_marker, module, step_ranges,
---           attribution_rules
 -- Params:
 --   event_id  BIGINT = NULL   the device event, by its number in table event
 --   kernel    VARCHAR = NULL  device events whose name holds this text, in any case

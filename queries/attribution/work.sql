@@ -4,7 +4,6 @@
 -- idle, its cause as reason, and step, phase and module of table idle_gap: those that the host was in.
 --
 -- Kind:     view
--- Requires: attributed_events, attribution, device_windows, idle_gap, module, launch
 -- Columns:
 --   trace_id      INTEGER -> trace           the trace
 --   event_id      BIGINT -> event            the device event; that which ended the gap

@@ -7,7 +7,6 @@
 --
 -- Kind:     function
 -- Access:   private
--- Requires: bench_rates
 -- Params:
 --   relation  VARCHAR  name of a relation of measured points: point_id, the columns of a line of benchmarks.jsonl, and
 --                      measured_at, run_name of their run

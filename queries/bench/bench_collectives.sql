@@ -6,7 +6,6 @@
 --
 -- Kind:     analysis
 -- Scope:    runs
--- Requires: run, benchmark, collective, bench_points, bench_rates
 -- Params:
 --   best  BOOLEAN = FALSE  only the point of each op and group with the highest bandwidth
 -- Columns:

@@ -5,7 +5,6 @@
 --
 -- Kind:     analysis
 -- Scope:    runs
--- Requires: run, benchmark, named_peak, bench_points, bench_rates
 -- Params:
 --   best  BOOLEAN = FALSE  only the fastest point of each op and type
 -- Columns:

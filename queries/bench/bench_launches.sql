@@ -4,7 +4,6 @@
 --
 -- Kind:     analysis
 -- Scope:    runs
--- Requires: run, benchmark, bench_points
 -- Columns:
 --   run             VARCHAR  name of the run's folder
 --   device          VARCHAR  cpu or cuda:0

@@ -4,7 +4,6 @@
 --
 -- Kind:     analysis
 -- Scope:    runs
--- Requires: run, benchmark, named_peak, bench_points, bench_rates
 -- Params:
 --   best  BOOLEAN = FALSE  only the fastest point of each direction and kind of memory
 -- Columns:

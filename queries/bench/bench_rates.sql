@@ -8,7 +8,6 @@
 --
 -- Kind:     function
 -- Access:   private
--- Requires: collective
 -- Params:
 --   op             VARCHAR  what was measured: mm, d2d, all_reduce, …
 --   m              BIGINT   rows of a product

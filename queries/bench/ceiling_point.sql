@@ -5,7 +5,6 @@
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
--- Requires: benchmark, run, named_peak
 -- Input:    benchmark
 -- Columns:
 --   point_id       BIGINT   number of the point

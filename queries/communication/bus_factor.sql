@@ -2,7 +2,6 @@
 -- bus_factor turns algorithm bandwidth into bus bandwidth, as nccl-tests does.
 --
 -- Kind:     function
--- Requires: collective
 -- Params:
 --   class       VARCHAR  class of the collective, as in table kernel_class
 --   group_size  INTEGER  ranks that take part

@@ -5,7 +5,6 @@
 --
 -- Kind:     table
 -- Access:   private
--- Requires: event_category, interval_neighbours
 -- Input:    event WHERE name = 'record_param_comms' OR starts_with(name, 'c10d::') OR starts_with(name, 'symm_mem::')
 -- Columns:
 --   trace_id  INTEGER -> trace  the trace

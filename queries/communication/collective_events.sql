@@ -8,7 +8,6 @@
 -- gloo runs a reduce-scatter as an all-reduce. is_transfer marks the one row that stands for the collective.
 --
 -- Kind:     table
--- Requires: device_events, attribution, launch, event_category, bus_factor, collective, tensor
 -- Input:    device_events WHERE kind = 'comm'
 -- Columns:
 --   trace_id       INTEGER -> trace                  the trace

@@ -4,7 +4,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: collective_events
 -- Input:    collective_events
 -- Params:
 --   limit  BIGINT = 20    the longest of each device; 0 for all

@@ -10,7 +10,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: collective_events, collective, device_windows, device_ceiling, device_steps, ceilings
 -- Input:    collective_events
 -- Columns:
 --   rank                    INTEGER  global rank

@@ -5,7 +5,6 @@
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   communication
--- Requires: communication, timeline
 -- Input:    communication
 -- Columns:
 --   class                  VARCHAR    class of the collective, as in table kernel_class

@@ -9,7 +9,6 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: event, trace
 -- Params:
 --   limit  BIGINT = 20  so many of each group, the first ones; 0 for all
 -- Columns:

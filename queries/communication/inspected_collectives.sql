@@ -6,7 +6,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: event, trace
 -- Params:
 --   limit  BIGINT = 0  so many rows of each communicator, those that took longest; 0 for all
 -- Columns:

@@ -5,7 +5,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: collective_events, device_events, device_windows, interval_pairs
 -- Input:    collective_events
 -- Params:
 --   limit  BIGINT = 10    kernels per class of collectives, the rest in one row; 0 for all

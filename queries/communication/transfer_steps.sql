@@ -5,7 +5,6 @@
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   communication
--- Requires: stepped_devices, steps, communication, memcpy_steps
 -- Input:    steps
 -- Columns:
 --   kind            VARCHAR  comm or memcpy

@@ -7,8 +7,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, attribution, collective_events, idle_gap, device_windows, device_steps, module,
---           event_category, interval_crossings, interval_overlap, interval_common, interval_neighbours, time_part
 -- Columns:
 --   rank          INTEGER  global rank
 --   device        VARCHAR  number of the device, or cpu

@@ -5,7 +5,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: attributed_events, device_windows, module, compiled_regions, compiled_events
 -- Params:
 --   limit  BIGINT = 30    the rows of each device that took longest; 0 for all
 -- Columns:

@@ -2,7 +2,6 @@
 -- Each belongs to the innermost region that was open on the launching thread.
 --
 -- Kind:     table
--- Requires: interval_innermost, attribution, launch, compiled_regions
 -- Input:    compiled_regions
 -- Columns:
 --   trace_id   INTEGER -> trace                  the trace

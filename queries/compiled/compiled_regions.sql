@@ -4,7 +4,6 @@
 -- of its forward pass, and so its graph.
 --
 -- Kind:     table
--- Requires: event_category, interval_innermost
 -- Input:    event WHERE starts_with(name, 'Torch-Compiled Region') OR name IN ('CompiledFunction',
 --           'CompiledFunctionBackward')
 -- Columns:

@@ -4,7 +4,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_ceiling, ceilings
 -- Input:    device_events WHERE kind = 'memcpy' OR copy_of(class) = 'set'
 -- Columns:
 --   rank               INTEGER  global rank

@@ -6,7 +6,6 @@
 -- Kind:     analysis
 -- Scope:    trace
 -- Family:   memcpy
--- Requires: device_events, device_windows
 -- Params:
 --   points  BIGINT = 120  parts of the window of each device
 -- Columns:

@@ -6,7 +6,6 @@
 -- Kind:     analysis
 -- Scope:    trace
 -- Family:   memcpy
--- Requires: attributed_events, device_windows, device_steps
 -- Columns:
 --   rank            INTEGER  global rank
 --   device          VARCHAR  number of the device

@@ -4,7 +4,6 @@
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   memcpy
--- Requires: memcpy
 -- Input:    memcpy
 -- Columns:
 --   direction              VARCHAR  class: memcpy_h2d, memcpy_d2h, memcpy_d2d, memset

@@ -7,7 +7,6 @@
 --
 -- Kind:     function
 -- Access:   private
--- Requires: device_ceiling
 -- Params:
 --   wanted  VARCHAR  kind of ceiling: product, memory, copy or collective
 --   listed  VARCHAR  device as table device_ceiling lists it

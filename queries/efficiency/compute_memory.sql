@@ -9,7 +9,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: attributed_events, device_windows, device_peak, device_ceiling, computed_type, launched_op_costs, ceilings
 -- Columns:
 --   rank                      INTEGER  global rank
 --   device                    VARCHAR  number of the device, or cpu

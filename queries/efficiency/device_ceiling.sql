@@ -8,7 +8,6 @@
 --
 -- Kind:     table
 -- Made:     when asked for
--- Requires: ceiling_point, bench_ceilings, accelerator, trace, run, device, device_peak
 -- Input:    ceiling_point
 -- Columns:
 --   trace_id         INTEGER -> trace  the trace

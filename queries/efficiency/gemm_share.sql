@@ -3,7 +3,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: attributed_events, device_windows
 -- Columns:
 --   rank               INTEGER  global rank
 --   device             VARCHAR  number of the device, or cpu

@@ -4,7 +4,6 @@
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   gemm_share
--- Requires: gemm_share
 -- Input:    gemm_share
 -- Columns:
 --   phase           VARCHAR  as in gemm_share, but for recompute; (all) for all together

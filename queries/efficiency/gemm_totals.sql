@@ -4,7 +4,6 @@
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   gemms
--- Requires: gemms()
 -- Columns:
 --   m           BIGINT  rows of the product
 --   n           BIGINT  its columns

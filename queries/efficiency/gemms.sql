@@ -7,8 +7,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: attributed_events, module, device_windows, device_peak, device_ceiling, computed_type, launched_op_costs,
---           ceilings
 -- Params:
 --   limit       BIGINT = 30      the rows of each device that took longest; 0 for all
 --   by_module   BOOLEAN = false  split the products by the module of their work

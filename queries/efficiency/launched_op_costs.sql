@@ -4,7 +4,6 @@
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
--- Requires: attribution, op_costs
 -- Columns:
 --   trace_id  INTEGER  the trace
 --   op_id     BIGINT   the op

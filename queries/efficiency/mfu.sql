@@ -12,8 +12,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: attributed_events, device_windows, device_peak, device_ceiling, device_steps, computed_type, launched_op_costs,
---           ceilings, run, step_ranges, run_idle
 -- Params:
 --   min_covered_pct  DOUBLE = 95  refuse if less of the time of such kernels has known operations, 0 to 100
 -- Columns:

@@ -12,7 +12,6 @@
 -- bytes are no shapes: no device does that much in one op, and no DOUBLE counts it exactly.
 --
 -- Kind:     function
--- Requires: tensor, op_forms, interval_neighbours
 -- Params:
 --   relation  VARCHAR  name of a relation of ops with trace_id, op_id, name, args, pid, tid, ts_ns, end_ns
 -- Columns:

@@ -5,7 +5,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_windows, device_peak, device_ceiling, ceilings
 -- Columns:
 --   rank                     INTEGER  global rank
 --   device                   VARCHAR  number of the device

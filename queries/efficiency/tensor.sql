@@ -13,10 +13,6 @@
 CREATE OR REPLACE MACRO shape_nelems(dims) AS
 list_product([1] || dims)::BIGINT;
 
--- More than 48 bits address is no memory's: what a file says beyond tells nothing, and would overflow sums.
-CREATE OR REPLACE MACRO addressable(nelems) AS
-if(nelems BETWEEN 0 AND 281474976710656, nelems, NULL);
-
 CREATE OR REPLACE MACRO shapes_nelems(shapes) AS
 list_transform(
     shapes,

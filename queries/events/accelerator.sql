@@ -5,7 +5,6 @@
 -- an event is.
 --
 -- Kind:     table
--- Requires: event_category, device_mark, unrecorded_run
 -- Columns:
 --   trace_id      INTEGER -> trace  the trace
 --   accelerator   VARCHAR           cuda, hip, xpu, mtia, hpu, npu, tpu, aiu, mps, privateuse1, gpu (of unknown make), unknown, cpu

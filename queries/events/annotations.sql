@@ -3,7 +3,6 @@
 -- are no work, and would count it twice.
 --
 -- Kind:     view
--- Requires: event_category
 -- Columns:
 --   trace_id  INTEGER -> trace            the trace
 --   event_id  BIGINT -> event             the range

@@ -1,7 +1,6 @@
 -- Which ops ran on the CPU, each with its step?
 --
 -- Kind:     view
--- Requires: op_calls, step_ranges
 -- Columns:
 --   trace_id         INTEGER -> trace            the trace
 --   event_id         BIGINT -> event             the op

@@ -10,7 +10,6 @@
 --
 -- Kind:     table
 -- Access:   private
--- Requires: event_category, accelerator, interval_neighbours, interval_self
 -- Input:    accelerator WHERE accelerator = 'cpu' OR NOT is_recorded
 -- Columns:
 --   trace_id  INTEGER -> trace  the trace

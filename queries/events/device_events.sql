@@ -6,7 +6,6 @@
 -- So wall_ns adds up to the busy time of the device.
 --
 -- Kind:      table
--- Requires:  device_work, kernel_class, interval_owner, interval_overlap
 -- Columns:
 --   trace_id      INTEGER -> trace           the trace
 --   event_id      BIGINT -> event            the event

@@ -5,7 +5,6 @@
 -- one, and the allocator's keep their numbers. Elsewhere numbers are the same.
 --
 -- Kind:     function
--- Requires: accelerator, device_windows
 -- Columns:
 --   trace_id     INTEGER  the trace
 --   device       VARCHAR  number of the device as its kernels have it, or cpu

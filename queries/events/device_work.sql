@@ -3,7 +3,6 @@
 -- In a trace of the CPU alone, that is the device, and the pieces of table cpu_work are its work.
 --
 -- Kind:     view
--- Requires: event_category, accelerator, cpu_work, device_mark, tensor, collective_copy
 -- Columns:
 --   trace_id     INTEGER -> trace  the trace
 --   event_id     BIGINT -> event   the event

@@ -47,3 +47,7 @@ coalesce(
     args ->> '$.module_fqn',
     nullif(array_to_string((args ->> '$.call_stack[*]')[2:-2], '/'), '')
 );
+
+-- More than 48 bits address is no memory's: what a file says beyond tells nothing, and would overflow sums.
+CREATE OR REPLACE MACRO addressable(nelems) AS
+if(nelems BETWEEN 0 AND 281474976710656, nelems, NULL);

@@ -3,7 +3,6 @@
 -- spans ranges are inside of Python calls, ops of ranges and runtime calls of ops.
 --
 -- Kind:     view
--- Requires: event_category
 -- Columns:
 --   trace_id  INTEGER -> trace            the trace
 --   event_id  BIGINT -> event             the span

@@ -18,7 +18,6 @@
 --                      called another one since: an exception or a generator left it. It counts until then
 --
 -- Kind:     table
--- Requires: event_category
 -- Columns:
 --   trace_id    INTEGER -> trace           the trace
 --   event_id    BIGINT -> record.event_id  the record

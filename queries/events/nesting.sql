@@ -3,8 +3,8 @@
 -- open when an event begins; of equal starts the longer is outside. Nothing is dropped where events cross: a child
 -- may end after its parent. Costs a sort, however deep the events nest.
 --
--- Kind:     view
--- Requires: host_spans, interval_innermost, interval_depth
+-- Kind:     table
+-- Made:     when asked for
 -- Columns:
 --   trace_id   INTEGER -> trace          the trace
 --   event_id   BIGINT -> event           the event

@@ -1,7 +1,6 @@
 -- Which ops ran on the CPU?
 --
 -- Kind:     view
--- Requires: event_category
 -- Columns:
 --   trace_id         INTEGER -> trace            the trace
 --   event_id         BIGINT -> event             the op

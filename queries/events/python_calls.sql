@@ -2,7 +2,6 @@
 -- Recorded with with_stack. A name is `file(line): function`, or `nn.Module: Class_N` for a module's call.
 --
 -- Kind:     view
--- Requires: event_category
 -- Columns:
 --   trace_id          INTEGER -> trace            the trace
 --   event_id          BIGINT -> event             the call

@@ -4,7 +4,6 @@
 -- of them end together.
 --
 -- Kind:     function
--- Requires: collective_events, collective_matches
 -- Columns:
 --   trace_id         INTEGER  the trace
 --   device           VARCHAR  number of the device, or cpu

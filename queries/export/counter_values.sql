@@ -11,7 +11,6 @@
 -- and what was sampled (counter_samples) by its name.
 --
 -- Kind:     function
--- Requires: interval_depth, timeline_intervals, device_windows, serving_step_ranges, device_numbers, counter_samples
 -- Params:
 --   walls   VARCHAR  name of a relation with the rows of wall_intervals('work')
 --   facts   VARCHAR  name of a relation with the rows of event_facts('work', 'rates')

@@ -4,7 +4,6 @@
 -- the shortest event of its thread that begins with it, else at the innermost one that holds it.
 --
 -- Kind:     function
--- Requires: interval_innermost
 -- Params:
 --   flows  VARCHAR  name of a relation with the rows of table record that are flows
 --   links  VARCHAR  name of a relation with rows of table attribution

@@ -3,7 +3,6 @@
 -- launched it. On cpu an op may have been interrupted by others: its pieces are one row.
 --
 -- Kind:     function
--- Requires: module
 -- Params:
 --   work   VARCHAR  name of a relation with the rows of attributed_events
 --   rates  VARCHAR  name of a relation with the rows of op_rates()

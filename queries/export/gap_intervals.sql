@@ -2,7 +2,6 @@
 -- A row of gap_intervals('gaps') is a gap.
 --
 -- Kind:     function
--- Requires: module
 -- Params:
 --   gaps  VARCHAR  name of a relation with rows of table idle_gap
 -- Columns:

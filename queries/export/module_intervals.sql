@@ -4,7 +4,6 @@
 -- in analysis modules. The wall_ns of a module's rows add up to its total_wall_ns there.
 --
 -- Kind:     function
--- Requires: module, interval_runs
 -- Params:
 --   walls  VARCHAR  name of a relation with the rows of wall_intervals('work')
 --   work   VARCHAR  name of a relation with the rows of attributed_events

@@ -4,7 +4,6 @@
 -- of tf32.
 --
 -- Kind:     function
--- Requires: device_peak, computed_type, op_costs
 -- Params:
 --   work  VARCHAR  name of a relation with the rows of attributed_events, all that are of one of the ops
 --   ops   VARCHAR  name of a relation of ops that put work on devices, as macro op_costs takes it: all of a stretch

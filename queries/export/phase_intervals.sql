@@ -3,7 +3,6 @@
 -- says, as in analysis phases: the lengths of a phase add up to its wall_ns and idle_ns there.
 --
 -- Kind:     function
--- Requires: idle_gap, interval_runs
 -- Params:
 --   walls  VARCHAR  name of a relation with the rows of wall_intervals('work')
 --   work   VARCHAR  name of a relation with the rows of attributed_events

@@ -4,7 +4,6 @@
 -- Times are ns since the epoch, by the clock of the client.
 --
 -- Kind:     function
--- Requires: serving_step_ranges
 -- Columns:
 --   run_id           VARCHAR  the run
 --   request_id       BIGINT   the request

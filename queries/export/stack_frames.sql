@@ -2,9 +2,9 @@
 -- Own times add up to the time in which any span is open on its thread, wall_ns to the busy time of the devices: work whose
 -- launch is not in the trace is of a row without a span.
 --
--- Kind:     view
+-- Kind:     table
+-- Made:     when asked for
 -- Access:   private
--- Requires: host_spans, nesting, attributed_events, interval_self
 -- Columns:
 --   trace_id   INTEGER -> trace            the trace
 --   pid        BIGINT                      process id

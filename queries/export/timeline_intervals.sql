@@ -2,7 +2,6 @@
 -- timeline_intervals('walls') tiles the window of each device; the lengths of a kind add up to what analysis timeline has.
 --
 -- Kind:     function
--- Requires: interval_runs, time_part
 -- Params:
 --   walls  VARCHAR  name of a relation with the rows of wall_intervals('work')
 -- Columns:

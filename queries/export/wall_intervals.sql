@@ -4,7 +4,6 @@
 -- device_events, and those without an event to the idle time.
 --
 -- Kind:     function
--- Requires: interval_owner, interval_layers
 -- Params:
 --   work  VARCHAR  name of a relation with the rows of device_events or attributed_events
 -- Columns:

@@ -6,7 +6,6 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: trace, path_piece, graph_end
 -- Params:
 --   limit  BIGINT = 0  only the longest so many rows of each rank; 0 for all
 -- Columns:

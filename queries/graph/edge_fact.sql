@@ -4,8 +4,6 @@
 --
 -- Kind:     table
 -- Made:     when asked for
--- Requires: event_category, graph_span, graph_edge, graph_clock, attributed_events, attribution, collective_events, module, trace,
---           step_ranges, interval_overlap, interval_innermost
 -- Columns:
 --   edge_id    BIGINT -> graph_edge  the edge
 --   part       VARCHAR               work, call, host, latency, gap, wait, start or mark: what its time is

@@ -3,7 +3,6 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: trace, graph_edge, graph_span, device_events
 -- Columns:
 --   rank             INTEGER  global rank
 --   kind             VARCHAR  what makes the one wait for the other

@@ -5,7 +5,6 @@
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
--- Requires: event_category, launch, host_waits, interval_neighbours
 -- Columns:
 --   trace_id     INTEGER -> trace            the trace
 --   event_id     BIGINT -> event             the call

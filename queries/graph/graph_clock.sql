@@ -5,7 +5,6 @@
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
--- Requires: collective_matches
 -- Columns:
 --   trace_id  INTEGER -> trace  the trace
 --   shift_ns  BIGINT            what is added to its times, ns

@@ -6,7 +6,6 @@
 --
 -- Kind:     table
 -- Made:     when asked for
--- Requires: graph_span, graph_host_edge, graph_work_edge, graph_wait_edge, graph_meeting_edge
 -- Columns:
 --   edge_id      BIGINT   number of the edge, from 0
 --   trace_id     INTEGER  the trace; of what waits

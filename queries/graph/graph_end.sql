@@ -4,7 +4,6 @@
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
--- Requires: graph_span
 -- Columns:
 --   trace_id  INTEGER -> trace  the trace
 --   node      BIGINT            the end of its last work, as in graph_edge

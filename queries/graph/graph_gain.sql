@@ -4,7 +4,6 @@
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
--- Requires: graph_edge, graph_end, graph_group, edge_fact
 -- Columns:
 --   group_id  BIGINT  the group
 --   gain_ns   BIGINT  by how much the last work of all ranks ends earlier, ns

@@ -4,7 +4,6 @@
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
--- Requires: graph_path, graph_edge, edge_fact
 -- Columns:
 --   group_id    BIGINT   number of the group, from 0
 --   dimension   VARCHAR  kernel, module, class, phase or collective

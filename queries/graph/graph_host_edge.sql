@@ -8,7 +8,6 @@
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
--- Requires: graph_span, graph_clock, graph_task, host_waits, thread_waits, interval_overlap
 -- Columns:
 --   trace_id     INTEGER  the trace
 --   source_node  BIGINT   the node that is waited for: twice the number of its span, 1 more for its end

@@ -7,7 +7,6 @@
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
--- Requires: graph_span, graph_task, collective_matches
 -- Columns:
 --   trace_id     INTEGER  the trace of the target
 --   source_node  BIGINT   the node that is waited for, as in graph_host_edge; negative: a meeting

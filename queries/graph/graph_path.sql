@@ -4,7 +4,6 @@
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
--- Requires: graph_edge, graph_end
 -- Columns:
 --   trace_id  BIGINT  the trace whose end they lead to
 --   place     BIGINT  place from the end, from 0

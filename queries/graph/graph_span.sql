@@ -11,8 +11,6 @@
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
--- Requires: event_category, graph_call, graph_clock, device_events, launch_link, launch, step_ranges, interval_crossings,
---           interval_neighbours, host_waits
 -- Columns:
 --   trace_id     INTEGER -> trace  the trace
 --   span_id      BIGINT            number of the span over all traces, from 1

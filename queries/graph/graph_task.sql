@@ -5,7 +5,6 @@
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
--- Requires: graph_span
 -- Columns:
 --   trace_id       INTEGER -> trace  the trace
 --   span_id        BIGINT            the span of the collective

@@ -5,7 +5,6 @@
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
--- Requires: graph_edge, graph_end
 -- Columns:
 --   node       BIGINT  the node, as in graph_edge
 --   at_ns      BIGINT  when it was, from the first node on, ns

@@ -8,7 +8,6 @@
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
--- Requires: graph_span, graph_work
 -- Columns:
 --   trace_id     INTEGER  the trace
 --   source_node  BIGINT   the node that is waited for, as in graph_host_edge

@@ -5,7 +5,6 @@
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
--- Requires: graph_edge
 -- Columns:
 --   edge_id         BIGINT  the edge
 --   quick_ns        BIGINT  its weight by the tenth percentile, ns

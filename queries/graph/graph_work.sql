@@ -6,7 +6,6 @@
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
--- Requires: graph_span, launch, graph_clock, interval_neighbours
 -- Columns:
 --   trace_id          INTEGER  the trace
 --   span_id           BIGINT   the span of the work

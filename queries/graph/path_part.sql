@@ -5,7 +5,6 @@
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
--- Requires: graph_edge, graph_end, graph_path
 -- Columns:
 --   part_id      BIGINT                     number of the part, from 1
 --   trace_id     INTEGER -> trace           the trace whose end the path leads to

@@ -5,8 +5,6 @@
 --
 -- Kind:     table
 -- Made:     when asked for
--- Requires: event_category, graph_span, path_part, graph_clock, host_waits, interval_innermost, interval_neighbours,
---           attributed_events, module
 -- Columns:
 --   trace_id     INTEGER -> trace            the trace whose end the path leads to
 --   position     BIGINT                      place on the path, from 1

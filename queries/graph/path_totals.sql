@@ -4,7 +4,6 @@
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   critical_path
--- Requires: trace, path_piece, graph_end
 -- Params:
 --   by  VARCHAR{kind|phase|module|class|op|name|rank|known_by} = kind  what the pieces are added up by
 -- Columns:

@@ -4,7 +4,6 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: trace, graph_span, graph_replay, graph_end, path_part
 -- Columns:
 --   rank            INTEGER  global rank
 --   recorded_ns     BIGINT   device window as recorded, ns

@@ -4,7 +4,6 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: graph_group, graph_gain, graph_timing, edge_fact, graph_edge
 -- Params:
 --   by  VARCHAR{kernel|module|class|phase|collective} = class  what a group is
 -- Columns:

@@ -5,7 +5,6 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: trace, graph_span, graph_edge, graph_reason
 -- Params:
 --   event_id  BIGINT = NULL   the device event, by its number in table event
 --   kernel    VARCHAR = NULL  device events whose name holds this text, in any case

@@ -3,9 +3,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: accelerator, device_events, attribution, runtime_calls, recording, idle_gap, module, compiled_regions,
---           compiled_events, event_category, health_of_ranks, interval_neighbours, implausible,
---           launch_call, unrecorded_step
 -- Columns:
 --   rank      INTEGER  global rank; NULL where neither the file nor its name tells it
 --   metric    VARCHAR  what was looked at

@@ -2,7 +2,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: accelerator, device_windows, device_numbers
 -- Columns:
 --   rank            INTEGER    global rank; NULL where neither the file nor its name tells it
 --   rank_source     VARCHAR    distributedInfo, tracekit_rank, file name or unknown

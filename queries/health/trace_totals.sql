@@ -3,7 +3,6 @@
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   trace
--- Requires: trace()
 -- Columns:
 --   trace_count         BIGINT  traces
 --   truncated_count     BIGINT  of these, cut off

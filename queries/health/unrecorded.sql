@@ -5,7 +5,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: event_category, accelerator, cpu_work
 -- Input:    accelerator WHERE NOT is_recorded
 -- Columns:
 --   rank          INTEGER  global rank

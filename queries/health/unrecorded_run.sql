@@ -3,7 +3,6 @@
 --
 -- Kind:     table
 -- Access:   private
--- Requires: event_category, device_mark, implausible
 -- Input:    event_kind GROUP BY trace_id HAVING NOT coalesce(bool_or(is_device_work(category)), FALSE) AND
 --           (bool_or(is_launch_call(category) OR has_special) OR trace_id IN (SELECT trace_id FROM device) OR
 --           trace_id IN (SELECT trace_id FROM device_mark WHERE role = 'launch') OR trace_id IN (SELECT

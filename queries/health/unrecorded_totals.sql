@@ -4,7 +4,6 @@
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   unrecorded
--- Requires: unrecorded
 -- Input:    unrecorded
 -- Columns:
 --   kind      VARCHAR  op, call (of the runtime or driver) or range

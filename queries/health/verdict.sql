@@ -12,7 +12,6 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: timeline, kernel_classes, idle_causes, health, waits(), run_idle
 -- Input:    timeline
 -- Columns:
 --   topic       VARCHAR  late_rank, late_by, others_wait, largest_part, largest_loss or trust

@@ -4,7 +4,6 @@
 --
 -- Kind:     table
 -- Access:   private
--- Requires: device_events, interval_gaps, interval_neighbours
 -- Columns:
 --   trace_id           INTEGER -> trace                  the trace
 --   gap_id             BIGINT                            number of the gap in the trace, from 1

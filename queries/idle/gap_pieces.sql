@@ -11,9 +11,6 @@
 --
 -- Kind:     table
 -- Access:   private
--- Requires: event_category, thread, device_events, device_gaps, attribution, launch, step_ranges, range_marker, host_waits,
---           thread_waits, interval_crossings, interval_gaps, interval_innermost, interval_common,
---           interval_neighbours, idle_limits, events_near
 -- Columns:
 --   trace_id         INTEGER -> trace          the trace
 --   gap_id           BIGINT -> device_gaps     the gap

@@ -2,7 +2,6 @@
 -- The pieces of table idle_gap.
 --
 -- Kind:     view
--- Requires: idle_gap, module
 -- Columns:
 --   trace_id  INTEGER -> trace           the trace
 --   gap_id    BIGINT                     number of the gap in the trace; pieces of a gap share it

@@ -5,7 +5,6 @@
 --
 -- Kind:     table
 -- Made:     when asked for
--- Requires: event_category, launch, host_waits, step_ranges, interval_gaps
 -- Columns:
 --   trace_id     INTEGER -> trace     the trace
 --   start_ns     BIGINT               start, ns

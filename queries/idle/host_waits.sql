@@ -6,7 +6,6 @@
 -- (CUDA Runtime API, "API synchronization behavior".)
 --
 -- Kind:     table
--- Requires: event_category, host_wait_names, device_events
 -- Columns:
 --   trace_id  INTEGER -> trace            the trace
 --   event_id  BIGINT -> event             the call, op or range, as in table event

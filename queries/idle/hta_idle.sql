@@ -6,7 +6,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: attributed_events, launch, interval_neighbours
 -- Params:
 --   kernel_delay_ns  BIGINT = 30000  gaps shorter than this are a delay between kernels, ns
 -- Columns:

@@ -5,7 +5,6 @@
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   idle_causes
--- Requires: idle_causes, timeline
 -- Input:    idle_causes
 -- Columns:
 --   cause       VARCHAR  as in idle_causes

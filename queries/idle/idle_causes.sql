@@ -9,7 +9,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: idle_gap, device_windows, module
 -- Columns:
 --   rank        INTEGER  global rank
 --   device      VARCHAR  number of the device, or cpu

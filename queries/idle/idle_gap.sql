@@ -43,8 +43,6 @@
 -- work that ended the gap.
 --
 -- Kind:     table
--- Requires: event_category, thread, device_gaps, gap_pieces, launch, host_waits, thread_waits, interval_innermost,
---           interval_common, interval_overlap, idle_limits, wait_key, launch_call, launch_link, events_near
 -- Input:    device_gaps
 -- Columns:
 --   trace_id           INTEGER -> trace           the trace

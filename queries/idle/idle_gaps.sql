@@ -6,7 +6,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: idle_gap, device_windows, launch, module, attribution
 -- Params:
 --   limit       BIGINT = 20    gaps per device; 0 for all
 --   min_gap_ns  BIGINT = 0     only gaps of at least this length, ns

@@ -7,7 +7,6 @@
 --
 -- Kind:     table
 -- Access:   private
--- Requires: event_category, surroundings, launch, host_waits, host_wait_names, idle_limits
 -- Input:    host_waits WHERE kind = 'lock' UNION ALL SELECT 1 FROM event WHERE is_python_call(category) AND
 --           contains(name, 'run_backward') UNION ALL SELECT 1 FROM surroundings AS s INNER JOIN event AS e
 --           USING (trace_id, event_id) INNER JOIN event AS f ON s.trace_id = f.trace_id AND s.forward_op_id =

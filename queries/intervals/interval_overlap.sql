@@ -3,7 +3,6 @@
 -- for both ends of a piece (ASOF join), and the difference is what is covered between them.
 --
 -- Kind:     function
--- Requires: interval_union
 -- Params:
 --   pieces  VARCHAR  name of a relation with part, id, start_ns, end_ns
 --   cover   VARCHAR  name of a relation with part, start_ns, end_ns; may overlap itself

@@ -4,7 +4,6 @@
 -- are disjoint and add up to the length of its union.
 --
 -- Kind:     function
--- Requires: interval_neighbours
 -- Params:
 --   part      VARCHAR  intervals of different parts do not compete
 --   start_ns  BIGINT   start, ns

@@ -4,7 +4,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: attributed_events, device_windows, event
 -- Params:
 --   limit  BIGINT = 30  rows of each device, those that took longest; 0 for all
 -- Columns:

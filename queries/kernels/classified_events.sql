@@ -4,7 +4,6 @@
 -- as SendRecv, cuDNN a convolution as a gemm. Every analysis that names classes reads this.
 --
 -- Kind:     view
--- Requires: device_events, collective_events, attribution, class_by_op
 -- Columns:
 --   trace_id      INTEGER -> trace                  the trace
 --   event_id      BIGINT -> device_events.event_id  the event
@@ -24,7 +23,7 @@
 
 SELECT
     e.trace_id, e.event_id, e.piece, e.device, e.stream, e.category, e.name,
-    coalesce(c.class, class_by_op(e.class, a.op_name)) AS class,
+    coalesce(c.class, a.op_class) AS class,
     e.kind, e.ts_ns, e.dur_ns, e.end_ns, e.kind_wall_ns, e.wall_ns, a.step
 FROM device_events AS e
 INNER JOIN attribution AS a USING (trace_id, event_id, piece)

@@ -7,7 +7,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: attributed_events, device_windows, event, interval_overlap, interval_shared
 -- Columns:
 --   rank          INTEGER  global rank
 --   device        VARCHAR  number of the device

@@ -1,7 +1,6 @@
 -- Which kernels, copies and memsets ran on accelerators, each with phase, module, step and op?
 --
 -- Kind:     view
--- Requires: attributed_events, module
 -- Columns:
 --   trace_id   INTEGER -> trace           the trace
 --   event_id   BIGINT -> event            the event

@@ -3,7 +3,6 @@
 -- file of the user's comes before them.
 --
 -- Kind:     table
--- Requires: ruled_work
 -- Columns:
 --   category  VARCHAR  category, as in the file
 --   name      VARCHAR  kernel, copy or op

@@ -5,7 +5,6 @@
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   kernel_classes
--- Requires: kernel_classes, timeline, steps, stepped_devices
 -- Input:    kernel_classes
 -- Columns:
 --   class         VARCHAR  class of the kernels, as in table kernel_class

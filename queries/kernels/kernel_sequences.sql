@@ -7,7 +7,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: op_work, attributed_events, trace, interval_neighbours
 -- Params:
 --   op          VARCHAR = NULL  only what calls of this op launched
 --   length      BIGINT = 0      kernels of a sequence, 64 at the most; 0 for all that a call launched

@@ -2,7 +2,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: classified_events, device_windows
 -- Params:
 --   limit  BIGINT = 20    rows per device; 0 for all
 --   class  VARCHAR = NULL  only kernels of this class

@@ -4,7 +4,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: attributed_events, device_windows, launch, device_gaps
 -- Params:
 --   max_kernel_ns  BIGINT = 10000  kernels shorter than this are short, ns
 --   limit          BIGINT = 20     rows per device; 0 for all

@@ -2,7 +2,6 @@
 -- The runtime and driver calls that a device event points to. On cpu every op is its own launch.
 --
 -- Kind:     table
--- Requires: event_category, device_events
 -- Columns:
 --   trace_id     INTEGER -> trace            the trace
 --   launch_id    BIGINT -> event.event_id    the call, as event_id in table event

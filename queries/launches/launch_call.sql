@@ -4,7 +4,6 @@
 -- by correlation.
 --
 -- Kind:     table
--- Requires: event_category, device_events, implausible, runtime_calls
 -- Input:    event_kind WHERE is_launch_call(category)
 -- Columns:
 --   trace_id     INTEGER -> trace                  the trace

@@ -6,7 +6,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: attributed_events, launch
 -- Params:
 --   long_call_ns   BIGINT = 50000    launch calls that took longer are counted as outliers, ns
 --   long_delay_ns  BIGINT = 100000   delays that are longer are counted as outliers, ns

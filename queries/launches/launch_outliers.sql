@@ -3,7 +3,6 @@
 -- Kind:     analysis
 -- Scope:    trace
 -- Family:   launch_delays
--- Requires: attributed_events, launch, module
 -- Params:
 --   limit         BIGINT = 20  rows per device; 0 for all
 --   by            VARCHAR{delay|call} = delay  what makes an outlier: the delay or the duration of the call

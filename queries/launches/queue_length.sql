@@ -7,7 +7,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: queued_events, interval_depth
 -- Columns:
 --   rank             INTEGER  global rank
 --   device           VARCHAR  number of the device

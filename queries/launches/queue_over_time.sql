@@ -6,7 +6,6 @@
 -- Kind:     analysis
 -- Scope:    trace
 -- Family:   queue_length
--- Requires: queued_events, interval_depth
 -- Params:
 --   points  BIGINT = 120  parts of the time of each stream
 -- Columns:

@@ -4,7 +4,6 @@
 --
 -- Kind:     function
 -- Access:   private
--- Requires: attributed_events, launch
 -- Columns:
 --   part      STRUCT  trace_id INTEGER, device VARCHAR and stream BIGINT
 --   start_ns  BIGINT  start of the launch call, ns

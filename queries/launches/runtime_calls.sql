@@ -1,7 +1,6 @@
 -- Which runtime or driver calls put work on a device?
 --
 -- Kind:     view
--- Requires: event_category
 -- Columns:
 --   trace_id     INTEGER -> trace            the trace
 --   event_id     BIGINT -> event             the call

@@ -4,7 +4,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: host_waits, event_category, event, launch, device_events, trace, step_ranges, interval_innermost, advice_text
 -- Columns:
 --   rank         INTEGER  global rank
 --   call         VARCHAR  call of the runtime or driver that waits

@@ -16,7 +16,6 @@
 --
 -- Kind:     table
 -- Made:     when asked for
--- Requires: device_numbers, surroundings, trace_traits, attribution, attribution_rules, launch, step_ranges
 -- Input:    memory
 -- Columns:
 --   trace_id         INTEGER -> trace             the trace

@@ -3,7 +3,6 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: memory_peak
 -- Input:    memory_peak
 -- Columns:
 --   rank         INTEGER  global rank

@@ -4,7 +4,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: memory_event
 -- Columns:
 --   rank                INTEGER  global rank
 --   device              VARCHAR  number of the device as its kernels have it, or cpu: the host

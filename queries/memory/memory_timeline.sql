@@ -5,7 +5,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: memory_event
 -- Params:
 --   points  BIGINT = 100  parts of the time of each device
 -- Columns:

@@ -6,7 +6,6 @@
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   repeated_layers
--- Requires: stepped_devices, modules(), steps
 -- Columns:
 --   phase         VARCHAR  as in phases
 --   step_wall_ns  DOUBLE   busy time that is theirs, per step and layer, ns

@@ -5,7 +5,6 @@
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   modules
--- Requires: icicle, module_classes, modules, timeline
 -- Input:    module_classes
 -- Columns:
 --   class          VARCHAR  as in kernel_classes

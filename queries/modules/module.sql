@@ -4,7 +4,6 @@
 -- for work that no module encloses.
 --
 -- Kind:     table
--- Requires: context_walk
 -- Columns:
 --   trace_id       INTEGER -> trace             the trace
 --   module_id      INTEGER                      number of the module in its trace

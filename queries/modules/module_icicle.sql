@@ -7,7 +7,6 @@
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   modules
--- Requires: icicle, modules, phases, timeline
 -- Input:    modules
 -- Columns:
 --   view           VARCHAR  modules, or phases: with the phases around the modules

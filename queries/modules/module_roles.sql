@@ -7,7 +7,6 @@
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
--- Requires: module
 -- Columns:
 --   trace_id         INTEGER  the trace
 --   module_id        INTEGER  the module, as in table module

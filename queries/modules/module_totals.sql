@@ -5,7 +5,6 @@
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   modules
--- Requires: modules, timeline, steps, stepped_devices
 -- Input:    modules
 -- Columns:
 --   module_path      VARCHAR  whole name of the module with the numbers of layers replaced by *, or a row in parentheses

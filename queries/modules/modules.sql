@@ -5,7 +5,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, attribution, device_windows, module, is_in_step, phase_order
 -- Params:
 --   depth   BIGINT = NULL    modules inside of this depth count as part of those at it; 0 is the top
 --   class   VARCHAR = NULL   only modules of this class

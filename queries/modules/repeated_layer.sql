@@ -8,7 +8,6 @@
 --
 -- Kind:     table
 -- Made:     when asked for
--- Requires: device_events, attributed_events, module, launch, event
 -- Input:    device_events
 -- Columns:
 --   trace_id     INTEGER -> trace        the trace

@@ -5,7 +5,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: repeated_layer, role_work, device_windows, phase_order, role_order
 -- Params:
 --   roles  BOOLEAN = FALSE  a row for each part of each layer, as in roles
 -- Columns:

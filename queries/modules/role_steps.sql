@@ -4,7 +4,6 @@
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   roles
--- Requires: stepped_devices, roles(), steps
 -- Columns:
 --   phase         VARCHAR  as in roles
 --   role          VARCHAR  the part, as in roles

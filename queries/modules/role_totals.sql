@@ -6,7 +6,6 @@
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   roles
--- Requires: roles(), steps, stepped_devices, timeline
 -- Columns:
 --   role          VARCHAR  the part, as in roles
 --   kernel_count  BIGINT   device events

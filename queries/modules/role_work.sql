@@ -9,7 +9,6 @@
 --
 -- Kind:     table
 -- Made:     when asked for
--- Requires: module, attributed_events, attribution, surroundings, module_roles, is_activation
 -- Columns:
 --   trace_id     INTEGER  the trace
 --   event_id     BIGINT   the event

@@ -8,7 +8,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_windows, role_work, idle_gap, is_in_step, phase_order, role_order
 -- Params:
 --   phase  VARCHAR = NULL  only this phase
 --   steps  BOOLEAN = FALSE  only what belongs to a step, where some are marked

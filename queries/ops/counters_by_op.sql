@@ -6,7 +6,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: event_category, op_calls, runtime_calls, interval_neighbours, interval_innermost
 -- Columns:
 --   rank          INTEGER  global rank
 --   device        VARCHAR  number of the device

@@ -5,7 +5,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: op_work, attributed_events, event, trace, module, interval_neighbours, interval_innermost
 -- Params:
 --   op      VARCHAR = NULL                  only calls of this op
 --   within  VARCHAR{module | op} = NULL  module or op around the calls to split them by

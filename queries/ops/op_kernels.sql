@@ -3,7 +3,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: op_work, attributed_events, trace
 -- Params:
 --   op     VARCHAR = NULL  only kernels of this op
 --   limit  BIGINT = 30     rows of each rank; 0 for all

@@ -7,7 +7,6 @@
 --
 -- Kind:     table
 -- Made:     when asked for
--- Requires: event_category, host_spans, attributed_events, interval_self
 -- Columns:
 --   trace_id             INTEGER -> trace            the trace
 --   event_id             BIGINT -> record            the call

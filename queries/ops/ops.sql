@@ -5,7 +5,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: op_work, attributed_events, trace, interval_neighbours
 -- Params:
 --   limit  BIGINT = 30    the ops of each rank that were longest on devices, then on the host; 0 for all
 -- Columns:

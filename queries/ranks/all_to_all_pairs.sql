@@ -6,7 +6,6 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: collective_events, attribution, event, trace
 -- Columns:
 --   pg_name           VARCHAR  process group, where the calls name it
 --   pg_desc           VARCHAR  its description

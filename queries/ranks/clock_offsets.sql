@@ -7,7 +7,6 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: trace, collective_matches
 -- Columns:
 --   rank              INTEGER  global rank
 --   device            VARCHAR  number of the device, or cpu

@@ -6,7 +6,6 @@
 --
 -- Kind:     table
 -- Made:     when asked for
--- Requires: collective_events, interval_neighbours
 -- Columns:
 --   trace_id       INTEGER  the trace
 --   event_id       BIGINT   the device event

@@ -7,7 +7,6 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: collective_matches
 -- Params:
 --   limit  BIGINT = 50  matched collectives, those with the longest wait first; 0 for all
 -- Columns:

@@ -5,7 +5,6 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: collective_matches, collective_events
 -- Columns:
 --   pg_name          VARCHAR  process group, where the calls name it
 --   pg_desc          VARCHAR  its description

@@ -6,7 +6,6 @@
 -- Kind:     analysis
 -- Access:   private
 -- Scope:    run
--- Requires: collective_matches, rank_nodes, parallel_members
 -- Params:
 --   mad_count  DOUBLE = 6   an outlier is so many robust standard deviations (1.4826 median deviations) from the median
 --   least_pct  DOUBLE = 10  and at least so much of the median away from it, 0 to 100

@@ -5,7 +5,6 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: parallel_members, rank_nodes, collective_events, trace, rank_waits, group_transfers
 -- Input:    rank_waits
 -- Columns:
 --   dimension            VARCHAR    world, tensor, data, pipeline, expert, context or mixed

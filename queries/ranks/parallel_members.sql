@@ -5,7 +5,6 @@
 --
 -- Kind:     table
 -- Made:     when asked for
--- Requires: trace, process_group, collective_events
 -- Columns:
 --   pg_name      VARCHAR  name of the group
 --   pg_desc      VARCHAR  its description

@@ -7,7 +7,6 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: collective_matches, device_windows, step_ranges, parallel_members
 -- Columns:
 --   stage               BIGINT   place in the pipeline, from 0
 --   stage_count         BIGINT   stages

@@ -6,7 +6,6 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: timeline, rank_waits, phases, steps
 -- Input:    timeline
 -- Columns:
 --   part         VARCHAR  window, compute, exposed_comm, exposed_memcpy, idle, step, comm_wait, own or phase/…

@@ -5,7 +5,6 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: more_or_less, timeline, rank_waits, phases
 -- Input:    timeline
 -- Params:
 --   apart_pct  DOUBLE = 2  ranks are apart in a part of the timeline by so much of the median window, 0 to 100

@@ -3,7 +3,6 @@
 -- trace tells, ranks whose devices are numbered on from 0 are taken for one machine.
 --
 -- Kind:     function
--- Requires: trace, device_windows
 -- Columns:
 --   trace_id     INTEGER  the trace
 --   rank         INTEGER  global rank

@@ -4,7 +4,6 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: trace, step_ranges, timeline, rank_waits
 -- Input:    timeline
 -- Columns:
 --   rank                INTEGER  global rank

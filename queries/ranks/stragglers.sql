@@ -9,7 +9,6 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: rank_waits, group_transfers
 -- Input:    rank_waits
 -- Columns:
 --   kind                  VARCHAR    rank, node, link, or ranks that are slow alike

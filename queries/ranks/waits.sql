@@ -6,7 +6,6 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: collective_matches, rank_nodes, parallel_members
 -- Params:
 --   limit  BIGINT = 50  rows, those with the longest wait first; 0 for all
 -- Columns:

@@ -3,7 +3,6 @@
 --
 -- Kind:     analysis
 -- Scope:    runs
--- Requires: run, run_step
 -- Columns:
 --   run                 VARCHAR    name of the run's folder
 --   run_id              VARCHAR    as in table run

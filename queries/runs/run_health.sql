@@ -3,7 +3,6 @@
 --
 -- Kind:     analysis
 -- Scope:    runs
--- Requires: run, run_step, request, benchmark
 -- Columns:
 --   run       VARCHAR  name of the run's folder
 --   metric    VARCHAR  what was looked at

@@ -7,7 +7,6 @@
 --
 -- Kind:     analysis
 -- Scope:    runs
--- Requires: run
 -- Columns:
 --   model              VARCHAR  name of the model
 --   stage              VARCHAR  pretrain, finetune or custom

@@ -7,7 +7,6 @@
 --
 -- Kind:     analysis
 -- Scope:    runs
--- Requires: run, request, request_times, request_latency
 -- Params:
 --   since  VARCHAR{sent|arrival} = sent  what e2e and ttft count from: when the request was sent, or should have been
 -- Columns:

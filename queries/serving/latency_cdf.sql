@@ -5,7 +5,6 @@
 -- Kind:     analysis
 -- Scope:    runs
 -- Family:   latency
--- Requires: run, request, request_latency
 -- Params:
 --   metric  VARCHAR{e2e|ttft|tpot|itl|client_wait|all} = e2e  which latency
 --   points  BIGINT = 100  points of a curve, evenly spaced in percent; 0 for every value

@@ -7,7 +7,6 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: serving_step_ranges
 -- Params:
 --   points  BIGINT = 100  points of a curve, evenly spaced in percent; 0 for every value
 -- Columns:

@@ -3,7 +3,6 @@
 -- one per pair of tokens (or chunks of tokens) that followed each other. Arguments as for request_times.
 --
 -- Kind:     function
--- Requires: request_times
 -- Params:
 --   since  VARCHAR  sent or arrival
 -- Columns:

@@ -9,7 +9,6 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: serving_step_ranges
 -- Params:
 --   limit    BIGINT = 12    requests of each run; 0 for all
 --   request  BIGINT = NULL  only this request

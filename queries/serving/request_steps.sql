@@ -8,7 +8,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: serving_step_ranges, serving_step_work, device_windows, request_times
 -- Params:
 --   limit    BIGINT = 20    the requests of each run and device that took longest; 0 for all
 --   request  BIGINT = NULL  only this request

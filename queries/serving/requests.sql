@@ -4,7 +4,6 @@
 --
 -- Kind:     analysis
 -- Scope:    runs
--- Requires: run, request, request_times
 -- Params:
 --   limit    BIGINT = 20  rows per run; 0 for all
 --   outcome  VARCHAR = NULL  only requests that ended like this

@@ -5,7 +5,6 @@
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   serving_modules
--- Requires: serving_phase_devices, serving_modules
 -- Input:    serving_modules
 -- Columns:
 --   phase         VARCHAR  as in serving_modules

@@ -4,7 +4,6 @@
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   serving_modules
--- Requires: serving_modules
 -- Input:    serving_modules
 -- Columns:
 --   phase          VARCHAR  as in serving_modules

@@ -3,7 +3,6 @@
 --
 -- Kind:     function
 -- Access:   private
--- Requires: serving_step_ranges, serving_step_work
 -- Columns:
 --   trace_id    INTEGER  the trace
 --   device      VARCHAR  number of the device, or cpu

@@ -3,7 +3,6 @@
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
--- Requires: module, attributed_events, module_roles, launch, interval_neighbours
 -- Columns:
 --   trace_id      INTEGER  the trace
 --   device        VARCHAR  number of the device, or cpu

@@ -6,7 +6,6 @@
 -- of LightLLM's model by their Python calls. What the name does not tell is NULL.
 --
 -- Kind:     table
--- Requires: event_category, range_marker
 -- Input:    event WHERE is_annotation(category) AND (name IN ('tk/phase/prefill', 'tk/phase/decode',
 --           'tk/phase/mixed') OR starts_with(name, 'tk/batch/') OR starts_with(name, 'execute_') OR
 --           starts_with(name, 'step[') OR starts_with(name, 'engine_step ')) OR (category, name) IN (SELECT

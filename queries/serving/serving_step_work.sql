@@ -4,7 +4,6 @@
 -- and of the row without one, add up to the device's window.
 --
 -- Kind:     table
--- Requires: attributed_events, serving_step_ranges, launch, interval_neighbours
 -- Input:    serving_step_ranges
 -- Columns:
 --   trace_id      INTEGER -> trace               the trace

@@ -4,7 +4,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: serving_step_ranges, serving_step_work, device_windows, steady_window
 -- Params:
 --   tolerance_pct  DOUBLE = 10  of the steady state: see serving_window
 -- Columns:

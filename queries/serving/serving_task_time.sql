@@ -5,7 +5,6 @@
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
--- Requires: module, attributed_events, surroundings, module_roles, interval_neighbours, is_triton_kernel
 -- Columns:
 --   trace_id      INTEGER  the trace
 --   device        VARCHAR  number of the device, or cpu

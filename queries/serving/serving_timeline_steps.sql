@@ -5,7 +5,6 @@
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   serving_timeline
--- Requires: serving_phase_devices, serving_timeline
 -- Input:    serving_timeline
 -- Columns:
 --   phase         VARCHAR  as in serving_timeline

@@ -7,7 +7,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: serving_step_ranges, serving_step_work, device_windows, steady_window
 -- Params:
 --   tolerance_pct  DOUBLE = 10  how far below its maximum the number of running requests may be, 0 to 100
 -- Columns:

@@ -7,7 +7,6 @@
 --
 -- Kind:     analysis
 -- Scope:    runs
--- Requires: run, request, request_times
 -- Columns:
 --   run                  VARCHAR  name of the run's folder
 --   engine               VARCHAR  serving engine

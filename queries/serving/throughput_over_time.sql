@@ -6,7 +6,6 @@
 -- Kind:     analysis
 -- Scope:    runs
 -- Family:   throughput
--- Requires: run, request, request_times
 -- Params:
 --   points  BIGINT = 40  parts of the interval
 -- Columns:

@@ -5,7 +5,6 @@
 -- tell that has none of theirs; and have a device by its number, or where they tell none the only one of the trace.
 --
 -- Kind:     view
--- Requires: device_windows
 -- Columns:
 --   trace_id   INTEGER -> trace  the trace
 --   device     VARCHAR           number of the device, or cpu; NULL for what is of no device

@@ -6,8 +6,8 @@
 -- begins with its first work. Where the program evaluates the model between two steps, the first of them ends where the
 -- device begins with that.
 --
--- Kind:     view
--- Requires: device_events, attribution, step_ranges, interval_neighbours, idle_limits
+-- Kind:     table
+-- Input:    step_ranges
 -- Columns:
 --   trace_id   INTEGER -> trace           the trace
 --   device     VARCHAR -> device_windows  number of the device, or cpu

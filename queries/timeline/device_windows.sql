@@ -2,7 +2,6 @@
 -- The window of a device: from the start of its first event to the end of its last.
 --
 -- Kind:     view
--- Requires: device_events
 -- Columns:
 --   trace_id     INTEGER -> trace  the trace
 --   rank         INTEGER           global rank

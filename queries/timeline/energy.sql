@@ -11,8 +11,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: counter_samples, device_windows, device_steps, attributed_events, wall_intervals, phase_intervals, phase_order,
---           interval_neighbours
 -- Params:
 --   max_gap_ns       BIGINT = 1500000000  samples further apart do not cover the time between them, ns
 --   min_covered_pct  DOUBLE = 90          an energy needs as much of its time covered, 0 to 100

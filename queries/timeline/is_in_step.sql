@@ -3,7 +3,6 @@
 --
 -- Kind:     function
 -- Access:   private
--- Requires: step_ranges
 -- Params:
 --   trace_id  INTEGER  the trace
 --   step      BIGINT   number of the step, NULL outside of steps

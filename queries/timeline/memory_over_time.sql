@@ -6,7 +6,6 @@
 -- Kind:     analysis
 -- Scope:    trace
 -- Family:   memory_timeline
--- Requires: device_numbers
 -- Params:
 --   points  BIGINT = 1000  parts of the time of each device
 -- Columns:

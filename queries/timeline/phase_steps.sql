@@ -6,7 +6,6 @@
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   phases
--- Requires: stepped_devices, phases, steps
 -- Input:    phases
 -- Columns:
 --   phase                   VARCHAR  as in phases, but for recompute

@@ -5,7 +5,6 @@
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   phases
--- Requires: phases, timeline, steps, stepped_devices
 -- Input:    phases
 -- Columns:
 --   phase              VARCHAR  as in phases

@@ -4,7 +4,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, attribution, device_windows, idle_gap, phase_order
 -- Columns:
 --   rank               INTEGER  global rank
 --   device             VARCHAR  number of the device, or cpu

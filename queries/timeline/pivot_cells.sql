@@ -4,7 +4,6 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: work
 -- Params:
 --   cells  BIGINT = 900  cells of their own, the largest; 0 for all
 -- Columns:
@@ -29,17 +28,17 @@ WITH cells AS (
         sum(kernel_ns)::BIGINT AS kernel_ns,
         sum(kernel_count)::BIGINT AS kernel_count,
         sum(bytes)::BIGINT AS bytes,
-        $cells > 0
-        AND row_number() OVER (
+        row_number() OVER (
             ORDER BY sum(wall_ns + idle_ns) DESC, rank, device, step, phase, module, class
-        ) > $cells AS is_small
+        ) AS place
     FROM work
     GROUP BY rank, device, step, phase, module, class
 ),
 
 folded AS (
     SELECT
-        * EXCLUDE (is_small) REPLACE (
+        $cells > 0 AND place > $cells AS is_small,
+        * EXCLUDE (place) REPLACE (
             if(is_small, NULL, rank) AS rank,
             if(is_small, '(smaller)', device) AS device,
             if(is_small, NULL, step) AS step,

@@ -4,7 +4,6 @@
 -- step of a program ends with its optimizer, whatever the program did until it ended: tk/step/N ended T ns ago.
 --
 -- Kind:     table
--- Requires: event_category
 -- Columns:
 --   trace_id  INTEGER -> trace  the trace
 --   step      BIGINT            number of the step

@@ -5,7 +5,6 @@
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   steps
--- Requires: steps
 -- Input:    steps
 -- Columns:
 --   step         BIGINT   number of the step

@@ -5,7 +5,6 @@
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   steps
--- Requires: steps
 -- Input:    steps
 -- Columns:
 --   step_count    BIGINT  steps that put work on a device, each once for every device

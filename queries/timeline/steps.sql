@@ -5,7 +5,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, attribution, device_windows, device_steps, step_ranges, unrecorded_step
 -- Input:    step_ranges
 -- Columns:
 --   rank          INTEGER  global rank

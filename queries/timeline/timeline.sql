@@ -4,7 +4,6 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, device_windows
 -- Columns:
 --   rank                 INTEGER  global rank
 --   device               VARCHAR  number of the device, or cpu

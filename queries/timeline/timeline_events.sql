@@ -7,7 +7,6 @@
 -- Kind:     analysis
 -- Scope:    trace
 -- Family:   timeline
--- Requires: attributed_events, device_windows, module
 -- Params:
 --   limit  BIGINT = 100000  device events that have a row of their own; 0 for all
 --   tiles  BIGINT = 4096    parts of the window of a device for the rest

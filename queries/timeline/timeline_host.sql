@@ -5,7 +5,6 @@
 -- Kind:     analysis
 -- Scope:    trace
 -- Family:   timeline
--- Requires: event_category, accelerator, interval_neighbours
 -- Params:
 --   limit  BIGINT = 20000  so many ops of all traces; 0 for all
 -- Columns:

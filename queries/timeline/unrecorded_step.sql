@@ -1,7 +1,6 @@
 -- Which steps launched kernels that are not in the file?
 --
 -- Kind:     table
--- Requires: launch_call, launch_link, step_ranges
 -- Input:    launch_call WHERE is_missing AND is_kernel
 -- Columns:
 --   trace_id       INTEGER -> trace       the trace

@@ -6,7 +6,6 @@
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
--- Requires: event_category
 -- Columns:
 --   trace_id  INTEGER -> trace  the trace
 --   kind      VARCHAR           op, call, range, own range or python

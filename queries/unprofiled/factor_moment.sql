@@ -5,7 +5,6 @@
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
--- Requires: graph_edge, plain_weight, step_moment, plain_step
 -- Columns:
 --   moment  BIGINT  as in step_moment
 --   ns_0    BIGINT  when it comes with the first factor, ns

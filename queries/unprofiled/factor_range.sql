@@ -4,7 +4,6 @@
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
--- Requires: factor_moment, moment_steps, plain_step
 -- Columns:
 --   factor       DOUBLE  the factor below
 --   step_ns      DOUBLE  the step with it, ns

@@ -4,7 +4,6 @@
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
--- Requires: factor_range, near_moment, moment_steps, plain_step
 -- Columns:
 --   factor  DOUBLE  the factor; 4 where no factor up to that gives so long a step
 

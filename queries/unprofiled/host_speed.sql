@@ -5,7 +5,6 @@
 --
 -- Kind:     table
 -- Made:     when asked for
--- Requires: event_category, nested_op_time
 -- Columns:
 --   trace_id    INTEGER  the trace
 --   pid         BIGINT   process id

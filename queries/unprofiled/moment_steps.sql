@@ -3,7 +3,6 @@
 --
 -- Kind:     function
 -- Access:   private
--- Requires: step_moment, steady_step
 -- Params:
 --   moments  VARCHAR  name of a relation with columns moment (as in step_moment) and ns_0 to ns_4
 -- Columns:

@@ -4,7 +4,6 @@
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
--- Requires: graph_edge, plain_weight, step_moment, factor_range
 -- Columns:
 --   moment  BIGINT  as in step_moment
 --   ns_0    BIGINT  when it comes with the first factor, ns

@@ -5,7 +5,6 @@
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
--- Requires: run_step, trace
 -- Columns:
 --   plain_ns  BIGINT  the step, ns
 --   low_ns    BIGINT  the tenth percentile of the steps, ns; NULL where only one figure is known

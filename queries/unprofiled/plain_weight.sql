@@ -6,7 +6,6 @@
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
--- Requires: graph_edge, recorded_event, event_cost
 -- Columns:
 --   edge_id   BIGINT -> graph_edge  the edge
 --   plain_ns  BIGINT                its weight, ns

@@ -5,7 +5,6 @@
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
--- Requires: event_category, graph_edge, graph_span, graph_clock, host_speed, host_pauses, interval_overlap
 -- Columns:
 --   edge_id       BIGINT -> graph_edge  the edge
 --   own_ns        BIGINT                of its weight, what the host itself takes, ns

@@ -3,7 +3,6 @@
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
--- Requires: step_moment, plain_moment, moment_steps, steady_step
 -- Columns:
 --   trace_id     INTEGER -> trace  the trace
 --   step_count   BIGINT            marked steps with work; 0: the window from the first work to the last is taken for one

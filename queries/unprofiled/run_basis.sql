@@ -3,7 +3,6 @@
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
--- Requires: attributed_events, replayed_step, recorded_event, graph_edge, plain_step, host_factor
 -- Columns:
 --   trace_id        INTEGER -> trace  the trace
 --   step_count      BIGINT            marked steps with work; 0 where the whole window is taken for one

@@ -6,7 +6,6 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: steps, plain_step, share_left
 -- Input:    steps
 -- Columns:
 --   recorded_step_ns   BIGINT   a step of the recording, in the mean, ns

@@ -5,7 +5,6 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: trace, graph_span, attributed_events, step_moment, run_replay, idle_gap, interval_neighbours
 -- Columns:
 --   rank         INTEGER  global rank
 --   device       VARCHAR  number of the device

@@ -4,7 +4,6 @@
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
--- Requires: graph_edge, graph_end, run_weight
 -- Columns:
 --   node       BIGINT  the node, as in graph_edge
 --   at_ns      BIGINT  when it comes, from the first node on, ns

@@ -6,7 +6,6 @@
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
--- Requires: graph_weight, plain_weight, host_factor, run_basis
 -- Columns:
 --   edge_id         BIGINT  the edge
 --   quick_ns        BIGINT  its weight at least, ns

@@ -5,7 +5,6 @@
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
--- Requires: graph_span
 -- Columns:
 --   trace_id  INTEGER -> trace  the trace
 --   kind      VARCHAR           begin of the first step, start of a step, or work that ends in one

@@ -6,7 +6,6 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Requires: trace, run_basis, share_left
 -- Columns:
 --   rank                INTEGER  global rank
 --   recorded_step_ns    BIGINT   a step in the recording, where many follow each other, ns; without marked steps the window

@@ -63,7 +63,10 @@ def test_a_common_table_expression_hides_an_analysis(
     trace = opened(SAMPLE)
     own = "WITH stragglers AS (SELECT 1 AS waits) SELECT 2 AS one, waits FROM stragglers"
     assert trace.sql(own).rows == [(2, 1)]
-    made = "SELECT name FROM session.main.relation WHERE name IN ('stragglers', 'waits')"
+    made = (
+        "SELECT table_name FROM duckdb_tables() WHERE database_name = 'session' "
+        "AND table_name IN ('stragglers', 'waits')"
+    )
     assert trace.sql(made).rows == []
 
 

@@ -14,7 +14,6 @@ GOOD = """\
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, interval_union
 -- Params:
 --   min_gap_ns  BIGINT = 0  shorter gaps count as busy, ns
 --   sort        VARCHAR{idle|busy} = idle  what to sort by
@@ -52,7 +51,6 @@ def test_everything_in_a_good_header_is_read() -> None:
     assert spec.question == "How much of each device's window was spent on what?"
     assert spec.description == "Gaps between device events are idle. They are counted once."
     assert (spec.kind, spec.scope) == ("analysis", "trace")
-    assert spec.requires == ("device_events", "interval_union")
     assert spec.params == (
         Param("min_gap_ns", "BIGINT", "0", "shorter gaps count as busy, ns"),
         Param("sort", "VARCHAR", "idle", "what to sort by", ("idle", "busy")),
@@ -122,8 +120,7 @@ BAD = {
         "-- Why?\n--\n--   a  INTEGER  x\n-- Kind: function\nSELECT 1",
         "field",
     ),
-    "a field twice": (analysis("-- Requires: a", "-- Requires: b"), "Requires"),
-    "bad name in requires": (analysis("-- Requires: a, B c"), "'B c'"),
+    "a field twice": (analysis("-- Input: a", "-- Input: b"), "Input"),
     "entries on the field's line": (analysis("-- Params: x BIGINT = 0 y"), "line"),
     "param without type": (analysis("-- Params:", "--   x  = 0  y"), "'x  = 0  y'"),
     "param without meaning": (analysis("-- Params:", "--   x  BIGINT = 0"), "x"),

@@ -8,20 +8,16 @@ import duckdb
 import pytest
 
 from tracekit.analysis.catalog import load_catalog
-from tracekit.analysis.relations import ensure, functions_of
-from tracekit.analysis.rules import create_rule_tables
+from tracekit.analysis.library import start_session
 from tracekit.analysis.sweeps import SWEPT, sweep_table, swept
-from tracekit.database import STORE, add_session
 from tracekit.sql_text import rows
 
 
 def test_owned_time_of_more_rows_than_a_batch() -> None:
     """A copy lasts longer than a batch of rows, and a collective runs across its end."""
     with duckdb.connect() as connection:
-        add_session(connection, [STORE])
-        create_rule_tables(connection)
+        start_session(connection, is_complete=True)
         spec = load_catalog().tables["device_events"]
-        ensure(connection, functions_of([spec]))
         connection.execute(
             """
             CREATE TABLE kernel_class AS SELECT * FROM (VALUES

@@ -25,7 +25,6 @@ KERNELS_SQL = """\
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: event
 -- Params:
 --   limit       BIGINT = 20  rows; 0 for all
 --   min_gap_ns  BIGINT = NULL  shortest gap, ns

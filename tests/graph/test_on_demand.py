@@ -79,7 +79,7 @@ def test_sql_of_the_users_own_has_them(store: Path, tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "edge_count.sql").write_text(
         "-- How many edges are there?\n--\n-- Kind:     analysis\n-- Scope:    run\n"
-        "-- Requires: graph_edge\n-- Columns:\n--   edge_count  BIGINT  edges\n\n"
+        "-- Columns:\n--   edge_count  BIGINT  edges\n\n"
         "SELECT count(*) AS edge_count FROM graph_edge\n",
         encoding="utf-8",
     )

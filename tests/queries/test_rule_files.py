@@ -25,12 +25,12 @@ from tracekit.analysis.rules import (
     KINDS,
     builtin_content,
     condition,
-    create_rule_tables,
     load_kernel_rules,
     load_range_rules,
     load_role_rules,
 )
 from tracekit.errors import UsageError
+from tracekit.opening import ingest
 from tracekit.sql_text import quote
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -103,20 +103,22 @@ def test_classes_hold_what_they_must() -> None:
         assert facts["kind"] != "memcpy" or facts["copy"] in ("h2d", "d2h", "d2d"), name
 
 
-def test_a_class_of_the_user_has_the_attributes_that_its_file_gives(tmp_path: Path) -> None:
+def test_a_class_of_the_user_has_the_attributes_that_its_file_gives(
+    tiny_trace: Callable[..., Path], tmp_path: Path
+) -> None:
     path = tmp_path / "rules.toml"
     path.write_text(
         "[class]\nmine = {kind = 'comm', is_gemm = true, role = 'MLP'}\n"
         "softmax = {is_fusible = true}\n"
         "[[rule]]\nclass = 'mine'\npattern = '^mine'\n"
     )
-    with duckdb.connect() as connection:
-        create_rule_tables(connection, path)
-        assert connection.execute(
+    store = ingest([tiny_trace([kernel("mine", 0, 1)])], tmp_path / "s.duckdb", rules=path)
+    with tracekit.open(store) as trace:
+        assert trace.sql(
             "SELECT class, is_gemm(class), has_flops(class), is_fusible(class), copy_of(class), "
             "collective_of(class), serving_task_of(class) "
             "FROM (VALUES ('mine'), ('gemm'), ('softmax'), ('memset'), ('comm_p2p')) AS c (class)"
-        ).fetchall() == [
+        ).rows == [
             ("mine", True, False, False, "none", "none", "other"),
             ("gemm", True, True, False, "none", "none", "GEMM"),
             ("softmax", False, False, True, "none", "none", "other"),

@@ -76,7 +76,7 @@ def test_parts_of_a_decoder_add_up(opened: Opened, run: str) -> None:
 def test_an_analysis_may_call_another_with_parameters(opened: Opened, tmp_path: Path) -> None:
     (tmp_path / "most.sql").write_text(
         "-- How many kernels?\n--\n-- Kind:    analysis\n-- Scope:   run\n"
-        "-- Requires: kernels()\n-- Params:\n--   most  BIGINT = 1  kernels of a device\n"
+        "-- Params:\n--   most  BIGINT = 1  kernels of a device\n"
         "-- Columns:\n--   n  BIGINT  rows\n\n"
         "SELECT count(*) AS n FROM kernels(p_limit := $most)\n",
         encoding="utf-8",

@@ -11,6 +11,7 @@ from given_rows import analysis_of, rows_of
 
 from tracekit.analysis.breakdown import TOTALS
 from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.library import reads
 from tracekit.analysis.result import Column, Result
 from tracekit.render import renderer
 
@@ -24,7 +25,7 @@ def make(name: str, columns: Mapping[str, str], *rows: tuple[Any, ...]) -> Resul
 def with_totals(data: Mapping[str, Result]) -> dict[str, Result]:
     """Add the totals that a breakdown computes from the given analyses."""
     specs = [load_catalog().analysis(TOTALS[name]) for name in data if name in TOTALS]
-    required = {one.removesuffix("()") for spec in specs for one in spec.requires}
+    required = {one.removesuffix("()") for spec in specs for one in reads(spec.name)}
     known = [
         rows_of(name, *(data[name].to_dicts() if name in data else []))
         for name in required

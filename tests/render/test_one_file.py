@@ -19,7 +19,6 @@ BUSY_NAMES = """\
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: device_events, trace
 -- Columns:
 --   rank          INTEGER  global rank
 --   device        VARCHAR  number of the device, or cpu

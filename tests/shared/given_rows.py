@@ -8,10 +8,11 @@ from typing import Any
 import duckdb
 
 from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.library import reads, start_session
 from tracekit.analysis.relations import dependencies, is_relation
 from tracekit.analysis.result import Column, Result
 from tracekit.analysis.run import run_analysis
-from tracekit.database import SESSION, STORE, add_session
+from tracekit.database import SESSION, session_of
 from tracekit.sql_text import select_rows
 
 
@@ -28,8 +29,9 @@ def analysis_of(name: str, *given: Result, **params: object) -> Result:
     spec = load_catalog().analysis(name)
     results = {result.name: result for result in given}
     with duckdb.connect() as connection:
-        add_session(connection, [STORE])
-        for required in spec.requires:
+        start_session(connection, is_complete=True)
+        session = session_of(connection)
+        for required in reads(name):
             other = required.removesuffix("()")
             if other not in load_catalog().analyses:
                 continue
@@ -44,7 +46,7 @@ def analysis_of(name: str, *given: Result, **params: object) -> Result:
                 connection.execute(
                     f"CREATE MACRO {SESSION}.main.{other}({takes}) AS TABLE FROM {place}"
                 )
-            connection.execute(f"INSERT INTO {SESSION}.main.relation VALUES ('{required}')")
-        for table in dependencies(spec.requires) & load_catalog().tables.keys():
+            session.row_counts[required] = None
+        for table in dependencies(reads(name)) & load_catalog().tables.keys():
             connection.execute(load_catalog().tables[table].empty_table())
         return run_analysis(connection, spec, params)

@@ -10,8 +10,9 @@ import duckdb
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.device_peaks import create_device_peaks
+from tracekit.analysis.library import start_session
 from tracekit.analysis.relations import Relations, ensure
-from tracekit.database import STORE, add_session, create_run_tables, create_tables
+from tracekit.database import create_run_tables, create_tables
 from tracekit.opening import points_of
 
 MakeBench = Callable[..., Path]
@@ -53,7 +54,7 @@ def gpu(name: str | None = NAME, units: int | None = 132) -> TracedDevice:
 def ceilings_of(place: TracedDevice, bench: Path) -> list[dict[str, Any]]:
     """Return the rows of `device_ceiling` for a traced device and a benchmark run."""
     with duckdb.connect() as connection:
-        add_session(connection, [STORE])
+        start_session(connection, is_complete=True)
         create_tables(connection)
         create_run_tables(connection)
         connection.execute(load_catalog().tables["accelerator"].empty_table())

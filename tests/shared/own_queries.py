@@ -15,7 +15,6 @@ LONGEST = """\
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Requires: op_sums
 -- Params:
 --   limit  BIGINT = 10  rows
 -- Columns:
@@ -28,7 +27,6 @@ OP_SUMS = """\
 -- How long did the ops of each name take?
 --
 -- Kind:     view
--- Requires: op_calls, plain_sum
 -- Columns:
 --   name    VARCHAR  name of the op
 --   dur_ns  BIGINT   time, ns

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.library import reads
 from tracekit.analysis.scopes import Contents, several
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def run_analyses_of(analyses: Collection[str], trace_count: int) -> list[str]:
         names.append(RUN_IDLE)
     if trace_count > 1 and is_of_breakdown:
         of_ranks = (*RANKS_BREAKDOWN, *ASKED_OF_RANKS)
-        required = [name for one in of_ranks for name in catalog.analysis(one).requires]
+        required = [name for one in of_ranks for name in reads(one)]
         names += [
             name
             for name in required

@@ -8,10 +8,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple, get_args
+
+import msgspec
 
 from tracekit import __version__
 from tracekit.analysis.header import View, parse_header, views_of
@@ -52,12 +54,13 @@ class _File:
 class Specs(Mapping[str, Spec]):
     """SQL files of one kind by name, in alphabetical order.
 
-    A header is read when it is asked for: a command needs a few of them, and reading all is a
-    noticeable part of its time.
+    A header is read when it is asked for, from the library or the text: a command needs a few of
+    them, and reading all is a noticeable part of its time.
     """
 
     files: dict[str, _File] = field(default_factory=dict)
     _read: dict[str, Spec] = field(default_factory=dict)
+    _encoded: dict[str, msgspec.Raw] = field(default_factory=dict)
     _views: dict[str, dict[str, View]] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Spec:
@@ -70,7 +73,11 @@ class Specs(Mapping[str, Spec]):
         spec = self._read.get(name)
         if spec is None:
             file = self.files[name]
-            spec = parse_header(file.text, name, file.path, file.subject)
+            if name in self._encoded:
+                # It may have been encoded in another checkout.
+                spec = replace(_DECODER.decode(self._encoded[name]), path=file.path)
+            else:
+                spec = parse_header(file.text, name, file.path, file.subject)
             self._read[name] = spec
         return spec
 
@@ -131,6 +138,9 @@ class Specs(Mapping[str, Spec]):
         return Result("analyses", columns, [(one, " ".join(names)) for one, names in found.items()])
 
 
+_DECODER = msgspec.msgpack.Decoder(Spec)
+
+
 @dataclass(frozen=True, slots=True)
 class Catalog:
     """Every SQL file by kind and name, in alphabetical order."""
@@ -139,6 +149,21 @@ class Catalog:
     tables: Specs
     views: Specs
     functions: Specs
+
+    def __iter__(self) -> Iterator[Specs]:
+        """Iterate over the kinds of files."""
+        yield from (self.analyses, self.tables, self.views, self.functions)
+
+    def encoded_headers(self) -> bytes:
+        """Return what :meth:`decode_headers` takes."""
+        encoder = msgspec.msgpack.Encoder()
+        return encoder.encode([dict(kind) for kind in self])
+
+    def decode_headers(self, encoded: bytes) -> None:
+        """Take the headers of all files from what was encoded of the same files."""
+        kinds = msgspec.msgpack.decode(encoded, type=list[dict[str, msgspec.Raw]])
+        for specs, headers in zip(self, kinds, strict=True):
+            specs._encoded.update(headers)
 
     def analysis(self, name: str) -> Spec:
         """Return the analysis of that name.

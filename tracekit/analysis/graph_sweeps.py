@@ -85,6 +85,8 @@ def read_moments(connection: duckdb.DuckDBPyConnection, statement: str) -> Seque
     """
     if compiled_sweeps() is None:
         return list(_moments(connection.execute(statement).fetchall()))
+    # A change before may have left its count unread.
+    connection.complete()
     with (
         closing(cursor_of(connection)) as reader,
         swept(reader, MOMENTS, statement, source=connection),

@@ -11,7 +11,6 @@ The header is the run of `--` lines at the top of the file:
     -- Scope:    trace | run | runs                   (analyses)
     -- Family:   analysis                             (a list names this one beside that)
     -- Access:   private                              (helps others; may change with any version)
-    -- Requires: other, names, gemms()                ((): an analysis that is called with values)
     -- Input:    relation, with WHERE or GROUP BY     (without a row of it, this has none either)
     -- Params:
     --   name  BIGINT = 0  meaning, unit              (no `= …`: required; `= NULL`: may be unset)
@@ -135,7 +134,9 @@ def key_of(match: re.Match[str]) -> Key | None:
 __all__ = ["ColumnSpec", "HeaderProblem", "Key", "Param", "Spec", "parse_header"]
 
 _FIELDS = (
-    *("Kind", "Made", "Scope", "Family", "Access", "Requires", "Input", "Params", "Needs"),
+    *("Kind", "Made", "Scope", "Family", "Access", "Input", "Params", "Needs"),
+    # Ignored: headers named there what they read.
+    "Requires",
     *("Columns", "Keep", "View", "Invariant", "Empty", "Note"),
 )
 _REPEATABLE = ("Invariant", "Empty", "Note")
@@ -238,7 +239,6 @@ Invariant: cost_ns IS NULL OR cost_ns > 0
 
 _FIELD = re.compile(r"(?P<name>[A-Za-z]+):[ \t]*(?P<value>.*)")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
-_REQUIRED = re.compile(rf"{_NAME.pattern}(?:\(\))?")
 _PARAM = re.compile(
     rf"(?P<name>[a-z][a-z0-9_]*)\s+(?P<type>{TYPE})"
     r"(?:\{(?P<choices>[^{}]+)\})?"
@@ -318,7 +318,6 @@ class _Reader:
             description=" ".join(line.text.strip() for line in first_paragraph[1:]),
             kind=kind or "view",
             scope=self._scope(kind),
-            requires=self._requires(),
             input=self._input(),
             is_on_demand=self._choice("Made", ("when asked for",)) is not None,
             params=params,
@@ -421,20 +420,6 @@ class _Reader:
         if kind == "analysis":
             self._missing("Scope", scopes)
         return self._choice("Scope", scopes)
-
-    def _requires(self) -> tuple[str, ...]:
-        found = self._one("Requires")
-        if found is None:
-            return ()
-        names = tuple(part.strip() for part in found.text.split(","))
-        for name in names:
-            if not _REQUIRED.fullmatch(name):
-                self._wrong(
-                    found.number,
-                    f"Requires: {name!r} is no name",
-                    "names are separated by commas",
-                )
-        return names
 
     def _input(self) -> str:
         found = self._one("Input")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracekit.analysis.catalog import load_catalog
-from tracekit.database import execute_own
+from tracekit.database import execute_own, session_of
 
 if TYPE_CHECKING:
     import duckdb
@@ -158,10 +158,10 @@ def judge_records(connection: duckdb.DuckDBPyConnection) -> None:
 
     It may be done before events of other recordings are added: those are not judged.
     """
-    if connection.execute(
-        f"SELECT 1 FROM duckdb_tables() WHERE table_name = '{IMPLAUSIBLE}'"
-    ).fetchone():
+    made = session_of(connection).row_counts
+    if IMPLAUSIBLE in made:
         return
+    made[IMPLAUSIBLE] = None
     create_event_kinds(connection)
     spec = load_catalog().tables[IMPLAUSIBLE]
     screens = [_FAR_TIMES, _ODD_WORK]

@@ -1,24 +1,21 @@
-"""Makes the relations of a store: derived tables, views, functions, and analyses by their name.
+"""Creates the relations of a store: derived tables, views, and analyses by their name.
 
-Each is a SQL file under ``queries/``, or a step in Python; the headers say what requires what,
-which gives the order and what can be made at the same time. Tables that every store of traces has
-are made with it. The others (``Made: when asked for``), the functions that only some analyses call,
-and analyses that a statement reads like a table, with their default parameters, are made when
-something first requires them. These lie in a database in memory that all connections to a store
-see, and go with the last of them: a store is read by many processes and changed by none.
+Each is a SQL file under ``queries/`` or a step in Python. What its SQL names gives the order, and
+what can be created at the same time. Tables that every store of traces has are created with it. The
+others (``Made: when asked for``) and analyses that a statement reads like a table, with their
+default parameters, are created on demand. These lie in a database in memory that all connections to
+a store share, and go with the last of them: many processes read a store, and none changes it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
-from threading import RLock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import duckdb
 
@@ -33,45 +30,61 @@ from tracekit.analysis.device_rules import (
 from tracekit.analysis.graph_sweeps import TABLES as SWEPT_TABLES
 from tracekit.analysis.graph_sweeps import create_swept
 from tracekit.analysis.header import SQL_TOKEN
-from tracekit.analysis.params import ParamValue, bind, default_of
-from tracekit.analysis.plausibility import IMPLAUSIBLE, judge_records
+from tracekit.analysis.library import RULES, macro_of_analysis, names_in, reads
+from tracekit.analysis.params import ParamValue, bind
+from tracekit.analysis.plausibility import (
+    EVENT_KIND,
+    IMPLAUSIBLE,
+    create_event_kinds,
+    judge_records,
+)
 from tracekit.analysis.query_errors import store_error
+from tracekit.analysis.result import Column, columns_of
 from tracekit.analysis.rules import (
-    ROLE_CALL,
+    CLASS_MACROS,
+    ROLE_MACROS,
+    RULE_TABLES,
     RULED_RANGE,
     RULED_WORK,
+    create_class_macros,
+    create_role_macros,
     create_rule_tables,
-    role_macros,
     rule_ranges,
     rule_work,
 )
 from tracekit.analysis.spec import Spec
 from tracekit.analysis.sweeps import sweep_table
 from tracekit.database import (
-    FUNCTIONS,
+    LIBRARY,
     SCRATCH,
     SESSION,
     SMALL_SOURCE_BYTES,
-    STORE,
-    add_session,
+    Session,
     create_run_tables,
+    create_tables,
     cursor_of,
     execute_own,
+    session_of,
     set_first_limit,
     set_limit_of_questions,
     with_more_room,
 )
 from tracekit.schema import TABLES
-from tracekit.sql_text import literal, quote, rows, select_rows
+from tracekit.sql_text import literal, select_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+
+class Answer(NamedTuple):
+    """The columns and rows of an analysis."""
+
+    columns: tuple[Column, ...]
+    rows: list[tuple[Any, ...]]
+
+
 Step = Callable[["duckdb.DuckDBPyConnection"], None]
 """What makes or fills a table."""
-
-GIVEN = "given"
-"""The table of the session with the statements that read rows which a dataset has of analyses."""
 
 _IN_PYTHON: dict[str, tuple[Step, tuple[str, ...]]] = {
     context_walk.WALK: (context_walk.walk_contexts, context_walk.REQUIRES),
@@ -82,8 +95,24 @@ _IN_PYTHON: dict[str, tuple[Step, tuple[str, ...]]] = {
     DEVICE_PEAK: (create_device_peaks, ()),
     DEVICE_MARK: (create_device_marks, ()),
     IMPLAUSIBLE: (judge_records, ()),
+    CLASS_MACROS: (create_class_macros, ()),
+    ROLE_MACROS: (create_role_macros, ()),
 }
-"""The steps in Python, and what each requires besides what was ingested."""
+"""The steps in Python, and what each reads besides the ingested tables."""
+
+_IN_SESSION = frozenset((CLASS_MACROS, ROLE_MACROS))
+"""Steps that add nothing to a store."""
+
+_STEP_OF_TABLE = {
+    **dict.fromkeys(context_walk.TABLES, context_walk.WALK),
+    stretch_alignment.TABLE: stretch_alignment.ALIGNMENT,
+    "device_process": DEVICE_MARK,
+    EVENT_KIND: IMPLAUSIBLE,
+}
+"""The step that creates a table of another name."""
+
+_AFTER = {"attribution": (replayed_ops.REPLAYED_OPS,)}
+"""What must be there before a relation although its SQL does not name it."""
 
 _OF_STEPS = (
     *context_walk.TABLES,
@@ -91,26 +120,10 @@ _OF_STEPS = (
 )
 """The tables of the database ``scratch`` that steps leave to others."""
 
+_THREAD, _CALL = "thread", "()"
+
 _INGESTED = frozenset(table.name for table in TABLES)
 """Tables, after some of which analyses are named: these are no relations, but are called."""
-
-_CREATE = re.compile(r"^CREATE OR REPLACE MACRO\s+(?P<name>\w+)", re.MULTILINE)
-_NAMED = re.compile(
-    r"(?:\b(?:from|join|describe|summarize|table)\s+(?:temp\.)?|,\s*|\w\(\s*')"
-    r"\"?(?P<name>[a-z_]+)"
-)
-"""What a statement may read: after FROM and its like, in a list, or as a function's argument."""
-
-_READ_FROM = re.compile(r"\b(?:from|join|describe|summarize)\s+\"?(?P<name>[a-z_]\w*)")
-"""An analysis is read there alone: its name may be that of a column, too."""
-
-_WITH = re.compile(r"\b(?P<name>[a-z_]\w*)\s+as\s+(?:(?:not\s+)?materialized\s*)?\(")
-"""What a statement names itself."""
-
-_CALLED = re.compile(r"\b(?P<name>[a-z_]\w*)\s*\(")
-_CALLED_AS_TABLE = re.compile(r"(?:\b(?:from|join)|,)\s*(?P<name>[a-z_]\w*)\s*\(")
-_LOCK = RLock()
-_FUNCTION_LOCK = RLock()
 
 
 def with_values(spec: Spec, values: Mapping[str, ParamValue]) -> str:
@@ -130,139 +143,131 @@ def with_values(spec: Spec, values: Mapping[str, ParamValue]) -> str:
 
 
 def prepare(connection: duckdb.DuckDBPyConnection, rules: Path | None = None) -> None:
-    """Create what depends on no trace: the tables of runs and rules, the functions of every store.
+    """Create what depends on no trace: the tables of runs and rules, the functions of the views.
+
+    Other programs may read the views, so their functions are in the store.
 
     Raises:
         UsageError: the rules file is not valid.
     """
     create_run_tables(connection)
-    create_rule_tables(connection, rules)
-    create_unrecorded_marks(connection)
-    for name in functions_of_stores():
-        execute_own(connection, load_catalog().functions[name].sql)
-    connection.execute(f"INSERT INTO {SESSION}.main.relation VALUES ({quote(FUNCTIONS)})")
-
-
-@cache
-def functions_of_stores() -> tuple[str, ...]:
-    """Return the functions that every store of traces has, each after those that it requires.
-
-    They are those of its views, which other programs may read, and of its tables that most traces
-    have rows of.
-    """
+    if rules is None:
+        for table in RULE_TABLES:
+            connection.execute(f"CREATE TABLE {table} AS FROM {LIBRARY}.{RULES}.{table}")
+    else:
+        create_rule_tables(connection, rules)
+        create_unrecorded_marks(connection)
     catalog = load_catalog()
-    usual = ("attribution", "idle_gap", "launch_link", "surroundings")
-    made = [spec for name, spec in catalog.tables.items() if not spec.input or name in usual]
-    return functions_of([*(one for one in made if not one.is_on_demand), *catalog.views.values()])
+    named = _closure(catalog.views, lambda name: name in catalog.views or name in catalog.functions)
+    for name in reversed(named):
+        if name in catalog.functions:
+            execute_own(connection, catalog.functions[name].sql)
 
 
-def functions_of(specs: Iterable[Spec], made: Collection[str] = ()) -> tuple[str, ...]:
-    """Return the functions that SQL files call, each after those that it requires itself.
+def create_every_table(
+    connection: duckdb.DuckDBPyConnection, rules: Path | None = None, *, has_all: bool = False
+) -> list[str]:
+    """Create every table of a store, with rows in those of rules alone, and the functions of views.
 
-    Those that are made, and what they call, are left out.
+    Args:
+        connection: to an empty database.
+        rules: a rules file of the user.
+        has_all: create also the relations that are created on demand and the tables of steps.
+
+    Returns:
+        The names of the tables.
+
+    Raises:
+        UsageError: the rules file is not valid.
+    """
+    create_tables(connection)
+    prepare(connection, rules)
+    create_device_peaks(connection)
+    create_event_kinds(connection)
+    create_device_marks(connection)
+    catalog = load_catalog()
+    for table in catalog.tables.values():
+        if has_all or not table.is_on_demand:
+            connection.execute(table.empty_table())
+    if has_all:
+        for name, spec in [*catalog.views.items(), *catalog.analyses.items()]:
+            if name not in _INGESTED:
+                connection.execute(spec.empty_table())
+    found = connection.execute(
+        "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()"
+    ).fetchall()
+    return [name for (name,) in found]
+
+
+def dependencies(names: Iterable[str]) -> frozenset[str]:
+    """Return the tables, views, steps, and analyses that names lead to, through functions.
+
+    An analysis that is called has parentheses: its macro is created, with what it reads.
     """
     functions = load_catalog().functions
-    found: dict[str, None] = {}
-
-    def add(names: Iterable[str]) -> None:
-        for name in names:
-            if name in made:
-                continue
-            if name in functions and name not in found:
-                add(functions[name].requires)
-                if ROLE_CALL in functions[name].sql:
-                    found.setdefault(ROLE_CALL)
-                found[name] = None
-            elif name.endswith("()") and name not in found:
-                add(load_catalog().analysis(name[:-2]).requires)
-                found[name] = None
-
-    for spec in specs:
-        add(spec.requires)
-        if ROLE_CALL in spec.sql:
-            found.setdefault(ROLE_CALL)
-    return tuple(found)
+    return frozenset(
+        _STEP_OF_TABLE.get(name, name)
+        for name in _closure(names, lambda name: name in functions)
+        if _is_made_here(_STEP_OF_TABLE.get(name, name))
+    )
 
 
-def dependencies(names: Iterable[str], made: Collection[str] = ()) -> frozenset[str]:
-    """Return the tables, views and analyses that names lead to, through functions not yet made."""
+def _is_made_here(name: str) -> bool:
     catalog = load_catalog()
-    found: set[str] = set()
-    seen: set[str] = set(made)
+    return (
+        name in catalog.tables
+        or name in catalog.views
+        or name in _IN_PYTHON
+        or name == _THREAD
+        or name.endswith(_CALL)
+        or is_relation(name)
+    )
+
+
+def _reads(name: str) -> Sequence[str]:
+    return reads(name.removesuffix(_CALL))
+
+
+def _closure(names: Iterable[str], is_passed: Callable[[str], bool]) -> list[str]:
+    """Return names and what the SQL files of those that are passed read, and so on."""
+    found: dict[str, None] = {}
     waiting = list(names)
     while waiting:
         name = waiting.pop()
-        if name in seen:
+        if name in found:
             continue
-        seen.add(name)
-        if name in catalog.functions:
-            waiting += catalog.functions[name].requires
-        elif name.endswith("()"):
-            waiting += catalog.analysis(name[:-2]).requires
-        else:
-            found.add(name)
-    return frozenset(found)
+        found[name] = None
+        if is_passed(name):
+            waiting += _reads(name)
+    return list(found)
 
 
 def depends_on(name: str, tables: Collection[str]) -> bool:
     """Whether an analysis reads any of these tables, itself or through others."""
-    seen: set[str] = set()
-    waiting = [name]
-    while waiting:
-        for one in dependencies([waiting.pop()]) - seen:
-            if one in tables:
-                return True
-            seen.add(one)
-            spec = _spec_of(one)
-            waiting += spec.requires if spec is not None else ()
-    return False
+    return not {*_closure(_reads(name), lambda _: True)}.isdisjoint(tables)
 
 
-def ensure(connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -> frozenset[str]:
-    """Make relations and functions that a store has not yet; return all that are made.
+def ensure(connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -> None:
+    """Create relations that do not exist yet.
 
     Raises:
-        duckdb.Error: one cannot be made.
+        duckdb.Error: one cannot be created.
     """
-    return Relations(connection).make(names)
+    Relations(connection).make(names)
 
 
 def ensure_named(connection: duckdb.DuckDBPyConnection, text: str) -> None:
-    """Make what a statement names: tables, functions, and analyses, read or called.
+    """Create the tables and analyses that a statement names, read or called.
 
     Where a store lacks what they are made of, DuckDB says so of a statement that does read them.
     """
-    catalog = load_catalog()
-    lower = text.lower()
-    called = dict.fromkeys(_CALLED.findall(lower))
-    called_as_table = frozenset(_CALLED_AS_TABLE.findall(lower))
-    read = frozenset(_READ_FROM.findall(lower)) - frozenset(_WITH.findall(lower))
-    wanted: list[str] = []
-    for name in dict.fromkeys([*_NAMED.findall(lower), *called]):
-        analysis = catalog.analyses.get(name)
-        if name in called:
-            wanted += [file for file in (_files_by_function().get(name),) if file]
-            if name in called_as_table and analysis is not None and analysis.scope == "trace":
-                wanted.append(f"{name}()")
-        elif name in catalog.tables or (
-            name in read
-            and analysis is not None
-            and is_relation(name)
-            and not analysis.needs_values
-        ):
-            wanted.append(name)
     with contextlib.suppress(duckdb.CatalogException):
-        ensure(connection, wanted)
+        ensure(connection, (name for name in names_in(text) if not _needs_values(name)))
 
 
-@cache
-def _files_by_function() -> dict[str, str]:
-    """Return the file of every function; a file may hold several, none of its own name."""
-    return {
-        match["name"]: name
-        for name, spec in load_catalog().functions.items()
-        for match in _CREATE.finditer(spec.sql)
-    }
+def _needs_values(name: str) -> bool:
+    spec = load_catalog().analyses.get(name)
+    return spec is not None and spec.needs_values
 
 
 def is_relation(name: str) -> bool:
@@ -272,9 +277,8 @@ def is_relation(name: str) -> bool:
 
 def has_rows_of(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
     """Whether the rows of an analysis with its default parameters are there to be read."""
-    return is_relation(name) and not Relations(connection).made().isdisjoint(
-        (name, f"{GIVEN}.{name}")
-    )
+    session = session_of(connection)
+    return is_relation(name) and (name in session.row_counts or name in session.provided)
 
 
 def has_no_input(connection: duckdb.DuckDBPyConnection, spec: Spec) -> bool:
@@ -284,18 +288,10 @@ def has_no_input(connection: duckdb.DuckDBPyConnection, spec: Spec) -> bool:
     """
     if not spec.input:
         return False
+    count = session_of(connection).row_counts.get(spec.input)
+    if count is not None:
+        return count == 0
     return not connection.execute(f"SELECT 1 FROM {spec.input} LIMIT 1").fetchall()
-
-
-def give_rows(connection: duckdb.DuckDBPyConnection, statements: Mapping[str, str]) -> None:
-    """Have the rows of analyses read by these statements, where something asks for them."""
-    connection.execute(f"CREATE TABLE {SESSION}.main.{GIVEN} (name VARCHAR, statement VARCHAR)")
-    if statements:
-        connection.execute(
-            f"INSERT INTO {SESSION}.main.{GIVEN} VALUES {rows([*statements.items()])}"
-        )
-        given = rows([(f"{GIVEN}.{name}",) for name in statements])
-        connection.execute(f"INSERT INTO {SESSION}.main.relation VALUES {given}")
 
 
 class Relations:
@@ -324,41 +320,37 @@ class Relations:
         self._in_python = _IN_PYTHON | {name: (step, ()) for name, step in (steps or {}).items()}
         self._is_bounded = is_bounded or text_bytes is None
 
-    def made(self) -> frozenset[str]:
-        """Return the names of what is made, or given by a dataset: ``given.NAME``."""
-        try:
-            found = self._connection.execute(f"FROM {SESSION}.main.relation").fetchall()
-        except duckdb.CatalogException:
-            add_session(self._connection, (STORE, FUNCTIONS))
-            return frozenset((STORE, FUNCTIONS))
-        return frozenset(name for (name,) in found)
-
     def make_store(self, analyses: Iterable[str] = ()) -> None:
         """Make what every store of traces has, and the rows of these analyses into it."""
         self._make([*self._of_stores(), *analyses], frozenset(analyses))
 
-    def make(self, names: Iterable[str]) -> frozenset[str]:
-        """Make what is not there yet; return the names of all that is made.
+    def make(self, names: Iterable[str]) -> None:
+        """Create what does not exist yet.
 
         Raises:
-            duckdb.Error: one cannot be made.
-            StoreError: an analysis cannot be made for want of room, or the store is damaged.
+            duckdb.Error: one cannot be created.
+            StoreError: an analysis cannot be created for want of room, or the store is damaged.
         """
-        return self._make(names, frozenset())
+        self._make(names, frozenset())
+
+    def answer(self, names: Iterable[str]) -> dict[str, Answer]:
+        """Return the rows of those analyses that nothing else reads, and create the others.
+
+        Fetching rows takes less than storing them first. The errors are those of :meth:`make`.
+        """
+        return self._make(names, frozenset(), is_asked=True)
 
     def forget(self, tables: Collection[str]) -> None:
-        """Drop what was made of these tables in memory, or given: it has other rows now."""
+        """Drop what was made of these tables in memory, or provided: it has other rows now."""
         catalog = load_catalog()
-        made = self.made()
+        session = session_of(self._connection)
         on_demand = [name for name, spec in catalog.tables.items() if spec.is_on_demand]
         for name in (*catalog.analyses, *on_demand):
-            names = made & {name, f"{GIVEN}.{name}"}
-            if names and name not in tables and depends_on(name, tables):
+            is_there = name in session.row_counts or name in session.provided
+            if is_there and name not in tables and depends_on(name, tables):
                 self._connection.execute(f"DROP TABLE IF EXISTS {SESSION}.main.{name}")
-                listed = ", ".join(map(quote, names))
-                self._connection.execute(
-                    f"DELETE FROM {SESSION}.main.relation WHERE name IN ({listed})"
-                )
+                session.row_counts.pop(name, None)
+                session.provided.pop(name, None)
 
     def give(self, name: str, values: Sequence[Sequence[object]]) -> None:
         """Fill a table that is made when asked for with these rows, in place of its SQL."""
@@ -368,107 +360,106 @@ class Relations:
         self._connection.execute(f"DROP TABLE IF EXISTS {place}")
         self._connection.execute(table.empty_table(place))
         self._connection.execute(f"INSERT INTO {place} {select_rows(types, values)}")
-        if name not in self.made():
-            self._connection.execute(f"INSERT INTO {SESSION}.main.relation VALUES ({quote(name)})")
+        session_of(self._connection).row_counts[name] = len(values)
         self.forget([name])
 
     def _of_stores(self) -> list[str]:
         catalog = load_catalog()
         tables = [name for name, spec in catalog.tables.items() if not spec.is_on_demand]
-        return [*tables, *catalog.views, *self._in_python]
+        return [*tables, *catalog.views, *(self._in_python.keys() - _IN_SESSION)]
 
-    def _make(self, names: Iterable[str], stored: Collection[str]) -> frozenset[str]:
-        names = tuple(names)
-        with _LOCK:
-            before = self.made()
-            functions = [*self._functions(names, before)]
-            graph = self._graph(names, before)
-            if not functions and not graph:
-                return before
-            making = _Making(self, before, frozenset(stored))
+    def _make(
+        self, names: Iterable[str], stored: Collection[str], *, is_asked: bool = False
+    ) -> dict[str, Answer]:
+        session = session_of(self._connection)
+        with session.lock:
+            graph = self._graph(names, session)
+            if not graph:
+                return {}
+            asked = {*load_catalog().analyses} & graph.keys() if is_asked else set[str]()
+            asked -= session.provided.keys()
+            making = _Making(
+                self, session, frozenset(stored), frozenset(asked.difference(*graph.values()))
+            )
             try:
                 making.make(graph)
-                making.provide(self._connection, functions)
             except BaseException as error:
                 if duckdb.OutOfMemoryException in (type(error), type(error.__cause__)):
                     making.drop()
                 raise
             finally:
-                if making.new:
-                    values = rows([(name,) for name in making.new])
-                    self._connection.execute(f"INSERT INTO {SESSION}.main.relation VALUES {values}")
-            made = before.union(making.new)
+                session.row_counts.update(making.new)
             if (
                 self._text_bytes is not None
-                and STORE not in made
-                and made.issuperset(self._of_stores())
+                and not session.is_complete
+                and session.row_counts.keys() >= {*self._of_stores()}
             ):
-                self._connection.execute(
-                    f"INSERT INTO {SESSION}.main.relation VALUES ({quote(STORE)})"
-                )
+                session.is_complete = True
                 for table in _OF_STEPS:
                     self._connection.execute(f"DROP TABLE {SCRATCH}.{table}")
-            return made
+            return making.answers
 
-    def _functions(self, names: Iterable[str], made: frozenset[str]) -> Iterator[str]:
-        functions = load_catalog().functions
-        for name in names:
-            if name in made or not (name in functions or name.endswith("()")):
-                continue
-            spec = functions.get(name) or load_catalog().analysis(name[:-2])
-            yield from functions_of([spec], made)
-            yield name
-
-    def _graph(self, names: Iterable[str], made: frozenset[str]) -> dict[str, frozenset[str]]:
-        """Return what is to be made, of each what must be made before it."""
+    def _graph(self, names: Iterable[str], session: Session) -> dict[str, frozenset[str]]:
+        """Return what is to be created, and for each what must exist before it."""
         graph: dict[str, frozenset[str]] = {}
-        waiting = [*dependencies(names, made)]
+        waiting = [*dependencies(names)]
         # What every step reads of the events is what is left of them.
-        first = frozenset() if STORE in made else frozenset((IMPLAUSIBLE,))
+        first = frozenset[str]() if session.is_complete else frozenset((IMPLAUSIBLE,))
         while waiting:
             name = waiting.pop()
-            if name in graph or not self._is_to_be_made(name, made):
+            if name in graph or not self._is_to_be_made(name, session):
                 continue
-            if f"{GIVEN}.{name}" in made:
+            if name in session.provided:
                 required = frozenset[str]()
             elif name in self._in_python:
                 required = frozenset(self._in_python[name][1]) | (first - {name})
             else:
-                spec = _spec_of(name)
-                required = (dependencies(spec.requires, made) if spec else frozenset[str]()) | first
-            required = frozenset(one for one in required if self._is_to_be_made(one, made))
+                required = dependencies((*_reads(name), *_AFTER.get(name, ()))) | first
+            required = frozenset(one for one in required if self._is_to_be_made(one, session))
             graph[name] = required
             waiting += required
         return graph
 
-    def _is_to_be_made(self, name: str, made: frozenset[str]) -> bool:
-        if name in made:
+    def _is_to_be_made(self, name: str, session: Session) -> bool:
+        if name in session.row_counts:
             return False
-        spec = load_catalog().tables.get(name)
-        if name in self._in_python or name in load_catalog().views or spec is not None:
-            return STORE not in made or (spec is not None and spec.is_on_demand)
-        return is_relation(name)
+        catalog = load_catalog()
+        if name in self._in_python:
+            return name in _IN_SESSION or not session.is_complete
+        if name in catalog.tables:
+            return not session.is_complete or catalog.tables[name].is_on_demand
+        if name in catalog.views:
+            return not session.is_complete
+        return name.endswith(_CALL) or is_relation(name)
 
 
 class _Making:
-    """One time that relations are made; `new` are the names of what was."""
+    """One time that relations are created; `new` has their numbers of rows, None if unknown."""
 
-    def __init__(self, relations: Relations, made: frozenset[str], stored: frozenset[str]) -> None:
+    def __init__(
+        self,
+        relations: Relations,
+        session: Session,
+        stored: frozenset[str],
+        asked: frozenset[str],
+    ) -> None:
         self._relations = relations
         self._connection = relations._connection
-        self._made = made
+        self._session = session
         self._stored = stored
-        self.new: list[str] = []
+        self._asked = asked
+        self.answers: dict[str, Answer] = {}
+        self.new: dict[str, int | None] = {}
 
     def make(self, graph: Mapping[str, frozenset[str]]) -> None:
         """Make relations, each after what it requires."""
         if not graph:
             return
         if _is_in_transaction(self._connection):
-            # It sees what other connections make no more than they see what it makes.
+            # It sees what other connections make no more than they see what it makes. What it
+            # makes may be rolled back, so it does not count as made.
             for name in TopologicalSorter(graph).static_order():
                 self._make_one(self._connection, name)
-                self.new.append(name)
             return
         text_bytes = self._relations._text_bytes
         is_limited = not self._relations._is_bounded
@@ -488,15 +479,15 @@ class _Making:
         everyone = [cursor_of(self._connection) for _ in range(workers)]
         cursors = list(everyone)
         alone: list[str] = []
-
-        def rank(name: str) -> tuple[int, int]:
-            spec = _spec_of(name)
-            return heights[name], len(spec.sql) if spec else 0
+        specs = {name: _spec_of(name) for name in graph}
+        # What most others wait for, one after the other, goes first; then what takes longest:
+        # long SQL, mostly.
+        rank = {name: (heights[name], len(spec.sql) if spec else 0) for name, spec in specs.items()}
 
         def make(name: str, *, is_alone: bool) -> str | None:
             cursor = cursors.pop()
             try:
-                self._make_one(cursor, name)
+                count = self._make_one(cursor, name)
             except duckdb.OutOfMemoryException as error:
                 if is_alone or workers == 1:
                     _explain(name, error)
@@ -504,6 +495,9 @@ class _Making:
                 return None
             finally:
                 cursors.append(cursor)
+            if name not in self.answers:
+                self.new[name] = count
+                self._session.row_counts[name] = count
             return name
 
         with ThreadPoolExecutor(workers, thread_name_prefix="tracekit-make") as pool:
@@ -511,9 +505,8 @@ class _Making:
             running: dict[Future[str | None], str] = {}
             try:
                 while sorter.is_active():
-                    # What most others wait for, one after the other, goes first; then what takes
-                    # longest: long SQL, mostly.
-                    ready = sorted([*ready, *sorter.get_ready()], key=rank, reverse=True)
+                    ready += sorter.get_ready()
+                    ready.sort(key=rank.__getitem__, reverse=True)
                     while ready and len(running) < workers:
                         name = ready.pop(0)
                         running[pool.submit(make, name, is_alone=False)] = name
@@ -528,19 +521,14 @@ class _Making:
                         if future.result() is None:
                             alone.append(name)
                         else:
-                            self.new.append(name)
                             sorter.done(name)
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
-                # One that was not begun yet never counts as done.
-                running = {one: name for one, name in running.items() if not one.cancelled()}
-                while wait(running, timeout=0.05).not_done:
+                begun = [one for one in running if not one.cancelled()]
+                while wait(begun, timeout=0.05).not_done:
                     # Again and again: an interrupt that comes between two statements is lost.
                     for cursor in everyone:
                         cursor.interrupt()
-                for future, name in running.items():
-                    if not future.exception() and future.result() is not None:
-                        self.new.append(name)
                 raise
         for cursor in everyone:
             cursor.close()
@@ -555,24 +543,27 @@ class _Making:
                 and (spec.kind == "analysis" or spec.is_on_demand)
             ):
                 self._connection.execute(f"DROP TABLE {SESSION}.main.{name}")
-                self.new.remove(name)
+                del self.new[name], self._session.row_counts[name]
 
-    def _make_one(self, cursor: duckdb.DuckDBPyConnection, name: str) -> None:
+    def _make_one(self, cursor: duckdb.DuckDBPyConnection, name: str) -> int | None:
+        """Create a relation or take a step; return the number of rows where it is known."""
         relations = self._relations
         in_python = relations._in_python.get(name)
         spec = _spec_of(name)
+        counts: list[int | None] = [None]
 
         def step() -> None:
-            if f"{GIVEN}.{name}" in self._made:
-                [(statement,)] = cursor.execute(
-                    f"SELECT statement FROM {SESSION}.main.{GIVEN} WHERE name = {quote(name)}"
-                ).fetchall()
-                cursor.execute(f"CREATE TABLE {SESSION}.main.{name} AS {statement}")
+            if name in self._session.provided:
+                statement = self._session.provided[name]
+                cursor.execute(f"CREATE OR REPLACE TABLE {SESSION}.main.{name} AS {statement}")
             elif in_python is not None:
                 in_python[0](cursor)
+            elif name.endswith(_CALL):
+                analysis = load_catalog().analysis(name.removesuffix(_CALL))
+                cursor.execute(macro_of_analysis(analysis, f"{SESSION}.main."))
             else:
                 assert spec is not None
-                self._create(cursor, spec)
+                counts[0] = self._create(cursor, spec)
 
         try:
             if relations._is_bounded:
@@ -584,48 +575,36 @@ class _Making:
         except (duckdb.Error, UnicodeDecodeError) as error:
             _explain(name, error)
             raise
+        return counts[0]
 
-    def _create(self, cursor: duckdb.DuckDBPyConnection, spec: Spec) -> None:
+    def _create(self, cursor: duckdb.DuckDBPyConnection, spec: Spec) -> int | None:
         is_of_store = spec.name in self._stored or not (
             spec.kind == "analysis" or spec.is_on_demand
         )
         place = spec.name if is_of_store else f"{SESSION}.main.{spec.name}"
         if has_no_input(cursor, spec):
             cursor.execute(spec.empty_table(place))
-        elif spec.name in SWEPT_TABLES:
-            self.provide(cursor, functions_of([spec], self._made))
+            return 0
+        if spec.name in self._asked:
+            execute_own(cursor, with_values(spec, bind(spec, {})))
+            self.answers[spec.name] = Answer(columns_of(cursor), cursor.fetchall())
+            return None
+        if spec.name in SWEPT_TABLES:
             create_swept(cursor, place, SWEPT_TABLES[spec.name], spec.sql)
-        elif not sweep_table(cursor, spec):
-            self.provide(cursor, functions_of([spec], self._made))
-            text = with_values(spec, bind(spec, {})) if spec.kind == "analysis" else spec.sql
-            what = "VIEW" if spec.kind == "view" else "TABLE"
-            execute_own(cursor, f"CREATE {what} {place} AS\n{text}")
-
-    def provide(self, connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -> None:
-        """Create functions that are not there."""
-        with _FUNCTION_LOCK:
-            for name in names:
-                if name in self._made or name in self.new:
-                    continue
-                if FUNCTIONS in self._made and name in functions_of_stores():
-                    continue
-                if name == ROLE_CALL:
-                    connection.execute(_in_session(role_macros(connection)))
-                elif name.endswith("()"):
-                    connection.execute(_function_of_analysis(load_catalog().analysis(name[:-2])))
-                else:
-                    execute_own(connection, _in_session(load_catalog().functions[name].sql))
-                self.new.append(name)
+            return None
+        if sweep_table(cursor, spec):
+            return None
+        text = with_values(spec, bind(spec, {})) if spec.kind == "analysis" else spec.sql
+        what = "VIEW" if spec.kind == "view" else "TABLE"
+        execute_own(cursor, f"CREATE OR REPLACE {what} {place} AS\n{text}")
+        found = cursor.fetchall()
+        return None if spec.kind == "view" else found[0][0]
 
 
 def _is_in_transaction(connection: duckdb.DuckDBPyConnection) -> bool:
     """Whether a transaction has been begun: else each statement has one of its own."""
     one, other = (connection.execute("SELECT txid_current()").fetchall() for _ in range(2))
     return one == other
-
-
-def _in_session(sql: str) -> str:
-    return _CREATE.sub(rf"CREATE OR REPLACE MACRO {SESSION}.main.\g<name>", sql)
 
 
 def _explain(name: str, error: duckdb.Error | UnicodeDecodeError) -> None:
@@ -650,22 +629,3 @@ def _heights(graph: Mapping[str, Collection[str]]) -> dict[str, int]:
         for required in graph[name]:
             heights[required] = max(heights[required], heights[name] + 1)
     return heights
-
-
-def _function_of_analysis(spec: Spec) -> str:
-    """Return what makes an analysis a function; ``limit`` of its header is ``p_limit`` of that.
-
-    Columns have the names of parameters, and some of these are words of SQL.
-    """
-
-    def replaced(match: re.Match[str]) -> str:
-        param = params.get(match["param"])
-        return match[0] if param is None else f"CAST(p_{param.name} AS {param.type})"
-
-    params = {param.name: param for param in spec.params}
-    takes = ", ".join(
-        f"p_{name}" + ("" if param.default is None else f" := {literal(default_of(param))}")
-        for name, param in params.items()
-    )
-    body = SQL_TOKEN.sub(replaced, spec.sql)
-    return f"CREATE OR REPLACE MACRO {SESSION}.main.{spec.name}({takes}) AS TABLE (\n{body}\n)"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from tracekit.errors import UsageError
 
 if TYPE_CHECKING:
+    import duckdb
     import pandas as pd
     import polars as pl
     import pyarrow as pa
@@ -195,3 +196,17 @@ def _refuse(library: str) -> NoReturn:
     raise UsageError(
         f"{library} is not installed", hint="install it with: pip install '.[frames]'"
     ) from None
+
+
+def columns_of(connection: duckdb.DuckDBPyConnection) -> tuple[Column, ...]:
+    """Return the columns of the open result, with a number after a name that comes twice."""
+    columns: list[Column] = []
+    taken: set[str] = set()
+    for name, type_name, *_ in connection.description or ():
+        unique, number = name, 0
+        while unique in taken:
+            number += 1
+            unique = f"{name}_{number}"
+        taken.add(unique)
+        columns.append(Column(unique, str(type_name)))
+    return tuple(columns)

@@ -8,6 +8,7 @@ of names and rules would compile it for every pair.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tracekit.analysis.catalog import QUERIES
 from tracekit.analysis.pattern_words import may_match, ways_to_match
-from tracekit.database import SCRATCH
+from tracekit.database import SCRATCH, SESSION
 from tracekit.errors import UsageError
 from tracekit.sql_text import quote, select_rows
 from tracekit.units import MB
@@ -40,7 +41,10 @@ ROLE_SUBJECTS = ("part", "leaf", "path", "op", "class", "attention", "section", 
 """What a rule for roles may apply to."""
 
 ROLE_CALL = "role_rule_of_"
-"""How the macros begin that macros call which need the rules for roles."""
+"""How the names of the macros begin that apply the rules for roles."""
+
+CLASS_MACROS, ROLE_MACROS = "class_macros", "role_macros"
+"""The steps that create macros in a session: of the user's classes, and of the rules for roles."""
 
 RULED_WORK = "ruled_work"
 RULED_RANGE = "ruled_range"
@@ -54,6 +58,15 @@ CLASS_FLAGS = (
 
 CLASS_TEXTS = {"collective": "none", "copy": "none", "serving_task": "other"}
 """The attributes of a class that are texts, and what a class has that does not give one."""
+
+CLASS_CALLS = frozenset((*CLASS_FLAGS, *(f"{key}_of" for key in CLASS_TEXTS)))
+"""The macros that return an attribute of a class."""
+
+RULE_TABLES = (
+    *("kernel_rule", "range_rule", "role_rule", "fusion_rule", "class_attribute"),
+    "unrecorded_mark",
+)
+"""The tables of a store with the rules that it was made with."""
 
 Rule = dict[str, Any]
 
@@ -172,7 +185,7 @@ def load_kernel_rules(user_file: Path | None = None) -> list[Rule]:
 
 def load_classes(user_file: Path | None = None) -> dict[str, dict[str, Any]]:
     """Read the attributes of each class; errors as those of the rules for kernels."""
-    classes: dict[str, dict[str, Any]] = builtin_content(KERNEL_RULE.file_name)["class"]
+    classes = builtin_classes()
     if user_file is None:
         return classes
     given = _read_user_file(user_file).get("class", {})
@@ -386,7 +399,7 @@ def create_rule_tables(
 ) -> None:
     """Create ``kernel_rule``, ``range_rule``, ``role_rule``, ``fusion_rule``, each in its order.
 
-    And a macro for each attribute of a class: ``is_gemm(class)``, ``collective_of(class)``, …
+    And ``class_attribute``, with what the user's file says of classes.
 
     Raises:
         UsageError: the user's file cannot be read, or a rule of it is not valid.
@@ -403,10 +416,37 @@ def create_rule_tables(
         ]
         columns = {"rule_id": "INTEGER", **form.columns}
         connection.execute(f"CREATE TABLE {table} AS {select_rows(columns, rows)}")
-    connection.execute(_class_macros(load_classes(user_file)))
+    builtin = builtin_classes()
+    attributes = [
+        (name, key, json.dumps(value))
+        for name, facts in load_classes(user_file).items()
+        if facts != builtin.get(name)
+        for key, value in facts.items()
+    ]
+    columns = dict.fromkeys(("class", "attribute", "value"), "VARCHAR")
+    connection.execute(f"CREATE TABLE class_attribute AS {select_rows(columns, attributes)}")
 
 
-def _class_macros(classes: Mapping[str, Mapping[str, Any]]) -> str:
+def create_class_macros(connection: duckdb.DuckDBPyConnection) -> None:
+    """Create the macros of classes in the session where the user's rules have classes.
+
+    ``is_gemm(class)``, ``collective_of(class)``, … of the built-in classes are in the library.
+    """
+    found = connection.execute("FROM class_attribute").fetchall()
+    if found:
+        classes = {name: dict(facts) for name, facts in builtin_classes().items()}
+        for name, key, value in found:
+            classes.setdefault(name, {})[key] = json.loads(value)
+        connection.execute(class_macros(classes, f"{SESSION}.main."))
+
+
+def builtin_classes() -> dict[str, dict[str, Any]]:
+    """Return the attributes of the built-in classes by name."""
+    found: dict[str, dict[str, Any]] = builtin_content(KERNEL_RULE.file_name)["class"]
+    return found
+
+
+def class_macros(classes: Mapping[str, Mapping[str, Any]], place: str) -> str:
     """Return what creates a macro for each attribute: a join would be planned with every query."""
 
     def is_one(key: str, value: Any) -> str:
@@ -418,7 +458,7 @@ def _class_macros(classes: Mapping[str, Mapping[str, Any]]) -> str:
         values = dict.fromkeys(facts[key] for facts in classes.values() if key in facts)
         cases = " ".join(f"WHEN {is_one(key, value)} THEN {quote(value)}" for value in values)
         macros.append(f"{key}_of(class) AS CASE {cases} ELSE {quote(default)} END")
-    return ";\n".join(f"CREATE MACRO {macro}" for macro in macros)
+    return ";\n".join(f"CREATE OR REPLACE MACRO {place}{macro}" for macro in macros)
 
 
 def condition(pattern: str, column: str = "name") -> str:
@@ -542,8 +582,8 @@ def _filled(template: str, pattern: str) -> str:
     return " || ".join(parts)
 
 
-def role_macros(connection: duckdb.DuckDBPyConnection) -> str:
-    """Return what makes the macros ``role_rule_of_leaf(name, is_inside)``, …: one of each subject.
+def create_role_macros(connection: duckdb.DuckDBPyConnection) -> None:
+    """Create the macros ``role_rule_of_leaf(name, is_inside)``, … in the session: one a subject.
 
     One macro for all would have all patterns compiled for each call. Compiling them takes time, and
     few analyses ask for roles: the macros are a connection's that asks, not the store's, whose
@@ -556,7 +596,10 @@ def role_macros(connection: duckdb.DuckDBPyConnection) -> str:
         inside = "is_inside AND " if is_inside else ""
         # A store may be anybody's, and its rules of any subject: others would be tried by nobody.
         conditions.get(applies_to, []).append((inside + condition(pattern), rule_id))
-    return ";\n".join(
-        f"CREATE OR REPLACE MACRO {ROLE_CALL}{subject}(name, is_inside) AS {first_match(some)}"
-        for subject, some in conditions.items()
+    place = f"{SESSION}.main.{ROLE_CALL}"
+    connection.execute(
+        ";\n".join(
+            f"CREATE OR REPLACE MACRO {place}{subject}(name, is_inside) AS {first_match(some)}"
+            for subject, some in conditions.items()
+        )
     )

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import duckdb
 
 from tracekit.analysis.interruptible import Deadline, interruptible
+from tracekit.analysis.library import reads
 from tracekit.analysis.params import bind
 from tracekit.analysis.query_errors import sql_error, store_error
 from tracekit.analysis.relations import (
@@ -19,7 +20,7 @@ from tracekit.analysis.relations import (
     has_rows_of,
     with_values,
 )
-from tracekit.analysis.result import Column, Result, RowStream
+from tracekit.analysis.result import Column, Result, RowStream, columns_of
 from tracekit.analysis.spec import Spec
 from tracekit.database import execute_own
 from tracekit.errors import QueryError
@@ -200,12 +201,12 @@ def _answer(
             ensure(connection, [spec.name])
             connection.execute(f"FROM {spec.name}")
         else:
-            ensure(connection, spec.requires)
+            ensure(connection, reads(spec.name))
             if has_no_input(connection, spec):
                 return tuple(Column(column.name, column.type) for column in spec.columns), []
             execute_own(connection, statement)
         columns = columns_of(connection)
-        _check_declared(spec, columns)
+        check_declared(spec, columns)
         return columns, connection.fetchall()
 
 
@@ -246,21 +247,8 @@ def _exact_relation(
     return connection.sql(statement).project(picked)
 
 
-def columns_of(connection: duckdb.DuckDBPyConnection) -> tuple[Column, ...]:
-    """Return the columns of the open result, with a number after a name that comes twice."""
-    columns: list[Column] = []
-    taken: set[str] = set()
-    for name, type_name, *_ in connection.description or ():
-        unique, number = name, 0
-        while unique in taken:
-            number += 1
-            unique = f"{name}_{number}"
-        taken.add(unique)
-        columns.append(Column(unique, str(type_name)))
-    return tuple(columns)
-
-
-def _check_declared(spec: Spec, columns: Sequence[Column]) -> None:
+def check_declared(spec: Spec, columns: Sequence[Column]) -> None:
+    """Raise RuntimeError where columns are not those of the header, which is a bug in the file."""
     different = declared_otherwise(spec, columns)
     if different is not None:
         raise RuntimeError(f"{spec.path}: the columns are not those of the header ({different})")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from tracekit.analysis.library import reads_of
 from tracekit.analysis.spec import Spec
 from tracekit.errors import QueryError, UsageError
 
@@ -44,12 +45,12 @@ def check_scope(spec: Spec, contents: Contents) -> None:
             )
         count = len(contents.runs)
         have = f"{contents.runs[0]} has" if count == 1 else f"the {count} runs have"
-        if not contents.has_requests and not _REQUEST_MACROS.isdisjoint(spec.requires):
+        if not contents.has_requests and not _REQUEST_MACROS.isdisjoint(reads_of(spec)):
             raise QueryError(
                 f"{spec.name} is about requests, and {have} none",
                 hint="tracekit collect --stage serve records them",
             )
-        if not contents.has_benchmarks and not _BENCH_MACROS.isdisjoint(spec.requires):
+        if not contents.has_benchmarks and not _BENCH_MACROS.isdisjoint(reads_of(spec)):
             raise QueryError(
                 f"{spec.name} is about microbenchmarks, and {have} none",
                 hint="tracekit bench measures them",

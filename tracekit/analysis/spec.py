@@ -84,7 +84,6 @@ class Spec:
     description: str
     kind: Kind
     scope: Scope | None
-    requires: tuple[str, ...]
     params: tuple[Param, ...]
     columns: tuple[ColumnSpec, ...]
     invariants: tuple[str, ...]

@@ -14,12 +14,10 @@ from pathlib import Path
 import duckdb
 
 from tracekit.analysis.catalog import load_catalog
-from tracekit.analysis.device_peaks import create_device_peaks
-from tracekit.analysis.device_rules import create_device_marks
-from tracekit.analysis.plausibility import create_event_kinds
-from tracekit.analysis.relations import prepare
+from tracekit.analysis.library import reads, start_session
+from tracekit.analysis.relations import create_every_table
 from tracekit.analysis.spec import Spec
-from tracekit.database import SCRATCH, add_session, create_tables, lock
+from tracekit.database import SCRATCH, lock
 from tracekit.database.opening import OF_TRACES
 from tracekit.errors import StoreError
 from tracekit.schema import TABLES
@@ -63,36 +61,12 @@ def _reference() -> Catalogue:
     with duckdb.connect() as connection:
         connection.execute(f"SET threads = 1; ATTACH ':memory:' AS {SCRATCH}")
         connection.execute("ATTACH ':memory:' AS store; USE store")
-        add_session(connection)
+        start_session(connection)
         lock(connection)
-        create_empty_tables(connection)
+        create_every_table(connection)
         for view in views_in_order():
             connection.execute(f"CREATE VIEW {view.name} AS\n{view.sql}")
         return _catalogue_of(connection, "store")
-
-
-def create_empty_tables(
-    connection: duckdb.DuckDBPyConnection, rules: Path | None = None
-) -> list[str]:
-    """Create every table of a store, with no row in any but those of rules, and its macros.
-
-    Return the names of the tables.
-
-    Raises:
-        UsageError: the rules file is not valid.
-    """
-    create_tables(connection)
-    prepare(connection, rules)
-    create_device_peaks(connection)
-    create_event_kinds(connection)
-    create_device_marks(connection)
-    for table in load_catalog().tables.values():
-        if not table.is_on_demand:
-            connection.execute(table.empty_table())
-    found = connection.execute(
-        "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()"
-    ).fetchall()
-    return [name for (name,) in found]
 
 
 def views_in_order() -> list[Spec]:
@@ -105,7 +79,7 @@ def _in_order(views: Mapping[str, Spec]) -> list[Spec]:
     found: dict[str, Spec] = {}
 
     def add(spec: Spec) -> None:
-        for name in spec.requires:
+        for name in reads(spec.name):
             if name in views and name not in found:
                 add(views[name])
         found[spec.name] = spec

@@ -16,12 +16,13 @@ from typing import Any
 import duckdb
 
 from tracekit.analysis.interruptible import interruptible
+from tracekit.analysis.library import reads_of
 from tracekit.analysis.params import bind
 from tracekit.analysis.query_errors import sql_error
 from tracekit.analysis.query_folders import Library, OwnFile
 from tracekit.analysis.relations import ensure, has_no_input, with_values
-from tracekit.analysis.result import Column, Result
-from tracekit.analysis.run import columns_of, declared_otherwise
+from tracekit.analysis.result import Column, Result, columns_of
+from tracekit.analysis.run import declared_otherwise
 from tracekit.analysis.spec import Spec
 from tracekit.database import cursor_of
 from tracekit.errors import QueryError, StoreError
@@ -52,9 +53,9 @@ def run_own_analysis(
     cursor = cursor_of(connection)
     try:
         *needed, _ = _in_order(library, own)
-        ensure(cursor, _ours(spec, library))
+        ensure(cursor, reads_of(spec))
         for other in needed:
-            _create(cursor, other.spec, library)
+            _create(cursor, other.spec)
         columns, found = interruptible(cursor, lambda: _answer(cursor, spec, statement))
     finally:
         cursor.close()
@@ -63,17 +64,17 @@ def run_own_analysis(
 
 def create_named(connection: duckdb.DuckDBPyConnection, library: Library, text: str) -> None:
     """Create the user's views, tables and functions that a statement names, for its connection."""
-    words = set(re.findall(r"\w+", text))
+    words = _words(text)
     for name, own in library.files.items():
         if name not in words or own.spec.kind == "analysis":
             continue
         for other in _in_order(library, own):
             if not _is_there(connection, other.spec.name):
-                _create(connection, other.spec, library)
+                _create(connection, other.spec)
 
 
 def _in_order(library: Library, own: OwnFile) -> list[OwnFile]:
-    """Return what a file requires of the user's other files, and itself, each after what it needs.
+    """Return the user's files that a file names, and itself, each after what it needs.
 
     Raises:
         QueryError: files require each other in a circle.
@@ -82,7 +83,12 @@ def _in_order(library: Library, own: OwnFile) -> list[OwnFile]:
     waiting = [own.spec]
     while waiting:
         spec = waiting.pop()
-        graph[spec.name] = [name for name in spec.requires if name in library.files]
+        words = _words(spec.sql)
+        graph[spec.name] = [
+            name
+            for name, other in library.files.items()
+            if name != spec.name and not words.isdisjoint(_defined_by(other.spec))
+        ]
         waiting += [library.files[name].spec for name in graph[spec.name] if name not in graph]
     try:
         return [library.files[name] for name in TopologicalSorter(graph).static_order()]
@@ -91,7 +97,7 @@ def _in_order(library: Library, own: OwnFile) -> list[OwnFile]:
         raise QueryError(f"{own.spec.path}: these require each other: {circle}") from None
 
 
-def _create(connection: duckdb.DuckDBPyConnection, spec: Spec, library: Library) -> None:
+def _create(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
     """Create a view, a table or the functions of a file, for this connection alone.
 
     Raises:
@@ -102,7 +108,7 @@ def _create(connection: duckdb.DuckDBPyConnection, spec: Spec, library: Library)
             f"{spec.path}: no file can require it: it is an analysis",
             hint="put what they share into a file of Kind: view",
         )
-    ensure(connection, _ours(spec, library))
+    ensure(connection, reads_of(spec))
     try:
         if spec.kind == "function":
             _reject_taken(connection, spec)
@@ -170,9 +176,15 @@ def _own_error(
     return type(said)(f"{spec.path}: {said.message}", hint=said.hint)
 
 
-def _ours(spec: Spec, library: Library) -> list[str]:
-    """Return what a file requires of tracekit's own."""
-    return [name for name in spec.requires if name not in library.files]
+def _defined_by(spec: Spec) -> set[str]:
+    """Return the names under which SQL calls or reads what a file defines."""
+    if spec.kind != "function":
+        return {spec.name}
+    return {match["name"] for match in _MACRO.finditer(spec.sql)}
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", re.sub(r"--[^\n]*", "", text)))
 
 
 def _is_there(connection: duckdb.DuckDBPyConnection, name: str) -> bool:

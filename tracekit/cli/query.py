@@ -262,7 +262,9 @@ def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:
             if not result.rows:
                 say_what_is_missing(trace, spec.name)
 
-    if DEVICE_PEAK in spec.requires:
+    from tracekit.analysis.library import reads_of
+
+    if DEVICE_PEAK in reads_of(spec):
         run = _device_option(_peak_option(run))
     of_reading = reading_options(
         "queries", "rules", "capture", "ceilings", "plain_step", "no_cache", "engine"

@@ -20,11 +20,11 @@ from tracekit.database.cache import (
     touch,
 )
 from tracekit.database.connections import (
-    FUNCTIONS,
+    LIBRARY,
     SCRATCH,
     SESSION,
     SMALL_SOURCE_BYTES,
-    STORE,
+    Session,
     add_session,
     create_run_tables,
     create_tables,
@@ -32,6 +32,7 @@ from tracekit.database.connections import (
     execute_own,
     explained,
     lock,
+    session_of,
     set_first_limit,
     set_limit_of_questions,
     set_limits,
@@ -39,21 +40,22 @@ from tracekit.database.connections import (
     with_room,
 )
 from tracekit.database.fetching import fetch_store
-from tracekit.database.opening import Check, DamagedStoreError, open_store
+from tracekit.database.opening import Check, DamagedStoreError, attach_library, open_store
 from tracekit.storage.temp_dirs import atomic_path, temporary_folder, temporary_place
 
 __all__ = [
-    "FUNCTIONS",
+    "LIBRARY",
     "SCRATCH",
     "SESSION",
     "SMALL_SOURCE_BYTES",
-    "STORE",
     "Build",
     "CachedStore",
     "Check",
     "DamagedStoreError",
+    "Session",
     "add_session",
     "atomic_path",
+    "attach_library",
     "build_store",
     "build_temporary",
     "cache_dir",
@@ -72,6 +74,7 @@ __all__ = [
     "list_cached",
     "lock",
     "open_store",
+    "session_of",
     "set_first_limit",
     "set_limit_of_questions",
     "set_limits",

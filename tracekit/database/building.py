@@ -20,6 +20,7 @@ from tracekit.database.connections import (
     explained,
     set_limits,
 )
+from tracekit.database.opening import attach_library
 from tracekit.errors import StoreError
 from tracekit.sql_text import quote
 from tracekit.storage import Place
@@ -45,7 +46,11 @@ class Build:
 
 @contextlib.contextmanager
 def build_store(
-    final: Path, sources: Sequence[Place] = (), *, replaces: bool = True
+    final: Path,
+    sources: Sequence[Place] = (),
+    *,
+    library: Path | None = None,
+    replaces: bool = True,
 ) -> Iterator[Build]:
     """Build a store and move it to its final name when the block ends without an error.
 
@@ -62,7 +67,7 @@ def build_store(
     try:
         with explained(final):
             partial = folder / "store.duckdb"
-            connection = _connect(partial, folder)
+            connection = _connect(partial, folder, library)
             try:
                 create_tables(connection)
                 yield Build(connection, folder)
@@ -115,7 +120,7 @@ def _move_if_free(partial: Path, final: Path) -> None:
 
 
 @contextlib.contextmanager
-def build_temporary() -> Iterator[Build]:
+def build_temporary(library: Path | None = None) -> Iterator[Build]:
     """Build a store that is never seen under a name and goes with its connection.
 
     Raises:
@@ -124,7 +129,7 @@ def build_temporary() -> Iterator[Build]:
     folder = temporary_folder()
     try:
         with explained(folder):
-            connection = _connect(None, folder)
+            connection = _connect(None, folder, library)
             try:
                 create_tables(connection)
                 yield Build(connection, folder)
@@ -134,7 +139,7 @@ def build_temporary() -> Iterator[Build]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _connect(path: Path | None, folder: Path) -> duckdb.DuckDBPyConnection:
+def _connect(path: Path | None, folder: Path, library: Path | None) -> duckdb.DuckDBPyConnection:
     import duckdb
 
     connection = duckdb.connect()
@@ -146,5 +151,7 @@ def _connect(path: Path | None, folder: Path) -> duckdb.DuckDBPyConnection:
             f"ATTACH {quote(str(path))} AS store (RECOVERY_MODE NO_WAL_WRITES); USE store; "
             f"SET checkpoint_threshold = {quote(CHECKPOINT_THRESHOLD)}"
         )
+    if library is not None:
+        attach_library(connection, library)
     add_session(connection)
     return connection

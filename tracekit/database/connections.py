@@ -7,13 +7,16 @@ import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from tracekit.errors import StoreError
 from tracekit.schema import RUN_TABLES, TABLES
-from tracekit.sql_text import quote, rows
+from tracekit.sql_text import quote
 from tracekit.units import MB
 
 if TYPE_CHECKING:
@@ -148,39 +151,66 @@ SCRATCH = "scratch"
 SESSION = "session"
 """The database in memory that every connection has: see :func:`add_session`."""
 
-STORE = "*"
-"""What its list of relations has where all that a store of traces has is made."""
+LIBRARY = "library"
+"""The read-only database with macros and rules that every connection attaches."""
 
-FUNCTIONS = "functions"
-"""And where its functions are."""
+
+@dataclass
+class Session:
+    """What exists in an open store and its session; all connections to the store share it.
+
+    Attributes:
+        search_path: where names are looked up.
+        row_counts: number of rows of each relation that exists, by name; None where unknown.
+        provided: the statement that reads a relation from the files of a dataset, by name.
+        inputs: whether there are rows, by the text of an input.
+        is_complete: the store has every table and view of a store.
+        lock: held while relations are created.
+    """
+
+    search_path: str
+    row_counts: dict[str, int | None] = field(default_factory=dict)
+    provided: dict[str, str] = field(default_factory=dict)
+    inputs: dict[str, bool] = field(default_factory=dict)
+    is_complete: bool = False
+    lock: RLock = field(default_factory=RLock)
+
+
+_sessions: WeakKeyDictionary[duckdb.DuckDBPyConnection, Session] = WeakKeyDictionary()
+
+
+def session_of(connection: duckdb.DuckDBPyConnection) -> Session:
+    """Return the session of a connection; one that nothing has prepared has all of its tables."""
+    if connection not in _sessions:
+        add_session(connection, is_complete=True)
+    return _sessions[connection]
 
 
 def cursor_of(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
     """Return a second connection to the same store, for another thread."""
-    [(path, database)] = connection.execute(
-        "SELECT current_setting('search_path'), current_database()"
-    ).fetchall()
+    session = session_of(connection)
     cursor = connection.cursor()
     # A cursor begins in the database that its connection was opened with.
-    cursor.execute(f"SET search_path = {quote(path or database)}")
+    cursor.execute(f"SET search_path = {quote(session.search_path)}")
+    _sessions[cursor] = session
     return cursor
 
 
-def add_session(connection: duckdb.DuckDBPyConnection, made: Iterable[str] = ()) -> None:
-    """Give a connection the database in which lies what is made of its store when asked for.
+def add_session(connection: duckdb.DuckDBPyConnection, *, is_complete: bool = False) -> None:
+    """Attach the database in memory for relations that are created on demand.
 
-    It is in memory. All connections to one DuckDB instance see it, after the store, and table
-    ``relation`` has the names of what is `made`.
+    Names are looked up in the current database first, then in the session, then in the library
+    where that is attached.
     """
-    [(database,)] = connection.execute("SELECT current_database()").fetchall()
+    [(database, has_library)] = connection.execute(
+        f"SELECT current_database(), bool_or(database_name = '{LIBRARY}') FROM duckdb_databases()"
+    ).fetchall()
     quoted = '"' + database.replace('"', '""') + '"'
+    path = f"{quoted}.main,{SESSION}.main" + (f",{LIBRARY}.main" if has_library else "")
     connection.execute(
-        f"ATTACH IF NOT EXISTS ':memory:' AS {SESSION}; "
-        f"CREATE TABLE IF NOT EXISTS {SESSION}.main.relation (name VARCHAR); "
-        f"SET search_path = {quote(f'{quoted}.main,{SESSION}.main')}"
+        f"ATTACH IF NOT EXISTS ':memory:' AS {SESSION}; SET search_path = {quote(path)}"
     )
-    if names := rows([(name,) for name in made]):
-        connection.execute(f"INSERT INTO {SESSION}.main.relation VALUES {names}")
+    _sessions[connection] = Session(path, is_complete=is_complete)
 
 
 _parsed: dict[str, list[duckdb.Statement]] = {}

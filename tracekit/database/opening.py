@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tracekit.database.connections import FUNCTIONS, STORE, add_session, lock, set_limits
+from tracekit.database.connections import LIBRARY, add_session, lock, session_of, set_limits
 from tracekit.errors import StoreError
 from tracekit.schema import SCHEMA_VERSION
 from tracekit.sql_text import quote
@@ -45,6 +45,7 @@ def open_store(
     path: Path,
     resources: contextlib.ExitStack | None = None,
     *,
+    library: Path | None = None,
     unsafe: bool = False,
     check: Check | None = None,
 ) -> duckdb.DuckDBPyConnection:
@@ -56,6 +57,7 @@ def open_store(
     Args:
         path: the ``.duckdb`` file.
         resources: closed behind the connection; without it, what does not fit into memory fails.
+        library: the library of this version; without it, only what lies in the store can be read.
         unsafe: let SQL reach files, the network and DuckDB's settings, once the store is known to
             be one.
         check: looks at what the store holds before any of it is used; raises what is wrong.
@@ -69,22 +71,22 @@ def open_store(
     if resources is not None:
         spill_folder = temporary_folder()
         resources.callback(shutil.rmtree, spill_folder, ignore_errors=True)
-    connection, tables = _opened(path, spill_folder, check)
+    connection, tables = _opened(path, library, spill_folder, check)
     if unsafe:
         connection.close()
-        connection = _attached(path, spill_folder, is_locked=False)
+        connection = _attached(path, library, spill_folder, is_locked=False)
     connection.execute("USE store")
-    # A store of runs alone has no functions.
-    add_session(connection, [STORE, *tables, *([FUNCTIONS] if OF_TRACES in tables else [])])
+    add_session(connection, is_complete=True)
+    session_of(connection).row_counts.update(dict.fromkeys(tables))
     return connection
 
 
 def _opened(
-    path: Path, spill_folder: Path | None, check: Check | None
+    path: Path, library: Path | None, spill_folder: Path | None, check: Check | None
 ) -> tuple[duckdb.DuckDBPyConnection, frozenset[str]]:
     import duckdb
 
-    connection = _attached(path, spill_folder, is_locked=True)
+    connection = _attached(path, library, spill_folder, is_locked=True)
     try:
         found = connection.execute(
             "SELECT table_name FROM system.main.duckdb_tables() "
@@ -117,7 +119,7 @@ def _opened(
 
 
 def _attached(
-    path: Path, spill_folder: Path | None, *, is_locked: bool
+    path: Path, library: Path | None, spill_folder: Path | None, *, is_locked: bool
 ) -> duckdb.DuckDBPyConnection:
     """Return a connection on which a store is attached as ``store``, and nothing has been read."""
     import duckdb
@@ -130,12 +132,20 @@ def _attached(
             connection.execute("SET threads = 1")
         with _passing_name(path) if is_locked else contextlib.nullcontext(name) as name:
             connection.execute(f"ATTACH {quote(str(name))} AS store (READ_ONLY)")
+        if library is not None:
+            attach_library(connection, library)
         if is_locked:
             lock(connection)
     except (duckdb.Error, OSError) as error:
         connection.close()
         raise _not_opened(path, str(error).replace(str(name), str(path))) from error
     return connection
+
+
+def attach_library(connection: duckdb.DuckDBPyConnection, library: Path) -> None:
+    """Attach the library of this version; SQL on the connection can't overwrite its file."""
+    with _passing_name(library) as name:
+        connection.execute(f"ATTACH {quote(str(name))} AS {LIBRARY} (READ_ONLY)")
 
 
 def _not_opened(path: Path, text: str) -> StoreError:

@@ -30,6 +30,7 @@ SMALL_TABLES = (
     "collective_events",
     "device_peak",
     "device_process",
+    "device_steps",
     "device_windows",
     "event_kind",
     "kernel_class",

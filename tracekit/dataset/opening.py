@@ -67,7 +67,8 @@ def open_listed(
     """
     import duckdb
 
-    from tracekit.database import add_session, set_limits, temporary_folder
+    from tracekit.analysis.library import start_session
+    from tracekit.database import set_limits, temporary_folder
 
     folder = temporary_folder()
     resources.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -75,7 +76,7 @@ def open_listed(
     try:
         files = _Files(dataset, connection, manifest, folder)
         set_limits(connection, folder)
-        add_session(connection)
+        start_session(connection)
         _create_tables(connection, manifest, files, folder)
         _list_analyses(connection, manifest, files)
         if not unsafe:
@@ -125,13 +126,14 @@ def _create_tables(
     connection: duckdb.DuckDBPyConnection, manifest: Manifest, files: _Files, folder: Path
 ) -> None:
     """Create what a store has: tables that are views over files, views, and macros."""
-    from tracekit.analysis.store_catalogue import create_empty_tables, views_in_order
+    from tracekit.analysis.relations import create_every_table
+    from tracekit.analysis.store_catalogue import views_in_order
 
     rules = None
     if manifest.rules is not None:
         rules = folder / "rules.toml"
         rules.write_text(manifest.rules, encoding="utf-8")
-    empty = create_empty_tables(connection, rules)
+    empty = create_every_table(connection, rules)
     for name in empty:
         if name in manifest.tables:
             described = connection.execute(f"DESCRIBE {name}").fetchall()
@@ -152,19 +154,17 @@ def _list_analyses(
 ) -> None:
     """List the statements that read the rows of analyses which the dataset has."""
     from tracekit.analysis.catalog import load_catalog
-    from tracekit.analysis.relations import give_rows
-    from tracekit.database import SESSION, STORE
+    from tracekit.database import session_of
 
+    session = session_of(connection)
+    session.is_complete = True
     analyses = load_catalog().analyses
-    statements = {}
     for name, listed in manifest.analyses.items():
         if name in analyses:
             columns = analyses[name].columns
             picked = ", ".join(f'"{one.name}"::{one.type} AS "{one.name}"' for one in columns)
             read = f"SELECT {picked} FROM {files.sql([listed])}"
-            statements[name] = f"{read} WHERE {_is_as_written(files, listed)}"
-    give_rows(connection, statements)
-    connection.execute(f"INSERT INTO {SESSION}.main.relation VALUES ({quote(STORE)})")
+            session.provided[name] = f"{read} WHERE {_is_as_written(files, listed)}"
 
 
 def _is_as_written(files: _Files, listed: ListedFile) -> str:

@@ -19,9 +19,10 @@ import duckdb
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.device_peaks import fill_named_peaks
+from tracekit.analysis.library import reads, start_session
 from tracekit.analysis.params import bind
 from tracekit.analysis.relations import Relations, is_relation, prepare, with_values
-from tracekit.database import SCRATCH, SESSION, add_session, create_tables, temporary_folder
+from tracekit.database import SCRATCH, SESSION, create_tables, temporary_folder
 from tracekit.dataset.files import File, put_file
 from tracekit.dataset.layout import BY_TIME, LARGE_TABLES, SMALL_TABLES, WRITTEN_AS
 from tracekit.dataset.shards import Description, key_of, write_shard
@@ -118,7 +119,7 @@ class Worker:
                 f"SET temp_directory = {quote(str(self._folder / 'spill'))}; "
                 f"ATTACH ':memory:' AS {SCRATCH}"
             )
-            add_session(connection)
+            start_session(connection)
             create_tables(connection)
             prepare(connection, self._rules)
             yield connection
@@ -238,7 +239,7 @@ class Worker:
         if not is_relation(name):
             # A table of what was ingested has its name.
             spec = load_catalog().analysis(name)
-            relations.make(spec.requires)
+            relations.make(reads(spec.name))
             place = f"{SESSION}.main.answer"
             statement = with_values(spec, bind(spec, {}))
             connection.execute(f"CREATE OR REPLACE TABLE {place} AS\n{statement}")

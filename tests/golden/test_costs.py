@@ -1,0 +1,58 @@
+"""What commands cost, to the last call: a change may raise a count only with a reason.
+
+`python tests/golden/test_costs.py` rewrites costs.json; the commit says why a count went up.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parents[2]
+FILE = Path(__file__).with_name("costs.json")
+SMALL = "sample_traces/finetune_QL"
+COMMANDS = {
+    "breakdown, cold": ("breakdown", SMALL, "--no-cache"),
+    "breakdown, warm": ("breakdown", SMALL),
+    "advise, cold": ("advise", SMALL, "--no-cache"),
+    "query timeline, cold": ("query", "timeline", SMALL, "--no-cache"),
+}
+
+
+def cost_of(command: tuple[str, ...], cache: Path) -> dict[str, int]:
+    path = os.pathsep.join(map(str, (REPO, REPO / "tests" / "shared")))
+    done = subprocess.run(
+        [sys.executable, "-m", "command_cost", *command],
+        cwd=REPO,
+        env={
+            **os.environ,
+            "PYTHONPATH": path,
+            "TRACEKIT_CACHE_DIR": str(cache),
+            "TMPDIR": str(cache),
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found: dict[str, int] = json.loads(done.stderr.splitlines()[-1])
+    return found
+
+
+def costs(cache: Path) -> dict[str, dict[str, int]]:
+    """Count the costs; the first command makes the library and the cached store."""
+    cost_of(COMMANDS["breakdown, warm"], cache)
+    return {name: cost_of(command, cache) for name, command in COMMANDS.items()}
+
+
+def test_no_command_costs_more(tmp_path: Path) -> None:
+    assert costs(tmp_path) == json.loads(FILE.read_text("utf-8"))
+
+
+if __name__ == "__main__":
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        FILE.write_text(json.dumps(costs(Path(folder)), indent=2) + "\n", "utf-8")

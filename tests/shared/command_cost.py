@@ -1,0 +1,89 @@
+"""Counts what a command costs; `python -m command_cost ARGUMENT…` prints the counts as JSON.
+
+Times depend on the machine, counts do not: SQL statements, operators that DuckDB executed, distinct
+functions of tracekit, calls of them, and modules of tracekit that were imported.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import duckdb
+
+PACKAGE = str(Path(__file__).resolve().parents[2] / "tracekit")
+
+
+class CountedConnection:
+    """A DuckDB connection that counts statements and operators of all connections."""
+
+    statement_count = 0
+    operator_count = 0
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+        # A store that is open for SQL of users refuses: its few cursors count no operators.
+        with suppress(duckdb.InvalidInputException):
+            connection.execute("PRAGMA enable_profiling = 'no_output'")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    def __enter__(self) -> CountedConnection:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._connection.close()
+
+    def cursor(self) -> CountedConnection:
+        return CountedConnection(self._connection.cursor())
+
+    def execute(self, *given: Any) -> CountedConnection:
+        self._connection.execute(*given)
+        CountedConnection.statement_count += 1
+        with suppress(duckdb.InvalidInputException):
+            profile = json.loads(self._connection.get_profiling_information())
+            CountedConnection.operator_count += sum(map(operators_in, profile.get("operator", ())))
+        return self
+
+
+def operators_in(node: dict[str, Any]) -> int:
+    return 1 + sum(map(operators_in, node.get("children", ())))
+
+
+def main() -> None:
+    calls: Counter[tuple[str, int]] = Counter()
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        # Python 3.12 and later call no function for a comprehension.
+        if event == "call" and code.co_filename.startswith(PACKAGE) and code.co_name[0] != "<":
+            calls[code.co_filename, code.co_firstlineno] += 1
+
+    connect = duckdb.connect
+    duckdb.connect = lambda *given, **named: CountedConnection(connect(*given, **named))  # type: ignore[assignment]
+    threading.setprofile(count)
+    sys.setprofile(count)
+    from tracekit.cli._main import main as run
+
+    exit_code = run(sys.argv[1:])
+    sys.setprofile(None)
+    costs = {
+        "statements": CountedConnection.statement_count,
+        "operators": CountedConnection.operator_count,
+        "functions": len(calls),
+        "calls": calls.total(),
+        "modules": sum(name.partition(".")[0] == "tracekit" for name in sys.modules),
+    }
+    sys.stderr.write(json.dumps(costs) + "\n")
+    raise SystemExit(exit_code)
+
+
+if __name__ == "__main__":
+    main()

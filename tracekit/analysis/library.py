@@ -1,0 +1,278 @@
+"""The library: macros, built-in rules, and what each SQL file reads, prepared once per version.
+
+Creating a hundred macros, parsing the rules, and scanning SQL for table names takes a third of the
+time that a small trace needs. So the result is a read-only DuckDB file that every connection
+attaches as ``library``. Its macros find the tables of the connection that calls them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tracekit.analysis.catalog import QUERIES, cache_digest, load_catalog
+from tracekit.analysis.header import SQL_TOKEN
+from tracekit.analysis.params import default_of
+from tracekit.analysis.rules import (
+    CLASS_CALLS,
+    CLASS_MACROS,
+    ROLE_CALL,
+    ROLE_MACROS,
+    builtin_classes,
+    class_macros,
+    create_role_macros,
+    create_rule_tables,
+)
+from tracekit.sql_text import literal, quote
+
+_KEPT_S = 86_400
+"""Libraries of other versions are deleted when they are older, seconds."""
+
+RULES = "rules"
+"""The schema of the library with the tables of the built-in rules."""
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from tracekit.analysis.spec import Spec
+
+_COMMENT_OR_TEXT = re.compile(r"--[^\n]*|'(?:[^']|'')*'")
+_READ = re.compile(
+    r"\b(?:from|join|describe|summarize|table)\s+(?:[a-z_]\w*\.)*\"?([a-z_]\w*)\b(?!\s*[.(])"
+)
+_LISTED = re.compile(r"\bfrom\s+([a-z_]\w*(?:\s+(?:as\s+)?[a-z_]\w*)?(?:\s*,\s*[a-z_][\w ]*)+)")
+_ARGUMENTS = re.compile(r"\b([a-z_]\w*)\(((?:\s*'[a-z_]\w*'\s*,?)+)")
+_CALLED = re.compile(r"\b([a-z_]\w*)\s*\(")
+_DEFINED = re.compile(r"\b([a-z_]\w*)\s+as\s+(?:(?:not\s+)?materialized\s*)?\(")
+_MACRO = re.compile(r"^CREATE OR REPLACE MACRO\s+(\w+)", re.MULTILINE)
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """Return the relations, functions, and analyses of tracekit that a statement may read.
+
+    An analysis that is called has parentheses: ``kernels()``. A table that a common table
+    expression hides is not returned; a text may be the name of a table, as in
+    ``interval_union('span')``.
+    """
+    catalog = load_catalog()
+    lower = text.lower()
+    plain = _COMMENT_OR_TEXT.sub("''", lower)
+    defined = set(_DEFINED.findall(plain))
+    read = [*_READ.findall(plain)]
+    for listed in _LISTED.findall(plain):
+        read += [item.split()[0] for item in listed.split(",") if item.strip()]
+    found: dict[str, None] = {}
+    for name in read:
+        if name not in defined:
+            found.setdefault(name)
+    for function, listed in _ARGUMENTS.findall(lower):
+        if function in _table_macros():
+            names = re.findall(r"\w+", listed)
+            found.update(dict.fromkeys(name for name in names if name not in defined))
+    for name in _CALLED.findall(plain):
+        file = _macro_files().get(name)
+        if file is not None:
+            found.setdefault(file)
+        elif name in CLASS_CALLS:
+            found.setdefault(CLASS_MACROS)
+        elif name.startswith(ROLE_CALL):
+            found.setdefault(ROLE_MACROS)
+        elif name in catalog.analyses:
+            found.setdefault(f"{name}()")
+    return tuple(found)
+
+
+@cache
+def _macro_files() -> dict[str, str]:
+    """Return the SQL file of each macro; a file may define several."""
+    return {
+        name: file
+        for file, text in load_catalog().functions.texts()
+        for name in _MACRO.findall(text)
+    }
+
+
+@cache
+def _table_macros() -> frozenset[str]:
+    """Return the macros that take the name of a table."""
+    return frozenset(
+        name
+        for _, text in load_catalog().functions.texts()
+        if "query_table(" in text
+        for name in _MACRO.findall(text)
+    )
+
+
+_reads: dict[str, list[str]] = {}
+
+
+def reads(name: str) -> Sequence[str]:
+    """Return what a SQL file of tracekit reads: see :func:`names_in`."""
+    if not _reads:
+        _folder()
+    return _reads.get(name, ())
+
+
+def reads_of(spec: Spec) -> list[str]:
+    """Return what a SQL file reads, tracekit's or the user's, from its text."""
+    text = f"{spec.sql}\nFROM {spec.input}" if spec.input else spec.sql
+    return [name for name in names_in(text) if name != spec.name]
+
+
+def start_session(connection: duckdb.DuckDBPyConnection, *, is_complete: bool = False) -> None:
+    """Prepare a connection for relations: attach the library and a session.
+
+    Args:
+        connection: to the database that holds the tables, which is the current one.
+        is_complete: it has every table and view of a store.
+    """
+    from tracekit.database import add_session, attach_library
+
+    attach_library(connection, library_file())
+    add_session(connection, is_complete=is_complete)
+
+
+def library_file() -> Path:
+    """Return the library of this version; the first call of a version creates it."""
+    return _folder() / "library.duckdb"
+
+
+@cache
+def _folder() -> Path:
+    name = f"library-{cache_digest()[:16]}"
+    for place in _places():
+        folder = place / name
+        with contextlib.suppress(OSError):
+            _load(folder)
+            return folder
+        with contextlib.suppress(OSError):
+            _create(folder)
+            return folder
+    # No folder can be written to: this process has a library of its own.
+    folder = Path(tempfile.mkdtemp(prefix="tracekit-")) / name
+    import atexit
+
+    atexit.register(shutil.rmtree, folder.parent, ignore_errors=True)
+    _create(folder)
+    return folder
+
+
+def _load(folder: Path) -> None:
+    """Read what headers and texts say, which takes long to find out.
+
+    Raises:
+        OSError: the library does not exist.
+    """
+    reads_of_files = (folder / "reads.json").read_bytes()
+    load_catalog().decode_headers((folder / "headers.msgpack").read_bytes())
+    _reads.update(json.loads(reads_of_files))
+
+
+def _places() -> Iterator[Path]:
+    """Yield folders for the library: next to Python's compiled files, else the user's cache."""
+    from tracekit.database import cache_dir, is_private
+
+    if os.access(QUERIES, os.W_OK):
+        yield QUERIES / "__pycache__"
+    cached = cache_dir()
+    with contextlib.suppress(OSError):
+        cached.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # A library runs in everybody's connection: nobody else may have written it.
+    if is_private(cached):
+        yield cached
+
+
+def _create(folder: Path) -> None:
+    """Create the library in a folder that appears complete, and delete those of other versions."""
+    folder.parent.mkdir(exist_ok=True)
+    building = Path(tempfile.mkdtemp(prefix="library-building-", dir=folder.parent))
+    try:
+        catalog = load_catalog()
+        for specs in catalog:
+            _reads.update({name: reads_of(spec) for name, spec in specs.items()})
+        (building / "headers.msgpack").write_bytes(catalog.encoded_headers())
+        (building / "reads.json").write_text(json.dumps(_reads), "utf-8")
+        _fill(building / "library.duckdb")
+        building.chmod(0o755)
+        with contextlib.suppress(OSError):
+            # Another process may have been faster.
+            building.rename(folder)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    for other in folder.parent.glob("library-*"):
+        with contextlib.suppress(OSError):
+            # Another checkout may use the same cache, and another process may be building.
+            if time.time() - other.stat().st_mtime > _KEPT_S:
+                shutil.rmtree(other, ignore_errors=True)
+
+
+def _fill(path: Path) -> None:
+    """Create the macros; DuckDB creates one only where the tables that it reads exist.
+
+    Those of analyses are not kept: attaching them takes longer than creating the few that a
+    statement calls.
+    """
+    import duckdb
+
+    from tracekit.analysis.device_rules import create_unrecorded_marks
+    from tracekit.analysis.relations import create_every_table
+    from tracekit.database import LIBRARY, SCRATCH, add_session
+
+    catalog = load_catalog()
+    with duckdb.connect() as connection:
+        connection.execute(
+            f"ATTACH {quote(str(path))} AS {LIBRARY}; CREATE SCHEMA {LIBRARY}.{RULES}; "
+            f"ATTACH ':memory:' AS {SCRATCH}; USE {LIBRARY}.{RULES}"
+        )
+        create_rule_tables(connection)
+        create_unrecorded_marks(connection)
+        connection.execute(class_macros(builtin_classes(), f"{LIBRARY}.main."))
+        connection.execute("USE memory")
+        add_session(connection)
+        create_every_table(connection, has_all=True)
+        create_role_macros(connection)
+        statements = [
+            _MACRO.sub(rf"CREATE OR REPLACE MACRO {LIBRARY}.main.\g<1>", text)
+            for _, text in catalog.functions.texts()
+        ]
+        statements += [
+            macro_of_analysis(spec, "memory.main.") for spec in catalog.analyses.values()
+        ]
+        while statements:
+            left = []
+            for statement in statements:
+                try:
+                    connection.execute(statement)
+                except duckdb.Error as error:
+                    left.append((statement, error))
+            if len(left) == len(statements):
+                raise left[0][1]
+            statements = [statement for statement, _ in left]
+
+
+def macro_of_analysis(spec: Spec, place: str) -> str:
+    """Return the macro of an analysis; ``limit`` of its header is parameter ``p_limit`` of that.
+
+    Columns have the names of parameters, and some of these are words of SQL.
+    """
+
+    def replaced(match: re.Match[str]) -> str:
+        param = params.get(match["param"])
+        return match[0] if param is None else f"CAST(p_{param.name} AS {param.type})"
+
+    params = {param.name: param for param in spec.params}
+    takes = ", ".join(
+        f"p_{name}" + ("" if param.default is None else f" := {literal(default_of(param))}")
+        for name, param in params.items()
+    )
+    body = SQL_TOKEN.sub(replaced, spec.sql)
+    return f"CREATE OR REPLACE MACRO {place}{spec.name}({takes}) AS TABLE (\n{body}\n)"
