@@ -1,0 +1,58 @@
+"""The library: what SQL names, and where the prepared file is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tracekit.analysis import library
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("FROM kernels", {"kernels"}),
+        ('SELECT * FROM launch_link JOIN "phases" USING (step)', {"launch_link", "phases"}),
+        ("SUMMARIZE kernels", {"kernels"}),
+        ("FROM session.main.kernels", {"kernels"}),
+        ("SELECT * FROM kernels AS k, steps", {"kernels", "steps"}),
+        ("FROM kernels(p_limit := 1)", {"kernels()"}),
+        ("SELECT is_op(category) FROM event", {"event_category", "event"}),
+        ("SELECT is_gemm(class) FROM device_events", {"class_macros", "device_events"}),
+        ("FROM stepped_devices('steps')", {"stepped_devices", "steps"}),
+        ("WITH kernels AS (SELECT 1) FROM kernels", set()),
+        ("SELECT 'FROM kernels' -- FROM steps", set()),
+        ("SELECT kernels, steps FROM mine", {"mine"}),
+    ],
+)
+def test_names_in_a_statement(text: str, names: set[str]) -> None:
+    assert {*library.names_in(text)} == names
+
+
+PROGRAM = """
+import os, sys
+from tracekit.analysis import library
+os.access = lambda *_: False
+print(library.library_file())
+"""
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o777])
+def test_a_package_that_cannot_be_written(tmp_path: Path, mode: int) -> None:
+    """The library is in the user's cache, or in a temporary folder if others can write there."""
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    cache.chmod(mode)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env={"TRACEKIT_CACHE_DIR": str(cache), "TMPDIR": str(tmp_path), "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    file = Path(done.stdout.strip())
+    assert (cache in file.parents) == (mode == 0o700)
+    assert file.exists() == (mode == 0o700)
