@@ -41,9 +41,9 @@ SELECT
     ops AS place,
     if(
         dtype = 'float',
-        'precision=' || if('bf16' IN (SELECT dtype FROM device_peak), 'bf16', 'fp16'), halved
+        'precision=' || if('bf16' IN (SELECT dtype FROM device_peak), 'bf16', 'fp16'),
+        halved || '; kind=compute x0.4-1'
     ) AS change,
-    if(dtype = 'double', 'kind=compute x0.4', NULL) AS at_most,
     work_ns AS cost_ns,
     if(
         dtype = 'float',

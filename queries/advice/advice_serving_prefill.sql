@@ -77,7 +77,6 @@ SELECT
     ) AS what,
     if(is_long, 'engine, tokens of a step', 'engine, prompts between decoding') AS place,
     if(is_long, format('batch tokens={}', chunk), 'prefill apart') AS change,
-    NULL::VARCHAR AS at_most,
     held_ns::BIGINT AS cost_ns,
     if(
         is_long,

@@ -845,21 +845,16 @@ def expand(
             hint="record one with it: collect --opt with O",
         )
     if change.keyword not in _RULES or change.terms:
-        return [change], [change], []
+        factor = change.factor if change.least is None else change.least
+        return [change], [replace(change, factor=factor)], []
     name, nothing = _RULES[change.keyword]
     rows = run_analysis(connection, load_catalog().analysis(name), {}).to_dicts()
     if not rows:
         raise QueryError(f"{change.text!r}: there is {nothing} in this trace")
-    usual, most = (
-        [
-            parse_change(text)
-            for text in dict.fromkeys(
-                text for row in rows for text in (row[name] or row["change"]).split("; ")
-            )
-        ]
-        for name in ("change", "at_most")
-    )
-    return usual, most, [f"as {name} has it: {rows[0]['what']}"]
+    texts = dict.fromkeys(text for row in rows for text in row["change"].split("; "))
+    usual = [parse_change(text) for text in texts]
+    most = [part for one in usual for part in expand(connection, one)[1]]
+    return usual, most, [f"{change.text!r} is {', '.join(texts)}"]
 
 
 _APPLY: Mapping[str | None, Apply] = {
