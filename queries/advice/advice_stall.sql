@@ -1,5 +1,5 @@
 -- Single ops that run long on the CPU while the GPU is idle.
--- Steps that such a call makes longer than others are named.
+-- Those that are a fifth of the idle time because of the host. Steps that such a call makes longer than others are named.
 --
 -- Kind:     advice
 -- Scope:    run
@@ -25,5 +25,9 @@ SELECT
     'tracekit query idle_gaps TRACE --cause host_bound' AS evidence
 FROM host_stalls
 GROUP BY op
+HAVING
+    sum(idle_ns) >= 0.2 * (
+        SELECT sum(idle_ns) FROM idle_gap WHERE cause = 'host_bound' AND device <> 'cpu'
+    )
 ORDER BY cost_ns DESC, op
 LIMIT 3

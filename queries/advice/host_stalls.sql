@@ -8,7 +8,7 @@
 -- Columns:
 --   trace_id   INTEGER -> trace  the trace
 --   gap_id     BIGINT            the gap, as in idle_gap
---   step       BIGINT            number of the step that the gap begins in
+--   step       BIGINT            number of the step with most of the gap
 --   op         VARCHAR           innermost op that takes most of the gap
 --   idle_ns    BIGINT            idle time of the gap because of the host, ns
 --   median_ns  BIGINT            median duration of the op's calls, ns
@@ -16,7 +16,7 @@
 WITH gap AS (
     SELECT
         trace_id, gap_id, pid, coalesce(busy_tid, tid) AS tid,
-        arg_min(step, start_ns) AS step,
+        arg_max(step, idle_ns) AS step,
         min(start_ns) AS start_ns, max(end_ns) AS end_ns,
         sum(idle_ns)::BIGINT AS idle_ns
     FROM idle_gap

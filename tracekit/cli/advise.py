@@ -68,7 +68,7 @@ def command(
     """Rank what to change by what it would gain.
 
     Each gain is what `tracekit predict` says of the change. Gains below 1 % of a step, and below
-    5 % where the interval holds 0, are not listed. With a rerun, noise that decides exits with 7.
+    2.5 % where the interval holds 0, are not listed. With a rerun, noise that decides exits with 7.
     """
     from tracekit.cli._emit import emit
     from tracekit.cli._open import open_traces

@@ -48,7 +48,7 @@ UP_TO = (
 )
 """What is said of gains that are upper bounds."""
 
-LEAST_UNSURE_PCT = 5.0
+LEAST_UNSURE_PCT = 2.5
 """What may gain so much of the window, or nothing, is not passed over in silence."""
 
 MAX_CANDIDATES = 24
@@ -66,7 +66,7 @@ FIGURES = {
 """The figures of a load, in one of which the gain of a change of it is: by the name in
 :data:`tracekit.prediction.serving.MEASURES`."""
 
-_PART_OF = {"advice_fused": "advice_fusion"}
+_PART_OF = dict.fromkeys(("advice_casts", "advice_cross_entropy", "advice_fused"), "advice_fusion")
 """Rules whose work another rule counts too: together only one of them gains."""
 
 _NOT_RECORDED = "gain unknown"

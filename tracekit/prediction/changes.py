@@ -207,7 +207,8 @@ def parse_change(text: str) -> Change:
     if (moved := _DEVICE.fullmatch(text.strip())) and not _ACTION.fullmatch(words[-1]):
         return Change(text, "device", (), MOVE, device=moved["name"])
     if len(words) < 2:
-        raise UsageError(f"{text!r} is no change", hint=f"write what and how, {_HINT}")
+        like = (one for one in EXAMPLES if one.split()[:1] == words)
+        raise UsageError(f"{text!r} is no change", hint=f"write what and how, {next(like, _HINT)}")
     if words[1] in (ON, OFF, FUSED):
         words.append(words.pop(1))
     *chosen, how = words

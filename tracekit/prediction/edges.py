@@ -504,9 +504,14 @@ def _capture_steps(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
     add_edges(connection, starts)
     regions = "each step is one CUDA graph"
     if waits and waits[0]:
-        regions = (
-            f"CUDA graphs hold what lies between the {waits[0]:.0f} waits for the GPU in a step"
+        weights = ", ".join(f"{weight}_ns = {_GRAPH_LAUNCH_NS}" for weight in WEIGHTS)
+        update(
+            connection,
+            f"{weights}, other_ns = 0, factor = 1, kept = 1",
+            f"part = 'host' AND source_node IN (SELECT target_node FROM {TABLE} "
+            "WHERE kind IN ('copy', 'sync'))",
         )
+        regions = f"CUDA graphs hold what lies between waits for the GPU ({waits[0]:.0f} a step)"
     assumed += [
         f"{regions}, with static shapes",
         f"kernels of a graph are {usual_ns / 1e3:.2f} µs apart",
@@ -799,13 +804,13 @@ def _even_ranks(connection: duckdb.DuckDBPyConnection, change: Change) -> list[s
         raise QueryError(f"{change.text!r}: there is one rank", hint="open the folder of all ranks")
     connection.execute(
         f"UPDATE {TABLE} AS e SET {scaled('r.ratio')} FROM ("
-        "SELECT rank, phase, median(ns) OVER (PARTITION BY phase) / ns AS ratio FROM ("
-        f"SELECT rank, coalesce(phase, '') AS phase, sum({own_ns()}) AS ns FROM {TABLE} "
-        "WHERE part = 'work' AND work_kind = 'compute' GROUP BY ALL) WHERE ns > 0) AS r "
-        "WHERE e.rank = r.rank AND coalesce(e.phase, '') = r.phase AND e.part = 'work' "
-        "AND e.work_kind = 'compute'"
+        "SELECT rank, phase, op, median(ns) OVER (PARTITION BY phase, op) / ns AS ratio FROM ("
+        f"SELECT rank, coalesce(phase, '') AS phase, coalesce(op, '') AS op, sum({own_ns()}) AS ns "
+        f"FROM {TABLE} WHERE part = 'work' AND work_kind = 'compute' GROUP BY ALL) WHERE ns > 0) "
+        "AS r WHERE e.rank = r.rank AND coalesce(e.phase, '') = r.phase "
+        "AND coalesce(e.op, '') = r.op AND e.part = 'work' AND e.work_kind = 'compute'"
     )
-    return ["compute of each rank and phase takes the median of the ranks"]
+    return ["compute of each rank takes the median of the ranks, by phase and op"]
 
 
 Apply = Callable[[duckdb.DuckDBPyConnection, Change], list[str]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -380,9 +380,10 @@ class Predictor:
         if self._inferred_pct >= 0.05:
             assumptions.append("inferred dependencies are correct")
         reason = None
-        if self._unexplained_ns > abs(gain_ns) and gain_ns > 0:
+        unexplained_ns = self._unexplained_ns * self.before_ns / max(self.recorded_ns, 1)
+        if unexplained_ns > abs(gain_ns) and gain_ns > 0:
             reason = (
-                f"{self._unexplained_ns / 1e6:.3f} ms of the critical path have no explanation, "
+                f"{unexplained_ns / 1e6:.3f} ms of the critical path have no explanation, "
                 f"which is more than the {gain_ns / 1e6:.3f} ms that would be gained"
             )
         return Prediction(
@@ -531,20 +532,17 @@ def _run_step(connection: duckdb.DuckDBPyConnection) -> RunStep | None:
 
 def predict(
     connection: duckdb.DuckDBPyConnection,
+    predictor: Callable[[], Predictor],
     changes: Sequence[str],
     timeline: Path | None = None,
-    further: Sequence[Ask] = (),
-    *,
-    is_recorded: bool = False,
 ) -> Prediction | ServingPrediction:
-    """Return what the window of a run, or the load of a serving run, would be under changes.
+    """Return what the step of a run, or the load of a serving run, would be under changes.
 
     Args:
         connection: to a store of its traces.
+        predictor: returns what replays the run.
         changes: texts in the language of :mod:`tracekit.prediction.changes`.
         timeline: where to write the predicted run, as a Chrome trace; of a folder, one a rank.
-        further: answer statements on further runs, of another batch or sequence, or of bench.
-        is_recorded: of the recording, not of the run without the profiler.
 
     Raises:
         UsageError: a text is no change, or changes of a load are mixed with others.
@@ -552,8 +550,7 @@ def predict(
     """
     parsed = [parse_change(text) for text in changes]
     if not any(change.keyword in SERVING for change in parsed):
-        predictor = Predictor(connection, further, is_recorded=is_recorded)
-        return predictor.predict(changes, timeline)
+        return predictor().predict(changes, timeline)
     from tracekit.prediction.serving import LoadPredictor
 
     if timeline is not None or not all(change.keyword in SERVING for change in parsed):
