@@ -64,7 +64,9 @@ proposed AS (
         read_ns >= 3 * decode_ns AS is_long,
         greatest(
             16, 2 * held_count, token_count / 8,
-            pow(2, round(log2(token_count * decode_ns / nullif(read_ns - decode_ns, 0))))
+            pow(
+                2, round(log2(token_count * decode_ns / nullif(greatest(read_ns - decode_ns, 0), 0)))
+            )
         )::BIGINT AS chunk
     FROM longest
 )
