@@ -65,7 +65,10 @@ proposed AS (
         greatest(
             16, 2 * held_count, token_count / 8,
             pow(
-                2, round(log2(token_count * decode_ns / nullif(greatest(read_ns - decode_ns, 0), 0)))
+                2,
+                round(
+                    log2(token_count * decode_ns / nullif(greatest(read_ns - decode_ns, 0), 0))
+                )
             )
         )::BIGINT AS chunk
     FROM longest
