@@ -36,9 +36,6 @@ SEPARATOR = "; "
 LEAST_GAIN = 0.01
 """What gains less of the window is not said: an interval is as wide as that at least."""
 
-MOST_INFERRED_PCT = 50
-"""Where more of the critical path is inferred or assumed, no gain found is none known."""
-
 NOTHING = "nothing worth changing above 1 %"
 NOTHING_KNOWN = "no change is predicted to gain over 1 %"
 """What is said without advice, and where some gains are not known."""
@@ -236,8 +233,8 @@ def advise(
     candidates = [one for one in candidates if one.changes and not _is_of_load(one)]
     of_load = _of_load(loads, load_predictor, undecided)
 
-    def counts(one: Candidate, share: float = LEAST_GAIN) -> bool:
-        return one.cost_ns is None or one.cost_ns >= share * window_ns
+    def counts(one: Candidate) -> bool:
+        return one.cost_ns is None or one.cost_ns >= LEAST_GAIN * window_ns
 
     candidates = [one for one in candidates if counts(one)]
     undecided = [(one, why) for one, why in undecided if why != _NOT_RECORDED or counts(one)]
@@ -259,16 +256,20 @@ def advise(
         gain_pct = told.gain_pct
         if gain_pct is None:
             undecided.append((one, told.reason or _NOT_RECORDED))
-        elif gain_pct >= (100 * LEAST_GAIN if told.range_pct[0] > 0 else LEAST_UNSURE_PCT):
+        elif gain_pct >= _least_pct(*told.range_pct):
             found.append((one, told))
-        elif told.inferred_pct >= MOST_INFERRED_PCT and counts(one, 5 * LEAST_GAIN):
-            why = f"{told.inferred_pct:.0f} % of the critical path are inferred or assumed"
-            undecided.append((one, f"what that would gain is not known: {why}"))
     replayed = _joined(_ranked(found), replay)
     every = merge(replayed, of_load, key=lambda one: -(one.prediction.gain_pct or 0.0))
     return Advised(
         replay.before_ns, replay.step_count, (*every,), tuple(undecided), replay.run_step
     )
+
+
+def _least_pct(low: float, high: float) -> float:
+    """Return the least gain that is listed, %: more where the interval holds 0 or mostly loss."""
+    if low > 0:
+        return 100 * LEAST_GAIN
+    return LEAST_UNSURE_PCT * (1 if low + high > 0 else 2)
 
 
 def _together(candidates: Sequence[Candidate]) -> list[Candidate]:
