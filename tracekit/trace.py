@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from tracekit.analysis.spec import Spec
     from tracekit.plot import Plots
     from tracekit.prediction.advising import Advised
-    from tracekit.prediction.predicting import Prediction
+    from tracekit.prediction.predicting import Prediction, Predictor
     from tracekit.prediction.serving import ServingPrediction
+    from tracekit.prediction.sizes import Ask
 
 T = TypeVar("T")
 
@@ -95,6 +96,8 @@ class Trace:
         self._query_folders = query_folders
         self._library: Library | None = None
         self._is_closed = False
+        # The edges of a prediction are one table of the session: one run is replayed at a time.
+        self._predictors: dict[bool, Predictor] = {}
 
     @property
     def missing(self) -> tuple[tuple[str, str], ...]:
@@ -206,6 +209,7 @@ class Trace:
 
         if step_ns <= 0:
             raise UsageError("a step without the profiler takes more than no time")
+        self._predictors.clear()
         Relations(self.connection).give("plain_step", [(step_ns, None, None, "given")])
 
     def _ask(self, question: Callable[[], T]) -> T:
@@ -218,6 +222,7 @@ class Trace:
             if self._store.renew is None or self._is_closed:
                 raise error.of(self._store.path) from error.__cause__
             renew, self._store.renew = self._store.renew, None
+            self._predictors.clear()
             self._store.connection.close()
             self._store.connection = renew(self._resources)
             self._has_ceilings = False
@@ -351,9 +356,20 @@ class Trace:
 
         asked = [lambda statement, run=run: run.sql(statement).rows for run in further]
         place = None if timeline is None else Path(timeline)
-        return self._ask(
-            lambda: predict(self.connection, changes, place, asked, is_recorded=is_recorded)
-        )
+        predictor = functools.partial(self._predictor, tuple(asked), is_recorded=is_recorded)
+        return self._ask(lambda: predict(self.connection, predictor, changes, place))
+
+    def _predictor(self, further: Sequence[Ask] = (), *, is_recorded: bool = False) -> Predictor:
+        """Return what replays the run: one for all changes of a session, with its graph."""
+        from tracekit.prediction.predicting import Predictor
+
+        known = self._predictors.get(is_recorded)
+        if known is None or further:
+            self._predictors.clear()
+            known = Predictor(self.connection, further, is_recorded=is_recorded)
+        if not further:
+            self._predictors[is_recorded] = known
+        return known
 
     def advise(self, *, is_recorded: bool = False) -> Advised:
         """Return what to change, ranked by what a replay says that it would gain.
@@ -366,7 +382,6 @@ class Trace:
         """
         from tracekit.analysis.catalog import load_catalog
         from tracekit.prediction.advising import advise, is_rule
-        from tracekit.prediction.predicting import Predictor
         from tracekit.prediction.serving import LoadPredictor
 
         ((has_load, has_trace),) = self.sql("SELECT EXISTS (FROM request), EXISTS (FROM trace)")
@@ -383,7 +398,7 @@ class Trace:
         return self._ask(
             lambda: advise(
                 rules,
-                lambda: Predictor(self.connection, is_recorded=is_recorded),
+                lambda: self._predictor(is_recorded=is_recorded),
                 lambda: LoadPredictor(self.connection),
                 window_ns,
             )

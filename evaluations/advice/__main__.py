@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tracekit.trace import Trace
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "predictions.md"
-WINDOW = "device window"
+STEP = "device window"
 _LOG = logging.getLogger("advice")
 
 
@@ -86,7 +86,7 @@ def simulated(fault: Fault) -> Judged:
     if fault.rule is None:
         return _judged(fault, [advised], {})
     ratio = simulate(Machine(**fault.healthy)).window_ns / machine.window_ns
-    return _judged(fault, [advised], {WINDOW: 100 * (1 - ratio)})
+    return _judged(fault, [advised], {STEP: 100 * (1 - ratio)})
 
 
 def real(fault: Fault, rounds: int, steps: int) -> Judged:
@@ -107,7 +107,7 @@ def real(fault: Fault, rounds: int, steps: int) -> Judged:
         for number in range(rounds):
             with tracekit.open(folder / f"a{number}", cache=False) as trace:
                 advised.append(trace.advise(is_recorded=True))
-                before.append(_took(trace, advised[-1], advised[-1].before_ns))
+                before.append(_took(trace, advised[-1]))
             with tracekit.open(folder / f"b{number}", cache=False) as trace:
                 after.append(_took(trace, advised[-1]))
     came = {
@@ -136,7 +136,7 @@ def _asked(run: Path) -> dict[str, Any]:
     return {"workers": int(workers[1])} if workers else {}
 
 
-def _took(trace: Trace, advised: Advised, window_ns: int = 0) -> dict[str, float]:
+def _took(trace: Trace, advised: Advised) -> dict[str, float]:
     """Return what a run took, by the figures of which the first advice may have its gain."""
     from predictions import serving
 
@@ -149,7 +149,7 @@ def _took(trace: Trace, advised: Advised, window_ns: int = 0) -> dict[str, float
         }
     if not trace.sql("SELECT 1 FROM trace LIMIT 1"):
         return {}
-    return {WINDOW: float(window_ns or trace.predict("host x1").recorded_ns)}
+    return {STEP: float(trace.predict("host x1", is_recorded=True).before_step_ns)}
 
 
 def _median(rounds: Sequence[Mapping[str, float]], figure: str) -> float:
@@ -168,7 +168,7 @@ def _judged(fault: Fault, advised: Sequence[Advised], came: Mapping[str, float])
     ]
     expected = fault.rule and ": ".join(filter(None, (fault.rule, fault.place)))
     if figure is None:
-        return Judged(fault.name, expected, said, true_pct=came.get(WINDOW))
+        return Judged(fault.name, expected, said, true_pct=came.get(STEP))
     median = statistics.median
     return Judged(
         fault.name,
@@ -176,8 +176,8 @@ def _judged(fault: Fault, advised: Sequence[Advised], came: Mapping[str, float])
         said,
         figure,
         median(one.prediction.gain_pct or 0.0 for one in found),
-        median(one.range_pct[0] for one in found),
-        median(one.range_pct[1] for one in found),
+        median(one.prediction.range_pct[0] for one in found),
+        median(one.prediction.range_pct[1] for one in found),
         came.get(figure),
     )
 

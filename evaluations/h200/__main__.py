@@ -123,9 +123,7 @@ def advice_table(folder: Path) -> str:
                 f"{truth['wall_step_ms']:.1f}",
                 f"{recorded_ms:.1f}",
                 "" if first is None else first["where"],
-                ""
-                if first is None or not first["step_gain_ns"]
-                else f"{first['step_gain_ns'] / 1e6:.1f}",
+                "" if first is None else f"{first['gain_ns'] / 1e6:.1f}",
             )
         )
     heads = ("recording", "plain step, ms", "recorded, ms", "first advice", "at most, ms a step")

@@ -21,7 +21,6 @@ from typing import Any
 import made_parts
 
 import tracekit
-from tracekit.prediction.predicting import Predictor
 
 REPO = Path(__file__).resolve().parents[2]
 PAGES = REPO / "docs" / "explanation"
@@ -192,9 +191,7 @@ PAIRS = (
 
 def step_gain_ns(trace: tracekit.Trace, change: str, *, is_recorded: bool) -> float:
     """Return by how much a step gets shorter, ns; below 0 longer."""
-    found = Predictor(trace.connection, is_recorded=is_recorded).step_gain_ns(change.split("; "))
-    assert found is not None
-    return found
+    return trace.predict(*change.split("; "), is_recorded=is_recorded).gain_ns
 
 
 def pairs_table(folder: Path) -> str:

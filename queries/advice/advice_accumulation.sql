@@ -47,8 +47,7 @@ SELECT
         max(step_count), in_ms(max(comm_ns))
     ) AS what,
     'gradient accumulation' AS place,
-    format('class=comm_allreduce phase=backward x{:.3f}', 1 / min(batch_count)) AS change,
-    'class=comm_allreduce phase=backward remove' AS at_most,
+    format('class=comm_allreduce phase=backward x0-{:.3f}', 1 / min(batch_count)) AS change,
     max(comm_ns)::BIGINT AS cost_ns,
     'with model.no_sync(): around all backward passes but the last of a step' AS remedy,
     'tracekit query communication TRACE' AS evidence

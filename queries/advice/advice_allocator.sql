@@ -43,7 +43,6 @@ SELECT
     ) AS what,
     'the caching allocator' AS place,
     string_agg(format('call={} remove', chosen_name(name)), '; ' ORDER BY name) AS change,
-    NULL::VARCHAR AS at_most,
     sum(wait_ns)::BIGINT AS cost_ns,
     'PYTORCH_ALLOC_CONF=expandable_segments:True (PYTORCH_CUDA_ALLOC_CONF before torch 2.9); no '
     || 'empty_cache() in the loop; pad batches to a few lengths' AS remedy,
@@ -59,7 +58,6 @@ SELECT
     ) AS what,
     'memory in fragments' AS place,
     NULL AS change,
-    NULL AS at_most,
     NULL AS cost_ns,
     'a run to compare with, with PYTORCH_ALLOC_CONF=expandable_segments:True and the larger batch '
     || 'that fits then' AS remedy,

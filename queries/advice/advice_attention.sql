@@ -83,8 +83,7 @@ SELECT
         softmax_count, in_ms(work_ns), work_count - softmax_count
     ) AS what,
     coalesce(module, 'attention in pieces') AS place,
-    format('attention fused{}', term) AS change,
-    format('attention fused{0}; op={1}{0} x0.5', term, product) AS at_most,
+    format('attention fused{0}; op={1}{0} x0.5-1', term, product) AS change,
     work_ns AS cost_ns,
     'torch.nn.functional.scaled_dot_product_attention, or attn_implementation="sdpa" or '
     || '"flash_attention_2" (collect --opt with F)' AS remedy,

@@ -50,7 +50,6 @@ SELECT
     ) AS what,
     class AS place,
     format('class={} x{:.3f}', class, share) AS change,
-    NULL::VARCHAR AS at_most,
     comm_ns AS cost_ns,
     'late ranks count as transfer: see tracekit query waits; else the link: NCCL_DEBUG=INFO for '
     || 'the transport, NCCL_IB_HCA, NCCL_P2P_DISABLE=0, topology, other jobs' AS remedy,

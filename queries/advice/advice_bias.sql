@@ -80,7 +80,6 @@ SELECT
         format('op={} name={} x{:.3f}', op_name, chosen_name(name), 1 - gone_ns / all_ns), '; '
         ORDER BY op_name, name
     ) AS change,
-    NULL::VARCHAR AS at_most,
     sum(gone_ns)::BIGINT AS cost_ns,
     'torch.nn.Conv2d(..., bias=False)' AS remedy,
     'tracekit query op_kernels TRACE' AS evidence

@@ -32,7 +32,6 @@ SELECT
     ) AS what,
     'pipeline' AS place,
     NULL::VARCHAR AS change,
-    NULL::VARCHAR AS at_most,
     bubble_ns::BIGINT AS cost_ns,
     'a run to compare with, with more micro-batches in a step, stages in several parts '
     || '(interleaved 1F1B), or layers moved from the stage that waits least' AS remedy,

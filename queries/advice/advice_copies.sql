@@ -43,7 +43,6 @@ SELECT
     ) AS what,
     'copies from host to device' AS place,
     'class=memcpy_h2d remove' AS change,
-    NULL::VARCHAR AS at_most,
     least(
         wait_ns + wall_ns, (SELECT sum(window_ns) FROM device_windows)::BIGINT - copy_ns
     ) AS cost_ns,

@@ -58,7 +58,6 @@ SELECT
         FROM loads AS l
         WHERE l.term = summed.term
     ) AS change,
-    NULL::VARCHAR AS at_most,
     (most_ns - mean_ns)::BIGINT AS cost_ns,
     'a router that spreads its tokens (auxiliary loss or bias, capacity), or copies of the experts '
     || 'that are asked most (vLLM --enable-eplb, SGLang --enable-eplb)' AS remedy,

@@ -48,7 +48,6 @@ SELECT
     ) AS what,
     'phase backward' AS place,
     if(e.is_cpu OR NOT e.is_gradient, NULL, 'overlap') AS change,
-    NULL::VARCHAR AS at_most,
     if(change IS NULL, mean_ns(sum(e.wall_ns)::BIGINT), sum(e.wall_ns)::BIGINT) AS cost_ns,
     if(e.is_cpu OR NOT e.is_gradient, 'a run to compare with, with ', '')
     || any_value(r.remedy) AS remedy,

@@ -141,7 +141,6 @@ SELECT
     ) AS what,
     r.name AS place,
     string_agg(s.change, '; ' ORDER BY s.gone_ns DESC, s.change) FILTER (s.gone_ns > 0) AS change,
-    NULL::VARCHAR AS at_most,
     sum(s.gone_ns)::BIGINT AS cost_ns,
     r.remedy,
     'tracekit query kernel_sequences TRACE' AS evidence

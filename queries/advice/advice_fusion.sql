@@ -1,7 +1,6 @@
--- Which modules do element-wise work in kernels that could be one?
--- Element-wise, norm and reduction kernels of a module, or where none is recorded of a phase, one after the other on a
--- stream: fused they take what the longest of each chain takes, for each reads and writes the same tensors. Nothing is
--- said where torch.compile or its kernels run already.
+-- Chains of small kernels that torch.compile would fuse.
+-- Element-wise, norm, and reduction kernels of a module, or where none is recorded of a phase, one after the other on a
+-- stream. Nothing is said where torch.compile or its kernels run already.
 --
 -- Kind:     advice
 -- Scope:    run
@@ -35,23 +34,12 @@ numbered AS (
 
 chains AS (
     SELECT
-        module, phase, class,
+        module,
         count(*) OVER chain AS length,
         dur_ns,
         row_number() OVER (chain ORDER BY dur_ns DESC, position) = 1 AS is_longest
     FROM numbered
     WINDOW chain AS (PARTITION BY trace_id, device, stream, module, phase, number)
-),
-
-phases AS (
-    SELECT
-        phase, class,
-        count(*) FILTER (length > 1) AS work_count,
-        sum(dur_ns)::BIGINT AS all_ns,
-        coalesce(sum(dur_ns) FILTER (is_longest), 0)::BIGINT AS left_ns
-    FROM chains
-    GROUP BY phase, class
-    HAVING count(*) FILTER (length > 1 AND NOT is_longest) > 0
 ),
 
 largest AS (
@@ -65,17 +53,14 @@ largest AS (
 
 SELECT
     format(
-        '{} element-wise, norm and reduction kernels run one after the other, {} but for the '
-        || 'longest of each chain', sum(work_count), in_ms(sum(all_ns - left_ns))
+        '{} element-wise, norm, and reduction kernels run one after the other, {} without the '
+        || 'longest of each chain', count(*), in_ms(sum(dur_ns) FILTER (NOT is_longest))
     ) AS what,
     coalesce('most in ' || (SELECT module FROM largest), 'chains of small kernels') AS place,
-    string_agg(
-        format('class={} phase={} x{:.3f}', class, phase, left_ns / all_ns), '; '
-        ORDER BY phase, class
-    ) AS change,
-    NULL::VARCHAR AS at_most,
-    sum(all_ns - left_ns)::BIGINT AS cost_ns,
-    'torch.compile of the model, or fused kernels (Liger, apex, Triton)' AS remedy,
+    'compile on' AS change,
+    sum(dur_ns) FILTER (NOT is_longest)::BIGINT AS cost_ns,
+    'torch.compile(model), or fused kernels (Liger, Apex, Triton)' AS remedy,
     'tracekit query kernel_classes TRACE' AS evidence
-FROM phases
+FROM chains
+WHERE length > 1
 HAVING count(*) > 0

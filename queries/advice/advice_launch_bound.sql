@@ -1,8 +1,9 @@
--- In which phases does the GPU wait for the CPU to launch kernels?
--- Idle time by host_bound, on accelerators. Gaps of 1 ms and more in the middle of which no op is open are pauses: the
--- program sleeps, reads or computes, and launches are not to blame. A captured graph leaves about a tenth of the host's time there, which is
--- assumed; of a training loop the whole step is captured. Left out are phases with less than 1 % of the window, loading of data, and phases whose work is mostly launched
--- by graphs already. Of torch.compile that is in use only what it lacks is proposed.
+-- GPU idle time while the CPU launches kernels too late, by phase.
+-- Idle time by host_bound, on accelerators, without gaps in which no op is open for 1 ms and more (the program sleeps,
+-- reads, or computes) and without stalls in a single op: launches are not to blame. Of a training loop the complete step
+-- is captured in CUDA graphs, which hold no call that waits for the GPU; of compiled code what its regions launch.
+-- Otherwise a tenth of the host's time is assumed to be left. Left out are phases with less than 1 % of the window,
+-- data loading, and phases whose work is mostly launched by graphs.
 --
 -- Kind:     advice
 -- Scope:    run
@@ -14,6 +15,7 @@ WITH gaps AS (
         g.idle_ns >= 1_000_000 AND g.busy_op_id IS NULL AS is_pause,
         sum(g.idle_ns)::BIGINT AS idle_ns
     FROM idle_gap AS g
+    ANTI JOIN host_stalls AS s ON g.trace_id = s.trace_id AND g.gap_id = s.gap_id
     WHERE g.cause = 'host_bound' AND g.device <> 'cpu'
     GROUP BY ALL
 ),
@@ -53,43 +55,84 @@ phases AS (
 in_use AS (
     SELECT
         *,
-        is_training AND NOT is_compiled AND NOT has_graphs AND is_marked AND is_of_all
+        is_training AND is_cuda AND NOT is_compiled AND NOT has_graphs AND is_marked AND is_of_all
             AS may_be_captured
     FROM (
         SELECT
             EXISTS(SELECT 1 FROM compiled_regions) AS is_compiled,
+            EXISTS(SELECT 1 FROM launch WHERE regexp_matches(name, '^(cuda|cu[A-Z]|hip)'))
+                AS is_cuda,
             coalesce((SELECT sum(graph_count) FROM launched), 0) > 0 AS has_graphs,
             EXISTS(SELECT 1 FROM launched WHERE phase = 'backward') AS is_training,
             EXISTS(SELECT 1 FROM step_ranges) AS is_marked,
             EXISTS(SELECT 1 FROM phases WHERE phase <> 'optimizer') AS is_of_all
     ) AS seen
+),
+
+-- A forward pass of compiled code is within its region, where Dynamo has one.
+region AS (
+    SELECT string_agg(format('range={} x0-0.1', name), '; ' ORDER BY name) AS change
+    FROM (
+        SELECT DISTINCT
+            if(starts_with(e.name, 'Torch-'), 'Torch-Compiled?Region*', e.name) AS name,
+            bool_or(starts_with(e.name, 'Torch-')) OVER () AND e.name = 'CompiledFunction'
+                AS is_inside
+        FROM compiled_regions AS r
+        INNER JOIN event AS e ON r.trace_id = e.trace_id AND r.region_id = e.event_id
+    ) AS named
+    WHERE NOT is_inside
+),
+
+waits AS (
+    SELECT
+        count(*) AS wait_count,
+        count(*) / nullif(count(DISTINCT trace_id || '/' || step), 0) AS step_wait_count,
+        (
+            SELECT string_agg(DISTINCT coalesce(python_line, op, call), ', ')
+            FROM (
+                FROM sync_waits WHERE wait_count >= step_count ORDER BY wait_count DESC LIMIT 3
+            ) AS longest
+        ) AS places
+    FROM graph_breaks
 )
 
 SELECT
     format(
-        'the CPU launches too late: GPU{} idle {}, of it {}{}', of_ranks(),
-        in_ms(any_value(h.idle_ns)),
+        'CPU-bound: GPU{} idle {} while the CPU launches kernels ({}){}', of_ranks(),
+        in_ms(sum(p.idle_ns)),
         string_agg(
             format('{} in {}', in_ms(p.idle_ns), p.phase), ', ' ORDER BY p.idle_ns DESC, p.phase
         ),
         if(
             any_value(h.pause_ns) > 0,
-            format('; {} are pauses of the program, which stay', in_ms(any_value(h.pause_ns))), ''
+            format(
+                '. Another {} are host stalls that this change does not remove',
+                in_ms(any_value(h.pause_ns))
+            ), ''
         )
     ) AS what,
     'the GPU waits for the CPU to launch kernels' AS place,
-    if(
-        any_value(u.may_be_captured),
-        'graph on',
-        string_agg(format('host phase={} x0.1', p.phase), '; ' ORDER BY p.idle_ns DESC, p.phase)
-    ) AS change,
-    if(
-        any_value(u.may_be_captured),
-        NULL,
-        string_agg(format('host phase={} remove', p.phase), '; ' ORDER BY p.idle_ns DESC, p.phase)
-    ) AS at_most,
-    sum(p.idle_ns)::BIGINT AS cost_ns,
     CASE
+        WHEN any_value(u.may_be_captured) THEN 'graph on'
+        WHEN any_value(u.is_cuda AND u.is_compiled) THEN any_value(r.change)
+        ELSE
+            string_agg(
+                format('host phase={} x0-0.1', p.phase), '; ' ORDER BY p.idle_ns DESC, p.phase
+            )
+    END AS change,
+    sum(p.idle_ns)::BIGINT AS cost_ns,
+    if(
+        any_value(u.is_cuda AND w.wait_count > 0),
+        format(
+            'remove what waits for the GPU, {:.0f} a step{}, as no CUDA graph can hold it; then ',
+            any_value(w.step_wait_count), coalesce(format(' ({})', any_value(w.places)), '')
+        ), ''
+    )
+    || CASE
+        WHEN NOT any_value(u.is_cuda)
+            THEN
+                'launch fewer, larger kernels (torch.compile, fused ops), capture a graph with '
+                || 'what the device''s runtime has for that, or use a larger batch'
         -- Of an engine: a plain loop that generates has its phases by its passes.
         WHEN
             bool_or(p.phase IN ('decode', 'prefill', 'mixed', 'generation'))
@@ -100,26 +143,28 @@ SELECT
                 || 'larger batches'
         WHEN bool_and(p.phase = 'optimizer')
             THEN
-                'a larger batch; or capture the step of the optimizer in a CUDA graph '
-                || '(capturable=True)'
+                'capture the optimizer step in a CUDA graph (capturable=True), or use a larger '
+                || 'batch'
         WHEN any_value(u.has_graphs)
             THEN
-                'capture the rest in CUDA graphs, too: no graph breaks, static shapes; a larger '
-                || 'batch'
+                'capture the rest in CUDA graphs, too (no graph breaks, static shapes), or use a '
+                || 'larger batch'
         WHEN any_value(u.is_compiled)
             THEN
-                'capture CUDA graphs of the compiled code (mode="reduce-overhead"); a larger '
-                || 'batch'
+                'capture CUDA graphs of the compiled code (mode="reduce-overhead"), or use a '
+                || 'larger batch'
         WHEN NOT any_value(u.is_training)
             THEN
                 'torch.compile(model, mode="reduce-overhead") with static shapes (of generation: '
                 || 'a static KV cache), or a larger batch'
         ELSE
-            'capture the step in a CUDA graph (torch.cuda.graph), of which '
-            || 'torch.compile(model, mode="reduce-overhead") captures parts; a larger batch'
+            'capture the training step in a CUDA graph, use torch.compile(model, '
+            || 'mode="reduce-overhead"), or increase the batch size'
     END AS remedy,
     'tracekit query idle_causes TRACE' AS evidence
 FROM phases AS p
 CROSS JOIN in_use AS u
 CROSS JOIN host_bound AS h
+CROSS JOIN region AS r
+CROSS JOIN waits AS w
 HAVING count(*) > 0

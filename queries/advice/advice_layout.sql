@@ -19,7 +19,6 @@ SELECT
     format('{} kernels convert the layout, {}', sum(work_count), in_ms(sum(work_ns))) AS what,
     string_agg(word, ', ' ORDER BY word) AS place,
     string_agg(format('name=*{}* remove', word), '; ' ORDER BY word) AS change,
-    NULL::VARCHAR AS at_most,
     sum(work_ns)::BIGINT AS cost_ns,
     'one format everywhere: model.to(memory_format=torch.channels_last), and the input too (on AMD '
     || 'with PYTORCH_MIOPEN_SUGGEST_NHWC=1)' AS remedy,

@@ -45,7 +45,6 @@ SELECT
         'link between ' || array_to_string(if(nodes = [], ranks::VARCHAR[], nodes), ', ')
     ) AS place,
     (SELECT string_agg(change, '; ' ORDER BY change) FROM changed) AS change,
-    NULL::VARCHAR AS at_most,
     (sum(excess_ns) OVER ())::BIGINT AS cost_ns,
     'look at its cable, its card and what else uses it: NCCL_DEBUG=INFO says which transport it '
     || 'took, nvidia-smi topo -m and ibstat the links' AS remedy,

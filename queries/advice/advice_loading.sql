@@ -43,7 +43,6 @@ SELECT
     at_rank(rank, if(has_workers, 'data loader with workers', 'data loader without workers'))
         AS place,
     if(has_workers, 'loading remove', format('loading workers={}', worker_count)) AS change,
-    NULL::VARCHAR AS at_most,
     wait_ns AS cost_ns,
     if(
         has_workers,

@@ -39,7 +39,6 @@ SELECT
     ) AS what,
     'kernels of few blocks' AS place,
     NULL::VARCHAR AS change,
-    NULL::VARCHAR AS at_most,
     mean_ns(sum(unused_ns)::BIGINT) AS cost_ns,
     'a run to compare with, of a larger batch, or with kernels that split the work further '
     || '(split-K products, flash-decoding)' AS remedy,

@@ -35,7 +35,6 @@ SELECT
     string_agg(
         format('class={} phase={} remove', class, phase), '; ' ORDER BY class DESC, phase
     ) AS change,
-    NULL::VARCHAR AS at_most,
     sum(wall_ns)::BIGINT AS cost_ns,
     'keep it on the device where memory allows (collect --opt without O), or ZeRO over more ranks; '
     || 'activations: recompute them, or copy on a stream of their own' AS remedy,

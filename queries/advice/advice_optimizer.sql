@@ -60,9 +60,10 @@ changed AS (
     SELECT
         *,
         CASE
-            WHEN is_cpu AND has_range THEN 'range=Optimizer.step#* x{0:.3f}'
-            WHEN has_range THEN 'module=(optimizer) x{1:.3f}; range=Optimizer.step#* x{2:.3f}'
-            ELSE 'module=(optimizer) x{0:.3f}'
+            WHEN is_cpu AND has_range THEN 'range=Optimizer.step#* x{0:.3f}-{1:.3f}'
+            WHEN has_range
+                THEN 'module=(optimizer) x{0:.3f}-{1:.3f}; range=Optimizer.step#* x0.02-0.1'
+            ELSE 'module=(optimizer) x{0:.3f}-{1:.3f}'
         END AS form
     FROM factor
 )
@@ -78,8 +79,7 @@ SELECT
         if(is_cpu OR idle_ns = 0, '', format('; GPUs idle {} in it', in_ms(idle_ns)))
     ) AS what,
     if(foreach_count > 0, 'optimizer by foreach kernels', 'optimizer by single ops') AS place,
-    format(form, kept, kept, 0.1) AS change,
-    format(form, 0.4 * least, least, 0.02) AS at_most,
+    format(form, if(is_cpu, 0.4, 1) * least, kept) AS change,
     if(is_cpu, NULL, ((1 - least) * work_ns)::BIGINT + idle_ns) AS cost_ns,
     CASE
         WHEN coalesce(optimizer LIKE 'Adam%', is_adam)

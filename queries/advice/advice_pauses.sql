@@ -62,7 +62,6 @@ SELECT
     at_rank(rank, 'a pause of the program') AS place,
     'pauses' || if((SELECT count(*) FROM trace) > 1, coalesce(format(' rank={}', rank), ''), '')
     || ' remove' AS change,
-    NULL::VARCHAR AS at_most,
     pause_ns AS cost_ns,
     'the program sleeps, reads or computes there: leave it out, or do it in another thread or '
     || 'process; with_stack=True shows the lines' AS remedy,

@@ -1,6 +1,6 @@
--- Are products computed in a wider type than the device is fast in?
--- Products of 32-bit floats without TF32 on a device whose peaks are known, and of 64-bit floats anywhere: half as wide
--- takes half the time there.
+-- Matrix multiplications in a wider type than the device is fast in.
+-- Products of 32-bit floats, TF32 among them, on a device whose peaks are known, and of 64-bit floats anywhere: half as
+-- wide takes half the time there.
 --
 -- Kind:     advice
 -- Scope:    run
@@ -10,15 +10,18 @@ WITH products AS (
         a.trace_id, a.op_name,
         json_extract_string(e.args, '$."Input type"[0]') AS dtype,
         count(*) AS work_count,
+        bool_or(NOT regexp_matches(a.name, '(?i)tf32|s1688')) AS is_full,
         sum(a.dur_ns)::BIGINT AS work_ns
     FROM attributed_events AS a
     INNER JOIN record AS e ON a.trace_id = e.trace_id AND a.op_id = e.event_id
-    WHERE (is_gemm(a.class) OR is_conv(a.class)) AND NOT regexp_matches(a.name, '(?i)tf32|s1688')
+    WHERE is_gemm(a.class) OR is_conv(a.class)
     GROUP BY ALL
 ),
 
 summed AS (
-    SELECT dtype, op_name, sum(work_count) AS work_count, sum(work_ns)::BIGINT AS work_ns
+    SELECT
+        dtype, op_name, sum(work_count) AS work_count, bool_or(is_full) AS is_full,
+        sum(work_ns)::BIGINT AS work_ns
     FROM products
     WHERE dtype = 'double' OR (dtype = 'float' AND trace_id IN (SELECT trace_id FROM device_peak))
     GROUP BY ALL
@@ -27,6 +30,7 @@ summed AS (
 typed AS (
     SELECT
         dtype, sum(work_count) AS work_count, sum(work_ns)::BIGINT AS work_ns,
+        bool_or(is_full) AS is_full,
         string_agg(op_name, ', ' ORDER BY work_ns DESC, op_name) AS ops,
         string_agg(
             format('class=gemm op={} x0.5', chosen_name(op_name)),
@@ -41,14 +45,14 @@ SELECT
     ops AS place,
     if(
         dtype = 'float',
-        'precision=' || if('bf16' IN (SELECT dtype FROM device_peak), 'bf16', 'fp16'), halved
+        'precision=' || if('bf16' IN (SELECT dtype FROM device_peak), 'bf16', 'fp16'),
+        halved || '; kind=compute x0.4-1'
     ) AS change,
-    if(dtype = 'double', 'kind=compute x0.4', NULL) AS at_most,
     work_ns AS cost_ns,
     if(
         dtype = 'float',
-        'torch.autocast(device_type, dtype=torch.bfloat16), weights in bf16, or '
-        || 'torch.set_float32_matmul_precision("high")',
+        'torch.autocast(device_type, dtype=torch.bfloat16), or weights in bf16'
+        || if(is_full, ', or torch.set_float32_matmul_precision("high")', ''),
         'float32: look for what makes tensors of 64 bits, such as numpy arrays'
     ) AS remedy,
     'tracekit query gemms TRACE' AS evidence

@@ -94,7 +94,6 @@ SELECT
     'range=' || chosen_name(l.name)
     || if(r.rank IS NULL OR (SELECT count(*) FROM trace) = 1, '', format(' rank={}', r.rank))
     || ' remove' AS change,
-    NULL::VARCHAR AS at_most,
     least(l.idle_ns, t.call_ns) AS cost_ns,
     CASE l.name
         -- gc.collect, as the profiler names what is built in.

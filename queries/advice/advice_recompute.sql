@@ -2,7 +2,7 @@
 -- Activations are computed a second time in the backward pass to save memory. Whether the memory is there, the trace
 -- says where it has what the allocator does: what recomputation allocates and backward work still needs would be kept from
 -- the forward pass on, in each step all of it. A twentieth of the memory is left free; where the rest is too little, so many
--- layers are proposed as it takes. Hooks of torch's checkpoint, where Python is recorded, may go as well.
+-- layers are proposed as it takes.
 --
 -- Kind:     advice
 -- Scope:    run
@@ -63,15 +63,6 @@ room AS (
             least(floor(100 * free_bytes / nullif(needed_bytes, 0)) / 100, 1), 1
         ) AS share
     FROM work, idle, kept, whole, needed
-),
-
-hooks AS (
-    SELECT string_agg(DISTINCT '; range=' || chosen_name(name) || ' remove', '') AS changes
-    FROM event
-    WHERE
-        is_python_call(category)
-        AND contains(name, 'torch/utils/checkpoint.py(')
-        AND regexp_matches(name, ': ((un)?pack_hook|_checkpoint_without_reentrant_generator)$')
 )
 
 SELECT
@@ -87,12 +78,10 @@ SELECT
         ), ''
     ) AS what,
     'phase recompute' AS place,
-    replace(
-        'phase=recompute {0}; host phase=recompute {0}', '{0}',
-        if(share = 1, 'remove', format('x{:.2f}', 1 - share))
+    if(
+        share = 1, 'recompute off',
+        format('phase=recompute x{0:.2f}; host phase=recompute x{0:.2f}', 1 - share)
     ) AS change,
-    if(share = 1, 'phase=recompute remove; host phase=recompute remove' || hooks.changes, NULL)
-        AS at_most,
     work_ns + idle_ns AS cost_ns,
     'no gradient checkpointing'
     || if(
@@ -105,5 +94,5 @@ SELECT
         '; profile_memory=True records what is left', ''
     ) AS remedy,
     'tracekit query phases TRACE' AS evidence
-FROM room, hooks
+FROM room
 WHERE work_ns > 0 AND share > 0

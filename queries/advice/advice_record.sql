@@ -70,7 +70,6 @@ SELECT
     ) AS what,
     'between launches' AS place,
     NULL::VARCHAR AS change,
-    NULL::VARCHAR AS at_most,
     mean_ns(host_ns) AS cost_ns,
     'profile(..., with_stack=True), or collect --with-stack, to see the lines' AS remedy,
     'tracekit query idle_causes TRACE' AS evidence
@@ -84,7 +83,6 @@ SELECT
     ) AS what,
     'before work that was launched in time' AS place,
     NULL AS change,
-    NULL AS at_most,
     mean_ns(unknown_ns) AS cost_ns,
     'waits of streams: profile(experimental_config='
     || '_ExperimentalConfig(enable_cuda_sync_events=True)); of graphs their nodes: nsys profile '
@@ -97,7 +95,6 @@ SELECT
     format('waits for other ranks ({} of {} are here)', rank_count, world_size) AS what,
     'other ranks' AS place,
     NULL AS change,
-    NULL::VARCHAR AS at_most,
     NULL AS cost_ns,
     'open the folder of all ranks: who waits for whom shows only there' AS remedy,
     'tracekit query trace TRACE' AS evidence

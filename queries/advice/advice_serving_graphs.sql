@@ -42,8 +42,7 @@ SELECT
         eager_count, step_count, least_count, most_count, in_ms(idle_ns)
     ) AS what,
     'decoding steps without a graph' AS place,
-    'host phase=decode x0.1' AS change,
-    'host phase=decode remove' AS at_most,
+    'host phase=decode x0-0.1' AS change,
     idle_ns AS cost_ns,
     format(
         'capture graphs for up to {} requests (vLLM --compilation-config cudagraph_capture_sizes, '

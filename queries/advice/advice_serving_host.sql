@@ -121,8 +121,7 @@ chosen AS (
 SELECT
     format('devices wait {} in {} calls of {}', in_ms(wait_ns), call_count, name) AS what,
     at_rank(rank, stage) AS place,
-    range || ' x0.1' AS change,
-    range || ' x0' AS at_most,
+    range || ' x0-0.1' AS change,
     wait_ns AS cost_ns,
     remedy,
     'tracekit query idle_gaps TRACE' AS evidence

@@ -42,7 +42,6 @@ SELECT
     format('{} calls of {}: requests lose what was computed of them', call_count, name) AS what,
     'engine, cache of keys and values' AS place,
     NULL::VARCHAR AS change,
-    NULL::VARCHAR AS at_most,
     NULL::BIGINT AS cost_ns,
     'a run to compare with, with a larger cache or fewer requests at once (vLLM '
     || '--gpu-memory-utilization, --max-num-seqs; SGLang --mem-fraction-static, '
@@ -58,7 +57,6 @@ SELECT
     ) AS what,
     'engine, tokens of a step' AS place,
     format('batch tokens={}', 2 * most) AS change,
-    NULL AS at_most,
     NULL AS cost_ns,
     format(
         'let {} tokens be read in a step (vLLM --max-num-batched-tokens, SGLang '

@@ -64,7 +64,12 @@ proposed AS (
         read_ns >= 3 * decode_ns AS is_long,
         greatest(
             16, 2 * held_count, token_count / 8,
-            pow(2, round(log2(token_count * decode_ns / nullif(read_ns - decode_ns, 0))))
+            pow(
+                2,
+                round(
+                    log2(token_count * decode_ns / nullif(greatest(read_ns - decode_ns, 0), 0))
+                )
+            )
         )::BIGINT AS chunk
     FROM longest
 )
@@ -77,7 +82,6 @@ SELECT
     ) AS what,
     if(is_long, 'engine, tokens of a step', 'engine, prompts between decoding') AS place,
     if(is_long, format('batch tokens={}', chunk), 'prefill apart') AS change,
-    NULL::VARCHAR AS at_most,
     held_ns::BIGINT AS cost_ns,
     if(
         is_long,

@@ -156,7 +156,6 @@ SELECT
         ELSE 'engine, cache of keys and values'
     END AS place,
     if(cause = 'cache', format('kv tokens={}', more), format('batch limit={}', more)) AS change,
-    NULL::VARCHAR AS at_most,
     wait_ns::BIGINT AS cost_ns,
     CASE cause
         WHEN 'client' THEN format('{} requests in flight (collect --concurrency {})', more, more)

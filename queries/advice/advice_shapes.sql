@@ -101,7 +101,6 @@ SELECT
             'class=gemm op={} name={} x{:.3f}', op_name, chosen_name(name), left_ns / work_ns
         ), '; ' ORDER BY work_ns - left_ns DESC, op_name, name
     ) AS change,
-    NULL::VARCHAR AS at_most,
     sum(work_ns - left_ns)::BIGINT AS cost_ns,
     'pad the vocabulary, hidden sizes and heads to multiples of 64, of 8 at least: '
     || 'model.resize_token_embeddings(pad_to_multiple_of=64)' AS remedy,

@@ -28,7 +28,6 @@ SELECT
     ) AS what,
     format('rank {}', rank) AS place,
     'ranks=median' AS change,
-    NULL::VARCHAR AS at_most,
     more_ns AS cost_ns,
     'equal work (lengths of sequences, layers of a stage), else the device: clocks, heat, another '
     || 'process, its node' AS remedy,

@@ -27,9 +27,11 @@ SELECT
     ) AS what,
     class AS place,
     -- Of so short messages latency is all that counts on any link.
-    if(median_bytes < 65536, '', 'latency ') || format('class={} x0.1', class) AS change,
-    format('class={} remove', class)
-    || coalesce(format('; kind=compute phase={} x0.5', cpu_phase), '') AS at_most,
+    format(
+        if(median_bytes < 65536, 'class={0} x0-0.1', 'latency class={0} x0.1; class={0} x0-1'),
+        class
+    )
+    || coalesce(format('; kind=compute phase={} x0.5-1', cpu_phase), '') AS change,
     comm_ns AS cost_ns,
     'larger buckets: DistributedDataParallel(bucket_cap_mb=25 or more), reduce_bucket_size and '
     || 'allgather_bucket_size (DeepSpeed), fully_shard of whole blocks (FSDP)' AS remedy,

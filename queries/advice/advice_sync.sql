@@ -56,7 +56,6 @@ SELECT
         op IS NULL, format('sync name={} remove', chosen_name(call)),
         format('sync op={} remove', chosen_name(op))
     ) AS change,
-    NULL::VARCHAR AS at_most,
     wait_ns AS cost_ns,
     CASE
         WHEN op IN ('aten::_local_scalar_dense', 'aten::item')

@@ -9,7 +9,6 @@ SELECT
     format('{} kernels or ops set gradients to zero, {}', count(*), in_ms(sum(a.dur_ns))) AS what,
     'Optimizer.zero_grad' AS place,
     'range=Optimizer.zero_grad#* remove' AS change,
-    NULL::VARCHAR AS at_most,
     sum(a.dur_ns)::BIGINT AS cost_ns,
     'optimizer.zero_grad(set_to_none=True), which is the default' AS remedy,
     'tracekit query modules TRACE --phase optimizer' AS evidence

@@ -15,7 +15,7 @@
 --   factor          DOUBLE            on the host's own time, so that the replay takes the measured step
 --   basis           VARCHAR           plain step or constants
 --   reason          VARCHAR           why unprofiled_ns is not told
---   is_replayed     BOOLEAN           the weights of plain_weight with that factor are those of the run
+--   is_replayed     BOOLEAN           the run can be replayed: the weights of plain_weight with that factor are its own
 
 WITH worked AS (
     SELECT
@@ -113,6 +113,9 @@ SELECT
     if(reason IS NULL OR starts_with(reason, 'too wide'), least_ns, NULL) AS low_ns,
     if(reason IS NULL OR starts_with(reason, 'too wide'), most_ns, NULL) AS high_ns,
     factor, basis, reason,
-    reason IS NULL AND bool_and(reason IS NULL) OVER () AS is_replayed
+    -- An interval that is too wide for one figure has a middle, and a step that was given is a step.
+    bool_and(
+        reason IS NULL OR regexp_matches(reason, '^(too wide|the host would have to be)')
+    ) OVER () AS is_replayed
 FROM judged
 ORDER BY trace_id

@@ -31,7 +31,7 @@ COLLECT = ["tracekit", "collect", "--opt", "R+Z3", "--nproc", "2", "--out", "run
 def _command(command: list[str], rule: str, *changes: str, **extra: object) -> list[str]:
     """Return the command that takes an advice of a run that a command left."""
     run = Manifest("a", "0", "now", "pretrain", "ddp", command=command, extra=dict(extra))
-    advice = Candidate(rule, "seen", None, changes, (), None, "", None)
+    advice = Candidate(rule, "seen", None, changes, None, "", None)
     return changed_command(run, advice, Path("b"))
 
 
@@ -39,7 +39,7 @@ def _advice(low_pct: int, gain_pct: int, high_pct: int) -> Advice:
     """Return advice about a window of 1,000 ns."""
     low, gain, high = (1_000 - 10 * pct for pct in (low_pct, gain_pct, high_pct))
     told = Prediction(("host x0.5",), 1_000, 1_000, gain, high, low, 0.0, 0.0, ())
-    return Advice(Candidate("rule", "seen", None, told.changes, (), None, "", None), told, 0.0)
+    return Advice(Candidate("rule", "seen", None, told.changes, None, "", None), told, 0.0)
 
 
 @pytest.mark.parametrize(("after", "outcome"), [(60.0, "holds"), (90.0, "does not hold")])

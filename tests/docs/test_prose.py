@@ -38,8 +38,8 @@ def test_the_finding_of_the_tutorial(opened: Opened) -> None:
     assert f"In {plain_ms:.0f} ms, the CPU has {1e3 * plain_ms / count:.0f} µs for each" in text
     predicted = trace.predict("graph on").as_result().to_dicts()[0]
     left = [
-        round(100 * predicted[n] / predicted["before_ns"])
-        for n in ("predicted_ns", "low_ns", "high_ns")
+        round(100 * predicted[n] / predicted["before_step_ns"])
+        for n in ("predicted_step_ns", "low_step_ns", "high_step_ns")
     ]
     assert f"would take {left[0]} % of its time, {left[1]} to {left[2]} %" in text
 

@@ -176,12 +176,11 @@ def test_a_change_that_is_made(name: str, trial: Trial) -> None:
         except tracekit.QueryError as error:
             trial.claim("the change is predicted", not trial.is_cuda, str(error))
             return
-    ends = [(found.before_ns - ns) / _ACTIVE for ns in (found.high_ns, found.low_ns)]
-    predicted = None if found.predicted_ns is None else found.before_ns - found.predicted_ns
+    ends = [found.before_step_ns * pct / 100 for pct in found.range_pct]
     trial.figures(
         plain_step_ns=base_ns,
         gain_ns=true_ns,
-        predicted_gain_ns=None if predicted is None else predicted / _ACTIVE,
+        predicted_gain_ns=None if found.predicted_ns is None else found.gain_ns,
         interval_ns=ends,
         reason=found.reason,
     )

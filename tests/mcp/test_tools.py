@@ -139,8 +139,8 @@ def test_compare(ask: Ask, trace: str) -> None:
 
 def test_advise_predicts_changes(ask: Ask, trace: str) -> None:
     text = ask("advise", trace=trace, changes=["class=gemm x0.5"])
-    assert "changes: class=gemm x0.5\nassumes: " in text
-    assert "recorded ms=0.085" in text
+    assert "changes: class=gemm x0.5\nbase: " in text
+    assert "before_step ms=" in text
     text = ask("advise", trace=trace, changes=["nonsense"], fails=True)
     assert "hint: " in text
     assert "next: explain(topic='changes')" in text

@@ -229,7 +229,6 @@ Columns:
   what      VARCHAR  what was seen
   place     VARCHAR  where
   change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
-  at_most   VARCHAR  the same for the upper end of the gain; NULL where that is no other
   cost_ns   BIGINT   how long that took, ns; NULL where it is not known
   remedy    VARCHAR  what to do
   evidence  VARCHAR  the command that shows it

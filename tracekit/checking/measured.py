@@ -127,7 +127,7 @@ def _advice(measured: Measured, found: re.Match[str]) -> Values:
     del found
     if measured.trace is None:
         raise QueryError(f"{measured.label} has no trace, and advice is about one")
-    advice = measured.trace.advise().advice
+    advice = [one for one in measured.trace.advise().advice if one.is_certain]
     gains = [one.prediction.gain_pct or 0.0 for one in advice] or [0.0]
     rule = advice[0].candidate.rule if advice else "nothing"
     return Values(gains, False, "pct", is_exact=True, rests_on=f"largest: {rule}")

@@ -67,8 +67,8 @@ def command(
 ) -> None:
     """Rank what to change by what it would gain.
 
-    Each is replayed. What gains less than 1 % of the window, or less than its own interval is wide,
-    is not said. With a rerun it exits with 7 where noise decides.
+    Each gain is what `tracekit predict` says of the change. Gains below 1 % of a step, and below
+    2.5 % where the interval holds 0, are not listed. With a rerun, noise that decides exits with 7.
     """
     from tracekit.cli._emit import emit
     from tracekit.cli._open import open_traces
@@ -196,9 +196,9 @@ def told(advised: Advised, traces: str, width: int) -> list[str]:
     from tracekit.prediction.advising import (
         NOTHING,
         NOTHING_KNOWN,
+        UP_TO,
         gain_text,
         recording_text,
-        up_to_text,
     )
     from tracekit.render._text import printable
     from tracekit.units import format_duration
@@ -215,8 +215,8 @@ def told(advised: Advised, traces: str, width: int) -> list[str]:
     for number, (one, row) in enumerate(zip(advised.advice, rows, strict=True), start=1):
         seen, told_of = one.candidate, one.prediction
         step = ""
-        if row["step_gain_ns"]:
-            step = f", {format_duration(row['step_gain_ns'])} a step"
+        if one.load is None:
+            step = f", {format_duration(row['gain_ns'])}" + " a step" * bool(advised.step_count)
         changes = " ".join(f"--change {shlex.quote(change)}" for change in seen.changes)
         lines += [
             line(f"{number}. ", f"{gain_text(row)}{step}: {seen.place}"),
@@ -232,10 +232,11 @@ def told(advised: Advised, traces: str, width: int) -> list[str]:
         if one.load is None:  # of steps unlike all recorded, predict says nothing
             lines.append(line("   try       ", f"tracekit predict {traces} {changes}"))
     if any(row["is_upper_bound"] for row in rows):
-        lines.append(line("up to: ", up_to_text(advised.run_step)))
+        lines.append(line("", UP_TO))
     if not advised.advice:
         lines.append(NOTHING_KNOWN if advised.undecided else NOTHING)
-    replayed, loads = ([one for one in advised.advice if (one.load is None) is is_replay]
+    certain = [one for one in advised.advice if one.is_certain]
+    replayed, loads = ([one for one in certain if (one.load is None) is is_replay]
                        for is_replay in (True, False))  # fmt: skip
     for what, several in (("", replayed), (" of the load", loads)):
         if len(several) > 1:

@@ -122,6 +122,10 @@ def _list_changes() -> None:
 
 
 def _say(prediction: Prediction | ServingPrediction) -> None:
+    from tracekit.prediction.predicting import Prediction
+
+    if isinstance(prediction, Prediction):
+        click.echo(f"base: {prediction.base_text}")
     for assumption in prediction.assumptions:
         click.echo(f"assumes: {assumption}")
     if prediction.reason is not None:

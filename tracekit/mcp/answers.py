@@ -218,8 +218,12 @@ class Tools:
             raise UsageError(f"changes is a list of {MOST_CHANGES} at most")
         with self._opened(trace) as opened:
             if changes:
+                from tracekit.prediction.predicting import Prediction
+
                 predicted = opened.predict(*changes)
                 lines = [f"changes: {'; '.join(map(printable, changes))}"]
+                if isinstance(predicted, Prediction):
+                    lines.append(f"base: {printable(predicted.base_text)}")
                 lines += [f"assumes: {printable(one)}" for one in predicted.assumptions]
                 if predicted.reason is not None:
                     lines.append(f"no prediction: {printable(predicted.reason)}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from heapq import merge
 from typing import TYPE_CHECKING, Any
@@ -19,21 +19,15 @@ from typing import TYPE_CHECKING, Any
 from tracekit.analysis.result import Column, Result
 from tracekit.analysis.spec import Spec
 from tracekit.errors import QueryError
-from tracekit.prediction.changes import REMOVE, SERVING, parse_change
+from tracekit.prediction.changes import SERVING, parse_change
 from tracekit.prediction.edges import NothingChosenError
-from tracekit.prediction.predicting import (
-    MARGIN,
-    MARGIN_OF_CHANGE,
-    Prediction,
-    Predictor,
-    RunStep,
-)
+from tracekit.prediction.predicting import Prediction, Predictor, RunStep
 from tracekit.units import NS_PER_S, format_duration
 
 if TYPE_CHECKING:
     from tracekit.prediction.serving import LoadPredictor, ServingPrediction
 
-COLUMNS = ("what", "place", "change", "at_most", "cost_ns", "remedy", "evidence")
+COLUMNS = ("what", "place", "change", "cost_ns", "remedy", "evidence")
 """The columns of a rule, whose last is the command that shows what was seen."""
 
 SEPARATOR = "; "
@@ -42,24 +36,23 @@ SEPARATOR = "; "
 LEAST_GAIN = 0.01
 """What gains less of the window is not said: an interval is as wide as that at least."""
 
-MOST_INFERRED_PCT = 50
-"""Where more of the critical path is inferred or assumed, no gain found is none known."""
-
 NOTHING = "nothing worth changing above 1 %"
 NOTHING_KNOWN = "no change is predicted to gain over 1 %"
-"""What is said without advice, and where that is because gains are not known."""
+"""What is said without advice, and where some gains are not known."""
 
-UP_TO = "the profiler makes the CPU slower, by how much is not known here"
+UP_TO = (
+    "Up to: the profiler slows the CPU, and by how much is unknown. The unprofiled run gains less."
+)
 """What is said of gains that are upper bounds."""
 
-LEAST_UNSURE_PCT = 5.0
+LEAST_UNSURE_PCT = 2.5
 """What may gain so much of the window, or nothing, is not passed over in silence."""
 
 MAX_CANDIDATES = 24
 """So many are replayed, those with the largest cost first."""
 
-WINDOW = "device window"
-"""The figure in which a replay's gain is."""
+STEP = "step"
+"""The figure in which a replay's gain is; of a trace without marked steps the device window."""
 
 FIGURES = {
     "ttft_mean_ns": "mean TTFT",
@@ -70,19 +63,19 @@ FIGURES = {
 """The figures of a load, in one of which the gain of a change of it is: by the name in
 :data:`tracekit.prediction.serving.MEASURES`."""
 
-_PART_OF = {"advice_fused": "advice_fusion"}
+_PART_OF = dict.fromkeys(("advice_casts", "advice_cross_entropy", "advice_fused"), "advice_fusion")
 """Rules whose work another rule counts too: together only one of them gains."""
 
 _NOT_RECORDED = "gain unknown"
 
-_OF_LAUNCHES = frozenset({"host", "launches", "graph"})
-"""Keywords of changes of how work is launched: captured graphs, compiled code, larger batches."""
+_METHOD_OF = {
+    "advice_offload": "offload off",
+    "advice_optimizer": "optimizer fused",
+}
+"""By rule, the change that `tracekit predict` makes of its row."""
 
-_OF_HOST = _OF_LAUNCHES | {"python", "sync"}
-"""Keywords of changes of what the host does: what the profiler makes longer, too."""
-
-_INSIDE = frozenset({"range", "call", "loading", "pauses"})
-"""What else of a change is about the host."""
+BOTH = ("compile on", "optimizer fused")
+"""Changes that are proposed together, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,44 +86,9 @@ class Candidate:
     what: str
     place: str | None
     changes: tuple[str, ...]
-    at_most: tuple[str, ...]
     cost_ns: int | None
     remedy: str
     evidence: str | None
-
-    @property
-    def is_of_launches(self) -> bool:
-        """Whether it changes how work is launched, and nothing else."""
-        return all(_keyword(text) in _OF_LAUNCHES for text in self.changes)
-
-    @property
-    def is_of_host(self) -> bool:
-        """Whether it changes what the host does, and no work of a device."""
-        return all(_keyword(text) in _OF_HOST for text in self.changes)
-
-    @property
-    def is_of_device(self) -> bool:
-        """Whether it changes work of devices, and nothing that the host does."""
-        return not any(_keyword(text) in _OF_HOST | _INSIDE for text in self.changes)
-
-    @property
-    def is_upper_bound(self) -> bool:
-        """Whether part of its gain is time of the host that the profiler makes longer.
-
-        What is left of a range after a change is launches; a range that goes is the program's own.
-        """
-        return any(
-            _keyword(text) in _OF_HOST or (_keyword(text) == "range" and not text.endswith(REMOVE))
-            for text in self.changes
-        )
-
-
-def _keyword(text: str) -> str:
-    """Return the keyword of a change, or `range` or `call` where it chooses by one."""
-    change = parse_change(text)
-    if change.keyword is not None:
-        return change.keyword
-    return next((column for column, _ in change.terms if column in _INSIDE), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,23 +97,18 @@ class Advice:
 
     Attributes:
         candidate: what was seen, and what to do.
-        prediction: of its changes alone; of a load, of :attr:`figure` in place of the window.
+        prediction: what `tracekit predict` says of its changes; of a load, of :attr:`figure`.
         joint_gain_pct: gain of it and of all before it of the same figure together.
-        figure: what gets shorter: :data:`WINDOW`, or one of :data:`FIGURES` (of tokens/s the time
+        figure: what gets shorter: :data:`STEP`, or one of :data:`FIGURES` (of tokens/s the time
             of one).
         load: what all figures of a load would be; None of a replay.
-        step_gain_ns: by how much a step gets shorter, ns; None where none are marked.
-        is_upper_bound: the gain is of the recording, and of the run at most as much: the profiler
-            makes the host's work longer, by how much is not known.
     """
 
     candidate: Candidate
     prediction: Prediction
     joint_gain_pct: float
-    figure: str = WINDOW
+    figure: str = STEP
     load: ServingPrediction | None = None
-    step_gain_ns: int | None = None
-    is_upper_bound: bool = False
 
     @property
     def brings(self) -> str | None:
@@ -173,16 +126,9 @@ class Advice:
         return ", ".join(texts)
 
     @property
-    def gain_ns(self) -> int:
-        """By how much the figure gets shorter, ns."""
-        return self.prediction.before_ns - (self.prediction.predicted_ns or 0)
-
-    @property
-    def range_pct(self) -> tuple[float, float]:
-        """The least and the most of that, of what was recorded."""
-        told = self.prediction
-        low, high = (100 * (1 - ns / told.before_ns) for ns in (told.high_ns, told.low_ns))
-        return low, high
+    def is_certain(self) -> bool:
+        """Whether all of the interval is a gain."""
+        return self.prediction.range_pct[0] > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +139,7 @@ class Advised:
         before_ns: the window from the first device event of all ranks to the end of the last, of
             the run where its basis is known, else as recorded, ns.
         step_count: marked steps of the rank that has most.
-        advice: best first.
+        advice: the largest gain first, certain or not.
         undecided: what was seen, but not what it would gain, each with the reason.
         run_step: a step without the profiler beside a recorded one; None where none is to be told.
     """
@@ -210,10 +156,11 @@ class Advised:
         pcts = ("gain_pct", "low_pct", "high_pct", "joint_gain_pct")
         columns = (
             *(Column(name, "VARCHAR") for name in texts),
-            *(Column(name, "BIGINT") for name in ("gain_ns", "step_gain_ns")),
+            *(Column(name, "BIGINT") for name in ("gain_ns", "before_step_ns")),
             *(Column(name, "DOUBLE") for name in pcts),
             Column("brings", "VARCHAR"),
-            Column("is_upper_bound", "BOOLEAN"),
+            Column("base", "VARCHAR"),
+            *(Column(name, "BOOLEAN") for name in ("is_upper_bound", "is_certain")),
         )
         return Result("advise", columns, [self._row(one) for one in self.advice])
 
@@ -221,45 +168,34 @@ class Advised:
         seen, told = one.candidate, one.prediction
         return (
             *(seen.rule, one.figure, seen.what, seen.place, SEPARATOR.join(seen.changes)),
-            *(seen.remedy, seen.evidence, SEPARATOR.join(told.assumptions), one.gain_ns),
-            one.step_gain_ns,
-            *(told.gain_pct, *one.range_pct, one.joint_gain_pct, one.brings, one.is_upper_bound),
+            *(seen.remedy, seen.evidence, SEPARATOR.join(told.assumptions), told.gain_ns),
+            told.before_step_ns,
+            *(told.gain_pct, *told.range_pct, one.joint_gain_pct, one.brings, told.base),
+            *(told.is_upper_bound, one.is_certain),
         )
 
 
 def gain_text(row: Mapping[str, Any]) -> str:
-    """Return the gain of a row of advice with its interval, and of what it is unless the window."""
-    if row["is_upper_bound"]:
-        return "up to {gain_pct:.1f} % of the recording".format(**row)
+    """Return the gain of a row of advice with its interval, and of what it is unless a step."""
     text = "{gain_pct:.1f} % ({low_pct:.1f} to {high_pct:.1f} %)".format(**row)
-    return text if row["figure"] == WINDOW else f"{text} of the {row['figure']}"
+    if row["is_upper_bound"]:
+        text = "up to {gain_pct:.1f} % of the recording".format(**row)
+    elif not row["is_certain"]:
+        text = f"{text}, uncertain"
+    return text if row["figure"] == STEP else f"{text} of the {row['figure']}"
 
 
 def recording_text(step: RunStep | None) -> str | None:
-    """Return how much longer the recording is than the run; None where that is not known."""
+    """Return how much the profiler slowed the run; None where that is little or not known."""
     if step is None or step.run_ns is None or step.ratio is None or step.ratio < 1.05:
         return None
     run = format_duration(step.run_ns)
     if step.basis == "constants" and step.low_ns is not None and step.high_ns is not None:
-        low, high = map(format_duration, (step.low_ns, step.high_ns))
-        run = f"about {run} ({low} to {high})"
-    text = (
-        f"The recording is {step.ratio:.1f} times as long as the run, of which a step takes {run}"
-    )
+        run = f"{run} ({format_duration(step.low_ns)} to {format_duration(step.high_ns)})"
+    text = f"Profiling slowed this run {step.ratio:.1f}x. Unprofiled step: {run}."
     if step.reason is not None:
-        return f"{text}. Only the recording is replayed: {step.reason}"
-    return f"{text}. Gains are of the run, evidence is of the recording"
-
-
-def up_to_text(step: RunStep | None) -> str:
-    """Return why gains of what the host does are upper bounds."""
-    if step is None or step.reason is None:
-        return f"{UP_TO}: the run gains less"
-    between = ""
-    if step.low_ns is not None and step.high_ns is not None:
-        steps = map(format_duration, (step.recorded_ns, step.low_ns, step.high_ns))
-        between = "a step takes {} recorded and {} to {} without it, ".format(*steps)
-    return f"{UP_TO} ({between}{step.reason}): the run gains less"
+        return f"{text} Gains below are for the recording: {step.reason}."
+    return f"{text} Gains below are for the unprofiled run; evidence is measured in the trace."
 
 
 def is_rule(spec: Spec) -> bool:
@@ -285,10 +221,13 @@ def advise(
         QueryError: a rule has failed, or one of its changes is none.
     """
     candidates = [
-        Candidate(name, what, place, _parted(change), _parted(at_most), cost_ns, remedy, evidence)
+        Candidate(
+            name, what, place, _parted(change and _METHOD_OF.get(name, change)), cost_ns, remedy,
+            evidence,
+        )
         for name, answer in rules
-        for what, place, change, at_most, cost_ns, remedy, evidence in answer().rows
-    ]
+        for what, place, change, cost_ns, remedy, evidence in answer().rows
+    ]  # fmt: skip
     undecided = [(one, _NOT_RECORDED) for one in candidates if not one.changes]
     loads = [one for one in candidates if _is_of_load(one)]
     candidates = [one for one in candidates if one.changes and not _is_of_load(one)]
@@ -303,118 +242,46 @@ def advise(
     if not candidates:
         return Advised(0, 0, of_load, tuple(undecided))
     replay = predictor()
-    before_ns = replay.before_ns
-    least_ns = LEAST_GAIN * before_ns
-    candidates.sort(key=lambda one: -(one.cost_ns or before_ns))
-    found: list[tuple[Candidate, Prediction]] = []
-    for one in candidates[:MAX_CANDIDATES]:
+    candidates.sort(key=lambda one: -(one.cost_ns or replay.before_ns))
+    candidates = [*candidates[:MAX_CANDIDATES], *_together(candidates)]
+    found: list[_Found] = []
+    for one in candidates:
         try:
-            told = _predicted(one, replay, least_ns)
+            told = replay.predict(one.changes)
         except NothingChosenError:  # nobody waits for what is changed
             continue
         except QueryError as error:
             undecided.append((one, error.message))
             continue
-        if told is None:
-            continue
-        told = _bounded(one, _beyond_host(one, told, replay), replay)
-        if told.reason is not None:
-            undecided.append((one, told.reason))
-        elif told.high_ns < before_ns:
+        gain_pct = told.gain_pct
+        if gain_pct is None:
+            undecided.append((one, told.reason or _NOT_RECORDED))
+        elif gain_pct >= _least_pct(*told.range_pct):
             found.append((one, told))
-        elif told.inferred_pct >= MOST_INFERRED_PCT and (one.cost_ns or 0) >= 5 * least_ns:
-            why = f"{told.inferred_pct:.0f} % of the critical path are inferred or assumed"
-            undecided.append((one, f"what that would gain is not known: {why}"))
-        elif (told.gain_pct or 0.0) >= LEAST_UNSURE_PCT:
-            low, high = Advice(one, told, 0.0).range_pct
-            gain = f"{told.gain_pct:.1f} % ({low:.1f} to {high:.1f} %)"
-            undecided.append((one, f"the predicted gain of {gain} may be none"))
-    ranked = _ranked(found)
-    if not replay.is_of_run and _run_ns(replay) is None:
-        # How long launches take without the profiler is not known; what else is found comes first.
-        ranked.sort(key=lambda pair: pair[0].is_of_launches)
-    replayed = _joined(ranked, replay)
-    # Each keeps its order, in which the simpler of two may come first.
-    sure = [one for one in replayed if not (one.is_upper_bound and one.candidate.is_of_launches)]
-    every = merge(sure, of_load, key=lambda one: -(one.prediction.gain_pct or 0.0))
+    replayed = _joined(_ranked(found), replay)
+    every = merge(replayed, of_load, key=lambda one: -(one.prediction.gain_pct or 0.0))
     return Advised(
-        before_ns,
-        replay.step_count,
-        (*every, *replayed[len(sure) :]),
-        tuple(undecided),
-        replay.run_step,
+        replay.before_ns, replay.step_count, (*every,), tuple(undecided), replay.run_step
     )
 
 
-FASTER_HOST = "host x0.25"
-"""A run's host is up to four times as fast as a recorded one, which may hide what devices gain."""
+def _least_pct(low: float, high: float) -> float:
+    """Return the least gain that is listed, %: more where the interval holds 0 or mostly loss."""
+    if low > 0:
+        return 100 * LEAST_GAIN
+    return LEAST_UNSURE_PCT * (1 if low + high > 0 else 2)
 
 
-def _beyond_host(one: Candidate, prediction: Prediction, replay: Predictor) -> Prediction:
-    """Return a prediction of device work whose interval holds its gain beside a faster host, too.
-
-    Without the profiler the host is faster: where it holds the changed recording up, the run gains
-    more.
-    """
-    if prediction.predicted_ns is None or not one.is_of_device or not replay.has_device:
-        return prediction
-    if replay.is_of_run:
-        return prediction
-    try:
-        before_ns = replay.gain_ns([FASTER_HOST])
-        gain_ns = replay.gain_ns([*(one.at_most or one.changes), FASTER_HOST]) - before_ns
-    except QueryError:  # no time of the host is recorded
-        return prediction
-    most_ns = gain_ns + MARGIN * prediction.before_ns + MARGIN_OF_CHANGE * gain_ns
-    return replace(
-        prediction, low_ns=max(min(prediction.low_ns, round(prediction.before_ns - most_ns)), 0)
+def _together(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return one candidate for those that are proposed together, where each is one."""
+    parts = [one for text in BOTH for one in candidates if one.changes == (text,)]
+    if len(parts) < len(BOTH):
+        return []
+    what, place, remedy = (
+        "; ".join(filter(None, texts))
+        for texts in zip(*((one.what, one.place, one.remedy) for one in parts), strict=True)
     )
-
-
-def _run_ns(replay: Predictor) -> int | None:
-    return replay.run_step.run_ns if replay.run_step is not None else None
-
-
-def _shrunk(prediction: Prediction, share: float) -> Prediction:
-    """Return a prediction that gains a share of it."""
-    predicted, low, high = (
-        round(prediction.before_ns - share * (prediction.before_ns - ns))
-        for ns in (prediction.predicted_ns or 0, prediction.low_ns, prediction.high_ns)
-    )
-    return replace(prediction, predicted_ns=predicted, low_ns=low, high_ns=high)
-
-
-def _bounded(one: Candidate, prediction: Prediction, replay: Predictor) -> Prediction:
-    """Return a prediction that gains no more than what was seen, nor than the run has to give.
-
-    What the host does gains at most the time of a step in which the device has no work. A gain lies
-    in its interval.
-    """
-    if prediction.predicted_ns is None:
-        return prediction
-    before_ns = prediction.before_ns
-    limits = [before_ns if one.cost_ns is None else one.cost_ns]
-    step = replay.run_step
-    if step is not None and replay.step_count:
-        if one.is_of_host and step.idle_ns is not None:
-            limits.append(step.idle_ns * replay.step_count)
-        # On CPUs, ops are the work, and what of them is the profiler's is not known.
-        if step.ratio is not None and step.busy_ns is not None and not replay.is_of_run:
-            if one.is_of_host:
-                prediction = _shrunk(prediction, step.idle_share)
-            elif not one.is_of_device:
-                prediction = _shrunk(prediction, min(1 / step.ratio, 1.0))
-    least_ns = before_ns - min(before_ns, *limits)
-    predicted_ns = max(prediction.predicted_ns or 0, least_ns)
-    low_ns, high_ns = prediction.low_ns, max(prediction.high_ns, predicted_ns)
-    if one.is_of_host:
-        low_ns = max(low_ns, least_ns)
-    if predicted_ns > (prediction.predicted_ns or 0):
-        # The interval is as wide on the side of less.
-        high_ns = max(high_ns, predicted_ns + prediction.high_ns - (prediction.predicted_ns or 0))
-    return replace(
-        prediction, predicted_ns=predicted_ns, low_ns=min(low_ns, predicted_ns), high_ns=high_ns
-    )
+    return [Candidate(parts[0].rule, what, place, BOTH, None, remedy, parts[0].evidence)]
 
 
 def _is_of_load(one: Candidate) -> bool:
@@ -487,69 +354,28 @@ def _in_figure(load: ServingPrediction, name: str) -> Prediction:
     )
 
 
-def _predicted(one: Candidate, replay: Predictor, least_ns: float) -> Prediction | None:
-    """Return what its changes would gain; None where that is less than is said."""
-    if replay.gain_ns(one.changes) < least_ns:
-        return None
-    return replay.predict(one.changes, at_most=one.at_most)
-
-
 _Found = tuple[Candidate, Prediction]
 
 
 def _ranked(found: Sequence[_Found]) -> list[_Found]:
-    """Return the largest gain first; of two that cannot be prediction apart, the simpler change."""
-    ranked: list[_Found] = []
-    for pair in sorted(found, key=lambda pair: -(pair[1].gain_pct or 0.0)):
-        place = len(ranked)
-        while place and _is_simpler(pair, ranked[place - 1]):
-            place -= 1
-        ranked.insert(place, pair)
-    return ranked
-
-
-def _is_simpler(one: _Found, other: _Found) -> bool:
-    return (
-        one[1].before_ns == other[1].before_ns
-        and _size(one[0]) < _size(other[0])
-        and one[1].low_ns <= (other[1].predicted_ns or 0)
-        and (one[1].predicted_ns or 0) <= other[1].high_ns
-    )
-
-
-def _size(one: Candidate) -> tuple[int, float]:
-    return len(one.changes), math.inf if one.cost_ns is None else one.cost_ns
+    """Return the largest gain first; of equal ones the simpler change."""
+    return sorted(found, key=lambda pair: (-(pair[1].gain_pct or 0.0), len(pair[0].changes)))
 
 
 def _joined(found: Sequence[_Found], replay: Predictor) -> list[Advice]:
-    """Replay each together with all before it."""
+    """Replay each that surely gains together with all before it."""
     advice: list[Advice] = []
     changes: dict[str, None] = {}
-    most_ns = 0
+    joint_pct = 0.0
     rules = {one.rule for one, _ in found}
     for one, told in found:
-        gain_ns = told.before_ns - (told.predicted_ns or 0)
-        if _PART_OF.get(one.rule) not in rules:
-            changes |= dict.fromkeys(one.changes)
-            most_ns += gain_ns
-        joint_ns = max(min(replay.gain_ns([*changes]), most_ns), gain_ns)
-        step_gain_ns = replay.step_gain_ns(one.changes)
-        if step_gain_ns is not None:
-            # As much less as the gain was cut, and no more of the steps than of the window, which
-            # may begin behind what the first of them gains.
-            replayed_ns = max(replay.gain_ns(one.changes), 1)
-            step_gain_ns = round(max(step_gain_ns, 0) * min(gain_ns / replayed_ns, 1))
-            steps = max(replay.step_count - (replay.step_count > 2), 1)
-            step_gain_ns = min(step_gain_ns, gain_ns // steps)
-        advice.append(
-            Advice(
-                one,
-                told,
-                100 * joint_ns / max(replay.before_ns, 1),
-                step_gain_ns=step_gain_ns,
-                is_upper_bound=one.is_upper_bound and _run_ns(replay) is None and replay.has_device,
-            )
-        )
+        if told.range_pct[0] > 0 and _PART_OF.get(one.rule) not in rules:
+            added = [text for text in one.changes if text not in changes]
+            changes |= dict.fromkeys(added)
+            if added:
+                joint = replay.predict([*changes]).gain_pct or 0.0
+                joint_pct = max(min(joint, joint_pct + (told.gain_pct or 0.0)), joint_pct)
+        advice.append(Advice(one, told, max(joint_pct, told.gain_pct or 0.0)))
     return advice
 
 

@@ -5,6 +5,7 @@
     range=augment x0.5              what a thread does inside of a range that the program named
     call=cudaMalloc remove          calls of the runtime or driver
     host x0.5                       a keyword in place of terms; terms beside it choose of it
+    host x0-0.1                     a tenth is left, and nothing where most is gained
     recompute on module=layers.*    a method, put on or taken off
     rate x2                         of a serving run: its load, and what its engine is set to
 
@@ -137,7 +138,7 @@ SERVING = frozenset({"rate", "batch", "kv", "prefill"})
 LAST = ("recompute", "accumulate")
 """Keywords of changes that are made behind the others: they count work as those leave it."""
 
-_FACTOR = re.compile(r"[x×*](?P<factor>\d+(?:\.\d*)?|\.\d+)")
+_FACTOR = re.compile(r"[x×*](?:(?P<least>\d+(?:\.\d*)?|\.\d+)-)?(?P<factor>\d+(?:\.\d*)?|\.\d+)")
 _TERM = re.compile(r"(?P<column>[a-z]+)=(?P<glob>\S+)")
 _COUNT = re.compile(
     r"(?P<what>workers=(?=\d{1,4}$)|limit=|tokens=|size=(?=\d{1,6}$)|stage=(?=[0-3]$))"
@@ -166,6 +167,7 @@ class Change:
         terms: column of ``edge_fact`` and glob; all must hold.
         action: one of those above.
         factor: what times are multiplied by (of bandwidth, what it is); 0 for `remove`.
+        least: the factor with which most is gained: the other end of the interval.
         count: workers, requests or tokens.
         device: the name of another device or algorithm, or the type of another precision.
         sizes: of recorded runs; the action is then which size is another one.
@@ -179,6 +181,7 @@ class Change:
     count: int = 0
     device: str = ""
     sizes: tuple[int, ...] = ()
+    least: float | None = None
 
 
 def parse_change(text: str) -> Change:
@@ -204,7 +207,8 @@ def parse_change(text: str) -> Change:
     if (moved := _DEVICE.fullmatch(text.strip())) and not _ACTION.fullmatch(words[-1]):
         return Change(text, "device", (), MOVE, device=moved["name"])
     if len(words) < 2:
-        raise UsageError(f"{text!r} is no change", hint=f"write what and how, {_HINT}")
+        like = (one for one in EXAMPLES if one.split()[:1] == words)
+        raise UsageError(f"{text!r} is no change", hint=f"write what and how, {next(like, _HINT)}")
     if words[1] in (ON, OFF, FUSED):
         words.append(words.pop(1))
     *chosen, how = words
@@ -216,7 +220,7 @@ def parse_change(text: str) -> Change:
             "TRACE lists examples",
         )
     terms = tuple(_term(text, word) for word in chosen)
-    action, factor, count = _action(text, how)
+    action, factor, count, least = _action(text, how)
     allowed = KEYWORDS[keyword] if keyword else (SCALE, REMOVE)
     if action not in allowed:
         raise UsageError(f"{text!r}: {keyword or 'work'} cannot be changed so", hint=_HINT)
@@ -224,7 +228,7 @@ def parse_change(text: str) -> Change:
         raise UsageError(f"{text!r}: {keyword} is of the whole run, and takes no terms")
     if keyword in ("bandwidth", "latency", "rate", "accumulate") and factor <= 0:
         raise UsageError(f"{text!r}: the factor must be above 0")
-    return Change(text, keyword, terms, action, factor, count)
+    return Change(text, keyword, terms, action, factor, count, least=least)
 
 
 def _term(text: str, word: str) -> tuple[str, str]:
@@ -236,16 +240,19 @@ def _term(text: str, word: str) -> tuple[str, str]:
     return COLUMNS[match["column"]], match["glob"]
 
 
-def _action(text: str, how: str) -> tuple[str, float, int]:
+def _action(text: str, how: str) -> tuple[str, float, int, float | None]:
     if how == "remove":
-        return REMOVE, 0.0, 0
+        return REMOVE, 0.0, 0, None
     if how in (ON, OFF, FUSED):
-        return how, 1.0, 0
+        return how, 1.0, 0, None
     if match := _FACTOR.fullmatch(how):
         factor = float(match["factor"])
+        least = float(match["least"]) if match["least"] else None
         if not math.isfinite(factor) or factor > 1e6:
             raise UsageError(f"{text!r}: the factor must be at most 1,000,000")
-        return SCALE, factor, 0
+        if least is not None and least > factor:
+            raise UsageError(f"{text!r}: the first factor of a range is the smaller one")
+        return SCALE, factor, 0, least
     if (match := _COUNT.fullmatch(how)) and int(match["count"]) > 0:
-        return match["what"].rstrip("="), 1.0, int(match["count"])
+        return match["what"].rstrip("="), 1.0, int(match["count"]), None
     raise UsageError(f"{text!r}: {how!r} is no action", hint="x0.5, remove, workers=2, limit=8")

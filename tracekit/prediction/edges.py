@@ -35,12 +35,20 @@ ENTERED = f"{TABLE}_entered"
 WEIGHTS = ("quick", "usual", "slow")
 """By which percentile of what is usual latencies and gaps are weighed: columns of graph_weight."""
 
-# A node has a moment that is looked at where work begins, 0, or ends, one for each step of a trace.
+# Moments that a replay reports: where work begins, 0; where it ends, one for each step of a trace;
+# where the first step begins.
 _CREATE = """
 CREATE OR REPLACE TABLE {table} AS
 WITH step AS (
     SELECT trace_id, step, row_number() OVER (ORDER BY trace_id, step NULLS FIRST) AS moment
     FROM (SELECT DISTINCT trace_id, step FROM graph_span WHERE kind = 'work')
+),
+begun AS (
+    SELECT node, (SELECT count(*) FROM step) + row_number() OVER (ORDER BY node) AS moment
+    FROM step_moment
+    SEMI JOIN graph_edge ON node = target_node
+    SEMI JOIN step_ranges USING (trace_id)
+    WHERE kind = 'begin'
 )
 SELECT
     e.edge_id, e.trace_id, e.source_node, e.target_node, e.kind, e.known_by, e.source_ns,
@@ -60,7 +68,7 @@ SELECT
     0::BIGINT AS ranged_ns,
     1.0::DOUBLE AS copies,
     0::BIGINT AS contended_ns,
-    m.moment * (e.target_node % 2) AS moment,
+    coalesce(b.moment, m.moment * (e.target_node % 2)) AS moment,
     m.step AS moment_step
 FROM graph_edge AS e
 INNER JOIN {weights} AS w USING (edge_id)
@@ -69,6 +77,7 @@ LEFT JOIN graph_end AS n ON e.target_node = n.node
 LEFT JOIN graph_span AS s
     ON e.target_node // 2 = s.span_id AND e.target_node > 0 AND s.kind = 'work'
 LEFT JOIN step AS m ON s.trace_id = m.trace_id AND s.step IS NOT DISTINCT FROM m.step
+LEFT JOIN begun AS b ON e.target_node = b.node
 ORDER BY e.edge_id
 """
 
@@ -200,7 +209,7 @@ def _change_work(connection: duckdb.DuckDBPyConnection, change: Change) -> list[
         remove_work(connection, where)
         return ["CPU time of the ops stays, without the launch"]
     update(connection, scaled(change.factor), where)
-    return [] if change.factor == 1 else ["other work takes as long as it did"]
+    return [] if change.factor == 1 else ["other GPU work is unchanged"]
 
 
 def drop(connection: duckdb.DuckDBPyConnection, *names: str) -> None:
@@ -241,7 +250,8 @@ def _remove_calls(connection: duckdb.DuckDBPyConnection) -> None:
 
 _INSIDE = {
     "op": "is_op(e.category)",
-    "range": "(is_annotation(e.category) OR is_python_call(e.category))",
+    "range": "(is_annotation(e.category) OR is_python_call(e.category) "
+    "OR regexp_matches(e.name, '^(Torch-Compiled Region|CompiledFunction)'))",
     "call": "is_launch_call(e.category)",
 }
 """What events of a thread are chosen by a name, and change with all that they hold."""
@@ -265,7 +275,7 @@ def _change_inside(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
         raise QueryError(f"{change.text!r}: there is no such {by} in this trace")
     change_spans(connection, change, by, rest, glob)
     if change.action != REMOVE:
-        return [f"what a {by} launched takes as long as it did, and what it runs on the host not"]
+        return [f"GPU work that the {by} launches is unchanged; only its time on the CPU is scaled"]
     return [f"nothing uses the result of the removed {by}"]
 
 
@@ -371,9 +381,7 @@ def _change_host(connection: duckdb.DuckDBPyConnection, change: Change) -> list[
     drop(connection, "pause")
     assumptions = []
     if found and found[0]:
-        assumptions.append(
-            "time in which the program sleeps, reads or runs Python of its own stays"
-        )
+        assumptions.append("Python, I/O, and sleeps of the program are unchanged")
     if connection.execute(f"FROM {TABLE} WHERE device = 'cpu' LIMIT 1").fetchall():
         assumptions.append("on a CPU, ops are work, and not the host's own time")
     return assumptions
@@ -412,7 +420,6 @@ def _find_pauses(connection: duckdb.DuckDBPyConnection, where: str) -> None:
 
 def _change_pauses(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
     """Change pauses of the program that steps repeat, on all threads of the host."""
-    ensure_named(connection, "host_pauses")
     connection.execute(
         f"CREATE OR REPLACE TABLE {TABLE}_op AS "
         "SELECT (p.trace_id, s.pid, s.tid) AS part, p.start_ns + c.shift_ns AS start_ns, "
@@ -465,6 +472,13 @@ HAVING count(*) >= 100
 
 def _capture_steps(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
     """Let one launch of a graph put the work of each step on the device."""
+    if not connection.execute(
+        "FROM launch WHERE regexp_matches(name, '^(cuda|cu[A-Z]|hip)') LIMIT 1"
+    ).fetchall():
+        raise QueryError(f"{change.text!r}: nothing in this trace is launched by CUDA or HIP")
+    waits = connection.execute(
+        "SELECT count(*) / nullif(count(DISTINCT (trace_id, step)), 0) FROM graph_breaks"
+    ).fetchone()
     starts = (
         "SELECT m.trace_id, m.span_id * 2 AS source_node, "
         "arg_min(w.span_id, (w.start_ns, w.span_id)) * 2 AS target_node, 'launch' AS kind, "
@@ -488,16 +502,25 @@ def _capture_steps(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
     )
     update(connection, f"kept = 0, {no_rest}", "part = 'latency'")
     add_edges(connection, starts)
+    regions = "each step is one CUDA graph"
+    if waits and waits[0]:
+        weights = ", ".join(f"{weight}_ns = {_GRAPH_LAUNCH_NS}" for weight in WEIGHTS)
+        update(
+            connection,
+            f"{weights}, other_ns = 0, factor = 1, kept = 1",
+            f"part = 'host' AND source_node IN (SELECT target_node FROM {TABLE} "
+            "WHERE kind IN ('copy', 'sync'))",
+        )
+        regions = f"CUDA graphs hold what lies between waits for the GPU ({waits[0]:.0f} a step)"
     assumed += [
-        "a step is captured whole: its shapes stay, and nothing in it waits for the device",
+        f"{regions}, with static shapes",
         f"kernels of a graph are {usual_ns / 1e3:.2f} µs apart",
     ]
     if _count(connection, "part = 'work' AND phase = 'optimizer'"):
         # Capturable Adam of one program: 284 kernels more, 1.2 ms to 4.4.
         update(connection, "slow_ns = slow_ns * 1.25", "part = 'work' AND device <> 'cpu'")
         assumed.append(
-            "an optimizer that can be captured adds small kernels; the interval has a quarter of "
-            "the work for them"
+            "a capturable optimizer adds small kernels: the interval allows 25 % more GPU work"
         )
     return assumed
 
@@ -781,13 +804,13 @@ def _even_ranks(connection: duckdb.DuckDBPyConnection, change: Change) -> list[s
         raise QueryError(f"{change.text!r}: there is one rank", hint="open the folder of all ranks")
     connection.execute(
         f"UPDATE {TABLE} AS e SET {scaled('r.ratio')} FROM ("
-        "SELECT rank, phase, median(ns) OVER (PARTITION BY phase) / ns AS ratio FROM ("
-        f"SELECT rank, coalesce(phase, '') AS phase, sum({own_ns()}) AS ns FROM {TABLE} "
-        "WHERE part = 'work' AND work_kind = 'compute' GROUP BY ALL) WHERE ns > 0) AS r "
-        "WHERE e.rank = r.rank AND coalesce(e.phase, '') = r.phase AND e.part = 'work' "
-        "AND e.work_kind = 'compute'"
+        "SELECT rank, phase, op, median(ns) OVER (PARTITION BY phase, op) / ns AS ratio FROM ("
+        f"SELECT rank, coalesce(phase, '') AS phase, coalesce(op, '') AS op, sum({own_ns()}) AS ns "
+        f"FROM {TABLE} WHERE part = 'work' AND work_kind = 'compute' GROUP BY ALL) WHERE ns > 0) "
+        "AS r WHERE e.rank = r.rank AND coalesce(e.phase, '') = r.phase "
+        "AND coalesce(e.op, '') = r.op AND e.part = 'work' AND e.work_kind = 'compute'"
     )
-    return ["compute of each rank and phase takes the median of the ranks"]
+    return ["compute of each rank takes the median of the ranks, by phase and op"]
 
 
 Apply = Callable[[duckdb.DuckDBPyConnection, Change], list[str]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -18,7 +18,7 @@ from tracekit.analysis.result import Column, Result
 from tracekit.analysis.run import run_analysis
 from tracekit.database import SESSION
 from tracekit.errors import QueryError, UsageError
-from tracekit.prediction.changes import LAST, SERVING, Change, parse_change
+from tracekit.prediction.changes import LAST, SCALE, SERVING, Change, parse_change
 from tracekit.prediction.contention import Contention
 from tracekit.prediction.edges import EDGES, MOMENTS, TABLE, VARIANTS, WEIGHTS, create_edges, update
 from tracekit.prediction.methods import apply_change, expand
@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     from tracekit.prediction.sizes import Ask
 
 _READ = (
-    "FROM graph_edge, graph_weight, graph_end, graph_span, graph_clock, edge_fact, "
-    "attributed_events, launch, run, run_repeat WHERE is_op() is_annotation() is_python_call() "
-    "is_launch_call() interval_overlap() interval_union()"
+    "FROM graph_edge, graph_weight, graph_end, graph_span, graph_clock, edge_fact, step_moment, "
+    "step_ranges, graph_breaks, host_pauses, attributed_events, launch, run, run_repeat "
+    "WHERE is_op() is_annotation() is_python_call() is_launch_call() interval_overlap() "
+    "interval_union()"
 )
 """The tables and functions that the statements of a prediction read."""
 
@@ -50,12 +51,21 @@ DEVICE_ERRORS = ("kind=compute x0.8", "kind=compute x1.25")
 
 _DRAWS = 300
 
-_TIMES = ("recorded", "before", "predicted", "low", "high")
+KEEPS_WORK = frozenset({"host", "python", "launches", "graph"})
+"""Keywords of changes that leave the work of the device as it is: no step is shorter than that."""
+
+_OF_HOST = KEEPS_WORK | {"sync", "compile"}
+"""Keywords of changes of what the host does, which the profiler makes longer."""
+
+PLAIN_STEP, ESTIMATE, RECORDING = "plain step", "estimate", "recording"
+"""What a prediction changes: the run with its measured or estimated step, or the recording."""
+
+_TIMES = ("before", "predicted", "low", "high")
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What the device window of a run would be under changes.
+    """What a step of a run and its device window would be under changes.
 
     Attributes:
         changes: as they were written.
@@ -69,6 +79,15 @@ class Prediction:
         inferred_pct: how much of the critical path rests on edges that are inferred or assumed.
         assumptions: what the prediction takes for granted.
         reason: why there is no prediction; None where there is one.
+        step_count: marked steps; 0 where the window is taken for one.
+        before_step_ns: a step without the changes, ns; the same as `tracekit query unprofiled`.
+        predicted_step_ns: a step under the changes, ns.
+        low_step_ns: lower end of its interval, ns.
+        high_step_ns: upper end of its interval, ns.
+        base: what is changed: the run with its plain step or its estimate, or the recording.
+        base_reason: why that is the recording.
+        is_upper_bound: the gain is of the recording, and of the run at most as much: the profiler
+            makes the host slower, by how much is not known.
     """
 
     changes: tuple[str, ...]
@@ -81,6 +100,14 @@ class Prediction:
     inferred_pct: float
     assumptions: tuple[str, ...]
     reason: str | None = None
+    step_count: int = 0
+    before_step_ns: int | None = None
+    predicted_step_ns: int | None = None
+    low_step_ns: int | None = None
+    high_step_ns: int | None = None
+    base: str | None = None
+    base_reason: str | None = None
+    is_upper_bound: bool = False
 
     def as_dict(self) -> dict[str, object]:
         """Return the members by name, the changes as one text."""
@@ -90,21 +117,57 @@ class Prediction:
     def as_result(self) -> Result:
         """Return it as a table of one row, without the assumptions."""
         columns = (
-            *(Column(f"{name}_ns", "BIGINT") for name in _TIMES),
-            *(Column(f"{name}_pct", "DOUBLE") for name in ("gain", "replay_error", "inferred")),
+            *(Column(f"{name}_step_ns", "BIGINT") for name in _TIMES),
+            *(Column(f"{name}_pct", "DOUBLE") for name in ("gain", "low", "high")),
+            *(Column(f"{name}_pct", "DOUBLE") for name in ("replay_error", "inferred")),
         )
         row = (
-            *(self.recorded_ns, self.before_ns, self.predicted_ns, self.low_ns, self.high_ns),
-            *(self.gain_pct, self.replay_error_pct, self.inferred_pct),
+            *(getattr(self, f"{name}_step_ns") for name in _TIMES),
+            *(self.gain_pct, *self.range_pct, self.replay_error_pct, self.inferred_pct),
         )
         return Result("predict", columns, [row])
 
     @property
     def gain_pct(self) -> float | None:
-        """How much shorter the window gets, of it; negative where it gets longer."""
-        if self.predicted_ns is None or not self.before_ns:
-            return None
-        return 100 * (1 - self.predicted_ns / self.before_ns)
+        """How much shorter a step gets, of it; negative where it gets longer."""
+        return None if self.predicted_ns is None else self._gain_pct("predicted")
+
+    @property
+    def range_pct(self) -> tuple[float, float]:
+        """The least and the most of that."""
+        return self._gain_pct("high"), self._gain_pct("low")
+
+    @property
+    def gain_ns(self) -> int:
+        """By how much a step gets shorter, ns: the percentage of the step."""
+        if self.before_step_ns is None or self.predicted_step_ns is None:
+            return self.before_ns - (self.predicted_ns or 0)
+        return self.before_step_ns - self.predicted_step_ns
+
+    @property
+    def base_text(self) -> str:
+        """What is changed, and why that is not the unprofiled run."""
+        if self.base != RECORDING:
+            return f"the unprofiled run ({self.base})"
+        bound = "; the unprofiled run gains less" if self.is_upper_bound else ""
+        return RECORDING + (f" ({self.base_reason})" if self.base_reason else "") + bound
+
+    def widened(self, other: Prediction) -> Prediction:
+        """Return the prediction with an interval that holds the one of another prediction."""
+        return replace(
+            self,
+            low_ns=min(self.low_ns, other.low_ns),
+            high_ns=max(self.high_ns, other.high_ns),
+            low_step_ns=min(self.low_step_ns or 0, other.low_step_ns or 0),
+            high_step_ns=max(self.high_step_ns or 0, other.high_step_ns or 0),
+        )
+
+    def _gain_pct(self, name: str) -> float:
+        after: int | None = getattr(self, f"{name}_step_ns")
+        before = self.before_step_ns
+        if after is None or before is None:  # a figure of a load
+            after, before = int(getattr(self, f"{name}_ns")), self.before_ns
+        return 100 * (1 - after / max(before, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +176,8 @@ class RunStep:
 
     Attributes:
         recorded_ns: a step of the recording, of the rank where it is longest, ns.
-        run_ns: a step without the profiler, ns; None where that is not known.
+        run_ns: a step without the profiler, ns; the middle of the interval where that is wide;
+            None where it is not known.
         low_ns: at least, ns.
         high_ns: at most, ns.
         busy_ns: work of the device in it, of the rank that has most, ns; None on CPUs.
@@ -134,32 +198,18 @@ class RunStep:
         """How many times as long the recording is as the run."""
         return self.recorded_ns / max(self.run_ns, 1) if self.run_ns is not None else None
 
-    @property
-    def idle_ns(self) -> int | None:
-        """Time of a step without work of the device, at most: changes of the host gain no more."""
-        step_ns = self.high_ns if self.run_ns is None else self.run_ns
-        if step_ns is None or self.busy_ns is None:
-            return None
-        return max(step_ns - self.busy_ns, 0)
-
-    @property
-    def idle_share(self) -> float:
-        """Which share of the recorded idle time the run has without the profiler."""
-        if self.idle_ns is None or self.busy_ns is None:
-            return 1.0
-        return min(self.idle_ns / max(self.recorded_ns - self.busy_ns, 1), 1.0)
-
 
 _RUN_STEP = """
 SELECT
     arg_max(
         struct_pack(
-            recorded_ns := recorded_ns, run_ns := coalesce(unprofiled_ns, measured_ns),
+            recorded_ns := recorded_ns,
+            run_ns := coalesce(unprofiled_ns, measured_ns, (low_ns + high_ns) // 2),
             low_ns := low_ns, high_ns := high_ns
         ),
         recorded_ns
     ) AS step,
-    max(work_ns), any_value(basis), any_value(reason)
+    max(work_ns), any_value(basis), any_value(reason) FILTER (NOT is_replayed)
 FROM run_basis
 """
 
@@ -169,6 +219,23 @@ class _Replayed:
     window_ns: int
     # When the last work of each marked step ends, of each trace: the host may be ahead of it.
     step_ends_ns: tuple[tuple[int, ...], ...]
+    # When the first of them begins.
+    begins_ns: tuple[int | None, ...]
+
+    @property
+    def step_ns(self) -> float:
+        """A step of the slowest rank; the window where none are marked.
+
+        Of three steps and more it is the mean of all but the first: work that was queued before
+        that is in none.
+        """
+        return max(map(self._step_ns, self.step_ends_ns, self.begins_ns), default=self.window_ns)
+
+    def _step_ns(self, ends_ns: Sequence[int], begin_ns: int | None) -> float:
+        count = len(ends_ns)
+        if count > 2:
+            return (ends_ns[-1] - ends_ns[0]) / (count - 1)
+        return (self.window_ns if begin_ns is None else ends_ns[-1] - begin_ns) / count
 
 
 class Predictor:
@@ -226,6 +293,13 @@ class Predictor:
             f"FROM {TABLE} WHERE moment > 0 AND moment_step IS NOT NULL) "
             "GROUP BY trace_id ORDER BY trace_id"
         ).fetchall()
+        self._begins = dict(
+            connection.execute(
+                f"SELECT DISTINCT e.trace_id, e.moment FROM {TABLE} AS e "
+                "INNER JOIN step_moment ON target_node = node AND step_moment.kind = 'begin' "
+                "WHERE e.moment > 0"
+            ).fetchall()
+        )
         self._known: dict[tuple[Change, ...], tuple[list[str], list[_Replayed]]] = {}
         self._before = self._replayed()
         self.before_ns = self._before[0].window_ns
@@ -241,63 +315,51 @@ class Predictor:
         found = f"FROM {TABLE} WHERE part = 'work' AND device <> 'cpu' LIMIT 1"
         return bool(self._connection.execute(found).fetchall())
 
-    def step_gain_ns(self, changes: Sequence[str]) -> int | None:
-        """Return by how much a step would be shorter, ns; None where no steps are marked.
-
-        Of three steps and more it is the mean of all but the first: work that was queued before
-        that is in none. Of fewer it is the share of each in all of the gain.
-        """
-        if not self.step_count:
-            return None
-        _, after = self._changed(self._expanded(changes)[0])
-        gains = [
-            ((old[-1] - old[0]) - (new[-1] - new[0])) // (len(old) - 1)
-            for old, new in zip(self._before[0].step_ends_ns, after[0].step_ends_ns, strict=True)
-            if len(old) > 2
-        ]
-        gain_ns = self.before_ns - after[0].window_ns
-        return max(gains) if gains else gain_ns // self.step_count
-
-    def gain_ns(self, changes: Sequence[str]) -> int:
-        """Return by how much the window would be shorter, ns: a prediction without its interval.
-
-        Raises:
-            UsageError: a text is no change.
-            QueryError: the trace has nothing of what is changed, or does not tell what that needs.
-        """
-        _, after = self._changed(self._expanded(changes)[0])
-        return self.before_ns - after[0].window_ns
-
-    def predict(
-        self, changes: Sequence[str], timeline: Path | None = None, at_most: Sequence[str] = ()
-    ) -> Prediction:
-        """Return what the window would be if all of these were changed.
+    def predict(self, changes: Sequence[str], timeline: Path | None = None) -> Prediction:
+        """Return what a step and the window would be if all of these were changed.
 
         Args:
             changes: texts in the language of :mod:`tracekit.prediction.changes`.
             timeline: where to write the predicted run, as a Chrome trace; of a folder, one a rank.
-            at_most: changes that would gain most; the lower end of the interval is theirs.
 
         Raises:
             UsageError: a text is no change.
             QueryError: the trace has nothing of what is changed, or does not tell what that needs.
         """
         usual, most, reasons = self._expanded(changes)
-        if at_most:
-            most = self._expanded(at_most)[1]
         found = self._predicted(usual, timeline)
         found = replace(found, changes=tuple(changes), assumptions=(*reasons, *found.assumptions))
         is_moved = any(change.keyword == "device" for change in usual)
         if is_moved and found.predicted_ns != found.before_ns:
-            ends = [self._predicted([*usual, parse_change(text)]) for text in DEVICE_ERRORS]
+            for text in DEVICE_ERRORS:
+                end = self._predicted([*usual, parse_change(text)])
+                found = found.widened(end)
+        if found.reason is None and most != usual:
+            least = self._predicted(most)
             found = replace(
-                found,
-                low_ns=min(found.low_ns, *(one.low_ns for one in ends)),
-                high_ns=max(found.high_ns, *(one.high_ns for one in ends)),
+                found.widened(least), high_ns=found.high_ns, high_step_ns=found.high_step_ns
             )
-        if found.reason is not None or most == usual:
-            return found
-        return replace(found, low_ns=min(found.low_ns, self._predicted(most).low_ns))
+        return self._bounded(found, usual)
+
+    def _bounded(self, found: Prediction, changes: Sequence[Change]) -> Prediction:
+        """Return a prediction that is in its interval, and leaves the device its work."""
+        least_ns, step = 0, self.run_step
+        keywords = {change.keyword for change in changes}
+        if step is not None and step.busy_ns is not None and keywords <= KEEPS_WORK:
+            least_ns = min(step.busy_ns, found.before_step_ns or 0)
+        after_ns = max(found.predicted_step_ns or 0, least_ns)
+        is_slowed = any(
+            change.keyword in _OF_HOST
+            or (change.action == SCALE and any(column == "range" for column, _ in change.terms))
+            for change in changes
+        )
+        return replace(
+            found,
+            predicted_step_ns=after_ns,
+            low_step_ns=min(max(found.low_step_ns or 0, least_ns), after_ns),
+            high_step_ns=max(found.high_step_ns or 0, after_ns),
+            is_upper_bound=is_slowed and found.base_reason is not None and self.has_device,
+        )
 
     def _predicted(self, changes: Sequence[Change], timeline: Path | None = None) -> Prediction:
         assumed, after = self._changed(changes)
@@ -306,19 +368,22 @@ class Predictor:
             self._write(changes, timeline)
         before = self._before
         gain_ns = self.before_ns - after[0].window_ns
-        ratios = [
-            new.window_ns / max(old.window_ns, 1)
-            for old, new in zip_longest(before, after, fillvalue=before[0])
-        ]
-        low, high = _widened(ratios, _drawn(before[0], after[0]))
+        pairs = list(zip_longest(before, after, fillvalue=before[0]))
+        ratios = [new.window_ns / max(old.window_ns, 1) for old, new in pairs]
+        step_ratios = [new.step_ns / max(old.step_ns, 1) for old, new in pairs]
+        drawn = _drawn(before[0], after[0])
+        low, high = _widened(ratios, drawn)
+        step_low, step_high = _widened(step_ratios, drawn)
+        step_ns = self._base_step_ns
         if self._contention.said is not None:
             assumptions.append(self._contention.said)
         if self._inferred_pct >= 0.05:
             assumptions.append("inferred dependencies are correct")
         reason = None
-        if self._unexplained_ns > abs(gain_ns) and gain_ns > 0:
+        unexplained_ns = self._unexplained_ns * self.before_ns / max(self.recorded_ns, 1)
+        if unexplained_ns > abs(gain_ns) and gain_ns > 0:
             reason = (
-                f"{self._unexplained_ns / 1e6:.3f} ms of the critical path have no explanation, "
+                f"{unexplained_ns / 1e6:.3f} ms of the critical path have no explanation, "
                 f"which is more than the {gain_ns / 1e6:.3f} ms that would be gained"
             )
         return Prediction(
@@ -332,7 +397,28 @@ class Predictor:
             self._inferred_pct,
             tuple(assumptions),
             reason,
+            step_count=self.step_count,
+            before_step_ns=round(step_ns),
+            predicted_step_ns=round(step_ratios[0] * step_ns),
+            low_step_ns=round(step_low * step_ns),
+            high_step_ns=round(step_high * step_ns),
+            base=self.base,
+            base_reason=None if self.is_of_run or self.run_step is None else self.run_step.reason,
         )
+
+    @property
+    def base(self) -> str:
+        """What is changed, as :attr:`Prediction.base` says it."""
+        if not self.is_of_run or self.run_step is None:
+            return RECORDING
+        return PLAIN_STEP if self.run_step.basis == PLAIN_STEP else ESTIMATE
+
+    @cached_property
+    def _base_step_ns(self) -> float:
+        step = self.run_step
+        if step is None:
+            return self._before[0].step_ns
+        return step.run_ns if self.is_of_run and step.run_ns is not None else step.recorded_ns
 
     def _expanded(self, changes: Sequence[str]) -> tuple[list[Change], list[Change], list[str]]:
         """Return what changes are made of, the same for what gains most, and the reasons.
@@ -429,6 +515,10 @@ class Predictor:
             _Replayed(
                 max(end[i] for end in ends) - first[i],
                 tuple(tuple(ends[moment - 1][i] for moment in steps) for _, steps in self._moments),
+                tuple(
+                    ends[self._begins[trace_id] - 1][i] if trace_id in self._begins else None
+                    for trace_id, _ in self._moments
+                ),
             )
             for i in range(1, 1 + len(VARIANTS))
         ]
@@ -442,20 +532,17 @@ def _run_step(connection: duckdb.DuckDBPyConnection) -> RunStep | None:
 
 def predict(
     connection: duckdb.DuckDBPyConnection,
+    predictor: Callable[[], Predictor],
     changes: Sequence[str],
     timeline: Path | None = None,
-    further: Sequence[Ask] = (),
-    *,
-    is_recorded: bool = False,
 ) -> Prediction | ServingPrediction:
-    """Return what the window of a run, or the load of a serving run, would be under changes.
+    """Return what the step of a run, or the load of a serving run, would be under changes.
 
     Args:
         connection: to a store of its traces.
+        predictor: returns what replays the run.
         changes: texts in the language of :mod:`tracekit.prediction.changes`.
         timeline: where to write the predicted run, as a Chrome trace; of a folder, one a rank.
-        further: answer statements on further runs, of another batch or sequence, or of bench.
-        is_recorded: of the recording, not of the run without the profiler.
 
     Raises:
         UsageError: a text is no change, or changes of a load are mixed with others.
@@ -463,8 +550,7 @@ def predict(
     """
     parsed = [parse_change(text) for text in changes]
     if not any(change.keyword in SERVING for change in parsed):
-        predictor = Predictor(connection, further, is_recorded=is_recorded)
-        return predictor.predict(changes, timeline)
+        return predictor().predict(changes, timeline)
     from tracekit.prediction.serving import LoadPredictor
 
     if timeline is not None or not all(change.keyword in SERVING for change in parsed):

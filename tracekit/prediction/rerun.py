@@ -112,7 +112,7 @@ class Verdict:
 
 def judge(advice: Advice, measured: Gain) -> Verdict:
     """Hold what was predicted against what two runs differ by."""
-    low, high = advice.range_pct
+    low, high = advice.prediction.range_pct
     _, least, most, verdict = measured
     outcome: Outcome = "inconclusive"
     if least is not None and most is not None and verdict not in (None, "inconclusive"):

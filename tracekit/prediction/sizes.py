@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from statistics import fmean, linear_regression
 from typing import TYPE_CHECKING, Any
 
@@ -75,20 +76,28 @@ def resize(connection: duckdb.DuckDBPyConnection, change: Change, runs: Sequence
         for *key, ns in rows:
             if len(took[tuple(key)]) == place:
                 took[tuple(key)].append(ns)
+    nearest = replace(change, count=min(max(change.count, low), high))
     ratios = {
-        key: _ratio(sizes, values, change)
+        key: tuple(_ratio(sizes, values, one) for one in (change, nearest))
         for key, values in took.items()
         if len(values) == len(runs) and values[0] > 0
     }
-    columns = [*([key[i] for key in ratios] for i in range(3)), [*ratios.values()]]
+    columns = [
+        *([key[i] for key in ratios] for i in range(3)),
+        *([pair[i] for pair in ratios.values()] for i in range(2)),
+    ]
     connection.execute(
         f"CREATE OR REPLACE TABLE {TABLE}_size AS SELECT unnest(?::VARCHAR[]) AS module, "
         "unnest(?::VARCHAR[]) AS phase, unnest(?::VARCHAR[]) AS class, "
-        "unnest(?::DOUBLE[]) AS ratio",
+        "unnest(?::DOUBLE[]) AS ratio, unnest(?::DOUBLE[]) AS nearest",
         columns,
     )
     connection.execute(
-        f"UPDATE {TABLE} AS e SET factor = e.factor * s.ratio FROM {TABLE}_size AS s "
+        f"UPDATE {TABLE} AS e SET factor = e.factor * s.ratio, "
+        # Beyond the sizes of the runs, work may stay as it is there, or grow twice as fast.
+        "quick_ns = e.quick_ns * if(s.ratio > 0, least(s.nearest / s.ratio, 1), 1), "
+        "slow_ns = e.slow_ns * if(s.ratio > 0, greatest(2 - s.nearest / s.ratio, 1), 1) "
+        f"FROM {TABLE}_size AS s "
         "WHERE e.part = 'work' AND e.work_kind <> 'comm' AND e.class = s.class "
         "AND (coalesce(e.module, ''), coalesce(e.phase, '')) = (s.module, s.phase)"
     )

@@ -1,0 +1,30 @@
+-- A GPU that is busy while most of its memory is free: a larger batch.
+-- How much longer a step takes then is in no trace of one batch size.
+--
+-- Kind:     advice
+-- Scope:    run
+
+WITH used AS (
+    SELECT
+        coalesce(
+            (SELECT max(total_reserved_bytes) FROM memory),
+            (SELECT max(peak_device_reserved_bytes) FROM run)
+        ) AS reserved_bytes,
+        (SELECT min(total_memory_bytes) FROM device WHERE total_memory_bytes > 0) AS memory_bytes
+)
+
+SELECT
+    format(
+        '{:.1f} of {:.1f} GiB of GPU memory are reserved at most', reserved_bytes / (1 << 30),
+        memory_bytes / (1 << 30)
+    ) AS what,
+    'GPU memory' AS place,
+    NULL::VARCHAR AS change,
+    NULL::BIGINT AS cost_ns,
+    'a run to compare with, with a larger batch: kernels get larger and launches do not get more; '
+    || 'with traces of two sizes, tracekit predict --change batch=N tells others' AS remedy,
+    'tracekit memory TRACE' AS evidence
+FROM used
+WHERE
+    reserved_bytes < 0.5 * memory_bytes
+    AND EXISTS (FROM attributed_events WHERE phase = 'backward' AND device <> 'cpu')

@@ -1,0 +1,50 @@
+-- Casts between types, as autocast makes them of weights, activations, and gradients.
+-- Weights in the narrow type need no cast in each step; activations that a norm or loss widens still do. Between half and
+-- all of the casts are assumed to go.
+--
+-- Kind:     advice
+-- Scope:    run
+
+WITH copy AS (
+    SELECT
+        a.phase, a.dur_ns,
+        json_extract_string(e.args, '$."Input type"[0]') AS target_type,
+        json_extract_string(e.args, '$."Input type"[1]') AS source_type
+    FROM attributed_events AS a
+    INNER JOIN record AS e ON a.trace_id = e.trace_id AND a.op_id = e.event_id
+    WHERE a.device <> 'cpu' AND a.op_name = 'aten::copy_' AND a.phase IN ('forward', 'backward')
+),
+
+phases AS (
+    SELECT
+        phase,
+        sum(dur_ns) AS copy_ns,
+        count(*) FILTER (is_cast) AS cast_count,
+        coalesce(sum(dur_ns) FILTER (is_cast), 0)::BIGINT AS cast_ns
+    FROM (
+        SELECT
+            *,
+            list_sort([target_type, source_type])
+            IN (['c10::BFloat16', 'float'], ['c10::Half', 'float']) AS is_cast
+        FROM copy
+    ) AS typed
+    GROUP BY phase
+    HAVING cast_ns > 0
+)
+
+SELECT
+    format('{} kernels cast between fp32 and 16 bits, {}', sum(cast_count), in_ms(sum(cast_ns)))
+        AS what,
+    'casts in ' || string_agg(phase, ' and ' ORDER BY cast_ns DESC, phase) AS place,
+    string_agg(
+        format(
+            'op=aten::copy_ phase={} x{:.3f}-{:.3f}', phase, 1 - cast_ns / copy_ns,
+            1 - cast_ns / copy_ns / 2
+        ), '; ' ORDER BY cast_ns DESC, phase
+    ) AS change,
+    sum(cast_ns)::BIGINT AS cost_ns,
+    'weights in bf16 with an optimizer that keeps fp32 copies (model.to(torch.bfloat16), FSDP '
+    || 'MixedPrecisionPolicy), in place of autocast; or torch.compile, which fuses casts' AS remedy,
+    'tracekit query op_kernels TRACE' AS evidence
+FROM phases
+HAVING count(*) > 0

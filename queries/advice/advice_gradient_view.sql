@@ -1,0 +1,20 @@
+-- Gradients that DistributedDataParallel copies out of its buckets.
+--
+-- Kind:     advice
+-- Scope:    run
+
+SELECT
+    format('{} copies of gradients from buckets{}, {}', count(*), of_ranks(), in_ms(sum(dur_ns)))
+        AS what,
+    'DistributedDataParallel' AS place,
+    'module=(gradient?accumulation) op=aten::copy_ phase=backward remove' AS change,
+    sum(dur_ns)::BIGINT AS cost_ns,
+    'DistributedDataParallel(..., gradient_as_bucket_view=True): gradients are views of the buckets'
+        AS remedy,
+    'tracekit query modules TRACE --phase backward' AS evidence
+FROM attributed_events
+WHERE
+    row_name = '(gradient accumulation)' AND op_name = 'aten::copy_' AND phase = 'backward'
+    AND copy_of(class) = 'd2d'
+    AND EXISTS (FROM annotations WHERE name = 'DistributedDataParallel.forward')
+HAVING sum(dur_ns) > 0

@@ -1,0 +1,33 @@
+-- Single ops that run long on the CPU while the GPU is idle.
+-- Those that are a fifth of the idle time because of the host. Steps that such a call makes longer than others are named.
+--
+-- Kind:     advice
+-- Scope:    run
+
+SELECT
+    format(
+        'the GPU is idle {} during {} of {} on the CPU{}; a call takes {} in the median',
+        in_ms(sum(idle_ns)), if(count(*) = 1, 'one call', format('{} calls', count(*))), op,
+        coalesce(
+            ' in step ' || array_to_string(
+                list_sort(list(DISTINCT step) FILTER (step IS NOT NULL)), ', '
+            ), ''
+        ),
+        in_ms(any_value(median_ns))
+    ) AS what,
+    op || coalesce(' in step ' || if(count(DISTINCT step) = 1, min(step), NULL), '') AS place,
+    format('op={}', chosen_name(op))
+    || coalesce(' step=' || if(count(DISTINCT step) = 1, min(step), NULL), '')
+    || ' remove' AS change,
+    sum(idle_ns)::BIGINT AS cost_ns,
+    'find out what this call waits for or computes on the CPU (with_stack=True shows the line); do '
+    || 'it once before the loop, or in another thread or process' AS remedy,
+    'tracekit query idle_gaps TRACE --cause host_bound' AS evidence
+FROM host_stalls
+GROUP BY op
+HAVING
+    sum(idle_ns) >= 0.2 * (
+        SELECT sum(idle_ns) FROM idle_gap WHERE cause = 'host_bound' AND device <> 'cpu'
+    )
+ORDER BY cost_ns DESC, op
+LIMIT 3

@@ -1,0 +1,26 @@
+-- Calls that wait for the GPU between two kernel launches of one step: no CUDA graph holds them.
+--
+-- Kind:     table
+-- Made:     when asked for
+-- Access:   private
+-- Columns:
+--   trace_id  INTEGER -> trace  the trace
+--   event_id  BIGINT -> event   the call
+--   step      BIGINT            number of the step
+
+WITH launched AS (
+    SELECT r.trace_id, r.step, min(l.ts_ns) AS first_ns, max(l.ts_ns) AS last_ns
+    FROM step_ranges AS r
+    INNER JOIN launch AS l
+        ON r.trace_id = l.trace_id AND l.ts_ns >= r.ts_ns AND l.ts_ns < r.end_ns
+    WHERE NOT regexp_matches(l.name, '(?i)mem(cpy|set)')
+    GROUP BY r.trace_id, r.step
+)
+
+SELECT w.trace_id, w.event_id, l.step
+FROM host_waits AS w
+INNER JOIN event AS e USING (trace_id, event_id)
+INNER JOIN launched AS l
+    ON w.trace_id = l.trace_id AND w.ts_ns > l.first_ns AND w.ts_ns + w.dur_ns <= l.last_ns
+WHERE w.kind IN ('sync', 'copy') AND is_launch_call(e.category)
+ORDER BY w.trace_id, w.event_id

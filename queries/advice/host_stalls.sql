@@ -1,0 +1,51 @@
+-- GPU idle gaps in which one op runs on the CPU, far longer than other calls of it.
+-- Gaps of 1 ms and more of which the op takes four fifths. It is the only call of the op, or takes at least five times
+-- as long as its calls do in the median: a late launch is not to blame.
+--
+-- Kind:     table
+-- Made:     when asked for
+-- Access:   private
+-- Columns:
+--   trace_id   INTEGER -> trace  the trace
+--   gap_id     BIGINT            the gap, as in idle_gap
+--   step       BIGINT            number of the step with most of the gap
+--   op         VARCHAR           innermost op that takes most of the gap
+--   idle_ns    BIGINT            idle time of the gap because of the host, ns
+--   median_ns  BIGINT            median duration of the op's calls, ns
+
+WITH gap AS (
+    SELECT
+        trace_id, gap_id, pid, coalesce(busy_tid, tid) AS tid,
+        arg_max(step, idle_ns) AS step,
+        min(start_ns) AS start_ns, max(end_ns) AS end_ns,
+        sum(idle_ns)::BIGINT AS idle_ns
+    FROM idle_gap
+    WHERE cause = 'host_bound' AND device <> 'cpu'
+    GROUP BY ALL
+    HAVING sum(idle_ns) >= 1_000_000
+),
+
+op AS (
+    SELECT
+        trace_id, pid, tid, name, ts_ns, ts_ns + dur_ns AS end_ns, dur_ns,
+        median(dur_ns) OVER (PARTITION BY trace_id, name) AS median_ns,
+        count(*) OVER (PARTITION BY trace_id, name) AS call_count
+    FROM event
+    WHERE is_op(category) AND EXISTS (FROM gap)
+)
+
+SELECT
+    g.trace_id, g.gap_id,
+    any_value(g.step) AS step,
+    arg_min(o.name, o.dur_ns) AS op,
+    any_value(g.idle_ns) AS idle_ns,
+    arg_min(o.median_ns, o.dur_ns)::BIGINT AS median_ns
+FROM gap AS g
+INNER JOIN op AS o
+    ON
+        g.trace_id = o.trace_id AND g.pid = o.pid AND g.tid = o.tid
+        AND o.ts_ns < g.end_ns AND o.end_ns > g.start_ns
+        AND least(o.end_ns, g.end_ns) - greatest(o.ts_ns, g.start_ns) >= 0.8 * g.idle_ns
+WHERE (o.call_count = 1 OR o.dur_ns >= 5 * o.median_ns) AND NOT starts_with(o.name, 'ProfilerStep#')
+GROUP BY g.trace_id, g.gap_id
+ORDER BY g.trace_id, g.gap_id
