@@ -461,7 +461,7 @@ static bool has_columns(struct ArrowArrayStream *source, const char *formats, bo
 static PyObject *sweep_stream(PyObject *module, PyObject *args)
 {
     static const SweepKind *const kinds[] = {
-        &OWNED_TIME, &GAPS, &SELF_TIME, &CONTEXTS, &REPLAY, &GAINS, &MOMENTS, &PATH,
+        &OWNED_TIME, &IDLE_GAPS, &SELF_TIME, &CONTEXTS, &REPLAY, &GAINS, &MOMENTS, &PATH,
     };
     const SweepKind *kind = NULL;
     const char *name;

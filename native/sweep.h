@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define MAX_SWEEP_COLUMNS 16
+#define MAX_SWEEP_COLUMNS 32
 
 /* No time of an event, and no id. */
 #define NOTHING INT64_MIN
@@ -64,7 +64,7 @@ typedef struct {
     void (*free)(void *state);
 } SweepKind;
 
-extern const SweepKind OWNED_TIME, GAPS, SELF_TIME, CONTEXTS, REPLAY, GAINS, MOMENTS,
+extern const SweepKind OWNED_TIME, IDLE_GAPS, SELF_TIME, CONTEXTS, REPLAY, GAINS, MOMENTS,
     PATH;
 
 /* Say why a sweep gives up, and return false. */

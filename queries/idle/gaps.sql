@@ -1,10 +1,10 @@
 -- When did each device have nothing to do, and why, each with phase, module and step?
--- The pieces of table idle_gap.
+-- The segments of table idle_gap.
 --
 -- Kind:     view
 -- Columns:
 --   trace_id  INTEGER -> trace           the trace
---   gap_id    BIGINT                     number of the gap in the trace; pieces of a gap share it
+--   gap_id    BIGINT                     number of the gap in the trace; segments of a gap share it
 --   rank      INTEGER                    global rank
 --   device    VARCHAR -> device_windows  number of the device, or cpu
 --   cause     VARCHAR                    cause, as in table idle_gap

@@ -1,5 +1,5 @@
 -- Why did each device have nothing to do?
--- Every piece of a gap of the device's timeline has exactly one cause; table idle_gap says how it is found. host_bound:
+-- Every segment of a gap of the device's timeline has exactly one cause; table idle_gap says how it is found. host_bound:
 -- the CPU launched too late. host_sync, allocator, data_loading: it was late because of a call that waits for the device,
 -- of getting memory, of the data loader. launch_latency: launched in time, started late. dependency, comm_wait: the work
 -- waited for another stream or for other ranks. graph_gap: inside of one replay of a graph. not_recorded: work in between
@@ -14,7 +14,7 @@
 --   device      VARCHAR  number of the device, or cpu
 --   cause       VARCHAR  host_sync, data_loading, allocator, host_bound, launch_latency, dependency, comm_wait,
 --                        graph_gap, not_recorded, profiler or unknown
---   gap_count   BIGINT   gaps of which it is the cause, or that of a piece
+--   gap_count   BIGINT   gaps of which it is the cause, or that of a segment
 --   idle_ns     BIGINT   their length, ns; adds up to the device's idle time
 --   idle_pct    DOUBLE   idle_ns of the device's window, 0 to 100
 --   top_op      VARCHAR  op of the op and module that stand for most of it, at least a quarter: the one that kept the CPU

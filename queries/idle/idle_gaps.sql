@@ -1,19 +1,19 @@
--- Which gaps of the device were the longest, and what kept the CPU busy?
--- A row is the time of a gap that has one cause: its pieces (table idle_gap) together.
--- Where the launch of the next work was late, op is what was open on the thread at work (table idle_gap says which),
--- python_line what was open on the launching thread, in the middle of the host's part of the gap: the innermost op,
--- empty between ops; and the innermost Python function that is neither torch's own nor built in.
+-- The longest stretches of idle gaps with one cause, with what kept the CPU busy.
+-- A row is one or several adjacent segments of a gap (table idle_gap). Where the launch of the next work was late, op and
+-- python_line are of the middle of the host's part of the longest segment: the innermost op on the thread at work (table
+-- idle_gap says which), empty between ops; and on the launching thread the innermost Python function that is neither
+-- torch's own nor built in.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
---   limit       BIGINT = 20    gaps per device; 0 for all
---   min_gap_ns  BIGINT = 0     only gaps of at least this length, ns
---   cause       VARCHAR{host_sync|data_loading|allocator|host_bound|launch_latency|dependency|comm_wait|graph_gap|not_recorded|profiler|unknown} = NULL  only gaps with this cause
+--   limit       BIGINT = 20    rows per device; 0 for all
+--   min_gap_ns  BIGINT = 0     only stretches of at least this length, ns
+--   cause       VARCHAR{host_sync|data_loading|allocator|host_bound|launch_latency|dependency|comm_wait|graph_gap|not_recorded|profiler|unknown} = NULL  only stretches with this cause
 -- Columns:
 --   rank             INTEGER  global rank
 --   device           VARCHAR  number of the device, or cpu
---   start_ns         BIGINT   start of it, ns since the first event of the trace
+--   start_ns         BIGINT   its start, ns since the first event of the trace
 --   idle_ns          BIGINT   its length, ns
 --   cause            VARCHAR  its cause, as in idle_causes
 --   host_ns          BIGINT   part of it that had passed when the launch of the next work returned, ns
@@ -22,26 +22,35 @@
 --   op               VARCHAR  op that kept the CPU busy
 --   python_line      VARCHAR  Python function that kept the CPU busy: file(line): function
 --   next_op          VARCHAR  op that launched the next work
---   module           VARCHAR  path of the module of its last piece
+--   module           VARCHAR  path of the module of its last segment
 --   launch           VARCHAR  call that launched the next work
 --   launch_ns        BIGINT   duration of that call, ns
 --   delay_ns         BIGINT   from its end to the start of the work, ns; negative if the work began before
 -- Keep:     rank, device, start_ns, idle_ns, cause, op, module, next_kernel, previous_kernel
 -- View:
---   chart   form=points title="The longest gaps" x=start_ns axis="start, since the first event" y=idle_ns
---           y_axis="length of the gap" y_scale=log colour=cause
+--   chart   form=points title="The longest idle gaps" x=start_ns axis="start, since the first event" y=idle_ns
+--           y_axis="length" y_scale=log colour=cause
 --           tip=where,start_ns,idle_ns,cause,op,module,python_line,next_kernel
 -- Invariant: idle_ns > 0 AND (host_ns IS NULL OR (0 <= host_ns AND host_ns <= idle_ns))
 
-WITH whole AS (
+WITH segment AS (
+    SELECT
+        *,
+        row_number() OVER (PARTITION BY trace_id, gap_id ORDER BY start_ns)
+        - row_number() OVER (PARTITION BY trace_id, gap_id, cause ORDER BY start_ns) AS run
+    FROM idle_gap
+),
+
+whole AS (
     SELECT
         trace_id, gap_id, device, cause, next_event_id, next_piece, previous_event_id, launch_id,
-        launch_delay_ns, busy_op_id, python_event_id,
+        launch_delay_ns, run,
         min(start_ns) AS start_ns,
         sum(idle_ns)::BIGINT AS idle_ns,
         sum(host_ns)::BIGINT AS host_ns,
-        arg_max({module_id: module_id}, end_ns).module_id AS module_id
-    FROM idle_gap
+        arg_max({op: busy_op_id, python: python_event_id}, idle_ns) AS at_work,
+        arg_max({module: module_id}, end_ns).module AS module_id
+    FROM segment
     WHERE $cause IS NULL OR cause = $cause
     GROUP BY ALL
 ),
@@ -72,8 +81,8 @@ INNER JOIN event AS p ON g.trace_id = p.trace_id AND g.previous_event_id = p.eve
 INNER JOIN event AS n ON g.trace_id = n.trace_id AND g.next_event_id = n.event_id
 LEFT JOIN attribution AS c
     ON g.trace_id = c.trace_id AND g.next_event_id = c.event_id AND g.next_piece = c.piece
-LEFT JOIN event AS busy ON g.trace_id = busy.trace_id AND g.busy_op_id = busy.event_id
-LEFT JOIN event AS frame ON g.trace_id = frame.trace_id AND g.python_event_id = frame.event_id
+LEFT JOIN event AS busy ON g.trace_id = busy.trace_id AND g.at_work.op = busy.event_id
+LEFT JOIN event AS frame ON g.trace_id = frame.trace_id AND g.at_work.python = frame.event_id
 LEFT JOIN module AS m ON g.trace_id = m.trace_id AND g.module_id = m.module_id
 LEFT JOIN launch AS l ON g.trace_id = l.trace_id AND g.launch_id = l.launch_id
 ORDER BY w.rank NULLS LAST, w.trace_id, w.device, g.idle_ns DESC, g.gap_id, g.start_ns

@@ -25,11 +25,17 @@
 --   launch_bound_pct      DOUBLE   of those whose launch is in the trace, 0 to 100
 -- Invariant: launch_bound_count <= kernel_count AND wall_ns <= kernel_ns
 
-WITH work AS (
+WITH gap AS (
+    SELECT trace_id, next_event_id, next_piece, sum(idle_ns)::BIGINT AS idle_ns
+    FROM idle_gap
+    GROUP BY trace_id, next_event_id, next_piece
+),
+
+work AS (
     SELECT
         e.trace_id, e.device, e.name, e.class, e.dur_ns, e.wall_ns,
         e.dur_ns < $max_kernel_ns AS is_short,
-        coalesce(g.end_ns - g.start_ns, 0) AS idle_ns,
+        coalesce(g.idle_ns, 0) AS idle_ns,
         e.link = 'launch' AS is_linked,
         CASE WHEN e.link = 'launch' THEN l.dur_ns END AS launch_ns,
         row_number() OVER (
@@ -37,7 +43,7 @@ WITH work AS (
         ) = 1 AS is_first
     FROM attributed_events AS e
     LEFT JOIN launch AS l ON e.trace_id = l.trace_id AND e.launch_id = l.launch_id
-    LEFT JOIN device_gaps AS g
+    LEFT JOIN gap AS g
         ON e.trace_id = g.trace_id AND e.event_id = g.next_event_id AND e.piece = g.next_piece
 ),
 

@@ -1,5 +1,5 @@
 -- How long was each device in each phase: busy, and waiting for it?
--- Idle time goes to the phase that the host was in at that time, piece by piece, as table idle_gap says; where it was
+-- Idle time goes to the phase that the host was in at that time, segment by segment, as table idle_gap says; where it was
 -- between two phases, to other. So busy and idle time over all phases add up to the window.
 --
 -- Kind:     analysis

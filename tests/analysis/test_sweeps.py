@@ -106,3 +106,36 @@ def test_unknown_markers_are_refused(bits: int) -> None:
         swept(connection, "contexts", statement, Owner(), b"ob"),
     ):
         connection.execute(f"FROM {SWEPT}").fetchall()
+
+
+IDLE_GAP_ROWS = (
+    (None, 0, 10, 200_000, 100_000, 5_000, 5, 0, *[None] * 13),
+    (0, 1, 1, 1, 100, 110, 1, 32, "forward", "(x)", "0", 0, 7, 1, 10, 5, None, None, 1, 90, 95),
+    (0, 1, 1, 1, 900, 910, 2, 32, "forward", "(x)", "0", 0, 7, 2, 11, 5, None, None, 1, 890, 895),
+    (0, 2, None, None, 100, 500, 1, None, *[None] * 13),
+    (0, 3, 1, 1, 120, 500, 2, 1, *[None] * 13),
+    (0, 4, 1, 1, 95, None, None, None, *[None] * 13),
+    (0, 5, 1, 1, 100, 890, 20, 33, "forward", "(x)", *[None] * 11),
+    (0, 5, 1, 2, 200, 300, 21, 64, *[None] * 13),
+    (0, 5, None, None, 300, 400, 22, 448, *[None] * 13),
+)
+"""A row or two of each section that the walk over idle gaps reads."""
+
+
+TEXTS = range(8, 11)
+"""Which of its columns are texts."""
+
+
+@pytest.mark.parametrize("number", [LEAST, MOST, -1, None])
+def test_hostile_rows_of_idle_gaps(number: int | None) -> None:
+    """Whatever the numbers are, the walk gives a few segments or refuses the rows."""
+    columns = [f"c{place}" for place in range(21)]
+    types = ["VARCHAR" if place in TEXTS else "BIGINT" for place in range(21)]
+    picked = ", ".join(f"{one}::{type_}" for one, type_ in zip(columns, types, strict=True))
+    refused = (duckdb.InvalidInputException, duckdb.OutOfMemoryException)
+    with duckdb.connect() as connection:
+        for column in {*range(21)}.difference(TEXTS):
+            given = [(*row[:column], number, *row[column + 1 :]) for row in IDLE_GAP_ROWS]
+            statement = f"SELECT {picked} FROM (VALUES {rows(given)}) AS t({', '.join(columns)})"
+            with suppress(*refused), swept(connection, "idle_gaps", statement):
+                assert len(connection.execute(f"FROM {SWEPT}").fetchall()) <= 10

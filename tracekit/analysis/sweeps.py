@@ -8,14 +8,14 @@ without a C compiler, or where a sweep gives up for want of memory, the whole of
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import duckdb
 
 from tracekit.analysis.spec import Spec
 from tracekit.database import cursor_of
+from tracekit.errors import StoreError
 
 
 class Sweep(NamedTuple):
@@ -25,13 +25,13 @@ class Sweep(NamedTuple):
         name: the name of the sweep in native/.
         taken: the order of the rows that it takes, where ``swept`` does not say it.
         order: the order of the rows of the table, where it is not that in which they are given.
-        computed: columns of the table that the sweep does not give, in SQL.
+        is_required: nothing else makes the table: its statement is what the sweep takes.
     """
 
     name: str
     taken: str = ""
     order: str = ""
-    computed: Mapping[str, str] = MappingProxyType({})
+    is_required: bool = False
 
 
 SWEEPS = {
@@ -39,11 +39,7 @@ SWEEPS = {
         "owned_time",
         taken="ORDER BY trace_id, device, ts_ns, end_ns, stream, correlation, event_id",
     ),
-    "device_gaps": Sweep(
-        "gaps",
-        order="ORDER BY trace_id, gap_id",
-        computed={"gap_id": "row_number() OVER (PARTITION BY trace_id ORDER BY start_ns, device)"},
-    ),
+    "idle_gap": Sweep("idle_gaps", is_required=True),
     "cpu_work": Sweep("self_time", order="ORDER BY trace_id, ts_ns, dur_ns, event_id"),
 }
 """The tables that can be made so."""
@@ -63,20 +59,22 @@ def compiled_sweeps() -> Any:
 def sweep_table(connection: duckdb.DuckDBPyConnection, spec: Spec) -> bool:
     """Create a table by its sweep, where it has one that is compiled; return whether it was."""
     sweep = SWEEPS.get(spec.name)
-    if sweep is None or compiled_sweeps() is None:
+    if sweep is None or (compiled_sweeps() is None and not sweep.is_required):
         return False
-    columns = ", ".join(
-        f"({sweep.computed.get(column.name, column.name)})::{column.type} AS {column.name}"
-        for column in spec.columns
-    )
+    if compiled_sweeps() is None:
+        raise StoreError(f"table {spec.name} needs tracekit's native code, which is not built")
+    columns = ", ".join(f"{column.name}::{column.type} AS {column.name}" for column in spec.columns)
+    taken = spec.sql if sweep.is_required else swept_rows(spec)
     try:
-        with swept(connection, sweep.name, f"{swept_rows(spec)} {sweep.taken}"):
+        with swept(connection, sweep.name, f"{taken} {sweep.taken}"):
             connection.execute(
                 f"CREATE TABLE {spec.name} AS SELECT {columns} FROM {SWEPT} {sweep.order}"
             )
     except duckdb.InterruptException:
         raise
     except duckdb.Error:
+        if sweep.is_required:
+            raise
         return False
     return True
 
