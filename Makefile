@@ -40,7 +40,6 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, os.cpu_count() or 1))')
 JEMALLOC = $(wildcard $(DEV)/lib/python3*/site-packages/ray/core/libjemalloc.so)
 # Programs that measure and fill tables of the manual: run by name, by no check.
 EVALUATE := PYTHONPATH=evaluations:tests/shared $(DEV)/bin/python -m
-# The parser in C. Where it cannot be compiled, tracekit does without it.
 NATIVE := $(wildcard native/*)
 CFLAGS_STRICT := -fsyntax-only -std=c11 -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Werror
 
@@ -94,9 +93,7 @@ lint: $(DEV)/.installed
 	@$(DEV)/bin/ruff check --quiet .
 	@$(DEV)/bin/ruff format --quiet --check . || \
 		{ echo "not formatted as ruff does it: make format" >&2; exit 1; }
-	@if command -v cc > /dev/null; then echo "== cc"; cc $(CFLAGS_STRICT) \
-		-isystem $$($(DEV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("include"))') \
-		native/*.c; fi
+	@if command -v cc > /dev/null; then echo "== cc"; cc $(CFLAGS_STRICT) native/*.c; fi
 
 types: $(DEV)/.installed
 	@echo "== mypy"
@@ -208,7 +205,7 @@ release:
 	@echo "  git push origin v$(VERSION) && twine check --strict dist/* && twine upload dist/*"
 
 clean:
-	rm -rf $(DEMO) $(DEV) build dist *.egg-info tracekit/ingest/*.so .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(DEMO) $(DEV) build dist *.egg-info tracekit/*.so .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # A stamp in the environment says that it holds what these files ask for.
 $(DEMO)/.installed: pyproject.toml constraints.txt $(NATIVE)

@@ -1,7 +1,6 @@
-/* The sweep over what launches and ops were inside of, as tracekit/analysis/context_walk.py does it
- * where nothing is compiled. Here is what most spans are: launches, and ops that add no more to what
- * is around them than themselves. What any other means is asked there. */
-#include "python_api.h"
+/* The sweep over what launches and ops were inside of. Here is what most spans are: launches, and ops
+ * that add no more to what is around them than themselves. What any other means is asked in
+ * tracekit/analysis/context_walk.py. */
 #include "sweep.h"
 
 #include <string.h>
@@ -37,53 +36,30 @@ static const Context OUTSIDE = {
     .numbers = {NOTHING, NOTHING, NOTHING, 0, 0, 0, NOTHING, NOTHING, NOTHING},
 };
 
-/* What was raised is left where it was asked for, to be raised again. */
-static bool failed(Sweep *sweep)
+/* Questions. What is raised in an answer is kept by whoever is asked. */
+enum { BEGIN_THREAD, ENTER };
+
+static bool ask(Sweep *sweep, int question)
 {
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    PyErr_NormalizeException(&type, &value, &traceback);
-    if (value != NULL && PyObject_SetAttrString(sweep_asks(sweep).owner, "error", value) < 0)
-        PyErr_Clear();
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(traceback);
-    return sweep_fail(sweep, "the walk failed");
+    return sweep_asks(sweep)->ask(question) || sweep_fail(sweep, "the walk failed");
 }
 
 static bool begin_thread(Sweep *sweep, int64_t trace_id)
 {
-    PyGILState_STATE state = PyGILState_Ensure();
-    PyObject *done = PyObject_CallMethod(sweep_asks(sweep).owner, "begin_thread", "L", trace_id);
-    bool is_good = done != NULL || failed(sweep);
-    Py_XDECREF(done);
-    PyGILState_Release(state);
-    return is_good;
+    sweep_asks(sweep)->numbers[0] = trace_id;
+    return ask(sweep, BEGIN_THREAD);
 }
 
 /* Ask what the context inside of a span is. */
 static bool enter(Sweep *sweep, Context *context, int64_t start, int64_t event, int64_t bits)
 {
-    PyGILState_STATE state = PyGILState_Ensure();
-    PyObject *around = PyTuple_New(CONTEXT_NUMBERS), *inside = NULL;
-    for (int i = 0; around != NULL && i < CONTEXT_NUMBERS; i++) {
-        int64_t number = context->numbers[i];
-        PyObject *value = number == NOTHING ? Py_NewRef(Py_None) : PyLong_FromLongLong(number);
-        if (value == NULL || PyTuple_SetItem(around, i, value) < 0)
-            Py_CLEAR(around);
-    }
-    if (around != NULL)
-        inside = PyObject_CallMethod(sweep_asks(sweep).owner, "enter", "NLLLL", around, start,
-                                     context->end, event, bits);
-    for (int i = 0; inside != NULL && i < CONTEXT_NUMBERS; i++) {
-        PyObject *value = PyTuple_GetItem(inside, i);
-        context->numbers[i]
-            = value == NULL || value == Py_None ? NOTHING : PyLong_AsLongLong(value);
-    }
-    bool is_good = (inside != NULL && !PyErr_Occurred()) || failed(sweep);
-    Py_XDECREF(inside);
-    PyGILState_Release(state);
-    return is_good;
+    int64_t *numbers = sweep_asks(sweep)->numbers, span[] = {start, context->end, event, bits};
+    memcpy(numbers, context->numbers, sizeof context->numbers);
+    memcpy(numbers + CONTEXT_NUMBERS, span, sizeof span);
+    if (!ask(sweep, ENTER))
+        return false;
+    memcpy(context->numbers, numbers, sizeof context->numbers);
+    return true;
 }
 
 /* Find what is open around a span; a span that ends late by a rounding error is pulled in. */
@@ -117,11 +93,11 @@ static bool take_span(Sweep *sweep, void *state, bool is_new_part)
     Walk *walk = state;
     int64_t start = number_of(sweep, START), event = number_of(sweep, EVENT);
     int64_t bits = number_of(sweep, BITS);
-    PyObject *kinds = sweep_asks(sweep).kinds;
+    const SweepAsks *asks = sweep_asks(sweep);
     uint64_t marker = (uint64_t)bits >> MARKER_SHIFT;
-    if (kinds == NULL || marker >= (uint64_t)PyBytes_Size(kinds))
+    if (asks == NULL || marker >= (uint64_t)asks->kind_count)
         return sweep_fail(sweep, "Invalid Input Error: a span of a marker that is none");
-    char kind = PyBytes_AsString(kinds)[marker];
+    char kind = asks->kinds[marker];
     if (is_new_part) {
         walk->open.size = 0;
         if (!begin_thread(sweep, number_of(sweep, TRACE)))

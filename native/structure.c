@@ -186,6 +186,8 @@ bool structure_use(const char *way)
 
 void structure_begin(Structure *s, const char *text, size_t bytes, size_t at)
 {
+    if (look == NULL && !structure_use("avx2"))
+        structure_use("plain");
     s->text = text;
     s->bytes = bytes;
     s->end = at;

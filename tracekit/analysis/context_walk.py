@@ -6,25 +6,25 @@ do not nest cleanly lose nothing: of two that cross, the earlier one ends where 
 begins, which leaves «the latest span still open» what it is at every moment; an end that is late by
 a rounding error is pulled in.
 
-Only what means something is fetched (table ``range_marker``), a batch at a time, and what is noted
-is handed on, so memory does not grow with the trace. Where it is compiled, native/context_walk.c
-keeps the stack and asks here what spans mean, but for plain ops; elsewhere it is done here, and
-DuckDB reads what is noted from a file.
+Only what means something is read (table ``range_marker``), and what is noted is handed on, so
+memory does not grow with the trace. native/context_walk.c keeps the stack and asks here what spans
+mean, but for plain ops.
 """
 
 from __future__ import annotations
 
+import struct
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import duckdb
 import msgspec
 
 from tracekit.analysis.derivative_nodes import DerivativeNodes
 from tracekit.analysis.rules import HOST_EVENTS
-from tracekit.analysis.sweeps import SWEPT, compiled_sweeps, swept
+from tracekit.analysis.sweeps import SWEPT, swept
 from tracekit.analysis.walk_markers import (
     BACKWARD,
     BY_NODE,
@@ -42,7 +42,11 @@ from tracekit.analysis.walk_markers import (
     tells,
 )
 from tracekit.analysis.walked_modules import TraceModules, finished
+from tracekit.native import NOTHING, Answers
 from tracekit.sql_text import quote
+
+if TYPE_CHECKING:
+    import ctypes
 
 WALK = "context_walk"
 """What SQL files write under ``Requires`` when they read the tables of the walk."""
@@ -53,12 +57,7 @@ REQUIRES = ("range_marker", "launch", "captured_call", "event_category", "accele
 TABLES = ("walked", "walked_module")
 """The tables of the walk, in the database ``scratch``: contexts, and the modules that were met."""
 
-ROUNDING_NS = 1000
-"""A span that ends later than the span around it by no more than this ends with it."""
-
-_CHUNK_ROWS = 20_000
-
-# Bits of the last column of a fetched row; the rest of it is the marker's number, 0 for a launch.
+# Bits of the last column of a row; the rest of it is the marker's number, 0 for a launch.
 _HAS_SEQUENCE, _IS_WANTED, _IS_NODE, _HOLDS_BACKWARD = 1, 2, 4, 8
 _BITS = 4
 
@@ -162,7 +161,6 @@ _Context = tuple[
     int | None,
     int | None,
 ]
-_OUTSIDE: _Context = (None, None, None, 0, 0, 0, None, None, None)
 
 
 # Whether kernels may name modules themselves: those of graphs, and those that Triton's Proton saw.
@@ -218,20 +216,10 @@ def walk_contexts(connection: duckdb.DuckDBPyConnection, folder: Path | None = N
         with modules.open("wb") as module_file, nodes.open("wb") as node_file:
             annotated = _annotated_modules(connection)
             walk = _Walk(markers, qualified, numbered, annotated, module_file, node_file)
-            if compiled_sweeps() is None:
-                contexts = Path(work) / "contexts.json"
-                with contexts.open("wb") as context_file:
-                    connection.execute(spans)
-                    while chunk := connection.fetchmany(_CHUNK_ROWS):
-                        walk.feed(chunk, context_file)
-                _load(connection, _listed(contexts, _CONTEXT_COLUMNS))
-            else:
-                kinds = b"".join(map(_kind_letter, markers))
-                try:
-                    with swept(connection, "contexts", spans, walk, kinds):
-                        _load(connection, SWEPT)
-                except duckdb.Error as error:
-                    raise walk.error or error from None
+            kinds = b"".join(map(_kind_letter, markers))
+            answers = Answers(walk.answer, _QUESTION.size // 8, kinds)
+            with swept(connection, "contexts", spans, answers):
+                _load(connection)
             walk.end()
         _load_modules(connection, modules)
         if nodes.stat().st_size:
@@ -254,8 +242,14 @@ _ANNOTATION = Marker(MODULE, 0, 0, "", None, None, "tk", is_qualified=True)
 _PLAIN_OP = Marker(OP, 0, 0, "", None, None, "", is_qualified=False, is_op=True)
 
 
+# The questions of native/context_walk.c, and the numbers that come with the second one: a context,
+# and start, end, id, and bits of the span; the answer is the context inside of it.
+_BEGIN_THREAD, _ENTER = 0, 1
+_QUESTION, _ANSWER = struct.Struct("13q"), struct.Struct("9q")
+
+
 class _Walk:
-    """One pass over the spans of all threads of all traces, fed in chunks."""
+    """One pass over the spans of all threads of all traces."""
 
     def __init__(
         self,
@@ -272,47 +266,21 @@ class _Walk:
         self._annotated = annotated
         self._module_file = module_file
         self._nodes = DerivativeNodes(node_file)
-        self._stack: list[tuple[int, _Context]] = []
-        self._thread: tuple[int, int, int] | None = None
         self._trace: TraceModules | None = None
-        self.error: BaseException | None = None
-        """What the compiled walk could not raise where it was raised."""
 
-    def feed(
-        self, rows: list[tuple[int, int, int, int, int, int, int]], context_file: IO[bytes]
-    ) -> None:
-        """Take the next spans, in order, and write what is noted."""
-        stack, markers = self._stack, self._markers
-        thread = self._thread
-        out: list[tuple[int | None, ...]] = []
-        for trace_id, pid, tid, event_id, start, end, bits in rows:
-            if thread != (trace_id, pid, tid):
-                thread = trace_id, pid, tid
-                stack.clear()
-                self.begin_thread(trace_id)
-            context = _OUTSIDE
-            while stack and stack[-1][0] <= start:
-                stack.pop()
-            while stack and stack[-1][0] < end:
-                # A hook begins a backward range inside of one autograd node and ends it inside of
-                # another: it is a hint, and no end of the node.
-                if end - stack[-1][0] <= ROUNDING_NS or markers[bits >> _BITS].kind == BACKWARD:
-                    end = stack[-1][0]
-                    break
-                stack.pop()
-            if stack:
-                context = stack[-1][1]
-            if bits:
-                context = self.enter(context, start, end, event_id, bits)
-            if not bits or bits & (_HAS_SEQUENCE | _IS_WANTED):
-                out.append((trace_id, event_id, *context))
-            if bits and end > start:
-                stack.append((end, context))
-        self._thread = thread
-        if out:
-            text = msgspec.json.encode(out)
-            context_file.write(text[1:-1].replace(b"],[", b"]\n["))
-            context_file.write(b"\n")
+    def answer(self, question: int, numbers: ctypes.Array[ctypes.c_int64]) -> None:
+        """Answer a question of the sweep."""
+        if question == _BEGIN_THREAD:
+            self.begin_thread(numbers[0])
+            return
+        given = _QUESTION.unpack(numbers)
+        op, module, node, how, told, row, span, hook, part = (
+            None if number == NOTHING else number for number in given[:-4]
+        )
+        around = (op, module, node, how or 0, told or 0, row or 0, span, hook, part)
+        inside = self.enter(around, *given[-4:])
+        answer = (NOTHING if number is None else number for number in inside)
+        _ANSWER.pack_into(numbers, 0, *answer)
 
     def begin_thread(self, trace_id: int) -> None:
         """Take the spans of another thread from here on."""
@@ -450,10 +418,6 @@ def _is_in_closure(how: int, told: int) -> bool:
     return bool(how & _IN_CLOSURE_STEP) and tells(told, "optimizer")
 
 
-_CONTEXT_COLUMNS = (
-    *("trace_id", "event_id", "op_id", "module_number", "node_id", "how", "told", "row"),
-    *("range_number", "hook_number", "part_marker_id"),
-)
 _NODE_COLUMNS = ("trace_id", "node_id", "has_derivative")
 
 
@@ -466,7 +430,7 @@ def _listed(file: Path, columns: Sequence[str], kind: str = "BIGINT") -> str:
     )
 
 
-def _load(connection: duckdb.DuckDBPyConnection, contexts: str) -> None:
+def _load(connection: duckdb.DuckDBPyConnection) -> None:
     """Make the table of the walk from what was noted."""
     connection.execute(
         "CREATE OR REPLACE TABLE scratch.walked AS SELECT trace_id::INTEGER AS trace_id, "
@@ -476,7 +440,7 @@ def _load(connection: duckdb.DuckDBPyConnection, contexts: str) -> None:
         f"how & {_IN_GRAD_MODE} > 0 AS is_in_grad_mode, "
         f"nullif(told >> {PHASE_BITS}, 0) AS phase_marker_id, "
         "nullif(abs(row), 0) AS row_marker_id, range_number, hook_number, part_marker_id "
-        f"FROM {contexts}"
+        f"FROM {SWEPT}"
     )
 
 
