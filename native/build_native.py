@@ -64,7 +64,7 @@ def compiler() -> list[str]:
             "cc, name one in $CC, or install PyPI's package ziglang"
         )
     # Without a CPU, the library would run on none that is older than the one here.
-    return [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline"]
+    return [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline", "-s"]
 
 
 class BuildLibrary(build_ext):
