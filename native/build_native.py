@@ -85,7 +85,7 @@ class BuildLibrary(build_ext):
         except OSError as error:
             sys.exit(f"tracekit cannot be compiled: {command[0]}: {error.strerror}")
         if done.returncode:
-            sys.exit(f"tracekit cannot be compiled: {shlex.join(command)} failed, as it says above")
+            sys.exit(f"tracekit cannot be compiled: {command[0]} failed, for the reason above")
 
 
 class PlatformWheel(bdist_wheel):

@@ -335,20 +335,15 @@ class Answers:
     """Answers the questions of a sweep, as long as it is read.
 
     Args:
-        answer: called with a question and the numbers, in place of which it puts those of the
-            answer; from any thread, but one at a time.
-        number_count: how many numbers there are at most.
+        answer: called with a question; from any thread, but one at a time.
+        numbers: of the question, in place of which `answer` puts those of the answer.
         kinds: a letter for each kind of rows, as the sweep knows them.
     """
 
     def __init__(
-        self,
-        answer: Callable[[int, ctypes.Array[c_int64]], None],
-        number_count: int,
-        kinds: bytes,
+        self, answer: Callable[[int], None], numbers: ctypes.Array[c_int64], kinds: bytes
     ) -> None:
-        numbers = (c_int64 * number_count)()
-        self._callback = _Callback(_Ask, lambda question: answer(question, numbers))
+        self._callback = _Callback(_Ask, answer)
         self.asks = _SweepAsks(self._callback.function, numbers, kinds, len(kinds))
 
     @property

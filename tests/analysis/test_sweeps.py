@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from ctypes import c_int64
 
 import duckdb
 import pytest
@@ -101,7 +102,7 @@ def test_unknown_markers_are_refused(bits: int) -> None:
     with (
         duckdb.connect() as connection,
         pytest.raises(duckdb.Error, match="marker"),
-        swept(connection, "contexts", statement, Answers(lambda *_: None, 13, b"ob")),
+        swept(connection, "contexts", statement, Answers(lambda _: None, (c_int64 * 13)(), b"ob")),
     ):
         connection.execute(f"FROM {SWEPT}").fetchall()
 

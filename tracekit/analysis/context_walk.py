@@ -13,11 +13,12 @@ mean, but for plain ops.
 
 from __future__ import annotations
 
+import ctypes
 import struct
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 import duckdb
 import msgspec
@@ -44,9 +45,6 @@ from tracekit.analysis.walk_markers import (
 from tracekit.analysis.walked_modules import TraceModules, finished
 from tracekit.native import NOTHING, Answers
 from tracekit.sql_text import quote
-
-if TYPE_CHECKING:
-    import ctypes
 
 WALK = "context_walk"
 """What SQL files write under ``Requires`` when they read the tables of the walk."""
@@ -146,22 +144,10 @@ WHERE m.means = 'module' AND is_annotation(m.category)
 
 
 # What encloses a moment of a thread: op, module, node, how, told, row, range, hook, part. How is
-# made of the two bits above; told, row and part are the markers that told the phase (with its
-# number), the row of modules (negative: a weak one) and the part. Modules, ranges and hooks (the
-# module that a backward hook named) are numbers of the trace's walk. A plain tuple, because one is
-# made for every op.
-_Context = tuple[
-    int | None,
-    int | None,
-    int | None,
-    int,
-    int,
-    int,
-    int | None,
-    int | None,
-    int | None,
-]
-
+# made of the bits above; told, row and part are the markers that told the phase (with its number),
+# the row of modules (negative: a weak one) and the part. Modules, ranges and hooks (the module that
+# a backward hook named) are numbers of the trace's walk. NOTHING stands for none, as in C.
+_Context = tuple[int, ...]
 
 # Whether kernels may name modules themselves: those of graphs, and those that Triton's Proton saw.
 _MAY_NAME = """
@@ -217,7 +203,7 @@ def walk_contexts(connection: duckdb.DuckDBPyConnection, folder: Path | None = N
             annotated = _annotated_modules(connection)
             walk = _Walk(markers, qualified, numbered, annotated, module_file, node_file)
             kinds = b"".join(map(_kind_letter, markers))
-            answers = Answers(walk.answer, _QUESTION.size // 8, kinds)
+            answers = Answers(walk.answer, walk.numbers, kinds)
             with swept(connection, "contexts", spans, answers):
                 _load(connection)
             walk.end()
@@ -267,20 +253,15 @@ class _Walk:
         self._module_file = module_file
         self._nodes = DerivativeNodes(node_file)
         self._trace: TraceModules | None = None
+        self.numbers = (ctypes.c_int64 * (_QUESTION.size // 8))()
 
-    def answer(self, question: int, numbers: ctypes.Array[ctypes.c_int64]) -> None:
+    def answer(self, question: int) -> None:
         """Answer a question of the sweep."""
         if question == _BEGIN_THREAD:
-            self.begin_thread(numbers[0])
+            self.begin_thread(self.numbers[0])
             return
-        given = _QUESTION.unpack(numbers)
-        op, module, node, how, told, row, span, hook, part = (
-            None if number == NOTHING else number for number in given[:-4]
-        )
-        around = (op, module, node, how or 0, told or 0, row or 0, span, hook, part)
-        inside = self.enter(around, *given[-4:])
-        answer = (NOTHING if number is None else number for number in inside)
-        _ANSWER.pack_into(numbers, 0, *answer)
+        given = _QUESTION.unpack(self.numbers)
+        _ANSWER.pack_into(self.numbers, 0, *self.enter(given[:9], *given[9:]))
 
     def begin_thread(self, trace_id: int) -> None:
         """Take the spans of another thread from here on."""
@@ -306,7 +287,7 @@ class _Walk:
                 nodes.begin_node(start, end, event_id, is_generated=marker.is_generated)
             return context
         around, module, node, how, told, row, span, hook, part = context
-        if node is not None and not how & _AGAIN:
+        if node != NOTHING and not how & _AGAIN:
             if around == node:
                 has_number = bits & _HAS_SEQUENCE > 0
                 nodes.run_op(start, end, node, marker.label, has_number=has_number)
@@ -319,7 +300,7 @@ class _Walk:
                 told = row = 0
             # Mostly, grad mode is off in backward: only recomputation has numbers then.
             # What hooks do when a gradient is there, with grad mode on, is none of it.
-            if node is not None and row <= 0 and not how & _IN_DERIVATIVE:
+            if node != NOTHING and row <= 0 and not how & _IN_DERIVATIVE:
                 how |= _NUMBERED_IN_NODE
         return (event_id, module, node, how, told, row, span, hook, part)
 
@@ -350,9 +331,9 @@ def _inside(
     if bits & _IS_NODE or kind == NODE:
         # The outermost node of a nest counts, unless an inner one has a number of its own.
         op = event_id
-        is_outermost = node is None
+        is_outermost = node == NOTHING
         if is_outermost:
-            module = span = hook = part = None
+            module = span = hook = part = NOTHING
         if is_outermost or bits & _HAS_SEQUENCE:
             node = event_id
             row = row if tells(told, "optimizer") and not how & _IN_CLOSURE_STEP else 0
@@ -361,17 +342,17 @@ def _inside(
         ):
             told = BY_NODE
         if marker.row > 0:
-            row, module = marker.row, None
+            row, module = marker.row, NOTHING
     elif kind == MODULE:
         if not (trace.ignores_calls and not marker.is_qualified):
-            if node is not None or tells(marker.told, "recompute"):
+            if node != NOTHING or tells(marker.told, "recompute"):
                 how |= _AGAIN
             module = trace.number(
-                module,
+                _number(module),
                 marker.label,
                 marker,
                 source=marker.source,
-                is_inside_node=module is None and node is not None,
+                is_inside_node=module == NOTHING and node != NOTHING,
             )
             row = 0
             told = marker.told or (0 if _is_in_closure(how, told) else told)
@@ -379,12 +360,12 @@ def _inside(
         told = marker.told or told
         if marker.layer == "begin":
             trace.next_layer = 0
-        if module is None or trace.modules[module].module_class != marker.module_class:
+        if module == NOTHING or trace.modules[module].module_class != marker.module_class:
             label = marker.label
             if marker.layer == "next":
                 label = f"{label}.{trace.next_layer}"
                 trace.next_layer += 1
-            module = trace.number(module, label, marker, source="frame")
+            module = trace.number(_number(module), label, marker, source="frame")
             row = 0
     elif kind == BACKWARD:
         hook = trace.number(None, marker.label, marker, source=marker.source)
@@ -394,23 +375,27 @@ def _inside(
         how |= _AGAIN
     elif kind == DERIVATIVE:
         op = event_id
-        how |= _IN_DERIVATIVE if node is not None else _IN_GRAD_MODE
+        how |= _IN_DERIVATIVE if node != NOTHING else _IN_GRAD_MODE
     else:
         if kind == RANGE:
-            span = trace.number(span, marker.label, marker, source="range")
+            span = trace.number(_number(span), marker.label, marker, source="range")
         if marker.is_op or bits & _IS_WANTED:
             op = event_id
             if bits & _HAS_SEQUENCE:
                 how |= _IN_GRAD_MODE
-        if bits & _HOLDS_BACKWARD and node is None:
+        if bits & _HOLDS_BACKWARD and node == NOTHING:
             how |= _IN_CLOSURE_STEP
         if marker.told and (kind == RANGE or not tells(marker.told, "backward") or not told):
             told = marker.told
         if marker.row > 0:
-            row, module = marker.row, None
+            row, module = marker.row, NOTHING
         elif marker.row < 0 and not row:
             row = marker.row
     return (op, module, node, how, told, row, span, hook, part)
+
+
+def _number(number: int) -> int | None:
+    return None if number == NOTHING else number
 
 
 def _is_in_closure(how: int, told: int) -> bool:
