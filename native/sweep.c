@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arrow_abi.h"
 #include "exported.h"
 
 #define MOST_BATCHES_WAITING 8
@@ -129,8 +128,9 @@ static int begins_part(Sweep *sweep)
             || !buffer_add(&sweep->part_now, text, size))
             return -1;
     }
-    bool is_new = !sweep->has_part || sweep->part.size != sweep->part_now.size
-        || memcmp(sweep->part.data, sweep->part_now.data, sweep->part.size) != 0;
+    size_t size = sweep->part_now.size;
+    bool is_new = !sweep->has_part || sweep->part.size != size
+        || (size > 0 && memcmp(sweep->part.data, sweep->part_now.data, size) != 0);
     Buffer before = sweep->part;
     sweep->part = sweep->part_now;
     sweep->part_now = before;
@@ -245,7 +245,8 @@ static bool move_rows(Given *given, bool is_text, size_t rows, const void **to)
     to[is_text ? 2 : 1] = values;
     if (values == NULL)
         return false;
-    memcpy(values, given->values.data, bytes);
+    if (bytes > 0)
+        memcpy(values, given->values.data, bytes);
     buffer_drop(&given->values, bytes);
     buffer_drop(&given->valid, rows);
     return true;
@@ -442,8 +443,6 @@ static bool has_columns(struct ArrowArrayStream *source, const char *formats, bo
     return is_good;
 }
 
-/* Return the stream that a sweep makes of another, which it takes over, for a capsule; NULL where it
- * does not, with the reason in `why`. `asks` is NULL, or lives as long as the stream is read. */
 EXPORTED struct ArrowArrayStream *sweep_stream(const char *name, struct ArrowArrayStream *source,
                                                const SweepAsks *asks, char *why, size_t room)
 {

@@ -8,6 +8,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "arrow_abi.h"
+
 #define MAX_SWEEP_COLUMNS 32
 
 /* No time of an event, and no id. */
@@ -75,6 +77,12 @@ typedef struct {
     const char *kinds;        /* a letter for each kind of rows */
     int64_t kind_count;
 } SweepAsks;
+
+/* Return the stream that a sweep makes of another, which it takes over; its owner frees it once it is
+ * released. NULL where it does not, with the reason in `why`. `asks` is NULL, or lives as long as the
+ * stream is read. */
+struct ArrowArrayStream *sweep_stream(const char *name, struct ArrowArrayStream *source,
+                                      const SweepAsks *asks, char *why, size_t room);
 
 /* NULL where nobody was given to be asked. */
 const SweepAsks *sweep_asks(const Sweep *sweep);

@@ -197,3 +197,24 @@ def test_ranks_of_an_installed_tracekit_take_nothing_from_the_current_folder(
         **packages,
     )
     assert [row["outcome"] for row in json.loads(printed)] == ["ok"]
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no cc")
+def test_random_input_of_the_library_under_sanitizers(tmp_path: Path) -> None:
+    """`make fuzz` does so for longer."""
+    command = re.search(r"^SANITIZE := (.*)$", (REPO / "Makefile").read_text("utf-8"), re.MULTILINE)
+    assert command is not None
+    sources = sorted((REPO / "native").glob("*.c"))
+    program = tmp_path / "fuzz_native"
+    run("cc", *command[1].split(), "-o", program, "tests/fuzz/native.c", *sources, cwd=REPO)
+    assert " cases" in run(program, "5", "1", cwd=tmp_path)
+
+
+def test_without_a_compiler_ziglang_is_asked_for(tmp_path: Path) -> None:
+    """A compiler that $CC names, or the command cc, is taken instead."""
+    script = "import build_native as b; print(b.get_requires_for_build_wheel())"
+    given = {"PYTHONPATH": str(REPO / "native"), "PATH": str(tmp_path)}
+    assert "ziglang" in run(sys.executable, "-c", script, cwd=REPO, **given, CC="")
+    assert "ziglang" not in run(sys.executable, "-c", script, cwd=REPO, **given, CC="gcc")
+    (tmp_path / "cc").touch(mode=0o755)
+    assert "ziglang" not in run(sys.executable, "-c", script, cwd=REPO, **given, CC="")
