@@ -23,9 +23,11 @@ enum { OP, MODULE, NODE, HOW, TOLD, ROW, RANGE, HOOK, PART, CONTEXT_NUMBERS };
 #define PLAIN_OP 'o'
 #define BACKWARD 'b'
 
+#define NONE (-1)
+
 typedef struct {
     int64_t end;
-    int64_t numbers[CONTEXT_NUMBERS]; /* NOTHING for None */
+    int64_t numbers[CONTEXT_NUMBERS]; /* NONE for none; a row may be less than 0 */
 } Context;
 
 typedef struct {
@@ -33,7 +35,7 @@ typedef struct {
 } Walk;
 
 static const Context OUTSIDE = {
-    .numbers = {NOTHING, NOTHING, NOTHING, 0, 0, 0, NOTHING, NOTHING, NOTHING},
+    .numbers = {NONE, NONE, NONE, 0, 0, 0, NONE, NONE, NONE},
 };
 
 /* Questions. What is raised in an answer is kept by whoever is asked. */
@@ -84,7 +86,8 @@ static bool give_context(Sweep *sweep, const Context *context)
 {
     bool is_good = give_column(sweep, TRACE) && give_column(sweep, EVENT);
     for (int i = 0; is_good && i < CONTEXT_NUMBERS; i++)
-        is_good = give_number(sweep, context->numbers[i]);
+        is_good = give_number(sweep, i != ROW && context->numbers[i] == NONE ? NOTHING
+                                                                             : context->numbers[i]);
     return is_good;
 }
 
@@ -109,7 +112,7 @@ static bool take_span(Sweep *sweep, void *state, bool is_new_part)
     int64_t *numbers = context.numbers, how = numbers[HOW];
     bool has_sequence = bits & HAS_SEQUENCE;
     bool is_plain = kind == PLAIN_OP && !(bits & IS_NODE) && numbers[ROW] >= 0
-        && (numbers[NODE] == NOTHING || (how & AGAIN && !has_sequence))
+        && (numbers[NODE] == NONE || (how & AGAIN && !has_sequence))
         && !(has_sequence && how & IN_CLOSURE_STEP);
     if (is_plain) {
         numbers[OP] = event;

@@ -27,9 +27,6 @@ that is followed by another one."""
 
 PATH = Path(__file__).with_name("_native.so")
 
-NOTHING = -(2**63)
-"""NULL among the numbers of a sweep."""
-
 _BUSY, _NO_MEMORY = 1, 2  # As in native/exported.h.
 _TEXT_ENDS, _ARRAY_ENDS, _ODD_EVENT = 0, 1, 2  # As in native/events.h.
 

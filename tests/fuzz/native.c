@@ -321,7 +321,7 @@ static int64_t asked[16];
 static int answer(int question)
 {
     for (size_t i = 0; question == 1 && i < 9; i++)
-        asked[i] = chance(4) ? (int64_t)chance(4) : NOTHING;
+        asked[i] = chance(4) ? (int64_t)chance(4) : -1;
     return chance(100) > 0;
 }
 

@@ -43,7 +43,7 @@ from tracekit.analysis.walk_markers import (
     tells,
 )
 from tracekit.analysis.walked_modules import TraceModules, finished
-from tracekit.native import NOTHING, Answers
+from tracekit.native import Answers
 from tracekit.sql_text import quote
 
 WALK = "context_walk"
@@ -146,8 +146,9 @@ WHERE m.means = 'module' AND is_annotation(m.category)
 # What encloses a moment of a thread: op, module, node, how, told, row, range, hook, part. How is
 # made of the bits above; told, row and part are the markers that told the phase (with its number),
 # the row of modules (negative: a weak one) and the part. Modules, ranges and hooks (the module that
-# a backward hook named) are numbers of the trace's walk. NOTHING stands for none, as in C.
+# a backward hook named) are numbers of the trace's walk. _NONE stands for none, as in C.
 _Context = tuple[int, ...]
+_NONE = -1
 
 # Whether kernels may name modules themselves: those of graphs, and those that Triton's Proton saw.
 _MAY_NAME = """
@@ -287,7 +288,7 @@ class _Walk:
                 nodes.begin_node(start, end, event_id, is_generated=marker.is_generated)
             return context
         around, module, node, how, told, row, span, hook, part = context
-        if node != NOTHING and not how & _AGAIN:
+        if node != _NONE and not how & _AGAIN:
             if around == node:
                 has_number = bits & _HAS_SEQUENCE > 0
                 nodes.run_op(start, end, node, marker.label, has_number=has_number)
@@ -300,7 +301,7 @@ class _Walk:
                 told = row = 0
             # Mostly, grad mode is off in backward: only recomputation has numbers then.
             # What hooks do when a gradient is there, with grad mode on, is none of it.
-            if node != NOTHING and row <= 0 and not how & _IN_DERIVATIVE:
+            if node != _NONE and row <= 0 and not how & _IN_DERIVATIVE:
                 how |= _NUMBERED_IN_NODE
         return (event_id, module, node, how, told, row, span, hook, part)
 
@@ -331,9 +332,9 @@ def _inside(
     if bits & _IS_NODE or kind == NODE:
         # The outermost node of a nest counts, unless an inner one has a number of its own.
         op = event_id
-        is_outermost = node == NOTHING
+        is_outermost = node == _NONE
         if is_outermost:
-            module = span = hook = part = NOTHING
+            module = span = hook = part = _NONE
         if is_outermost or bits & _HAS_SEQUENCE:
             node = event_id
             row = row if tells(told, "optimizer") and not how & _IN_CLOSURE_STEP else 0
@@ -342,17 +343,17 @@ def _inside(
         ):
             told = BY_NODE
         if marker.row > 0:
-            row, module = marker.row, NOTHING
+            row, module = marker.row, _NONE
     elif kind == MODULE:
         if not (trace.ignores_calls and not marker.is_qualified):
-            if node != NOTHING or tells(marker.told, "recompute"):
+            if node != _NONE or tells(marker.told, "recompute"):
                 how |= _AGAIN
             module = trace.number(
                 _number(module),
                 marker.label,
                 marker,
                 source=marker.source,
-                is_inside_node=module == NOTHING and node != NOTHING,
+                is_inside_node=module == _NONE and node != _NONE,
             )
             row = 0
             told = marker.told or (0 if _is_in_closure(how, told) else told)
@@ -360,7 +361,7 @@ def _inside(
         told = marker.told or told
         if marker.layer == "begin":
             trace.next_layer = 0
-        if module == NOTHING or trace.modules[module].module_class != marker.module_class:
+        if module == _NONE or trace.modules[module].module_class != marker.module_class:
             label = marker.label
             if marker.layer == "next":
                 label = f"{label}.{trace.next_layer}"
@@ -375,7 +376,7 @@ def _inside(
         how |= _AGAIN
     elif kind == DERIVATIVE:
         op = event_id
-        how |= _IN_DERIVATIVE if node != NOTHING else _IN_GRAD_MODE
+        how |= _IN_DERIVATIVE if node != _NONE else _IN_GRAD_MODE
     else:
         if kind == RANGE:
             span = trace.number(_number(span), marker.label, marker, source="range")
@@ -383,19 +384,19 @@ def _inside(
             op = event_id
             if bits & _HAS_SEQUENCE:
                 how |= _IN_GRAD_MODE
-        if bits & _HOLDS_BACKWARD and node == NOTHING:
+        if bits & _HOLDS_BACKWARD and node == _NONE:
             how |= _IN_CLOSURE_STEP
         if marker.told and (kind == RANGE or not tells(marker.told, "backward") or not told):
             told = marker.told
         if marker.row > 0:
-            row, module = marker.row, NOTHING
+            row, module = marker.row, _NONE
         elif marker.row < 0 and not row:
             row = marker.row
     return (op, module, node, how, told, row, span, hook, part)
 
 
 def _number(number: int) -> int | None:
-    return None if number == NOTHING else number
+    return None if number == _NONE else number
 
 
 def _is_in_closure(how: int, told: int) -> bool:
