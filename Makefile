@@ -41,7 +41,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, os.cpu_count() or 1))')
 JEMALLOC = $(wildcard $(DEV)/lib/python3*/site-packages/ray/core/libjemalloc.so)
 # Programs that measure and fill tables of the manual: run by name, by no check.
 EVALUATE := PYTHONPATH=evaluations:tests/shared $(DEV)/bin/python -m
-NATIVE := $(wildcard native/*)
+NATIVE := $(wildcard native/*.c native/*.h native/*.py)
 SANITIZE := -std=c11 -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -Inative
 CFLAGS_STRICT := -fsyntax-only -std=c11 -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Werror
 

@@ -18,6 +18,8 @@ enum { OP, MODULE, NODE, HOW, TOLD, ROW, RANGE, HOOK, PART, CONTEXT_NUMBERS };
 #define AGAIN 1
 #define IN_GRAD_MODE 2
 #define IN_CLOSURE_STEP 4
+#define IN_DERIVATIVE 8
+#define NUMBERED_IN_NODE 16
 
 /* What a marker is, a letter each in the text that the walk has. */
 #define PLAIN_OP 'o'
@@ -32,6 +34,7 @@ typedef struct {
 
 typedef struct {
     Buffer open;
+    int64_t noted; /* ops that have not been told yet */
 } Walk;
 
 static const Context OUTSIDE = {
@@ -39,26 +42,44 @@ static const Context OUTSIDE = {
 };
 
 /* Questions. What is raised in an answer is kept by whoever is asked. */
-enum { BEGIN_THREAD, ENTER };
+enum { BEGIN_THREAD, ENTER, NOTHING_ELSE };
 
-static bool ask(Sweep *sweep, int question)
+/* Behind the numbers of a question are those of ops that ran inside of nodes before it. */
+enum { NOTED_COUNT = CONTEXT_NUMBERS + 4, FIRST_NOTED, NOTED_NUMBERS = 5, MOST_NOTED = 1000 };
+
+static bool ask(Sweep *sweep, Walk *walk, int question)
 {
+    sweep_asks(sweep)->numbers[NOTED_COUNT] = walk->noted;
+    walk->noted = 0;
     return sweep_asks(sweep)->ask(question) || sweep_fail(sweep, "the walk failed");
 }
 
-static bool begin_thread(Sweep *sweep, int64_t trace_id)
+static bool begin_thread(Sweep *sweep, Walk *walk, int64_t trace_id)
 {
     sweep_asks(sweep)->numbers[0] = trace_id;
-    return ask(sweep, BEGIN_THREAD);
+    return ask(sweep, walk, BEGIN_THREAD);
+}
+
+/* Note an op inside of a node, to be told with the next question. */
+static bool note_op(Sweep *sweep, Walk *walk, const Context *context, int64_t start, int64_t bits)
+{
+    if (walk->noted == MOST_NOTED && !ask(sweep, walk, NOTHING_ELSE))
+        return false;
+    const int64_t *numbers = context->numbers;
+    int64_t op[NOTED_NUMBERS] = {start, context->end, numbers[NODE], bits,
+                                 numbers[OP] == numbers[NODE]};
+    memcpy(sweep_asks(sweep)->numbers + FIRST_NOTED + NOTED_NUMBERS * walk->noted++, op, sizeof op);
+    return true;
 }
 
 /* Ask what the context inside of a span is. */
-static bool enter(Sweep *sweep, Context *context, int64_t start, int64_t event, int64_t bits)
+static bool enter(Sweep *sweep, Walk *walk, Context *context, int64_t start, int64_t event,
+                  int64_t bits)
 {
     int64_t *numbers = sweep_asks(sweep)->numbers, span[] = {start, context->end, event, bits};
     memcpy(numbers, context->numbers, sizeof context->numbers);
     memcpy(numbers + CONTEXT_NUMBERS, span, sizeof span);
-    if (!ask(sweep, ENTER))
+    if (!ask(sweep, walk, ENTER))
         return false;
     memcpy(context->numbers, numbers, sizeof context->numbers);
     return true;
@@ -103,7 +124,7 @@ static bool take_span(Sweep *sweep, void *state, bool is_new_part)
     char kind = asks->kinds[marker];
     if (is_new_part) {
         walk->open.size = 0;
-        if (!begin_thread(sweep, number_of(sweep, TRACE)))
+        if (!begin_thread(sweep, walk, number_of(sweep, TRACE)))
             return false;
     }
     Context context = around(&walk->open, start, number_of(sweep, END), kind == BACKWARD);
@@ -112,18 +133,29 @@ static bool take_span(Sweep *sweep, void *state, bool is_new_part)
     int64_t *numbers = context.numbers, how = numbers[HOW];
     bool has_sequence = bits & HAS_SEQUENCE;
     bool is_plain = kind == PLAIN_OP && !(bits & IS_NODE) && numbers[ROW] >= 0
-        && (numbers[NODE] == NONE || (how & AGAIN && !has_sequence))
         && !(has_sequence && how & IN_CLOSURE_STEP);
     if (is_plain) {
+        bool is_in_node = numbers[NODE] != NONE;
+        if (is_in_node && !(how & AGAIN) && !note_op(sweep, walk, &context, start, bits))
+            return false;
         numbers[OP] = event;
-        numbers[HOW] = has_sequence ? how | IN_GRAD_MODE : how;
-    } else if (!enter(sweep, &context, start, event, bits)) {
+        if (has_sequence)
+            numbers[HOW] |= IN_GRAD_MODE;
+        if (has_sequence && is_in_node && numbers[ROW] == 0 && !(how & IN_DERIVATIVE))
+            numbers[HOW] |= NUMBERED_IN_NODE;
+    } else if (!enter(sweep, walk, &context, start, event, bits)) {
         return false;
     }
     if (bits & (HAS_SEQUENCE | IS_WANTED) && !give_context(sweep, &context))
         return false;
     return context.end <= start || buffer_add(&walk->open, &context, sizeof context)
         || sweep_fail(sweep, "Out of Memory Error: a sweep has no room");
+}
+
+static bool end_walk(Sweep *sweep, void *state)
+{
+    Walk *walk = state;
+    return walk->noted == 0 || ask(sweep, walk, NOTHING_ELSE);
 }
 
 static void free_walk(void *state)
@@ -140,5 +172,6 @@ const SweepKind CONTEXTS = {
     .part_columns = 3,
     .state_bytes = sizeof(Walk),
     .take = take_span,
+    .end = end_walk,
     .free = free_walk,
 };

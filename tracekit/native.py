@@ -16,6 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from tracekit.errors import TracekitError
+
 if TYPE_CHECKING:
     from typing_extensions import CapsuleType
 
@@ -89,9 +91,9 @@ class _Library:
         try:
             self.quick, self.long = ctypes.PyDLL(str(PATH)), ctypes.CDLL(str(PATH))
         except OSError as error:
-            raise ImportError(
-                f"{PATH}: tracekit's library in C is not there or of another system; install "
-                f"tracekit again: pip install tracekit-llm, in a clone pip install -e . ({error})"
+            raise TracekitError(
+                f"tracekit's library in C cannot be loaded: {error}",
+                hint="install tracekit again; in a clone: pip install -e .",
             ) from error
         for library, functions in ((self.quick, _QUICK), (self.long, _LONG)):
             for name, (returned, *arguments) in functions.items():

@@ -102,7 +102,9 @@ def test_unknown_markers_are_refused(bits: int) -> None:
     with (
         duckdb.connect() as connection,
         pytest.raises(duckdb.Error, match="marker"),
-        swept(connection, "contexts", statement, Answers(lambda _: None, (c_int64 * 13)(), b"ob")),
+        swept(
+            connection, "contexts", statement, Answers(lambda _: None, (c_int64 * 6000)(), b"ob")
+        ),
     ):
         connection.execute(f"FROM {SWEPT}").fetchall()
 

@@ -102,7 +102,7 @@ def test_the_source_distribution_holds_what_the_checks_ran_with(wheel: Path) -> 
     with tarfile.open(packed) as archive:
         names = {PurePosixPath(*PurePosixPath(name).parts[1:]) for name in archive.getnames()}
     assert PurePosixPath("constraints.txt") in names
-    native = {PurePosixPath("native") / path.name for path in (REPO / "native").iterdir()}
+    native = {PurePosixPath("native") / path.name for path in (REPO / "native").glob("*.*")}
     assert native <= names
 
 

@@ -230,9 +230,12 @@ _PLAIN_OP = Marker(OP, 0, 0, "", None, None, "", is_qualified=False, is_op=True)
 
 
 # The questions of native/context_walk.c, and the numbers that come with the second one: a context,
-# and start, end, id, and bits of the span; the answer is the context inside of it.
+# and start, end, id, and bits of the span; the answer is the context inside of it. With each
+# question come ops that ran inside of nodes before it: how many, and for each one its start, end,
+# node, and bits, and whether it ran directly inside.
 _BEGIN_THREAD, _ENTER = 0, 1
-_QUESTION, _ANSWER = struct.Struct("13q"), struct.Struct("9q")
+_QUESTION, _ANSWER = struct.Struct("14q"), struct.Struct("9q")
+_FIRST_NOTED, _NOTED_NUMBERS, _MOST_NOTED = 14, 5, 1000
 
 
 class _Walk:
@@ -254,15 +257,31 @@ class _Walk:
         self._module_file = module_file
         self._nodes = DerivativeNodes(node_file)
         self._trace: TraceModules | None = None
-        self.numbers = (ctypes.c_int64 * (_QUESTION.size // 8))()
+        self.numbers = (ctypes.c_int64 * (_FIRST_NOTED + _NOTED_NUMBERS * _MOST_NOTED))()
 
     def answer(self, question: int) -> None:
         """Answer a question of the sweep."""
+        *context, start, end, event_id, bits, noted_count = _QUESTION.unpack_from(self.numbers)
+        if noted_count:
+            stop = _FIRST_NOTED + _NOTED_NUMBERS * noted_count
+            noted = iter(self.numbers[_FIRST_NOTED:stop])
+            for at, until, node, op, is_direct in zip(*[noted] * _NOTED_NUMBERS, strict=True):
+                label = self._markers[op >> _BITS].label
+                self._run_op(at, until, node, label, op & _HAS_SEQUENCE, is_direct)
         if question == _BEGIN_THREAD:
-            self.begin_thread(self.numbers[0])
-            return
-        given = _QUESTION.unpack(self.numbers)
-        _ANSWER.pack_into(self.numbers, 0, *self.enter(given[:9], *given[9:]))
+            self.begin_thread(context[0])
+        elif question == _ENTER:
+            inside = self.enter(tuple(context), start, end, event_id, bits)
+            _ANSWER.pack_into(self.numbers, 0, *inside)
+
+    def _run_op(
+        self, start: int, end: int, node: int, label: str, has_number: int, is_direct: int
+    ) -> None:
+        """Take an op inside of a node."""
+        if is_direct:
+            self._nodes.run_op(start, end, node, label, has_number=has_number > 0)
+        else:
+            self._nodes.run_inner_op(start, node, label)
 
     def begin_thread(self, trace_id: int) -> None:
         """Take the spans of another thread from here on."""
@@ -289,11 +308,7 @@ class _Walk:
             return context
         around, module, node, how, told, row, span, hook, part = context
         if node != _NONE and not how & _AGAIN:
-            if around == node:
-                has_number = bits & _HAS_SEQUENCE > 0
-                nodes.run_op(start, end, node, marker.label, has_number=has_number)
-            else:
-                nodes.run_inner_op(start, node, marker.label)
+            self._run_op(start, end, node, marker.label, bits & _HAS_SEQUENCE, around == node)
         if bits & _HAS_SEQUENCE:
             how |= _IN_GRAD_MODE
             # An optimizer computes without gradients; what its closure does is forward.
