@@ -264,24 +264,23 @@ class _Walk:
         *context, start, end, event_id, bits, noted_count = _QUESTION.unpack_from(self.numbers)
         if noted_count:
             stop = _FIRST_NOTED + _NOTED_NUMBERS * noted_count
-            noted = iter(self.numbers[_FIRST_NOTED:stop])
-            for at, until, node, op, is_direct in zip(*[noted] * _NOTED_NUMBERS, strict=True):
-                label = self._markers[op >> _BITS].label
-                self._run_op(at, until, node, label, op & _HAS_SEQUENCE, is_direct)
+            self._run_ops(self.numbers[_FIRST_NOTED:stop])
         if question == _BEGIN_THREAD:
             self.begin_thread(context[0])
         elif question == _ENTER:
             inside = self.enter(tuple(context), start, end, event_id, bits)
             _ANSWER.pack_into(self.numbers, 0, *inside)
 
-    def _run_op(
-        self, start: int, end: int, node: int, label: str, has_number: int, is_direct: int
-    ) -> None:
-        """Take an op inside of a node."""
-        if is_direct:
-            self._nodes.run_op(start, end, node, label, has_number=has_number > 0)
-        else:
-            self._nodes.run_inner_op(start, node, label)
+    def _run_ops(self, noted: list[int]) -> None:
+        """Take ops inside of nodes."""
+        each = iter(noted)
+        for start, end, node, bits, is_direct in zip(*[each] * _NOTED_NUMBERS, strict=True):
+            label = self._markers[bits >> _BITS].label
+            if is_direct:
+                has_number = bits & _HAS_SEQUENCE > 0
+                self._nodes.run_op(start, end, node, label, has_number=has_number)
+            else:
+                self._nodes.run_inner_op(start, node, label)
 
     def begin_thread(self, trace_id: int) -> None:
         """Take the spans of another thread from here on."""
@@ -308,7 +307,11 @@ class _Walk:
             return context
         around, module, node, how, told, row, span, hook, part = context
         if node != _NONE and not how & _AGAIN:
-            self._run_op(start, end, node, marker.label, bits & _HAS_SEQUENCE, around == node)
+            if around == node:
+                has_number = bits & _HAS_SEQUENCE > 0
+                nodes.run_op(start, end, node, marker.label, has_number=has_number)
+            else:
+                nodes.run_inner_op(start, node, marker.label)
         if bits & _HAS_SEQUENCE:
             how |= _IN_GRAD_MODE
             # An optimizer computes without gradients; what its closure does is forward.
