@@ -6,7 +6,8 @@
 #                 the mark `nightly`
 #   make test-all   the gate, the tests marked `nightly`, and the manual
 #   make fuzz     search for input that makes tracekit fail, for some MINUTES; saves finds to
-#                 tests/corpus
+#                 tests/corpus. Where there is cc, a tenth of the time is for native/ under
+#                 sanitizers
 #   make docs     build the manual into build/docs; a dead link or anchor stops it
 #   make benchmark  measure this tree and the last tag, or the commit AGAINST, in pairs
 #   make predictions  predict loops and loads, run them, and write the errors into the manual
@@ -40,8 +41,8 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, os.cpu_count() or 1))')
 JEMALLOC = $(wildcard $(DEV)/lib/python3*/site-packages/ray/core/libjemalloc.so)
 # Programs that measure and fill tables of the manual: run by name, by no check.
 EVALUATE := PYTHONPATH=evaluations:tests/shared $(DEV)/bin/python -m
-# The parser in C. Where it cannot be compiled, tracekit does without it.
-NATIVE := $(wildcard native/*)
+NATIVE := $(wildcard native/*.c native/*.h native/*.py)
+SANITIZE := -std=c11 -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -Inative
 CFLAGS_STRICT := -fsyntax-only -std=c11 -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Werror
 
 # pip warns about things that are nobody's problem here; its errors are shown.
@@ -94,9 +95,8 @@ lint: $(DEV)/.installed
 	@$(DEV)/bin/ruff check --quiet .
 	@$(DEV)/bin/ruff format --quiet --check . || \
 		{ echo "not formatted as ruff does it: make format" >&2; exit 1; }
-	@if command -v cc > /dev/null; then echo "== cc"; cc $(CFLAGS_STRICT) \
-		-isystem $$($(DEV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("include"))') \
-		native/*.c; fi
+	@if command -v cc > /dev/null; then echo "== cc"; cc $(CFLAGS_STRICT) -Inative \
+		native/*.c tests/fuzz/native.c; fi
 
 types: $(DEV)/.installed
 	@echo "== mypy"
@@ -136,6 +136,9 @@ pytest: $(DEV)/.installed
 # The seed is chosen anew and printed: SEED repeats a run.
 fuzz: $(DEMO)/.installed
 	@echo "== fuzz"
+	@if command -v cc > /dev/null; then mkdir -p build && \
+		cc $(SANITIZE) -o build/fuzz_native tests/fuzz/native.c native/*.c && \
+		build/fuzz_native $$(( 6 * $(MINUTES) )) $(or $(SEED),$$(date +%s)); fi
 	@$(DEMO)/bin/python tests/fuzz/run.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 format: $(DEV)/.installed
@@ -208,7 +211,7 @@ release:
 	@echo "  git push origin v$(VERSION) && twine check --strict dist/* && twine upload dist/*"
 
 clean:
-	rm -rf $(DEMO) $(DEV) build dist *.egg-info tracekit/ingest/*.so .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(DEMO) $(DEV) build dist *.egg-info tracekit/*.so .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # A stamp in the environment says that it holds what these files ask for.
 $(DEMO)/.installed: pyproject.toml constraints.txt $(NATIVE)

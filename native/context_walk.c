@@ -1,7 +1,6 @@
-/* The sweep over what launches and ops were inside of, as tracekit/analysis/context_walk.py does it
- * where nothing is compiled. Here is what most spans are: launches, and ops that add no more to what
- * is around them than themselves. What any other means is asked there. */
-#include "python_api.h"
+/* The sweep over what launches and ops were inside of. Here is what most spans are: launches, and ops
+ * that add no more to what is around them than themselves. What any other means is asked in
+ * tracekit/analysis/context_walk.py. */
 #include "sweep.h"
 
 #include <string.h>
@@ -19,71 +18,71 @@ enum { OP, MODULE, NODE, HOW, TOLD, ROW, RANGE, HOOK, PART, CONTEXT_NUMBERS };
 #define AGAIN 1
 #define IN_GRAD_MODE 2
 #define IN_CLOSURE_STEP 4
+#define IN_DERIVATIVE 8
+#define NUMBERED_IN_NODE 16
 
 /* What a marker is, a letter each in the text that the walk has. */
 #define PLAIN_OP 'o'
 #define BACKWARD 'b'
 
+#define NONE (-1)
+
 typedef struct {
     int64_t end;
-    int64_t numbers[CONTEXT_NUMBERS]; /* NOTHING for None */
+    int64_t numbers[CONTEXT_NUMBERS]; /* NONE for none; a row may be less than 0 */
 } Context;
 
 typedef struct {
     Buffer open;
+    int64_t noted; /* ops that have not been told yet */
 } Walk;
 
 static const Context OUTSIDE = {
-    .numbers = {NOTHING, NOTHING, NOTHING, 0, 0, 0, NOTHING, NOTHING, NOTHING},
+    .numbers = {NONE, NONE, NONE, 0, 0, 0, NONE, NONE, NONE},
 };
 
-/* What was raised is left where it was asked for, to be raised again. */
-static bool failed(Sweep *sweep)
+/* Questions. What is raised in an answer is kept by whoever is asked. */
+enum { BEGIN_THREAD, ENTER, NOTHING_ELSE };
+
+/* Behind the numbers of a question are those of ops that ran inside of nodes before it. */
+enum { NOTED_COUNT = CONTEXT_NUMBERS + 4, FIRST_NOTED, NOTED_NUMBERS = 5, MOST_NOTED = 1000 };
+
+static bool ask(Sweep *sweep, Walk *walk, int question)
 {
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    PyErr_NormalizeException(&type, &value, &traceback);
-    if (value != NULL && PyObject_SetAttrString(sweep_asks(sweep).owner, "error", value) < 0)
-        PyErr_Clear();
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(traceback);
-    return sweep_fail(sweep, "the walk failed");
+    sweep_asks(sweep)->numbers[NOTED_COUNT] = walk->noted;
+    walk->noted = 0;
+    return sweep_asks(sweep)->ask(question) || sweep_fail(sweep, "the walk failed");
 }
 
-static bool begin_thread(Sweep *sweep, int64_t trace_id)
+static bool begin_thread(Sweep *sweep, Walk *walk, int64_t trace_id)
 {
-    PyGILState_STATE state = PyGILState_Ensure();
-    PyObject *done = PyObject_CallMethod(sweep_asks(sweep).owner, "begin_thread", "L", trace_id);
-    bool is_good = done != NULL || failed(sweep);
-    Py_XDECREF(done);
-    PyGILState_Release(state);
-    return is_good;
+    sweep_asks(sweep)->numbers[0] = trace_id;
+    return ask(sweep, walk, BEGIN_THREAD);
+}
+
+/* Note an op inside of a node, to be told with the next question. */
+static bool note_op(Sweep *sweep, Walk *walk, const Context *context, int64_t start, int64_t bits)
+{
+    if (walk->noted == MOST_NOTED && !ask(sweep, walk, NOTHING_ELSE))
+        return false;
+    const int64_t *numbers = context->numbers;
+    int64_t op[NOTED_NUMBERS] = {start, context->end, numbers[NODE], bits,
+                                 numbers[OP] == numbers[NODE]};
+    memcpy(sweep_asks(sweep)->numbers + FIRST_NOTED + NOTED_NUMBERS * walk->noted++, op, sizeof op);
+    return true;
 }
 
 /* Ask what the context inside of a span is. */
-static bool enter(Sweep *sweep, Context *context, int64_t start, int64_t event, int64_t bits)
+static bool enter(Sweep *sweep, Walk *walk, Context *context, int64_t start, int64_t event,
+                  int64_t bits)
 {
-    PyGILState_STATE state = PyGILState_Ensure();
-    PyObject *around = PyTuple_New(CONTEXT_NUMBERS), *inside = NULL;
-    for (int i = 0; around != NULL && i < CONTEXT_NUMBERS; i++) {
-        int64_t number = context->numbers[i];
-        PyObject *value = number == NOTHING ? Py_NewRef(Py_None) : PyLong_FromLongLong(number);
-        if (value == NULL || PyTuple_SetItem(around, i, value) < 0)
-            Py_CLEAR(around);
-    }
-    if (around != NULL)
-        inside = PyObject_CallMethod(sweep_asks(sweep).owner, "enter", "NLLLL", around, start,
-                                     context->end, event, bits);
-    for (int i = 0; inside != NULL && i < CONTEXT_NUMBERS; i++) {
-        PyObject *value = PyTuple_GetItem(inside, i);
-        context->numbers[i]
-            = value == NULL || value == Py_None ? NOTHING : PyLong_AsLongLong(value);
-    }
-    bool is_good = (inside != NULL && !PyErr_Occurred()) || failed(sweep);
-    Py_XDECREF(inside);
-    PyGILState_Release(state);
-    return is_good;
+    int64_t *numbers = sweep_asks(sweep)->numbers, span[] = {start, context->end, event, bits};
+    memcpy(numbers, context->numbers, sizeof context->numbers);
+    memcpy(numbers + CONTEXT_NUMBERS, span, sizeof span);
+    if (!ask(sweep, walk, ENTER))
+        return false;
+    memcpy(context->numbers, numbers, sizeof context->numbers);
+    return true;
 }
 
 /* Find what is open around a span; a span that ends late by a rounding error is pulled in. */
@@ -108,7 +107,8 @@ static bool give_context(Sweep *sweep, const Context *context)
 {
     bool is_good = give_column(sweep, TRACE) && give_column(sweep, EVENT);
     for (int i = 0; is_good && i < CONTEXT_NUMBERS; i++)
-        is_good = give_number(sweep, context->numbers[i]);
+        is_good = give_number(sweep, i != ROW && context->numbers[i] == NONE ? NOTHING
+                                                                             : context->numbers[i]);
     return is_good;
 }
 
@@ -117,14 +117,14 @@ static bool take_span(Sweep *sweep, void *state, bool is_new_part)
     Walk *walk = state;
     int64_t start = number_of(sweep, START), event = number_of(sweep, EVENT);
     int64_t bits = number_of(sweep, BITS);
-    PyObject *kinds = sweep_asks(sweep).kinds;
+    const SweepAsks *asks = sweep_asks(sweep);
     uint64_t marker = (uint64_t)bits >> MARKER_SHIFT;
-    if (kinds == NULL || marker >= (uint64_t)PyBytes_Size(kinds))
+    if (asks == NULL || marker >= (uint64_t)asks->kind_count)
         return sweep_fail(sweep, "Invalid Input Error: a span of a marker that is none");
-    char kind = PyBytes_AsString(kinds)[marker];
+    char kind = asks->kinds[marker];
     if (is_new_part) {
         walk->open.size = 0;
-        if (!begin_thread(sweep, number_of(sweep, TRACE)))
+        if (!begin_thread(sweep, walk, number_of(sweep, TRACE)))
             return false;
     }
     Context context = around(&walk->open, start, number_of(sweep, END), kind == BACKWARD);
@@ -133,18 +133,29 @@ static bool take_span(Sweep *sweep, void *state, bool is_new_part)
     int64_t *numbers = context.numbers, how = numbers[HOW];
     bool has_sequence = bits & HAS_SEQUENCE;
     bool is_plain = kind == PLAIN_OP && !(bits & IS_NODE) && numbers[ROW] >= 0
-        && (numbers[NODE] == NOTHING || (how & AGAIN && !has_sequence))
         && !(has_sequence && how & IN_CLOSURE_STEP);
     if (is_plain) {
+        bool is_in_node = numbers[NODE] != NONE;
+        if (is_in_node && !(how & AGAIN) && !note_op(sweep, walk, &context, start, bits))
+            return false;
         numbers[OP] = event;
-        numbers[HOW] = has_sequence ? how | IN_GRAD_MODE : how;
-    } else if (!enter(sweep, &context, start, event, bits)) {
+        if (has_sequence)
+            numbers[HOW] |= IN_GRAD_MODE;
+        if (has_sequence && is_in_node && numbers[ROW] == 0 && !(how & IN_DERIVATIVE))
+            numbers[HOW] |= NUMBERED_IN_NODE;
+    } else if (!enter(sweep, walk, &context, start, event, bits)) {
         return false;
     }
     if (bits & (HAS_SEQUENCE | IS_WANTED) && !give_context(sweep, &context))
         return false;
     return context.end <= start || buffer_add(&walk->open, &context, sizeof context)
         || sweep_fail(sweep, "Out of Memory Error: a sweep has no room");
+}
+
+static bool end_walk(Sweep *sweep, void *state)
+{
+    Walk *walk = state;
+    return walk->noted == 0 || ask(sweep, walk, NOTHING_ELSE);
 }
 
 static void free_walk(void *state)
@@ -161,5 +172,6 @@ const SweepKind CONTEXTS = {
     .part_columns = 3,
     .state_bytes = sizeof(Walk),
     .take = take_span,
+    .end = end_walk,
     .free = free_walk,
 };

@@ -2,14 +2,14 @@
 #ifndef TRACEKIT_EVENT_STREAM_H
 #define TRACEKIT_EVENT_STREAM_H
 
-#include "python_api.h"
-
+#include "arrow_abi.h"
 #include "layout.h"
 
-/* Return the capsule of an Arrow stream; NULL with an exception set where there is no memory.
- *
- * `get_next` is called without arguments from any thread; it returns the capsule of the next array,
- * None for the end. `columns` is the object that `layout` is a part of. */
-PyObject *new_event_stream(PyObject *columns, const Layout *layout, PyObject *get_next);
+/* Move the next array to `array`, or leave it as it is at the end; 0 where that fails. Called from
+ * any thread, by one at a time. */
+typedef int (*NextArray)(struct ArrowArray *array);
+
+/* Return a stream that the caller frees once it is released; NULL where there is no memory. */
+struct ArrowArrayStream *new_event_stream(const Layout *layout, NextArray next);
 
 #endif

@@ -1,10 +1,8 @@
-/* Reads events, one row of the columns each.
+/* Reads usual events, one row of the columns each.
  *
- * This is the fast way for usual events only. Whatever is out of the ordinary (a member twice, a
- * number in a form that is seldom seen, a phase that is not read) is odd, and the caller has that
- * event read by tracekit/ingest/event_reader.py, which is the definition. So what is accepted here
- * is read exactly as there, and no judgement of what is wrong is made twice. Where the text is
- * malformed, reading stops.
+ * Whatever is out of the ordinary (a member twice, a number in a form that is seldom seen, a phase that
+ * is not read) is odd, and the caller has that event read by tracekit/ingest/event_reader.py, which
+ * judges what is wrong. Where the text is malformed, reading stops.
  */
 #ifndef TRACEKIT_EVENTS_H
 #define TRACEKIT_EVENTS_H

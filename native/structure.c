@@ -127,9 +127,21 @@ static void look_plainly(Structure *s, const char *text, size_t base, size_t blo
 /* -- by AVX2 ----------------------------------------------------------------------------------- */
 
 #if defined(__GNUC__) && defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 
-#define HAS_AVX2 (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi"))
+/* Tell whether the processor has the instructions, and the system keeps the registers.
+ * __builtin_cpu_supports() says no to all where Zig has compiled it. */
+static bool has_avx2(void)
+{
+    unsigned a, b, c, d, kept, unused;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE) || !(c & bit_POPCNT))
+        return false;
+    __asm__("xgetbv" : "=a"(kept), "=d"(unused) : "c"(0));
+    return (kept & 6) == 6 && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & bit_AVX2)
+        && (b & bit_BMI);
+}
+
 #define FOR_AVX2 __attribute__((target("avx2,bmi,popcnt")))
 
 FOR_AVX2 static inline uint64_t bits_of(__m256i low, __m256i high)
@@ -166,7 +178,11 @@ FOR_AVX2 static void look_by_avx2(Structure *s, const char *text, size_t base, s
     }
 }
 #else
-#define HAS_AVX2 0
+static bool has_avx2(void)
+{
+    return false;
+}
+
 #define look_by_avx2 look_plainly
 #endif
 
@@ -177,7 +193,7 @@ static void (*look)(Structure *, const char *, size_t, size_t) = NULL;
 bool structure_use(const char *way)
 {
     bool is_avx2 = strcmp(way, "avx2") == 0;
-    if (is_avx2 ? !HAS_AVX2 : strcmp(way, "plain") != 0)
+    if (is_avx2 ? !has_avx2() : strcmp(way, "plain") != 0)
         return false;
     make_classes();
     look = is_avx2 ? look_by_avx2 : look_plainly;
@@ -186,6 +202,8 @@ bool structure_use(const char *way)
 
 void structure_begin(Structure *s, const char *text, size_t bytes, size_t at)
 {
+    if (look == NULL && !structure_use("avx2"))
+        structure_use("plain");
     s->text = text;
     s->bytes = bytes;
     s->end = at;

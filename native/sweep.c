@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arrow_abi.h"
+#include "exported.h"
 
-#define CAPSULE_NAME "arrow_array_stream"
 #define MOST_BATCHES_WAITING 8
 
 /* Bytes */
@@ -60,11 +59,11 @@ struct Sweep {
     int64_t row_count, handed_on, held_from;
     struct ArrowArray waiting[MOST_BATCHES_WAITING]; /* to be widened */
     int waiting_count;
-    SweepAsks asks;
+    const SweepAsks *asks;
     char error[256];
 };
 
-SweepAsks sweep_asks(const Sweep *sweep)
+const SweepAsks *sweep_asks(const Sweep *sweep)
 {
     return sweep->asks;
 }
@@ -129,8 +128,9 @@ static int begins_part(Sweep *sweep)
             || !buffer_add(&sweep->part_now, text, size))
             return -1;
     }
-    bool is_new = !sweep->has_part || sweep->part.size != sweep->part_now.size
-        || memcmp(sweep->part.data, sweep->part_now.data, sweep->part.size) != 0;
+    size_t size = sweep->part_now.size;
+    bool is_new = !sweep->has_part || sweep->part.size != size
+        || (size > 0 && memcmp(sweep->part.data, sweep->part_now.data, size) != 0);
     Buffer before = sweep->part;
     sweep->part = sweep->part_now;
     sweep->part_now = before;
@@ -245,7 +245,8 @@ static bool move_rows(Given *given, bool is_text, size_t rows, const void **to)
     to[is_text ? 2 : 1] = values;
     if (values == NULL)
         return false;
-    memcpy(values, given->values.data, bytes);
+    if (bytes > 0)
+        memcpy(values, given->values.data, bytes);
     buffer_drop(&given->values, bytes);
     buffer_drop(&given->valid, rows);
     return true;
@@ -419,32 +420,18 @@ static void stream_release(struct ArrowArrayStream *stream)
     if (sweep->kind->free != NULL)
         sweep->kind->free(sweep->state);
     free(sweep->state);
-    PyGILState_STATE state = PyGILState_Ensure();
-    Py_XDECREF(sweep->asks.owner);
-    Py_XDECREF(sweep->asks.kinds);
-    PyGILState_Release(state);
     free(sweep);
     stream->release = NULL;
 }
 
-/* The module */
-
-static void destroy_stream(PyObject *capsule)
-{
-    struct ArrowArrayStream *stream = PyCapsule_GetPointer(capsule, CAPSULE_NAME);
-    if (stream->release != NULL)
-        stream->release(stream);
-    free(stream);
-}
+/* The function that Python calls */
 
 /* Look whether the columns are those that a sweep takes. */
 static bool has_columns(struct ArrowArrayStream *source, const char *formats, bool *is_narrow)
 {
     struct ArrowSchema schema;
-    if (source->get_schema(source, &schema) != 0) {
-        PyErr_SetString(PyExc_ValueError, "the rows cannot be read");
+    if (source->get_schema(source, &schema) != 0)
         return false;
-    }
     bool is_good = schema.n_children == (int64_t)strlen(formats);
     for (int64_t i = 0; is_good && i < schema.n_children; i++) {
         is_narrow[i] = schema.children[i]->format[0] == 'i';
@@ -453,48 +440,40 @@ static bool has_columns(struct ArrowArrayStream *source, const char *formats, bo
             && schema.children[i]->dictionary == NULL;
     }
     schema.release(&schema);
-    if (!is_good)
-        PyErr_Format(PyExc_TypeError, "the columns must be %s", formats);
     return is_good;
 }
 
-static PyObject *sweep_stream(PyObject *module, PyObject *args)
+EXPORTED struct ArrowArrayStream *sweep_stream(const char *name, struct ArrowArrayStream *source,
+                                               const SweepAsks *asks, char *why, size_t room)
 {
     static const SweepKind *const kinds[] = {
         &OWNED_TIME, &IDLE_GAPS, &SELF_TIME, &CONTEXTS, &REPLAY, &GAINS, &MOMENTS, &PATH,
     };
     const SweepKind *kind = NULL;
-    const char *name;
-    PyObject *capsule;
-    SweepAsks asks = {NULL, NULL};
-    (void)module;
-    if (!PyArg_ParseTuple(args, "sO|OS", &name, &capsule, &asks.owner, &asks.kinds))
-        return NULL;
-    struct ArrowArrayStream *source = PyCapsule_GetPointer(capsule, CAPSULE_NAME);
-    if (source == NULL)
-        return NULL;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(kinds[i]->name, name) == 0)
             kind = kinds[i];
-    if (kind == NULL || source->release == NULL)
-        return PyErr_Format(PyExc_ValueError, "no such sweep, or nothing to read: %s", name);
     bool is_narrow[MAX_SWEEP_COLUMNS];
-    if (!has_columns(source, kind->takes, is_narrow))
-        return NULL;
-    struct ArrowArrayStream *stream = calloc(1, sizeof *stream);
-    Sweep *sweep = calloc(1, sizeof *sweep);
-    void *state = calloc(1, kind->state_bytes);
+    const char *wrong = kind == NULL ? "no such sweep:"
+        : source->release == NULL    ? "nothing to read for"
+        : !has_columns(source, kind->takes, is_narrow)
+        ? "the columns must be of other types for"
+        : NULL;
+    struct ArrowArrayStream *stream = wrong ? NULL : calloc(1, sizeof *stream);
+    Sweep *sweep = wrong ? NULL : calloc(1, sizeof *sweep);
+    void *state = wrong ? NULL : calloc(1, kind->state_bytes);
     if (stream == NULL || sweep == NULL || state == NULL) {
         free(stream);
         free(sweep);
         free(state);
-        return PyErr_NoMemory();
+        snprintf(why, room, "%s %s", wrong ? wrong : "there is no memory for", name);
+        return NULL;
     }
     sweep->kind = kind;
     sweep->state = state;
     memcpy(sweep->is_narrow, is_narrow, sizeof is_narrow);
     sweep->column_count = (int)strlen(kind->gives);
-    sweep->asks = (SweepAsks){Py_XNewRef(asks.owner), Py_XNewRef(asks.kinds)};
+    sweep->asks = asks;
     sweep->source = *source;
     source->release = NULL;
     *stream = (struct ArrowArrayStream){
@@ -504,30 +483,5 @@ static PyObject *sweep_stream(PyObject *module, PyObject *args)
         .release = stream_release,
         .private_data = sweep,
     };
-    PyObject *swept = PyCapsule_New(stream, CAPSULE_NAME, destroy_stream);
-    if (swept == NULL) {
-        stream->release(stream);
-        free(stream);
-    }
-    return swept;
-}
-
-static PyMethodDef METHODS[] = {
-    {"sweep", sweep_stream, METH_VARARGS, "Return the Arrow stream that a sweep makes of another."},
-    {NULL, NULL, 0, NULL},
-};
-
-static PyModuleDef_Slot SLOTS[] = {{0, NULL}};
-
-static struct PyModuleDef MODULE = {
-    PyModuleDef_HEAD_INIT,
-    .m_name = "tracekit.analysis._sweeps",
-    .m_doc = "Sweeps over sorted rows that SQL makes too, only slower.",
-    .m_methods = METHODS,
-    .m_slots = SLOTS,
-};
-
-PyMODINIT_FUNC PyInit__sweeps(void)
-{
-    return PyModuleDef_Init(&MODULE);
+    return stream;
 }

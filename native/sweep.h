@@ -3,12 +3,12 @@
 #ifndef TRACEKIT_SWEEP_H
 #define TRACEKIT_SWEEP_H
 
-#include "python_api.h"
-
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+#include "arrow_abi.h"
 
 #define MAX_SWEEP_COLUMNS 32
 
@@ -70,12 +70,22 @@ extern const SweepKind OWNED_TIME, IDLE_GAPS, SELF_TIME, CONTEXTS, REPLAY, GAINS
 /* Say why a sweep gives up, and return false. */
 bool sweep_fail(Sweep *sweep, const char *why);
 
-/* What was given with the stream, or NULL: who is asked, and letters for kinds of rows. */
+/* Whom a sweep asks about rows that it does not know itself. */
 typedef struct {
-    PyObject *owner, *kinds;
+    int (*ask)(int question); /* 0 where there is no answer; called from any thread */
+    int64_t *numbers;         /* of the question, then of the answer */
+    const char *kinds;        /* a letter for each kind of rows */
+    int64_t kind_count;
 } SweepAsks;
 
-SweepAsks sweep_asks(const Sweep *sweep);
+/* Return the stream that a sweep makes of another, which it takes over; its owner frees it once it is
+ * released. NULL where it does not, with the reason in `why`. `asks` is NULL, or lives as long as the
+ * stream is read. */
+struct ArrowArrayStream *sweep_stream(const char *name, struct ArrowArrayStream *source,
+                                      const SweepAsks *asks, char *why, size_t room);
+
+/* NULL where nobody was given to be asked. */
+const SweepAsks *sweep_asks(const Sweep *sweep);
 
 /* Read a column of the row that is taken: NOTHING for a number, NULL for a text that is not there. */
 int64_t number_of(const Sweep *sweep, int column);

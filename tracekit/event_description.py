@@ -2,9 +2,8 @@
 
 The format: "Trace Event Format" (Google, 2016), with the arguments that torch.profiler (Kineto) and
 those who write like it add. From here come table ``record`` and its views
-(:mod:`tracekit.schema`), what the reader in Python reads (:mod:`tracekit.ingest.event_reader`),
-the table that the compiled one is given (native/), and the section of the manual's reference that
-shows it.
+(:mod:`tracekit.schema`), what the parser in C (native/) and the reader of odd events
+(:mod:`tracekit.ingest.event_reader`) read, and the section of the manual's reference that shows it.
 """
 
 from __future__ import annotations

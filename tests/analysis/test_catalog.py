@@ -127,7 +127,7 @@ def _others(folder: str, names: list[str]) -> list[str]:
 @pytest.mark.parametrize(
     "file",
     [
-        "ingest/nsys_trace.py", "ingest/_event_parser.abi3.so", "analysis/sweeps.py",
+        "ingest/nsys_trace.py", "_native.so", "native.py", "analysis/sweeps.py",
         "analysis/rules.py", "engine/unit.py", "event_description.py", "schema.py",
     ],
 )  # fmt: skip

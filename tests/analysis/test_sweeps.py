@@ -1,8 +1,9 @@
-"""The compiled sweeps on more rows than a batch, and on numbers that no trace has."""
+"""The sweeps on more rows than a batch, and on numbers that no trace has."""
 
 from __future__ import annotations
 
 from contextlib import suppress
+from ctypes import c_int64
 
 import duckdb
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.library import start_session
 from tracekit.analysis.sweeps import SWEPT, sweep_table, swept
+from tracekit.native import Answers
 from tracekit.sql_text import rows
 
 
@@ -38,7 +40,7 @@ def test_owned_time_of_more_rows_than_a_batch() -> None:
                 (0, '0', 150_002, 0, 9, 'kernel', 'all_reduce', 300_001, 10, 1, 2, NULL);
             """
         )
-        assert sweep_table(connection, spec)
+        sweep_table(connection, spec)
         found = connection.execute(
             "SELECT event_id, kind_wall_ns, wall_ns FROM device_events WHERE event_id > 150_000"
         ).fetchall()
@@ -93,9 +95,6 @@ def test_hostile_graphs(name: str, given: list[tuple[int | None, ...]]) -> None:
 
 @pytest.mark.parametrize("bits", [1 << 40, MOST, LEAST, -1, -16])
 def test_unknown_markers_are_refused(bits: int) -> None:
-    class Owner:
-        def begin_thread(self, trace_id: int) -> None: ...
-
     statement = (
         f"SELECT 1::BIGINT AS a, 1::BIGINT AS b, 1::BIGINT AS c, 1::BIGINT AS d, {LEAST}::BIGINT, "
         f"{MOST}::BIGINT, ({bits})::BIGINT"
@@ -103,7 +102,9 @@ def test_unknown_markers_are_refused(bits: int) -> None:
     with (
         duckdb.connect() as connection,
         pytest.raises(duckdb.Error, match="marker"),
-        swept(connection, "contexts", statement, Owner(), b"ob"),
+        swept(
+            connection, "contexts", statement, Answers(lambda _: None, (c_int64 * 6000)(), b"ob")
+        ),
     ):
         connection.execute(f"FROM {SWEPT}").fetchall()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 from every_trace import BUNDLED, PATHS, on_every_trace
 
 import tracekit
-from tracekit.analysis import graph_sweeps
 from tracekit.analysis.graph_sweeps import GAINS, MOMENTS, PATH, REPLAY, create_swept
 
 Opened = Callable[[Path], tracekit.Trace]
@@ -63,83 +61,73 @@ def test_what_is_carried_over_is_all_that_was_missing(opened: Opened, path: Path
     assert twice == {node: 2 * at_ns for node, at_ns in found.items()}
 
 
-def graph_of(chance: random.Random, *, is_circular: bool) -> list[tuple[int, ...]]:
-    """Random edges over 30 nodes, of which some lead back where they may."""
-    edges: list[tuple[int, ...]] = []
-    for number in range(80):
-        source, target = sorted(chance.sample(range(-3, 30), 2))
-        if is_circular and chance.random() < 0.1:
-            source, target = target, source
-        weight = chance.choice([0, 0, 5, 17, -2])
-        edges.append((number, source, target, weight, 10 * target, int(target == 29)))
-    return edges
-
-
-def swept(
-    monkeypatch: pytest.MonkeyPatch, sweep: str, statement: str, *, compiled: bool
-) -> list[Any]:
-    with duckdb.connect() as connection, monkeypatch.context() as patch:
-        connection.execute("ATTACH ':memory:' AS session")
-        if not compiled:
-            patch.setattr(graph_sweeps, "compiled_sweeps", lambda: None)
-        create_swept(connection, "session.main.made", sweep, statement)
-        return connection.execute("FROM session.main.made ORDER BY ALL").fetchall()
-
-
-def values(rows: Sequence[tuple[int | None, ...]]) -> str:
+def swept(sweep: str, rows: Sequence[tuple[int | None, ...]]) -> list[Any]:
+    """Return what a sweep makes of edges."""
     said = ", ".join(
         "(" + ", ".join("NULL" if one is None else f"{one}::BIGINT" for one in row) + ")"
         for row in rows
     )
-    return f"FROM (VALUES {said}) AS edge"
+    with duckdb.connect() as connection:
+        connection.execute("ATTACH ':memory:' AS session")
+        create_swept(connection, "session.main.made", sweep, f"FROM (VALUES {said}) AS edge")
+        return connection.execute("FROM session.main.made ORDER BY ALL").fetchall()
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_sweeps_are_the_same_in_c_and_in_python(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    if graph_sweeps.compiled_sweeps() is None:
-        pytest.skip("the sweeps are not compiled")
-    edges = graph_of(random.Random(seed), is_circular=seed % 3 == 0)
-    binding = {edge[2]: edge for edge in reversed(edges)}
-    path = [(*edge[:3], 7 if edge[2] == 29 else None) for edge in binding.values()]
-    members = [
-        (number, None, None, None, None, None, group)
-        for group in range(3)
-        for number in range(group, 80, 7)
+# Number, source, target, weight, recorded time of the target, and whether it is an end: from node 0
+# by way of 1 or 2, of which the latter takes longer, to the end 3.
+EDGES_BY_HAND = [
+    (0, 0, 1, 5, 10, 0),
+    (1, 0, 2, 20, 20, 0),
+    (2, 1, 3, 7, 30, 1),
+    (3, 2, 3, 0, 30, 1),
+]
+
+
+def test_a_replay_by_hand() -> None:
+    rows = [(0, 0, 0, None), (1, 5, 13, 0), (2, 20, 20, 1), (3, 20, 20, 3)]
+    assert swept(REPLAY, EDGES_BY_HAND) == rows
+
+
+def test_a_replay_of_edges_in_a_circle() -> None:
+    """The node that was recorded first comes first."""
+    circle = [(0, 1, 2, 5, 10, 0), (1, 2, 1, 5, 20, 1)]
+    assert [row[:2] for row in swept(REPLAY, circle)] == [(1, 5), (2, 0)]
+
+
+def test_gains_by_hand() -> None:
+    """Without the longest edge, the end comes when the other way does."""
+    groups = [(1, *[None] * 5, 0), (0, *[None] * 5, 1), (2, *[None] * 5, 2)]
+    rows = [*((*edge, None) for edge in EDGES_BY_HAND), *groups]
+    assert swept(GAINS, rows) == [(0, 8), (1, 0), (2, 0)]
+
+
+def test_moments_by_hand() -> None:
+    """Of group 0 the first node counts, of others the last."""
+    groups = {1: 0, 2: 0, 3: 1}
+    rows = [
+        (source, target, at_ns, groups[target], *(weight * factor for factor in range(5)))
+        for _, source, target, weight, at_ns, _ in EDGES_BY_HAND
     ]
-    weighed = [
-        (source, target, at_ns, target % 5 if target > 9 else None, *(weight * k for k in range(5)))
-        for _, source, target, weight, at_ns, _ in edges
-    ]
-    tried = {
-        REPLAY: values(edges),
-        MOMENTS: values(weighed),
-        PATH: values(path),
-        GAINS: values([(*edge, None) for edge in edges] + members),
-    }
-    for sweep, statement in tried.items():
-        in_c = swept(monkeypatch, sweep, statement, compiled=True)
-        assert in_c == swept(monkeypatch, sweep, statement, compiled=False), sweep
-        assert in_c
+    assert swept(MOMENTS, rows) == [(0, 0, 5, 10, 15, 20), (1, 0, 20, 40, 60, 80)]
 
 
-def test_an_edge_to_the_least_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    if graph_sweeps.compiled_sweeps() is None:
-        pytest.skip("the sweeps are not compiled")
-    statement = values([(0, 5, 1, 7, 10, 1)])
-    for compiled in (True, False):
-        found = swept(monkeypatch, REPLAY, statement, compiled=compiled)
-        assert sorted(row[:2] for row in found) == [(1, 7), (5, 0)]
+def test_a_path_by_hand() -> None:
+    binding = [(0, 0, 1, None), (1, 0, 2, None), (3, 2, 3, 7)]
+    assert swept(PATH, binding) == [(7, 0, 3), (7, 1, 1)]
 
 
-def test_numbers_with_large_holes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    if graph_sweeps.compiled_sweeps() is None:
-        pytest.skip("the sweeps are not compiled")
-    statement = values([(0, 0, 1 << 40, 5, 10, 1)])
+def test_an_edge_to_the_least_number() -> None:
+    assert [row[:2] for row in swept(REPLAY, [(0, 5, 1, 7, 10, 1)])] == [(1, 7), (5, 0)]
+
+
+def test_numbers_with_large_holes_are_refused() -> None:
     with pytest.raises(duckdb.OutOfMemoryException):
-        swept(monkeypatch, REPLAY, statement, compiled=True)
+        swept(REPLAY, [(0, 0, 1 << 40, 5, 10, 1)])
 
 
-def test_no_edge_gives_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    for compiled in (True, False):
-        statement = values([(0, 0, 1, 5, 10, 1)]) + " WHERE FALSE"
-        assert swept(monkeypatch, REPLAY, statement, compiled=compiled) == []
+def test_no_edge_gives_no_row() -> None:
+    with duckdb.connect() as connection:
+        connection.execute("ATTACH ':memory:' AS session")
+        columns = ", ".join(f"0::BIGINT AS c{number}" for number in range(6))
+        create_swept(connection, "session.main.made", REPLAY, f"SELECT {columns} WHERE FALSE")
+        assert connection.execute("FROM session.main.made").fetchall() == []

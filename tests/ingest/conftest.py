@@ -109,13 +109,14 @@ def rows_of(blocks: list[EventRows]) -> list[dict[str, Any]]:
     if not blocks:
         return []
     arrays = iter([*(block.array for block in blocks), None])
-    assert blocks[0].stream is not None
-    database().register("events", blocks[0].stream(lambda: next(arrays)))
-    relation = database().execute("FROM events")
-    names = [column[0] for column in relation.description]
+    with blocks[0].stream(lambda: next(arrays)) as stream:
+        database().register("events", stream)
+        relation = database().execute("FROM events")
+        names = [column[0] for column in relation.description]
+        rows = relation.fetchall()
     return [
         {name: value for name, value in zip(names, row, strict=True) if value is not None}
-        for row in relation.fetchall()
+        for row in rows
     ]
 
 

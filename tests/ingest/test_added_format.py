@@ -15,7 +15,7 @@ import tracekit
 from tracekit.errors import TraceError
 from tracekit.ingest import trace_readers
 from tracekit.ingest.byte_stream import ByteStream
-from tracekit.ingest.event_collector import EventRows
+from tracekit.ingest.event_collector import EventRows, event_columns
 from tracekit.ingest.event_reader import ROW_COLUMNS
 from tracekit.ingest.faults import Faults
 from tracekit.ingest.trace_readers import Format
@@ -37,6 +37,7 @@ class CsvReader:
 
     def blocks(self) -> Iterator[EventRows]:
         text = b"".join(self._stream).decode()
+        columns = event_columns()
         for line in csv.reader(io.StringIO(text.removeprefix(HEAD + "\n"))):
             (category, name), (tid, start, end, correlation) = line[:2], map(int, line[2:])
             row = {"event_id": self.event_count, "view_name": "event", "ph": "X", "pid": 1}
@@ -44,7 +45,10 @@ class CsvReader:
             row |= {"ts_ns": start, "dur_ns": end - start}
             row |= {"device": 0, "stream": 7} if category == "kernel" else {}
             self.event_count += 1
-            yield EventRows(1, [[row.get(column)] for column in ROW_COLUMNS])
+            columns.append(tuple(row.get(column) for column in ROW_COLUMNS))
+            array = columns.take()
+            assert array is not None
+            yield EventRows(1, array, columns.stream)
 
     def metadata(self) -> dict[str, object]:
         return {"distributedInfo": {"rank": 3, "world_size": 4}}

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tracekit.ingest import _event_parser, array_frames
+from tracekit import native
+from tracekit.ingest import array_frames
 from tracekit.ingest.event_collector import EventCollector
 
 Split = Callable[..., Any]
@@ -184,11 +185,11 @@ def test_both_instruction_sets_read_the_same(split: Split, shift: int) -> None:
         for text in texts:
             found = []
             for way in ("plain", "avx2"):
-                _event_parser.look(way)
+                native.use_instructions(way)
                 one = split(text.encode())
                 found.append((one.rows, one.rejected, one.repaired, one.text.truncation))
             assert found[0] == found[1]
     finally:
-        assert _event_parser.look("avx2") or _event_parser.look("plain")
+        assert native.use_instructions("avx2") or native.use_instructions("plain")
     assert len(split(whole.encode()).rows) == 152
     assert len(re.findall('"ph"', whole)) == 152

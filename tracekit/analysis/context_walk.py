@@ -6,14 +6,15 @@ do not nest cleanly lose nothing: of two that cross, the earlier one ends where 
 begins, which leaves «the latest span still open» what it is at every moment; an end that is late by
 a rounding error is pulled in.
 
-Only what means something is fetched (table ``range_marker``), a batch at a time, and what is noted
-is handed on, so memory does not grow with the trace. Where it is compiled, native/context_walk.c
-keeps the stack and asks here what spans mean, but for plain ops; elsewhere it is done here, and
-DuckDB reads what is noted from a file.
+Only what means something is read (table ``range_marker``), and what is noted is handed on, so
+memory does not grow with the trace. native/context_walk.c keeps the stack and asks here what spans
+mean, but for plain ops.
 """
 
 from __future__ import annotations
 
+import ctypes
+import struct
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +25,7 @@ import msgspec
 
 from tracekit.analysis.derivative_nodes import DerivativeNodes
 from tracekit.analysis.rules import HOST_EVENTS
-from tracekit.analysis.sweeps import SWEPT, compiled_sweeps, swept
+from tracekit.analysis.sweeps import SWEPT, swept
 from tracekit.analysis.walk_markers import (
     BACKWARD,
     BY_NODE,
@@ -42,6 +43,7 @@ from tracekit.analysis.walk_markers import (
     tells,
 )
 from tracekit.analysis.walked_modules import TraceModules, finished
+from tracekit.native import Answers
 from tracekit.sql_text import quote
 
 WALK = "context_walk"
@@ -53,12 +55,7 @@ REQUIRES = ("range_marker", "launch", "captured_call", "event_category", "accele
 TABLES = ("walked", "walked_module")
 """The tables of the walk, in the database ``scratch``: contexts, and the modules that were met."""
 
-ROUNDING_NS = 1000
-"""A span that ends later than the span around it by no more than this ends with it."""
-
-_CHUNK_ROWS = 20_000
-
-# Bits of the last column of a fetched row; the rest of it is the marker's number, 0 for a launch.
+# Bits of the last column of a row; the rest of it is the marker's number, 0 for a launch.
 _HAS_SEQUENCE, _IS_WANTED, _IS_NODE, _HOLDS_BACKWARD = 1, 2, 4, 8
 _BITS = 4
 
@@ -147,23 +144,11 @@ WHERE m.means = 'module' AND is_annotation(m.category)
 
 
 # What encloses a moment of a thread: op, module, node, how, told, row, range, hook, part. How is
-# made of the two bits above; told, row and part are the markers that told the phase (with its
-# number), the row of modules (negative: a weak one) and the part. Modules, ranges and hooks (the
-# module that a backward hook named) are numbers of the trace's walk. A plain tuple, because one is
-# made for every op.
-_Context = tuple[
-    int | None,
-    int | None,
-    int | None,
-    int,
-    int,
-    int,
-    int | None,
-    int | None,
-    int | None,
-]
-_OUTSIDE: _Context = (None, None, None, 0, 0, 0, None, None, None)
-
+# made of the bits above; told, row and part are the markers that told the phase (with its number),
+# the row of modules (negative: a weak one) and the part. Modules, ranges and hooks (the module that
+# a backward hook named) are numbers of the trace's walk. _NONE stands for none, as in C.
+_Context = tuple[int, ...]
+_NONE = -1
 
 # Whether kernels may name modules themselves: those of graphs, and those that Triton's Proton saw.
 _MAY_NAME = """
@@ -218,20 +203,10 @@ def walk_contexts(connection: duckdb.DuckDBPyConnection, folder: Path | None = N
         with modules.open("wb") as module_file, nodes.open("wb") as node_file:
             annotated = _annotated_modules(connection)
             walk = _Walk(markers, qualified, numbered, annotated, module_file, node_file)
-            if compiled_sweeps() is None:
-                contexts = Path(work) / "contexts.json"
-                with contexts.open("wb") as context_file:
-                    connection.execute(spans)
-                    while chunk := connection.fetchmany(_CHUNK_ROWS):
-                        walk.feed(chunk, context_file)
-                _load(connection, _listed(contexts, _CONTEXT_COLUMNS))
-            else:
-                kinds = b"".join(map(_kind_letter, markers))
-                try:
-                    with swept(connection, "contexts", spans, walk, kinds):
-                        _load(connection, SWEPT)
-                except duckdb.Error as error:
-                    raise walk.error or error from None
+            kinds = b"".join(map(_kind_letter, markers))
+            answers = Answers(walk.answer, walk.numbers, kinds)
+            with swept(connection, "contexts", spans, answers):
+                _load(connection)
             walk.end()
         _load_modules(connection, modules)
         if nodes.stat().st_size:
@@ -254,8 +229,17 @@ _ANNOTATION = Marker(MODULE, 0, 0, "", None, None, "tk", is_qualified=True)
 _PLAIN_OP = Marker(OP, 0, 0, "", None, None, "", is_qualified=False, is_op=True)
 
 
+# The questions of native/context_walk.c, and the numbers that come with the second one: a context,
+# and start, end, id, and bits of the span; the answer is the context inside of it. With each
+# question come ops that ran inside of nodes before it: how many, and for each one its start, end,
+# node, and bits, and whether it ran directly inside.
+_BEGIN_THREAD, _ENTER = 0, 1
+_QUESTION, _ANSWER = struct.Struct("14q"), struct.Struct("9q")
+_FIRST_NOTED, _NOTED_NUMBERS, _MOST_NOTED = 14, 5, 1000
+
+
 class _Walk:
-    """One pass over the spans of all threads of all traces, fed in chunks."""
+    """One pass over the spans of all threads of all traces."""
 
     def __init__(
         self,
@@ -272,47 +256,31 @@ class _Walk:
         self._annotated = annotated
         self._module_file = module_file
         self._nodes = DerivativeNodes(node_file)
-        self._stack: list[tuple[int, _Context]] = []
-        self._thread: tuple[int, int, int] | None = None
         self._trace: TraceModules | None = None
-        self.error: BaseException | None = None
-        """What the compiled walk could not raise where it was raised."""
+        self.numbers = (ctypes.c_int64 * (_FIRST_NOTED + _NOTED_NUMBERS * _MOST_NOTED))()
 
-    def feed(
-        self, rows: list[tuple[int, int, int, int, int, int, int]], context_file: IO[bytes]
-    ) -> None:
-        """Take the next spans, in order, and write what is noted."""
-        stack, markers = self._stack, self._markers
-        thread = self._thread
-        out: list[tuple[int | None, ...]] = []
-        for trace_id, pid, tid, event_id, start, end, bits in rows:
-            if thread != (trace_id, pid, tid):
-                thread = trace_id, pid, tid
-                stack.clear()
-                self.begin_thread(trace_id)
-            context = _OUTSIDE
-            while stack and stack[-1][0] <= start:
-                stack.pop()
-            while stack and stack[-1][0] < end:
-                # A hook begins a backward range inside of one autograd node and ends it inside of
-                # another: it is a hint, and no end of the node.
-                if end - stack[-1][0] <= ROUNDING_NS or markers[bits >> _BITS].kind == BACKWARD:
-                    end = stack[-1][0]
-                    break
-                stack.pop()
-            if stack:
-                context = stack[-1][1]
-            if bits:
-                context = self.enter(context, start, end, event_id, bits)
-            if not bits or bits & (_HAS_SEQUENCE | _IS_WANTED):
-                out.append((trace_id, event_id, *context))
-            if bits and end > start:
-                stack.append((end, context))
-        self._thread = thread
-        if out:
-            text = msgspec.json.encode(out)
-            context_file.write(text[1:-1].replace(b"],[", b"]\n["))
-            context_file.write(b"\n")
+    def answer(self, question: int) -> None:
+        """Answer a question of the sweep."""
+        *context, start, end, event_id, bits, noted_count = _QUESTION.unpack_from(self.numbers)
+        if noted_count:
+            stop = _FIRST_NOTED + _NOTED_NUMBERS * noted_count
+            self._run_ops(self.numbers[_FIRST_NOTED:stop])
+        if question == _BEGIN_THREAD:
+            self.begin_thread(context[0])
+        elif question == _ENTER:
+            inside = self.enter(tuple(context), start, end, event_id, bits)
+            _ANSWER.pack_into(self.numbers, 0, *inside)
+
+    def _run_ops(self, noted: list[int]) -> None:
+        """Take ops inside of nodes."""
+        each = iter(noted)
+        for start, end, node, bits, is_direct in zip(*[each] * _NOTED_NUMBERS, strict=True):
+            label = self._markers[bits >> _BITS].label
+            if is_direct:
+                has_number = bits & _HAS_SEQUENCE > 0
+                self._nodes.run_op(start, end, node, label, has_number=has_number)
+            else:
+                self._nodes.run_inner_op(start, node, label)
 
     def begin_thread(self, trace_id: int) -> None:
         """Take the spans of another thread from here on."""
@@ -338,7 +306,7 @@ class _Walk:
                 nodes.begin_node(start, end, event_id, is_generated=marker.is_generated)
             return context
         around, module, node, how, told, row, span, hook, part = context
-        if node is not None and not how & _AGAIN:
+        if node != _NONE and not how & _AGAIN:
             if around == node:
                 has_number = bits & _HAS_SEQUENCE > 0
                 nodes.run_op(start, end, node, marker.label, has_number=has_number)
@@ -351,7 +319,7 @@ class _Walk:
                 told = row = 0
             # Mostly, grad mode is off in backward: only recomputation has numbers then.
             # What hooks do when a gradient is there, with grad mode on, is none of it.
-            if node is not None and row <= 0 and not how & _IN_DERIVATIVE:
+            if node != _NONE and row <= 0 and not how & _IN_DERIVATIVE:
                 how |= _NUMBERED_IN_NODE
         return (event_id, module, node, how, told, row, span, hook, part)
 
@@ -382,9 +350,9 @@ def _inside(
     if bits & _IS_NODE or kind == NODE:
         # The outermost node of a nest counts, unless an inner one has a number of its own.
         op = event_id
-        is_outermost = node is None
+        is_outermost = node == _NONE
         if is_outermost:
-            module = span = hook = part = None
+            module = span = hook = part = _NONE
         if is_outermost or bits & _HAS_SEQUENCE:
             node = event_id
             row = row if tells(told, "optimizer") and not how & _IN_CLOSURE_STEP else 0
@@ -393,17 +361,17 @@ def _inside(
         ):
             told = BY_NODE
         if marker.row > 0:
-            row, module = marker.row, None
+            row, module = marker.row, _NONE
     elif kind == MODULE:
         if not (trace.ignores_calls and not marker.is_qualified):
-            if node is not None or tells(marker.told, "recompute"):
+            if node != _NONE or tells(marker.told, "recompute"):
                 how |= _AGAIN
             module = trace.number(
-                module,
+                _number(module),
                 marker.label,
                 marker,
                 source=marker.source,
-                is_inside_node=module is None and node is not None,
+                is_inside_node=module == _NONE and node != _NONE,
             )
             row = 0
             told = marker.told or (0 if _is_in_closure(how, told) else told)
@@ -411,12 +379,12 @@ def _inside(
         told = marker.told or told
         if marker.layer == "begin":
             trace.next_layer = 0
-        if module is None or trace.modules[module].module_class != marker.module_class:
+        if module == _NONE or trace.modules[module].module_class != marker.module_class:
             label = marker.label
             if marker.layer == "next":
                 label = f"{label}.{trace.next_layer}"
                 trace.next_layer += 1
-            module = trace.number(module, label, marker, source="frame")
+            module = trace.number(_number(module), label, marker, source="frame")
             row = 0
     elif kind == BACKWARD:
         hook = trace.number(None, marker.label, marker, source=marker.source)
@@ -426,23 +394,27 @@ def _inside(
         how |= _AGAIN
     elif kind == DERIVATIVE:
         op = event_id
-        how |= _IN_DERIVATIVE if node is not None else _IN_GRAD_MODE
+        how |= _IN_DERIVATIVE if node != _NONE else _IN_GRAD_MODE
     else:
         if kind == RANGE:
-            span = trace.number(span, marker.label, marker, source="range")
+            span = trace.number(_number(span), marker.label, marker, source="range")
         if marker.is_op or bits & _IS_WANTED:
             op = event_id
             if bits & _HAS_SEQUENCE:
                 how |= _IN_GRAD_MODE
-        if bits & _HOLDS_BACKWARD and node is None:
+        if bits & _HOLDS_BACKWARD and node == _NONE:
             how |= _IN_CLOSURE_STEP
         if marker.told and (kind == RANGE or not tells(marker.told, "backward") or not told):
             told = marker.told
         if marker.row > 0:
-            row, module = marker.row, None
+            row, module = marker.row, _NONE
         elif marker.row < 0 and not row:
             row = marker.row
     return (op, module, node, how, told, row, span, hook, part)
+
+
+def _number(number: int) -> int | None:
+    return None if number == _NONE else number
 
 
 def _is_in_closure(how: int, told: int) -> bool:
@@ -450,10 +422,6 @@ def _is_in_closure(how: int, told: int) -> bool:
     return bool(how & _IN_CLOSURE_STEP) and tells(told, "optimizer")
 
 
-_CONTEXT_COLUMNS = (
-    *("trace_id", "event_id", "op_id", "module_number", "node_id", "how", "told", "row"),
-    *("range_number", "hook_number", "part_marker_id"),
-)
 _NODE_COLUMNS = ("trace_id", "node_id", "has_derivative")
 
 
@@ -466,7 +434,7 @@ def _listed(file: Path, columns: Sequence[str], kind: str = "BIGINT") -> str:
     )
 
 
-def _load(connection: duckdb.DuckDBPyConnection, contexts: str) -> None:
+def _load(connection: duckdb.DuckDBPyConnection) -> None:
     """Make the table of the walk from what was noted."""
     connection.execute(
         "CREATE OR REPLACE TABLE scratch.walked AS SELECT trace_id::INTEGER AS trace_id, "
@@ -476,7 +444,7 @@ def _load(connection: duckdb.DuckDBPyConnection, contexts: str) -> None:
         f"how & {_IN_GRAD_MODE} > 0 AS is_in_grad_mode, "
         f"nullif(told >> {PHASE_BITS}, 0) AS phase_marker_id, "
         "nullif(abs(row), 0) AS row_marker_id, range_number, hook_number, part_marker_id "
-        f"FROM {contexts}"
+        f"FROM {SWEPT}"
     )
 
 

@@ -53,7 +53,7 @@ from tracekit.analysis.rules import (
     rule_work,
 )
 from tracekit.analysis.spec import Spec
-from tracekit.analysis.sweeps import sweep_table
+from tracekit.analysis.sweeps import SWEEPS, sweep_table
 from tracekit.database import (
     LIBRARY,
     SCRATCH,
@@ -592,7 +592,8 @@ class _Making:
         if spec.name in SWEPT_TABLES:
             create_swept(cursor, place, SWEPT_TABLES[spec.name], spec.sql)
             return None
-        if sweep_table(cursor, spec):
+        if spec.name in SWEEPS:
+            sweep_table(cursor, spec)
             return None
         text = with_values(spec, bind(spec, {})) if spec.kind == "analysis" else spec.sql
         what = "VIEW" if spec.kind == "view" else "TABLE"

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cache
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import click
@@ -68,7 +65,6 @@ def open_traces(
                 only_breakdown=only_breakdown,
             )
         )
-    _say_slow_reader()
     with trace:
         if reading.plain_step is not None:
             trace.assume_plain_step(reading.plain_step)
@@ -80,19 +76,6 @@ def open_traces(
         # What a finished dataset lacks is no failure of this command.
         if given_dataset(traces) is None:
             raise click.exceptions.Exit(TraceError.exit_code)
-
-
-@cache
-def _say_slow_reader() -> None:
-    """Say once that traces were read without the compiled reader, where they were."""
-    if "tracekit.ingest.event_collector" not in sys.modules:
-        return
-    if find_spec("tracekit.ingest._event_parser") is None:
-        click.echo(
-            "note: the compiled reader is missing, so reading takes about three times as long: "
-            "install a wheel, or a C compiler and tracekit again",
-            err=True,
-        )
 
 
 def say_missing(missing: Sequence[tuple[str, str]]) -> None:

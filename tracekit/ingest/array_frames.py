@@ -4,11 +4,9 @@ The format: "Trace Event Format" (Google, 2016) as Kineto writes it: an object w
 ``traceEvents`` array among other members, or the bare array. Nothing is assumed about white space,
 line breaks or the order of members.
 
-The compiled parser reads usual events as far as it gets, and says where it stopped. Without it, a
-piece is cut at a comma between two objects near the end of the buffer. Whether that comma stands
-between two *events*, and not inside one, is settled by the parser: ``[`` + piece + ``]`` decodes if
-and only if the cut was right. So memory is bounded by the piece, and a wrong cut cannot pass. Only
-where text is malformed, :mod:`tracekit.ingest.salvage` reads event by event.
+The parser reads events up to the last one that is surely followed by another, and says where it
+stopped, so memory is bounded by the piece. Only where text is malformed,
+:mod:`tracekit.ingest.salvage` reads event by event.
 """
 
 from __future__ import annotations
@@ -20,11 +18,10 @@ from itertools import islice, pairwise
 
 from tracekit.errors import TraceError
 from tracekit.ingest.byte_stream import ByteStream
-from tracekit.ingest.event_collector import Collector
+from tracekit.ingest.event_collector import EventCollector
 from tracekit.ingest.faults import Faults
 from tracekit.ingest.nesting import Nesting
 from tracekit.ingest.salvage import (
-    BETWEEN_OBJECTS,
     EVENT_START,
     MAX_EVENT_BYTES,
     PHASE_MEMBER,
@@ -63,7 +60,7 @@ class TraceText:
     """
 
     def __init__(
-        self, stream: ByteStream, collector: Collector, block_bytes: int = BLOCK_BYTES
+        self, stream: ByteStream, collector: EventCollector, block_bytes: int = BLOCK_BYTES
     ) -> None:
         self._stream = stream
         self._collector = collector
@@ -231,66 +228,25 @@ class TraceText:
 
         Returns how many bytes of the buffer are used up, and whether the array ended.
         """
-        used = 1
-        usual = self._collector.read_usual(buffer, base)
-        if usual is not None:
-            used, stop = usual
-            if stop == "ended":
-                return used, True
-            is_enough = not self._exhausted and len(buffer) <= MAX_EVENT_BYTES
-            if stop == "more" and (used > 1 or is_enough):
+        used, stop = self._collector.read_usual(buffer, base)
+        if stop == "ended":
+            return used, True
+        if stop == "more":
+            if used > 1 or (not self._exhausted and len(buffer) <= MAX_EVENT_BYTES):
                 return used, False
-        if usual is None or stop == "more":
-            for cut in self._cuts(buffer):
-                end = self._read_to(buffer, cut, base)
-                if end is not None:
-                    return (len(buffer) if self._exhausted and end == cut else end + 1), end < cut
+            if self._exhausted and self._read_rest(buffer, base):
+                return len(buffer), False
         # Our bracket in front stands for the byte before: the text of the events begins behind it.
         salvaged = self._salvager.read(
-            bytes(memoryview(buffer)[used:]),
-            base + used,
-            is_damaged_here=usual is not None,
-            is_last=self._exhausted,
+            bytes(memoryview(buffer)[used:]), base + used, is_last=self._exhausted
         )
         self.truncation = salvaged.truncation or self.truncation
         return used + salvaged.consumed, salvaged.is_ended
 
-    def _read_to(self, buffer: bytearray, cut: int, base: int) -> int | None:
-        """Read the array up to a comma; return where it ends, None if it is malformed before that.
-
-        The comma becomes the bracket that closes the array for so long: nothing is copied.
-        """
-        cut_off = buffer[cut : cut + 1]
-        buffer[cut : cut + 1] = b"]"
-        try:
-            with memoryview(buffer) as whole, whole[: cut + 1] as text:
-                return self._collector.read_array(text, base)
-        finally:
-            buffer[cut : cut + 1] = cut_off
-
-    def _cuts(self, buffer: bytearray) -> Iterator[int]:
-        """Yield places to cut, best first: the whole rest at the end of the file, else commas."""
-        if self._exhausted:
-            end = len(buffer)
-            while end > 1 and buffer[end - 1] in b" \t\r\n,":
-                end -= 1
-            yield end
-            return
-        end = len(buffer)
-        tried = 0
-        window = 64 << 10
-        while end > 0 and tried < 3:
-            start = max(0, end - window)
-            # Overlap, so that a comma between two objects is not missed at the seam.
-            stop = min(len(buffer), end + 4096)
-            found = [match.start(1) for match in BETWEEN_OBJECTS.finditer(buffer, start, stop)]
-            for cut in reversed(found):
-                if cut < end:
-                    yield cut
-                    tried += 1
-                    if tried == 3:
-                        return
-            end, window = start, window * 8
+    def _read_rest(self, buffer: bytearray, base: int) -> bool:
+        """Read the last events of a file that only lacks the bracket behind them."""
+        rest = bytearray(memoryview(buffer).tobytes().rstrip(b" \t\r\n,") + b"]")
+        return self._collector.read_usual(rest, base)[1] == "ended"
 
     def metadata(self) -> dict[str, object]:
         """Return the members of the trace object other than its events.

@@ -22,21 +22,17 @@ class ChromeTraceReader:
 
     Args:
         stream: the plain bytes of the file.
-        is_compiled: let the compiled parser read what it can, where there is one.
         block_bytes: text whose rows are handed over at once, bytes; None to choose: where the file
             is small, its few blocks overlap too.
     """
 
-    def __init__(
-        self, stream: ByteStream, *, is_compiled: bool = True, block_bytes: int | None = None
-    ) -> None:
+    def __init__(self, stream: ByteStream, *, block_bytes: int | None = None) -> None:
         self._stream = stream
-        self._collector = EventCollector(is_compiled=is_compiled)
+        self._collector = EventCollector()
         self.faults = self._collector.faults
         chosen = min(max(usual_text_bytes(stream.path) // 16, BLOCK_BYTES), MAX_BLOCK_BYTES)
         self._block_bytes = block_bytes or chosen
-        # What is read at once takes many times its memory in Python, before it becomes columns; and
-        # the compiled parser reads it from the processor's cache.
+        # The parser reads small blocks from the processor's cache.
         self._text = TraceText(stream, self._collector, min(self._block_bytes, BLOCK_BYTES))
 
     @property

@@ -230,13 +230,10 @@ class DatabaseReader(EventTextReader):
     Args:
         stream: the plain bytes of the file.
         schemas: those that are known.
-        is_compiled: let the compiled parser read what it can, where there is one.
     """
 
-    def __init__(
-        self, stream: ByteStream, schemas: tuple[Schema, ...], *, is_compiled: bool = True
-    ) -> None:
-        super().__init__(stream, is_compiled=is_compiled)
+    def __init__(self, stream: ByteStream, schemas: tuple[Schema, ...]) -> None:
+        super().__init__(stream)
         self._schemas = schemas
 
     def blocks(self) -> Iterator[EventRows]:

@@ -1,8 +1,7 @@
 """Loads events that were read into table record.
 
-They come as Arrow arrays from the compiled parser (native/), as lists from the reader in Python.
-Statements on a thread of their own take them while the caller reads on: a small file is one
-statement; a large one is several, as memory grows while one runs.
+They come as Arrow arrays. Statements on a thread of their own take them while the caller reads on:
+a small file is one statement; a large one is several, as memory grows while one runs.
 """
 
 from __future__ import annotations
@@ -13,10 +12,9 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from tracekit.database import cursor_of
-from tracekit.event_description import EVENT_COLUMNS, VIEW_NAME_TYPE
+from tracekit.event_description import VIEW_NAME_TYPE
 from tracekit.ingest.bounded_queue import HandOver
 from tracekit.ingest.event_collector import EventRows
-from tracekit.ingest.event_reader import ROW_COLUMNS
 
 if TYPE_CHECKING:
     import duckdb
@@ -78,44 +76,26 @@ class EventLoader:
         finally:
             self._blocks.stop()
 
-    def _insert_arrays(self, blocks: Iterator[EventRows], stream: MakeStream | None) -> None:
-        if stream is None:
-            # One transaction, as below: what is stopped in the middle leaves nothing.
-            self._cursor.begin()
-            try:
-                for block in blocks:
-                    self._cursor.execute(_insert_sql(self._trace_id, _LISTS), block.array)
-            except BaseException:
-                self._cursor.rollback()
-                raise
-            self._cursor.commit()
-            return
+    def _insert_arrays(self, blocks: Iterator[EventRows], stream: MakeStream) -> None:
         import duckdb
 
         arrays = (block.array for block in blocks)
-        # DuckDB finds the stream by its name; what it holds of this is let go again.
-        self._cursor.register(_ARRIVED, stream(lambda: next(arrays, None)))
-        try:
-            self._cursor.execute(_insert_sql(self._trace_id, _ARRIVED))
-        except duckdb.TransactionException as error:
-            if "failed to pin block" not in str(error):
-                raise
-            # So DuckDB says at the end of a transaction that memory has run out.
-            raise duckdb.OutOfMemoryException(str(error)) from error
-        finally:
-            self._cursor.unregister(_ARRIVED)
+        with stream(lambda: next(arrays, None)) as arrived:
+            # DuckDB finds the stream by its name; what it holds of this is let go again.
+            self._cursor.register(_ARRIVED, arrived)
+            try:
+                self._cursor.execute(_insert_sql(self._trace_id))
+            except duckdb.TransactionException as error:
+                if "failed to pin block" not in str(error):
+                    raise
+                # So DuckDB says at the end of a transaction that memory has run out.
+                raise duckdb.OutOfMemoryException(str(error)) from error
+            finally:
+                self._cursor.unregister(_ARRIVED)
 
 
-_TYPES = {column.name: column.type for column in EVENT_COLUMNS if column.type == "BIGINT"}
-
-_LISTS = "(SELECT {})".format(
-    ", ".join(f"unnest(?::{_TYPES.get(name, 'VARCHAR')}[]) AS {name}" for name in ROW_COLUMNS)
-)
-"""The rows of lists, one for each column."""
-
-
-def _insert_sql(trace_id: int, source: str) -> str:
-    """Return the statement by which table record takes the events of a source."""
+def _insert_sql(trace_id: int) -> str:
+    """Return the statement by which table record takes the events that have arrived."""
     threads = ", ".join(
         f"CASE WHEN {name}_text IS NULL THEN {name} ELSE {_stand_in(name + '_text')} END AS {name}"
         for name in ("pid", "tid")
@@ -124,7 +104,7 @@ def _insert_sql(trace_id: int, source: str) -> str:
         SELECT {trace_id} AS trace_id,
             * EXCLUDE (pid_text, tid_text)
             REPLACE ({threads}, view_name::{VIEW_NAME_TYPE} AS view_name)
-        FROM {source}"""
+        FROM {_ARRIVED}"""
 
 
 def _stand_in(text: str) -> str:

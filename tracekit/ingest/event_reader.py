@@ -1,9 +1,8 @@
 """Reads one trace event: what it says becomes a row of table record, or a reason why it is none.
 
-This is the definition of how an event is read. The compiled reader (native/) reads the usual events
-in the same way, faster, and hands over every other one. Which member or argument goes where is told
-by :mod:`tracekit.event_description`; how an event is found in a file, by
-:mod:`tracekit.ingest.array_frames`.
+The parser in C (native/) reads the usual events, which are nearly all, and every other one is read
+here. Which member or argument goes where is told by :mod:`tracekit.event_description`; how an event
+is found in a file, by :mod:`tracekit.ingest.array_frames`.
 
 A row has its values in the order of :data:`ROW_COLUMNS`: whole numbers, texts, None.
 """
@@ -29,9 +28,8 @@ from tracekit.event_description import (
 from tracekit.ingest.json_values import Raw, canonical, compact, quoted, text_of
 from tracekit.ingest.repair import has_duplicate_keys
 from tracekit.ingest.written_numbers import decimal_of, ns_of, whole_number
+from tracekit.native import Row
 from tracekit.units import NS_PER_US
-
-Row = tuple[int | str | None, ...]
 
 ROW_COLUMNS = (
     *("event_id", "view_name", "ph", "pid", "tid", "pid_text", "tid_text", "category", "name"),

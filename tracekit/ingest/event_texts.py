@@ -1,7 +1,7 @@
 """Has events read that a reader of another format writes as those of a Chrome trace.
 
-So there is one definition of how an event is read, :mod:`tracekit.ingest.event_reader`, and the
-compiled parser reads these texts too. Places of faults are those in the text of all events.
+So there is one definition of how an event is read. Places of faults are those in the text of all
+events.
 """
 
 from __future__ import annotations
@@ -29,13 +29,12 @@ class EventTextReader:
 
     Args:
         stream: the plain bytes of the file.
-        is_compiled: let the compiled parser read what it can, where there is one.
     """
 
-    def __init__(self, stream: ByteStream, *, is_compiled: bool = True) -> None:
+    def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
         self._budget = Budget(stream)
-        self._collector = EventCollector(is_compiled=is_compiled)
+        self._collector = EventCollector()
         self._written_bytes = 0
         self._metadata: dict[str, Any] = {}
         self.faults = self._collector.faults
@@ -85,7 +84,7 @@ class EventTextReader:
             self._collector.release()
 
     def _take_in(self, texts: list[bytes]) -> None:
-        """Have events read: the usual ones by the compiled parser, as far as it gets."""
+        """Have events read: the usual ones in C, to the extent that it gets."""
         before, at = self._collector.event_count, self._written_bytes
         block = bytearray(b"[" + b",".join(texts) + b"]")
         self._written_bytes += len(block) - 1

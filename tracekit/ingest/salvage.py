@@ -13,7 +13,7 @@ from itertools import islice
 import msgspec
 
 from tracekit.ingest.byte_stream import ByteStream
-from tracekit.ingest.event_collector import Collector
+from tracekit.ingest.event_collector import EventCollector
 from tracekit.ingest.json_values import Raw, array_end, error_byte, items
 from tracekit.ingest.repair import is_object, repair_object
 
@@ -70,31 +70,30 @@ class Salvaged:
 class Salvager:
     """Reads malformed text of one file."""
 
-    def __init__(self, stream: ByteStream, collector: Collector) -> None:
+    def __init__(self, stream: ByteStream, collector: EventCollector) -> None:
         self._stream = stream
         self._collector = collector
         self._faults = collector.faults
         self._effort_bytes = 0
         self._is_last = False
 
-    def read(self, buffer: bytes, base: int, *, is_damaged_here: bool, is_last: bool) -> Salvaged:
+    def read(self, buffer: bytes, base: int, *, is_last: bool) -> Salvaged:
         """Read events one by one, until there has been no damage for a while.
 
         Args:
-            buffer: text of the array; the first byte is one where an event may begin.
+            buffer: text of the array; it begins where a damaged event does.
             base: its offset in the plain text of the file.
-            is_damaged_here: whether what is damaged stands at its beginning, not somewhere.
             is_last: whether the file ends with it.
         """
         self._is_last = is_last
         at = 0
         window = WINDOW_BYTES
-        damaged_at = 0 if is_damaged_here else None
+        damaged_at = 0
         while True:
             at = _skip(buffer, at)
             if at >= len(buffer):
                 return Salvaged(at)
-            if damaged_at is not None and at - damaged_at >= FINE_BYTES:
+            if at - damaged_at >= FINE_BYTES:
                 return Salvaged(at)
             if not self._has_effort_left():
                 at, state = self._read_plainly(buffer, at, base)

@@ -1,0 +1,114 @@
+"""Build backend: setuptools, with the library in C as one wheel for every Python of a system.
+
+The library needs no header of Python. It is compiled with ``$CC``, else with ``cc``; where there is
+neither, with the C compiler of PyPI's package ``ziglang``, which is asked for as a requirement of
+the build. ``$CFLAGS`` come last.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from setuptools import Extension, build_meta
+from setuptools.build_meta import (
+    build_sdist,
+    get_requires_for_build_sdist,
+    prepare_metadata_for_build_editable,
+    prepare_metadata_for_build_wheel,
+)
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_ext import build_ext
+
+__all__ = [
+    "build_editable",
+    "build_sdist",
+    "build_wheel",
+    "get_requires_for_build_editable",
+    "get_requires_for_build_sdist",
+    "get_requires_for_build_wheel",
+    "prepare_metadata_for_build_editable",
+    "prepare_metadata_for_build_wheel",
+]
+
+FLAGS = ["-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden"]
+SOURCES = sorted(map(str, Path("native").glob("*.c")))
+ZIG = "ziglang>=0.13"
+
+
+def system_compiler() -> list[str] | None:
+    """Return the command of the C compiler that is there, None for none."""
+    if os.environ.get("CC", "").strip():
+        return shlex.split(os.environ["CC"])
+    return ["cc"] if shutil.which("cc") else None
+
+
+def compiler() -> list[str]:
+    """Return the command of the C compiler that is used.
+
+    Raises:
+        SystemExit: there is none.
+    """
+    found = system_compiler()
+    if found is not None:
+        return found
+    if find_spec("ziglang") is None:
+        sys.exit(
+            "tracekit needs a C compiler to be installed from source: install one as the command "
+            "cc, name one in $CC, or install PyPI's package ziglang"
+        )
+    # Without a CPU, the library would run on none that is older than the one here.
+    return [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline", "-s"]
+
+
+class BuildLibrary(build_ext):
+    """Compiles the library, whose name has no version of Python."""
+
+    def get_ext_filename(self, fullname: str) -> str:
+        """Return the path of the library in the wheel."""
+        return os.path.join(*fullname.split(".")) + ".so"  # noqa: PTH118
+
+    def build_extension(self, ext: Extension) -> None:
+        """Compile all files at once: they take a few seconds."""
+        target = Path(self.get_ext_fullpath(ext.name))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        flags = shlex.split(os.environ.get("CFLAGS", ""))
+        command = [*compiler(), *FLAGS, *SOURCES, "-o", str(target), *flags]
+        try:
+            done = subprocess.run(command, check=False)
+        except OSError as error:
+            sys.exit(f"tracekit cannot be compiled: {command[0]}: {error.strerror}")
+        if done.returncode:
+            sys.exit(f"tracekit cannot be compiled: {command[0]} failed, for the reason above")
+
+
+class PlatformWheel(bdist_wheel):
+    """A wheel of a system, for every Python."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        """Return the wheel's tag."""
+        return "py3", "none", super().get_tag()[2]
+
+
+def _requirements(of_setuptools: list[str]) -> list[str]:
+    return of_setuptools if system_compiler() else [*of_setuptools, ZIG]
+
+
+def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:
+    """Return what building a wheel needs."""
+    return _requirements(build_meta.get_requires_for_build_wheel(config_settings))
+
+
+def get_requires_for_build_editable(config_settings: Any = None) -> list[str]:
+    """Return what an editable installation needs."""
+    return _requirements(build_meta.get_requires_for_build_editable(config_settings))
+
+
+build_wheel = build_meta.build_wheel
+build_editable = build_meta.build_editable

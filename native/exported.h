@@ -1,0 +1,16 @@
+/* What Python calls through ctypes: plain C, so that one library serves all versions of Python.
+ * tracekit/native.py declares these functions once more. */
+#ifndef TRACEKIT_EXPORTED_H
+#define TRACEKIT_EXPORTED_H
+
+#define EXPORTED __attribute__((visibility("default")))
+
+/* What a call returns. */
+typedef enum {
+    CALL_DONE,
+    CALL_BUSY,   /* another thread works on the same object */
+    CALL_NO_MEMORY,
+    CALL_REFUSED, /* an argument is not what it must be */
+} CallStatus;
+
+#endif

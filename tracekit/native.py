@@ -1,0 +1,369 @@
+"""The library in C (native/): events read into columns, and sweeps over sorted rows.
+
+It is plain C, called through ctypes. Arrow arrays and streams are handed on as capsules, from which
+DuckDB reads tables.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import weakref
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_int64, c_size_t, c_void_p
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from tracekit.errors import TracekitError
+
+if TYPE_CHECKING:
+    from typing_extensions import CapsuleType
+
+Row = tuple[int | str | None, ...]
+
+Stop = Literal["more", "ended", "damaged"]
+"""Why reading stopped: the text ends, the array of events does, or what stands there is no event
+that is followed by another one."""
+
+PATH = Path(__file__).with_name("_native.so")
+
+_BUSY, _NO_MEMORY = 1, 2  # As in native/exported.h.
+_TEXT_ENDS, _ARRAY_ENDS, _ODD_EVENT = 0, 1, 2  # As in native/events.h.
+
+_WHY_BYTES = 256
+
+_NextArray = ctypes.CFUNCTYPE(c_int, c_void_p)
+_Ask = ctypes.CFUNCTYPE(c_int, c_int)
+
+
+class _ReadText(ctypes.Structure):
+    _fields_ = [
+        (name, c_int64) for name in ("stop", "event_count", "used", "odd_end", "behind", "is_last")
+    ]
+
+
+class _SweepAsks(ctypes.Structure):
+    _fields_ = [
+        ("ask", _Ask),
+        ("numbers", POINTER(c_int64)),
+        ("kinds", c_char_p),
+        ("kind_count", c_int64),
+    ]
+
+
+# What a function returns, and its arguments.
+_QUICK = {
+    "columns_new": (c_void_p, c_int64, c_int64, c_int64),
+    "columns_column": (c_char_p, c_void_p, c_char_p, c_char_p, c_char_p, POINTER(c_int64)),
+    "columns_key": (c_char_p, c_void_p, c_char_p),
+    "columns_kind": (c_char_p, c_void_p, c_char_p, c_char_p, c_char_p),
+    "columns_begin": (c_char_p, c_void_p),
+    "columns_clear": (c_int, c_void_p),
+    "columns_free": (None, c_void_p),
+    "columns_row_count": (c_int64, c_void_p),
+    "columns_append": (c_char_p, c_void_p, c_char_p, c_char_p, c_char_p),
+    "columns_stream": (c_void_p, c_void_p, _NextArray),
+    "move_array": (c_int, c_void_p, c_void_p),
+    "use_capsules": (None, c_void_p),
+    "use_instructions": (c_int, c_char_p),
+}
+_LONG = {
+    "columns_read": (
+        *(c_int, c_void_p, POINTER(c_char), c_size_t, c_size_t, c_int64),
+        POINTER(_ReadText),
+    ),
+    "columns_take": (c_int, c_void_p, POINTER(c_void_p)),
+    "sweep_stream": (c_void_p, c_char_p, c_void_p, POINTER(_SweepAsks), c_char_p, c_size_t),
+}
+
+
+class _Library:
+    """The functions of the library.
+
+    Attributes:
+        quick: those that are called with Python's lock held.
+        long: those that release it.
+    """
+
+    def __init__(self) -> None:
+        try:
+            self.quick, self.long = ctypes.PyDLL(str(PATH)), ctypes.CDLL(str(PATH))
+        except OSError as error:
+            raise TracekitError(
+                f"tracekit's library in C cannot be loaded: {error}",
+                hint="install tracekit again; in a clone: pip install -e .",
+            ) from error
+        for library, functions in ((self.quick, _QUICK), (self.long, _LONG)):
+            for name, (returned, *arguments) in functions.items():
+                function = getattr(library, name)
+                function.restype, function.argtypes = returned, arguments
+        python = ctypes.pythonapi
+        self._new_capsule: Any = ctypes.PYFUNCTYPE(ctypes.py_object, c_void_p, c_void_p, c_void_p)(
+            ("PyCapsule_New", python)
+        )
+        self.pointer_in: Any = ctypes.PYFUNCTYPE(c_void_p, ctypes.py_object, c_char_p)(
+            ("PyCapsule_GetPointer", python)
+        )
+        self.quick.use_capsules(ctypes.cast(self.pointer_in, c_void_p))
+        self._capsules = {
+            kind: (
+                ctypes.addressof(c_char.in_dll(self.quick, f"{kind}_name")),
+                ctypes.cast(getattr(self.quick, f"destroy_{kind}"), c_void_p),
+            )
+            for kind in ("array", "stream")
+        }
+
+    def capsule(self, kind: Literal["array", "stream"], pointer: int) -> CapsuleType:
+        """Return a capsule that owns what a function returned."""
+        made: CapsuleType = self._new_capsule(pointer, *self._capsules[kind])
+        return made
+
+
+@cache
+def _library() -> _Library:
+    return _Library()
+
+
+def use_instructions(way: Literal["avx2", "plain"]) -> bool:
+    """Have all texts looked at in one way from now on, for tests: the rows are the same.
+
+    Returns:
+        False where this machine does not have it.
+    """
+    return bool(_library().quick.use_instructions(way.encode()))
+
+
+class _Callback:
+    """A Python function that C calls; what it raises is kept, and ends what C does.
+
+    Attributes:
+        function: for C, as long as this object is there.
+        error: what was raised.
+    """
+
+    def __init__(self, kind: Any, called: Callable[[Any], object]) -> None:
+        self._errors: list[BaseException] = []
+        calls = _calls(called, self._errors)
+        next(calls)
+        self.function = kind(calls.send)
+
+    @property
+    def error(self) -> BaseException | None:
+        return self._errors[0] if self._errors else None
+
+
+def _calls(
+    called: Callable[[Any], object], errors: list[BaseException]
+) -> Generator[int, Any, None]:
+    """Call a function with each value that is sent, and yield 1, or 0 for an error.
+
+    A function would be interrupted by Ctrl+C before it can catch that.
+    """
+    is_done = 1
+    while True:
+        try:
+            called((yield is_done))
+            is_done = 1
+        except GeneratorExit:
+            return
+        except BaseException as error:  # noqa: BLE001
+            errors.append(error)
+            is_done = 0
+
+
+class EventColumns:
+    """Events as columns, one row each, in the order in which they come.
+
+    Args:
+        columns: for each column of a row its name, type in DuckDB, source (member, argument, or
+            reader), keys in the file, and the number that stands for none or None.
+        kinds: for each kind its name, phases, and the name that such events have or None.
+        bounds: earliest and latest start, and longest duration, in µs.
+
+    Raises:
+        ValueError: that is not what the code in C can read.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[tuple[str, str, str, Sequence[str], int | None]],
+        kinds: Sequence[tuple[str, str, str | None]],
+        bounds: tuple[int, int, int],
+    ) -> None:
+        quick = self._quick = _library().quick
+        self._columns = quick.columns_new(*bounds)
+        if self._columns is None:
+            raise MemoryError
+        weakref.finalize(self, quick.columns_free, self._columns)
+        self._numbers = struct.Struct(f"{len(columns)}q")
+        for name, kind, source, keys, none in columns:
+            number = None if none is None else byref(c_int64(none))
+            self._describe(quick.columns_column, name, kind, source, number)
+            for key in keys:
+                self._describe(quick.columns_key, key)
+        for name, phases, event_name in kinds:
+            self._describe(quick.columns_kind, name, phases, event_name)
+        why = quick.columns_begin(self._columns)
+        if why is not None:
+            raise ValueError(why.decode())
+
+    def _describe(self, function: Any, name: str, *values: object) -> None:
+        texts = (value.encode() if isinstance(value, str) else value for value in (name, *values))
+        why = function(self._columns, *texts)
+        if why is not None:
+            raise ValueError(f"{name}: {why.decode()}")
+
+    @property
+    def row_count(self) -> int:
+        """Return the number of rows that were not taken yet."""
+        count: int = self._quick.columns_row_count(self._columns)
+        return count
+
+    def read(
+        self,
+        text: bytearray,
+        first_event_id: int,
+        read_odd: Callable[[bytes, int, int], Row | bool],
+    ) -> tuple[int, int, Stop]:
+        """Read the events at the beginning of an array of events.
+
+        Args:
+            text: the first byte stands for the bracket that opens the array.
+            first_event_id: position in the trace of the first event.
+            read_odd: called with the bytes of a JSON object that is not read in C, its offset in
+                the text, and its event_id; returns its row, True for no row, False for no event.
+
+        Returns:
+            How many events there were; how many bytes of the text are used up (to where the next
+            event begins, or behind the closing bracket); and why reading stopped.
+        """
+        read, count, at = _ReadText(), 0, 1
+        first_byte = c_char.from_buffer(text)
+        try:
+            while True:
+                _check(
+                    _library().long.columns_read(
+                        *(self._columns, byref(first_byte), len(text), at),
+                        *(first_event_id + count, byref(read)),
+                    )
+                )
+                count += read.event_count
+                if read.stop != _ODD_EVENT:
+                    break
+                with memoryview(text) as whole:
+                    odd = bytes(whole[read.used : read.odd_end])
+                row = read_odd(odd, read.used, first_event_id + count)
+                if row is False:
+                    return count, read.used, "damaged"
+                if row is not True:
+                    self.append(row)
+                count, at = count + 1, read.behind
+                if read.is_last:
+                    return count, at, "ended"
+        finally:
+            # While it is there, the text cannot change its size.
+            del first_byte
+        stops: dict[int, Stop] = {_TEXT_ENDS: "more", _ARRAY_ENDS: "ended"}
+        return count, read.used, stops.get(read.stop, "damaged")
+
+    def append(self, row: Row) -> None:
+        """Add the row of an event that was read elsewhere: a value for each column."""
+        texts = [value.encode() for value in row if isinstance(value, str)]
+        lengths = iter(texts)
+        numbers = [
+            0 if value is None else len(next(lengths)) if isinstance(value, str) else value
+            for value in row
+        ]
+        why = self._quick.columns_append(
+            self._columns,
+            bytes(value is not None for value in row),
+            self._numbers.pack(*numbers),
+            b"".join(texts),
+        )
+        if why is not None:
+            raise ValueError(f"event {row[0]}: {why.decode()}")
+
+    def take(self) -> CapsuleType | None:
+        """Return the rows since the last time as an Arrow array; None for no rows."""
+        library, array = _library(), c_void_p()
+        _check(library.long.columns_take(self._columns, byref(array)))
+        return None if array.value is None else library.capsule("array", array.value)
+
+    def release(self) -> None:
+        """Let go of the memory of the columns: nothing more is read."""
+        _check(self._quick.columns_clear(self._columns))
+
+    @contextmanager
+    def stream(self, next_array: Callable[[], CapsuleType | None]) -> Iterator[CapsuleType]:
+        """Make a stream of what :meth:`take` returned, which DuckDB reads as a table.
+
+        Args:
+            next_array: called from any thread; returns the next array, None for the end. Each array
+                can be read once. What it raises is raised when the stream is left.
+        """
+        library = _library()
+
+        def move_next(target: int) -> None:
+            array = next_array()
+            if array is None:
+                return
+            if self._quick.move_array(library.pointer_in(array, b"arrow_array"), target):
+                raise ValueError("these events have been taken before")
+
+        callback = _Callback(_NextArray, move_next)
+        stream = self._quick.columns_stream(self._columns, callback.function)
+        if stream is None:
+            raise MemoryError
+        try:
+            yield library.capsule("stream", stream)
+        finally:
+            if callback.error is not None:
+                raise callback.error from None
+
+
+def _check(status: int) -> None:
+    if status == _BUSY:
+        raise RuntimeError("another thread is reading into these columns")
+    if status == _NO_MEMORY:
+        raise MemoryError
+
+
+class Answers:
+    """Answers the questions of a sweep, as long as it is read.
+
+    Args:
+        answer: called with a question; from any thread, but one at a time.
+        numbers: of the question, in place of which `answer` puts those of the answer.
+        kinds: a letter for each kind of rows, as the sweep knows them.
+    """
+
+    def __init__(
+        self, answer: Callable[[int], None], numbers: ctypes.Array[c_int64], kinds: bytes
+    ) -> None:
+        self._callback = _Callback(_Ask, answer)
+        self.asks = _SweepAsks(self._callback.function, numbers, kinds, len(kinds))
+
+    @property
+    def error(self) -> BaseException | None:
+        """Return what an answer raised."""
+        return self._callback.error
+
+
+def sweep(name: str, stream: CapsuleType, answers: Answers | None = None) -> CapsuleType:
+    """Return the Arrow stream that a sweep makes of another, in whose place it comes.
+
+    Raises:
+        ValueError: there is no such sweep, or it does not take these columns.
+    """
+    library, why = _library(), ctypes.create_string_buffer(_WHY_BYTES)
+    swept = library.long.sweep_stream(
+        name.encode(),
+        library.pointer_in(stream, b"arrow_array_stream"),
+        None if answers is None else byref(answers.asks),
+        *(why, _WHY_BYTES),
+    )
+    if swept is None:
+        raise ValueError(why.value.decode())
+    return library.capsule("stream", swept)
