@@ -9,18 +9,19 @@
 --   step      BIGINT            number of the step
 
 WITH launched AS (
-    SELECT r.trace_id, r.step, min(l.ts_ns) AS first_ns, max(l.ts_ns) AS last_ns
-    FROM step_ranges AS r
-    INNER JOIN launch AS l
-        ON r.trace_id = l.trace_id AND l.ts_ns >= r.ts_ns AND l.ts_ns < r.end_ns
-    WHERE NOT regexp_matches(l.name, '(?i)mem(cpy|set)')
-    GROUP BY r.trace_id, r.step
+    SELECT l.trace_id, r.step, min(l.ts_ns) AS first_ns, max(l.ts_ns) AS last_ns
+    FROM launch AS l
+    ASOF INNER JOIN step_ranges AS r ON l.trace_id = r.trace_id AND l.ts_ns >= r.ts_ns
+    WHERE l.ts_ns < r.end_ns AND NOT regexp_matches(l.name, '(?i)mem(cpy|set)')
+    GROUP BY l.trace_id, r.step
 )
 
 SELECT w.trace_id, w.event_id, l.step
 FROM host_waits AS w
 INNER JOIN event AS e USING (trace_id, event_id)
-INNER JOIN launched AS l
-    ON w.trace_id = l.trace_id AND w.ts_ns > l.first_ns AND w.ts_ns + w.dur_ns <= l.last_ns
-WHERE w.kind IN ('sync', 'copy') AND is_launch_call(e.category)
+ASOF INNER JOIN launched AS l ON w.trace_id = l.trace_id AND w.ts_ns > l.first_ns
+WHERE
+    w.ts_ns + w.dur_ns <= l.last_ns
+    AND w.kind IN ('sync', 'copy')
+    AND is_launch_call(e.category)
 ORDER BY w.trace_id, w.event_id

@@ -16,6 +16,7 @@
 WITH gap AS (
     SELECT
         trace_id, gap_id, pid, coalesce(busy_tid, tid) AS tid,
+        any_value(device) AS device,
         arg_max(step, idle_ns) AS step,
         min(start_ns) AS start_ns, max(end_ns) AS end_ns,
         sum(idle_ns)::BIGINT AS idle_ns
@@ -27,11 +28,30 @@ WITH gap AS (
 
 op AS (
     SELECT
-        trace_id, pid, tid, name, ts_ns, ts_ns + dur_ns AS end_ns, dur_ns,
+        trace_id, event_id, pid, tid, name, ts_ns, ts_ns + dur_ns AS end_ns, dur_ns,
         median(dur_ns) OVER (PARTITION BY trace_id, name) AS median_ns,
         count(*) OVER (PARTITION BY trace_id, name) AS call_count
     FROM event
     WHERE is_op(category) AND EXISTS (FROM gap)
+),
+
+long_op AS (
+    SELECT
+        (trace_id, pid, tid, d.device) AS part, (trace_id, o.event_id) AS id,
+        o.ts_ns AS start_ns, o.end_ns
+    FROM op AS o
+    INNER JOIN (SELECT DISTINCT trace_id, pid, tid, device FROM gap) AS d
+        USING (trace_id, pid, tid)
+    WHERE
+        o.dur_ns >= 800_000
+        AND (o.call_count = 1 OR o.dur_ns >= 5 * o.median_ns)
+        AND NOT starts_with(o.name, 'ProfilerStep#')
+),
+
+-- Gaps of one device are disjoint, those of several are not.
+span AS (
+    SELECT (trace_id, pid, tid, device) AS part, (trace_id, gap_id) AS id, start_ns, end_ns
+    FROM gap
 )
 
 SELECT
@@ -40,12 +60,9 @@ SELECT
     arg_min(o.name, o.dur_ns) AS op,
     any_value(g.idle_ns) AS idle_ns,
     arg_min(o.median_ns, o.dur_ns)::BIGINT AS median_ns
-FROM gap AS g
-INNER JOIN op AS o
-    ON
-        g.trace_id = o.trace_id AND g.pid = o.pid AND g.tid = o.tid
-        AND o.ts_ns < g.end_ns AND o.end_ns > g.start_ns
-        AND least(o.end_ns, g.end_ns) - greatest(o.ts_ns, g.start_ns) >= 0.8 * g.idle_ns
-WHERE (o.call_count = 1 OR o.dur_ns >= 5 * o.median_ns) AND NOT starts_with(o.name, 'ProfilerStep#')
+FROM interval_crossings('long_op', 'span') AS c
+INNER JOIN op AS o ON c.left_id = (o.trace_id, o.event_id)
+INNER JOIN gap AS g ON c.right_id = (g.trace_id, g.gap_id)
+WHERE least(o.end_ns, g.end_ns) - greatest(o.ts_ns, g.start_ns) >= 0.8 * g.idle_ns
 GROUP BY g.trace_id, g.gap_id
 ORDER BY g.trace_id, g.gap_id

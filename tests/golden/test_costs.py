@@ -28,7 +28,9 @@ def cost_of(command: tuple[str, ...], cache: Path) -> dict[str, int]:
         [sys.executable, "-m", "command_cost", *command],
         cwd=REPO,
         env={
-            **os.environ,
+            "PATH": os.environ["PATH"],
+            "HOME": str(cache),
+            "COLUMNS": "80",
             "PYTHONPATH": path,
             "TRACEKIT_CACHE_DIR": str(cache),
             "TMPDIR": str(cache),
