@@ -13,7 +13,7 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 import duckdb
 
@@ -21,10 +21,9 @@ PACKAGE = str(Path(__file__).resolve().parents[2] / "tracekit")
 
 
 class CountedConnection:
-    """A DuckDB connection that counts statements and operators of all connections."""
+    """A DuckDB connection that counts the operators of each statement, of all connections."""
 
-    statement_count = 0
-    operator_count = 0
+    operator_counts: ClassVar[list[int]] = []
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
@@ -46,10 +45,11 @@ class CountedConnection:
 
     def execute(self, *given: Any) -> CountedConnection:
         self._connection.execute(*given)
-        CountedConnection.statement_count += 1
+        count = 0
         with suppress(duckdb.InvalidInputException):
             profile = json.loads(self._connection.get_profiling_information())
-            CountedConnection.operator_count += sum(map(operators_in, profile.get("operator", ())))
+            count = sum(map(operators_in, profile.get("operator", ())))
+        self.operator_counts.append(count)
         return self
 
 
@@ -75,8 +75,8 @@ def main() -> None:
     exit_code = run(sys.argv[1:])
     sys.setprofile(None)
     costs = {
-        "statements": CountedConnection.statement_count,
-        "operators": CountedConnection.operator_count,
+        "statements": len(CountedConnection.operator_counts),
+        "operators": sum(CountedConnection.operator_counts),
         "functions": len(calls),
         "calls": calls.total(),
         "modules": sum(name.partition(".")[0] == "tracekit" for name in sys.modules),
