@@ -43,6 +43,6 @@ SELECT
     if(range_count > 0, '', 'a run to compare with: ')
     || 'no FSDP or ZeRO on one rank (collect --opt without Z): plain or DistributedDataParallel '
     || 'training has no gathers and no hooks' AS remedy,
-    'tracekit query annotations TRACE' AS evidence
+    'tracekit sql TRACE "FROM annotations"' AS evidence
 FROM ranks, ranges, work, hooked
 WHERE world_size = 1 AND rank_count = 1 AND (range_count > 0 OR is_deepspeed)
