@@ -13,6 +13,7 @@ from run_of_ranks import read_apart, write_ranks
 
 import tracekit
 from tracekit.analysis.catalog import load_catalog
+from tracekit.dataset.layout import LARGE_TABLES, SMALL_TABLES
 from tracekit.engine import many_ranks
 from tracekit.engine.choice import EngineChoice
 from tracekit.engine.many_ranks import ingest_dataset
@@ -111,6 +112,13 @@ def test_all_analyses_are_equal(read: Read) -> None:
     with tracekit.open(read.datasets[ENGINES[0]]) as trace:
         assert {name: trace.query(name).rows for name in ANALYSES[:: read.step]} == expected
         assert trace.breakdown() == breakdown
+
+
+def test_a_dataset_has_every_table_of_a_store() -> None:
+    """SQL on one that has not would see no row, without an error."""
+    tables = load_catalog().tables
+    made = {name for name, spec in tables.items() if not spec.is_on_demand}
+    assert made <= {*SMALL_TABLES, *LARGE_TABLES}
 
 
 def test_sql_over_the_tables_gives_the_same_rows(read: Read) -> None:
