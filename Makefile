@@ -138,7 +138,7 @@ fuzz: $(DEMO)/.installed
 	@echo "== fuzz"
 	@if command -v cc > /dev/null; then mkdir -p build && \
 		cc $(SANITIZE) -o build/fuzz_native tests/fuzz/native.c native/*.c && \
-		build/fuzz_native $$(( 6 * $(MINUTES) )) $(or $(SEED),$$(date +%s)); fi
+		build/fuzz_native $$(awk 'BEGIN { print 6 * $(MINUTES) }') $(or $(SEED),$$(date +%s)); fi
 	@$(DEMO)/bin/python tests/fuzz/run.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 format: $(DEV)/.installed
