@@ -1,7 +1,7 @@
-"""The library in C (native/): events read into columns, and sweeps over sorted rows.
+"""Python interface to the C library in native/: the event parser, and sweeps over sorted rows.
 
-It is plain C, called through ctypes. Arrow arrays and streams are handed on as capsules, from which
-DuckDB reads tables.
+The library is called through ctypes. It returns Arrow arrays and streams in capsules, which DuckDB
+reads as tables.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 Row = tuple[int | str | None, ...]
 
 Stop = Literal["more", "ended", "damaged"]
-"""Why reading stopped: the text ends, the array of events does, or what stands there is no event
-that is followed by another one."""
+"""Why reading stopped: the text ends, the array of events ends, or the next text is no event."""
 
 PATH = Path(__file__).with_name("_native.so")
 
@@ -83,8 +82,8 @@ class _Library:
     """The functions of the library.
 
     Attributes:
-        quick: those that are called with Python's lock held.
-        long: those that release it.
+        quick: functions that are called with Python's lock held.
+        long: functions that release it.
     """
 
     def __init__(self) -> None:
@@ -116,7 +115,7 @@ class _Library:
         }
 
     def capsule(self, kind: Literal["array", "stream"], pointer: int) -> CapsuleType:
-        """Return a capsule that owns what a function returned."""
+        """Return a capsule that owns an Arrow array or stream."""
         made: CapsuleType = self._new_capsule(pointer, *self._capsules[kind])
         return made
 
@@ -127,20 +126,20 @@ def _library() -> _Library:
 
 
 def use_instructions(way: Literal["avx2", "plain"]) -> bool:
-    """Have all texts looked at in one way from now on, for tests: the rows are the same.
+    """Select the instructions of the parser, for tests: the rows are the same.
 
     Returns:
-        False where this machine does not have it.
+        False if this machine does not have them.
     """
     return bool(_library().quick.use_instructions(way.encode()))
 
 
 class _Callback:
-    """A Python function that C calls; what it raises is kept, and ends what C does.
+    """A Python function that C calls. An exception stops the C function and is saved.
 
     Attributes:
-        function: for C, as long as this object is there.
-        error: what was raised.
+        function: pointer for C, valid while this object exists.
+        error: the exception.
     """
 
     def __init__(self, kind: Any, called: Callable[[Any], object]) -> None:
@@ -157,9 +156,9 @@ class _Callback:
 def _calls(
     called: Callable[[Any], object], errors: list[BaseException]
 ) -> Generator[int, Any, None]:
-    """Call a function with each value that is sent, and yield 1, or 0 for an error.
+    """Call a function with each value that is sent; yield 1, or 0 if it raised.
 
-    A function would be interrupted by Ctrl+C before it can catch that.
+    In a generator, the `try` is active before Ctrl+C can interrupt it; in a function it is not.
     """
     is_done = 1
     while True:
@@ -174,16 +173,17 @@ def _calls(
 
 
 class EventColumns:
-    """Events as columns, one row each, in the order in which they come.
+    """Columns of events, one row per event in file order.
 
     Args:
-        columns: for each column of a row its name, type in DuckDB, source (member, argument, or
-            reader), keys in the file, and the number that stands for none or None.
-        kinds: for each kind its name, phases, and the name that such events have or None.
+        columns: for each column its name, DuckDB type, source (member, argument, or reader), keys
+            in the file, and the number that means NULL, or None.
+        kinds: for each kind of event its name, phases, and the event name that it requires, or
+            None.
         bounds: earliest and latest start, and longest duration, in µs.
 
     Raises:
-        ValueError: that is not what the code in C can read.
+        ValueError: the parser does not support a column or a kind.
     """
 
     def __init__(
@@ -217,7 +217,7 @@ class EventColumns:
 
     @property
     def row_count(self) -> int:
-        """Return the number of rows that were not taken yet."""
+        """Return the number of rows since the last call of :meth:`take`."""
         count: int = self._quick.columns_row_count(self._columns)
         return count
 
@@ -230,14 +230,15 @@ class EventColumns:
         """Read the events at the beginning of an array of events.
 
         Args:
-            text: the first byte stands for the bracket that opens the array.
-            first_event_id: position in the trace of the first event.
-            read_odd: called with the bytes of a JSON object that is not read in C, its offset in
-                the text, and its event_id; returns its row, True for no row, False for no event.
+            text: the events, after one byte in place of the opening bracket of the array.
+            first_event_id: position of the first event in the trace.
+            read_odd: reads a JSON object that the parser does not support. It takes the bytes,
+                their offset in the text, and the event_id, and returns a row, True for an event
+                without a row, or False if the object is no event.
 
         Returns:
-            How many events there were; how many bytes of the text are used up (to where the next
-            event begins, or behind the closing bracket); and why reading stopped.
+            The number of events, the number of bytes that were read (up to the next event, or
+            including the closing bracket), and why reading stopped.
         """
         read, count, at = _ReadText(), 0, 1
         first_byte = c_char.from_buffer(text)
@@ -263,13 +264,13 @@ class EventColumns:
                 if read.is_last:
                     return count, at, "ended"
         finally:
-            # While it is there, the text cannot change its size.
+            # While the reference exists, the text can't be resized.
             del first_byte
         stops: dict[int, Stop] = {_TEXT_ENDS: "more", _ARRAY_ENDS: "ended"}
         return count, read.used, stops.get(read.stop, "damaged")
 
     def append(self, row: Row) -> None:
-        """Add the row of an event that was read elsewhere: a value for each column."""
+        """Add the row of an event that Python read: a value for each column."""
         texts = [value.encode() for value in row if isinstance(value, str)]
         lengths = iter(texts)
         numbers = [
@@ -286,22 +287,22 @@ class EventColumns:
             raise ValueError(f"event {row[0]}: {why.decode()}")
 
     def take(self) -> CapsuleType | None:
-        """Return the rows since the last time as an Arrow array; None for no rows."""
+        """Return the rows since the last call as an Arrow array, or None if there are none."""
         library, array = _library(), c_void_p()
         _check(library.long.columns_take(self._columns, byref(array)))
         return None if array.value is None else library.capsule("array", array.value)
 
     def release(self) -> None:
-        """Let go of the memory of the columns: nothing more is read."""
+        """Free the memory of the columns after the last event."""
         _check(self._quick.columns_clear(self._columns))
 
     @contextmanager
     def stream(self, next_array: Callable[[], CapsuleType | None]) -> Iterator[CapsuleType]:
-        """Make a stream of what :meth:`take` returned, which DuckDB reads as a table.
+        """Return an Arrow stream of arrays from :meth:`take`, which DuckDB reads as a table.
 
         Args:
-            next_array: called from any thread; returns the next array, None for the end. Each array
-                can be read once. What it raises is raised when the stream is left.
+            next_array: returns the next array, or None at the end. It is called from any thread.
+                Each array can be read once. Its exception is raised again at the end of the block.
         """
         library = _library()
 
@@ -331,12 +332,12 @@ def _check(status: int) -> None:
 
 
 class Answers:
-    """Answers the questions of a sweep, as long as it is read.
+    """A Python function that a sweep calls for decisions, and its arguments.
 
     Args:
-        answer: called with a question; from any thread, but one at a time.
-        numbers: of the question, in place of which `answer` puts those of the answer.
-        kinds: a letter for each kind of rows, as the sweep knows them.
+        answer: takes the number of the question. Calls come from any thread, one at a time.
+        numbers: the arguments of a question, which `answer` replaces with its results.
+        kinds: one letter per kind of row, as the sweep defines them.
     """
 
     def __init__(
@@ -347,15 +348,15 @@ class Answers:
 
     @property
     def error(self) -> BaseException | None:
-        """Return what an answer raised."""
+        """Return the exception that `answer` raised."""
         return self._callback.error
 
 
 def sweep(name: str, stream: CapsuleType, answers: Answers | None = None) -> CapsuleType:
-    """Return the Arrow stream that a sweep makes of another, in whose place it comes.
+    """Return the Arrow stream of a sweep's results. It takes ownership of the input stream.
 
     Raises:
-        ValueError: there is no such sweep, or it does not take these columns.
+        ValueError: the sweep is unknown, or it does not take these columns.
     """
     library, why = _library(), ctypes.create_string_buffer(_WHY_BYTES)
     swept = library.long.sweep_stream(

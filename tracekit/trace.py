@@ -192,6 +192,7 @@ class Trace:
         from tracekit.analysis.relations import Relations
 
         lay_peaks(self.connection, device, peaks)
+        self._predictors.clear()
         Relations(self._connection).forget([DEVICE_PEAK])
         # A store that is made again has the peaks of its own.
         self._store.renew = None
@@ -450,22 +451,21 @@ class Trace:
             self._check_scope(spec)
         self._require_open()
         answers: dict[str, Answer] = {}
-        # Of a store that is whole, each analysis makes what it lacks, and says so where that fails.
+        # In a complete store, each analysis creates what it lacks, and reports what fails.
         if self._store.answer is not None:
             answers = self._store.answer(
                 one
                 for spec in specs
                 for one in ([spec.name] if is_relation(spec.name) else reads(spec.name))
             )
+        results = {}
         for spec in specs:
-            if spec.name in answers:
-                check_declared(spec, answers[spec.name].columns)
-        return {
-            spec.name: Result(spec.name, *answers[spec.name])
-            if spec.name in answers
-            else self._answer(spec, {})
-            for spec in specs
-        }
+            if (answer := answers.get(spec.name)) is None:
+                results[spec.name] = self._answer(spec, {})
+            else:
+                check_declared(spec, answer.columns)
+                results[spec.name] = Result(spec.name, *answer)
+        return results
 
     def _trace_count(self) -> int:
         if not self._contents.has_traces:

@@ -56,3 +56,20 @@ def test_a_package_that_cannot_be_written(tmp_path: Path, mode: int) -> None:
     file = Path(done.stdout.strip())
     assert (cache in file.parents) == (mode == 0o700)
     assert file.exists() == (mode == 0o700)
+
+
+def test_a_damaged_library_is_built_again(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    cache.mkdir(mode=0o700)
+    environment = {"TRACEKIT_CACHE_DIR": str(cache), "HOME": str(tmp_path)}
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        headers = Path(done.stdout.strip()).with_name("headers.msgpack")
+        assert headers.stat().st_size > 1000
+        headers.write_bytes(b"x")

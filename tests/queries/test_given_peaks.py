@@ -48,6 +48,8 @@ def test_peaks_are_given_and_said_to_be(product: Path) -> None:
         # Analyses that are made at the same time, on connections of their own, see them too.
         (total,) = trace.results(["gemm_totals", "roofline"])["gemm_totals"].to_dicts()
         assert total["peak_pct"] == 50.0
+        # As does SQL, which reads an analysis that another connection creates.
+        assert trace.sql("SELECT peak_pct FROM gemms").rows == [(50.0,)]
         step, bound = row_of(trace, "mfu"), row_of(trace, "compute_memory")
         assert (step["mfu_pct"], step["peak_source"]) == (50.0, given["peak_source"])
         assert (bound["ridge_flop_per_byte"], bound["attainable_pct"]) == (250.0, 50.0)

@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from tracekit.analysis.rules import builtin_content
-from tracekit.database import SESSION
+from tracekit.database import SESSION, session_of
 from tracekit.errors import QueryError
 from tracekit.sql_text import quote, select_rows
 
@@ -148,9 +148,10 @@ def lay_peaks(
     connection.execute(
         f"CREATE OR REPLACE TABLE {place}.{DEVICE_PEAK} AS {select_rows(types, rows)}"
     )
-    [(path,)] = connection.execute("SELECT current_setting('search_path')").fetchall()
-    if place not in path:
-        connection.execute(f"SET search_path = {quote(f'{place},{path}')}")
+    session = session_of(connection)
+    if place not in session.search_path:
+        session.search_path = f"{place},{session.search_path}"
+        connection.execute(f"SET search_path = {quote(session.search_path)}")
 
 
 def create_device_peaks(connection: duckdb.DuckDBPyConnection) -> None:

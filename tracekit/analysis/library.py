@@ -1,8 +1,8 @@
-"""The library: macros, built-in rules, and what each SQL file reads, prepared once per version.
+"""The library: macros, built-in rules, and parsed headers of the SQL files, built once per version.
 
-Creating a hundred macros, parsing the rules, and scanning SQL for table names takes a third of the
-time that a small trace needs. So the result is a read-only DuckDB file that every connection
-attaches as ``library``. Its macros find the tables of the connection that calls them.
+Building it takes longer than a small trace needs in all, so the result is saved: a read-only DuckDB
+file that every connection attaches as ``library``, and two files for Python. A macro reads the
+tables of the connection that calls it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from tracekit.analysis.catalog import QUERIES, cache_digest, load_catalog
 from tracekit.analysis.header import SQL_TOKEN
@@ -35,7 +37,7 @@ from tracekit.analysis.rules import (
 from tracekit.sql_text import literal, quote
 
 _KEPT_S = 86_400
-"""Libraries of other versions are deleted when they are older, seconds."""
+"""Age at which the library of another version is deleted, seconds."""
 
 RULES = "rules"
 """The schema of the library with the tables of the built-in rules."""
@@ -57,11 +59,11 @@ _MACRO = re.compile(r"^CREATE OR REPLACE MACRO\s+(\w+)", re.MULTILINE)
 
 
 def names_in(text: str) -> tuple[str, ...]:
-    """Return the relations, functions, and analyses of tracekit that a statement may read.
+    """Return the names of tables, functions, and analyses that a statement may use.
 
-    An analysis that is called has parentheses: ``kernels()``. A table that a common table
-    expression hides is not returned; a text may be the name of a table, as in
-    ``interval_union('span')``.
+    An analysis that the statement calls gets parentheses: ``kernels()``. Names that a common table
+    expression defines are left out. Some functions take the name of a table as a string, as in
+    ``interval_union('span')``; it is included.
     """
     catalog = load_catalog()
     lower = text.lower()
@@ -142,7 +144,7 @@ def start_session(connection: duckdb.DuckDBPyConnection, *, is_complete: bool = 
 
 
 def library_file() -> Path:
-    """Return the library of this version; the first call of a version creates it."""
+    """Return the path of the library's DuckDB file; the first call of a version creates it."""
     return _folder() / "library.duckdb"
 
 
@@ -157,7 +159,7 @@ def _folder() -> Path:
         with contextlib.suppress(OSError):
             _create(folder)
             return folder
-    # No folder can be written to: this process has a library of its own.
+    # Neither folder is writable: this process uses a library of its own.
     folder = Path(tempfile.mkdtemp(prefix="tracekit-")) / name
     import atexit
 
@@ -167,18 +169,22 @@ def _folder() -> Path:
 
 
 def _load(folder: Path) -> None:
-    """Read what headers and texts say, which takes long to find out.
+    """Load the headers of all SQL files, and what each file reads.
 
     Raises:
-        OSError: the library does not exist.
+        OSError: the library does not exist, or was damaged and is deleted.
     """
-    reads_of_files = (folder / "reads.json").read_bytes()
-    load_catalog().decode_headers((folder / "headers.msgpack").read_bytes())
-    _reads.update(json.loads(reads_of_files))
+    try:
+        reads_of_files = json.loads((folder / "reads.json").read_bytes())
+        load_catalog().decode_headers((folder / "headers.msgpack").read_bytes())
+    except (ValueError, msgspec.MsgspecError) as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise OSError(f"{folder}: damaged") from error
+    _reads.update(reads_of_files)
 
 
 def _places() -> Iterator[Path]:
-    """Yield folders for the library: next to Python's compiled files, else the user's cache."""
+    """Yield folders for the library: next to Python's compiled files, then in the user's cache."""
     from tracekit.database import cache_dir, is_private
 
     if os.access(QUERIES, os.W_OK):
@@ -186,13 +192,13 @@ def _places() -> Iterator[Path]:
     cached = cache_dir()
     with contextlib.suppress(OSError):
         cached.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # A library runs in everybody's connection: nobody else may have written it.
+    # The macros of a library run on every connection, so no other user may have written it.
     if is_private(cached):
         yield cached
 
 
 def _create(folder: Path) -> None:
-    """Create the library in a folder that appears complete, and delete those of other versions."""
+    """Build the library, rename its folder into place, and delete old libraries."""
     folder.parent.mkdir(exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix="library-building-", dir=folder.parent))
     try:
@@ -204,7 +210,7 @@ def _create(folder: Path) -> None:
         _fill(building / "library.duckdb")
         building.chmod(0o755)
         with contextlib.suppress(OSError):
-            # Another process may have been faster.
+            # Another process may have finished first.
             building.rename(folder)
     finally:
         shutil.rmtree(building, ignore_errors=True)
@@ -216,10 +222,11 @@ def _create(folder: Path) -> None:
 
 
 def _fill(path: Path) -> None:
-    """Create the macros; DuckDB creates one only where the tables that it reads exist.
+    """Create the macros of all functions in a DuckDB file.
 
-    Those of analyses are not kept: attaching them takes longer than creating the few that a
-    statement calls.
+    DuckDB creates a macro only if the tables that it reads exist, so empty ones are created first.
+    Macros of analyses are not saved: attaching 150 of them takes longer than creating the few that
+    a statement calls.
     """
     import duckdb
 

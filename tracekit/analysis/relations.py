@@ -173,7 +173,8 @@ def create_every_table(
     Args:
         connection: to an empty database.
         rules: a rules file of the user.
-        has_all: create also the relations that are created on demand and the tables of steps.
+        has_all: also create views and analyses as tables, and the tables that are created on
+            demand.
 
     Returns:
         The names of the tables.
@@ -557,7 +558,7 @@ class _Making:
         def step() -> None:
             if name in self._session.provided:
                 statement = self._session.provided[name]
-                cursor.execute(f"CREATE OR REPLACE TABLE {SESSION}.main.{name} AS {statement}")
+                cursor.execute(f"CREATE TABLE IF NOT EXISTS {SESSION}.main.{name} AS {statement}")
             elif in_python is not None:
                 in_python[0](cursor)
             elif name.endswith(_CALL):
@@ -606,9 +607,10 @@ class _Making:
             return None
         text = with_values(spec, bind(spec, {})) if spec.kind == "analysis" else spec.sql
         what = "VIEW" if spec.kind == "view" else "TABLE"
-        execute_own(cursor, f"CREATE OR REPLACE {what} {place} AS\n{text}")
+        # It exists already where the transaction that created it was committed.
+        execute_own(cursor, f"CREATE {what} IF NOT EXISTS {place} AS\n{text}")
         found = cursor.fetchall()
-        return None if spec.kind == "view" else found[0][0]
+        return found[0][0] if found and spec.kind != "view" else None
 
 
 def _is_in_transaction(connection: duckdb.DuckDBPyConnection) -> bool:

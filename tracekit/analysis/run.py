@@ -14,6 +14,7 @@ from tracekit.analysis.library import reads
 from tracekit.analysis.params import bind
 from tracekit.analysis.query_errors import sql_error, store_error
 from tracekit.analysis.relations import (
+    Answer,
     ensure,
     ensure_named,
     has_no_input,
@@ -85,8 +86,6 @@ def _reads_files(connection: duckdb.DuckDBPyConnection) -> bool:
 T = TypeVar("T")
 
 _ROWS_AT_ONCE = 1_000
-
-_Answer = tuple[tuple[Column, ...], list[tuple[Any, ...]]]
 
 # Python's types for these lose digits (a datetime has no nanoseconds, a timedelta no months) or
 # need a package that may be missing (pytz): DuckDB's own text is exact.
@@ -195,7 +194,7 @@ def _open_text(
 
 def _answer(
     connection: duckdb.DuckDBPyConnection, spec: Spec, statement: str, *, has_defaults: bool
-) -> _Answer:
+) -> Answer:
     with _left_clean(connection):
         if has_defaults and has_rows_of(connection, spec.name):
             ensure(connection, [spec.name])
@@ -203,17 +202,18 @@ def _answer(
         else:
             ensure(connection, reads(spec.name))
             if has_no_input(connection, spec):
-                return tuple(Column(column.name, column.type) for column in spec.columns), []
+                columns = tuple(Column(column.name, column.type) for column in spec.columns)
+                return Answer(columns, [])
             execute_own(connection, statement)
         columns = columns_of(connection)
         check_declared(spec, columns)
-        return columns, connection.fetchall()
+        return Answer(columns, connection.fetchall())
 
 
-def _run_text(connection: duckdb.DuckDBPyConnection, text: str) -> _Answer:
+def _run_text(connection: duckdb.DuckDBPyConnection, text: str) -> Answer:
     with _left_clean(connection):
         columns, _ = _open_text(connection, text)
-        return columns, connection.fetchall()
+        return Answer(columns, connection.fetchall())
 
 
 def _statements(connection: duckdb.DuckDBPyConnection, text: str) -> list[str]:

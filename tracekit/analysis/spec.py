@@ -110,4 +110,4 @@ class Spec:
     def empty_table(self, place: str = "") -> str:
         """Return the SQL that makes the table without a row, under its own name or another."""
         columns = ", ".join(f"{column.name} {column.type}" for column in self.columns)
-        return f"CREATE TABLE {place or self.name} ({columns})"
+        return f"CREATE TABLE IF NOT EXISTS {place or self.name} ({columns})"

@@ -163,7 +163,6 @@ class Session:
         search_path: where names are looked up.
         row_counts: number of rows of each relation that exists, by name; None where unknown.
         provided: the statement that reads a relation from the files of a dataset, by name.
-        inputs: whether there are rows, by the text of an input.
         is_complete: the store has every table and view of a store.
         lock: held while relations are created.
     """
@@ -171,7 +170,6 @@ class Session:
     search_path: str
     row_counts: dict[str, int | None] = field(default_factory=dict)
     provided: dict[str, str] = field(default_factory=dict)
-    inputs: dict[str, bool] = field(default_factory=dict)
     is_complete: bool = False
     lock: RLock = field(default_factory=RLock)
 

@@ -1,10 +1,8 @@
-"""Ranks what could be changed about a run by what it would gain, each by a replay.
+"""Ranks suggested changes of a run by their predicted gain.
 
-What is asked of a load on a serving engine, a simulation of the engine answers.
-
-A rule is an analysis with the columns of :data:`COLUMNS`: those of `queries/advice/`, and the
-user's own. It says what was seen and what to ask of :mod:`tracekit.prediction.predicting`; which of
-them gains anything, the replay says.
+A rule is an analysis with the columns of :data:`COLUMNS`, in `queries/advice/` or the user's own.
+Each row describes an observation and names a change. :mod:`tracekit.prediction.predicting` replays
+the trace with that change; changes of the load on a serving engine are simulated.
 """
 
 from __future__ import annotations
@@ -28,31 +26,32 @@ if TYPE_CHECKING:
     from tracekit.prediction.serving import LoadPredictor, ServingPrediction
 
 COLUMNS = ("what", "place", "change", "cost_ns", "remedy", "evidence")
-"""The columns of a rule, whose last is the command that shows what was seen."""
+"""The columns of a rule. The last one is the command that shows the evidence."""
 
 SEPARATOR = "; "
-"""What stands between the changes of one row."""
+"""Separator between the changes of one row."""
 
 LEAST_GAIN = 0.01
-"""What gains less of the window is not said: an interval is as wide as that at least."""
+"""Smallest share of a step that is listed; every interval is at least this wide."""
 
 NOTHING = "nothing worth changing above 1 %"
+"""Message if no candidate gains as much."""
 NOTHING_KNOWN = "no change is predicted to gain over 1 %"
-"""What is said without advice, and where some gains are not known."""
+"""Message if none does, and some gains are unknown."""
 
 UP_TO = (
     "Up to: the profiler slows the CPU, and by how much is unknown. The unprofiled run gains less."
 )
-"""What is said of gains that are upper bounds."""
+"""Note on gains that are upper bounds."""
 
 LEAST_UNSURE_PCT = 2.5
-"""What may gain so much of the window, or nothing, is not passed over in silence."""
+"""Smallest uncertain gain that is listed, percent of a step."""
 
 MAX_CANDIDATES = 24
-"""So many are replayed, those with the largest cost first."""
+"""Maximum number of candidates that are replayed, largest cost first."""
 
 STEP = "step"
-"""The figure in which a replay's gain is; of a trace without marked steps the device window."""
+"""The figure that a replay predicts; for a trace without marked steps, the device window."""
 
 FIGURES = {
     "ttft_mean_ns": "mean TTFT",
@@ -60,11 +59,11 @@ FIGURES = {
     "itl_p99_ns": "p99 ITL",
     "output_tokens_per_s": "output tokens/s",
 }
-"""The figures of a load, in one of which the gain of a change of it is: by the name in
-:data:`tracekit.prediction.serving.MEASURES`."""
+"""Figures of a serving load by their name in :data:`tracekit.prediction.serving.MEASURES`. The gain
+of a change is given in one of them."""
 
 _PART_OF = dict.fromkeys(("advice_casts", "advice_cross_entropy", "advice_fused"), "advice_fusion")
-"""Rules whose work another rule counts too: together only one of them gains."""
+"""Rules that count the same GPU time as another rule: only one of the two adds to a joint gain."""
 
 _NOT_RECORDED = "gain unknown"
 
@@ -72,10 +71,10 @@ _METHOD_OF = {
     "advice_offload": "offload off",
     "advice_optimizer": "optimizer fused",
 }
-"""By rule, the change that `tracekit predict` makes of its row."""
+"""Change of `tracekit predict` that replaces the change in the rows of a rule."""
 
 BOTH = ("compile on", "optimizer fused")
-"""Changes that are proposed together, too."""
+"""Changes that are also proposed as one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +92,15 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What would gain how much.
+    """A candidate with its predicted gain.
 
     Attributes:
-        candidate: what was seen, and what to do.
-        prediction: what `tracekit predict` says of its changes; of a load, of :attr:`figure`.
-        joint_gain_pct: gain of it and of all before it of the same figure together.
-        figure: what gets shorter: :data:`STEP`, or one of :data:`FIGURES` (of tokens/s the time
-            of one).
-        load: what all figures of a load would be; None of a replay.
+        candidate: the observation and the suggested change.
+        prediction: the result of `tracekit predict`; for a load, the prediction of :attr:`figure`.
+        joint_gain_pct: gain together with all earlier advice for the same figure.
+        figure: what gets shorter: :data:`STEP`, or one of :data:`FIGURES` (for tokens/s, the time
+            per token).
+        load: the prediction of all figures of a load; None for a replay.
     """
 
     candidate: Candidate
@@ -112,7 +111,7 @@ class Advice:
 
     @property
     def brings(self) -> str | None:
-        """The figures of a load before and after, with their intervals; None of a replay."""
+        """The figures of a load before and after, with their intervals; None for a replay."""
         load = self.load
         if load is None or load.predicted is None:
             return None
@@ -127,21 +126,21 @@ class Advice:
 
     @property
     def is_certain(self) -> bool:
-        """Whether all of the interval is a gain."""
+        """Whether the complete interval is a gain."""
         return self.prediction.range_pct[0] > 0
 
 
 @dataclass(frozen=True, slots=True)
 class Advised:
-    """The answer for a run.
+    """All advice for a run.
 
     Attributes:
-        before_ns: the window from the first device event of all ranks to the end of the last, of
-            the run where its basis is known, else as recorded, ns.
-        step_count: marked steps of the rank that has most.
-        advice: the largest gain first, certain or not.
-        undecided: what was seen, but not what it would gain, each with the reason.
-        run_step: a step without the profiler beside a recorded one; None where none is to be told.
+        before_ns: time from the first device event of all ranks to the end of the last one, ns: in
+            the unprofiled run if that is known, else in the trace.
+        step_count: largest number of marked steps of a rank.
+        advice: the advice, largest gain first, certain or not.
+        undecided: candidates whose gain is unknown, each with the reason.
+        run_step: the recorded and the unprofiled step; None if there is no estimate.
     """
 
     before_ns: int
@@ -176,7 +175,7 @@ class Advised:
 
 
 def gain_text(row: Mapping[str, Any]) -> str:
-    """Return the gain of a row of advice with its interval, and of what it is unless a step."""
+    """Return the text of a gain with its interval, and the figure unless that is a step."""
     text = "{gain_pct:.1f} % ({low_pct:.1f} to {high_pct:.1f} %)".format(**row)
     if row["is_upper_bound"]:
         text = "up to {gain_pct:.1f} % of the recording".format(**row)
@@ -186,7 +185,7 @@ def gain_text(row: Mapping[str, Any]) -> str:
 
 
 def recording_text(step: RunStep | None) -> str | None:
-    """Return how much the profiler slowed the run; None where that is little or not known."""
+    """Return the note on profiler overhead, or None if it is small or unknown."""
     if step is None or step.run_ns is None or step.ratio is None or step.ratio < 1.05:
         return None
     run = format_duration(step.run_ns)
@@ -199,7 +198,7 @@ def recording_text(step: RunStep | None) -> str | None:
 
 
 def is_rule(spec: Spec) -> bool:
-    """Tell whether an analysis gives advice."""
+    """Return whether an analysis is a rule."""
     return spec.column_names == COLUMNS
 
 
@@ -209,16 +208,17 @@ def advise(
     load_predictor: Callable[[], LoadPredictor],
     window_ns: int,
 ) -> Advised:
-    """Return what would gain most, best first.
+    """Return the advice for a run, largest gain first.
 
     Args:
-        rules: name of each, and what returns its rows.
-        predictor: makes what replays the run; only where a rule has seen anything.
-        load_predictor: makes what simulates its load, likewise.
-        window_ns: the longest window of a device, of which what takes less is not looked at.
+        rules: the name of each rule, and a function that returns its rows.
+        predictor: creates the replay; called only if a rule has a row.
+        load_predictor: creates the simulation of a serving load; called only if needed.
+        window_ns: the longest device window, ns. Candidates that cost less than 1 % of it are left
+            out.
 
     Raises:
-        QueryError: a rule has failed, or one of its changes is none.
+        QueryError: a rule failed, or a change is not valid.
     """
     candidates = [
         Candidate(
@@ -248,7 +248,7 @@ def advise(
     for one in candidates:
         try:
             told = replay.predict(one.changes)
-        except NothingChosenError:  # nobody waits for what is changed
+        except NothingChosenError:  # No later event waits for the changed ones.
             continue
         except QueryError as error:
             undecided.append((one, error.message))
@@ -266,14 +266,14 @@ def advise(
 
 
 def _least_pct(low: float, high: float) -> float:
-    """Return the least gain that is listed, %: more where the interval holds 0 or mostly loss."""
+    """Return the smallest gain that is listed, %. It is larger for an interval that holds 0."""
     if low > 0:
         return 100 * LEAST_GAIN
     return LEAST_UNSURE_PCT * (1 if low + high > 0 else 2)
 
 
 def _together(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return one candidate for those that are proposed together, where each is one."""
+    """Return the candidate that combines :data:`BOTH`, if each of them is a candidate."""
     parts = [one for text in BOTH for one in candidates if one.changes == (text,)]
     if len(parts) < len(BOTH):
         return []
@@ -293,7 +293,7 @@ def _of_load(
     load_predictor: Callable[[], LoadPredictor],
     undecided: list[tuple[Candidate, str]],
 ) -> tuple[Advice, ...]:
-    """Return what would gain in some figure of a load, more surely than it loses in any other."""
+    """Return advice for a load: changes that gain more in one figure than they lose in another."""
     predictor = cache(load_predictor)
 
     def simulate(changes: Sequence[str]) -> ServingPrediction:
@@ -309,7 +309,7 @@ def _of_load(
         if load.reason is not None:
             undecided.append((one, load.reason))
             continue
-        # How many times as long each surely gets at most, and at least.
+        # Upper and lower bound of each figure, as a multiple of its recorded value.
         most, least = ({name: _times(load, name, i) for name in FIGURES} for i in (2, 1))
         name = min(most, key=most.__getitem__)
         if most[name] < 1 and max(least.values()) * most[name] < 1:
@@ -335,13 +335,13 @@ def _of_load(
 
 
 def _times(load: ServingPrediction, name: str, place: int) -> float:
-    """Return how many times as long a figure gets: 0 in the middle, 1 at least, 2 at most."""
+    """Return a figure as a multiple of its recorded value: 0 predicted, 1 lowest, 2 highest."""
     found = _in_figure(load, name)
     return (found.predicted_ns or 0, found.low_ns, found.high_ns)[place] / max(found.before_ns, 1)
 
 
 def _in_figure(load: ServingPrediction, name: str) -> Prediction:
-    """Return what a load would see as a prediction of a figure; of tokens/s, of the time of one."""
+    """Return the prediction of one figure of a load; for tokens/s, of the time per token."""
     answers = load.recorded, load.replayed, load.predicted or load.replayed, load.low, load.high
     recorded, replayed, predicted, low, high = (
         round(one[name] if name.endswith("_ns") else NS_PER_S / max(one[name], 1e-9))
@@ -358,12 +358,12 @@ _Found = tuple[Candidate, Prediction]
 
 
 def _ranked(found: Sequence[_Found]) -> list[_Found]:
-    """Return the largest gain first; of equal ones the simpler change."""
+    """Sort by gain, largest first; of equal gains, the change with fewer parts comes first."""
     return sorted(found, key=lambda pair: (-(pair[1].gain_pct or 0.0), len(pair[0].changes)))
 
 
 def _joined(found: Sequence[_Found], replay: Predictor) -> list[Advice]:
-    """Replay each that surely gains together with all before it."""
+    """Add joint gains: each certain gain is replayed together with all earlier ones."""
     advice: list[Advice] = []
     changes: dict[str, None] = {}
     joint_pct = 0.0

@@ -1,0 +1,22 @@
+"""Relations that SQL of the user's asks for inside of a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from traces_by_hand import work
+
+import tracekit
+
+
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+def test_a_transaction(tiny_trace: Callable[..., Path], end: str) -> None:
+    """`kernels` has a row, `communication` has none: each is asked for within and afterwards."""
+    with tracekit.open(tiny_trace(work(0, 3, 5, 1)), cache=False) as trace:
+        trace.sql("BEGIN")
+        counts = "SELECT (SELECT count(*) FROM kernels), (SELECT count(*) FROM communication)"
+        assert [trace.sql(counts).rows for _ in range(2)] == 2 * [[(1, 0)]]
+        trace.sql(end)
+        assert trace.sql(counts).rows == [(1, 0)]
