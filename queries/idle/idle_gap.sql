@@ -6,11 +6,12 @@
 -- span around the previous launch of the device that does not hold the next one, at the start of the outermost span around
 -- the next launch that does not hold the previous one, at the borders of ranges and autograd nodes between the two, and of
 -- steps. It is split, too, at stretches of at least unrecorded_limit_ns (macros idle_limits) in which no thread of the
--- process has an op, call, or Python function, and where a wait of at least longest_hold_ns begins or ends. A segment before the first border has the phase and module of the previous work,
--- one after the second those of the next. Between the two it has the phase of the innermost range or node. Where none is
--- open, it has phase other if the two launches have different phases or steps and the stretch is at least
--- unrecorded_limit_ns long, or if nothing is recorded and one of the two phases is inferred; else the phase of the next
--- work. A gap whose launch was in time is one segment, with the context of the next work.
+-- process has an op, call, or Python function, and where a wait of at least longest_hold_ns begins or ends. A segment
+-- before the first border has the phase and module of the previous work, one after the second those of the next. Between
+-- the two it has the phase of the innermost range or node. Where none is open, it has phase other if the two launches have
+-- different phases or steps and the stretch is at least unrecorded_limit_ns long, or if nothing is recorded and one of the
+-- two phases is inferred; else the phase of the next work. A gap whose launch was in time is one segment, with the context
+-- of the next work.
 -- The first of these rules that holds decides, and the reason says which one did:
 --   graph_gap       inside one graph replay    the next work is part of the replay, and another part ran before the gap
 --   not_recorded    inside one graph replay    the same, and the gap is longer than longest_hold_ns: loops and host nodes

@@ -47,10 +47,10 @@ from tracekit.native import Answers
 from tracekit.sql_text import quote
 
 WALK = "context_walk"
-"""What SQL files write under ``Requires`` when they read the tables of the walk."""
+"""Name of the step."""
 
-REQUIRES = ("range_marker", "launch", "captured_call", "event_category", "accelerator")
-"""What must be in the store before the walk."""
+REQUIRES = ("range_marker", "launch", "captured_call", "accelerator")
+"""What the step reads."""
 
 TABLES = ("walked", "walked_module")
 """The tables of the walk, in the database ``scratch``: contexts, and the modules that were met."""

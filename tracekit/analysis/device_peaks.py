@@ -22,7 +22,7 @@ FILE_NAME = "devices.toml"
 """The peak rates, in ``queries/rules``."""
 
 DEVICE_PEAK = "device_peak"
-"""The table, and what SQL files write under ``Requires`` when they read it."""
+"""Name of the table."""
 
 
 class DevicePeak(NamedTuple):

@@ -18,7 +18,7 @@ FILE_NAME = "device_events.toml"
 """The rules, in ``queries/rules``."""
 
 DEVICE_MARK = "device_mark"
-"""The main table, and what SQL files write under ``Requires`` when they read any of these."""
+"""Name of the table of marked events. The step also creates ``device_process``."""
 
 ROLES = ("work", "copy", "comm", "wait", "mark", "launch")
 """What an event of a device may be."""

@@ -135,7 +135,7 @@ __all__ = ["ColumnSpec", "HeaderProblem", "Key", "Param", "Spec", "parse_header"
 
 _FIELDS = (
     *("Kind", "Made", "Scope", "Family", "Access", "Input", "Params", "Needs"),
-    # Ignored: headers named there what they read.
+    # Accepted and ignored: earlier headers listed there what the SQL reads.
     "Requires",
     *("Columns", "Keep", "View", "Invariant", "Empty", "Note"),
 )

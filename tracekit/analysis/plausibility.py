@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import duckdb
 
 IMPLAUSIBLE = "implausible"
-"""The table, and what SQL files write under ``Requires`` when they read it."""
+"""Name of the table."""
 
 EVENT_KIND = "event_kind"
 

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import duckdb
 
 REPLAYED_OPS = "replayed_ops"
-"""What SQL files write under ``Requires`` when they read such ops, or their numbers."""
+"""Name of the step."""
 
 REQUIRES = ("replayed_event",)
 

@@ -22,7 +22,7 @@ class Contents(NamedTuple):
 
 
 _REQUEST_MACROS = frozenset({"request_times", "request_latency"})
-"""What an analysis of runs requires if it is about nothing but their requests."""
+"""Functions that an analysis of runs calls if it is about requests."""
 
 _BENCH_MACROS = frozenset({"bench_points"})
 """And what if it is about nothing but their microbenchmarks."""

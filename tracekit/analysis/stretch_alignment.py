@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     import duckdb
 
 ALIGNMENT = "stretch_alignment"
-"""What SQL files write under ``Requires`` when they read the table of the alignment."""
+"""Name of the step."""
 
 REQUIRES = ("device_events", "launch_link")
-"""What must be in the store before the alignment."""
+"""What the step reads."""
 
 TABLE = "aligned"
 """Its table, in the database ``scratch``: events without a launch, and the ones they repeat."""

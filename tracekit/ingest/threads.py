@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import duckdb
 
 THREAD = "thread"
-"""The table, and what SQL files write under ``Requires`` when they read it."""
+"""Name of the table."""
 
 
 def fill_threads(connection: duckdb.DuckDBPyConnection) -> None:
