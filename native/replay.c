@@ -417,6 +417,209 @@ const SweepKind MOMENTS = {
     .free = free_moments,
 };
 
+/* A step of each trace as recorded and in four replays, and the factor on the host's own time with
+ * which the step in the mean of all of them is the wanted one. A step is the mean of ten that follow
+ * each other: behind fewer come as many as are missing, each as long as the ends of these are apart. */
+
+#define LEAST_FACTOR 0.2
+#define MOST_FACTOR 4.0
+#define MILLION 1000000
+#define STEPS_OF_LOOP 10
+
+enum { BEGIN, FIRST_END, LAST_END, BOUNDS };
+
+typedef struct {
+    int64_t trace, bound, steps, host;
+} Bound;
+
+typedef struct {
+    Moments moments;
+    Buffer bounds;
+    int64_t wanted; /* ns */
+} Steps;
+
+static bool take_step_edge(Sweep *sweep, void *state, bool is_new_part)
+{
+    (void)is_new_part;
+    Steps *steps = state;
+    Edge edge = {(int64_t)edge_count(&steps->moments.replay), number_of(sweep, 0),
+                 number_of(sweep, 1), number_of(sweep, 6), number_of(sweep, 2), false};
+    Weighed weighed = {.group = NOTHING};
+    for (int i = 0; i < 4; i++)
+        weighed.weights[i] = number_of(sweep, 6 + i);
+    Bound bound = {number_of(sweep, 3), number_of(sweep, 4), number_of(sweep, 5),
+                   number_of(sweep, 10)};
+    steps->wanted = number_of(sweep, 11);
+    return (buffer_add(&steps->moments.replay.edges, &edge, sizeof edge)
+            && buffer_add(&steps->moments.weighed, &weighed, sizeof weighed)
+            && buffer_add(&steps->bounds, &bound, sizeof bound))
+        || sweep_fail(sweep, "Out of Memory Error: a sweep has no room");
+}
+
+/* What a step of each trace takes with each of the weights, the recorded one in the place of the last
+ * of them if asked; NOTHING where there is none. Behind the traces comes their mean. */
+static void find_steps(const Nodes *nodes, const Edge *edges, const Steps *steps, bool is_recorded,
+                       int64_t *at, int64_t *ends, int64_t *found, size_t traces)
+{
+    const Weighed *weighed = (const Weighed *)steps->moments.weighed.data;
+    const Bound *bounds = (const Bound *)steps->bounds.data;
+    replay_weights(nodes, edges, weighed, at);
+    for (size_t i = 0; i < BOUNDS * traces * WEIGHTS; i++)
+        ends[i] = NOTHING;
+    for (size_t i = 0; i < (traces + 1) * WEIGHTS; i++)
+        found[i] = NOTHING;
+    size_t count = edge_count(&steps->moments.replay);
+    for (size_t i = 0; i < count; i++) {
+        if (bounds[i].trace == NOTHING)
+            continue;
+        const int64_t *moment = &at[(size_t)(edges[i].target - nodes->least) * WEIGHTS];
+        int64_t *of_trace = &ends[(size_t)bounds[i].trace * BOUNDS * WEIGHTS];
+        for (size_t j = 0; j < WEIGHTS; j++) {
+            int64_t came = is_recorded && j == WEIGHTS - 1 ? edges[i].recorded : moment[j];
+            for (int64_t bound = BEGIN; bound < BOUNDS; bound++) {
+                int64_t *last = &of_trace[(size_t)bound * WEIGHTS + j];
+                bool counts = bound == bounds[i].bound
+                           || (bound == LAST_END && bounds[i].bound == FIRST_END);
+                *last = counts && came > *last ? came : *last;
+            }
+        }
+        /* Until all is seen, the number of steps. */
+        found[(size_t)bounds[i].trace * WEIGHTS] = bounds[i].steps > 1 ? bounds[i].steps : 1;
+    }
+    double sums[WEIGHTS] = {0};
+    size_t with_steps = 0;
+    for (size_t i = 0; i < traces; i++) {
+        int64_t *step = &found[i * WEIGHTS], steps_of = step[0];
+        step[0] = NOTHING;
+        const int64_t *begin = &ends[i * BOUNDS * WEIGHTS];
+        const int64_t *first_end = begin + FIRST_END * WEIGHTS, *end = begin + LAST_END * WEIGHTS;
+        if (*begin == NOTHING || *first_end == NOTHING)
+            continue;
+        with_steps++;
+        for (size_t j = 0; j < WEIGHTS; j++) {
+            double all = (double)bounded_difference(end[j], begin[j]), count = (double)steps_of;
+            if (steps_of > 1 && steps_of < STEPS_OF_LOOP) {
+                all += (STEPS_OF_LOOP - count)
+                     * (double)bounded_difference(end[j], first_end[j]) / (count - 1);
+                count = STEPS_OF_LOOP;
+            }
+            step[j] = (int64_t)(all / count);
+            sums[j] += all / count;
+        }
+    }
+    for (size_t j = 0; j < WEIGHTS && with_steps > 0; j++)
+        found[traces * WEIGHTS + j] = (int64_t)(sums[j] / (double)with_steps);
+}
+
+/* Replay with more and less of the host's time until the step is the wanted one; where the device
+ * alone takes as long, its host may be as it is. */
+static double find_factor(const Nodes *nodes, const Edge *edges, Steps *steps, int64_t *at,
+                          int64_t *ends, int64_t *found, size_t traces)
+{
+    Weighed *weighed = (Weighed *)steps->moments.weighed.data;
+    const Bound *bounds = (const Bound *)steps->bounds.data;
+    const int64_t *mean = &found[traces * WEIGHTS];
+    double wanted = (double)steps->wanted;
+    double low = LEAST_FACTOR, high = MOST_FACTOR, low_step = 0, high_step = 0;
+    size_t count = edge_count(&steps->moments.replay);
+    int64_t *plain = malloc(count * sizeof *plain);
+    for (size_t i = 0; plain != NULL && i < count; i++)
+        plain[i] = weighed[i].weights[1];
+    for (int round = 0; plain != NULL && round < 6; round++) {
+        double factors[WEIGHTS];
+        for (size_t j = 0; j < WEIGHTS; j++)
+            factors[j] = low + (high - low) * (double)j / (WEIGHTS - 1);
+        for (size_t i = 0; i < count; i++)
+            for (size_t j = 0; j < WEIGHTS; j++)
+                weighed[i].weights[j]
+                    = plain[i] + (int64_t)((factors[j] - 1) * (double)bounds[i].host);
+        find_steps(nodes, edges, steps, false, at, ends, found, traces);
+        if (round == 0 && (double)mean[0] >= 0.995 * wanted) {
+            low = high = 1;
+            break;
+        }
+        if (round == 0 && (double)mean[WEIGHTS - 1] < wanted) {
+            low = high = MOST_FACTOR;
+            break;
+        }
+        size_t above = 1;
+        while (above < WEIGHTS - 1 && (double)mean[above] < wanted)
+            above++;
+        low = factors[above - 1], high = factors[above];
+        low_step = (double)mean[above - 1], high_step = (double)mean[above];
+    }
+    free(plain);
+    return plain != NULL && high_step > low_step
+             ? low + (high - low) * (wanted - low_step) / (high_step - low_step)
+             : high;
+}
+
+static bool give_steps(Sweep *sweep, void *state)
+{
+    Steps *steps = state;
+    const Edge *edges = (const Edge *)steps->moments.replay.edges.data;
+    const Bound *bounds = (const Bound *)steps->bounds.data;
+    size_t count = edge_count(&steps->moments.replay), traces;
+    int64_t last = -1;
+    for (size_t i = 0; i < count; i++) {
+        if (bounds[i].trace < 0 && bounds[i].trace != NOTHING)
+            return sweep_fail(sweep, "Invalid Input Error: a trace below 0");
+        last = bounds[i].trace > last ? bounds[i].trace : last;
+    }
+    if (last < 0)
+        return true;
+    traces = room_between(0, last, count);
+    if (traces == 0)
+        return sweep_fail(sweep, "Invalid Input Error: numbers of traces with holes");
+    Nodes nodes = {0};
+    int64_t *at = NULL, *ends = malloc(BOUNDS * traces * WEIGHTS * sizeof *ends);
+    int64_t *found = malloc((traces + 1) * WEIGHTS * sizeof *found);
+    int64_t *told = malloc(traces * WEIGHTS * sizeof *told);
+    if (ends != NULL && found != NULL && told != NULL && replay_all(&nodes, edges, count))
+        at = malloc(nodes.count * WEIGHTS * sizeof *at);
+    bool is_good = at != NULL;
+    if (is_good) {
+        int64_t factor = NOTHING;
+        find_steps(&nodes, edges, steps, true, at, ends, found, traces);
+        memcpy(told, found, traces * WEIGHTS * sizeof *told);
+        if (steps->wanted != NOTHING)
+            factor = (int64_t)(find_factor(&nodes, edges, steps, at, ends, found, traces) * MILLION);
+        for (size_t i = 0; is_good && i < traces; i++) {
+            if (told[i * WEIGHTS] == NOTHING)
+                continue;
+            is_good = give_number(sweep, (int64_t)i);
+            for (size_t j = 0; is_good && j < WEIGHTS; j++)
+                is_good = give_number(sweep, told[i * WEIGHTS + j]);
+            is_good = is_good && give_number(sweep, factor);
+        }
+    } else
+        sweep_fail(sweep, "Out of Memory Error: a sweep has no room");
+    free_nodes(&nodes);
+    free(at);
+    free(ends);
+    free(found);
+    free(told);
+    return is_good;
+}
+
+static void free_steps(void *state)
+{
+    free_moments(&((Steps *)state)->moments);
+    buffer_free(&((Steps *)state)->bounds);
+}
+
+const SweepKind RUN_STEPS = {
+    .name = "run_steps",
+    .takes = "llllllllllll",
+    .gives = "lllllll",
+    .names = {"trace_id", "replayed_ns", "plain_ns", "low_ns", "high_ns", "recorded_ns",
+              "factor_millionths"},
+    .state_bytes = sizeof(Steps),
+    .take = take_step_edge,
+    .end = give_steps,
+    .free = free_steps,
+};
+
 /* The way back: what is taken are the binding edges; for a weight they have the trace whose end they
  * lead to, or nothing. */
 

@@ -447,7 +447,7 @@ EXPORTED struct ArrowArrayStream *sweep_stream(const char *name, struct ArrowArr
                                                const SweepAsks *asks, char *why, size_t room)
 {
     static const SweepKind *const kinds[] = {
-        &OWNED_TIME, &IDLE_GAPS, &SELF_TIME, &CONTEXTS, &REPLAY, &GAINS, &MOMENTS, &PATH,
+        &OWNED_TIME, &IDLE_GAPS, &SELF_TIME, &CONTEXTS, &REPLAY, &GAINS, &MOMENTS, &RUN_STEPS, &PATH,
     };
     const SweepKind *kind = NULL;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)

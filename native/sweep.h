@@ -65,7 +65,7 @@ typedef struct {
 } SweepKind;
 
 extern const SweepKind OWNED_TIME, IDLE_GAPS, SELF_TIME, CONTEXTS, REPLAY, GAINS, MOMENTS,
-    PATH;
+    RUN_STEPS, PATH;
 
 /* Say why a sweep gives up, and return false. */
 bool sweep_fail(Sweep *sweep, const char *why);

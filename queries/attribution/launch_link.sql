@@ -1,6 +1,8 @@
 -- Which launch put each device event there, and in which step?
 -- One row for each row of device_events. Device events are linked to launches by correlation; of several calls with
--- one number, by the last that began before the device event, else by the nearest. On cpu an op is its own launch.
+-- one number, by the last that began before the device event, else by the nearest. On cpu an op is its own launch. The
+-- step of an event without a launch is that of the op with its External id, else that of the linked events right before
+-- and behind it on its stream, if they are in the same step.
 --
 -- Kind:     table
 -- Input:    device_events
@@ -12,7 +14,7 @@
 --   launch_ts_ns     BIGINT                    its start, ns
 --   launch_delay_ns  BIGINT                    from its end to the start on the device, ns; negative if it began before
 --   link             VARCHAR                   launch, before_window, missing_launch or cpu
---   step             BIGINT -> step_ranges     number of the step whose range on the CPU holds the launch
+--   step             BIGINT -> step_ranges     number of the step whose range on the CPU holds the launch, or as above
 --   step_ts_ns       BIGINT                    start of that range, ns
 -- Invariant: (launch_id IS NULL) = (link IN ('before_window', 'missing_launch'))
 -- Invariant: (launch_id IS NULL) = (launch_ts_ns IS NULL) AND (step IS NULL) = (step_ts_ns IS NULL)
@@ -38,7 +40,7 @@ shared_launch AS (
 -- With the first call of its number: never all pairs of device events and calls that share one.
 first_launch_pair AS (
     SELECT
-        d.trace_id, d.event_id, d.piece, d.device, d.ts_ns, d.correlation, l.launch_id,
+        d.trace_id, d.event_id, d.piece, d.device, d.stream, d.ts_ns, d.correlation, l.launch_id,
         l.ts_ns AS launch_ts_ns, l.end_ns AS launch_end_ns, l.same_count
     FROM device_events AS d
     LEFT JOIN numbered_launch AS l
@@ -68,7 +70,8 @@ launch_pair AS (
     FROM nearest_launch_pair
     UNION ALL
     SELECT
-        d.trace_id, d.event_id, d.piece, d.device, d.ts_ns, d.correlation, d.event_id AS launch_id,
+        d.trace_id, d.event_id, d.piece, d.device, d.stream, d.ts_ns, d.correlation,
+        d.event_id AS launch_id,
         l.ts_ns AS launch_ts_ns, NULL AS launch_end_ns
     FROM device_events AS d
     INNER JOIN launch AS l ON d.trace_id = l.trace_id AND d.event_id = l.launch_id
@@ -80,6 +83,57 @@ first_call AS (
     FROM event
     WHERE is_launch_call(category) AND correlation > 0
     GROUP BY trace_id
+),
+
+by_external_id AS (
+    SELECT c.trace_id, c.event_id, c.piece, min(o.ts_ns) AS ts_ns
+    FROM launch_pair AS c
+    INNER JOIN event AS e USING (trace_id, event_id)
+    INNER JOIN event AS o ON e.trace_id = o.trace_id AND e.external_id = o.external_id
+    WHERE c.launch_id IS NULL AND e.external_id > 0 AND is_op(o.category)
+    GROUP BY c.trace_id, c.event_id, c.piece
+),
+
+in_step AS MATERIALIZED (
+    SELECT
+        c.*,
+        coalesce(c.launch_ts_ns, o.ts_ns) AS begun_ns,
+        CASE WHEN begun_ns < s.end_ns THEN s.step END AS step,
+        CASE WHEN begun_ns < s.end_ns THEN s.ts_ns END AS step_ts_ns
+    FROM launch_pair AS c
+    LEFT JOIN by_external_id AS o USING (trace_id, event_id, piece)
+    ASOF LEFT JOIN step_ranges AS s
+        ON c.trace_id = s.trace_id AND coalesce(c.launch_ts_ns, o.ts_ns) >= s.ts_ns
+),
+
+untold AS (
+    SELECT DISTINCT trace_id, device, stream
+    FROM in_step
+    WHERE begun_ns IS NULL
+),
+
+-- What is linked and in no step has the number -1.
+by_stream AS (
+    SELECT
+        trace_id, event_id, piece, begun_ns,
+        CASE WHEN begun_ns IS NOT NULL THEN (coalesce(step, -1), coalesce(step_ts_ns, 0)) END
+            AS own,
+        last_value(own IGNORE NULLS) OVER until_it AS before_it,
+        first_value(own IGNORE NULLS) OVER from_it AS behind_it
+    FROM in_step
+    SEMI JOIN untold USING (trace_id, device, stream)
+    WINDOW
+        until_it AS (PARTITION BY trace_id, device, stream ORDER BY ts_ns, event_id, piece),
+        from_it AS (
+            PARTITION BY trace_id, device, stream ORDER BY ts_ns, event_id, piece
+            ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING
+        )
+),
+
+enclosed AS (
+    SELECT trace_id, event_id, piece, before_it[1] AS in_step, before_it[2] AS in_step_ts_ns
+    FROM by_stream
+    WHERE begun_ns IS NULL AND before_it = behind_it AND before_it[1] >= 0
 )
 
 SELECT
@@ -91,9 +145,9 @@ SELECT
         WHEN c.correlation > 0 AND c.correlation < f.correlation THEN 'before_window'
         ELSE 'missing_launch'
     END AS link,
-    CASE WHEN c.launch_ts_ns < s.end_ns THEN s.step END AS step,
-    CASE WHEN c.launch_ts_ns < s.end_ns THEN s.ts_ns END AS step_ts_ns
-FROM launch_pair AS c
+    coalesce(c.step, b.in_step) AS step,
+    coalesce(c.step_ts_ns, b.in_step_ts_ns) AS step_ts_ns
+FROM in_step AS c
 LEFT JOIN first_call AS f USING (trace_id)
-ASOF LEFT JOIN step_ranges AS s ON c.trace_id = s.trace_id AND c.launch_ts_ns >= s.ts_ns
+LEFT JOIN enclosed AS b USING (trace_id, event_id, piece)
 ORDER BY c.trace_id, c.event_id, c.piece

@@ -2,8 +2,9 @@
 -- A row is work of one kind, in one place: what ran by class, phase, module, op with its shape, and name; or idle time
 -- by its cause, with the phase and the module that table idle_gap gives it, and the op that kept the CPU busy. Time is cut
 -- where steps begin on the device, as in view device_steps: so wall_ns of a step's rows adds up to its span_ns in steps,
--- and that of all rows to the device's window. Where the first step begins before the device has its first work, that is
--- idle time with cause before_first_work, outside of the window. tracekit compare puts the rows of two runs side by side.
+-- and that of all rows to the device's window. Where the first step begins before the device has its first work, and
+-- where the last one ends behind its last work, that is idle time outside of the window with the cause before_first_work
+-- or behind_last_work. tracekit compare puts the rows of two runs side by side.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -189,11 +190,22 @@ idle AS (
     LEFT JOIN event AS e ON g.trace_id = e.trace_id AND g.op_id = e.event_id
 ),
 
-before_first_work AS (
+at_window AS (
     SELECT
         s.trace_id, s.device, s.step,
+        unnest([
+            {cause: 'before_first_work', idle_ns: w.start_ns - s.start_ns},
+            {cause: 'behind_last_work', idle_ns: s.end_ns - w.end_ns}
+        ]) AS piece
+    FROM step_span AS s
+    INNER JOIN device_windows AS w USING (trace_id, device)
+),
+
+outside_window AS (
+    SELECT
+        trace_id, device, step,
         'idle' AS part,
-        'before_first_work' AS class,
+        piece.cause AS class,
         'other' AS phase,
         NULL::INTEGER AS module_id,
         '(unattributed)' AS row_name,
@@ -201,11 +213,10 @@ before_first_work AS (
         NULL::VARCHAR AS shape,
         NULL::VARCHAR AS name,
         1::BIGINT AS kernel_count,
-        w.start_ns - s.start_ns AS dur_ns,
-        w.start_ns - s.start_ns AS wall_ns
-    FROM step_span AS s
-    INNER JOIN device_windows AS w USING (trace_id, device)
-    WHERE s.start_ns < w.start_ns
+        piece.idle_ns AS dur_ns,
+        piece.idle_ns AS wall_ns
+    FROM at_window
+    WHERE piece.idle_ns > 0
 )
 
 SELECT
@@ -220,7 +231,7 @@ FROM (
     UNION ALL
     SELECT * FROM idle
     UNION ALL
-    SELECT * FROM before_first_work
+    SELECT * FROM outside_window
 ) AS x
 INNER JOIN device_windows AS w USING (trace_id, device)
 LEFT JOIN module AS m USING (trace_id, module_id)

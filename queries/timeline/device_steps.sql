@@ -1,10 +1,9 @@
 -- How long did each step take on each device?
 -- A step begins on a device when the host began it or when the device was done with what came before it, whichever is
--- later: the host may run ahead, so its ranges are no measure of the work. It ends where the next one begins, the last one
--- with its last work, however long its range waits. The first may so begin before the window of the device, which is idle
--- until its first work; where that takes less than unrecorded_limit_ns (macro idle_limits), it is a launch, and the step
--- begins with its first work. Where the program evaluates the model between two steps, the first of them ends where the
--- device begins with that.
+-- later: the host may run ahead, so its ranges are no measure of the work. It ends where the next one begins. The last one
+-- ends with its range or with its last work, whichever is later; but a range that waits makes it no longer than the
+-- longest of the others, and a step without others ends with its last work. Where the program evaluates the model between
+-- two steps, the first of them ends where the device begins with that.
 --
 -- Kind:     table
 -- Input:    step_ranges
@@ -40,7 +39,7 @@ outside AS (
 evaluation AS (SELECT trace_id, device, ts_ns FROM outside WHERE is_evaluation),
 
 marked AS (
-    SELECT trace_id, step, min(ts_ns) AS ts_ns
+    SELECT trace_id, step, min(ts_ns) AS ts_ns, max(end_ns) AS end_ns
     FROM step_ranges
     GROUP BY trace_id, step
 ),
@@ -50,15 +49,12 @@ stepped AS (SELECT DISTINCT trace_id, device FROM work),
 -- A step whose work was not recorded has its place among the others, too.
 begun AS (
     SELECT
-        m.trace_id, d.device, m.step, w.first_ns, w.last_ns,
+        m.trace_id, d.device, m.step, m.end_ns, w.first_ns, w.last_ns,
         greatest(
             o.end_ns,
             latest_end_before_ns((m.trace_id, d.device), m.ts_ns, w.last_ns, m.step)
         ) AS free_ns,
-        if(
-            free_ns IS NULL AND w.first_ns - m.ts_ns < unrecorded_limit_ns(),
-            w.first_ns, greatest(m.ts_ns, free_ns)
-        ) AS start_ns
+        least(greatest(m.ts_ns, free_ns), coalesce(w.first_ns, m.ts_ns)) AS start_ns
     FROM marked AS m
     INNER JOIN stepped AS d USING (trace_id)
     LEFT JOIN work AS w USING (trace_id, device, step)
@@ -69,13 +65,29 @@ begun AS (
 followed AS (
     SELECT *, next_start_ns((trace_id, device), start_ns, step) AS next_ns
     FROM begun
+),
+
+ended AS (
+    SELECT
+        *,
+        start_ns + max(next_ns - start_ns) OVER (PARTITION BY trace_id, device) AS latest_ns
+    FROM followed
 )
 
 SELECT
     s.trace_id, s.device, s.step, s.start_ns,
-    greatest(least(coalesce(s.next_ns, s.last_ns), e.ts_ns) - s.start_ns, 0) AS span_ns,
+    greatest(
+        least(
+            coalesce(
+                s.next_ns,
+                greatest(s.last_ns, least(s.end_ns, coalesce(s.latest_ns, s.last_ns)))
+            ),
+            e.ts_ns
+        ) - s.start_ns,
+        0
+    ) AS span_ns,
     s.last_ns - s.first_ns AS work_ns
-FROM followed AS s
+FROM ended AS s
 ASOF LEFT JOIN evaluation AS e
     ON s.trace_id = e.trace_id AND s.device = e.device AND s.last_ns <= e.ts_ns
 WHERE s.last_ns IS NOT NULL

@@ -23,17 +23,17 @@ WITH hooked AS (
 SELECT
     t.trace_id, v.kind,
     v.each_ns::DOUBLE AS each_ns,
-    0.65 * v.each_ns::DOUBLE AS low_ns,
-    1.35 * v.each_ns::DOUBLE AS high_ns
+    if(v.kind = 'own range', 0.6, 0.75) * v.each_ns::DOUBLE AS low_ns,
+    if(v.kind = 'own range', 1.5, 1.35) * v.each_ns::DOUBLE AS high_ns
 FROM trace AS t
 LEFT JOIN hooked AS h USING (trace_id)
 CROSS JOIN (
     VALUES
-    ('op', 1500.0, NULL),
+    ('op', 1200.0, NULL),
     ('call', 1200.0, NULL),
     ('range', 20000.0, NULL),
     ('own range', 2300.0, FALSE),
-    ('own range', 52000.0, TRUE),
+    ('own range', 70000.0, TRUE),
     ('python', 330.0, NULL)
 ) AS v (kind, each_ns, is_hooked)
 WHERE coalesce(v.is_hooked = (h.trace_id IS NOT NULL), TRUE)

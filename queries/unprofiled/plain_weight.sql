@@ -1,7 +1,7 @@
 -- What is the weight of each edge of the graph without the profiler?
 -- Of the host's own time what its speed and the events in it leave, a tenth at least: speed counts with the square root of
 -- its ratio, as half of a slow moment is the host's and half is the recording's. The lower weight takes events to cost
--- more and all of the ratio to be the recording's, the higher one less and nearly nothing.
+-- more and all of the ratio to be the recording's, the higher one less and a quarter.
 --
 -- Kind:     table
 -- Made:     when asked for
@@ -23,13 +23,13 @@ WITH cost AS (
 -- tells may have been as slow as the slowest of the recordings that the constants are from.
 variant AS (
     SELECT *
-    FROM (VALUES (1, 0.5, 1.18), (2, 1.0, 3.0), (3, 0.15, 1.18)) AS v (variant, exponent, unknown)
+    FROM (VALUES (1, 0.5, 1.0), (2, 1.0, 2.5), (3, 0.25, 1.0)) AS v (variant, exponent, unknown)
 ),
 
 own AS (
     SELECT
         e.edge_id, v.variant, r.own_ns,
-        r.own_ns / (least(greatest(coalesce(r.ratio, v.unknown), 0.9), 4) / 1.18) ** v.exponent
+        r.own_ns / least(greatest(coalesce(r.ratio, v.unknown), 1), 3.4) ** v.exponent
             AS steady_ns,
         r.op_count * c.of_kind['op'][v.variant]
         + r.call_count * c.of_kind['call'][v.variant]

@@ -13,7 +13,7 @@
 --   range_count   DOUBLE                of ranges
 --   own_range_count  DOUBLE             of ranges of tracekit's collectors
 --   python_count  DOUBLE                of Python calls
---   ratio         DOUBLE                how slow the host was, of the reference of table host_speed; NULL where no thread of the trace tells
+--   ratio         DOUBLE                how slow the host was, of what is usual on such a thread; NULL where no thread of the trace tells
 --   is_paired     BOOLEAN               its own thread tells that; NULL of a thread without ops
 
 WITH edge AS MATERIALIZED (
@@ -160,7 +160,7 @@ SELECT
     coalesce(i.own_range_count, 0) AS own_range_count,
     coalesce(i.python_count, 0) AS python_count,
     -- Work of a CPU is what it is: its speed says nothing of the profiler.
-    if(e.is_work, 1.18, coalesce(
+    if(e.is_work, 1, coalesce(
         s.ratio
         + (coalesce(s.next_ratio, s.ratio) - s.ratio)
         * least(

@@ -1,43 +1,30 @@
--- What does a step of each trace take as recorded, and in each replay of table plain_moment?
+-- The step of each trace in replays of the dependency graph
+-- As recorded, without the profiler, and with the lower and the higher weights of table plain_weight; and the factor on the
+-- host's own time with which the replay takes the step that was measured without the profiler. A step is the mean
+-- of ten that are queued behind each other, as a loop is timed: behind the last of fewer come as many as are missing,
+-- each as long as the ends of those that are there are apart. The statement gives the edges that are replayed.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   trace_id     INTEGER -> trace  the trace
---   step_count   BIGINT            marked steps with work; 0: the window from the first work to the last is taken for one
---   recorded_ns  DOUBLE            the step as recorded, ns
---   replayed_ns  DOUBLE            the same, replayed, ns
---   plain_ns     DOUBLE            without the profiler, ns
---   low_ns       DOUBLE            at least, ns
---   high_ns      DOUBLE            at most, ns
-
-WITH moment AS (
-    SELECT trace_id, kind, step, max(at_ns) AS at_ns
-    FROM step_moment
-    GROUP BY trace_id, kind, step
-),
-
-recorded AS (
-    SELECT
-        trace_id,
-        count(step) FILTER (WHERE kind = 'end') AS step_count,
-        steady_step(
-            any_value(at_ns) FILTER (WHERE kind = 'begin'),
-            list(at_ns ORDER BY step) FILTER (WHERE kind <> 'end' AND step IS NOT NULL),
-            list(at_ns ORDER BY step) FILTER (WHERE kind = 'end')
-        ) AS recorded_ns
-    FROM moment
-    GROUP BY trace_id
-)
+--   trace_id           BIGINT -> trace   the trace
+--   replayed_ns        BIGINT            the step, replayed as recorded, ns
+--   plain_ns           BIGINT            without the profiler, ns
+--   low_ns             BIGINT            at least, ns
+--   high_ns            BIGINT            at most, ns
+--   recorded_ns        BIGINT            the same step as it was recorded, ns
+--   factor_millionths  BIGINT            the factor, 4 at most, times 1,000,000; NULL where no step was measured
 
 SELECT
-    r.trace_id, r.step_count, r.recorded_ns,
-    max(m.step_ns) FILTER (WHERE m.replay = 0) AS replayed_ns,
-    max(m.step_ns) FILTER (WHERE m.replay = 1) AS plain_ns,
-    max(m.step_ns) FILTER (WHERE m.replay = 2) AS low_ns,
-    max(m.step_ns) FILTER (WHERE m.replay = 3) AS high_ns
-FROM recorded AS r
-INNER JOIN moment_steps('plain_moment') AS m USING (trace_id)
-GROUP BY r.trace_id, r.step_count, r.recorded_ns
-ORDER BY r.trace_id
+    e.source_node, e.target_node, e.target_ns,
+    m.trace_id,
+    m.bound,
+    r.step_count,
+    e.weight_ns, w.plain_ns, w.low_ns, w.high_ns, w.host_ns, p.plain_ns AS wanted_ns
+FROM graph_edge AS e
+INNER JOIN plain_weight AS w USING (edge_id)
+LEFT JOIN step_bound AS m ON e.target_node = m.node
+LEFT JOIN recorded_step AS r ON m.trace_id = r.trace_id
+LEFT JOIN plain_step AS p ON EXISTS (FROM recorded_step WHERE step_count > 0)
+ORDER BY e.edge_id

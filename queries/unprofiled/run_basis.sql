@@ -17,22 +17,7 @@
 --   reason          VARCHAR           why unprofiled_ns is not told
 --   is_replayed     BOOLEAN           the run can be replayed: the weights of plain_weight with that factor are its own
 
-WITH worked AS (
-    SELECT
-        r.trace_id, a.device, sum(a.wall_ns) / greatest(any_value(r.step_count), 1) AS work_ns
-    FROM replayed_step AS r
-    INNER JOIN attributed_events AS a USING (trace_id)
-    WHERE a.device <> 'cpu' AND (a.step IS NOT NULL OR r.step_count = 0)
-    GROUP BY r.trace_id, a.device
-),
-
-busiest AS (
-    SELECT trace_id, max(work_ns)::BIGINT AS work_ns
-    FROM worked
-    GROUP BY trace_id
-),
-
-covered AS (
+WITH covered AS (
     SELECT
         e.trace_id,
         sum(r.own_ns) FILTER (WHERE r.is_paired)
@@ -45,27 +30,27 @@ covered AS (
 
 estimate AS (
     SELECT
-        r.trace_id, r.step_count, b.work_ns,
+        r.trace_id, r.step_count,
         round(r.recorded_ns)::BIGINT AS recorded_ns,
+        round(r.work_ns)::BIGINT AS work_ns,
         p.plain_ns AS measured_ns,
-        f.factor,
-        abs(r.replayed_ns / r.recorded_ns - 1) AS replay_error,
+        m.factor_millionths / 1e6 AS factor,
+        abs(m.replayed_ns / m.recorded_ns - 1) AS replay_error,
         coalesce(c.share, 0) AS paired_share,
         c.ratio,
         if(p.plain_ns IS NULL, 'constants', 'plain step') AS basis,
-        0.96 * least(r.low_ns, r.plain_ns, r.high_ns) AS estimated_low_ns,
-        1.04 * greatest(r.low_ns, r.plain_ns, r.high_ns) AS estimated_high_ns,
+        0.96 * least(m.low_ns, m.plain_ns, m.high_ns) AS estimated_low_ns,
+        1.04 * greatest(m.low_ns, m.plain_ns, m.high_ns) AS estimated_high_ns,
         -- No run is longer than its recording, nor shorter than its work: of few steps a replay may say so.
         round(
-            coalesce(p.plain_ns, least(greatest(r.plain_ns, b.work_ns), r.recorded_ns))
+            coalesce(p.plain_ns, least(greatest(m.plain_ns, r.work_ns), r.recorded_ns))
         )::BIGINT AS usual_ns,
         round(coalesce(p.low_ns, p.plain_ns, estimated_low_ns))::BIGINT AS least_ns,
         round(coalesce(p.high_ns, p.plain_ns, estimated_high_ns))::BIGINT AS most_ns
-    FROM replayed_step AS r
-    LEFT JOIN busiest AS b USING (trace_id)
+    FROM recorded_step AS r
+    INNER JOIN replayed_step AS m USING (trace_id)
     LEFT JOIN covered AS c USING (trace_id)
     LEFT JOIN plain_step AS p ON r.step_count > 0
-    LEFT JOIN host_factor AS f ON p.plain_ns IS NOT NULL
 ),
 
 judged AS (
@@ -97,10 +82,10 @@ judged AS (
                     || 'give a step that was measured, with --plain-step',
                     100 * paired_share
                 )
-            WHEN basis = 'constants' AND ratio > 4
+            WHEN basis = 'constants' AND ratio > 3.4
                 THEN
-                    'the host was more than four times as slow as the one on which the costs of '
-                    || 'events were measured: give a step that was measured, with --plain-step'
+                    'the host was more than three times as slow as is usual: '
+                    || 'give a step that was measured, with --plain-step'
             WHEN basis = 'constants' AND most_ns > 2 * least_ns
                 THEN 'too wide for one figure: give a step that was measured, with --plain-step'
         END AS reason

@@ -1,12 +1,12 @@
 -- Which part of a step is the accelerator idle, in the recording and in the run?
 -- The profiler makes the host slower: a loop that waits for its host is recorded longer than it runs, and idle for longer.
 -- Work takes as long as it does without the profiler, so where a step was measured without it, the rest is idle. Analysis
--- unprofiled estimates it where none was measured. One row, of the device with the most work in a step; none without
--- marked steps.
+-- unprofiled estimates it where none was measured. One row, of the mean over steps and devices; none without marked
+-- steps.
 --
 -- Kind:     analysis
 -- Scope:    run
--- Input:    steps
+-- Input:    step_totals
 -- Columns:
 --   recorded_step_ns   BIGINT   a step of the recording, in the mean, ns
 --   work_ns            BIGINT   time of it in which the device works, ns
@@ -19,21 +19,14 @@
 -- Empty: device_events: no work of a device is recorded
 -- Empty: no step of a loop is marked
 
-WITH worked AS (
-    SELECT rank, device, avg(span_ns) AS step_ns, avg(wall_ns) AS work_ns
-    FROM steps
-    WHERE step IS NOT NULL AND span_ns > 0 AND device <> 'cpu'
-    GROUP BY rank, device
-)
-
 SELECT
-    w.step_ns::BIGINT AS recorded_step_ns,
-    w.work_ns::BIGINT AS work_ns,
+    s.mean_span_ns::BIGINT AS recorded_step_ns,
+    s.step_work_ns::BIGINT AS work_ns,
     p.plain_ns AS plain_step_ns,
-    share_left(w.work_ns, w.step_ns) AS recorded_idle_pct,
-    if(p.plain_ns >= 0.97 * w.work_ns, share_left(w.work_ns, p.plain_ns), NULL) AS idle_pct,
+    share_left(s.step_work_ns, s.mean_span_ns) AS recorded_idle_pct,
+    if(p.plain_ns >= 0.97 * s.step_work_ns, share_left(s.step_work_ns, p.plain_ns), NULL)
+        AS idle_pct,
     p.source
-FROM worked AS w
+FROM step_totals AS s
 LEFT JOIN plain_step AS p ON TRUE
-ORDER BY w.work_ns DESC, w.rank, w.device
-LIMIT 1
+WHERE s.mean_span_ns > 0 AND EXISTS (FROM device_windows WHERE device <> 'cpu')

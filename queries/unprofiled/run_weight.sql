@@ -1,6 +1,6 @@
 -- How much lies between the nodes of each edge at least in the run itself, without the profiler?
 -- As table graph_weight has it of the recording: quick, usual and slow. Where a step was measured, the host's own time has the
--- factor of table host_factor; else the lower and the higher weights of table plain_weight are the quick and the slow ones.
+-- factor of table run_basis; else the lower and the higher weights of table plain_weight are the quick and the slow ones.
 -- Without a row where the run is not told: table run_basis says why.
 --
 -- Kind:     table
@@ -16,14 +16,17 @@
 --   slow_rest_ns    BIGINT  its rest, ns
 
 WITH basis AS (
-    SELECT bool_and(is_replayed) AS is_replayed, any_value(measured_ns) IS NOT NULL AS is_measured
+    SELECT
+        bool_and(is_replayed) AS is_replayed,
+        any_value(measured_ns) IS NOT NULL AS is_measured,
+        any_value(factor) AS factor
     FROM run_basis
 ),
 
 weight AS (
     SELECT
         g.*,
-        p.plain_ns + coalesce((f.factor - 1) * p.host_ns, 0) AS run_ns,
+        p.plain_ns + coalesce((b.factor - 1) * p.host_ns, 0) AS run_ns,
         if(b.is_measured, run_ns, p.low_ns) * coalesce(g.quick_ns / nullif(g.usual_ns, 0), 1)
             AS least_ns,
         if(b.is_measured, run_ns, p.high_ns) * coalesce(g.slow_ns / nullif(g.usual_ns, 0), 1)
@@ -31,7 +34,6 @@ weight AS (
     FROM graph_weight AS g
     INNER JOIN plain_weight AS p USING (edge_id)
     INNER JOIN basis AS b ON b.is_replayed
-    LEFT JOIN host_factor AS f ON b.is_measured
 )
 
 SELECT

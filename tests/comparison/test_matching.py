@@ -189,7 +189,7 @@ def test_runs_of_several_sides_are_repeats(opened: Any) -> None:
 def test_what_is_one_unit(opened: Any, per: Any, factor: int) -> None:
     run = opened(REPO / "sample_traces" / "pretrain_Naive")
     found = tracekit.compare(run, run, per=per)
-    assert found.root.base_sum_ns == 721_786_648
+    assert found.root.base_sum_ns == 721_882_751
     assert found.base.unit_count == 4 * factor
 
 

@@ -48,10 +48,8 @@ def test_a_trace_against_itself(cli: Callable[..., Any], tmp_path: Path) -> None
     one = _trace(tmp_path / "one.json", [100] * 6)
     done = cli("compare", one, one, "--no-cache")
     assert "one.json → one.json (again)" in done.stdout
-    # The last step ends with its work, the others when the next begins: they differ by what lies
-    # between, and so nothing is called the same, nor anything else.
     whole = done.stdout.splitlines()[1]
-    assert "0.1167 → 0.1167 ms   ±0.0000 ms   +0.0 %   inconclusive" in whole
+    assert "0.120 → 0.120 ms   ±0.000 ms   +0.0 %   same within" in whole
     assert "faster" not in done.stdout
     assert "slower" not in done.stdout
 

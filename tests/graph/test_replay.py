@@ -11,7 +11,7 @@ import pytest
 from every_trace import BUNDLED, PATHS, on_every_trace
 
 import tracekit
-from tracekit.analysis.graph_sweeps import GAINS, MOMENTS, PATH, REPLAY, create_swept
+from tracekit.analysis.graph_sweeps import GAINS, MOMENTS, PATH, REPLAY, RUN_STEPS, create_swept
 
 Opened = Callable[[Path], tracekit.Trace]
 
@@ -109,6 +109,29 @@ def test_moments_by_hand() -> None:
         for _, source, target, weight, at_ns, _ in EDGES_BY_HAND
     ]
     assert swept(MOMENTS, rows) == [(0, 0, 5, 10, 15, 20), (1, 0, 20, 40, 60, 80)]
+
+
+def test_steps_by_hand() -> None:
+    """Two steps end at 30 and 70 µs, the second with 20 of 40 µs of the host; behind them come eight.
+
+    Ten take 70 + 8 × 40 µs as recorded, and with twice the host's time 90 + 8 × 60: 57 µs each.
+    """
+    # Source, target, recorded, trace, bound, steps; weights: recorded, plain, low, high; the host's.
+    edges = [
+        (0, 1, 0, 3, 0, 2, 0, 0, 0, 0, 0),
+        (1, 2, 30_000, 3, 1, 2, 30_000, 30_000, 30_000, 30_000, 0),
+        (2, 3, 70_000, 3, 2, 2, 40_000, 40_000, 30_000, 50_000, 20_000),
+    ]
+
+    def made(wanted_ns: int | None) -> list[Any]:
+        return list(swept(RUN_STEPS, [(*edge, wanted_ns) for edge in edges])[0])
+
+    *steps, factor = made(57_000)
+    assert steps == [3, 39_000, 39_000, 30_000, 48_000, 39_000]
+    assert factor == pytest.approx(2_000_000, abs=10)
+    assert made(None)[-1] is None
+    # The device alone takes as long as the wanted step.
+    assert made(20_000)[-1] == 1_000_000
 
 
 def test_a_path_by_hand() -> None:

@@ -16,7 +16,7 @@ import duckdb
 from tracekit.analysis.sweeps import SWEPT, swept
 from tracekit.database import cursor_of
 
-REPLAY, GAINS, MOMENTS, PATH = "replay", "gains", "moments", "path"
+REPLAY, GAINS, MOMENTS, RUN_STEPS, PATH = "replay", "gains", "moments", "run_steps", "path"
 
 VARIANTS = 5
 """So many weights of each edge are replayed at once for :data:`MOMENTS`."""
@@ -26,9 +26,7 @@ TABLES = {
     "graph_timing": REPLAY,
     "graph_replay": REPLAY,
     "graph_gain": GAINS,
-    "plain_moment": MOMENTS,
-    "factor_moment": MOMENTS,
-    "near_moment": MOMENTS,
+    "replayed_step": RUN_STEPS,
     "run_replay": REPLAY,
 }
 """The tables that a sweep makes of the rows of their file's statement."""
@@ -49,8 +47,8 @@ def create_swept(
             whether the target is an end: 1); :data:`GAINS`, of the same rows with a NULL, and
             behind them of groups in order: (edge_id, NULL, …, the number of a group), where edges
             are numbered from 0 in the order given; :data:`MOMENTS`, as :func:`read_moments` takes
-            them; or :data:`PATH`, of rows of (edge_id,
-            source_node, target_node, the trace to whose end the edge leads).
+            them; :data:`RUN_STEPS`, of those of table replayed_step; or :data:`PATH`, of rows of
+            (edge_id, source_node, target_node, the trace to whose end the edge leads).
         statement: gives the edges; for a path those that bind, one for each node.
     """
     # What makes the rows runs on a connection of its own, which sees none of the temporary views.

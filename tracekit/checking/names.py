@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.rules import PHASES, load_kernel_rules
-from tracekit.comparison.cells import BEFORE_FIRST_WORK, PARTS
+from tracekit.comparison.cells import OUTSIDE_WINDOW, PARTS
 from tracekit.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _known(group: str, sides: Sequence[Measured]) -> set[str]:
         known = {*PHASES, "other"}
     elif group == "cause":
         params = {one.name: one for one in load_catalog().analyses["idle_gaps"].params}
-        known = {*params["cause"].choices, BEFORE_FIRST_WORK}
+        known = {*params["cause"].choices, *OUTSIDE_WINDOW}
     else:
         known = {rule["class"] for rule in load_kernel_rules()} | {"other"}
     for side in sides:

@@ -19,8 +19,8 @@ PARTS = tuple(part.name for part in time_parts.PARTS)
 
 _COVERED_BY_STEPS_PCT = 50
 
-BEFORE_FIRST_WORK = "before_first_work"
-"""The cause of idle time before the first work of a device, and so before its window."""
+OUTSIDE_WINDOW = ("before_first_work", "behind_last_work")
+"""Causes of idle time of a step that lies outside of the window of its device."""
 
 Device = tuple[int | None, str]
 """A device of a run: its rank, and its number there."""
@@ -39,7 +39,7 @@ FROM split
 GROUP BY step, part, class, phase, module_path, op, shape, name
 UNION ALL
 SELECT
-    NULL, step, NULL, if(bool_and(class = '{after}'), '{after}', NULL), NULL, NULL, NULL, NULL,
+    NULL, step, NULL, if(bool_and(class IN {causes}), 'outside', NULL), NULL, NULL, NULL, NULL,
     NULL, rank, device, NULL, NULL, NULL
 FROM split
 GROUP BY step, rank, device
@@ -180,7 +180,7 @@ def split_rows(trace: Trace) -> SplitRows:
     rows: list[SplitRow] = []
     devices: list[tuple[int | None, Device]] = []
     idle_only: set[tuple[int | None, Device]] = set()
-    for place, step, *rest in trace.sql(_SUMMED.format(split=statement, after=BEFORE_FIRST_WORK)):
+    for place, step, *rest in trace.sql(_SUMMED.format(split=statement, causes=OUTSIDE_WINDOW)):
         if place is not None:
             part, class_name, phase, module, op, shape, name, _, _, *sums = rest
             key = (part, class_name, phase, module, op, shape, name)
@@ -221,7 +221,7 @@ def make_side(reading: Reading, per: Per, skip: int = 0) -> Side:
                 outside_ns += row.wall_ns
                 continue
             if not is_stepped:
-                if row.key[1] == BEFORE_FIRST_WORK:
+                if row.key[1] in OUTSIDE_WINDOW:
                     continue
                 step = None
             sample = samples.setdefault((run, step), len(samples))

@@ -44,11 +44,11 @@ WITH step AS (
     FROM (SELECT DISTINCT trace_id, step FROM graph_span WHERE kind = 'work')
 ),
 begun AS (
-    SELECT node, (SELECT count(*) FROM step) + row_number() OVER (ORDER BY node) AS moment
-    FROM step_moment
+    SELECT node, (SELECT count(*) FROM step) + dense_rank() OVER (ORDER BY trace_id) AS moment
+    FROM step_bound
     SEMI JOIN graph_edge ON node = target_node
     SEMI JOIN step_ranges USING (trace_id)
-    WHERE kind = 'begin'
+    WHERE bound = 0
 )
 SELECT
     e.edge_id, e.trace_id, e.source_node, e.target_node, e.kind, e.known_by, e.source_ns,

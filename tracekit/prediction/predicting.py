@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from tracekit.analysis.graph_sweeps import REPLAY, create_swept, read_moments
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tracekit.prediction.sizes import Ask
 
 _READ = (
-    "FROM graph_edge, graph_weight, graph_end, graph_span, graph_clock, edge_fact, step_moment, "
+    "FROM graph_edge, graph_weight, graph_end, graph_span, graph_clock, edge_fact, step_bound, "
     "step_ranges, graph_breaks, host_pauses, attributed_events, launch, run, run_repeat "
     "WHERE is_op() is_annotation() is_python_call() is_launch_call() interval_overlap() "
     "interval_union()"
@@ -59,6 +59,9 @@ _OF_HOST = KEEPS_WORK | {"sync", "compile"}
 
 PLAIN_STEP, ESTIMATE, RECORDING = "plain step", "estimate", "recording"
 """What a prediction changes: the run with its measured or estimated step, or the recording."""
+
+_STEPS_OF_LOOP = 10
+"""As many steps queued behind each other are timed, as in table replayed_step."""
 
 _TIMES = ("before", "predicted", "low", "high")
 
@@ -175,12 +178,12 @@ class RunStep:
     """A step of a run without the profiler, beside the same one recorded.
 
     Attributes:
-        recorded_ns: a step of the recording, of the rank where it is longest, ns.
+        recorded_ns: the mean step of the recording, ns.
         run_ns: a step without the profiler, ns; the middle of the interval where that is wide;
             None where it is not known.
         low_ns: at least, ns.
         high_ns: at most, ns.
-        busy_ns: work of the device in it, of the rank that has most, ns; None on CPUs.
+        busy_ns: work of a device in it, ns; None on CPUs.
         basis: what that rests on: ``plain step`` or ``constants``.
         reason: why the run cannot be replayed; None where it can.
     """
@@ -201,16 +204,15 @@ class RunStep:
 
 _RUN_STEP = """
 SELECT
-    arg_max(
-        struct_pack(
-            recorded_ns := recorded_ns,
-            run_ns := coalesce(unprofiled_ns, measured_ns, (low_ns + high_ns) // 2),
-            low_ns := low_ns, high_ns := high_ns
-        ),
-        recorded_ns
-    ) AS step,
-    max(work_ns), any_value(basis), any_value(reason) FILTER (NOT is_replayed)
+    round(avg(recorded_ns))::BIGINT AS recorded_ns,
+    round(avg(coalesce(unprofiled_ns, measured_ns, (low_ns + high_ns) // 2)))::BIGINT AS run_ns,
+    round(avg(low_ns))::BIGINT AS low_ns,
+    round(avg(high_ns))::BIGINT AS high_ns,
+    round(avg(work_ns))::BIGINT AS busy_ns,
+    any_value(basis) AS basis,
+    any_value(reason) FILTER (NOT is_replayed) AS reason
 FROM run_basis
+HAVING count(*) > 0
 """
 
 
@@ -224,18 +226,19 @@ class _Replayed:
 
     @property
     def step_ns(self) -> float:
-        """A step of the slowest rank; the window where none are marked.
+        """The step as in table replayed_step, in the mean of the traces; without, the window."""
+        pairs = zip(self.step_ends_ns, self.begins_ns, strict=True)
+        steps = [_step_ns(begin, ends) for ends, begin in pairs if begin is not None]
+        return fmean(steps) if steps else self.window_ns
 
-        Of three steps and more it is the mean of all but the first: work that was queued before
-        that is in none.
-        """
-        return max(map(self._step_ns, self.step_ends_ns, self.begins_ns), default=self.window_ns)
 
-    def _step_ns(self, ends_ns: Sequence[int], begin_ns: int | None) -> float:
-        count = len(ends_ns)
-        if count > 2:
-            return (ends_ns[-1] - ends_ns[0]) / (count - 1)
-        return (self.window_ns if begin_ns is None else ends_ns[-1] - begin_ns) / count
+def _step_ns(begin_ns: int, ends_ns: Sequence[int]) -> float:
+    count = len(ends_ns)
+    all_ns = max(ends_ns) - begin_ns
+    if not 1 < count < _STEPS_OF_LOOP:
+        return all_ns / count
+    apart_ns = (max(ends_ns) - ends_ns[0]) / (count - 1)
+    return (all_ns + (_STEPS_OF_LOOP - count) * apart_ns) / _STEPS_OF_LOOP
 
 
 class Predictor:
@@ -296,7 +299,7 @@ class Predictor:
         self._begins = dict(
             connection.execute(
                 f"SELECT DISTINCT e.trace_id, e.moment FROM {TABLE} AS e "
-                "INNER JOIN step_moment ON target_node = node AND step_moment.kind = 'begin' "
+                "INNER JOIN step_bound ON target_node = node AND step_bound.bound = 0 "
                 "WHERE e.moment > 0"
             ).fetchall()
         )
@@ -513,7 +516,7 @@ class Predictor:
         first, *ends = read_moments(self._connection, MOMENTS)
         return [
             _Replayed(
-                max(end[i] for end in ends) - first[i],
+                max(end[i] for end in ends if end[i] is not None) - first[i],
                 tuple(tuple(ends[moment - 1][i] for moment in steps) for _, steps in self._moments),
                 tuple(
                     ends[self._begins[trace_id] - 1][i] if trace_id in self._begins else None
@@ -526,8 +529,8 @@ class Predictor:
 
 def _run_step(connection: duckdb.DuckDBPyConnection) -> RunStep | None:
     ensure(connection, ["run_weight"])
-    [(step, busy_ns, basis, reason)] = connection.execute(_RUN_STEP).fetchall()
-    return RunStep(**step, busy_ns=busy_ns, basis=basis, reason=reason) if step else None
+    row = connection.execute(_RUN_STEP).fetchone()
+    return None if row is None else RunStep(*row)
 
 
 def predict(

@@ -1,0 +1,68 @@
+-- The nodes of the graph at which the first step of each trace begins and its steps end
+-- A step ends with its last work. The first begins when the host begins it and the devices are done with what was
+-- launched before it. A trace without marked steps has one: from its first work to its last.
+--
+-- Kind:     table
+-- Made:     when asked for
+-- Access:   private
+-- Columns:
+--   trace_id  INTEGER -> trace  the trace
+--   node      BIGINT            the node, as in graph_edge
+--   bound     BIGINT            0: the begin of the first step; 1: its end; 2: the end of a later one; the last of each counts
+
+WITH worked AS (
+    SELECT trace_id, bool_or(device <> 'cpu') AS has_device
+    FROM graph_span
+    WHERE kind = 'work'
+    GROUP BY trace_id
+),
+
+work AS (
+    SELECT s.trace_id, s.step, s.device, s.span_id, s.start_ns, s.end_ns
+    FROM graph_span AS s
+    INNER JOIN worked AS w USING (trace_id)
+    WHERE s.kind = 'work' AND (s.device <> 'cpu') = w.has_device
+),
+
+marked AS (
+    SELECT trace_id, step, span_id, start_ns
+    FROM graph_span
+    WHERE kind = 'mark' AND name = 'step start'
+),
+
+in_step AS (
+    SELECT w.*
+    FROM work AS w
+    SEMI JOIN marked USING (trace_id, step)
+),
+
+first_step AS (
+    SELECT trace_id, arg_min(step, start_ns) AS step, min(start_ns) AS start_ns
+    FROM in_step
+    GROUP BY trace_id
+)
+
+SELECT trace_id, arg_min(span_id, (start_ns, span_id)) * 2 AS node, 0 AS bound
+FROM marked
+SEMI JOIN in_step USING (trace_id)
+GROUP BY trace_id
+UNION ALL
+SELECT w.trace_id, arg_max(w.span_id, (w.end_ns, w.span_id)) * 2 + 1 AS node, 0 AS bound
+FROM work AS w
+INNER JOIN first_step AS f USING (trace_id)
+WHERE w.step IS NULL AND w.start_ns < f.start_ns
+GROUP BY w.trace_id, w.device
+UNION ALL
+SELECT w.trace_id, w.span_id * 2 + 1 AS node, if(w.step = f.step, 1, 2) AS bound
+FROM in_step AS w
+INNER JOIN first_step AS f USING (trace_id)
+UNION ALL
+SELECT trace_id, arg_min(span_id, (start_ns, span_id)) * 2 AS node, 0 AS bound
+FROM work
+ANTI JOIN in_step USING (trace_id)
+GROUP BY trace_id
+UNION ALL
+SELECT trace_id, span_id * 2 + 1 AS node, 1 AS bound
+FROM work
+ANTI JOIN in_step USING (trace_id)
+ORDER BY trace_id, bound, node
