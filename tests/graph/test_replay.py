@@ -64,7 +64,7 @@ def test_what_is_carried_over_is_all_that_was_missing(opened: Opened, path: Path
 def swept(sweep: str, rows: Sequence[tuple[int | None, ...]]) -> list[Any]:
     """Return what a sweep makes of edges."""
     said = ", ".join(
-        "(" + ", ".join("NULL" if one is None else f"{one}::BIGINT" for one in row) + ")"
+        "(" + ", ".join("NULL::BIGINT" if one is None else f"{one}::BIGINT" for one in row) + ")"
         for row in rows
     )
     with duckdb.connect() as connection:
