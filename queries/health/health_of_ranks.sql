@@ -14,12 +14,23 @@
 --             a row of health, and its place
 
 CREATE OR REPLACE MACRO rank_facts() AS TABLE (
+    WITH placed AS (
+        SELECT
+            trace_id, rank, world_size,
+            first_ts_ns - max(last_end_ns) OVER (
+                PARTITION BY rank ORDER BY first_ts_ns, trace_id
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+            ) AS gap_ns
+        FROM trace
+    )
+
     SELECT
         trace_id,
         count(*) OVER (PARTITION BY rank) AS same_rank_count,
+        min(gap_ns) OVER (PARTITION BY rank) >= 0 AS are_cycles,
         count(DISTINCT rank) OVER () AS rank_count,
         max(world_size) OVER () AS job_size
-    FROM trace
+    FROM placed
 );
 
 CREATE OR REPLACE MACRO health_of_ranks(facts) AS TABLE (
@@ -32,9 +43,17 @@ CREATE OR REPLACE MACRO health_of_ranks(facts) AS TABLE (
                     value: CASE WHEN rank IS NOT NULL THEN same_rank_count - 1 END::DOUBLE,
                     unit: 'count',
                     severity: CASE
-                        WHEN rank IS NOT NULL AND same_rank_count > 1 THEN 'warn' ELSE 'ok'
+                        WHEN rank IS NOT NULL AND same_rank_count > 1 AND NOT are_cycles
+                            THEN 'warn'
+                        WHEN rank IS NOT NULL AND same_rank_count > 1 THEN 'note'
+                        ELSE 'ok'
                     END,
-                    meaning: 'other files that say they are the same rank; each is shown by itself'
+                    meaning: CASE
+                        WHEN are_cycles
+                            THEN 'other files of the same rank, one behind the other in time: '
+                            || 'cycles of its profiler; each is shown by itself'
+                        ELSE 'other files that say they are the same rank; each is shown by itself'
+                    END
                 },
                 {
                     position: 6, metric: 'missing_ranks',

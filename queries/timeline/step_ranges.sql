@@ -1,8 +1,9 @@
 -- Which steps of training or serving did the program mark?
--- tk/step/N of tracekit's collectors, else ProfilerStep#N of torch.profiler, which in files of 2021 and before is
--- an op. Where a step was marked and the program then evaluated, it begins anew after that: tk/step/N anew. The last
--- step of a program ends with its optimizer, whatever the program did until it ended: tk/step/N ended T ns ago. Where a
--- number comes again, apart in time, steps are numbered anew in their order.
+-- The first of these forms that the trace has: tk/step/N of tracekit's collectors; ranges that rules of the user's call a
+-- step; ProfilerStep#N of torch.profiler, which in files of 2021 and before is an op; the time up to the end of each
+-- Optimizer.step. Where a step was marked and the program then evaluated, it begins anew after that: tk/step/N anew. The
+-- last step of a program ends with its optimizer, whatever the program did until it ended: tk/step/N ended T ns ago. Where
+-- a number comes again, apart in time, steps are numbered anew in their order.
 --
 -- Kind:     table
 -- Columns:
@@ -14,21 +15,56 @@
 --   end_ns    BIGINT            end on the CPU, ns
 
 WITH step_range AS MATERIALIZED (
-    SELECT trace_id, name, ts_ns, dur_ns
-    FROM event
-    WHERE
-        (starts_with(name, 'ProfilerStep#') OR starts_with(name, 'tk/step/'))
-        AND (is_annotation(category) OR is_op(category))
+    SELECT
+        e.trace_id, e.name, e.ts_ns,
+        e.ts_ns + e.dur_ns AS end_ns,
+        CASE
+            WHEN starts_with(e.name, 'tk/step/') THEN 1
+            WHEN starts_with(e.name, 'ProfilerStep#') THEN 3
+            WHEN r.means = 'step' THEN 2
+            ELSE 4
+        END AS form
+    FROM event AS e
+    INNER JOIN scratch.ruled_range AS d USING (category, name)
+    INNER JOIN range_rule AS r USING (rule_id)
+    WHERE r.means = 'step' OR (is_annotation(e.category) AND starts_with(e.name, 'Optimizer.step#'))
+    QUALIFY form = min(form) OVER (PARTITION BY e.trace_id)
+),
+
+-- Of an optimizer that wraps another one, the outer one counts.
+updated AS (
+    SELECT
+        trace_id, name,
+        latest_end_before_ns(trace_id, ts_ns, end_ns, name) AS before_ns,
+        end_ns
+    FROM step_range
+    WHERE form = 4
+    QUALIFY ts_ns >= before_ns OR before_ns IS NULL
 ),
 
 marked AS (
     SELECT
-        trace_id, name, ts_ns,
-        regexp_extract(name, '^(?:tk/step/|ProfilerStep#)(\d{1,18})', 1)::BIGINT AS step,
-        ts_ns - try_cast(regexp_extract(name, ' ended (\d{1,18}) ns ago$', 1) AS BIGINT) AS over_ns,
-        least(ts_ns + dur_ns, min(over_ns) OVER (PARTITION BY trace_id, step)) AS end_ns
+        trace_id, name, ts_ns, form,
+        coalesce(try_cast(regexp_extract(name, '\d{1,18}') AS BIGINT), 0) AS step,
+        CASE
+            WHEN form = 1
+                THEN
+                    ts_ns
+                    - try_cast(regexp_extract(name, ' ended (\d{1,18}) ns ago$', 1) AS BIGINT)
+        END AS over_ns,
+        least(end_ns, min(over_ns) OVER (PARTITION BY trace_id, step)) AS end_ns
     FROM step_range
-    WHERE regexp_matches(name, '^(?:tk/step/|ProfilerStep#)\d')
+    WHERE form < 4
+    UNION ALL
+    SELECT
+        u.trace_id, u.name,
+        coalesce(u.before_ns, t.first_ts_ns) AS ts_ns,
+        4 AS form,
+        row_number() OVER (PARTITION BY u.trace_id ORDER BY u.end_ns) AS step,
+        NULL AS over_ns,
+        u.end_ns
+    FROM updated AS u
+    INNER JOIN trace AS t USING (trace_id)
 ),
 
 chosen AS (
@@ -38,11 +74,9 @@ chosen AS (
     FROM marked
     WHERE over_ns IS NULL AND end_ns >= ts_ns
     QUALIFY
-        (name LIKE 'tk/%') = bool_or(name LIKE 'tk/%') OVER (PARTITION BY trace_id)
-        AND (
-            name LIKE '% anew'
-            OR NOT bool_or(name LIKE '% anew') OVER (PARTITION BY trace_id, step)
-        )
+        form > 1
+        OR name LIKE '% anew'
+        OR NOT bool_or(name LIKE '% anew') OVER (PARTITION BY trace_id, step)
 ),
 
 -- How often the number of each came before it, apart in time.

@@ -19,6 +19,7 @@
 --   outside_pct   DOUBLE  outside_ns of wall_ns, 0 to 100
 -- Invariant: queued_ns <= outside_ns AND outside_ns <= wall_ns
 -- Invariant: step_count = 0 OR (min_span_ns <= mean_span_ns AND mean_span_ns <= max_span_ns)
+-- Empty: no step is marked: call step() of the profiler in the loop, or name the ranges of steps with --step
 
 SELECT
     count(step) FILTER (span_ns IS NOT NULL) AS step_count,

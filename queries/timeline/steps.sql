@@ -26,6 +26,7 @@
 --              columns=step,dur_ns,span_ns,work_ns,wall_ns,kernel_ns,kernel_count,start_ns,rank,device
 -- Invariant: wall_ns IS NULL OR (0 <= wall_ns AND wall_ns <= kernel_ns)
 -- Invariant: queued_ns IS NULL OR (0 <= queued_ns AND queued_ns <= wall_ns)
+-- Empty: no step is marked: call step() of the profiler in the loop, or name the ranges of steps with --step
 
 WITH step_work AS (
     SELECT

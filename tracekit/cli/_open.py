@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import click
 
 from tracekit.cli._options import Reading
 from tracekit.cli._progress import progress_bar, ranks_bar
-from tracekit.errors import TraceError
+from tracekit.errors import TraceError, UsageError
 from tracekit.render._text import printable
 
 if TYPE_CHECKING:
@@ -47,12 +50,16 @@ def open_traces(
 
     reading = reading or Reading()
     tune_for_traces()
-    with progress_bar() as progress, ranks_bar() as ranks_progress:
+    with (
+        progress_bar() as progress,
+        ranks_bar() as ranks_progress,
+        _rules_of(reading) as rules,
+    ):
         trace = open_request(
             OpenRequest(
                 traces,
                 cache=not reading.no_cache,
-                rules=reading.rules,
+                rules=rules,
                 ceilings=reading.ceilings,
                 capture=reading.capture,
                 queries=reading.queries,
@@ -76,6 +83,31 @@ def open_traces(
         # What a finished dataset lacks is no failure of this command.
         if given_dataset(traces) is None:
             raise click.exceptions.Exit(TraceError.exit_code)
+
+
+@contextmanager
+def _rules_of(reading: Reading) -> Iterator[Path | None]:
+    if reading.step is None:
+        yield reading.rules
+        return
+    if reading.rules is not None:
+        raise UsageError(
+            "--step and --rules are given both",
+            hint='a [[range]] with means = "step" in the rules file names steps, too',
+        )
+    wild = {"*": ".*", "?": "."}
+    pattern = "".join(
+        wild.get(sign) or ("\\" + sign if sign in r"\.+()[]{}^$|" else sign)
+        for sign in reading.step
+    )
+    with TemporaryDirectory(prefix="tracekit-") as folder:
+        rules = Path(folder) / "step.toml"
+        rules.write_text(
+            "[[range]]\napplies_to = 'range'\nmeans = 'step'\nsource = '--step'\n"
+            f"pattern = {json.dumps(f'^{pattern}$')}\n",
+            "utf-8",
+        )
+        yield rules
 
 
 def say_missing(missing: Sequence[tuple[str, str]]) -> None:

@@ -121,6 +121,13 @@ plain_step_option = click.option(
     help="What a step takes without the profiler, as 41.4ms.  [default: as run.json has it]",
 )
 
+step_option = click.option(
+    "--step",
+    metavar="PATTERN",
+    help="Ranges of these names are the steps, as 'denoising_step_*'.  "
+    "[default: tk/step/N, ProfilerStep#N, Optimizer.step]",
+)
+
 recorded_option = click.option(
     "--recorded", "is_recorded", is_flag=True, help="Of the recording, not of the run."
 )
@@ -132,7 +139,8 @@ class Reading:
 
     `queries` are folders of the user's own SQL, `rules` further classification rules, `capture`
     traces of what graphs replay, `ceilings` what was measured on the devices, `plain_step` a step
-    without the profiler in ns, `engine` how the traces of many ranks are read.
+    without the profiler in ns, `step` names of ranges that are steps, `engine` how the traces of
+    many ranks are read.
     """
 
     queries: tuple[Path, ...] = ()
@@ -140,6 +148,7 @@ class Reading:
     capture: tuple[str, ...] = ()
     ceilings: Path | None = None
     plain_step: int | None = None
+    step: str | None = None
     no_cache: bool = False
     engine: EngineChoice | None = None
 
@@ -243,6 +252,7 @@ _READING_OPTIONS: dict[str, Callable[[Any], Any]] = {
     "capture": capture_option,
     "ceilings": ceilings_option,
     "plain_step": plain_step_option,
+    "step": step_option,
     "no_cache": no_cache_option,
     "engine": engine_options,
 }

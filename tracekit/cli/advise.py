@@ -52,7 +52,7 @@ MOST = 3
 @click.option("--rule", metavar="NAME", help="Which advice that is.  [default: the first]")
 @format_option
 @recorded_option
-@reading_options("queries", "rules", "plain_step", "no_cache")
+@reading_options("queries", "rules", "plain_step", "step", "no_cache")
 @click.pass_context
 def command(
     context: click.Context,

@@ -12,7 +12,7 @@ from tracekit.errors import UsageError
 
 @click.command(name="browse")
 @trace_argument
-@reading_options("rules", "ceilings", "plain_step", "no_cache")
+@reading_options("rules", "ceilings", "plain_step", "step", "no_cache")
 def command(traces: tuple[str, ...], reading: Reading) -> None:
     """Walk a trace on the terminal: from the whole down to single events, with the keyboard.
 

@@ -50,7 +50,7 @@ INCONCLUSIVE = 7
 )
 @format_option
 @recorded_option
-@reading_options("rules", "ceilings", "plain_step", "no_cache")
+@reading_options("rules", "ceilings", "plain_step", "step", "no_cache")
 @click.pass_context
 def command(
     context: click.Context,

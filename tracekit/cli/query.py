@@ -188,7 +188,7 @@ def command(
 @click.command(name="")
 @click.argument("traces", metavar="TRACE...", nargs=-1)
 @click.option("--format", "format_name", type=click.Choice(formats()))
-@reading_options("queries", "rules", "capture", "ceilings", "plain_step", "no_cache")
+@reading_options("queries", "rules", "capture", "ceilings", "plain_step", "step", "no_cache")
 @click.pass_context
 def _list(
     ctx: click.Context, traces: tuple[str, ...], format_name: str | None, reading: Reading
@@ -267,7 +267,7 @@ def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:
     if DEVICE_PEAK in reads_of(spec):
         run = _device_option(_peak_option(run))
     of_reading = reading_options(
-        "queries", "rules", "capture", "ceilings", "plain_step", "no_cache", "engine"
+        "queries", "rules", "capture", "ceilings", "plain_step", "step", "no_cache", "engine"
     )
     for decorate in (of_reading, wide_option, format_option, trace_argument):
         run = decorate(run)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     help="Of several runs, write a report of each too, beside the page, which links to them.",
 )
 @click.option("--force", is_flag=True, help="Replace a file that is no report.")
-@reading_options("rules", "ceilings", "plain_step", "no_cache")
+@reading_options("rules", "ceilings", "plain_step", "step", "no_cache")
 def command(
     traces: tuple[str, ...],
     output: Path,

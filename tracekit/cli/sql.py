@@ -37,7 +37,9 @@ _TRACE_ENDING = re.compile(r"\.(json|gz|duckdb)$", re.IGNORECASE)
     is_flag=True,
     help="Let the SQL read and write files and use the network; for SQL that you trust.",
 )
-@reading_options("queries", "rules", "capture", "ceilings", "plain_step", "no_cache", "engine")
+@reading_options(
+    "queries", "rules", "capture", "ceilings", "plain_step", "step", "no_cache", "engine"
+)
 def command(
     arguments: tuple[str, ...],
     format_name: str,

@@ -147,8 +147,13 @@ def _spans(numbers: Sequence[int]) -> str:
 def _devices(rows: Sequence[Row]) -> str:
     """Return the devices by product name; where the file names none, the kind of accelerator."""
     names: Counter[str] = Counter()
+    seen: set[tuple[int, str]] = set()
     for row in rows:
         for device in row["devices"] or ():
+            # Of one rank there may be several files.
+            if row["rank"] is not None and (row["rank"], device) in seen:
+                continue
+            seen.add((row["rank"], device))
             _, _, product = device.partition(" ")
             names[printable(product or row["accelerator"] or device)] += 1
     # Results made by hand do not say.
