@@ -118,8 +118,6 @@ CREDENTIALS = {
     **dict.fromkeys(("s3", "s3a"), "they come from AWS_* variables or ~/.aws"),
     **dict.fromkeys(("gs", "gcs"), "they come from GOOGLE_APPLICATION_CREDENTIALS or gcloud"),
     **dict.fromkeys(("az", "abfs", "abfss"), "they come from AZURE_STORAGE_* variables"),
-    **dict.fromkeys(
-        ("https", "http"), "they come with the URL or from the configuration of fsspec"
-    ),
+    **dict.fromkeys(("https", "http"), "they come with the URL"),
 }
 """Where each kind of place gets its credentials from."""
