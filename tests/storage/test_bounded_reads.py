@@ -15,7 +15,7 @@ from tracekit import manifest
 from tracekit.checking import baseline, rules
 from tracekit.errors import StoreError, TraceError, UsageError
 from tracekit.ingest import json_lines
-from tracekit.ingest.line_kinds import REQUESTS
+from tracekit.ingest.json_lines import REQUESTS
 from tracekit.storage import Location
 from tracekit.storage import web as web_files
 from tracekit.storage.stream import Came, telling
