@@ -27,7 +27,7 @@ TRACEKIT_URL_LIMIT_S overrides it."""
 RETRIES = 5
 FIRST_WAIT_S = 0.25
 MAX_WAIT_S = 4.0
-CONNECT_TIMEOUT_S = 20
+CONNECT_TIMEOUT_S = 5
 READ_TIMEOUT_S = 60
 
 _LOCK = threading.Lock()
@@ -218,7 +218,7 @@ def as_os_error(error: BaseException, url: Url) -> OSError:
         return PermissionError(errno.EACCES, reason, shown)
     if kind in ("AlreadyExistsError", "PreconditionError"):
         return FileExistsError(errno.EEXIST, "exists already", shown)
-    if "BareRedirect" in text or status == 301:
+    if url.scheme in ("s3", "s3a") and ("BareRedirect" in text or status == 301):
         return OSError(errno.EIO, "the bucket is in another region: set AWS_REGION", shown)
     if "kind: Connect" in text:
         return OSError(errno.EHOSTUNREACH, "the server cannot be reached", shown)
