@@ -223,7 +223,8 @@ class RemoteLocation(Location):
         from tracekit.storage.web import links
 
         try:
-            found = [urls.parse(link) for link in links(self._url)]
+            with self._stream(0) as stream:
+                found = [urls.parse(link) for link in links(self._url, stream)]
         except FileNotFoundError:
             return []
         return [

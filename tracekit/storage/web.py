@@ -53,16 +53,15 @@ def get(url: Url, start: int = 0) -> Response:
     return Response(without_start(chunks, start), None, tag, kind, answer.close)
 
 
-def links(url: Url) -> list[str]:
+def links(url: Url, stream: RemoteStream) -> list[str]:
     """Return the URLs below a folder to which its page links, in the order of the page.
 
     Raises:
         OSError: the page cannot be read, or is longer than `PAGE_BYTES`.
     """
-    with RemoteStream(url, 0, lambda start: get(url, start)) as stream:
-        if not stream.response.content_type.startswith("text/html"):
-            return []
-        page = io.BufferedReader(stream).read(PAGE_BYTES + 1)
+    if not stream.response.content_type.startswith("text/html"):
+        return []
+    page = io.BufferedReader(stream).read(PAGE_BYTES + 1)
     if len(page) > PAGE_BYTES:
         raise OSError(errno.EFBIG, f"the page is longer than {PAGE_BYTES:,} bytes", url.shown)
     folder = url._replace(query="").text
