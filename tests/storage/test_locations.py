@@ -175,6 +175,15 @@ def test_unusable_urls_are_refused(text: str) -> None:
     assert "geheim" not in f"{caught.value.message} {caught.value.hint}"
 
 
+@pytest.mark.parametrize("url", ["s3://bucket/a//b", "http://a b/x", "http://127.0.0.1:99999/x"])
+def test_urls_that_no_client_can_use_are_named(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("obstore", reason="the extra remote is not installed")
+    monkeypatch.setenv("AWS_SKIP_SIGNATURE", "true")
+    with pytest.raises(OSError, match="URL") as caught:
+        Location.of(url).read_bytes()
+    assert caught.value.filename == url
+
+
 def test_traces_in_a_bucket(
     bucket: Location, tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

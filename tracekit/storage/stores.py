@@ -230,6 +230,9 @@ def as_os_error(error: BaseException, url: Url) -> OSError:
         return OSError(errno.EIO, "the connection broke off, again and again", shown)
     if "source: Header" in text or "CONTENT_RANGE" in text:
         return OSError(errno.EIO, "the server sends a header that cannot be used", shown)
+    if isinstance(error, ValueError):
+        reason = "the URL cannot be used: its host, its port, or a part of its path that is empty"
+        return OSError(errno.EINVAL, reason, shown)
     if isinstance(error, OSError) and error.errno:
         return OSError(error.errno, os.strerror(error.errno), shown)
     return OSError(errno.EIO, f"the request failed ({kind})", shown)
