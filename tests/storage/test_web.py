@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+import socket
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -93,7 +97,7 @@ def test_a_file_that_changes_while_it_is_read(
     web: WebServer, file: Location, has_ranges: bool
 ) -> None:
     web.has_ranges = has_ranges
-    web.break_after_bytes, web.break_count = BREAK_BYTES, 1
+    web.break_after_bytes, web.break_count = 3 * BREAK_BYTES, 1
     with file.open() as stream:
         stream.read(10)
         web.files["run/x.bin"] = os.urandom(len(CONTENT))
@@ -155,6 +159,18 @@ def test_a_web_server_is_read_only(web: WebServer, tmp_path: Path) -> None:
 def test_an_unreachable_server_is_an_error() -> None:
     with pytest.raises(OSError, match="127"):
         Location.of("http://127.0.0.1:9/x").read_bytes()
+
+
+def test_ctrl_c_ends_the_wait_for_a_silent_server() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        place = Location.of(f"http://127.0.0.1:{silent.getsockname()[1]}/x")
+        timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        begin_s = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            place.read_bytes()
+        assert time.monotonic() - begin_s < 30
+        timer.join()
 
 
 def test_a_trace_on_an_unreliable_server(

@@ -26,7 +26,7 @@ PART_BYTES = 8 << 20
 MAX_PARTS_AT_ONCE = 2
 
 _MAX_PARTS = 9_000
-_BUFFER_BYTES = 1 << 20
+_BUFFER_BYTES = _CHUNK_BYTES = 1 << 20
 # What obstore's errors say.
 _BEYOND_END = re.compile(r"status code: 416|source: StartTooLarge")
 _WITHOUT_RANGES = re.compile(r"source: (?:RangeNotSupported|NotPartial)")
@@ -308,7 +308,7 @@ class RemoteLocation(Location):
                 return get(self._url, start)
             raise
         content_type = str(result.attributes.get("Content-Type", ""))
-        chunks = iter(result.stream(min_chunk_size=1))
+        chunks = iter(result.stream(min_chunk_size=_CHUNK_BYTES))
         info = _info(result.meta)
         return Response(
             without_start(chunks, start - result.range[0]),

@@ -12,6 +12,7 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -29,6 +30,7 @@ FIRST_WAIT_S = 0.25
 MAX_WAIT_S = 4.0
 CONNECT_TIMEOUT_S = 5
 READ_TIMEOUT_S = 60
+_POLL_S = 0.05
 
 _LOCK = threading.Lock()
 _STORES: dict[tuple[object, ...], Any] = {}
@@ -178,7 +180,7 @@ def request(url: Url, ask: Callable[[Any], T]) -> T:
     begin = time.monotonic()
     store = store_of(url)
     try:
-        return ask(store)
+        return interruptibly(lambda: ask(store))
     except Exception as error:
         if isinstance(error, OSError) and error.filename == url.shown:
             raise
@@ -186,6 +188,28 @@ def request(url: Url, ask: Callable[[Any], T]) -> T:
             raise beyond_limit(url.shown) from None
         # Without its cause, which may hold headers and signatures.
         raise as_os_error(error, url) from None
+
+
+def interruptibly(work: Callable[[], T]) -> T:
+    """Run a blocking call so that Ctrl-C ends the wait for it at once.
+
+    obstore does not look for one while it waits. The call goes on in a thread until its own time
+    limits end it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001 (raised where the result is asked for)
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="tracekit-request", daemon=True).start()
+    while not wait([future], _POLL_S).done:
+        pass
+    return future.result()
 
 
 def is_missing(error: BaseException) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from tracekit.storage.stores import as_os_error, beyond_limit, limit_s
+from tracekit.storage.stores import as_os_error, beyond_limit, interruptibly, limit_s
 from tracekit.storage.url import Url
 
 MAX_FAILURES = 3
@@ -77,6 +77,7 @@ class RemoteStream(io.RawIOBase):
         self._reported = 0.0
         self._chunk = memoryview(b"")
         self._failures = 0
+        self._is_waiting = False
         self.response = connect(start)
 
     def readable(self) -> bool:
@@ -109,12 +110,15 @@ class RemoteStream(io.RawIOBase):
     def _next(self) -> bytes | None:
         """Return the next bytes, None at the end; resume after a failure."""
         while True:
+            self._is_waiting = True
             try:
-                chunk = next(self.response.chunks, None)
+                chunk = interruptibly(lambda: next(self.response.chunks, None))
             except Exception as error:  # noqa: BLE001 (of obstore and http.client)
+                self._is_waiting = False
                 self._check_time()
                 self._resume(error)
                 continue
+            self._is_waiting = False
             self._failures = 0
             return chunk
 
@@ -129,8 +133,9 @@ class RemoteStream(io.RawIOBase):
             raise OSError(errno.EIO, "changed while it was read", self._url.shown)
 
     def close(self) -> None:
-        """Close the connection."""
-        self.response.close()
+        """Close the connection, unless a thread waits for it after Ctrl-C."""
+        if not self._is_waiting:
+            self.response.close()
         super().close()
 
     def _check_time(self) -> None:
