@@ -143,6 +143,12 @@ def test_a_folder_lists_the_links_of_its_page(web: WebServer) -> None:
     assert not folder.holds("requests.jsonl")
 
 
+def test_links_of_any_length_are_listed(web: WebServer) -> None:
+    web.kind, name = "text/html", 5000 * "9"
+    web.files["run/"] = f'<a href="{name}"><a href="x"><a href="?C=N"><a href="/other/y">'.encode()
+    assert [place.name for place in Location.of(f"{web.url}run/").entries()] == [name, "x"]
+
+
 def test_a_web_server_is_read_only(web: WebServer, tmp_path: Path) -> None:
     place = Location.of(f"{web.url}x")
     (tmp_path / "x").write_bytes(b"x")

@@ -235,7 +235,8 @@ def natural(text: str) -> tuple[tuple[object, ...], ...]:
     return tuple(
         # What was split off is in every second place, so text never meets a number.
         tuple(
-            int(piece) if place % 2 else piece
+            # Python reads no more than 4,300 digits.
+            int(piece[:1000]) if place % 2 else piece
             for place, piece in enumerate(re.split(r"(\d+)", part))
         )
         for part in text.split("/")
