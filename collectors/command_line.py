@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,72 +10,51 @@ from typing import Any
 import click
 
 from tracekit.errors import UsageError
+from tracekit.units import parse_bytes, parse_duration
 
 TRAINING = ("pretrain", "finetune")
 STAGES = (*TRAINING, "serve")
 PROGRAM = "program"
 """What stands among the stages that take an option for a program of the user's own."""
 
-_BYTES_PER_UNIT = {
-    "": 1,
-    "B": 1,
-    "KB": 10**3,
-    "MB": 10**6,
-    "GB": 10**9,
-    "KIB": 2**10,
-    "MIB": 2**20,
-    "GIB": 2**30,
-}
 
+class Parsed(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
+    """A value that a function reads from text, or refuses with the message of a `ValueError`."""
 
-class _Form(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
-    """The form of a value; what is not of it is refused in one sentence.
-
-    `read` returns the value of a text, or raises `ValueError`.
-    """
-
-    def __init__(self, name: str, read: Callable[[str], Any], refusal: str) -> None:
+    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
         self.name = name
         self._read = read
-        self._refusal = refusal
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        del ctx
         try:
-            return self._read(str(value))
-        except ValueError:
-            option = param.opts[0] if param is not None else self.name
-            raise UsageError(f"{option} is {value!r}, {self._refusal}") from None
-
-
-def choice(*names: str) -> click.ParamType[Any]:
-    read = lambda text: names[names.index(text)]  # noqa: E731
-    return _Form(f"[{'|'.join(names)}]", read, f"not one of {', '.join(names)}")
+            return self._read(value) if isinstance(value, str) else value
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 def _integer(least: int) -> click.ParamType[Any]:
     def read(text: str) -> int:
-        number = int(text)
-        if number < least:
-            raise ValueError(text)
-        return number
+        if not text.isdecimal() or len(text) > 18 or int(text) < least:
+            raise ValueError(f"{text!r} is not an integer of {least} or more")
+        return int(text)
 
-    return _Form("N", read, f"which is not an integer of {least} or more")
+    return Parsed("N", read)
 
 
 def number(most: float = math.inf) -> click.ParamType[Any]:
     def read(text: str) -> float:
         number = float(text)
         if not 0 < number <= most or math.isinf(number):
-            raise ValueError(text)
+            bound = "" if math.isinf(most) else f" and up to {most:g}"
+            raise ValueError(f"{text!r} is not a number above 0{bound}")
         return number
 
-    bound = "" if math.isinf(most) else f" and up to {most:g}"
-    return _Form("NUMBER", read, f"which is not a number above 0{bound}")
+    return Parsed("NUMBER", read)
 
 
 COUNT, POSITIVE = _integer(0), _integer(1)
-PATH = _Form("PATH", lambda text: Path(text).expanduser(), "")
+PATH = Parsed("PATH", lambda text: Path(text).expanduser())
+SIZE, DURATION = Parsed("SIZE", parse_bytes), Parsed("TIME", parse_duration)
 
 
 class Option(click.Option):
@@ -110,7 +88,8 @@ class Option(click.Option):
             [name],
             type=None if is_flag else type or click.STRING,
             help=f"{meaning[:1].upper()}{meaning[1:]}.{shown}",
-            metavar=None if is_flag else metavar or (type.name if type is not None else None),
+            # A choice shows its names.
+            metavar=metavar or (type.name if isinstance(type, Parsed) else None),
             is_flag=is_flag or None,  # with False, click would do without a value
         )
         self.key = str(self.name)
@@ -171,7 +150,10 @@ def given(values: Mapping[str, Any], options: Iterable[Option]) -> dict[str, Any
         if key not in known:
             raise UsageError(f"there is no option {key!r}")
         if value is not None and value is not False:
-            found[key] = known[key].type.convert(value, known[key], None)
+            try:
+                found[key] = known[key].type.convert(value, known[key], None)
+            except click.BadParameter as error:
+                raise UsageError(error.format_message()) from None
     return found
 
 
@@ -179,8 +161,7 @@ def parsed(options: Iterable[Option], words: Sequence[str]) -> dict[str, Any]:
     """Return the values that the words of a command line give to options; None of the others.
 
     Raises:
-        UsageError: a value has the wrong form.
-        click.UsageError: there is no such option.
+        click.UsageError: a value has the wrong form, or there is no such option.
     """
     command = click.Command("", params=[*options], add_help_option=False)
     return command.make_context("", list(words)).params
@@ -201,12 +182,3 @@ def range_options(values: Mapping[str, Any]) -> dict[str, Any]:
         "has_nvtx": bool(values.get("nvtx")),
         "has_light_steps": not values.get("no_light_steps"),
     }
-
-
-def parse_bytes(text: str, name: str) -> int:
-    """Return a size such as `2GB`, `512MiB` or `1000000` in bytes (GB = 1e9)."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
-    factor = _BYTES_PER_UNIT.get(match[2].upper()) if match else None
-    if match is None or factor is None:
-        raise UsageError(f"{name} is {text!r}, which is no size", hint="for example 2GB or 512MiB")
-    return int(float(match[1]) * factor)

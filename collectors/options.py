@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+import click
+
 from tracekit.errors import UsageError
 
 from .command_line import (
@@ -13,10 +15,10 @@ from .command_line import (
     PATH,
     POSITIVE,
     PROGRAM,
+    SIZE,
     STAGES,
     TRAINING,
     Option,
-    choice,
     given,
     number,
 )
@@ -46,7 +48,7 @@ OUT = _of_all(
 FORCE = _of_all("--force", "replace the run folder if it exists", is_flag=True)
 
 OPTIONS: tuple[Option, ...] = (
-    _of_all("--stage", "what to run", choice(*STAGES), default="pretrain"),
+    _of_all("--stage", "what to run", click.Choice(STAGES), default="pretrain"),
     OUT,
     FORCE,
     _of_data(
@@ -61,7 +63,7 @@ OPTIONS: tuple[Option, ...] = (
     _of_data(
         "--precision",
         "type of the weights and of the arithmetic",
-        choice("bf16", "fp16", "fp32"),
+        click.Choice(("bf16", "fp16", "fp32")),
         default="bf16",
         stages=STAGES,
     ),
@@ -108,7 +110,7 @@ OPTIONS: tuple[Option, ...] = (
         "--preset",
         "settings of the paper: sequence length 350, 30 warm-up and 100 measured steps, 3 repeats, "
         "10 profiled steps",
-        choice("paper"),
+        click.Choice(("paper",)),
         stages=TRAINING,
     ),
     _of_steps("--warmup", "steps that are not counted", COUNT, default="5; 1 on a CPU"),
@@ -159,7 +161,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "--memory-limit",
         "memory that a rank may use, as 16GB; what needs more is recorded as out of memory",
-        metavar="SIZE",
+        SIZE,
         group="Limits",
     ),
     _of_program(
@@ -187,7 +189,7 @@ OPTIONS: tuple[Option, ...] = (
         "--on-signal",
         "PROGRAM: profile another window when tracekit gets this signal, which the program then "
         "does not",
-        choice("USR1", "USR2"),
+        click.Choice(("USR1", "USR2")),
     ),
     _of_load("--requests", "requests to send", POSITIVE, default="1000; transformers on a CPU: 32"),
     _tokens("--prompt-len", "tokens of each prompt", default="512; transformers on a CPU: 64"),

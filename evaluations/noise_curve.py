@@ -19,7 +19,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import NormalDist, median
 
-from tracekit.comparison.noise import ALPHA, compare_series, spread
+from tracekit.comparison.noise import compare_series
+from tracekit.comparison.statistics import ALPHA, spread
 
 STEPS = Path(__file__).resolve().parents[1] / "tests" / "comparison" / "steps_of_a_busy_run.json"
 PAIRS = 400

@@ -73,3 +73,24 @@ def test_a_gigabyte_is_1e9_bytes(size: int, text: str) -> None:
 )
 def test_a_small_share_is_not_shown_as_zero(pct: float, text: str) -> None:
     assert units.format_pct(pct) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"),
+    [("2GB", 2 * 10**9), ("512MiB", 2**29), ("1000", 1000), ("1.5k", 1500), ("4 Gi", 2**32)],
+)
+def test_sizes_are_read(text: str, size_bytes: int) -> None:
+    assert units.parse_bytes(text) == size_bytes
+
+
+def test_times_are_read() -> None:
+    assert [units.parse_duration(text) for text in ("41.4ms", "1 s", "2µs")] == [
+        *(41_400_000, 10**9, 2_000),
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "3q", "-1", "0s", "1e3", 5000 * "9", "nan", "1 2"])
+def test_other_texts_are_no_size_and_no_time(text: str) -> None:
+    for parse in (units.parse_bytes, units.parse_duration):
+        with pytest.raises(ValueError, match=r"is no (size|time)"):
+            parse(text)

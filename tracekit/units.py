@@ -7,6 +7,7 @@ digit that is shown is wrong.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Literal
 
@@ -40,6 +41,36 @@ _SCALED: dict[Unit, str] = {
     "flop_per_s": "FLOP/s",
     "hz": "Hz",
 }
+
+_SIZE = re.compile(r"\s*(\d{1,18}(?:\.\d{1,18})?)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
+_DURATION = re.compile(r"\s*(\d{1,18}(?:\.\d{1,18})?)\s*(ns|us|µs|ms|s)\s*")
+_DURATION_UNITS = {"ns": 1, "us": NS_PER_US, "µs": NS_PER_US, "ms": NS_PER_MS, "s": NS_PER_S}
+
+
+def parse_bytes(text: str) -> int:
+    """Return the bytes of a size such as `2GB` (2e9), `512MiB`, `4g` or `1000000`.
+
+    Raises:
+        ValueError: it is no size.
+    """
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r:.100} is no size: write 800MB or 4GiB")
+    power = " kmgt".index(found[2].lower() or " ")
+    return int(float(found[1]) * (1024 if found[3] else 1000) ** power)
+
+
+def parse_duration(text: str) -> int:
+    """Return the ns of a time such as `41.4ms` or `1.2s`.
+
+    Raises:
+        ValueError: it is no time, or 0.
+    """
+    found = _DURATION.fullmatch(text)
+    ns = round(float(found[1]) * _DURATION_UNITS[found[2]]) if found else 0
+    if not ns:
+        raise ValueError(f"{text!r:.100} is no time: write 41.4ms or 1.2s")
+    return ns
 
 
 def unit_of(column_name: str) -> Unit | None:

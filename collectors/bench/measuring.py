@@ -1,8 +1,13 @@
-"""Measure points one after the other; what goes wrong with one is its line, and costs no other."""
+"""Measure points one after the other; what goes wrong with one is its line, and costs no other.
+
+Clocks, power and temperature come from NVML, which is part of NVIDIA's driver (libnvidia-ml.so.1,
+nvml.h). They are null where it is missing or does not know the device (a slice of a GPU).
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import time
 import traceback
@@ -14,7 +19,6 @@ from ..machine import memory
 from ..machine.hardware import processor_name
 from . import collectives, gemm, launches, memcpy
 from .clock import MOST_QUEUED, Call, clock_of
-from .device_state import DeviceState, state_of
 from .launches import KERNELS
 from .point import DeviceFacts, Outcome, Point, UnsupportedError, line_of
 from .sampling import Budget, Timing, take_samples
@@ -224,3 +228,73 @@ def _free(device: torch.device, *, after_failure: bool) -> None:
             empty_host_cache()
     except RuntimeError as error:
         raise LostDeviceError(str(error)) from error
+
+
+_LIBRARY = "libnvidia-ml.so.1"
+# nvml.h: NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU; a result of 0 is NVML_SUCCESS.
+_CLOCK_SM = 1
+_CLOCK_MEMORY = 2
+_SENSOR_GPU = 0
+_HZ_PER_MHZ = 10**6
+_MILLIWATTS_PER_WATT = 1000
+
+State = dict[str, float | int | None]
+
+
+class DeviceState:
+    """Asks NVML about the device of a UUID as CUDA tells it, without a prefix; None for a CPU."""
+
+    def __init__(self, uuid: str | None, load: Callable[[str], Any] = ctypes.CDLL) -> None:
+        self._library: Any = None
+        self._handle = ctypes.c_void_p()
+        if uuid is None:
+            return
+        try:
+            library = load(_LIBRARY)
+            if library.nvmlInit_v2() == 0 and self._find(library, uuid):
+                self._library = library
+        except (OSError, AttributeError):
+            # No driver of NVIDIA's, or one that lacks a function.
+            return
+
+    def read(self) -> State:
+        """Return `clock_hz`, `memory_clock_hz`, `power_w` and `temperature_c`; null if unknown."""
+        clock = self._ask("nvmlDeviceGetClockInfo", _CLOCK_SM)
+        memory_clock = self._ask("nvmlDeviceGetClockInfo", _CLOCK_MEMORY)
+        power = self._ask("nvmlDeviceGetPowerUsage")
+        temperature = self._ask("nvmlDeviceGetTemperature", _SENSOR_GPU)
+        return {
+            "clock_hz": None if clock is None else clock * _HZ_PER_MHZ,
+            "memory_clock_hz": None if memory_clock is None else memory_clock * _HZ_PER_MHZ,
+            "power_w": None if power is None else power / _MILLIWATTS_PER_WATT,
+            "temperature_c": temperature,
+        }
+
+    def _find(self, library: Any, uuid: str) -> bool:
+        """Take the device's handle; NVML writes `GPU-` or `MIG-` in front of what CUDA tells."""
+        return any(
+            library.nvmlDeviceGetHandleByUUID(
+                f"{prefix}{uuid}".encode("ascii"), ctypes.byref(self._handle)
+            )
+            == 0
+            for prefix in ("GPU-", "MIG-")
+        )
+
+    def _ask(self, function: str, *which: int) -> int | None:
+        if self._library is None:
+            return None
+        value = ctypes.c_uint(0)
+        ask = getattr(self._library, function, None)
+        if ask is None or ask(self._handle, *which, ctypes.byref(value)) != 0:
+            return None
+        return value.value
+
+
+def state_of(device: torch.device) -> DeviceState:
+    if device.type != "cuda":
+        return DeviceState(None)
+    import torch
+
+    # Since torch 2.4; not on every build of ROCm.
+    uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
+    return DeviceState(None if uuid is None else str(uuid))

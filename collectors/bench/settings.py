@@ -12,10 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tracekit.errors import UsageError
-from tracekit.units import NS_PER_S
+import click
 
-from ..command_line import POSITIVE, Option, choice, given, number, parse_bytes
+from tracekit.errors import UsageError
+from tracekit.units import NS_PER_S, parse_bytes
+
+from ..command_line import POSITIVE, Option, given, number
 from ..options import FORCE, OUT
 from . import collectives, gemm
 from .point import FAMILIES
@@ -43,7 +45,12 @@ _of_points = partial(Option, group="Points")
 OPTIONS: tuple[Option, ...] = (
     OUT.but(default="runs/bench-<what>-<time>"),
     FORCE,
-    Option("--device", "where to measure", choice("cuda", "cpu"), default="cuda if there is a GPU"),
+    Option(
+        "--device",
+        "where to measure",
+        click.Choice(("cuda", "cpu")),
+        default="cuda if there is a GPU",
+    ),
     Option(
         "--nproc",
         "ranks of the collectives on this machine; under torchrun they are torchrun's",
@@ -53,7 +60,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "--backend",
         "backend of the collectives",
-        choice("nccl", "gloo"),
+        click.Choice(("nccl", "gloo")),
         default="nccl on GPUs, else gloo",
     ),
     Option(
@@ -194,7 +201,10 @@ def _sizes(
                 raise UsageError(f"--sizes {word}: every side must be from 1 to {_MOST_SIDE}")
             shapes.append((m, n, k))
         else:
-            size_bytes = parse_bytes(word, "--sizes")
+            try:
+                size_bytes = parse_bytes(word)
+            except ValueError as error:
+                raise UsageError(f"--sizes: {error}") from None
             if size_bytes < 1:
                 raise UsageError(f"--sizes {word}: a size must be 1 byte or more")
             sizes_bytes.append(size_bytes)

@@ -15,7 +15,7 @@ import click
 from tracekit import manifest
 from tracekit.errors import TracekitError, UsageError
 
-from ..command_line import POSITIVE, TRAINING, Option, choice, parsed
+from ..command_line import POSITIVE, TRAINING, Option, parsed
 from ..machine.hardware import accelerator_count
 from ..model.models import display_name
 from ..options import OPTIONS as OF_COLLECT
@@ -29,7 +29,7 @@ LISTS = ("model", "opt", "engine", "nproc", "batch_size")
 
 MAX_BATCH_SIZE = 1024
 _CHANGES: dict[str, dict[str, Any]] = {
-    "stage": {"type": choice(*TRAINING)},
+    "stage": {"type": click.Choice(TRAINING)},
     "model": {
         "meaning": "models, separated by commas: tiny, llama2-7b, llama2-13b, llama2-70b, a "
         "CONFIG.json or a model's FOLDER"

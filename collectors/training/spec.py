@@ -11,7 +11,7 @@ from typing import Any
 
 from tracekit.errors import UsageError
 
-from ..command_line import parse_bytes, profiler_options, range_options
+from ..command_line import profiler_options, range_options
 from ..machine.hardware import accelerator_count
 from ..model.models import check_name
 from . import opt as opt_module
@@ -122,7 +122,6 @@ def make_spec(
         )
     if rank_count % chosen["tp"]:
         raise UsageError(f"--tp is {chosen['tp']}, which does not divide {rank_count} ranks")
-    limit = chosen.get("memory_limit")
     return TrainingSpec(
         stage=chosen["stage"],
         opt_text=str(opt),
@@ -146,6 +145,6 @@ def make_spec(
         },
         profiler=profiler_options(chosen),
         ranges=range_options(chosen),
-        memory_limit_bytes=None if limit is None else parse_bytes(limit, "--memory-limit"),
+        memory_limit_bytes=chosen.get("memory_limit"),
         command=command,
     )

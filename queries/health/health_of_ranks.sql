@@ -50,8 +50,9 @@ CREATE OR REPLACE MACRO health_of_ranks(facts) AS TABLE (
                     END,
                     meaning: CASE
                         WHEN are_cycles
-                            THEN 'other files of the same rank, one behind the other in time: '
-                            || 'cycles of its profiler; each is shown by itself'
+                            THEN
+                                'other files of the same rank, one behind the other in time: '
+                                || 'cycles of its profiler; each is shown by itself'
                         ELSE 'other files that say they are the same rank; each is shown by itself'
                     END
                 },

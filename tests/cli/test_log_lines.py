@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tracekit.cli._log_lines import LogLines
+from tracekit.cli._main import LogLines
 
 ORDERS = ["::error::x", "a\n::error::x", " \t::stop-commands::x", "##[error]x", "a ##vso[x]y",
           "##teamcity[x]", "at::native::add", "a ## b[0]"]  # fmt: skip

@@ -123,7 +123,7 @@ def test_both_command_lines_refuse_a_wrong_usage_alike(
 def test_wrong_values_are_refused(arguments: tuple[str, ...], cli: Cli, tmp_path: Path) -> None:
     done = cli("collect", *arguments, is_here=True)
     assert done.exit_code == 2
-    assert done.stderr.startswith(f"error: {arguments[0]} ")
+    assert arguments[0] in done.stderr.splitlines()[0]
     assert left_in(tmp_path) == []
 
 

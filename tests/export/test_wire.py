@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracekit.export.lanes import FlatLanes, Lanes
+from tracekit.export.packets import FlatLanes, Lanes
 from tracekit.wire import bytes_field, double_field, number_field, text_field, varint
 
 

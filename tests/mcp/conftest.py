@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tracekit.mcp.answers import Tools
+from tracekit.mcp.server import refusal
 
 Ask = Callable[..., str]
 
@@ -25,7 +26,9 @@ def ask(folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
     monkeypatch.setattr("tracekit.mcp.answers._bound_memory", lambda: None)
 
     def call(tool: str, *, fails: bool = False, **arguments: object) -> str:
-        text, is_error = Tools([folder.resolve()]).call(tool, arguments)
+        text, is_error = refusal(tool, arguments) or "", True
+        if not text:
+            text, is_error = Tools([folder.resolve()]).call(tool, arguments)
         assert is_error == fails, text
         return text
 

@@ -8,15 +8,22 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import email.utils
+import hashlib
+import hmac
+import json
 import os
 import secrets
 import shutil
 import socket
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from running_server import running
+
+BUCKET = "tracekit-tests"
 
 PROGRAMS = {"gs": "fake-gcs-server", "az": "azurite-blob"}
 """The program of each URL scheme."""
@@ -61,4 +68,27 @@ def serving(scheme: str, folder: Path) -> Iterator[ObjectServer]:
             return True
 
     with running(command, folder, {**os.environ, **known}, is_up):
+        if scheme == "gs":
+            named = json.dumps({"name": BUCKET}).encode()
+            given = urllib.request.Request(f"{url}/storage/v1/b?project=p", data=named)
+            given.add_header("Content-Type", "application/json")
+        else:
+            given = _new_container(f"{url}/{account}", account, key)
+        urllib.request.urlopen(given, timeout=10).close()
         yield server
+
+
+def _new_container(url: str, account: str, key: bytes) -> urllib.request.Request:
+    """Return the signed request that creates a container (Shared Key)."""
+    headers = {
+        "x-ms-date": email.utils.formatdate(usegmt=True),
+        "x-ms-version": "2021-08-06",
+    }
+    listed = "".join(f"{name}:{value}\n" for name, value in headers.items())
+    # An emulator has the account in the path, too.
+    resource = f"/{account}/{account}/{BUCKET}\nrestype:container"
+    signed = "PUT" + "\n" * 12 + listed + resource
+    digest = hmac.new(base64.b64decode(key), signed.encode(), hashlib.sha256).digest()
+    headers["Authorization"] = f"SharedKey {account}:{base64.b64encode(digest).decode()}"
+    address = f"{url}/{BUCKET}?restype=container"
+    return urllib.request.Request(address, headers=headers, method="PUT")

@@ -24,7 +24,8 @@ class WebServer:
         break_after_bytes: disconnect after this part of a body, `break_count` times.
         drip_s: seconds between two bytes of a body.
         is_endless: repeat the file without an end.
-        packing: Content-Encoding header; files are sent unchanged.
+        has_length: send a Content-Length.
+        more: further headers, in place of those of the same name.
         kind: Content-Type header.
         failures: statuses of the next responses.
         requests: path of each request, with its Range or None.
@@ -38,7 +39,8 @@ class WebServer:
     break_count: int = 0
     drip_s: float | None = None
     is_endless: bool = False
-    packing: str | None = None
+    has_length: bool = True
+    more: dict[str, str] = field(default_factory=dict)
     kind: str = "application/octet-stream"
     failures: list[int] = field(default_factory=list)
     requests: list[tuple[str, str | None]] = field(default_factory=list)
@@ -54,6 +56,9 @@ def serving() -> Iterator[WebServer]:
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
+            _answer(self, state)
+
+        def do_HEAD(self) -> None:
             _answer(self, state)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
@@ -98,9 +103,10 @@ def _answer(request: BaseHTTPRequestHandler, state: WebServer) -> None:
     headers = {"Content-Type": state.kind}
     if state.has_tags:
         headers["ETag"] = f'"{hashlib.sha256(data).hexdigest()[:16]}"'
-    if state.packing is not None:
-        headers["Content-Encoding"] = state.packing
-    if state.is_endless or state.drip_s is not None:
+    if request.command == "HEAD":
+        _send(request, 200, b"", {**headers, "Content-Length": str(len(data))})
+        return
+    if state.is_endless or state.drip_s is not None or not state.has_length:
         _send_on(request, data, headers, state)
         return
     status, body = 200, data
@@ -113,6 +119,7 @@ def _answer(request: BaseHTTPRequestHandler, state: WebServer) -> None:
         end = min(int(wanted[2]) + 1, len(data)) if wanted[2] else len(data)
         headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(data)}"
         status, body = 206, data[start:end]
+    headers |= state.more
     breaks = state.break_after_bytes is not None and len(body) > state.break_after_bytes
     _send(request, status, body, headers, state if breaks and state.break_count else None)
 
@@ -123,6 +130,8 @@ def _send_on(
     """Send a body without a length until the client or the server ends."""
     with contextlib.suppress(OSError):
         request.send_response(200)
+        if state.has_length and not state.is_endless:
+            headers["Content-Length"] = str(len(data))
         for name, value in {**headers, "Connection": "close"}.items():
             request.send_header(name, value)
         request.end_headers()
@@ -148,7 +157,7 @@ def _send(
 ) -> None:
     with contextlib.suppress(OSError):
         request.send_response(status)
-        for name, value in {**(headers or {}), "Content-Length": str(len(body))}.items():
+        for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
             request.send_header(name, value)
         request.end_headers()
         if breaking is not None:

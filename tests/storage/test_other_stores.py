@@ -16,11 +16,7 @@ from run_of_ranks import write_ranks
 
 from tracekit.storage import Location
 
-# The libraries leave sockets and files to the garbage collector.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.nightly("starts emulators of object stores"),
-]
+pytestmark = pytest.mark.nightly("starts emulators of object stores")
 OtherBucket = Callable[[str], Location]
 
 

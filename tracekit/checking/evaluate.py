@@ -9,8 +9,9 @@ from typing import Literal
 from tracekit.checking.measured import Measured, Values, ask
 from tracekit.checking.names import refuse_unknown
 from tracekit.checking.rules import HOLDS, Rule
-from tracekit.comparison.noise import Verdict, compare_series, least_count
+from tracekit.comparison.noise import Verdict, compare_series
 from tracekit.comparison.quantiles import quantile_difference
+from tracekit.comparison.statistics import least_count
 from tracekit.errors import QueryError, UsageError
 from tracekit.units import (
     Unit,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -13,7 +12,8 @@ from tracekit.analysis.result import Result, columns_of_text
 from tracekit.checking.baseline import DEFAULT_FOLDER, Folder, load
 from tracekit.checking.checking import is_baseline, label_of, measure, opened
 from tracekit.checking.measured import Measured
-from tracekit.comparison.noise import ALPHA, compare_series, share_pct, student_tail
+from tracekit.comparison.noise import compare_series, share_pct
+from tracekit.comparison.statistics import ALPHA, student_tail, students_t
 from tracekit.errors import QueryError, UsageError
 from tracekit.ingest.progress import Progress
 from tracekit.units import Unit
@@ -261,7 +261,7 @@ def _by_runs(
     count = len(middles)
     if count < 3:
         return None
-    t, place = max((_t(middles, place), place) for place in range(1, count))
+    t, place = max((students_t(middles, place), place) for place in range(1, count))
     return place, min(1.0, student_tail(t, count - 2) * (count - 1)), "runs"
 
 
@@ -283,18 +283,3 @@ def _by_steps(
     if difference.p_value is None or difference.verdict not in ("faster", "slower"):
         return None
     return place, difference.p_value, "steps"
-
-
-def _t(values: Sequence[float], place: int) -> float:
-    """Return Student's t of two parts of values with one variance; infinite where there is none."""
-    parts = values[:place], values[place:]
-    means = [fmean(part) for part in parts]
-    squares = sum(
-        (value - mean) ** 2 for part, mean in zip(parts, means, strict=True) for value in part
-    )
-    size = abs(means[1] - means[0])
-    error = math.sqrt(squares / (len(values) - 2) * (1 / place + 1 / (len(values) - place)))
-    # Figures that are alike to the last digits differ by rounding alone.
-    if size <= 1e-12 * max(map(abs, means)):
-        return 0.0
-    return size / error if error else math.inf

@@ -1,20 +1,25 @@
-"""The `tracekit` command: finds the subcommands, and holds the one error boundary."""
+"""The `tracekit` command: finds the subcommands, and holds the one error boundary.
+
+Lines that a CI system would obey are made plain on stdout and stderr: GitHub's runner obeys `::` at
+the start of a line and `##[` anywhere, Azure `##vso[`, TeamCity `##teamcity[`. No name in a trace
+may speak to them, on any machine: the output may end up in a log.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import NoReturn, TextIO, cast
+from typing import Any, NoReturn, TextIO, cast
 
 import click
 
 import tracekit
-from tracekit.cli._log_lines import LogLines
 from tracekit.errors import StoreError, TracekitError, UsageError, did_you_mean
 from tracekit.render._text import printable
 
@@ -227,3 +232,59 @@ def _say(message: str, hint: str | None) -> None:
         lines.append(f"hint: {printable(hint.strip())}")
     with suppress(OSError):
         click.echo("\n".join(lines), err=True)
+
+
+# All that anybody ends a line with, as `str.splitlines` does; white space before `::` is skipped by
+# who looks for it, and a byte order mark.
+_ENDS = r"\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029"
+_COMMAND = re.compile(rf"((?<![^{_ENDS}])(?:[^\S{_ENDS}]|\ufeff)*:):|(##\w{{0,20}})\[")
+
+
+class LogLines:
+    r"""A text stream in which `::` at the start of a line is `:\u003a`, and `##x[` is `##x\u005b`.
+
+    In JSON the second is the same text, and the first cannot be. It has no `buffer`, so that
+    nothing gets past it by chance.
+
+    Attributes:
+        stream: what it writes to.
+        name: what an error of it names.
+    """
+
+    def __init__(self, stream: TextIO, name: str) -> None:
+        self.stream = stream
+        self.name = name
+        # As much of the line that is not ended as what follows may make a command of.
+        self._begun = ""
+
+    def write(self, text: str) -> int:
+        """Write a text and return its length."""
+        whole = self._begun + text
+        if "::" in whole or "##" in whole:
+            # What is replaced is the end of a command: never a part of what has been written.
+            whole = _COMMAND.sub(_plain, whole)
+        try:
+            self.stream.write(whole[len(self._begun) :])
+        except OSError as error:
+            error.filename = self.name
+            raise
+        line = f"{whole}.".splitlines()[-1][:-1].replace("\ufeff", "").lstrip()
+        self._begun = line if line in ("", ":") else "x" + line[-24:]
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what is not written yet."""
+        try:
+            self.stream.flush()
+        except OSError as error:
+            error.filename = self.name
+            raise
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "buffer":
+            raise AttributeError(name)
+        return getattr(self.stream, name)
+
+
+def _plain(found: re.Match[str]) -> str:
+    return f"{found[1]}\\u003a" if found[1] else f"{found[2]}\\u005b"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -11,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from tracekit.collectors.command_line import DURATION, SIZE
 from tracekit.errors import UsageError
 from tracekit.render import formats
-from tracekit.units import GB, MB, NS_PER_S
 
 if TYPE_CHECKING:
     from tracekit.engine.choice import EngineChoice
@@ -97,26 +96,9 @@ capture_option = click.option(
 )
 
 
-class Duration(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
-    """A time, as 41.4ms or 1.2s, in ns."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the ns that a text means."""
-        found = _DURATION.fullmatch(str(value).strip())
-        ns = round(float(found["number"]) * _UNITS_NS[found["unit"]]) if found else 0
-        if ns <= 0:
-            self.fail(f"{value!r} is no time: write 41.4ms or 1.2s", param, ctx)
-        return ns
-
-
-_DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ns|us|µs|ms|s)")
-_UNITS_NS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": NS_PER_S}
-
 plain_step_option = click.option(
     "--plain-step",
-    type=Duration(),
+    type=DURATION,
     metavar="TIME",
     help="What a step takes without the profiler, as 41.4ms.  [default: as run.json has it]",
 )
@@ -175,23 +157,6 @@ def reading_options(*names: str) -> Callable[[Command], Command]:
     return decorate
 
 
-_SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[mg]i?b?)", re.IGNORECASE)
-_FACTORS = {"m": MB, "g": GB, "mi": 1 << 20, "gi": 1 << 30}
-
-
-class Size(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
-    """A size of memory or of a file, as 800MB or 4GB, in bytes."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the bytes that a text means."""
-        found = _SIZE.fullmatch(str(value).strip())
-        if found is None:
-            self.fail(f"{value!r} is no size: write 800MB or 4GB", param, ctx)
-        return int(float(found["number"]) * _FACTORS[found["unit"].lower().rstrip("b")])
-
-
 def engine_options(command: Command) -> Command:
     """Give a command the options of many ranks; it gets what they say as its argument `engine`."""
 
@@ -235,7 +200,7 @@ _ENGINE_OPTIONS = (
     click.option(
         "--memory",
         "memory_bytes",
-        type=Size(),
+        type=SIZE,
         metavar="SIZE",
         help="What all workers may take together, as 800MB.  [default: a share of the machine's]",
     ),

@@ -32,7 +32,7 @@ def progress_bar() -> Iterator[Callable[[Progress], None] | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    from tracekit.storage.requests import Came, telling
+    from tracekit.storage.stream import Came, telling
 
     bar = _PatientBar(_byte_columns)
     told_s = 0.0

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tracekit.cli._options import Reading, Size, reading_options, trace_argument
+from tracekit.cli._options import Reading, reading_options, trace_argument
+from tracekit.collectors.command_line import SIZE
 from tracekit.errors import UsageError
 from tracekit.render._text import printable
 from tracekit.units import format_bytes, format_duration
@@ -67,7 +68,7 @@ def choice_options(command: Command) -> Command:
         click.option(
             "--max-size",
             "max_bytes",
-            type=Size(),
+            type=SIZE,
             default="2GB",
             show_default=True,
             metavar="SIZE",

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
+
+from tracekit import manifest
+from tracekit.errors import StoreError, UsageError
+from tracekit.ingest.sources import is_run, runs_below
 
 
 @click.command(name="join")
@@ -24,8 +31,6 @@ def command(runs: tuple[Path, ...], output: Path, force: bool) -> None:
     Each RUN holds other ranks of the job. Other commands take them together without that:
     tracekit breakdown node0 node1.
     """
-    from tracekit.ingest.join_runs import join_runs
-
     joined = join_runs(runs, output, force=force)
     held, count = len(joined.ranks), joined.parallel.world_size
     traces = len(joined.traces)
@@ -35,3 +40,92 @@ def command(runs: tuple[Path, ...], output: Path, force: bool) -> None:
         err=True,
     )
     click.echo(output)
+
+
+_LOGS = "logs"
+
+
+def join_runs(folders: Sequence[Path], output: Path, *, force: bool = False) -> manifest.Manifest:
+    """Join the run folders of one job in a new folder; those that are given stay as they are.
+
+    Traces are linked where that can be done, so that they lie on the disk once, else copied.
+
+    Raises:
+        UsageError: they are no fragments of one job, or the name is taken.
+        TraceError: a manifest cannot be read.
+        StoreError: the folder cannot be written.
+    """
+    found = [run for folder in folders for run in ([folder] if is_run(folder) else _below(folder))]
+    runs = [manifest.read(folder) for folder in found]
+    _check_fragments(found, runs)
+    if os.path.lexists(output) and not (force and is_run(output)):
+        raise UsageError(
+            f"{output} exists",
+            hint="choose another name with -o"
+            + (", or replace it with --force" if is_run(output) else ""),
+        )
+    whole = output.resolve()
+    aside = whole.parent / f".{whole.name}.partial-{os.getpid()}"
+    old = whole.parent / f".{whole.name}.partial-{os.getpid()}.old"
+    try:
+        joined = _fill(aside, found, runs)
+        if output.is_dir():
+            whole.rename(old)
+        aside.rename(whole)
+    except OSError as error:
+        raise StoreError(
+            f"{output}: the run folder cannot be written: {error.strerror or error}"
+        ) from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+    return joined
+
+
+def _below(folder: Path) -> list[Path]:
+    found = list(runs_below(folder))
+    if not found:
+        raise UsageError(f"{folder} holds no run", hint="a run is a folder with run.json")
+    return found
+
+
+def _check_fragments(folders: Sequence[Path], runs: Sequence[manifest.Manifest]) -> None:
+    if len(runs) < 2:
+        raise UsageError("there is nothing to join: one run was given")
+    if manifest.are_fragments(runs):
+        return
+    first = runs[0]
+    for folder, run in zip(folders[1:], runs[1:], strict=True):
+        if run.job_id is None or run.job_id != first.job_id:
+            raise UsageError(f"{folders[0]} and {folder} are of different jobs")
+    raise UsageError(f"{folders[0]} and the others hold some rank twice, or differ in their ranks")
+
+
+def _fill(
+    target: Path, folders: Sequence[Path], runs: Sequence[manifest.Manifest]
+) -> manifest.Manifest:
+    """Bring the files of runs into a new folder, those of later windows too."""
+    (target / _LOGS).mkdir(parents=True)
+    for folder, run in zip(folders, runs, strict=True):
+        for name in run.traces:
+            _bring(folder / name, target / name)
+        if (folder / _LOGS).is_dir():
+            for log in sorted((folder / _LOGS).iterdir()):
+                _bring(log, target / _LOGS / log.name)
+    windows: dict[str, list[Path]] = {}
+    for folder in folders:
+        for inner in sorted(folder.iterdir()):
+            if inner.is_dir() and is_run(inner):
+                windows.setdefault(inner.name, []).append(inner)
+    for name, fragments in windows.items():
+        _fill(target / name, fragments, [manifest.read(one) for one in fragments])
+    joined = manifest.join_fragments(runs)
+    manifest.write(joined, target)
+    return joined
+
+
+def _bring(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import re
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import click
 
 from tracekit.cli._options import Reading, reading_options, trace_argument
 from tracekit.cli.export import output_option
+from tracekit.errors import QueryError
 from tracekit.render._text import printable
+from tracekit.trace import Trace
 
 _MAX_BYTES = 100_000_000
 
@@ -40,7 +46,6 @@ def command(
     trace. Run it where torch is: it prints the recorded time of each call beside the time now.
     """
     from tracekit.cli._open import open_traces
-    from tracekit.export.op_program import op_program
     from tracekit.export.output import written_whole
 
     with (
@@ -50,3 +55,61 @@ def command(
         program, call_count = op_program(trace, op, limit)
         out.write(program.encode())
     click.echo(printable(f"{output}: {call_count} calls; python {output} runs them"), err=True)
+
+
+_OP = re.compile(r"(?!_|autograd|c10d|load_library|profiler)\w{1,100}::\w{1,100}", re.ASCII)
+_TEXTS = ("shapes", "types", "strides", "numbers")
+
+
+def op_program(trace: Trace, op: str | None, limit: int) -> tuple[str, int]:
+    """Return a program that calls ops of opened traces again, and how many calls there are.
+
+    Of each op it has calls with arguments that differ in shapes, types or strides; without `op`,
+    of the ops that took longest.
+
+    Raises:
+        QueryError: no such op has its arguments recorded.
+    """
+    is_on_device = any(row["device"] != "cpu" for row in trace.query("timeline").to_dicts())
+    cases: list[dict[str, Any]] = []
+    for row in trace.query("op_arguments", op=op, limit=0).to_dicts():
+        if len(cases) == limit:
+            break
+        case = _case_of(row, is_on_device=is_on_device)
+        if case is not None:
+            cases.append(case)
+    if not cases:
+        raise QueryError(
+            f"no call of {op or 'an op of torch'} has its arguments in the trace",
+            hint="record with torch.profiler's record_shapes=True",
+        )
+    program = files("tracekit").joinpath("collectors", "calls", "op_replay.py").read_text("utf-8")
+    # What a trace says is data: the text of JSON, as a text of Python.
+    lines = "\n".join(f"    json.loads({json.dumps(case, sort_keys=True)!r})," for case in cases)
+    return f'{program}\n\nif __name__ == "__main__":\n    main([\n{lines}\n    ])\n', len(cases)
+
+
+def _case_of(row: dict[str, Any], *, is_on_device: bool) -> dict[str, Any] | None:
+    """Return what the program needs of a call; None where it is no op of torch with arguments."""
+    if not _OP.fullmatch(row["op"]) or not row["types"] or not row["op_count"]:
+        return None
+    try:
+        texts = {name: json.loads(row[name] or "[]") for name in _TEXTS}
+    except (ValueError, RecursionError):
+        return None
+    # A file may say anything there.
+    if not all(isinstance(one, list) for one in texts.values()):
+        return None
+    if not all(isinstance(text, str) for text in (*texts["types"], *texts["numbers"])):
+        return None
+    if any(len(texts[name]) != len(texts["types"]) for name in ("shapes", "numbers")):
+        return None
+    tensors = [kind for kind in texts["types"] if kind.startswith("c10::") or kind.islower()]
+    return {
+        **texts,
+        "op": row["op"],
+        "list_type": tensors[0] if tensors else "float",
+        "host_us": row["mean_host_ns"] / 1000,
+        "device_us": row["kernel_ns"] / row["op_count"] / 1000,
+        "is_on_device": is_on_device and row["kernel_ns"] > 0,
+    }

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from statistics import NormalDist, median
 
 from tracekit.comparison.cells import Side
-from tracekit.comparison.noise import ALPHA, Difference, compare_series, least_count, spread
+from tracekit.comparison.noise import Difference, compare_series
+from tracekit.comparison.statistics import ALPHA, least_count, spread
 from tracekit.trace import Trace
 
 _NORMAL = NormalDist()

@@ -1,6 +1,6 @@
 """Differences of percentiles and of rates, with intervals: pure statistics.
 
-- The interval of a percentile is that of its bootstrap, as of medians of steps: see `bootstrap`.
+- The interval of a percentile is that of its bootstrap, as of medians of steps: see `statistics`.
 - A percentile whose interval would reach the largest or the smallest value has none: nothing is
   known of what lies beyond. So a 99th percentile takes about 500 requests.
 - A rate is a sum over a sum of times. What follows each other is alike, so blocks of neighbours are
@@ -15,8 +15,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tracekit.comparison.bootstrap import at_least, drawn_places, interval_of_difference
-from tracekit.comparison.noise import ALPHA, Verdict, compare_series
+from tracekit.comparison.noise import Verdict, compare_series
+from tracekit.comparison.statistics import ALPHA, at_least, drawn_places, interval_of_difference
 from tracekit.units import NS_PER_S
 
 _DRAWS = 4_000

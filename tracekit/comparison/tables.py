@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis.result import Result, columns_of_text
 from tracekit.comparison.effects import EFFECTS
-from tracekit.comparison.noise import ALPHA, Difference, compare_series, share_pct
+from tracekit.comparison.noise import Difference, compare_series, share_pct
 from tracekit.comparison.serving import serving_tables
+from tracekit.comparison.statistics import ALPHA
 from tracekit.comparison.tree import By, Node
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from tracekit.database.cache import (
     cache_dir,
     cached_store_path,
     clear_cache,
+    fetch_store,
     forget,
     forget_older,
     is_private,
@@ -39,7 +40,6 @@ from tracekit.database.connections import (
     with_more_room,
     with_room,
 )
-from tracekit.database.fetching import fetch_store
 from tracekit.database.opening import Check, DamagedStoreError, attach_library, open_store
 from tracekit.storage.temp_dirs import atomic_path, temporary_folder, temporary_place
 

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tracekit import manifest
 from tracekit.errors import TraceError
 from tracekit.ingest.counter_files import load_counters
-from tracekit.ingest.json_lines import UnreadableFileError, load_lines
-from tracekit.ingest.line_kinds import BENCHMARKS, REQUESTS
+from tracekit.ingest.json_lines import BENCHMARKS, REQUESTS, UnreadableFileError, load_lines
 from tracekit.ingest.progress import Progress
 from tracekit.ingest.sources import BENCHMARKS_NAME, COUNTERS_NAME, REQUESTS_NAME
 from tracekit.manifest import Manifest

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from tracekit.errors import TraceError, UsageError, did_you_mean
 from tracekit.ingest.trace_readers import FORMATS, is_execution_trace
-from tracekit.storage import Location, Place, has_query, lies_in, place_of
+from tracekit.storage import Location, Place, has_query, lies_in, natural, place_of
 
 MANIFEST_NAME = "run.json"
 REQUESTS_NAME = "requests.jsonl"
@@ -159,7 +159,7 @@ def runs_below(folder: Path) -> Iterator[Path]:
         else:
             inside[:] = sorted(
                 (name for name in inside if not name.startswith(".")),
-                key=lambda name: natural(Path(name)),
+                key=natural,
             )
 
 
@@ -179,15 +179,9 @@ def glob(pattern: Place) -> list[Place]:
     anchor = Path(pattern.anchor)
     relative = pattern.relative_to(anchor) if pattern.is_absolute() else pattern
     try:
-        return sorted(anchor.glob(str(relative)), key=natural)
+        return sorted(anchor.glob(str(relative)), key=lambda path: natural(path.name))
     except (ValueError, NotImplementedError):
         return []
-
-
-def natural(path: Place) -> tuple[object, ...]:
-    """Sort rank10 behind rank9."""
-    parts = re.split(r"(\d+)", path.name)
-    return tuple(int(part) if part.isdecimal() else part for part in parts)
 
 
 def close_names(path: Place) -> str | None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,11 +45,6 @@ _NEXT = {
 
 _OF_PIVOT = ("rows", "columns", "values", "where", "step")
 
-LEAST_TOKENS = 500
-
-MOST_CHANGES = 20
-"""So many changes are made together: each is a walk over the graph of the run."""
-
 _STATEMENT_BYTES = 2 * GB
 
 _CHANGES = """a change is a selection and what happens to it:
@@ -79,27 +72,18 @@ class Tools:
     progress: Callable[[Progress], None] | None = None
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> tuple[str, bool]:
-        """Return the answer of a tool, and whether it is an error, which names the next step."""
+        """Return the answer of a tool, and whether it is an error, which names the next step.
+
+        Args:
+            name: of the tool.
+            arguments: as its schema has them; the server refuses others.
+        """
         try:
-            if name not in _NEXT:
-                raise UsageError(f"there is no tool {name!r}", hint=f"tools: {', '.join(_NEXT)}")
-            tool = getattr(self, name)
-            try:
-                json.dumps(arguments, ensure_ascii=False).encode()
-            except UnicodeEncodeError:
-                raise UsageError("arguments that hold half of a character") from None
-            try:
-                inspect.signature(tool).bind(**arguments)
-            except TypeError as error:
-                raise UsageError(f"{name}: {error}") from None
-            budget = arguments.get("max_tokens", USUAL_TOKENS)
-            if not isinstance(budget, int) or not LEAST_TOKENS <= budget <= MOST_TOKENS:
-                raise UsageError(f"max_tokens is {LEAST_TOKENS} to {MOST_TOKENS:,}")
-            return tool(**arguments), False
+            return getattr(self, name)(**arguments), False
         except TracekitError as error:
             lines = [f"error: {error.message}", *([f"hint: {error.hint}"] if error.hint else [])]
             if "open without" not in lines[-1]:
-                lines.append(f"next: {_NEXT.get(name, _NEXT['explain'])}")
+                lines.append(f"next: {_NEXT[name]}")
             return "\n".join(printable(line)[:1_500] for line in lines), True
 
     def _opened(self, trace: str, *, traces: bool = True) -> Trace:
@@ -198,12 +182,6 @@ class Tools:
         max_tokens: int = USUAL_TOKENS,
     ) -> str:
         """Return how two runs differ."""
-        for name, value, known in (
-            ("by", by, ("module", "class", "phase")),
-            ("per", per or "step", ("step", "window", "layer", "token", "request")),
-        ):
-            if value not in known:
-                raise UsageError(f"{name} is one of {', '.join(known)}")
         sides = [allowed(self.folders, one) for one in (base, new)]
         found = tracekit.compare(*sides, per=per, progress=self.progress)  # type: ignore[arg-type]
         tables = found.results(by)  # type: ignore[arg-type]
@@ -214,8 +192,6 @@ class Tools:
         self, trace: str, changes: Sequence[str] | None = None, max_tokens: int = USUAL_TOKENS
     ) -> str:
         """Return what to change and what it would gain; or what given changes would."""
-        if changes and (len(changes) > MOST_CHANGES or isinstance(changes, str)):
-            raise UsageError(f"changes is a list of {MOST_CHANGES} at most")
         with self._opened(trace) as opened:
             if changes:
                 from tracekit.prediction.predicting import Prediction

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from tracekit.analysis.result import Result, columns_of_text
 from tracekit.errors import TraceError, UsageError
-from tracekit.ingest.sources import MAX_DEPTH, STORE_SUFFIX, find_sources, is_run, natural
+from tracekit.ingest.sources import MAX_DEPTH, STORE_SUFFIX, find_sources, is_run
 from tracekit.ingest.trace_readers import FORMATS
+from tracekit.storage import natural
 
 DATASET_SUFFIX = ".tracekit"
 _SUFFIXES = (*(suffix for one in FORMATS for suffix in one.suffixes), STORE_SUFFIX)
@@ -75,12 +76,12 @@ def traces_in(folders: Sequence[Path]) -> Result:
             datasets = [name for name in names if name.endswith(DATASET_SUFFIX)]
             names = [name for name in names if name not in datasets]
             is_deep = len(here.parts) - len(folder.parts) >= MAX_DEPTH
-            inside[:] = [] if is_deep or is_run(here) else sorted(names, key=_natural)
+            inside[:] = [] if is_deep or is_run(here) else sorted(names, key=natural)
             if is_run(here):
                 rows.append((here, "run", None))
                 continue
             rows += [(here / name, "dataset", None) for name in sorted(datasets)]
-            traces = sorted((one for one in files if one.endswith(_SUFFIXES)), key=_natural)
+            traces = sorted((one for one in files if one.endswith(_SUFFIXES)), key=natural)
             rows += [(here / one, "trace", (here / one).lstat().st_size) for one in traces]
             if len(traces) > 1 and here != folder:
                 rows.append((here, f"folder of {len(traces)} traces", None))
@@ -92,7 +93,3 @@ def traces_in(folders: Sequence[Path]) -> Result:
         if _is_inside(folders, path.resolve())
     ]
     return Result("traces", columns_of_text("trace VARCHAR, kind VARCHAR, bytes BIGINT"), shown)
-
-
-def _natural(name: str) -> tuple[object, ...]:
-    return natural(Path(name))

@@ -21,7 +21,6 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
 import tracekit
-from tracekit.mcp.answers import MOST_CHANGES
 from tracekit.render.brief import MOST_TOKENS, USUAL_TOKENS
 
 if TYPE_CHECKING:
@@ -33,6 +32,9 @@ _log = logging.getLogger("tracekit")
 
 TOKEN = "TRACEKIT_MCP_TOKEN"
 """The environment variable with what clients of HTTP have to send; without it, it is made up."""
+
+MOST_CHANGES = 20
+"""So many changes are made together: each is a walk over the graph of the run."""
 
 AT_ONCE = 2
 """So many calls run at a time; others wait. Each may take what a command takes."""
@@ -144,7 +146,7 @@ def make_server(folders: Sequence[Path], timeout_s: float) -> Server:
     async def call_tool(
         context: ServerRequestContext, params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        wrong = _wrong(params.name, params.arguments or {})
+        wrong = refusal(params.name, params.arguments or {})
         if wrong is not None:
             text, is_error = wrong, True
         else:
@@ -172,12 +174,14 @@ def make_server(folders: Sequence[Path], timeout_s: float) -> Server:
     )
 
 
-def _wrong(name: str, arguments: Mapping[str, Any]) -> str | None:
+def refusal(name: str, arguments: Mapping[str, Any]) -> str | None:
     """Return what is wrong with a call, as the schema of its tool has it."""
     import jsonschema
 
     try:
-        json.dumps(arguments)
+        json.dumps(arguments, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return "error: arguments that hold half of a character\nnext: whole ones"
     except (RecursionError, ValueError):
         return (
             "error: arguments that are too deep, or numbers that are too long\nnext: shorter ones"

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from tracekit.storage.location import Location
-from tracekit.storage.patterns import natural
+from tracekit.storage.location import Location, natural
 from tracekit.storage.temp_dirs import atomic_path
 
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})

@@ -1,57 +1,53 @@
-"""A URL as a location: an object of a store, or a file of a web server."""
+"""A URL as a location: an object of a store, or a file of a web server (obstore)."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import io
 import math
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from glob import has_magic
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from tracekit.storage import url as urls
-from tracekit.storage.failures import BrokenOffError, is_missing
-from tracekit.storage.filesystems import filesystem
-from tracekit.storage.location import SMALL_FILE_BYTES, Location
-from tracekit.storage.patterns import as_regex, has_magic, literal_start, natural
-from tracekit.storage.ranges import RangeStream
-from tracekit.storage.requests import attempt, deadline, finish
+from tracekit.storage.location import SMALL_FILE_BYTES, Location, natural
+from tracekit.storage.stores import is_missing, request
+from tracekit.storage.stream import RemoteStream, Response, without_start
 from tracekit.storage.url import WEB, Url
-from tracekit.storage.web import WebStream, links, look_at, read_range
-
-T = TypeVar("T")
 
 PART_BYTES = 8 << 20
 """A part of an upload; a store takes ten thousand of them."""
 
-_MOST_PARTS = 9_000
-_BUFFER_BYTES = 1 << 20
-# What the file systems call it. A listing and a look at one object may give its time differently.
-_TAGS = ("ETag", "etag", "generation", "md5Hash", "LastModified", "last_modified", "updated")
+MAX_PARTS_AT_ONCE = 2
+
+_MAX_PARTS = 9_000
+_BUFFER_BYTES = _CHUNK_BYTES = 1 << 20
+# What obstore's errors say.
+_BEYOND_END = re.compile(r"status code: 416|source: StartTooLarge")
+_WITHOUT_RANGES = re.compile(r"source: (?:RangeNotSupported|NotPartial)")
 
 
 class _Info(NamedTuple):
     """What a store or server says of a file or folder."""
 
     is_folder: bool
-    size_bytes: int | None
-    identity: str | None
+    size_bytes: int | None = None
+    identity: str | None = None
     is_page: bool = False
 
 
-def _info(said: Mapping[str, Any]) -> _Info:
-    tag = next((str(said[name]).strip('"') for name in _TAGS if said.get(name)), None)
-    size = said.get("size")
-    return _Info(
-        said["type"] == "directory",
-        None if size is None else int(size),
-        None if tag is None else f"{size} {tag}",
-        str(said.get("mimetype")).startswith("text/html"),
-    )
+_FOLDER = _Info(True)
 
 
-_FOLDER = _Info(True, None, None)
+def _info(meta: Mapping[str, Any]) -> _Info:
+    modified_s = meta["last_modified"].timestamp()
+    tag = (meta["e_tag"] or "").strip('"') or (f"{modified_s:.0f}" if modified_s else "")
+    return _Info(False, meta["size"], f"{meta['size']} {tag}" if tag else None)
 
 
 class RemoteLocation(Location):
@@ -115,30 +111,40 @@ class RemoteLocation(Location):
 
     @property
     def _path(self) -> str:
-        """What the file system of fsspec calls it."""
-        return cast(str, self._fs._strip_protocol(self._url.text))
-
-    @property
-    def _fs(self) -> Any:
-        return filesystem(self._url)
-
-    def _attempt(self, request: Callable[[Any], T]) -> T:
-        return attempt(lambda: request(self._fs), self._url)
+        """What obstore calls it: below the bucket; of the web, the client has the complete URL."""
+        return "" if self._is_web else self._url.key.strip("/")
 
     # What is there
 
     def _ask(self) -> _Info | None:
         """Ask what is there now: None if there is nothing."""
+        return request(self._url, self._look_at_web if self._is_web else self._look_at_store)
 
-        def ask(fs: Any) -> _Info | None:
+    def _look_at_store(self, store: Any) -> _Info | None:
+        if self._path:
             try:
-                return _info(look_at(fs, self._url) if self._is_web else fs.info(self._path))
+                return _info(store.head(self._path))
             except Exception as error:
-                if is_missing(error):
-                    return None
-                raise
+                if not is_missing(error):
+                    raise
+        try:
+            return _FOLDER if any(store.list(self._path, chunk_size=1)) else None
+        except Exception as error:
+            if is_missing(error):
+                return None
+            raise
 
-        return self._attempt(ask)
+    def _look_at_web(self, store: Any) -> _Info | None:
+        try:
+            # The first byte alone: signed URLs often allow nothing but GET.
+            response = self._get(store, 0, 1)
+        except Exception as error:
+            if is_missing(error):
+                return None
+            raise
+        response.close()
+        is_page = response.content_type.startswith("text/html")
+        return _Info(False, response.size_bytes, response.identity, is_page)
 
     def _known(self) -> _Info:
         """Return what is known of the file, or ask.
@@ -197,208 +203,190 @@ class RemoteLocation(Location):
         return f"{identity} {hashlib.sha256(meaning.encode()).hexdigest()}"
 
     def entries(self) -> list[Location]:
-        def ask(fs: Any) -> list[Mapping[str, Any]]:
-            fs.invalidate_cache()
-            try:
-                if self._is_web:
-                    return links(fs, self._url)
-                return cast(list[Mapping[str, Any]], fs.ls(self._path, detail=True))
-            except Exception as error:
-                if is_missing(error):
-                    return []
-                raise
+        if self._is_web:
+            return self._sorted(self._links())
 
-        return self._sorted([self._listed(info) for info in self._attempt(ask)])
+        def ask(store: Any) -> list[RemoteLocation]:
+            found = store.list_with_delimiter(self._path)
+            folders = [self._listed(path, _FOLDER) for path in found["common_prefixes"]]
+            return [
+                *folders,
+                *(self._listed(meta["path"], _info(meta)) for meta in found["objects"]),
+            ]
+
+        try:
+            return self._sorted(request(self._url, ask))
+        except FileNotFoundError:
+            return []
+
+    def _links(self) -> list[RemoteLocation]:
+        from tracekit.storage.web import links
+
+        try:
+            with self._stream(0) as stream:
+                found = [urls.parse(link) for link in links(self._url, stream)]
+        except FileNotFoundError:
+            return []
+        return [
+            RemoteLocation(url, _FOLDER if url.key.endswith("/") else _Info(False)) for url in found
+        ]
 
     def files(self) -> list[Location]:
         if self._is_web:
             inside = self.entries()
             return [file for at in inside for file in (at.files() if at.is_dir() else [at])]
-        return self._sorted(self._found(""))
 
-    def _found(self, prefix: str) -> list[RemoteLocation]:
-        """Return every file below whose path goes on with a prefix."""
+        def ask(store: Any) -> list[RemoteLocation]:
+            pages = store.list(self._path, chunk_size=1000)
+            return [self._listed(meta["path"], _info(meta)) for page in pages for meta in page]
 
-        def ask(fs: Any) -> Mapping[str, Mapping[str, Any]]:
-            fs.invalidate_cache()
-            options = {"prefix": prefix} if prefix else {}
-            return cast(
-                Mapping[str, Mapping[str, Any]], fs.find(self._path, detail=True, **options)
-            )
+        return self._sorted(request(self._url, ask))
 
-        return [
-            self._listed(info) for info in self._attempt(ask).values() if info["type"] == "file"
-        ]
-
-    def _listed(self, info: Mapping[str, Any]) -> RemoteLocation:
-        name = str(info["name"])
-        if self._is_web:
-            url = urls.parse(name)
-            kind = "directory" if url.key.endswith("/") else "file"
-            return RemoteLocation(url, _info({**info, "type": kind}))
-        # The bucket comes first.
-        key = name.partition("/")[2]
-        return RemoteLocation(self._url._replace(key=key.rstrip("/"), query=""), _info(info))
+    def _listed(self, path: str, info: _Info) -> RemoteLocation:
+        return RemoteLocation(self._url._replace(key=path, query=""), info)
 
     def _sorted(self, found: list[RemoteLocation]) -> list[Location]:
         inside = [place for place in found if place != self]
         return [*sorted(inside, key=lambda place: natural(place._url.key))]
 
     def glob(self) -> list[Location]:
-        if self._url.query:
-            return []
         parts = self._url.key.strip("/").split("/")
-        fixed = 0
-        while fixed < len(parts) and not has_magic(parts[fixed]):
-            fixed += 1
-        if fixed == len(parts):
+        fixed = next((n for n, part in enumerate(parts) if has_magic(part)), None)
+        if fixed is None or self._url.query:
             return []
         key = "/".join(parts[:fixed]) + ("/" if self._is_web and fixed else "")
-        folder = RemoteLocation(self._url._replace(key=key, query=""))
-        rest = parts[fixed:]
-        if len(rest) == 1 and rest[0] != "**":
-            pattern = as_regex(rest)
-            return [place for place in folder.entries() if pattern.fullmatch(place.name)]
-        if self._is_web:
-            return self._level_by_level(folder, rest)
-        return folder._below(rest)
-
-    def _below(self, parts: list[str]) -> list[Location]:
-        """Return the files and folders at any depth that a pattern means, from one long listing."""
-        pattern = as_regex(parts)
-        begin = len(self._url.key) + 1 if self._url.key else 0
-        matches: dict[RemoteLocation, None] = {}
-        for file in self._found(literal_start(parts[0])):
-            inside = file._url.key[begin:].split("/")
-            for depth in range(1, len(inside)):
-                if pattern.fullmatch("/".join(inside[:depth])):
-                    key = "/".join([*filter(None, [self._url.key]), *inside[:depth]])
-                    folder = RemoteLocation(self._url._replace(key=key), _FOLDER)
-                    matches[folder] = None
-            if pattern.fullmatch("/".join(inside)):
-                matches[file] = None
-        return self._sorted([*matches])
-
-    def _level_by_level(self, folder: RemoteLocation, parts: list[str]) -> list[Location]:
+        folder = RemoteLocation(self._url._replace(key=key))
+        if "**" in parts:
+            return folder._below(parts[fixed:])
         places: list[Location] = [folder]
-        for number, part in enumerate(parts):
-            pattern = as_regex([part])
-            is_last = number == len(parts) - 1
+        for number, part in enumerate(parts[fixed:], fixed + 1):
             places = [
                 inside
                 for place in places
-                if place.is_dir()
                 for inside in place.entries()
-                if pattern.fullmatch(inside.name) and (is_last or inside.is_dir())
+                if fnmatchcase(inside.name, part) and (number == len(parts) or inside.is_dir())
             ]
         return places
 
+    def _below(self, pattern: Sequence[str]) -> list[Location]:
+        """Return the files and folders at any depth that match, from one long listing."""
+        begin = len(self._url.key.strip("/").split("/")) if self._url.key else 0
+        matches: dict[RemoteLocation, None] = {}
+        for file in cast(list[RemoteLocation], self.files()):
+            parts = file._url.key.split("/")
+            for end in range(begin + 1, len(parts)):
+                if _matches(parts[begin:end], pattern):
+                    matches[self._listed("/".join(parts[:end]), _FOLDER)] = None
+            if _matches(parts[begin:], pattern):
+                matches[file] = None
+        return self._sorted([*matches])
+
     # Reading
 
+    def _get(self, store: Any, start: int, end: int | None = None) -> Response:
+        """Request the bytes from `start` to before `end`, or to the end of the file."""
+        span: Any = None
+        if end is not None:
+            span = (start, end)
+        elif start:
+            span = {"offset": start}
+        try:
+            try:
+                result = store.get(self._path, options=span and {"range": span})
+            except Exception as error:
+                is_beyond = bool(_BEYOND_END.search(str(error)))
+                if start and is_beyond:
+                    return Response(iter(()), None, None, "")
+                if not is_beyond and not _WITHOUT_RANGES.search(str(error)):
+                    raise
+                # The server knows no ranges, or the file is empty.
+                result = store.get(self._path)
+        except Exception as error:
+            if self._is_web and "MissingContentLength" in str(error):
+                from tracekit.storage.web import get
+
+                return get(self._url, start)
+            raise
+        content_type = str(result.attributes.get("Content-Type", ""))
+        chunks = iter(result.stream(min_chunk_size=_CHUNK_BYTES))
+        info = _info(result.meta)
+        return Response(
+            without_start(chunks, start - result.range[0]),
+            *(info.size_bytes, info.identity, content_type),
+        )
+
+    def _stream(self, start: int, end: int | None = None) -> RemoteStream:
+        def connect(at: int) -> Response:
+            return request(self._url, lambda store: self._get(store, at, end))
+
+        return RemoteStream(self._url, start, connect)
+
     def open(self, start: int = 0) -> BinaryIO:
-        raw: io.RawIOBase
-        if self._is_web:
-            raw = WebStream(attempt(lambda: self._fs, self._url), self._url, start)
-        else:
-            size_bytes, identity = self.size_bytes() or 0, self._known().identity
-            until = deadline()
-
-            def check() -> None:
-                info = self._ask()
-                if info is None or info.identity != identity:
-                    raise OSError(errno.EIO, "changed while it was read", self.shown)
-
-            raw = RangeStream(
-                lambda start, end: self._whole_range(start, end, until), size_bytes, start, check
-            )
-        return cast(BinaryIO, io.BufferedReader(raw, _BUFFER_BYTES))
-
-    def _whole_range(self, start: int, end: int, until: float) -> bytes:
-        def ask(fs: Any) -> bytes:
-            work = fs._cat_file(self._path, start=start, end=end)
-            piece = cast(bytes, finish(fs, work, until, self._url, start))
-            if len(piece) != end - start:
-                raise BrokenOffError("ends too early")
-            return piece
-
-        return self._attempt(ask)
+        stream, known = self._stream(start), self._info
+        seen = stream.response.identity
+        if not self._is_web and known is not None and seen not in (None, known.identity):
+            raise OSError(errno.EIO, "changed while it was read", self.shown)
+        return cast(BinaryIO, io.BufferedReader(stream, _BUFFER_BYTES))
 
     def read_range(self, start: int, end: int) -> bytes:
         if start >= end:
             return b""
-        if self._is_web:
-            return self._attempt(lambda fs: read_range(fs, self._url, start, end))
-        end = min(end, self.size_bytes() or 0)
-        return self._whole_range(start, end, deadline()) if start < end else b""
-
-    def read_exactly(self, start: int, end: int) -> bytes:
-        if self._is_web or start >= end:
-            return super().read_exactly(start, end)
-        # In one request: how long the file is need not be asked.
-        return self._whole_range(start, end, deadline())
+        with io.BufferedReader(self._stream(start, end)) as reader:
+            return reader.read(end - start)
 
     def read_bytes(self, most_bytes: int = SMALL_FILE_BYTES) -> bytes:
-        if self._is_web:
-            return super().read_bytes(most_bytes)
-        # In one request, as it is now: a manifest may be written anew at any time.
-        if (self.size_bytes() or 0) > most_bytes:
-            raise self._too_long(most_bytes)
-        until = deadline()
-        data = self._attempt(
-            lambda fs: cast(bytes, finish(fs, fs._cat_file(self._path), until, self._url))
-        )
+        # As it is now, whatever a listing said: a manifest may be replaced at any time.
+        with io.BufferedReader(self._stream(0)) as reader:
+            data = reader.read(most_bytes + 1)
         if len(data) > most_bytes:
             raise self._too_long(most_bytes)
         return data
 
     # Writing
 
-    def _check_writable(self) -> None:
+    def _write(self, ask: Callable[[Any], object]) -> None:
         if self._is_web:
             raise OSError(errno.EROFS, "a web server is only read from", self.shown)
         self._info, self._is_listed = None, False
+        request(self._url, ask)
 
     def write_bytes(self, data: bytes) -> None:
-        self._check_writable()
-        self._attempt(lambda fs: fs.pipe_file(self._path, data))
+        self._write(lambda store: store.put(self._path, data))
 
     def write_new(self, data: bytes) -> None:
-        self._check_writable()
         try:
-            self._attempt(lambda fs: fs.pipe_file(self._path, data, mode="create"))
+            self._write(
+                lambda store: store.put(self._path, data, mode="create", use_multipart=False)
+            )
         except FileExistsError:
             if self.size_bytes() != len(data) or self.read_bytes(len(data)) != data:
                 raise
 
     def upload(self, source: Path) -> None:
-        self._check_writable()
-        size_bytes = source.stat().st_size
-        options: dict[str, object] = {}
-        if self._url.scheme in ("s3", "s3a"):
-            part_bytes = max(PART_BYTES, math.ceil(size_bytes / _MOST_PARTS))
-            options = {"chunksize": part_bytes, "max_concurrency": 2}
-        elif self._url.scheme in ("gs", "gcs"):
-            options = {"chunksize": PART_BYTES}
-        self._attempt(lambda fs: fs.put_file(str(source), self._path, **options))
+        part_bytes = max(PART_BYTES, math.ceil(source.stat().st_size / _MAX_PARTS))
+        self._write(
+            lambda store: store.put(
+                self._path, source, chunk_size=part_bytes, max_concurrency=MAX_PARTS_AT_ONCE
+            )
+        )
 
     def delete(self) -> None:
-        self._remove(lambda fs: fs.rm_file(self._path))
+        with contextlib.suppress(FileNotFoundError):
+            self._write(lambda store: store.delete(self._path))
 
     def delete_tree(self) -> None:
-        def remove(fs: Any) -> None:
-            fs.invalidate_cache()
-            fs.rm(self._path, recursive=True)
+        def remove(store: Any) -> None:
+            for page in store.list(self._path, chunk_size=1000):
+                store.delete([meta["path"] for meta in page])
 
-        self._remove(remove)
+        with contextlib.suppress(FileNotFoundError):
+            self._write(remove)
 
-    def _remove(self, request: Callable[[Any], None]) -> None:
-        self._check_writable()
 
-        def remove(fs: Any) -> None:
-            try:
-                request(fs)
-            except Exception as error:
-                if not is_missing(error):
-                    raise
-
-        self._attempt(remove)
+def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Tell whether the parts of a path match; ``**`` stands for any number of them."""
+    if not pattern:
+        return not parts
+    if pattern[0] == "**":
+        return any(_matches(parts[n:], pattern[1:]) for n in range(len(parts) + 1))
+    return bool(parts) and fnmatchcase(parts[0], pattern[0]) and _matches(parts[1:], pattern[1:])

@@ -114,12 +114,15 @@ def parse(text: str) -> Url:
     return url
 
 
+_OF_S3 = "they come from AWS_* variables or ~/.aws; AWS_SKIP_SIGNATURE=true needs none"
+_OF_GOOGLE = (
+    "they come from GOOGLE_APPLICATION_CREDENTIALS or gcloud; GOOGLE_SKIP_SIGNATURE=true needs none"
+)
+
 CREDENTIALS = {
-    **dict.fromkeys(("s3", "s3a"), "they come from AWS_* variables or ~/.aws"),
-    **dict.fromkeys(("gs", "gcs"), "they come from GOOGLE_APPLICATION_CREDENTIALS or gcloud"),
+    **dict.fromkeys(("s3", "s3a"), _OF_S3),
+    **dict.fromkeys(("gs", "gcs"), _OF_GOOGLE),
     **dict.fromkeys(("az", "abfs", "abfss"), "they come from AZURE_STORAGE_* variables"),
-    **dict.fromkeys(
-        ("https", "http"), "they come with the URL or from the configuration of fsspec"
-    ),
+    **dict.fromkeys(("https", "http"), "they come with the URL"),
 }
 """Where each kind of place gets its credentials from."""

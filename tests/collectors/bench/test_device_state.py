@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from tracekit.collectors.bench.device_state import DeviceState
+from tracekit.collectors.bench.measuring import DeviceState
 
 NOTHING = {"clock_hz": None, "memory_clock_hz": None, "power_w": None, "temperature_c": None}
 

@@ -56,7 +56,7 @@ def launcher(
 
 @pytest.fixture(autouse=True)
 def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tracekit.collectors.process import server as server_process
+    from tracekit.collectors.serving.http import engine as server_process
 
     monkeypatch.setattr(server_process, "_TERM_S", 0.5)
 

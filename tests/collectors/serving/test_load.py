@@ -18,7 +18,7 @@ from tracekit.collectors.serving.plan import (
     parse_arrival,
     parse_mark,
 )
-from tracekit.collectors.serving.prompts import text_prompts, token_id_prompts
+from tracekit.collectors.serving.run import text_prompts, token_id_prompts
 from tracekit.collectors.serving.runner import LoadRunner, Pass
 from tracekit.errors import UsageError
 

@@ -130,7 +130,7 @@ def test_no_secret_is_in_an_error(
 
 def test_a_server_that_is_killed_with_the_collector_leaves_no_log(tmp_path: Path) -> None:
     """The output of a running server is in no file that has a name."""
-    from tracekit.collectors.process.server import ServerProcess
+    from tracekit.collectors.serving.http.engine import ServerProcess
     from tracekit.redaction import Redactor
 
     logs = tmp_path / "logs"

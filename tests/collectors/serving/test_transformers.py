@@ -18,8 +18,8 @@ import tracekit
 from tracekit import manifest
 from tracekit.collectors.serving.engines import transformers as engine_module
 from tracekit.collectors.serving.plan import LoadPlan, LoadProgress, LoadResult, Mark, ProfilePlan
-from tracekit.collectors.serving.prompts import token_id_prompts
 from tracekit.collectors.serving.records import RequestRecord
+from tracekit.collectors.serving.run import token_id_prompts
 from tracekit.errors import UsageError
 from tracekit.units import NS_PER_S
 

@@ -15,7 +15,7 @@ from tracekit.collectors.serving.embedded.continuous_batching import (
     running,
 )
 from tracekit.collectors.serving.embedded.steps import Batch, Share, StepRecorder, add_step
-from tracekit.collectors.serving.prompts import token_id_prompts
+from tracekit.collectors.serving.run import token_id_prompts
 from tracekit.errors import WorkloadError
 
 torch = pytest.importorskip("torch")

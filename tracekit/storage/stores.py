@@ -1,0 +1,268 @@
+"""Clients of object stores and web servers (obstore), and their errors as those of a disk.
+
+An error of obstore holds URLs with signatures and what the server echoed. None of its text is
+passed on: only the status and the error code that the server answered with.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from tracekit.errors import UsageError
+from tracekit.storage.url import CREDENTIALS, WEB, Url
+
+T = TypeVar("T")
+
+LIMIT_S = 3600.0
+"""How long one file may take from the first request to its end, seconds.
+TRACEKIT_URL_LIMIT_S overrides it."""
+
+RETRIES = 5
+FIRST_WAIT_S = 0.25
+MAX_WAIT_S = 4.0
+CONNECT_TIMEOUT_S = 5
+READ_TIMEOUT_S = 60
+_POLL_S = 0.05
+
+_LOCK = threading.Lock()
+_STORES: dict[tuple[object, ...], Any] = {}
+_STATUS = re.compile(r"status code: (\d{3})")
+_CODE = re.compile(r"<Code>([A-Z][A-Za-z]{2,60})</Code>")
+_DENIED = frozenset({401, 403, 407})
+_NO_CREDENTIALS = re.compile(
+    r"source: (?:TokenRequest|MissingAccount|InvalidAccessKey)|//169\.254\."
+)
+
+
+def limit_s() -> float:
+    """Return how long a file may take, seconds."""
+    given = os.environ.get("TRACEKIT_URL_LIMIT_S", "")
+    return float(given) if given.isdecimal() else LIMIT_S
+
+
+def beyond_limit(shown: str) -> OSError:
+    """Return the error of a file that takes longer than the limit."""
+    reason = f"not all of it came within {limit_s():g} s; TRACEKIT_URL_LIMIT_S allows more"
+    return OSError(errno.EIO, reason, shown)
+
+
+def missing_extra(shown: str) -> UsageError:
+    """Return the error of a missing package that reads URLs."""
+    return UsageError(
+        f"{shown}: reading URLs needs the extra 'remote'",
+        hint="install it with: pip install '.[remote]'",
+    )
+
+
+def store_of(url: Url) -> Any:
+    """Return the client for a URL: one per bucket in this process, one per file of a web server.
+
+    Raises:
+        UsageError: the extra is not installed.
+        OSError: no credentials, or an unusable URL.
+    """
+    if url.scheme in WEB:
+        # With the complete URL as its root, so that no character of the path or query changes.
+        return _connect(url)
+    key = (url.scheme, url.place, limit_s())
+    with _LOCK:
+        if key not in _STORES:
+            _STORES[key] = _connect(url)
+        return _STORES[key]
+
+
+def forget_stores() -> None:
+    """Forget all clients, which hold the credentials of when they were made."""
+    _STORES.clear()
+
+
+def _connect(url: Url) -> Any:
+    limit = timedelta(seconds=limit_s())
+    options = {
+        "client_options": {
+            "allow_http": True,
+            "connect_timeout": timedelta(seconds=CONNECT_TIMEOUT_S),
+            "read_timeout": timedelta(seconds=READ_TIMEOUT_S),
+            "timeout": limit,
+        },
+        "retry_config": {
+            "max_retries": RETRIES,
+            "retry_timeout": min(limit, timedelta(seconds=READ_TIMEOUT_S)),
+            "backoff": {
+                "init_backoff": timedelta(seconds=FIRST_WAIT_S),
+                "max_backoff": timedelta(seconds=MAX_WAIT_S),
+                "base": 2,
+            },
+        },
+    }
+    try:
+        from obstore import store
+
+        if url.scheme in WEB:
+            return store.HTTPStore.from_url(url.text, **options)
+        if url.scheme in ("s3", "s3a"):
+            return store.S3Store(url.place, **_s3_settings(), **options)
+        if url.scheme in ("gs", "gcs"):
+            return store.GCSStore(url.place, **_google_settings(), **options)
+        container, _, host = url.place.partition("@")
+        return store.AzureStore(container, **_azure_settings(host), **options)
+    except ImportError:
+        raise missing_extra(url.shown) from None
+    except Exception as error:  # noqa: BLE001 (of botocore and obstore, whatever they raise)
+        raise as_os_error(error, url) from None
+
+
+def _s3_settings() -> dict[str, Any]:
+    """Return credentials, region and endpoint as botocore finds them, ``~/.aws`` included."""
+    if os.environ.get("AWS_SKIP_SIGNATURE", "").lower() in ("1", "true"):
+        return {}
+    import botocore.session
+
+    session = botocore.session.Session()
+    credentials = session.get_credentials()
+    if credentials is None:
+        raise PermissionError
+
+    def current() -> dict[str, Any]:
+        frozen = credentials.get_frozen_credentials()
+        return {
+            "access_key_id": frozen.access_key,
+            "secret_access_key": frozen.secret_key,
+            "token": frozen.token,
+            "expires_at": datetime.now(UTC) + timedelta(minutes=15),
+        }
+
+    given = {
+        "region": session.get_config_variable("region"),
+        "endpoint": os.environ.get("AWS_ENDPOINT_URL_S3")
+        or os.environ.get("AWS_ENDPOINT_URL")
+        or session.get_scoped_config().get("endpoint_url"),
+    }
+    settings: dict[str, Any] = {name: value for name, value in given.items() if value}
+    return {**settings, "credential_provider": current}
+
+
+def _google_settings() -> dict[str, Any]:
+    emulator = os.environ.get("STORAGE_EMULATOR_HOST")
+    return {"base_url": emulator, "skip_signature": True} if emulator else {}
+
+
+def _azure_settings(host: str) -> dict[str, Any]:
+    """Return what a URL and a connection string say; obstore reads the other variables itself."""
+    given = os.environ.get("AZURE_STORAGE_CONNECTION_STRING", "")
+    parts = dict(part.split("=", 1) for part in given.split(";") if "=" in part)
+    account = host.partition(".")[0] or parts.get("AccountName")
+    if given and not account:
+        raise PermissionError
+    named = {
+        "account_name": account,
+        "account_key": parts.get("AccountKey"),
+        "sas_key": parts.get("SharedAccessSignature"),
+        "endpoint": parts.get("BlobEndpoint", "").rstrip("/"),
+    }
+    return {name: value for name, value in named.items() if value}
+
+
+def request(url: Url, ask: Callable[[Any], T]) -> T:
+    """Make a request; obstore repeats it where that may help.
+
+    Raises:
+        OSError: it failed.
+    """
+    begin = time.monotonic()
+    store = store_of(url)
+    try:
+        return interruptibly(lambda: ask(store))
+    except Exception as error:
+        if isinstance(error, OSError) and error.filename == url.shown:
+            raise
+        if time.monotonic() - begin >= limit_s():
+            raise beyond_limit(url.shown) from None
+        # Without its cause, which may hold headers and signatures.
+        raise as_os_error(error, url) from None
+
+
+def interruptibly(work: Callable[[], T]) -> T:
+    """Run a blocking call so that Ctrl-C ends the wait for it at once.
+
+    obstore does not look for one while it waits. The call goes on in a thread until its own time
+    limits end it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001 (raised where the result is asked for)
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="tracekit-request", daemon=True).start()
+    while not wait([future], _POLL_S).done:
+        pass
+    return future.result()
+
+
+def is_missing(error: BaseException) -> bool:
+    """Tell whether a server answers that the file does not exist."""
+    return isinstance(error, FileNotFoundError) or _answer(str(error))[0] in (404, 410)
+
+
+def as_os_error(error: BaseException, url: Url) -> OSError:
+    """Return the error that a disk would give, with the shown URL as its file name.
+
+    Returns:
+        `FileNotFoundError`, `PermissionError`, `FileExistsError`, `TimeoutError`, or `OSError`,
+        whose `strerror` is the reason, and which does not refer to the given error.
+    """
+    kind, text, shown = type(error).__name__, str(error), url.shown
+    status, code = _answer(text)
+    named = f" ({code})" if code else ""
+    if is_missing(error):
+        what = "no such bucket" if code == "NoSuchBucket" else "no such file or folder"
+        return FileNotFoundError(errno.ENOENT, what, shown)
+    if (
+        isinstance(error, PermissionError)
+        or kind in ("PermissionDeniedError", "UnauthenticatedError")
+        or status in _DENIED
+        or "Credential" in kind
+        or "Profile" in kind
+        or _NO_CREDENTIALS.search(text)
+    ):
+        reason = f"access is denied{named}; credentials: {CREDENTIALS[url.scheme]}"
+        return PermissionError(errno.EACCES, reason, shown)
+    if kind in ("AlreadyExistsError", "PreconditionError"):
+        return FileExistsError(errno.EEXIST, "exists already", shown)
+    if url.scheme in ("s3", "s3a") and ("BareRedirect" in text or status == 301):
+        return OSError(errno.EIO, "the bucket is in another region: set AWS_REGION", shown)
+    if "kind: Connect" in text:
+        return OSError(errno.EHOSTUNREACH, "the server cannot be reached", shown)
+    if "kind: Timeout" in text or isinstance(error, TimeoutError):
+        return TimeoutError(errno.ETIMEDOUT, "the server did not answer in time", shown)
+    if status is not None:
+        return OSError(errno.EIO, f"the server answers {status}{named}", shown)
+    if "kind: Interrupted" in text or isinstance(error, ConnectionError):
+        return OSError(errno.EIO, "the connection broke off, again and again", shown)
+    if "source: Header" in text or "CONTENT_RANGE" in text:
+        return OSError(errno.EIO, "the server sends a header that cannot be used", shown)
+    if isinstance(error, ValueError):
+        reason = "the URL cannot be used: its host, its port, or a part of its path that is empty"
+        return OSError(errno.EINVAL, reason, shown)
+    if isinstance(error, OSError) and error.errno:
+        return OSError(error.errno, os.strerror(error.errno), shown)
+    return OSError(errno.EIO, f"the request failed ({kind})", shown)
+
+
+def _answer(text: str) -> tuple[int | None, str | None]:
+    """Return the status and the error code that a server answered with, if any."""
+    status, code = _STATUS.search(text), _CODE.search(text)
+    return status and int(status[1]), code and code[1]
