@@ -17,6 +17,7 @@
 --   not_recorded    inside one graph replay    the same, and the gap is longer than longest_hold_ns: loops and host nodes
 --                                              of graphs are not recorded
 --   unknown         launch not recorded        the launch of the next work is not in the trace
+--   unknown         host clock too coarse      the clock of the host does not tell calls apart (table recording)
 --   not_recorded    work in between is missing the launching thread launched work between the previous work and the next, in
 --                                              the first half of the gap or before, that is not in the trace
 -- The launch was in time (its call returned before the gap, or in the first half of it):
@@ -92,10 +93,11 @@ WITH work AS (
         + if(copy_of(d.class) = 'd2h', 2, 0)
         + if(a.is_inferred, 4, 0)
         + if(contains(c.name, 'Graph'), 8, 0)
-        + CASE a.link
-            WHEN 'cpu' THEN 16
-            WHEN 'launch' THEN 32
-            WHEN 'before_window' THEN 0
+        + CASE
+            WHEN a.link = 'cpu' THEN 16
+            WHEN r.host_clock_ns IS NOT NULL THEN 128
+            WHEN a.link = 'launch' THEN 32
+            WHEN a.link = 'before_window' THEN 0
             ELSE 64
         END AS flags,
         a.phase, a.row_name, d.device, d.piece, d.stream, d.correlation, a.launch_id,
@@ -105,6 +107,7 @@ WITH work AS (
     FROM device_events AS d
     LEFT JOIN attribution AS a USING (trace_id, event_id, piece)
     LEFT JOIN launch AS c ON a.trace_id = c.trace_id AND a.launch_id = c.launch_id
+    LEFT JOIN recording AS r ON d.trace_id = r.trace_id
     ORDER BY d.trace_id, d.device, d.ts_ns, d.end_ns, d.stream, d.correlation, d.event_id
 ),
 
