@@ -210,6 +210,7 @@ fact AS MATERIALIZED (
         m.cut_path_count,
         g.* EXCLUDE (trace_id),
         if(g.region_count IS NULL, NULL, coalesce(d.compiled_ns, 0)) AS compiled_ns,
+        w.said AS other_device,
         r.* EXCLUDE (trace_id)
     FROM trace AS t
     INNER JOIN accelerator AS a USING (trace_id)
@@ -223,6 +224,7 @@ fact AS MATERIALIZED (
     LEFT JOIN idle_fact AS i USING (trace_id)
     LEFT JOIN module_fact AS m USING (trace_id)
     LEFT JOIN region_fact AS g USING (trace_id)
+    LEFT JOIN newer_kernels() AS w USING (trace_id)
     INNER JOIN rank_facts() AS r USING (trace_id)
 ),
 
@@ -262,11 +264,18 @@ metric AS (
                     meaning: coalesce(truncation_reason, 'the file is whole')
                 },
                 {
-                    position: 4, metric: 'rank_unknown', value: (rank IS NULL)::INTEGER::DOUBLE,
+                    position: 4, metric: 'rank_unknown',
+                    value: coalesce(rank >= world_size, rank IS NULL)::INTEGER::DOUBLE,
                     unit: 'count',
-                    severity: if(rank IS NULL, 'note', 'ok'),
+                    severity: CASE
+                        WHEN rank >= world_size THEN 'warn' WHEN rank IS NULL THEN 'note' ELSE 'ok'
+                    END,
                     meaning: CASE
                         WHEN rank IS NULL THEN 'neither the file nor its name tells the rank'
+                        WHEN rank >= world_size
+                            THEN
+                                'rank ' || rank || ' of a world of ' || world_size
+                                || ' ranks cannot be: what needs ranks is unknown'
                         ELSE 'rank from ' || rank_source
                     END
                 },
@@ -384,10 +393,15 @@ metric AS (
                 },
                 {
                     position: 17, metric: 'unknown_devices',
-                    value: (unknown_devices IS NOT NULL)::INTEGER::DOUBLE, unit: 'count',
-                    severity: if(unknown_devices IS NOT NULL, 'warn', 'ok'),
+                    value: (coalesce(unknown_devices, other_device) IS NOT NULL)::INTEGER::DOUBLE,
+                    unit: 'count',
+                    severity: if(
+                        coalesce(unknown_devices, other_device) IS NOT NULL, 'warn', 'ok'
+                    ),
                     meaning: coalesce(
-                        unknown_devices, 'no process looks like a device that is not known'
+                        unknown_devices,
+                        other_device || ': it names another device than ran, and no peak is known',
+                        'no process looks like a device that is not known'
                     )
                 },
                 -- How much of the work of devices leads to the call that launched it? Work without its launch stays in every total.

@@ -43,6 +43,7 @@
 --                                              host_waits). A wait that was running when the gap began counts longer by the
 --                                              time that it had been running, up to longest_hold_ns: so much earlier the
 --                                              launch would have come without it
+--   not_recorded    host waited                waiting for the device, which was idle: for work that is not in the trace
 --   unknown         waited for some thread     waiting for a lock or a queue, and the trace does not show for whom
 --   host_sync       launch call waited         the launch call waits itself, and began before the gap
 -- or, with nothing of these,
@@ -166,8 +167,9 @@ span AS (
         ts_ns AS start_ns,
         ts_ns + dur_ns AS end_ns,
         event_id,
-        64 * list_position(['data_loading', 'allocator', 'comm_wait', 'sync', 'copy', 'lock'], kind)
-            AS flags
+        64 * list_position(
+            ['data_loading', 'allocator', 'comm_wait', 'sync', 'copy', 'lock', 'unrecorded'], kind
+        ) AS flags
     FROM host_waits
     UNION ALL BY NAME
     -- The profiler holds up every thread that launches; what drivers load and compile is not its own.
@@ -175,7 +177,7 @@ span AS (
         trace_id,
         ts_ns AS start_ns,
         ts_ns + dur_ns AS end_ns,
-        64 * if(regexp_matches(name, 'Load|Compil|Command Buffer'), 8, 7) AS flags
+        64 * if(regexp_matches(name, 'Load|Compil|Command Buffer'), 9, 8) AS flags
     FROM event
     WHERE category = 'overhead'
     UNION ALL BY NAME
