@@ -97,7 +97,8 @@ left_out_work AS (
 
 sign AS (
     SELECT
-        b.trace_id, b.has_privateuse1, b.unnamed_count, c.launch_count, c.launch_name, d.device_count, d.product,
+        b.trace_id, b.has_privateuse1, b.unnamed_count, c.launch_count, c.launch_name,
+        d.device_count, d.product,
         l.process_count, l.label, o.mark_id AS op_mark_id, o.name AS op_name,
         x.left_out_count, x.left_out_reason
     FROM workless_trace AS b
