@@ -12,7 +12,7 @@
 --                      them counts
 --   no_durations       most work of the trace ends when it begins: all work of it is left out
 --   wrong_unit         most work outside of graphs lasts 100 times as long as the next one of its stream allows, or most
---                      launch calls take less than 100 ns and most work less than 1 µs: all work of the trace is left out
+--                      launch calls take less than 50 ns and most work less than 1 µs: all work of the trace is left out
 --   outlasts_recording  work without its launch that lasts longer than the records of the host and all launched work, and
 --                      than 1 ms
 --   outlasts_next      work that ends after the next work of its stream, and more than 100 µs after that began, where one
@@ -396,7 +396,7 @@ SELECT
         WHEN 'wrong_unit'
             THEN
                 'whose times are in a wrong unit, not in µs (most outlast the next of their stream '
-                || '100 times, or their launch calls take less than 100 ns)'
+                || '100 times, or their launch calls take less than 50 ns)'
         WHEN 'unreturned' THEN 'of Python calls that never returned'
         WHEN 'outlasts_recording' THEN 'that last longer than all that was recorded'
         WHEN 'outlasts_next'

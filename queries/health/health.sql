@@ -454,6 +454,10 @@ metric AS (
                                 || replayed_count || ' device events that graphs replayed, '
                                 || matched_count || ' have op and module by the capture of their '
                                 || 'graph (--capture FILE, where it is in another file)'
+                        WHEN coalesce(op_ns, 0) < 0.9 * launched_ns
+                            THEN
+                                'linked device time whose launch is inside of an op; of the rest, '
+                                || 'no op was recorded'
                         ELSE 'linked device time whose launch is inside of an op'
                     END
                 },

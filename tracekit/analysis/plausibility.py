@@ -37,7 +37,7 @@ SELECT
     max(ts_ns + dur_ns) AS end_ns,
     count_if(ts_ns <= 0) AS early_count,
     count_if(ts_ns = 0 AND dur_ns = 0) AS empty_count,
-    count_if(dur_ns < 100) AS short_count,
+    count_if(dur_ns < 50) AS short_count,
     count_if(dur_ns = 0) AS still_count,
     max(dur_ns) AS longest_ns,
     count(*) AS record_count
