@@ -42,10 +42,11 @@ WITH silent_launch AS (
     INNER JOIN trace_traits AS t ON l.trace_id = t.trace_id AND NOT t.is_training
     SEMI JOIN event_kind AS k ON l.trace_id = k.trace_id AND is_op(k.category)
     ANTI JOIN event AS e
-        ON l.trace_id = e.trace_id
-        AND l.pid = e.pid
-        AND l.tid = e.tid
-        AND (is_op(e.category) OR is_annotation(e.category) OR is_python_call(e.category))
+        ON
+            l.trace_id = e.trace_id
+            AND l.pid = e.pid
+            AND l.tid = e.tid
+            AND (is_op(e.category) OR is_annotation(e.category) OR is_python_call(e.category))
 ),
 
 launch_fact AS (

@@ -102,7 +102,8 @@ source_event AS (
                 '$."Input Dims"[0]',
                 '$."Input Dims"[1]',
                 '$."Dst Rank"',
-                '$."Src Rank"'
+                '$."Src Rank"',
+                '$."In split size"'
             ]
         ) AS said
     FROM source_id AS i
@@ -155,6 +156,7 @@ described_source AS (
             dtype: dtype_of(coalesce(said[7], said[10])),
             in_nelems: addressable(coalesce(try_cast(said[8] AS BIGINT), nelems[1])),
             out_nelems: addressable(coalesce(try_cast(said[9] AS BIGINT), nelems[2])),
+            in_splits: try_cast(said[15] AS BIGINT[]),
             peer_rank: coalesce(try_cast(said[13] AS BIGINT), try_cast(said[14] AS BIGINT)),
             is_send: if(coalesce(said[13], said[14]) IS NULL, NULL, said[13] IS NOT NULL)
         } AS said
@@ -276,6 +278,23 @@ parted_comm AS (
         c.call_ns
     FROM called_comm
     INNER JOIN call_span AS c USING (trace_id, device, call_key)
+),
+
+placed_comm AS (
+    SELECT
+        p.*, t.rank,
+        try_cast(p.first_source.pg_ranks AS BIGINT[]) AS ranks,
+        -- What an all-to-all with splits leaves where it is.
+        p.first_source.in_splits[list_position(ranks, t.rank)] AS own_split,
+        -- Some versions of torch write the place in the group.
+        if(
+            list_contains(ranks, p.first_source.peer_rank)
+            AND p.first_source.peer_rank IS DISTINCT FROM t.rank,
+            p.first_source.peer_rank,
+            coalesce(ranks[p.first_source.peer_rank + 1], p.first_source.peer_rank)
+        ) AS peer_rank
+    FROM parted_comm AS p
+    INNER JOIN trace AS t USING (trace_id)
 )
 
 SELECT
@@ -283,7 +302,11 @@ SELECT
     if(first_source.class IS NULL, 'name', first_source.source) AS class_source,
     first_source.name AS collective, pg_name, first_source.pg_desc, first_source.pg_ranks,
     group_size, first_source.seq, dtype, message_bytes,
-    bus_factor(class, group_size) AS bus_factor,
+    CASE
+        WHEN collective_of(class) = 'alltoall' AND len(first_source.in_splits) = group_size
+            THEN 1 - own_split / nullif(list_sum(first_source.in_splits), 0)
+        ELSE bus_factor(class, group_size)
+    END AS bus_factor,
     CASE
         WHEN message_bytes IS NOT NULL AND group_size IS NOT NULL THEN NULL
         WHEN device <> 'cpu' AND launch_ts_ns IS NULL THEN 'its launch was not recorded'
@@ -298,6 +321,6 @@ SELECT
     (role <> 'op' OR NOT has_spans) AND part = 1 AS is_transfer,
     call_ns,
     dtype_bytes(dtype) * out_nelems AS out_bytes,
-    first_source.peer_rank, first_source.is_send
-FROM parted_comm
+    peer_rank, first_source.is_send
+FROM placed_comm
 ORDER BY trace_id, device, ts_ns, event_id

@@ -70,15 +70,15 @@ uncategorised_trace AS (
         trace_id, CASE
             WHEN NOT has_categories
                 THEN
-                    'no event has a category, as in files of the profilers of torch.autograd; those '
+                    'no event has a category, as in files of profilers of torch.autograd; those '
                     || 'of torch.profiler have them'
             WHEN is_ray
                 THEN
-                    'the file is a timeline of Ray, of tasks and not of devices; record the workers '
+                    'the file is a timeline of Ray, of tasks and not of devices; record workers '
                     || 'with torch.profiler'
             WHEN is_dftracer
                 THEN
-                    'the file is a trace of DFTracer, of input and output and not of devices; record '
+                    'the file is a trace of DFTracer, of input and output, not of devices; record '
                     || 'the program with torch.profiler'
             ELSE
                 'no event has a category that a profiler of ops or devices writes (most are '
