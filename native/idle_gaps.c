@@ -19,10 +19,11 @@ enum {
 /* The flags are those of queries/idle/idle_gap.sql. */
 enum { LIMITS, WORK, STEPS, THREAD_WAITS, MISSING_CALLS, HOST };
 enum { IS_COMM = 1, IS_COPY_TO_HOST = 2, IS_INFERRED = 4, IS_GRAPH = 8, BY_CPU = 16, BY_CALL = 32,
-       LACKS_LAUNCH = 64 };
+       LACKS_LAUNCH = 64, IS_COARSE = 128 };
 enum { IS_OP = 1, IS_CALL = 2, IS_PYTHON = 4, IS_PROGRAM = 8, IS_STREAM_WAIT = 16, IS_MARKER = 32,
        WAIT_SHIFT = 6 };
-enum { NO_WAIT, DATA_LOADING, ALLOCATOR, COMM_WAIT, SYNC, COPY, LOCK, WAITS, PROFILER = WAITS, OVERHEAD };
+enum { NO_WAIT, DATA_LOADING, ALLOCATOR, COMM_WAIT, SYNC, COPY, LOCK, UNRECORDED, WAITS,
+       PROFILER = WAITS, OVERHEAD };
 
 /* Facts about a launch call. */
 enum { IS_LAUNCH = 1, IS_WAITING = 2, IS_ORDERED = 4 };
@@ -881,8 +882,8 @@ typedef struct {
 
 /* What decides the cause of a segment. Lengths are of the host's part of it. */
 typedef struct {
-    int64_t host, profiler, data_loading, allocator, comm_wait, sync, lock;
-    bool is_inside_graph, lacks_launch, lacks_work, is_late, is_short, follows_comm, is_ordered;
+    int64_t host, profiler, data_loading, allocator, comm_wait, sync, lock, unrecorded;
+    bool is_inside_graph, is_coarse, lacks_launch, lacks_work, is_late, is_short, follows_comm, is_ordered;
     bool follows_stream, is_usual_delay, is_unrecorded, is_waiting_call, is_running_call;
 } Facts;
 
@@ -891,6 +892,8 @@ static Verdict decide(const Facts *f)
 {
     if (f->is_inside_graph)
         return (Verdict){f->is_short ? "graph_gap" : "not_recorded", "inside one graph replay"};
+    if (f->is_coarse)
+        return (Verdict){"unknown", "host clock too coarse"};
     if (f->lacks_launch)
         return (Verdict){"unknown", "launch not recorded"};
     if (f->lacks_work)
@@ -918,6 +921,8 @@ static Verdict decide(const Facts *f)
         return (Verdict){"comm_wait", "host waited"};
     if (f->sync > f->host - f->sync)
         return (Verdict){"host_sync", "host waited"};
+    if (f->unrecorded > f->host - f->unrecorded)
+        return (Verdict){"not_recorded", "host waited"};
     if (f->lock > f->host - f->lock)
         return (Verdict){"unknown", "waited for some thread"};
     if (f->is_waiting_call)
@@ -974,6 +979,7 @@ static Facts facts_of(const Walk *walk, const Trace *trace, const Gap *gap,
         .host = segment->host_ns,
         .is_inside_graph
         = gap->is_inside_launch && (gap->flags & IS_GRAPH || gap->launch == NOTHING),
+        .is_coarse = (gap->flags & IS_COARSE) != 0,
         .lacks_launch = (gap->flags & LACKS_LAUNCH) != 0,
         .is_late = gap->is_late,
         .is_short = length <= walk->longest_hold,
@@ -1010,6 +1016,7 @@ static Facts facts_of(const Walk *walk, const Trace *trace, const Gap *gap,
         facts.allocator = covered(&waits[ALLOCATOR], start, end);
         facts.comm_wait = covered(&waits[COMM_WAIT], start, end);
         facts.lock = covered(&waits[LOCK], start, end);
+        facts.unrecorded = covered(&waits[UNRECORDED], start, end);
         facts.sync = covered(&waits[SYNC], start, end) + covered(&waits[COPY], start, end)
             + inherited(walk, &waits[SYNC], since, segment, end);
         if (gap->previous_flags & IS_COPY_TO_HOST)

@@ -111,10 +111,11 @@ def test_answers(number: str) -> None:
             assert windows == TIMELINES[number]
 
 
-def test_names_of_kernels(tiny_trace: Callable[..., Path]) -> None:
+@pytest.mark.parametrize("folder", ["field", "field2"])
+def test_names_of_kernels(tiny_trace: Callable[..., Path], folder: str) -> None:
     """At least 97 % of the names have the expected class."""
     case("01")
-    lines = (FOLDER / "kernel_names.tsv").read_text("utf-8").splitlines()
+    lines = (FOLDER.parent / folder / "kernel_names.tsv").read_text("utf-8").splitlines()
     listed = [line.split("\t")[:2] for line in lines if line]
     path = tiny_trace([kernel(name, n, n + 1) for n, (name, _) in enumerate(listed)])
     with tracekit.open(path, cache=False) as trace:

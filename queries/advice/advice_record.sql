@@ -1,6 +1,7 @@
 -- What would have to be recorded to say more?
 -- Stacks, where the host lets devices wait and no Python is in the trace; what streams wait for, where they stand still and
--- nothing says why; the other ranks, where some are missing.
+-- nothing says why; work that the host waits for and that is not in the trace; a clock of the host that tells calls apart;
+-- the other ranks, where some are missing.
 --
 -- Kind:     advice
 -- Scope:    run
@@ -21,9 +22,17 @@ idle AS (
         coalesce(max(idle_ns) FILTER (reason = 'nothing recorded'), 0) AS longest_ns,
         coalesce(
             sum(idle_ns) FILTER (
-                cause = 'dependency' OR (cause = 'unknown' AND reason <> 'nothing recorded')
+                cause = 'dependency'
+                OR (
+                    cause = 'unknown'
+                    AND reason NOT IN ('nothing recorded', 'host clock too coarse')
+                )
             ), 0
-        )::BIGINT AS unknown_ns
+        )::BIGINT AS unknown_ns,
+        coalesce(
+            sum(idle_ns) FILTER (cause = 'not_recorded' AND reason = 'host waited'), 0
+        )::BIGINT AS awaited_ns,
+        coalesce(sum(idle_ns) FILTER (reason = 'host clock too coarse'), 0)::BIGINT AS coarse_ns
     FROM idle_gap AS g
     -- Pauses that steps repeat are advice of their own.
     ASOF LEFT JOIN pause AS p ON g.trace_id = p.trace_id AND g.end_ns > p.start_ns
@@ -46,6 +55,8 @@ unseen AS (
         coalesce(sum(i.silent_count) FILTER (p.trace_id IS NULL), 0) AS silent_count,
         coalesce(max(i.longest_ns) FILTER (p.trace_id IS NULL), 0) AS longest_ns,
         sum(i.unknown_ns)::BIGINT AS unknown_ns,
+        sum(i.awaited_ns)::BIGINT AS awaited_ns,
+        sum(i.coarse_ns)::BIGINT AS coarse_ns,
         sum(w.window_ns)::BIGINT AS window_ns,
         if(EXISTS (FROM device_windows WHERE device <> 'cpu'), 'GPU', 'devices') AS device_word
     FROM idle AS i
@@ -90,6 +101,32 @@ SELECT
     'tracekit query idle_gaps TRACE' AS evidence
 FROM unseen
 WHERE unknown_ns > 0.05 * window_ns
+UNION ALL
+SELECT
+    format(
+        '{}{} idle {} while the host waits for work that is not in the trace', device_word,
+        of_ranks(), in_ms(awaited_ns)
+    ) AS what,
+    'in waits for the device' AS place,
+    NULL AS change,
+    mean_ns(awaited_ns) AS cost_ns,
+    'a longer warm-up of the profiler, or fewer events in one recording' AS remedy,
+    'tracekit query sync_waits TRACE' AS evidence
+FROM unseen
+WHERE awaited_ns > 0.05 * window_ns
+UNION ALL
+SELECT
+    format(
+        '{}{} idle {}, and the clock of the host does not tell launches apart', device_word,
+        of_ranks(), in_ms(coarse_ns)
+    ) AS what,
+    'between launches' AS place,
+    NULL AS change,
+    mean_ns(coarse_ns) AS cost_ns,
+    'on a machine whose clock has a resolution of 1 µs or less' AS remedy,
+    'tracekit query health TRACE' AS evidence
+FROM unseen
+WHERE coarse_ns > 0.05 * window_ns
 UNION ALL
 SELECT
     format('waits for other ranks ({} of {} are here)', rank_count, world_size) AS what,

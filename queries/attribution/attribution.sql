@@ -34,7 +34,22 @@
 -- Invariant: (phase_reason = 'none') = (phase = 'other')
 -- Invariant: (module_reason = 'none') = (row_name IS NOT DISTINCT FROM '(unattributed)')
 
-WITH launch_fact AS (
+-- Threads that launch work and of which nothing else was recorded, in traces with ops: torch records the ops of the
+-- threads that it was told of.
+WITH silent_launch AS (
+    SELECT l.trace_id, l.launch_id
+    FROM launch AS l
+    INNER JOIN trace_traits AS t ON l.trace_id = t.trace_id AND NOT t.is_training
+    SEMI JOIN event_kind AS k ON l.trace_id = k.trace_id AND is_op(k.category)
+    ANTI JOIN event AS e
+        ON
+            l.trace_id = e.trace_id
+            AND l.pid = e.pid
+            AND l.tid = e.tid
+            AND (is_op(e.category) OR is_annotation(e.category) OR is_python_call(e.category))
+),
+
+launch_fact AS (
     SELECT
         k.*,
         d.device, d.ts_ns, d.name, d.class, d.kind,
@@ -66,7 +81,7 @@ WITH launch_fact AS (
         s.hook_module_id,
         if(is_placed_by_capture, s.range_id, coalesce(c.replay_range_id, s.range_id)) AS range_id,
         s.forward_range_id,
-        coalesce(s.is_unmarked, TRUE) AS is_unmarked,
+        coalesce(s.is_unmarked, TRUE) AND q.launch_id IS NULL AS is_unmarked,
         coalesce(a.phase, c.replay_phase, s.marked_phase, g.phase) AS marked_phase,
         g.phase IS NOT NULL AS has_phase_of_length,
         if(a.module_id IS NULL, s.marked_row, NULL) AS marked_row,
@@ -85,6 +100,7 @@ WITH launch_fact AS (
     LEFT JOIN surroundings AS s
         ON k.trace_id = s.trace_id AND coalesce(c.call_id, k.launch_id) = s.event_id
     LEFT JOIN neighbours AS n USING (trace_id, launch_id)
+    LEFT JOIN silent_launch AS q USING (trace_id, launch_id)
     LEFT JOIN generating_launch AS g USING (trace_id, launch_id)
     LEFT JOIN kernel_order AS o USING (trace_id, event_id, piece)
     WHERE k.launch_id IS NOT NULL

@@ -168,8 +168,13 @@ CREATE OR REPLACE MACRO decided_phase(facts) AS TABLE (
                 )
                 OR (label_before IS NULL AND label_after = 'zero_grad')
                 THEN {rule: 21, reason: 'none', phase: NULL}
+            -- What is sent there are gradients, to the stage before.
             WHEN label_before IN ('backward', 'derivative')
-                THEN {rule: 22, reason: 'neighbours', phase: 'optimizer'}
+                THEN {
+                    rule: 22,
+                    reason: 'neighbours',
+                    phase: if(collective_of(class) = 'p2p', 'backward', 'optimizer')
+                }
             WHEN 'data' IN (label_before, label_after)
                 THEN {rule: 23, reason: 'neighbours', phase: 'data'}
             WHEN coalesce(label_before, label_after) IS NOT NULL

@@ -8,3 +8,6 @@
 
 CREATE OR REPLACE MACRO bus_factor(class, group_size) AS
 wire_factor(collective_of(class), group_size);
+
+-- The names of ranges that say what a collective is for, in parentheses: «FSDP::all_gather (layers.1)».
+CREATE OR REPLACE MACRO comm_label() AS '^\w+::\w+ \((.+)\)$';

@@ -40,6 +40,7 @@
 --   out_bytes      BIGINT                            what comes out of it on this rank, bytes; NULL where not known
 --   peer_rank      BIGINT                            of a send or receive: the global rank at the other end
 --   is_send        BOOLEAN                           of those, which of the two; NULL of other collectives
+--   label          VARCHAR                           what the range around its launch says that it is for: layers.1 of «FSDP::all_gather (layers.1)»
 
 WITH comm AS (
     SELECT
@@ -69,6 +70,7 @@ source_id AS (
             OR name LIKE 'symm_mem::%'
             OR name LIKE 'vllm::all_%'
             OR name LIKE '_C_custom_ar::%'
+            OR (category = 'user_annotation' AND regexp_matches(name, comm_label()))
         )
 ),
 
@@ -83,6 +85,8 @@ source_event AS (
             WHEN comm.device = 'cpu' AND e.category = 'user_annotation' THEN 'span'
             WHEN e.name = 'record_param_comms' THEN 'record'
             WHEN e.category = 'user_annotation' AND e.name = 'nccl:coalesced' THEN 'coalesced'
+            WHEN e.category = 'user_annotation' AND regexp_matches(e.name, comm_label())
+                THEN 'label'
             WHEN e.category = 'user_annotation' THEN 'range'
             ELSE 'op'
         END AS role,
@@ -102,7 +106,8 @@ source_event AS (
                 '$."Input Dims"[0]',
                 '$."Input Dims"[1]',
                 '$."Dst Rank"',
-                '$."Src Rank"'
+                '$."Src Rank"',
+                '$."In split size"'
             ]
         ) AS said
     FROM source_id AS i
@@ -138,7 +143,9 @@ described_source AS (
             thread
         ) AS lane,
         {
-            name: coalesce(said[1], if(role = 'op', name, regexp_replace(name, '^\w+:', ''))),
+            name: coalesce(
+                said[1], if(role IN ('op', 'label'), name, regexp_replace(name, '^\w+:', ''))
+            ),
             class: said_class,
             source: CASE role
                 WHEN 'kernel' THEN 'kernel arguments'
@@ -155,11 +162,12 @@ described_source AS (
             dtype: dtype_of(coalesce(said[7], said[10])),
             in_nelems: addressable(coalesce(try_cast(said[8] AS BIGINT), nelems[1])),
             out_nelems: addressable(coalesce(try_cast(said[9] AS BIGINT), nelems[2])),
+            in_splits: try_cast(said[15] AS BIGINT[]),
             peer_rank: coalesce(try_cast(said[13] AS BIGINT), try_cast(said[14] AS BIGINT)),
             is_send: if(coalesce(said[13], said[14]) IS NULL, NULL, said[13] IS NOT NULL)
         } AS said
     FROM measured_source
-    WHERE said_class IS NOT NULL OR device IS NOT NULL OR role = 'coalesced'
+    WHERE said_class IS NOT NULL OR device IS NOT NULL OR role IN ('coalesced', 'label')
 ),
 
 sourced_comm AS (
@@ -170,6 +178,7 @@ sourced_comm AS (
         last_value(if(role = 'op', said, NULL) IGNORE NULLS) OVER lane AS op,
         last_value(if(role = 'coalesced', end_ns, NULL) IGNORE NULLS) OVER lane > at_ns
             AS is_coalesced,
+        last_value(if(role = 'label', said, NULL) IGNORE NULLS) OVER lane AS label,
         bool_or(role = 'span') OVER (PARTITION BY trace_id) AS has_spans
     FROM described_source
     WINDOW
@@ -184,12 +193,13 @@ sourced_comm AS (
 -- span. Every member is that of the first that has it.
 trusted_comm AS (
     SELECT
-        * EXCLUDE (said, record, annotation, op),
+        * EXCLUDE (said, record, annotation, op, label),
         if(role = 'kernel' AND has_arguments, said, NULL) AS own,
         if(at_ns < record.end_ns, record, NULL) AS record,
         if(at_ns < annotation.end_ns, annotation, NULL) AS annotation,
         if(at_ns < op.end_ns OR role = 'span', op, NULL) AS op,
-        if(role = 'span', said, NULL) AS span
+        if(role = 'span', said, NULL) AS span,
+        if(at_ns < label.end_ns, regexp_extract(label.name, comm_label(), 1), NULL) AS label
     FROM sourced_comm
 ),
 
@@ -276,6 +286,23 @@ parted_comm AS (
         c.call_ns
     FROM called_comm
     INNER JOIN call_span AS c USING (trace_id, device, call_key)
+),
+
+placed_comm AS (
+    SELECT
+        p.*, t.rank,
+        try_cast(p.first_source.pg_ranks AS BIGINT[]) AS ranks,
+        -- What an all-to-all with splits leaves where it is.
+        p.first_source.in_splits[list_position(ranks, t.rank)] AS own_split,
+        -- Some versions of torch write the place in the group.
+        if(
+            list_contains(ranks, p.first_source.peer_rank)
+            AND p.first_source.peer_rank IS DISTINCT FROM t.rank,
+            p.first_source.peer_rank,
+            coalesce(ranks[p.first_source.peer_rank + 1], p.first_source.peer_rank)
+        ) AS peer_rank
+    FROM parted_comm AS p
+    INNER JOIN trace AS t USING (trace_id)
 )
 
 SELECT
@@ -283,7 +310,11 @@ SELECT
     if(first_source.class IS NULL, 'name', first_source.source) AS class_source,
     first_source.name AS collective, pg_name, first_source.pg_desc, first_source.pg_ranks,
     group_size, first_source.seq, dtype, message_bytes,
-    bus_factor(class, group_size) AS bus_factor,
+    CASE
+        WHEN collective_of(class) = 'alltoall' AND len(first_source.in_splits) = group_size
+            THEN 1 - own_split / nullif(list_sum(first_source.in_splits), 0)
+        ELSE bus_factor(class, group_size)
+    END AS bus_factor,
     CASE
         WHEN message_bytes IS NOT NULL AND group_size IS NOT NULL THEN NULL
         WHEN device <> 'cpu' AND launch_ts_ns IS NULL THEN 'its launch was not recorded'
@@ -298,6 +329,6 @@ SELECT
     (role <> 'op' OR NOT has_spans) AND part = 1 AS is_transfer,
     call_ns,
     dtype_bytes(dtype) * out_nelems AS out_bytes,
-    first_source.peer_rank, first_source.is_send
-FROM parted_comm
+    peer_rank, first_source.is_send, label
+FROM placed_comm
 ORDER BY trace_id, device, ts_ns, event_id

@@ -20,6 +20,8 @@
 --   pg_name                VARCHAR  process group, where the call names it
 --   pg_ranks               VARCHAR  its global ranks, as in the file; the profiler may cut it short
 --   group_size             INTEGER  ranks in the group
+--   peer_rank              BIGINT   of a send or receive: the global rank at the other end
+--   is_send                BOOLEAN  of those, which of the two; NULL of other collectives
 --   seq                    BIGINT   number of the collective in its group (Seq)
 --   dtype                  VARCHAR  type of the elements
 --   message_bytes          BIGINT   size of the message, bytes
@@ -29,17 +31,18 @@
 --   algorithm_bytes_per_s  DOUBLE   message_bytes / dur_ns (of several copies, from the first to the last), bytes/s
 --   bus_bytes_per_s        DOUBLE   the same, weighted for the wires, bytes/s
 --   reason                 VARCHAR  why a bandwidth is missing; NULL if none is
+--   label                  VARCHAR  what the range around its launch says that it is for, such as a layer
 --   span_of                VARCHAR  transfer, or call: on cpu the op that a transfer of its own belongs to, else a further copy of one
 -- Keep:     rank, device, step, phase, class, start_ns, dur_ns, wall_ns, message_bytes, bus_bytes_per_s, pg_name,
 --           name
 -- View:
 --   browse  key=8 menu=collectives title="Collectives, the longest of each device first" ask=limit:0
---           columns=dur_ns,wall_ns,message_bytes,bus_bytes_per_s,class,step,phase,start_ns,group_size,pg_name,name,rank,device,reason
+--           columns=dur_ns,wall_ns,message_bytes,bus_bytes_per_s,class,step,phase,start_ns,label,peer_rank,group_size,pg_name,name,rank,device,reason
 -- Invariant: 0 <= wall_ns AND wall_ns <= dur_ns
 
 SELECT
     t.rank, c.device, c.stream, c.step, c.phase, c.class, c.collective, c.name, c.pg_name,
-    c.pg_ranks, c.group_size, c.seq, c.dtype,
+    c.pg_ranks, c.group_size, c.peer_rank, c.is_send, c.seq, c.dtype,
     if(c.is_transfer, c.message_bytes, NULL) AS message_bytes,
     c.ts_ns - t.first_ts_ns AS start_ns,
     c.dur_ns, c.wall_ns,
@@ -50,7 +53,7 @@ SELECT
         WHEN c.is_transfer THEN c.reason
         WHEN c.device = 'cpu' THEN 'the call alone: its transfer has a row of its own'
         ELSE 'a further copy of one collective'
-    END AS reason,
+    END AS reason, c.label,
     if(c.is_transfer, 'transfer', 'call') AS span_of
 FROM collective_events AS c
 INNER JOIN trace AS t USING (trace_id)

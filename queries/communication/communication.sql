@@ -11,6 +11,8 @@
 -- Kind:     analysis
 -- Scope:    trace
 -- Input:    collective_events
+-- Params:
+--   by_label  BOOLEAN = false  split them by what the ranges around their launches say, such as a layer
 -- Columns:
 --   rank                    INTEGER  global rank
 --   device                  VARCHAR  number of the device, or cpu
@@ -36,6 +38,7 @@
 --   kernel_count            BIGINT   device events: call_count, and on cpu the calls of the spans
 --   sized_ns                BIGINT   sum of the durations of those whose message size is known, ns; NULL for none or 0
 --   reason                  VARCHAR  why a bandwidth is missing or rests on fewer than call_count; NULL if complete
+--   label                   VARCHAR  with by_label: layers.1 of «FSDP::all_gather (layers.1)»
 --   ceiling_bus_bytes_per_s  DOUBLE   highest bus bandwidth measured for such collectives, bytes/s
 --   ceiling_pct              DOUBLE   bus_bytes_per_s of that, 0 to 100 and more
 --   ceiling_source           VARCHAR  the measurement
@@ -58,6 +61,7 @@ WITH step_time AS (
 summed AS (
     SELECT
         trace_id, device, class,
+        if($by_label, label, NULL) AS label,
         max(collective) FILTER (is_transfer) AS collective,
         max(class_source) FILTER (is_transfer) AS class_source,
         pg_name,
@@ -80,7 +84,9 @@ summed AS (
         AND min(collective_backend(name)) FILTER (is_transfer)
         = max(collective_backend(name)) FILTER (is_transfer) AS has_backend
     FROM collective_events
-    GROUP BY trace_id, device, class, collective, class_source, pg_name, group_size
+    GROUP BY
+        trace_id, device, class, if($by_label, label, NULL), collective, class_source, pg_name,
+        group_size
 ),
 
 rated AS (
@@ -109,7 +115,7 @@ SELECT
     s.step_kernel_ns / t.step_count AS step_kernel_ns,
     100.0 * s.step_kernel_ns / nullif(t.span_ns, 0) AS step_pct,
     s.sized_count, s.message_bytes, s.algorithm_bytes_per_s, s.bus_bytes_per_s, s.kernel_count,
-    s.sized_ns, s.reason, c.bus_bytes_per_s AS ceiling_bus_bytes_per_s,
+    s.sized_ns, s.reason, s.label, c.bus_bytes_per_s AS ceiling_bus_bytes_per_s,
     100.0 * s.bus_bytes_per_s / c.bus_bytes_per_s AS ceiling_pct,
     c.source AS ceiling_source, CASE
         WHEN s.why IS NOT NULL THEN s.why
@@ -131,4 +137,4 @@ LEFT JOIN ceilings('collective') AS c
         AND s.why IS NULL
 LEFT JOIN ceiling_reasons('collective') AS r
     ON s.trace_id = r.trace_id AND is_listed(r.device, s.device)
-ORDER BY w.rank NULLS LAST, w.trace_id, w.device, s.kernel_ns DESC, s.class, s.pg_name
+ORDER BY w.rank NULLS LAST, w.trace_id, w.device, s.kernel_ns DESC, s.class, s.pg_name, s.label

@@ -28,7 +28,7 @@ SELECT
     sum(flops)::BIGINT AS flops,
     1e9 * sum(flops)::BIGINT / nullif(sum(kernel_ns)::BIGINT, 0) AS flop_per_s,
     CASE
-        WHEN bool_and(peak_flop_per_s IS NOT NULL)
+        WHEN bool_and(peak_pct IS NOT NULL OR kernel_ns = 0)
             THEN 100.0 * (1e9 * sum(flops)::BIGINT) / nullif(sum(kernel_ns * peak_flop_per_s), 0)
     END AS peak_pct
 FROM gemms(p_limit := 0)

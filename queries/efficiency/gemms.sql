@@ -115,7 +115,11 @@ SELECT
     s.flops,
     1e9 * s.flops / nullif(s.kernel_ns, 0) AS flop_per_s,
     s.peak_type, p.flop_per_s AS peak_flop_per_s,
-    100.0 * (1e9 * s.flops / nullif(s.kernel_ns, 0)) / p.flop_per_s AS peak_pct,
+    if(
+        1e9 * s.flops > s.kernel_ns * p.flop_per_s,
+        NULL,
+        100.0 * (1e9 * s.flops / nullif(s.kernel_ns, 0)) / p.flop_per_s
+    ) AS peak_pct,
     p.source AS peak_source, s.module_path,
     CASE
         WHEN s.no_size IS NOT NULL THEN s.no_size
@@ -132,6 +136,8 @@ SELECT
                 )
         WHEN p.flop_per_s IS NULL THEN 'the device has no peak for this type'
         WHEN s.kernel_ns = 0 THEN 'it took no time that the clock could tell'
+        WHEN 1e9 * s.flops > s.kernel_ns * p.flop_per_s
+            THEN 'more operations than the device can do: its name, peak, or shapes are wrong'
     END AS reason, c.flop_per_s AS ceiling_flop_per_s,
     100.0 * (1e9 * s.flops / nullif(s.kernel_ns, 0)) / c.flop_per_s AS ceiling_pct,
     c.source AS ceiling_source, CASE

@@ -310,6 +310,20 @@ told AS (
         END AS ceiling_reason
     FROM judged AS j
     LEFT JOIN by_parameters AS p USING (trace_id, device, step)
+),
+
+trusted AS (
+    SELECT
+        * REPLACE (
+            CASE
+                WHEN reason IS NOT NULL THEN reason
+                WHEN greatest(ideal_ns, model_ideal_ns) > step_ns
+                    THEN
+                        'more operations than the device can do: its name, peak, or shapes are '
+                        || 'wrong'
+            END AS reason
+        )
+    FROM told
 )
 
 SELECT
@@ -331,5 +345,5 @@ SELECT
     if(ceiling_reason IS NULL, 100.0 * ceiling_model_ideal_ns / step_ns, NULL) AS ceiling_mfu_pct,
     if(ceiling_reason IS NULL, 100.0 * ceiling_ideal_ns / step_ns, NULL) AS ceiling_hfu_pct,
     ceiling_source, ceiling_reason
-FROM told
+FROM trusted
 ORDER BY rank NULLS LAST, trace_id, device, step

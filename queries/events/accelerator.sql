@@ -1,8 +1,8 @@
 -- Which kind of accelerator did each trace record, or which one was used and not recorded?
 -- cpu where nothing tells of an accelerator: then the CPU's own ops are the device work. A trace that has no work of a
 -- device, but launch calls, descriptions of devices, or processes that are named after one, is of a run on a device
--- whose kernels were not recorded: its CPU is no device. Nor is it where no event has a category: nothing tells then what
--- an event is.
+-- whose kernels were not recorded: its CPU is no device. Nor is it where no event has a category, or none that a profiler
+-- of ops or devices writes: nothing tells then what an event is. A timeline of Ray and a trace of DFTracer are named.
 --
 -- Kind:     table
 -- Columns:
@@ -19,6 +19,11 @@ WITH trace_work AS (
         trace_id,
         coalesce(bool_or(is_device_work(category)), FALSE) AS has_work,
         coalesce(bool_or(category <> ''), FALSE) AS has_categories,
+        coalesce(bool_or(is_known_category(category)), FALSE) AS is_profile,
+        bool_or(category LIKE 'task:%') AS is_ray,
+        bool_or(category IN ('dftracer', 'POSIX', 'STDIO', 'dlio_benchmark')) AS is_dftracer,
+        array_to_string(list(category ORDER BY record_count DESC, category)[:3], ', ')
+            AS categories,
         coalesce(bool_or(is_launch_call(category) AND has_hip), FALSE) AS has_hip,
         coalesce(bool_or(category LIKE 'xpu%'), FALSE) AS has_xpu,
         coalesce(bool_or(category LIKE 'privateuse1%'), FALSE) AS has_privateuse1,
@@ -61,9 +66,30 @@ unknown_device AS (
 ),
 
 uncategorised_trace AS (
-    SELECT trace_id
+    SELECT
+        trace_id, CASE
+            WHEN NOT has_categories
+                THEN
+                    'no event has a category, as in files of profilers of torch.autograd; those '
+                    || 'of torch.profiler have them'
+            WHEN is_ray
+                THEN
+                    'the file is a timeline of Ray, of tasks and not of devices; record workers '
+                    || 'with torch.profiler'
+            WHEN is_dftracer
+                THEN
+                    'the file is a trace of DFTracer, of input and output, not of devices; record '
+                    || 'the program with torch.profiler'
+            ELSE
+                'no event has a category that a profiler of ops or devices writes (most are '
+                || categories || ')'
+        END AS said
     FROM trace_work
-    WHERE NOT has_categories AND trace_id NOT IN (SELECT trace_id FROM marked_trace)
+    WHERE NOT is_profile AND trace_id NOT IN (SELECT trace_id FROM device_mark)
+    UNION ALL
+    SELECT trace_id, 'no event has a time' AS said
+    FROM trace
+    WHERE is_truncated AND trace_id NOT IN (SELECT trace_id FROM trace_work)
 )
 
 SELECT
@@ -88,8 +114,8 @@ SELECT
             THEN 'what is work of a device is not known: ' || u.said
         WHEN c.trace_id IS NOT NULL
             THEN
-                'what is work of a device is not known: no event has a category, as in files of '
-                || 'the profilers of torch.autograd; those of torch.profiler have them'
+                'what is work of a device is not known: ' || c.said
+                || if(t.is_truncated, '; the file is cut off, and the rest may hold it', '')
     END AS reason, u.said AS unknown
 FROM trace AS t
 LEFT JOIN trace_work AS w USING (trace_id)

@@ -3,6 +3,8 @@
 -- (deviceProperties) and what the allocator's events name are the numbers of torch. There as many devices as have work are
 -- the same in their order; where more or fewer are told, a device has the name that all described have, if they have
 -- one, and the allocator's keep their numbers. Elsewhere numbers are the same.
+-- Of newer_kernels the rows are traces with kernels that none of the devices in the file can run: their names have a later
+-- architecture (sm90) than the compute capability of each device. The file names another device than ran.
 --
 -- Kind:     function
 -- Columns:
@@ -11,6 +13,7 @@
 --   name         VARCHAR  of device_names: the product; NULL where nothing tells
 --   device_type  INTEGER  of memory_devices: as in table memory
 --   device_id    BIGINT   of memory_devices: as in table memory
+--   said         VARCHAR  of newer_kernels: what the kernels are built for, and what the file says
 
 CREATE OR REPLACE MACRO devices_in_order() AS TABLE (
     SELECT
@@ -83,4 +86,40 @@ CREATE OR REPLACE MACRO memory_devices() AS TABLE (
             AND m.place = w.place
             AND m.device_count = w.device_count
             AND NOT m.is_host
+);
+
+CREATE OR REPLACE MACRO newer_kernels() AS TABLE (
+    WITH capable AS (
+        SELECT
+            trace_id,
+            max(try_cast(split_part(compute_capability, '.', 1) AS INTEGER)) AS major,
+            any_value(name) || ' (' || any_value(compute_capability) || ')' AS said
+        FROM device
+        GROUP BY trace_id
+    ),
+
+    kernel_name AS (
+        SELECT DISTINCT trace_id, name
+        FROM event
+        WHERE is_device_work(category) AND contains(lower(name), 'sm')
+    ),
+
+    built AS (
+        SELECT
+            trace_id,
+            max(
+                try_cast(
+                    regexp_extract(name, '(?i)(?:^|[^a-z])sm_?([1-9]\d{1,2})', 1) AS INTEGER
+                )
+            ) AS architecture
+        FROM kernel_name
+        GROUP BY trace_id
+    )
+
+    SELECT
+        b.trace_id,
+        format('kernels are built for sm_{}, and the file says {}', b.architecture, c.said) AS said
+    FROM built AS b
+    INNER JOIN capable AS c USING (trace_id)
+    WHERE b.architecture // 10 > c.major
 );

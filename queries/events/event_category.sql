@@ -34,7 +34,7 @@ CREATE OR REPLACE MACRO is_known_category(category) AS (
     OR is_launch_call(category)
     OR category IN (
         'cpu_op', 'user_annotation', 'python_function', 'gpu_user_annotation', 'cuda_sync',
-        'cuda_event', 'xpu_sync', 'overhead', 'Trace', 'external_correlation', 'collective_comm',
+        'cuda_event', 'xpu_sync', 'overhead', 'Trace', 'external_correlation',
         'cpu_instant_event', 'cuda_profiler_range', 'glow_runtime', 'mtia_insight', 'mtia_counters',
         'xpu_scope_profiler', 'hardware_counters', 'Operator', 'Python'
     )

@@ -6,16 +6,21 @@
 --                      (11 days) away from the medians of the records of each process of the host
 --   outside_recording  work of a device that begins before the records of the host by more than their length (1 s at least),
 --                      or ends behind them by more than that and all work that could be queued
---   before_launch      work that begins more than 10 µs before the call that launched it; where most of a trace does, the
---                      clocks of host and device disagree, and it stays
 --   left_over          work without its launch that ended before the records of the host begin, with a stretch of nothing
 --                      behind it: longer than those records, or than 1 s, and than 1 ms
---   delivered_twice    the same record of work comes once more, of one correlation: one of them counts
---   outlasts_next      work that lasts more than 10 µs beyond the start of the next work on its stream, where one follows the
---                      other: it counts until then. Not in graphs, which have branches. A dependent launch
---                      (cudaLaunchKernelEx) may overlap; it is no damage but where the next one ends sooner, and 100 µs
+--   delivered_twice    the same record of work comes once more, of one correlation, or of two outside of graphs: one of
+--                      them counts
+--   no_durations       most work of the trace ends when it begins: all work of it is left out
+--   wrong_unit         most work outside of graphs lasts 100 times as long as the next one of its stream allows, or most
+--                      launch calls take less than 50 ns and most work less than 1 µs: all work of the trace is left out
+--   outlasts_recording  work without its launch that lasts longer than the records of the host and all launched work, and
+--                      than 1 ms
+--   outlasts_next      work that ends after the next work of its stream, and more than 100 µs after that began, where one
+--                      follows the other: it counts until then. Not in graphs, which have branches
 --   unreturned         a Python call that ends with the last of its thread, though its caller (Python parent id) ended before or
 --                      called another one since: an exception or a generator left it. It counts until then
+-- Rules outlasts_recording and outlasts_next are for a single record, or 1 % of the work. Where they are true of more, the
+-- cause is not a record: all count as long as the file says, and health says so.
 --
 -- Kind:     table
 -- Columns:
@@ -27,7 +32,7 @@
 --   ts_ns       BIGINT                     start, as in the file, ns
 --   dur_ns      BIGINT                     duration, as in the file, ns
 --   counted_ns  BIGINT                     how long it counts, ns; NULL: it is left out
--- Invariant: counted_ns IS NULL OR (0 < counted_ns AND counted_ns < dur_ns)
+-- Invariant: counted_ns IS NULL OR (0 < counted_ns AND counted_ns <= dur_ns)
 
 WITH RECURSIVE kind_of_side AS (
     SELECT *, bool_or(side = 'host') OVER (PARTITION BY trace_id) IS TRUE AS has_host
@@ -117,7 +122,6 @@ call AS (
         trace_id, correlation,
         min(ts_ns) AS call_ns,
         bool_or(contains(name, 'Graph')) AS is_graph,
-        bool_or(regexp_matches(name, '^cu(da)?LaunchKernelEx(C|_|$)')) AS is_dependent,
         bool_and(category IN ('cuda_runtime', 'cuda_driver', 'Runtime')) AS is_serial
     FROM event
     WHERE
@@ -133,13 +137,50 @@ work AS MATERIALIZED (
         e.ts_ns + e.dur_ns AS end_ns,
         e.correlation, c.call_ns,
         coalesce(c.is_graph, FALSE) AS is_graph,
-        coalesce(c.is_serial AND NOT c.is_graph, FALSE) AS is_serial,
-        coalesce(c.is_dependent, FALSE) AS is_dependent
+        coalesce(c.is_serial AND NOT c.is_graph, FALSE) AS is_serial
     FROM event AS e
     LEFT JOIN call AS c USING (trace_id, correlation)
     WHERE
         is_device_work(e.category)
         AND (e.trace_id, e.event_id) NOT IN (SELECT (trace_id, event_id) FROM stray)
+),
+
+-- Where most of the work is wrong in one way, all of it is.
+unit AS (
+    SELECT
+        trace_id, CASE
+            WHEN 2 * count_if(dur_ns = 0) > count(*) THEN 'no_durations'
+            WHEN
+                2 * count_if(
+                    NOT is_graph AND ts_ns < next_ts_ns AND dur_ns > 100 * (next_ts_ns - ts_ns)
+                ) > count_if(NOT is_graph)
+                OR 2 * count_if(dur_ns < 1000) > count(*)
+                AND trace_id IN (
+                    SELECT trace_id FROM event_kind
+                    WHERE is_launch_call(category)
+                    GROUP BY trace_id
+                    HAVING 2 * sum(short_count) > sum(record_count) AND sum(record_count) >= 4
+                )
+                THEN 'wrong_unit'
+        END AS problem,
+        (
+            SELECT
+                CASE
+                    WHEN count_if(event.dur_ns % 1000000 = 0) > 0.9 * count(*) THEN 'ms'
+                    WHEN count_if(event.dur_ns % 1000 = 0) > 0.9 * count(*) THEN 'µs'
+                END
+            FROM event
+            WHERE event.trace_id = next_on_stream.trace_id
+        ) AS unit
+    FROM (
+        SELECT
+            trace_id, is_graph, ts_ns, dur_ns,
+            lead(ts_ns) OVER (PARTITION BY trace_id, pid, device, stream ORDER BY ts_ns, end_ns)
+                AS next_ts_ns
+        FROM work
+    ) AS next_on_stream
+    GROUP BY trace_id
+    HAVING count(*) >= 4
 ),
 
 -- How far from the records of the host work may be.
@@ -153,7 +194,11 @@ reach AS (
             sum(w.dur_ns) FILTER (w.dur_ns <= greatest(r.end_ns - r.first_ns, 1000000000)), 0
         )::BIGINT AS until_ns,
         greatest(least(r.end_ns - r.first_ns, 1000000000), 1000000) AS longest_pause_ns,
-        2 * count_if(w.call_ns - w.ts_ns > 10000) > count(w.call_ns) AS is_clock_shifted
+        greatest(
+            greatest(r.end_ns, max(w.end_ns) FILTER (w.call_ns IS NOT NULL))
+            - least(r.first_ns, min(w.ts_ns) FILTER (w.call_ns IS NOT NULL)),
+            1000000
+        ) AS length_ns
     FROM recording AS r
     LEFT JOIN work AS w USING (trace_id)
     GROUP BY r.trace_id, r.first_ns, r.end_ns
@@ -185,16 +230,19 @@ judged AS (
     SELECT
         w.*,
         CASE
+            WHEN u.problem IS NOT NULL THEN u.problem
             WHEN w.call_ns IS NULL AND w.ts_ns <= p.last_left_over_ns THEN 'left_over'
             WHEN w.ts_ns < r.from_ns OR w.end_ns > r.until_ns THEN 'outside_recording'
-            WHEN w.call_ns - w.ts_ns > 10000 AND NOT r.is_clock_shifted THEN 'before_launch'
+            WHEN w.call_ns IS NULL AND w.dur_ns > r.length_ns THEN 'outlasts_recording'
         END AS problem
     FROM work AS w
+    LEFT JOIN unit AS u USING (trace_id)
     LEFT JOIN reach AS r USING (trace_id)
     LEFT JOIN pause AS p USING (trace_id)
 ),
 
--- The next work on the stream of its process; the same record twice stands one behind the other.
+-- The next work on the stream of its process; the same record twice stands one behind the other. What takes no time
+-- tells nothing of the work around it.
 followed AS (
     SELECT
         *,
@@ -203,13 +251,12 @@ followed AS (
         lead(ts_ns) OVER on_stream AS next_ts_ns,
         lead(end_ns) OVER on_stream AS next_end_ns,
         lead(correlation) OVER on_stream AS next_correlation,
-        lead(is_serial) OVER on_stream AS next_is_serial,
-        lead(is_dependent) OVER on_stream AS next_is_dependent
+        lead(is_serial) OVER on_stream AS next_is_serial
     FROM judged
-    WHERE problem IS NULL
+    WHERE problem IS NULL AND dur_ns > 0
     WINDOW on_stream AS (
         PARTITION BY trace_id, pid, device, stream
-        ORDER BY ts_ns, end_ns, correlation, event_id
+        ORDER BY ts_ns, end_ns, call_ns IS NOT NULL, correlation, event_id
     )
 ),
 
@@ -221,11 +268,14 @@ twice AS (
     WHERE
         f.ts_ns = f.next_ts_ns
         AND f.end_ns = f.next_end_ns
-        AND f.dur_ns > 0
-        AND f.correlation = f.next_correlation
         AND f.name = f.next_name
-        AND one.args = other.args
-        AND (NOT f.is_graph OR contains(one.args::VARCHAR, 'graph node id'))
+        AND CASE
+            WHEN f.correlation = f.next_correlation
+                THEN
+                    one.args = other.args
+                    AND (NOT f.is_graph OR contains(one.args::VARCHAR, 'graph node id'))
+            ELSE f.correlation <> f.next_correlation AND f.stream IS NOT NULL
+        END
 ),
 
 frame AS MATERIALIZED (
@@ -305,16 +355,24 @@ found AS (
     SELECT trace_id, event_id, 'outlasts_next' AS problem, next_ts_ns - ts_ns AS counted_ns
     FROM followed
     WHERE
-        end_ns > next_ts_ns + 10000
+        end_ns > next_end_ns
+        AND end_ns > next_ts_ns + 100000
         AND ts_ns < next_ts_ns
         AND is_serial
         AND next_is_serial
         AND stream IS NOT NULL
         AND correlation <> next_correlation
-        AND (
-            NOT next_is_dependent
-            OR (end_ns > next_end_ns AND end_ns > next_ts_ns + 100000)
-        )
+),
+
+-- Too many for single wrong records.
+common AS (
+    SELECT trace_id, f.problem
+    FROM found AS f
+    INNER JOIN (SELECT trace_id, count(*) AS work_count FROM work GROUP BY trace_id) AS w
+        USING (trace_id)
+    WHERE f.problem LIKE 'outlasts%'
+    GROUP BY trace_id, f.problem
+    HAVING count(*) > greatest(1, 0.01 * any_value(w.work_count))
 )
 
 SELECT
@@ -328,15 +386,36 @@ SELECT
                 END
         WHEN 'other_clock' THEN 'of another clock, more than 11 days away'
         WHEN 'outside_recording' THEN 'outside of what the host recorded by more than its length'
-        WHEN 'before_launch' THEN 'that begin before the call that launched them'
         WHEN 'left_over' THEN 'left over from before the recording'
         WHEN 'delivered_twice' THEN 'that were delivered twice'
+        WHEN 'no_durations'
+            THEN
+                'of which most last 0 ns'
+                || coalesce(' (the durations of the file are in whole ' || u.unit || ')', '')
+                || ', so that busy and idle time are unknown'
+        WHEN 'wrong_unit'
+            THEN
+                'whose times are in a wrong unit, not in µs (most outlast the next of their stream '
+                || '100 times, or their launch calls take less than 50 ns)'
         WHEN 'unreturned' THEN 'of Python calls that never returned'
-        ELSE 'that outlast the next of their stream, and count until it begins'
+        WHEN 'outlasts_recording' THEN 'that last longer than all that was recorded'
+        WHEN 'outlasts_next'
+            THEN
+                'that outlast the next of their stream'
+                || if(c.problem IS NULL, ', and count until it begins', '')
+    END
+    || CASE
+        WHEN c.problem IS NOT NULL
+            THEN
+                ', too many for single wrong times: they count in full, the clock or the unit '
+                || 'of the device is wrong, and busy and idle time are unknown'
+        ELSE ''
     END AS reason,
     coalesce(is_device_work(e.category), FALSE) AS is_work,
-    e.ts_ns, e.dur_ns, f.counted_ns
+    e.ts_ns, e.dur_ns, if(c.problem IS NULL, f.counted_ns, e.dur_ns) AS counted_ns
 FROM found AS f
 INNER JOIN event AS e USING (trace_id, event_id)
 INNER JOIN extent AS x USING (trace_id)
+LEFT JOIN common AS c ON f.trace_id = c.trace_id AND f.problem = c.problem
+LEFT JOIN unit AS u ON f.trace_id = u.trace_id
 ORDER BY f.trace_id, f.event_id

@@ -22,6 +22,7 @@ WITH launch_end AS (
         trace_id, correlation,
         min(ts_ns) AS begin_ns,
         max(ts_ns + dur_ns) AS end_ns,
+        max(ts_ns) > min(ts_ns + dur_ns) AS is_shared,
         bool_or(contains(name, 'GraphLaunch')) AS is_replay,
         bool_or(regexp_matches(name, '^cu(da)?LaunchKernelEx(C|_|$)')) AS is_dependent
     FROM runtime_calls
@@ -59,7 +60,8 @@ work AS (
         c.event_id IS NOT NULL AS is_compiled,
         l.end_ns IS NOT NULL AS is_linked,
         l.end_ns > e.ts_ns AS is_before_launch_end,
-        l.begin_ns - e.ts_ns > 10000 AS is_before_launch
+        l.begin_ns - e.ts_ns AS before_launch_ns,
+        l.is_shared
     FROM device_events AS e
     INNER JOIN attribution AS a USING (trace_id, event_id, piece)
     LEFT JOIN launch_end AS l USING (trace_id, correlation)
@@ -80,7 +82,10 @@ device_fact AS (
         count(*) FILTER (is_replay) AS replayed_count,
         count(captured_id) AS matched_count,
         count(*) FILTER (is_before_launch_end) AS before_launch_end_count,
-        count(*) FILTER (is_before_launch) AS before_launch_count,
+        count(*) FILTER (before_launch_ns > 1000) AS before_launch_count,
+        max(before_launch_ns) AS before_launch_ns,
+        2 * count_if(is_shared AND before_launch_ns > 1000)
+        > count_if(before_launch_ns > 1000) AS has_reused_ids,
         sum(dur_ns) FILTER (launch_id IS NOT NULL)::BIGINT AS launched_ns,
         sum(dur_ns) FILTER (launch_id IS NOT NULL AND op_id IS NOT NULL)::BIGINT AS op_ns,
         sum(dur_ns) FILTER (
@@ -205,6 +210,7 @@ fact AS MATERIALIZED (
         m.cut_path_count,
         g.* EXCLUDE (trace_id),
         if(g.region_count IS NULL, NULL, coalesce(d.compiled_ns, 0)) AS compiled_ns,
+        w.said AS other_device,
         r.* EXCLUDE (trace_id)
     FROM trace AS t
     INNER JOIN accelerator AS a USING (trace_id)
@@ -218,6 +224,7 @@ fact AS MATERIALIZED (
     LEFT JOIN idle_fact AS i USING (trace_id)
     LEFT JOIN module_fact AS m USING (trace_id)
     LEFT JOIN region_fact AS g USING (trace_id)
+    LEFT JOIN newer_kernels() AS w USING (trace_id)
     INNER JOIN rank_facts() AS r USING (trace_id)
 ),
 
@@ -257,11 +264,18 @@ metric AS (
                     meaning: coalesce(truncation_reason, 'the file is whole')
                 },
                 {
-                    position: 4, metric: 'rank_unknown', value: (rank IS NULL)::INTEGER::DOUBLE,
+                    position: 4, metric: 'rank_unknown',
+                    value: coalesce(rank >= world_size, rank IS NULL)::INTEGER::DOUBLE,
                     unit: 'count',
-                    severity: if(rank IS NULL, 'note', 'ok'),
+                    severity: CASE
+                        WHEN rank >= world_size THEN 'warn' WHEN rank IS NULL THEN 'note' ELSE 'ok'
+                    END,
                     meaning: CASE
                         WHEN rank IS NULL THEN 'neither the file nor its name tells the rank'
+                        WHEN rank >= world_size
+                            THEN
+                                'rank ' || rank || ' of a world of ' || world_size
+                                || ' ranks cannot be: what needs ranks is unknown'
                         ELSE 'rank from ' || rank_source
                     END
                 },
@@ -345,23 +359,49 @@ metric AS (
                     position: 13, metric: 'started_before_launch_returned',
                     value: CASE WHEN accelerator <> 'cpu' THEN before_launch_end_count END::DOUBLE,
                     unit: 'count',
-                    severity: if(accelerator <> 'cpu' AND before_launch_count > 0, 'warn', 'ok'),
-                    meaning: 'device events that start while the call that launched them still runs'
+                    severity: CASE
+                        WHEN accelerator = 'cpu' THEN 'ok'
+                        WHEN host_clock_ns IS NOT NULL OR before_launch_ns > 10000 THEN 'warn'
+                        WHEN before_launch_count > 0 THEN 'note'
+                        ELSE 'ok'
+                    END,
+                    meaning: 'device events that start before the call that launched them returns'
                     || CASE
-                        WHEN before_launch_count > 0
+                        WHEN accelerator = 'cpu' OR before_launch_count = 0 THEN ''
+                        ELSE
+                            format(
+                                '; {} of them up to {} µs before it begins',
+                                before_launch_count, round(before_launch_ns / 1e3, 1)
+                            )
+                    END || CASE
+                        WHEN accelerator = 'cpu' THEN ''
+                        WHEN host_clock_ns IS NOT NULL
                             THEN
-                                '; ' || before_launch_count || ' of them before it begins: the '
-                                || 'clocks of host and device disagree, and no cause of idle time '
-                                || 'is sure'
-                        ELSE ''
+                                '; the clock of the host has a resolution of '
+                                || round(host_clock_ns / 1e6, 3) || ' ms: launch delays and '
+                                || 'causes of idle time are unknown, and launches, steps, and '
+                                || 'phases are known to that resolution'
+                        WHEN before_launch_count = 0 THEN ''
+                        WHEN has_reused_ids
+                            THEN
+                                ': correlation ids are used by several calls; op, step, and phase '
+                                || 'of such events may be wrong'
+                        ELSE
+                            ': the clocks of host and device differ; launch delays and causes of '
+                            || 'idle time are uncertain by that'
                     END
                 },
                 {
                     position: 17, metric: 'unknown_devices',
-                    value: (unknown_devices IS NOT NULL)::INTEGER::DOUBLE, unit: 'count',
-                    severity: if(unknown_devices IS NOT NULL, 'warn', 'ok'),
+                    value: (coalesce(unknown_devices, other_device) IS NOT NULL)::INTEGER::DOUBLE,
+                    unit: 'count',
+                    severity: if(
+                        coalesce(unknown_devices, other_device) IS NOT NULL, 'warn', 'ok'
+                    ),
                     meaning: coalesce(
-                        unknown_devices, 'no process looks like a device that is not known'
+                        unknown_devices,
+                        other_device || ': it names another device than ran, and no peak is known',
+                        'no process looks like a device that is not known'
                     )
                 },
                 -- How much of the work of devices leads to the call that launched it? Work without its launch stays in every total.
@@ -414,6 +454,10 @@ metric AS (
                                 || replayed_count || ' device events that graphs replayed, '
                                 || matched_count || ' have op and module by the capture of their '
                                 || 'graph (--capture FILE, where it is in another file)'
+                        WHEN coalesce(op_ns, 0) < 0.9 * launched_ns
+                            THEN
+                                'linked device time whose launch is inside of an op; of the rest, '
+                                || 'no op was recorded'
                         ELSE 'linked device time whose launch is inside of an op'
                     END
                 },

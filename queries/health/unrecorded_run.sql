@@ -16,7 +16,8 @@
 WITH workless_trace AS (
     SELECT
         trace.trace_id,
-        coalesce(bool_or(kind.category LIKE 'privateuse1%'), FALSE) AS has_privateuse1
+        coalesce(bool_or(kind.category LIKE 'privateuse1%'), FALSE) AS has_privateuse1,
+        sum(kind.record_count) FILTER (coalesce(kind.category, '') = '') AS unnamed_count
     FROM trace
     LEFT JOIN event_kind AS kind USING (trace_id)
     WHERE
@@ -26,7 +27,10 @@ WITH workless_trace AS (
             WHERE role IN ('work', 'copy', 'comm')
         )
     GROUP BY trace.trace_id
-    HAVING NOT coalesce(bool_or(is_device_work(kind.category)), FALSE)
+    -- Where no event has a category, table accelerator says so.
+    HAVING
+        NOT coalesce(bool_or(is_device_work(kind.category)), FALSE)
+        AND coalesce(bool_or(kind.category <> ''), count(kind.trace_id) = 0)
 ),
 
 launch_name AS (
@@ -93,7 +97,8 @@ left_out_work AS (
 
 sign AS (
     SELECT
-        b.trace_id, b.has_privateuse1, c.launch_count, c.launch_name, d.device_count, d.product,
+        b.trace_id, b.has_privateuse1, b.unnamed_count, c.launch_count, c.launch_name,
+        d.device_count, d.product,
         l.process_count, l.label, o.mark_id AS op_mark_id, o.name AS op_name,
         x.left_out_count, x.left_out_reason
     FROM workless_trace AS b
@@ -159,6 +164,8 @@ SELECT
         WHEN s.left_out_count > 0 THEN ''
         WHEN t.is_truncated
             THEN '; the file is cut off, and what is missing of it may hold the kernels'
+        WHEN s.unnamed_count > 0
+            THEN '; ' || s.unnamed_count || ' events have no category, and may be that work'
         WHEN m.reason IS NULL THEN ''
         WHEN coalesce(s.launch_count, 0) = 0 AND s.op_mark_id IS NULL
             THEN

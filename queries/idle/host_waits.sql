@@ -3,6 +3,8 @@
 -- waits for nobody if it stays on the device or its memory is pinned. It does from or to pageable memory; where the
 -- file does not tell the kind of memory, if the call still ran when the copy began. A synchronous copy on the device
 -- waits only if the call still ran when the copy ended. What waits for a copy later is a call of its own.
+-- A call that waits for the device longer than longest_hold_ns after all recorded work had ended, and for most of its
+-- time, waits for work that is not in the trace: what it would gain without it is unknown.
 -- (CUDA Runtime API, "API synchronization behavior".)
 --
 -- Kind:     table
@@ -13,7 +15,7 @@
 --   tid       BIGINT -> thread(pid, tid)  thread id
 --   ts_ns     BIGINT                      start, ns
 --   dur_ns    BIGINT                      duration, ns
---   kind      VARCHAR                     data_loading, allocator, comm_wait, sync (until the device is done), copy (until it has begun) or lock (for another thread)
+--   kind      VARCHAR                     data_loading, allocator, comm_wait, sync (until the device is done), copy (until it has begun), lock (for another thread) or unrecorded (for work that is not in the trace)
 -- Invariant: dur_ns > 0
 
 WITH timed_call AS (
@@ -39,11 +41,28 @@ copied_work AS (
     FROM device_events
     WHERE kind = 'memcpy' AND correlation > 0
     GROUP BY trace_id, correlation
+),
+
+done AS (
+    SELECT
+        trace_id, ts_ns,
+        greatest(end_ns, latest_end_before_ns(trace_id, ts_ns, end_ns, event_id)) AS end_ns
+    FROM device_events
 )
 
-SELECT n.trace_id, n.event_id, n.pid, n.tid, n.ts_ns, n.dur_ns, n.kind
+SELECT
+    n.trace_id, n.event_id, n.pid, n.tid, n.ts_ns, n.dur_ns, CASE
+        WHEN
+            n.kind = 'sync'
+            AND n.trace_id IN (SELECT trace_id FROM device_events WHERE device <> 'cpu')
+            AND n.ts_ns + n.dur_ns - greatest(n.ts_ns, coalesce(d.end_ns, 0))
+            > greatest(longest_hold_ns(), 0.5 * n.dur_ns)
+            THEN 'unrecorded'
+        ELSE n.kind
+    END AS kind
 FROM waiting_call AS n
 LEFT JOIN copied_work AS c USING (trace_id, correlation)
+ASOF LEFT JOIN done AS d ON n.trace_id = d.trace_id AND n.ts_ns + n.dur_ns > d.ts_ns
 WHERE
     CASE
         WHEN n.kind = 'copy'

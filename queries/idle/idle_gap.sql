@@ -17,6 +17,7 @@
 --   not_recorded    inside one graph replay    the same, and the gap is longer than longest_hold_ns: loops and host nodes
 --                                              of graphs are not recorded
 --   unknown         launch not recorded        the launch of the next work is not in the trace
+--   unknown         host clock too coarse      the clock of the host does not tell calls apart (table recording)
 --   not_recorded    work in between is missing the launching thread launched work between the previous work and the next, in
 --                                              the first half of the gap or before, that is not in the trace
 -- The launch was in time (its call returned before the gap, or in the first half of it):
@@ -42,6 +43,7 @@
 --                                              host_waits). A wait that was running when the gap began counts longer by the
 --                                              time that it had been running, up to longest_hold_ns: so much earlier the
 --                                              launch would have come without it
+--   not_recorded    host waited                waiting for the device, which was idle: for work that is not in the trace
 --   unknown         waited for some thread     waiting for a lock or a queue, and the trace does not show for whom
 --   host_sync       launch call waited         the launch call waits itself, and began before the gap
 -- or, with nothing of these,
@@ -92,10 +94,11 @@ WITH work AS (
         + if(copy_of(d.class) = 'd2h', 2, 0)
         + if(a.is_inferred, 4, 0)
         + if(contains(c.name, 'Graph'), 8, 0)
-        + CASE a.link
-            WHEN 'cpu' THEN 16
-            WHEN 'launch' THEN 32
-            WHEN 'before_window' THEN 0
+        + CASE
+            WHEN a.link = 'cpu' THEN 16
+            WHEN r.host_clock_ns IS NOT NULL THEN 128
+            WHEN a.link = 'launch' THEN 32
+            WHEN a.link = 'before_window' THEN 0
             ELSE 64
         END AS flags,
         a.phase, a.row_name, d.device, d.piece, d.stream, d.correlation, a.launch_id,
@@ -105,6 +108,7 @@ WITH work AS (
     FROM device_events AS d
     LEFT JOIN attribution AS a USING (trace_id, event_id, piece)
     LEFT JOIN launch AS c ON a.trace_id = c.trace_id AND a.launch_id = c.launch_id
+    LEFT JOIN recording AS r ON d.trace_id = r.trace_id
     ORDER BY d.trace_id, d.device, d.ts_ns, d.end_ns, d.stream, d.correlation, d.event_id
 ),
 
@@ -163,8 +167,9 @@ span AS (
         ts_ns AS start_ns,
         ts_ns + dur_ns AS end_ns,
         event_id,
-        64 * list_position(['data_loading', 'allocator', 'comm_wait', 'sync', 'copy', 'lock'], kind)
-            AS flags
+        64 * list_position(
+            ['data_loading', 'allocator', 'comm_wait', 'sync', 'copy', 'lock', 'unrecorded'], kind
+        ) AS flags
     FROM host_waits
     UNION ALL BY NAME
     -- The profiler holds up every thread that launches; what drivers load and compile is not its own.
@@ -172,7 +177,7 @@ span AS (
         trace_id,
         ts_ns AS start_ns,
         ts_ns + dur_ns AS end_ns,
-        64 * if(regexp_matches(name, 'Load|Compil|Command Buffer'), 8, 7) AS flags
+        64 * if(regexp_matches(name, 'Load|Compil|Command Buffer'), 9, 8) AS flags
     FROM event
     WHERE category = 'overhead'
     UNION ALL BY NAME

@@ -1,5 +1,6 @@
 -- Which calls put the device's work there?
--- The runtime and driver calls that a device event points to. On cpu every op is its own launch.
+-- The runtime and driver calls that a device event points to, and what is marked as a launch. On cpu every op is its own
+-- launch.
 --
 -- Kind:     table
 -- Columns:
@@ -30,7 +31,13 @@ call AS (
     SELECT e.trace_id, e.event_id, e.correlation, e.pid, e.tid, e.ts_ns, e.dur_ns, e.name
     FROM event AS e
     INNER JOIN pointed_at AS p USING (trace_id, correlation)
-    WHERE is_launch_call(e.category)
+    WHERE
+        is_launch_call(e.category)
+        OR (e.trace_id, e.event_id) IN (
+            SELECT (trace_id, event_id)
+            FROM device_mark
+            WHERE role = 'launch'
+        )
     UNION ALL
     SELECT e.trace_id, e.event_id, NULL AS correlation, e.pid, e.tid, e.ts_ns, e.dur_ns, e.name
     FROM event AS e

@@ -1,6 +1,7 @@
 -- How long did work wait on the device after its launch, and how long did the launch calls take?
 -- The delay is from the end of the launch call to the start of the work; work that began while the call still ran has
--- a delay of 0. A long delay is a queue in front of the device, which is good: the host is ahead. A short delay with
+-- a delay of 0. Work that began before the call has none: the clocks of host and device differ. Nor has any work where the
+-- clock of the host is coarse (table recording). A long delay is a queue in front of the device, which is good: the host is ahead. A short delay with
 -- idle time means that the host is what limits. Kernels of one graph launch count from the same call.
 -- Percentiles are nearest-rank: delays that were measured, none in between.
 --
@@ -32,11 +33,14 @@
 WITH linked AS (
     SELECT
         e.trace_id, e.device, e.dur_ns, l.launch_id, l.name, l.dur_ns AS launch_ns,
-        greatest(e.launch_delay_ns, 0) AS delay_ns,
+        if(
+            e.ts_ns < l.ts_ns OR r.host_clock_ns IS NOT NULL, NULL, greatest(e.launch_delay_ns, 0)
+        ) AS delay_ns,
         e.launch_delay_ns < 0 AS is_early,
         row_number() OVER (PARTITION BY l.trace_id, l.launch_id, e.device) = 1 AS is_first
     FROM attributed_events AS e
     INNER JOIN launch AS l USING (trace_id, launch_id)
+    INNER JOIN recording AS r USING (trace_id)
     WHERE e.link = 'launch'
 )
 

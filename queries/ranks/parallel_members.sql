@@ -1,7 +1,8 @@
 -- Which ranks are in which process group, and what kind of parallelism is the group for?
 -- By the description that the program gave the group, else by what runs in it: sends and receives are of a pipeline,
 -- all-to-alls of experts; and else by its place: ranks next to each other are tensor-parallel, ranks apart
--- data-parallel. A group of all ranks without a description is the world. A row is a rank in a group.
+-- data-parallel. A group of all ranks without a description is the world, or a pipeline where each of them sends to its
+-- neighbors alone. A row is a rank in a group.
 --
 -- Kind:     table
 -- Made:     when asked for
@@ -69,7 +70,8 @@ used AS (
     SELECT
         t.rank, c.pg_name,
         bool_or(collective_of(c.class) = 'p2p') AS has_p2p,
-        bool_or(collective_of(c.class) = 'alltoall') AS has_alltoall
+        bool_or(collective_of(c.class) = 'alltoall') AS has_alltoall,
+        coalesce(bool_and(abs(c.peer_rank - t.rank) = 1), FALSE) AS is_chain
     FROM collective_events AS c
     INNER JOIN trace AS t USING (trace_id)
     WHERE collective_of(c.class) IN ('p2p', 'alltoall')
@@ -77,7 +79,11 @@ used AS (
 ),
 
 traffic AS (
-    SELECT m.group_key, bool_or(u.has_p2p) AS has_p2p, bool_or(u.has_alltoall) AS has_alltoall
+    SELECT
+        m.group_key,
+        bool_or(u.has_p2p) AS has_p2p,
+        bool_or(u.has_alltoall) AS has_alltoall,
+        bool_and(u.is_chain) FILTER (u.has_p2p) AS is_chain
     FROM used AS u
     INNER JOIN member AS m USING (rank, pg_name)
     GROUP BY m.group_key
@@ -94,7 +100,7 @@ named AS (
         len(l.ranks) AS group_size,
         l.ranks[1] AS first_rank,
         s.stride,
-        len(l.ranks) = w.world_size AS is_world,
+        len(l.ranks) = w.world_size AND NOT coalesce(t.is_chain, FALSE) AS is_world,
         concat_ws(
             '+',
             if(regexp_matches(l.pg_desc, '(?i)pipe|(^|[^a-z])pp([^a-z]|$)'), 'pipeline', NULL),

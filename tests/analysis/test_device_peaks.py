@@ -13,6 +13,8 @@ from tracekit.analysis.device_peaks import (
     load_device_peaks,
     peak_of,
 )
+from tracekit.analysis.library import start_session
+from tracekit.database import create_tables
 
 
 @pytest.mark.parametrize(
@@ -105,13 +107,13 @@ def test_each_device_of_a_trace_has_the_peak_of_its_units(
     counts: tuple[int, int], rows: set[str]
 ) -> None:
     with duckdb.connect() as connection:
-        connection.execute(
-            "CREATE TABLE device (trace_id INTEGER, device_id BIGINT, name VARCHAR, "
-            "sm_count INTEGER)"
-        )
+        start_session(connection, is_complete=True)
+        create_tables(connection)
         for number, count in enumerate(counts):
             connection.execute(
-                "INSERT INTO device VALUES (0, ?, 'AMD Instinct MI300X', ?)", [number, count]
+                "INSERT INTO device (trace_id, device_id, name, sm_count) "
+                "VALUES (0, ?, 'AMD Instinct MI300X', ?)",
+                [number, count],
             )
         create_device_peaks(connection)
         found = connection.execute("SELECT DISTINCT device FROM device_peak").fetchall()

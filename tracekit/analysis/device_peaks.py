@@ -158,17 +158,16 @@ def create_device_peaks(connection: duckdb.DuckDBPyConnection) -> None:
     """Create table ``device_peak``: a row per known device of each trace and type of number.
 
     Where all devices that a file lists are the same product, the rows hold for every device
-    (``*``): the numbers of the devices that ran are not always among those listed.
+    (``*``): the numbers of the devices that ran are not always among those listed. A file that
+    cannot mean the devices that ran (macro ``newer_kernels``) has none.
     """
-    connection.execute(
-        f"CREATE OR REPLACE TABLE {DEVICE_PEAK} (trace_id INTEGER, device VARCHAR, "
-        "product VARCHAR, dtype VARCHAR, flop_per_s DOUBLE, memory_bytes_per_s DOUBLE, "
-        "source VARCHAR)"
-    )
     listed = connection.execute(
         "SELECT DISTINCT trace_id, device_id::VARCHAR, coalesce(name, ''), sm_count FROM device "
         "ORDER BY ALL"
     ).fetchall()
+    doubted = (
+        connection.execute("SELECT trace_id FROM newer_kernels()").fetchall() if listed else ()
+    )
     kinds: dict[int, set[tuple[str, int | None]]] = {}
     for trace_id, _, name, unit_count in listed:
         kinds.setdefault(trace_id, set()).add((name, unit_count))
@@ -176,8 +175,12 @@ def create_device_peaks(connection: duckdb.DuckDBPyConnection) -> None:
     devices = dict.fromkeys(
         (trace_id, "*" if len(kinds[trace_id]) == 1 else device, name, unit_count)
         for trace_id, device, name, unit_count in listed
+        if (trace_id,) not in doubted
     )
-    _insert_peaks(connection, DEVICE_PEAK, devices)
+    types = {"trace_id": "INTEGER", "device": "VARCHAR", **_PEAK_TYPES}
+    connection.execute(
+        f"CREATE OR REPLACE TABLE {DEVICE_PEAK} AS {select_rows(types, _peaks_of(devices))}"
+    )
 
 
 def fill_named_peaks(connection: duckdb.DuckDBPyConnection) -> None:
@@ -186,22 +189,27 @@ def fill_named_peaks(connection: duckdb.DuckDBPyConnection) -> None:
         "SELECT DISTINCT device_name, unit_count FROM benchmark "
         "WHERE device_name IS NOT NULL AND device <> 'cpu' ORDER BY ALL"
     ).fetchall()
-    _insert_peaks(connection, "named_peak", [2 * row for row in named])
+    rows = _peaks_of(2 * row for row in named)
+    types = {"device_name": "VARCHAR", "unit_count": "INTEGER", **_PEAK_TYPES}
+    connection.execute(f"INSERT INTO named_peak {select_rows(types, rows)}")
 
 
-def _insert_peaks(
-    connection: duckdb.DuckDBPyConnection,
-    table: str,
+_PEAK_TYPES = {
+    "product": "VARCHAR",
+    "dtype": "VARCHAR",
+    "flop_per_s": "DOUBLE",
+    "memory_bytes_per_s": "DOUBLE",
+    "source": "VARCHAR",
+}
+
+
+def _peaks_of(
     devices: Iterable[tuple[object, object, str, int | None]],
-) -> None:
-    """Add a row for each type of number to those of a device: two columns, its name, its units."""
-    found = [
+) -> list[tuple[object, ...]]:
+    """Return a row for each type of number: two columns of a device, and what its name tells."""
+    return [
         (*key, peak.product, dtype, rate, peak.memory_bytes_per_s, peak.source)
         for *key, name, unit_count in devices
         if (peak := peak_of(name, unit_count)) is not None
         for dtype, rate in peak.flop_per_s.items()
     ]
-    if found:
-        described = connection.execute(f"DESCRIBE {table}").fetchall()
-        types = {name: kind for name, kind, *_ in described}
-        connection.execute(f"INSERT INTO {table} {select_rows(types, found)}")

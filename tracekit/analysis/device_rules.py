@@ -239,3 +239,34 @@ def _try_rules(connection: duckdb.DuckDBPyConnection) -> None:
         """
     )
     connection.execute("DROP TABLE device_lane")
+    connection.execute(_LINK_BY_ARROWS)
+
+
+_LINK_BY_ARROWS = f"""
+CREATE TEMP TABLE arrow_launch AS
+WITH arrow_end AS (
+    SELECT trace_id, category, id, ph, pid, tid, ts_ns
+    FROM record
+    WHERE view_name = 'flow' AND category IN ('async_npu', 'HostToDevice') AND id IS NOT NULL
+)
+SELECT
+    w.trace_id, w.event_id,
+    arg_min(h.event_id, (s.category = 'HostToDevice', h.dur_ns, h.event_id)) AS launch_id
+FROM arrow_end AS s
+INNER JOIN arrow_end AS f USING (trace_id, category, id)
+INNER JOIN event AS h
+    ON s.trace_id = h.trace_id AND s.pid = h.pid AND s.tid = h.tid AND s.ts_ns = h.ts_ns
+INNER JOIN event AS w
+    ON f.trace_id = w.trace_id AND f.pid = w.pid AND f.tid = w.tid AND f.ts_ns = w.ts_ns
+INNER JOIN {DEVICE_MARK} AS m ON w.trace_id = m.trace_id AND w.event_id = m.event_id
+WHERE s.ph = 's' AND f.ph = 'f' AND m.role IN ('work', 'copy', 'comm')
+GROUP BY w.trace_id, w.event_id;
+UPDATE record SET correlation = a.launch_id FROM arrow_launch AS a
+WHERE record.trace_id = a.trace_id AND record.event_id IN (a.event_id, a.launch_id);
+INSERT INTO {DEVICE_MARK} (trace_id, event_id, accelerator, role)
+SELECT DISTINCT trace_id, launch_id, 'npu', 'launch' FROM arrow_launch ORDER BY ALL;
+DROP TABLE arrow_launch
+"""
+"""Files of Ascend have no correlation ids: an arrow async_npu leads from the op on the thread of Python
+to the work, an arrow HostToDevice from the call in the process CANN. Of two the op counts, for it tells
+phase and module. The number of the event that launched is the id."""

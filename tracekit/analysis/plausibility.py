@@ -36,7 +36,11 @@ SELECT
     max(ts_ns) AS last_ns,
     max(ts_ns + dur_ns) AS end_ns,
     count_if(ts_ns <= 0) AS early_count,
-    count_if(ts_ns = 0 AND dur_ns = 0) AS empty_count
+    count_if(ts_ns = 0 AND dur_ns = 0) AS empty_count,
+    count_if(dur_ns < 50) AS short_count,
+    count_if(dur_ns = 0) AS still_count,
+    max(dur_ns) AS longest_ns,
+    count(*) AS record_count
 FROM event
 GROUP BY trace_id, category
 """
@@ -49,6 +53,11 @@ FROM {EVENT_KIND}
 GROUP BY trace_id
 HAVING
     sum(empty_count) FILTER (side = 'work') > 0
+    OR 2 * sum(still_count) FILTER (side = 'work') > sum(record_count) FILTER (side = 'work')
+    OR 2 * sum(short_count) FILTER (is_launch_call(category))
+    > sum(record_count) FILTER (is_launch_call(category))
+    OR max(longest_ns) FILTER (side = 'work')
+    > max(end_ns) FILTER (side = 'host') - min(first_ns) FILTER (side = 'host')
     OR (sum(early_count) > 0 AND min(first_positive_ns) >= 3600000000000)
     OR max(end_ns) - min(first_ns) > 1000000000000000
     OR min(first_ns) FILTER (side = 'work') < min(first_ns) FILTER (side = 'host') - 1000000
@@ -57,33 +66,18 @@ LIMIT 1
 """
 
 _ODD_WORK = """
-WITH timed AS MATERIALIZED (
-    SELECT trace_id, correlation, pid, device, stream, ts_ns, dur_ns,
-        is_device_work(category) AS is_work
-    FROM event
-    WHERE is_device_work(category) OR is_launch_call(category)
-),
-followed AS (
+WITH followed AS (
     SELECT ts_ns, dur_ns, lead(ts_ns) OVER on_stream AS next_ts_ns,
         lead(dur_ns) OVER on_stream AS next_dur_ns
-    FROM timed
-    WHERE is_work
+    FROM event
+    WHERE is_device_work(category) AND dur_ns > 0
     WINDOW on_stream AS (
         PARTITION BY trace_id, pid, device, stream ORDER BY ts_ns, dur_ns, correlation
     )
 )
-(
-    SELECT 1
-    FROM timed
-    WHERE correlation IS NOT NULL
-    GROUP BY trace_id, correlation
-    HAVING min(ts_ns) FILTER (is_work) < min(ts_ns) FILTER (NOT is_work) - 10000
-    UNION ALL
-    SELECT 1
-    FROM followed
-    WHERE ts_ns + dur_ns > next_ts_ns + 10000
-        OR (ts_ns = next_ts_ns AND dur_ns = next_dur_ns AND dur_ns > 0)
-)
+SELECT 1
+FROM followed
+WHERE ts_ns + dur_ns > next_ts_ns + 100000 OR (ts_ns = next_ts_ns AND dur_ns = next_dur_ns)
 LIMIT 1
 """
 _OPEN_CALLS = """

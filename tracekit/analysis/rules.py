@@ -462,10 +462,13 @@ def class_macros(classes: Mapping[str, Mapping[str, Any]], place: str) -> str:
 
 
 def condition(pattern: str, column: str = "name") -> str:
-    """Return the SQL for «the pattern matches»; a plain text needs no regular expression."""
+    """Return the SQL for «the pattern matches»; a plain text needs no regular expression.
+
+    A dot matches a line feed, too: names may hold one.
+    """
     plain = _PLAIN.fullmatch(pattern)
     if plain is None:
-        return f"regexp_matches({column}, {quote(pattern)})"
+        return f"regexp_matches({column}, {quote(pattern)}, 's')"
     text = quote(_ESCAPED.sub(r"\1", plain[1]))
     return f"{column} = {text}" if plain[2] else f"starts_with({column}, {text})"
 
@@ -576,7 +579,7 @@ def _filled(template: str, pattern: str) -> str:
     parts = []
     for position, text in enumerate(_GROUP.split(template)):
         if position % 2:
-            parts.append(f"regexp_extract(name, {quote(pattern)}, {text})")
+            parts.append(f"regexp_extract(name, {quote(pattern)}, {text}, 's')")
         elif text:
             parts.append(quote(text))
     return " || ".join(parts)

@@ -114,7 +114,7 @@ MAX_MODULES = 50_000
 # A module by the number of its class (`LlamaDecoderLayer_3`), and one by its qualified name.
 _LAYER_CLASS = re.compile(r"(?:Layer|Block)_(\d+)$")
 _NO_LAYER = re.compile(r"Linear|Norm|Embedding|Attention|MLP|Conv|Dropout|RowParallel|Pool")
-_INSTANCE = re.compile(r"(.+)_(\d+)$")
+_INSTANCE = re.compile(r"(.+)_(\d+)$", re.DOTALL)
 _LAYER_NUMBER = re.compile(r"(?:^|[./])(\d+)(?=[./]|$)")
 _NUMBER = re.compile(r"\d+")
 # In the name of a range, digits inside a word (all2all) are no number of a layer.

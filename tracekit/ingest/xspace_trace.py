@@ -196,6 +196,11 @@ class XSpaceReader(EventTextReader):
 
     def unreadable(self) -> TraceError:
         """Return the error for a file in which no event could be read."""
+        if self.truncation is not None:
+            return TraceError(
+                f"{self._stream.path}: the XSpace is cut off before its first event",
+                hint="copy it again",
+            )
         return TraceError(
             f"{self._stream.path}: the XSpace holds no event",
             hint="did the program run anything between start_trace and stop_trace?",

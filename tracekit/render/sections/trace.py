@@ -162,7 +162,7 @@ def _devices(rows: Sequence[Row]) -> str:
     }
     if unrecorded:
         accelerators = ", ".join(sorted(unrecorded))
-        said = f"{accelerators}: kernels not recorded"
+        said = f"{accelerators}: no usable kernels"
         names["device work not known" if unrecorded == {"unknown"} else said] = 1
     if not names:
         return "no device work"
@@ -186,12 +186,17 @@ def _counts(totals: Row) -> list[str]:
     return parts
 
 
+_UNRECORDED = "kernels were not recorded: "
+
+
 def unrecorded(screen: Screen) -> list[Text]:
     """Return that kernels were not recorded, why, and what the host did meanwhile."""
     rows = screen.rows("unrecorded")
     title = "Kernels were not recorded"
     if all(row["launch_count"] is None for row in rows):
         title = "Work of devices is not known"
+    elif not any(row["reason"].startswith(_UNRECORDED) for row in rows):
+        title = "No kernel has a usable time"
     out = [Text(title, style="bold yellow")]
     is_several = len({row["rank"] for row in rows}) > 1
     for reason, ranks in _reasons(rows).items():
@@ -221,7 +226,7 @@ def _reasons(rows: Sequence[Row]) -> dict[str, list[int | None]]:
     """Return the ranks by what is said of them."""
     found: dict[str, list[int | None]] = {}
     for row in rows:
-        reason = row["reason"].removeprefix("kernels were not recorded: ")
+        reason = row["reason"].removeprefix(_UNRECORDED)
         ranks = found.setdefault(printable(reason), [])
         if row["rank"] not in ranks:
             ranks.append(row["rank"])
