@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import eq, ge, gt, le, lt
 from pathlib import Path
 from typing import Any, Literal
 
 from tracekit.errors import UsageError
-from tracekit.storage import Location
+from tracekit.small_files import MAX_TOML_BYTES, parse_toml, read_small
 from tracekit.units import GB, KB, MB, NS_PER_MS, NS_PER_S, NS_PER_US, TB, Unit
 
 Operator = Literal["<=", ">=", "<", ">", "="]
@@ -35,10 +34,9 @@ _UNITS: Mapping[str, tuple[int, tuple[Unit, ...]]] = {
 }
 """How many of its subject's a unit of a bound is, and of which units the subject must be for it."""
 
-_RULE = re.compile(
-    r"(?P<subject>.*[^<>=\s])\s*(?P<operator><=|>=|==|=|<|>)\s*"
-    r"(?P<sign>[+-]?)\s*(?P<number>\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*(?P<unit>%|[A-Za-zµ]*)",
-    re.DOTALL,
+_BOUND = re.compile(
+    r"(?P<operator><=|>=|==|=|<|>)\s*+"
+    r"(?P<sign>[+-]?)\s*+(?P<number>\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*+(?P<unit>%|[A-Za-zµ]*)"
 )
 _STATEMENT = re.compile(r"\s*(?:SELECT|WITH|FROM)\b", re.IGNORECASE)
 
@@ -105,22 +103,28 @@ def parse_rule(text: str, name: str | None = None) -> Rule:
     """
     if _STATEMENT.match(text):
         return Rule(text, text.strip().rstrip(";"), name=name)
-    found = _RULE.fullmatch(text.strip())
-    if found is None:
+    # The bound begins at the last operator, which has one or two characters.
+    plain = text.strip()
+    at = max(map(plain.rfind, "<>="))
+    at -= plain[at - 1 : at + 1] in ("<=", ">=", "==")
+    subject, found = plain[: max(at, 0)].rstrip(), _BOUND.fullmatch(plain, max(at, 0))
+    if found is None or not subject or subject[-1] in "<>=":
         raise UsageError(
-            f"{text!r} is no rule", hint="for example: step_time <= +3%, or exposed_comm_pct <= 10"
+            f"{text!r:.200} is no rule",
+            hint="for example: step_time <= +3%, or exposed_comm_pct <= 10",
         )
     unit = found["unit"]
     if unit not in _UNITS:
         raise UsageError(
-            f"{text!r}: there is no unit {unit!r}", hint="units: " + ", ".join(filter(None, _UNITS))
+            f"{text!r:.200}: there is no unit {unit!r:.200}",
+            hint="units: " + ", ".join(filter(None, _UNITS)),
         )
     number = float(found["number"].replace("_", "")) * _UNITS[unit][0]
     is_relative = bool(found["sign"]) and unit == "%"
     if found["sign"] == "-":
         number = -number
     operator: Operator = "=" if found["operator"] == "==" else found["operator"]  # type: ignore[assignment]
-    return Rule(text, found["subject"].strip(), operator, number, is_relative, name, unit)
+    return Rule(text, subject, operator, number, is_relative, name, unit)
 
 
 def load_rules(path: Path) -> tuple[list[Rule], dict[str, Any]]:
@@ -137,11 +141,9 @@ def load_rules(path: Path) -> tuple[list[Rule], dict[str, Any]]:
         UsageError: the file cannot be read, or holds no rules.
     """
     try:
-        content = _content(path)
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        content = _content(path) or {}
+    except (OSError, ValueError) as error:
         raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
-    if path.name == PROJECT_FILE:
-        content = content.get("tool", {}).get("tracekit", {}).get("check", {})
     found = content.pop("rules", None)
     if isinstance(found, list) and all(isinstance(text, str) for text in found):
         return [_parsed(path, text, None) for text in found], content
@@ -150,8 +152,28 @@ def load_rules(path: Path) -> tuple[list[Rule], dict[str, Any]]:
     raise UsageError(f"{path}: no rules are in it", hint=_HINT)
 
 
-def _content(path: Path) -> dict[str, Any]:
-    return tomllib.loads(Location.of(path).read_bytes().decode())
+@dataclass(frozen=True, slots=True)
+class _Tracekit:
+    check: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Tool:
+    tracekit: _Tracekit = field(default_factory=_Tracekit)
+
+
+@dataclass(frozen=True, slots=True)
+class _Project:
+    tool: _Tool = field(default_factory=_Tool)
+
+
+def _content(path: Path) -> dict[str, Any] | None:
+    """Return what a file sets; None where a project's file has no such table."""
+    data = read_small(path, MAX_TOML_BYTES)
+    if path.name != PROJECT_FILE:
+        return dict(parse_toml(data))
+    project: _Project = parse_toml(data, _Project)
+    return project.tool.tracekit.check
 
 
 def _parsed(path: Path, text: str, name: str | None) -> Rule:
@@ -164,7 +186,6 @@ def _parsed(path: Path, text: str, name: str | None) -> Rule:
 def has_rules(path: Path) -> bool:
     """Whether a project's file is there and has a table of rules."""
     try:
-        content = _content(path)
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
+        return _content(path) is not None
+    except (OSError, ValueError):
         return False
-    return "check" in content.get("tool", {}).get("tracekit", {})
