@@ -45,6 +45,21 @@ class TracekitError(Exception):
         self.hint = hint
 
 
+given_stores: list[str] = []
+"""The stores and datasets that were opened as such: somebody else may have made their rows."""
+
+
+def failed_on_given_store(error: Exception) -> str | None:
+    """Return a sentence for an error that rows of a given store may explain; None without one."""
+    if not given_stores:
+        return None
+    reason = (str(error).strip() or "no reason").splitlines()[0][:200]
+    return (
+        f"{given_stores[-1]}: its rows cannot be analyzed, as those of a trace can "
+        f"({type(error).__name__}: {reason})"
+    )
+
+
 class UsageError(TracekitError):
     """The call cannot be understood: an unknown option, a value of the wrong type."""
 

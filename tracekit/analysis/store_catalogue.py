@@ -20,7 +20,35 @@ from tracekit.analysis.spec import Spec
 from tracekit.database import SCRATCH, lock
 from tracekit.database.opening import OF_TRACES
 from tracekit.errors import StoreError
+from tracekit.event_description import MAX_TIME_US
 from tracekit.schema import TABLES
+from tracekit.units import NS_PER_US
+
+KEYS: Mapping[str, tuple[str, ...]] = {
+    "trace": ("trace_id",),
+    "thread": ("trace_id", "pid", "tid"),
+    "module": ("trace_id", "module_id"),
+    "record": ("trace_id", "event_id"),
+    "launch": ("trace_id", "launch_id"),
+    "surroundings": ("trace_id", "event_id"),
+    "step_ranges": ("trace_id", "step"),
+    **dict.fromkeys(
+        ("device_events", "launch_link", "attribution", "cpu_work"),
+        ("trace_id", "event_id", "piece"),
+    ),
+}
+"""Columns that tell the rows of a table apart: where they do not, a join of rows has no end."""
+
+_SAMPLE_ROWS = 20_000
+"""So many rows show, as two of a birthday, that a join would have more rows than twice a table."""
+
+_MAX_NS = MAX_TIME_US * NS_PER_US
+
+_FREE_ROWS = 1_000_000
+"""So many rows may be in any store; others take a byte at least, of which most take fifty."""
+
+_LIMIT_S, _LIMIT_S_PER_ROW = 20.0, 1e-4
+"""How long a statement may take: fifty times as long as one of a trace does."""
 
 Catalogue = dict[tuple[str, str], str]
 """Of each entry its kind and name, and the statement that makes it."""
@@ -53,6 +81,52 @@ def check_catalogue(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
             f"{path}: not a store as tracekit makes it: {what}",
             hint="make a new one from the trace: tracekit ingest TRACE -o STORE",
         )
+
+
+def check_rows(
+    connection: duckdb.DuckDBPyConnection, shown: str, size_bytes: int, prefix: str = ""
+) -> float:
+    """Make sure that the rows of a store or dataset can be those of traces.
+
+    What is not looked at shows when it is used: see `DamagedStoreError`.
+
+    Returns:
+        How long a statement may take, seconds.
+
+    Raises:
+        StoreError: there are too many, or keys or times that no trace has.
+    """
+
+    def has(sql: str) -> bool:
+        return connection.execute(f"SELECT 1 FROM {sql} LIMIT 1").fetchone() is not None
+
+    row_count = 0
+    for table, key in KEYS.items():
+        place = f"{prefix}{table}"
+        described = connection.execute(f"DESCRIBE {place}").fetchall()
+        [(count,)] = connection.execute(f"SELECT count(*) FROM {place}").fetchall()
+        row_count += count
+        problem = None
+        if row_count > _FREE_ROWS + size_bytes:
+            problem = f"has {row_count:,} rows in {size_bytes:,} bytes"
+        elif count > 1 and has(
+            f"(SELECT {', '.join(key)} FROM {place} USING SAMPLE reservoir({_SAMPLE_ROWS} ROWS)) "
+            f"GROUP BY {', '.join(key)} HAVING count(*) > 1"
+        ):
+            problem = f"has several rows of one {key[-1]}"
+        else:
+            times = [name for name, kind, *_ in described if kind == "BIGINT" and "_ns" in name]
+            bounds = [f"max(abs({name}::HUGEINT)) > {_MAX_NS}" for name in times]
+            bounds += [f"sum({name}) > {_MAX_NS}" for name in times if name == "dur_ns"]
+            events = "WHERE view_name = 'event'" if table == "record" else ""
+            if times and has(f"{place} {events} HAVING {' OR '.join(bounds)}"):
+                problem = "has times beyond those of any trace"
+        if problem is not None:
+            raise StoreError(
+                f"{shown}: not a store as tracekit makes it: {table} {problem}",
+                hint="make a new one from the trace: tracekit ingest TRACE -o STORE",
+            )
+    return _LIMIT_S + row_count * _LIMIT_S_PER_ROW
 
 
 @cache

@@ -15,7 +15,14 @@ import click
 
 import tracekit
 from tracekit.cli._log_lines import LogLines
-from tracekit.errors import StoreError, TracekitError, UsageError, did_you_mean
+from tracekit.errors import (
+    StoreError,
+    TracekitError,
+    UsageError,
+    did_you_mean,
+    failed_on_given_store,
+    given_stores,
+)
 from tracekit.render._text import printable
 
 INTERRUPTED = 130
@@ -106,6 +113,7 @@ def main(
     if "_TRACEKIT_COMPLETE" in os.environ:
         group(prog_name="tracekit")
     _prepare_streams()
+    given_stores.clear()
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (
         cast("TextIO", LogLines(stream, name))
@@ -207,6 +215,10 @@ def _discard_stdout() -> None:
 
 
 def _unexpected(error: Exception) -> int:
+    reason = failed_on_given_store(error)
+    if reason is not None:
+        _say(reason, "make a new one from the trace; if that fails too, report it")
+        return StoreError.exit_code
     from traceback import format_exception
 
     with suppress(OSError):

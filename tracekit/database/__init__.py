@@ -24,8 +24,10 @@ from tracekit.database.connections import (
     SCRATCH,
     SESSION,
     SMALL_SOURCE_BYTES,
+    DamagedStoreError,
     Session,
     add_session,
+    bounded,
     create_run_tables,
     create_tables,
     cursor_of,
@@ -40,7 +42,7 @@ from tracekit.database.connections import (
     with_room,
 )
 from tracekit.database.fetching import fetch_store
-from tracekit.database.opening import Check, DamagedStoreError, attach_library, open_store
+from tracekit.database.opening import Check, attach_library, open_store
 from tracekit.storage.temp_dirs import atomic_path, temporary_folder, temporary_place
 
 __all__ = [
@@ -56,6 +58,7 @@ __all__ = [
     "add_session",
     "atomic_path",
     "attach_library",
+    "bounded",
     "build_store",
     "build_temporary",
     "cache_dir",

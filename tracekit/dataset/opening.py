@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,6 +110,11 @@ class _Files:
             self.begin = register(connection, dataset, sizes_bytes)
             return
         folder = path.resolve()
+        for file in manifest.files:
+            # Opening a FIFO waits for ever, and what a link leads to is no part of the dataset.
+            with contextlib.suppress(OSError):
+                if not stat.S_ISREG((folder / file.name).lstat().st_mode):
+                    raise _damaged(dataset, f"{file.name} is not a regular file")
         if any(sign in str(folder) for sign in "*?["):
             # DuckDB takes such a name for a pattern: it gets another one.
             link = passing / "dataset"

@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 from traceback import print_exc
 
+from tracekit.errors import failed_on_given_store
 from tracekit.ingest.progress import Progress
 from tracekit.units import MB
 
@@ -55,7 +56,8 @@ def main() -> None:
         text, is_error = Tools(folders, progress).call(request["tool"], request["arguments"])
     except Exception as error:  # noqa: BLE001 (the client is told, and stderr has the traceback)
         print_exc()
-        text, is_error = f"error: a bug of tracekit: {type(error).__name__}", True
+        reason = failed_on_given_store(error) or f"a bug of tracekit: {type(error).__name__}"
+        text, is_error = f"error: {reason}", True
         if isinstance(error, MemoryError):
             text = "error: memory ran out\nnext: ask for fewer or shorter columns, or aggregate"
     answered.set()
