@@ -118,7 +118,7 @@ def test_special_files_and_impossible_rows_are_refused(
     tmp_path: Path, dataset_of: Callable[[int], Path]
 ) -> None:
     dataset = Path(shutil.copytree(dataset_of(3), tmp_path / "copy.tracekit"))
-    [file] = dataset.glob("tables/module/*.parquet")
+    [file] = dataset.glob("tables/trace/*.parquet")
     kept = file.rename(tmp_path / "kept.parquet")
     for make in (os.mkfifo, lambda path: Path(path).symlink_to(kept)):
         make(file)
@@ -126,6 +126,8 @@ def test_special_files_and_impossible_rows_are_refused(
             tracekit.open(dataset)
         file.unlink()
     with duckdb.connect() as own:
-        own.read_parquet(str(kept)).project("* REPLACE (1 AS module_id)").write_parquet(str(file))
-    with pytest.raises(StoreError, match="module has several rows"):
+        own.read_parquet(str(kept)).project("* REPLACE (1::INTEGER AS trace_id)").write_parquet(
+            str(file)
+        )
+    with pytest.raises(StoreError, match="trace has several rows"):
         tracekit.open(dataset)

@@ -163,6 +163,9 @@ SCRATCH = "scratch"
 SESSION = "session"
 """The database in memory that every connection has: see :func:`add_session`."""
 
+SPILL_LIMIT = "TRACEKIT_SPILL_LIMIT"
+"""The environment variable with the most that a statement may put on the disk."""
+
 LIBRARY = "library"
 """The read-only database with macros and rules that every connection attaches."""
 
@@ -292,6 +295,16 @@ def create_run_tables(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(";\n".join(table.create_sql() for table in RUN_TABLES))
 
 
-def lock(connection: duckdb.DuckDBPyConnection) -> None:
-    """Keep SQL on this connection from files, the network and DuckDB's settings."""
-    connection.execute("SET enable_external_access = FALSE; SET lock_configuration = TRUE")
+def lock(connection: duckdb.DuckDBPyConnection, allowed_folder: str | None = None) -> None:
+    """Keep SQL on this connection from files, the network, DuckDB's settings, and most of the disk.
+
+    Args:
+        connection: the connection.
+        allowed_folder: a folder whose files it may read all the same.
+    """
+    limit = os.environ.get(SPILL_LIMIT, "16GB")
+    allowed = f"SET allowed_directories = [{quote(allowed_folder)}];" if allowed_folder else ""
+    connection.execute(
+        f"SET max_temp_directory_size = {quote(limit)}; {allowed} "
+        "SET enable_external_access = FALSE; SET lock_configuration = TRUE"
+    )

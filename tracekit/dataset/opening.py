@@ -69,7 +69,7 @@ def open_listed(
     import duckdb
 
     from tracekit.analysis.library import start_session
-    from tracekit.database import set_limits, temporary_folder
+    from tracekit.database import lock, set_limits, temporary_folder
 
     folder = temporary_folder()
     resources.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -81,7 +81,7 @@ def open_listed(
         _create_tables(connection, manifest, files, folder)
         _list_analyses(connection, manifest, files)
         if not unsafe:
-            _lock(connection, files)
+            lock(connection, files.begin)
     except (duckdb.Error, UnicodeDecodeError) as error:
         connection.close()
         raise _damaged(dataset, str(error)) from error
@@ -219,14 +219,6 @@ def _with_markers(source: str, numbers: str) -> str:
             ON s.trace_id = p.trace_id AND s.phase_marker_id = p.shard_marker_id
         LEFT JOIN {numbers} AS r
             ON s.trace_id = r.trace_id AND s.row_marker_id = r.shard_marker_id)"""
-
-
-def _lock(connection: duckdb.DuckDBPyConnection, files: _Files) -> None:
-    """Keep SQL on this connection from everything but the files of the dataset."""
-    connection.execute(
-        f"SET allowed_directories = [{quote(files.begin)}]; "
-        "SET enable_external_access = FALSE; SET lock_configuration = TRUE"
-    )
 
 
 def _damaged(dataset: Location, text: str) -> StoreError:

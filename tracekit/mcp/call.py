@@ -48,9 +48,11 @@ def main() -> None:
 
     threading.Thread(target=tick, name="tracekit-progress", daemon=True).start()
     try:
+        from tracekit.database import SPILL_LIMIT
         from tracekit.mcp.answers import Tools
         from tracekit.opening import tune_for_traces
 
+        os.environ.setdefault(SPILL_LIMIT, "1GB")
         tune_for_traces()
         folders = [Path(folder) for folder in request["folders"]]
         text, is_error = Tools(folders, progress).call(request["tool"], request["arguments"])
