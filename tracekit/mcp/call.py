@@ -50,11 +50,13 @@ def main() -> None:
     try:
         from tracekit.database import SPILL_LIMIT
         from tracekit.mcp.answers import Tools
+        from tracekit.mcp.sandbox import keep_inside
         from tracekit.opening import tune_for_traces
 
         os.environ.setdefault(SPILL_LIMIT, "1GB")
         tune_for_traces()
         folders = [Path(folder) for folder in request["folders"]]
+        keep_inside(folders)
         text, is_error = Tools(folders, progress).call(request["tool"], request["arguments"])
     except Exception as error:  # noqa: BLE001 (the client is told, and stderr has the traceback)
         print_exc()
