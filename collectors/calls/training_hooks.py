@@ -137,6 +137,14 @@ def _post_hook(optimizer: Any, args: Any, kwargs: Any) -> None:
     _tell(_of_steps[::-1], "after_optimizer_step", optimizer)
 
 
+def _nothing(optimizer: Any, args: Any, kwargs: Any) -> None:
+    """Stand for a hook that Dynamo traces: a frame that asks `is_compiling` is none without ops."""
+
+
+for _hook in (_pre_hook, _post_hook):
+    _hook._torchdynamo_inline = _nothing  # type: ignore[attr-defined]
+
+
 @unseen
 def _tell(listeners: tuple[Listener, ...], name: str, *args: Any, **how: bool) -> None:
     prior = set_eval_frame(None)

@@ -232,6 +232,7 @@ class _Loop(Observer):
         # Not before there is something to record: it imports much.
         with VisibleModules():
             from .recorder import LoopRecorder
+            from .report import COMPILED_OPTIMIZER_NOTE
 
         owner, parts = owner_of_parts(trained)
         if owner is not None:
@@ -257,6 +258,8 @@ class _Loop(Observer):
         report.step_count, self._first_step = self._first_step + step_number, 0
         report.loop_number, report.before_count = self._loop_count, self._before_count
         report.folder = name
+        if self._watch.has_compiled_optimizer:
+            report.note(COMPILED_OPTIMIZER_NOTE)
         if self._fitted is not None:
             report.note(
                 f"fewer steps are recorded, {plan.measured_count} timed and {plan.profiled_count} "

@@ -33,6 +33,10 @@ GRADLESS_NOTE = (
     "evaluate, call model.eval() first"
 )
 
+COMPILED_OPTIMIZER_NOTE = (
+    "the optimizer is compiled, so its work is not told apart: it is in phase forward or other"
+)
+
 OWN_PROFILER_NOTE = (
     "the loop has a profiler of its own, so ours did not run; it wrote no Chrome trace"
 )

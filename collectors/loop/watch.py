@@ -129,6 +129,8 @@ class LoopWatch(training_hooks.Listener):
         # Of a parameter of each root, or (by this) of the one that backward passes lead to.
         self._versions: WeakKeyDictionary[object, int] = WeakKeyDictionary()
         self._leaf: torch.Tensor | None = None
+        # Whether steps of an optimizer are seen by that alone.
+        self.has_compiled_optimizer = False
         self._sees_compiled_calls = False
         self._wants_inner = False
 
@@ -308,6 +310,7 @@ class LoopWatch(training_hooks.Listener):
         self._versions[owner] = parameter._version
         if before is not None and parameter._version != before:
             self.steps.optimizer_stepped("compiled")
+            self.has_compiled_optimizer = True
             self._called.clear()
             self._observer.optimizer_stepped(parameter)
 

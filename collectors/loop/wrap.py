@@ -151,7 +151,6 @@ class _Wrapped:
             **os.environ,
             VARIABLE: str(work),
             "PYTHONPATH": path,
-            "KINETO_LOG_LEVEL": os.environ.get("KINETO_LOG_LEVEL", "6"),
         }
 
     def _takes(self, number: int) -> bool:
@@ -188,7 +187,8 @@ class _Wrapped:
         self._recorded = {report.rank: report.folder for report in reports}
         try:
             # It may be drawing a progress bar on the same terminal: its line stays as it is.
-            self._commit(reports, "ok", None, None, "the program runs on", begin="\n")
+            begin = "\n" if os.isatty(2) else ""
+            self._commit(reports, "ok", None, None, "the program runs on", begin=begin)
         except TracekitError as error:
             self._echo(f"the run folder was not written: {error.message}")
 

@@ -402,6 +402,29 @@ def test_what_torch_captures_has_no_range_and_is_no_step(
     assert not any(name.startswith("tk/") for name in names(spans))
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_compiled_optimizers_are_counted_as_without_listeners() -> None:
+    from torch._dynamo.utils import counters
+
+    frames = []
+    for has_listener in (False, True):
+        torch._dynamo.reset()
+        counters.clear()
+        model = nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(model.parameters())
+        step = torch.compile(optimizer.step, backend="eager")
+        listener = training_hooks.Listener()
+        if has_listener:
+            training_hooks.listen(listener)
+        for _ in range(3):
+            model(torch.ones(1, 2)).sum().backward()
+            step()
+        training_hooks.unlisten(listener)
+        frames.append({name: dict(counters[name]) for name in ("frames", "stats", "graph_break")})
+    assert frames[0]["frames"]
+    assert frames[1] == frames[0]
+
+
 def test_calls_inside_of_others_are_heard_only_where_wanted() -> None:
     heard: list[nn.Module] = []
 

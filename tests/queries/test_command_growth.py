@@ -47,7 +47,7 @@ COMMANDS = {
     "report": ("report", "-o", "{folder}/out.html"),
     "advise": ("advise",),
     "pivot": ("pivot",),
-    "predict": ("predict", "--change", "kernel=* x0.5"),
+    "predict": ("predict", "--change", "class=* x0.5"),
     "compare": ("compare", "{trace}"),
     "check": ("check", "--rule", "window_time <= 1 s"),
 }
