@@ -148,6 +148,11 @@ class _Loop(Observer):
             if self._is_by_optimizer and self._watch.steps.is_over:
                 self.step_is_over(is_part=self._watch.steps.begin())
 
+    def stepped_elsewhere(self) -> None:
+        """Give no step time: what is seen of steps that threads take in turn is longer than one."""
+        if self.recorder is not None:
+            self.recorder.report.is_in_turn = True
+
     def step_is_over(self, *, is_part: bool) -> None:
         recorder = self.recorder
         if recorder is None or self._later is not None:

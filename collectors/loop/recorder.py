@@ -180,7 +180,7 @@ class LoopRecorder(CallListener, ProfilerListener):
                 self.report.step_count, time.perf_counter_ns() - self._optimized_ns
             )
         self._ranges.end_step()
-        self._times.clock.tick()
+        self._times.clock.tick(self._watch.steps.last_kind)
         if is_last:
             self._times.clock.cut_last()
         try:
@@ -374,7 +374,7 @@ class LoopRecorder(CallListener, ProfilerListener):
         self._keep_timed()
         ranged = self.plan.warmup_count + self.plan.measured_count
         if self._planned == ranged:
-            self.report.step_ns = self._times.end_again()
+            self._times.keep_again()
         elif self._planned == ranged + self.plan.profiled_count:
             self.report.ranges_step_ns = warm_ns(self._times.end_again())
         self.abandon()

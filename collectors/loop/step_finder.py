@@ -29,6 +29,7 @@ class StepFinder:
         self._counts: dict[Hashable, int] = {}
         self._has_new = False
         self._last: frozenset[Hashable] = frozenset()
+        self.last_kind: Hashable = None
         self._begun_count = 0
 
     def optimizer_stepped(self, key: Hashable) -> None:
@@ -43,6 +44,8 @@ class StepFinder:
         elif self._counts[key] >= self._patience:
             self._taking_part &= self._counts.keys()
         self._seen_at[key] = self._step_count
+
+    # `last_kind` is which optimizers stepped in the step that ended last, and how often.
 
     def has_in_step(self, key: Hashable) -> bool:
         return key in self._counts
@@ -86,6 +89,7 @@ class StepFinder:
         is_part = self._is_part
         self._begun_count += not is_part
         self._last = frozenset(self._counts)
+        self.last_kind = frozenset(self._counts.items())
         self._counts.clear()
         self._has_new = False
         return is_part

@@ -83,6 +83,9 @@ class Observer:
     def optimizer_stepped(self, parameter: torch.Tensor | None) -> None:
         """Hear that an optimizer has taken a step, and of one of the parameters that it trains."""
 
+    def stepped_elsewhere(self) -> None:
+        """Hear that an optimizer of the loop has stepped on another thread than the loop's."""
+
     def failed(self, error: Exception) -> None:
         """Hear that watching has failed and is over."""
 
@@ -231,6 +234,8 @@ class LoopWatch(training_hooks.Listener):
     def after_optimizer_step(self, optimizer: Any) -> None:
         if self._is_other_loop:
             if not self.may_move or id(optimizer) != self._last_optimizer:
+                if weakref.ref(optimizer) in self._optimizers:
+                    self._observer.stepped_elsewhere()
                 return
             # The optimizer of the one step there was goes on here.
             self.thread.release()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import threading
 import weakref
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ torch = pytest.importorskip("torch")
 from tracekit.collectors.loop import program_loop, times, windows  # noqa: E402
 from tracekit.collectors.loop.plan import LoopPlan  # noqa: E402
 from tracekit.collectors.loop.recorder import LoopRecorder  # noqa: E402
+from tracekit.collectors.loop.report import LoopReport, overhead_of  # noqa: E402
 from tracekit.collectors.loop.times import StepClock, median_ns, warm_ns  # noqa: E402
 from tracekit.collectors.loop.tokens import TokenCounter  # noqa: E402
 from tracekit.collectors.loop.watch import LoopWatch, Observer  # noqa: E402
@@ -119,8 +121,66 @@ def test_dropped_and_forgotten_steps(clock: StepClock, machine: Machine) -> None
     assert clock.phases() == [{"forward": 3 * US}]
 
 
+def timed(machine: Machine, *blocks: list[tuple[str, int]], is_in_turn: bool = False) -> LoopReport:
+    """Return the report of blocks of steps, each of a kind and a time."""
+    report = LoopReport(rank=0, world_size=1, is_in_turn=is_in_turn)
+    found = times.LoopTimes(report, accelerator.CPU)
+    for block in blocks:
+        found.begin()
+        for kind, ns in block:
+            machine.now_ns += ns
+            found.clock.tick(kind)
+        found.keep_measured()
+    return report
+
+
+def test_the_step_time_is_that_of_a_step(machine: Machine) -> None:
+    alike = [("a", ns) for ns in (10, 13, 11, 12)]
+    report = timed(machine, alike, alike)
+    assert (report.plain_ns, report.notes) == ([ns for _, ns in alike * 2], [])
+    assert overhead_of(report).plain_step_ns == 11
+    # Still compiling, or small batches: what follows the profile is what the loop became.
+    report = timed(machine, [("a", 20)] * 5, [("a", 10)] * 5)
+    assert overhead_of(report).plain_step_ns == 10
+    assert (report.step_ns, len(report.notes)) == ([20] * 5 + [10] * 5, 1)
+
+
+def test_steps_of_other_optimizers_are_not_in_the_step_time(machine: Machine) -> None:
+    report = timed(machine, [("a", 10), ("ab", 90), ("a", 11)], [("a", 12)])
+    assert (report.plain_ns, report.notes) == ([10, 11, 12], [])
+    in_blocks = [("a11 b1", 90), ("b11 a1", 30)]
+    for report in (
+        timed(machine, in_blocks, in_blocks),
+        timed(machine, [("a", 10)] * 4, is_in_turn=True),
+    ):
+        report.ranges_step_ns = 50
+        overhead = overhead_of(report)
+        assert (overhead.plain_step_ns, overhead.ranges_step_ns) == (None, None)
+        assert len(report.notes) == 1
+
+
+def test_an_optimizer_that_threads_step_in_turn_is_noticed() -> None:
+    class Steps(Observer):
+        elsewhere_count = 0
+
+        def stepped_elsewhere(self) -> None:
+            self.elsewhere_count += 1
+
+    observer, model = Steps(), torch.nn.Linear(1, 1)
+    watch, optimizer = LoopWatch(observer), torch.optim.SGD(model.parameters())
+    watch.thread.bind(lambda: None)
+    for number in range(4):
+        step = threading.Thread(target=watch.after_optimizer_step, args=(optimizer,))
+        if number % 2:
+            step.start()
+            step.join()
+        else:
+            watch.after_optimizer_step(optimizer)
+    assert observer.elsewhere_count == 2
+
+
 def test_the_first_step_with_ranges_is_cold() -> None:
-    assert warm_ns([900, 10, 12]) == 11
+    assert warm_ns([900, 10, 12]) == 10
     assert warm_ns([900]) == 900
     assert median_ns([]) is warm_ns([]) is None
 
