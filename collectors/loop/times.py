@@ -248,13 +248,13 @@ class LoopTimes:
         report.step_ns = [ns for ns, _, _ in rows]
         usual, count = Counter(kind for _, _, kind in rows).most_common(1)[0]
         blocks = [[row for row in block if row[2] == usual] for block in self._blocks]
-        medians = [median_ns([ns for ns, _, _ in block]) or 0 for block in blocks if block]
+        times = [[ns for ns, _, _ in block] for block in blocks if block]
         rows = [row for block in blocks for row in block]
         if count < len(report.step_ns) * _USUAL_SHARE:
             report.note(MIXED_NOTE)
             rows = []
-        elif len(medians) > 1 and max(medians) > _APART * min(medians):
-            texts = [format_duration(median) for median in medians]
+        elif len(times) > 1 and _are_apart(*times):
+            texts = [format_duration(statistics.median_low(block)) for block in times]
             report.note(
                 f"steps took {texts[0]} before the profile and {texts[1]} after it: the step time "
                 "is that after it"
@@ -271,6 +271,13 @@ class LoopTimes:
 
 
 _Timed = tuple[int, dict[str, int], Hashable]
+
+
+def _are_apart(before: list[int], after: list[int]) -> bool:
+    """Tell whether the times of two blocks differ, and by more than they vary."""
+    first, second = statistics.median(before), statistics.median(after)
+    vary = min(after) <= first <= max(after) or min(before) <= second <= max(before)
+    return max(first, second) > _APART * min(first, second) and not vary
 
 
 def _medians_of_phases(steps: list[dict[str, int]]) -> dict[str, int]:
