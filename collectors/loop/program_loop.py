@@ -78,6 +78,8 @@ class _Loop(Observer):
         # Of earlier loops, the one that was recorded, or else the longest.
         self._kept: LoopRecorder | None = None
         self._later: _LaterLoops | None = None
+        # Of a later loop that outgrew it: how many came later, and its steps so far.
+        self._outgrown: tuple[int, int] | None = None
         self._loop_count = 1
         self._before_count = 0
         self._first_step = 0
@@ -188,6 +190,10 @@ class _Loop(Observer):
 
     def _first_stepped(self, parameter: Any) -> None:
         if self.recorder is not None:
+            return
+        data = sys.modules.get("torch.utils.data")
+        if data is not None and data.get_worker_info() is not None:
+            self._stop()  # A worker of a DataLoader: the loop that it works for is another's.
             return
         if self._called:
             self._begin(outermost(list(self._called)), 0)
@@ -312,6 +318,11 @@ class _Loop(Observer):
         report = best.report
         if before is not None:
             report.later_count, report.longest_later = before.loop_count, before.longest
+        elif best is self._kept and self._outgrown is not None:
+            # It was to be recorded in place of this one, and ended before.
+            now = 0 if self.recorder is None else self.recorder.report.step_count
+            report.later_count = self._outgrown[0]
+            report.longest_later = max(self._outgrown[1], now)
         report.finalize(self._plan, self._loop_count)
         self._publish()
 
@@ -340,6 +351,7 @@ class _Loop(Observer):
         if self._later is None:
             return
         later, self._later = self._later, None
+        self._outgrown = max(1, loop_count), step_count
         if loop_count and before_count:
             self._loop_count, self._before_count = self._loop_count + loop_count, before_count
         self._fitted = None

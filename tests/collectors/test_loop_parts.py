@@ -21,7 +21,7 @@ from tracekit.collectors.loop.recorder import LoopRecorder  # noqa: E402
 from tracekit.collectors.loop.report import LoopReport, overhead_of  # noqa: E402
 from tracekit.collectors.loop.times import StepClock, median_ns, warm_ns  # noqa: E402
 from tracekit.collectors.loop.tokens import TokenCounter  # noqa: E402
-from tracekit.collectors.loop.watch import LoopWatch, Observer  # noqa: E402
+from tracekit.collectors.loop.watch import CallListener, LoopWatch, Observer  # noqa: E402
 from tracekit.collectors.machine import accelerator  # noqa: E402
 from tracekit.collectors.process.distributed import Place  # noqa: E402
 from tracekit.collectors.profiler.loop_profilers import LoopProfilers  # noqa: E402
@@ -157,6 +157,56 @@ def test_steps_of_other_optimizers_are_not_in_the_step_time(machine: Machine) ->
         overhead = overhead_of(report)
         assert (overhead.plain_step_ns, overhead.ranges_step_ns) == (None, None)
         assert len(report.notes) == 1
+
+
+@pytest.mark.parametrize("is_trained_on", [True, False])
+@pytest.mark.parametrize("has_cache", [False, True])
+def test_text_that_several_steps_train_on_is_generated(
+    is_trained_on: bool, has_cache: bool
+) -> None:
+    kinds: list[str] = []
+
+    class Calls(CallListener):
+        def root_begins(self, _: Any, kind: str, *args: Any) -> None:  # type: ignore[override]
+            del args
+            kinds.append(kind)
+
+    model = torch.nn.Sequential(torch.nn.Embedding(8, 2), torch.nn.Linear(2, 8))
+    optimizer = torch.optim.SGD(model.parameters())
+    observer = Observer()
+    observer.recorder = Calls()
+    watch = LoopWatch(observer)
+    watch.start()
+    try:
+        for _ in range(4):
+            kinds.clear()
+            model.eval()
+            ids = torch.zeros(2, 4, dtype=torch.int64)
+            with torch.no_grad():
+                for length in range(4, 10):
+                    model(ids[:, -1:] if has_cache and length > 4 else ids)
+                    ids = torch.cat([ids, ids[:, :1]], dim=1)
+            model.train()
+            batch = ids if is_trained_on else torch.zeros(2, 32, dtype=torch.int64)
+            for _ in range(3):
+                model(batch).sum().backward()
+                optimizer.step()
+    finally:
+        watch.stop()
+    assert kinds == ["generation" if is_trained_on else "evaluation"] * 6 + ["training"] * 3
+
+
+def test_a_worker_of_a_data_loader_takes_no_rank(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may train a little for what it loads; the loop is its parent's."""
+    monkeypatch.setattr(torch.utils.data, "get_worker_info", lambda: "the first")
+    loop = program_loop._Loop(tmp_path, LoopPlan(), lambda *_: None)
+    model = torch.nn.Linear(1, 1)
+    loop.training_call_begins(model, (), {})
+    loop.optimizer_stepped(model.weight)
+    assert loop.recorder is None
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_optimizer_that_threads_step_in_turn_is_noticed() -> None:
