@@ -49,15 +49,10 @@ given_stores: list[str] = []
 """The stores and datasets that were opened as such: somebody else may have made their rows."""
 
 
-def failed_on_given_store(error: Exception) -> str | None:
-    """Return a sentence for an error that rows of a given store may explain; None without one."""
-    if not given_stores:
-        return None
-    reason = (str(error).strip() or "no reason").splitlines()[0][:200]
-    return (
-        f"{given_stores[-1]}: its rows cannot be analyzed, as those of a trace can "
-        f"({type(error).__name__}: {reason})"
-    )
+def failed_on_given_store(error: Exception) -> str:
+    """Return a sentence for an error that rows of a given store may explain, empty without one."""
+    why = f"{type(error).__name__}: {error}".strip().splitlines()[0][:200]
+    return f"{given_stores[-1]}: its rows cannot be analyzed ({why})" if given_stores else ""
 
 
 class UsageError(TracekitError):

@@ -33,18 +33,12 @@ GRADLESS_NOTE = (
     "evaluate, call model.eval() first"
 )
 
-MIXED_NOTE = (
-    "no step time: from step to step other optimizers step, or more often, as where models train "
-    "in turn for several steps each"
+APART_NOTE = (
+    "steps took {before} before the profile and {after} after it: the step time is the latter"
 )
-
-IN_TURN_NOTE = (
-    "no step time: several threads take the steps of the loop in turn, and those of one are seen"
-)
-
-COMPILED_OPTIMIZER_NOTE = (
-    "the optimizer is compiled, so its work is not told apart: it is in phase forward or other"
-)
+MIXED_NOTE = "no step time: models train in turn, for several steps each, so that no two are alike"
+IN_TURN_NOTE = "no step time: threads take the steps of the loop in turn, and those of one are seen"
+COMPILED_OPTIMIZER_NOTE = "the optimizer is compiled: its work is in phase forward or other"
 
 OWN_PROFILER_NOTE = (
     "the loop has a profiler of its own, so ours did not run; it wrote no Chrome trace"
@@ -294,16 +288,13 @@ def make_manifest(
 def overhead_of(first: LoopReport, export_stall_ns: int | None = None) -> manifest.Overhead:
     """Return what the steps of a rank took, of each kind."""
     overhead = manifest.Overhead(export_stall_ns=export_stall_ns)
-    if first.plain_ns == []:
-        return overhead
-    overhead.ranges_step_ns = first.ranges_step_ns
-    overhead.profiled_step_ns = first.profiled_step_ns
-    overhead.light_step_ns = first.light_step_ns
     steps = first.step_ns if first.plain_ns is None else first.plain_ns
+    if steps or first.plain_ns is None:  # Else no step was like another.
+        for name in ("ranges_step_ns", "profiled_step_ns", "light_step_ns"):
+            setattr(overhead, name, getattr(first, name))
     if steps:
-        tenths = statistics.quantiles(
-            steps if len(steps) > 1 else 2 * steps, n=10, method="inclusive"
-        )
+        several = steps if len(steps) > 1 else 2 * steps
+        tenths = statistics.quantiles(several, n=10, method="inclusive")
         low, high = round(tenths[0]), round(tenths[8])
         median = statistics.median_low(steps)
         overhead.plain_step_ns, overhead.plain_after_count = median, first.after_count

@@ -13,16 +13,12 @@ import torch
 from tracekit.units import format_duration
 
 from ..machine import accelerator, memory
-from .report import IN_TURN_NOTE, MIXED_NOTE, LoopReport
+from .report import APART_NOTE, IN_TURN_NOTE, MIXED_NOTE, LoopReport
 from .tokens import TokenCounter
 
 _NS_PER_EVENT_MS = 1_000_000
-_APART = 1.2
-"""Medians of two blocks that are further apart are not mixed."""
-
-_USUAL_SHARE = 2 / 3
-"""In so many of the timed steps at least the same optimizers step, or no time is theirs."""
-
+_APART = 1.2  # Medians of two blocks that are further apart are not mixed.
+_USUAL_SHARE = 2 / 3  # In fewer of the steps the same optimizers step: there is no step time.
 _MAX_PARTS = 64
 """How many parts of phases a step may have: each is two events of the device."""
 
@@ -166,7 +162,7 @@ class LoopTimes:
         self.clock = self._ended = StepClock()
         self._their_clock: StepClock | None = None
         # Of each block of timed steps: time, phases and kind of each step.
-        self._blocks: list[list[_Timed]] = []
+        self._blocks: list[list[tuple[int, dict[str, int], Hashable]]] = []
 
     def begin(self) -> None:
         """Time the steps of another part of the plan from now on."""
@@ -247,18 +243,15 @@ class LoopTimes:
         rows = [row for block in self._blocks for row in block]
         report.step_ns = [ns for ns, _, _ in rows]
         usual, count = Counter(kind for _, _, kind in rows).most_common(1)[0]
+        rows = [row for row in rows if row[2] == usual]
         blocks = [[row for row in block if row[2] == usual] for block in self._blocks]
         times = [[ns for ns, _, _ in block] for block in blocks if block]
-        rows = [row for block in blocks for row in block]
         if count < len(report.step_ns) * _USUAL_SHARE:
             report.note(MIXED_NOTE)
             rows = []
         elif len(times) > 1 and _are_apart(*times):
-            texts = [format_duration(statistics.median_low(block)) for block in times]
-            report.note(
-                f"steps took {texts[0]} before the profile and {texts[1]} after it: the step time "
-                "is that after it"
-            )
+            before, after = (format_duration(statistics.median_low(block)) for block in times)
+            report.note(APART_NOTE.format(before=before, after=after))
             rows = blocks[-1]
         report.plain_ns = [ns for ns, _, _ in rows]
         report.plain_phase_ns = _medians_of_phases([phases for _, phases, _ in rows])
@@ -268,9 +261,6 @@ class LoopTimes:
         if self._their_clock is not None and self._report.profiled_step_ns is None:
             self._report.profiled_count = self._their_clock.step_count
             self._report.profiled_step_ns = median_ns(self._their_clock.stop())
-
-
-_Timed = tuple[int, dict[str, int], Hashable]
 
 
 def _are_apart(before: list[int], after: list[int]) -> bool:

@@ -24,6 +24,7 @@ from tracekit.event_description import MAX_TIME_US
 from tracekit.schema import TABLES
 from tracekit.units import NS_PER_US
 
+_PIECES = ("trace_id", "event_id", "piece")
 KEYS: Mapping[str, tuple[str, ...]] = {
     "trace": ("trace_id",),
     "thread": ("trace_id", "pid", "tid"),
@@ -32,23 +33,15 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "launch": ("trace_id", "launch_id"),
     "surroundings": ("trace_id", "event_id"),
     "step_ranges": ("trace_id", "step"),
-    **dict.fromkeys(
-        ("device_events", "launch_link", "attribution", "cpu_work"),
-        ("trace_id", "event_id", "piece"),
-    ),
+    **dict.fromkeys(("device_events", "launch_link", "attribution", "cpu_work"), _PIECES),
 }
 """Columns that tell the rows of a table apart: where they do not, a join of rows has no end."""
 
 _SAMPLE_ROWS = 20_000
-"""So many rows show, as two of a birthday, that a join would have more rows than twice a table."""
-
-_MAX_NS = MAX_TIME_US * NS_PER_US
+"""So many show, as two of a birthday do, that a join would have twice the rows of a table."""
 
 _FREE_ROWS = 1_000_000
-"""So many rows may be in any store; others take a byte at least, of which most take fifty."""
-
-_LIMIT_S, _LIMIT_S_PER_ROW = 20.0, 1e-4
-"""How long a statement may take: fifty times as long as one of a trace does."""
+"""Rows that any store may have; each other one takes a byte at least."""
 
 Catalogue = dict[tuple[str, str], str]
 """Of each entry its kind and name, and the statement that makes it."""
@@ -88,45 +81,39 @@ def check_rows(
 ) -> float:
     """Make sure that the rows of a store or dataset can be those of traces.
 
-    What is not looked at shows when it is used: see `DamagedStoreError`.
-
     Returns:
-        How long a statement may take, seconds.
+        How long a statement may take, seconds: fifty times as long as one on a trace does.
 
     Raises:
         StoreError: there are too many, or keys or times that no trace has.
     """
-
-    def has(sql: str) -> bool:
-        return connection.execute(f"SELECT 1 FROM {sql} LIMIT 1").fetchone() is not None
-
-    row_count = 0
+    row_count, most_ns = 0, MAX_TIME_US * NS_PER_US
     for table, key in KEYS.items():
-        place = f"{prefix}{table}"
+        place, keys = f"{prefix}{table}", ", ".join(key)
         described = connection.execute(f"DESCRIBE {place}").fetchall()
-        [(count,)] = connection.execute(f"SELECT count(*) FROM {place}").fetchall()
+        times = [name for name, kind, *_ in described if kind == "BIGINT" and "_ns" in name]
+        bounds = [f"max(abs({name}::HUGEINT)) > {most_ns}" for name in times]
+        bounds += [f"sum({name}) > {most_ns}" for name in times if name == "dur_ns"]
+        events = "WHERE view_name = 'event'" if table == "record" else ""
+        problems = {
+            f"several rows of one {key[-1]}": f"EXISTS (SELECT 1 FROM (SELECT {keys} FROM {place} "
+            f"USING SAMPLE reservoir({_SAMPLE_ROWS} ROWS)) GROUP BY {keys} HAVING count(*) > 1)",
+            "times beyond those of any trace": f"EXISTS (SELECT 1 FROM {place} {events} "
+            f"HAVING {' OR '.join([*bounds, 'FALSE'])})",
+        }
+        count, *found = connection.execute(
+            f"SELECT (SELECT count(*) FROM {place}), {', '.join(problems.values())}"
+        ).fetchall()[0]
         row_count += count
-        problem = None
+        has = [problem for problem, is_found in zip(problems, found, strict=True) if is_found]
         if row_count > _FREE_ROWS + size_bytes:
-            problem = f"has {row_count:,} rows in {size_bytes:,} bytes"
-        elif count > 1 and has(
-            f"(SELECT {', '.join(key)} FROM {place} USING SAMPLE reservoir({_SAMPLE_ROWS} ROWS)) "
-            f"GROUP BY {', '.join(key)} HAVING count(*) > 1"
-        ):
-            problem = f"has several rows of one {key[-1]}"
-        else:
-            times = [name for name, kind, *_ in described if kind == "BIGINT" and "_ns" in name]
-            bounds = [f"max(abs({name}::HUGEINT)) > {_MAX_NS}" for name in times]
-            bounds += [f"sum({name}) > {_MAX_NS}" for name in times if name == "dur_ns"]
-            events = "WHERE view_name = 'event'" if table == "record" else ""
-            if times and has(f"{place} {events} HAVING {' OR '.join(bounds)}"):
-                problem = "has times beyond those of any trace"
-        if problem is not None:
+            has.append(f"{row_count:,} rows in {size_bytes:,} bytes")
+        if has:
             raise StoreError(
-                f"{shown}: not a store as tracekit makes it: {table} {problem}",
+                f"{shown}: not a store as tracekit makes it: {table} has {has[0]}",
                 hint="make a new one from the trace: tracekit ingest TRACE -o STORE",
             )
-    return _LIMIT_S + row_count * _LIMIT_S_PER_ROW
+    return 20 + row_count * 1e-4
 
 
 @cache

@@ -123,7 +123,7 @@ def load(name: str, folder: Folder) -> Baseline:
     """
     place = Location.of(name) if is_file_of_one(name) else path_of(name, folder)
     try:
-        return _loaded(parse_json(read_small(place), _Document))
+        return _loaded(msgspec.convert(parse_json(read_small(place)), _Document))
     except FileNotFoundError as error:
         known = ", ".join(names(place.parent)) or "none"
         raise UsageError(

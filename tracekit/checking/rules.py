@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import eq, ge, gt, le, lt
 from pathlib import Path
 from typing import Any, Literal
@@ -141,7 +141,7 @@ def load_rules(path: Path) -> tuple[list[Rule], dict[str, Any]]:
         UsageError: the file cannot be read, or holds no rules.
     """
     try:
-        content = _content(path) or {}
+        content = _content(path)
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
     found = content.pop("rules", None)
@@ -152,28 +152,12 @@ def load_rules(path: Path) -> tuple[list[Rule], dict[str, Any]]:
     raise UsageError(f"{path}: no rules are in it", hint=_HINT)
 
 
-@dataclass(frozen=True, slots=True)
-class _Tracekit:
-    check: dict[str, Any] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Tool:
-    tracekit: _Tracekit = field(default_factory=_Tracekit)
-
-
-@dataclass(frozen=True, slots=True)
-class _Project:
-    tool: _Tool = field(default_factory=_Tool)
-
-
-def _content(path: Path) -> dict[str, Any] | None:
-    """Return what a file sets; None where a project's file has no such table."""
-    data = read_small(path, MAX_TOML_BYTES)
-    if path.name != PROJECT_FILE:
-        return dict(parse_toml(data))
-    project: _Project = parse_toml(data, _Project)
-    return project.tool.tracekit.check
+def _content(path: Path) -> dict[str, Any]:
+    """Return what a file sets: of a project's file, in its table of checks."""
+    content = parse_toml(read_small(path, MAX_TOML_BYTES))
+    for name in ("tool", "tracekit", "check") if path.name == PROJECT_FILE else ():
+        content = content.get(name) if isinstance(content, dict) else None
+    return content if isinstance(content, dict) else {}
 
 
 def _parsed(path: Path, text: str, name: str | None) -> Rule:
@@ -186,6 +170,6 @@ def _parsed(path: Path, text: str, name: str | None) -> Rule:
 def has_rules(path: Path) -> bool:
     """Whether a project's file is there and has a table of rules."""
     try:
-        return _content(path) is not None
+        return bool(_content(path))
     except (OSError, ValueError):
         return False

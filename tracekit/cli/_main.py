@@ -14,15 +14,9 @@ from typing import NoReturn, TextIO, cast
 import click
 
 import tracekit
+from tracekit import errors
 from tracekit.cli._log_lines import LogLines
-from tracekit.errors import (
-    StoreError,
-    TracekitError,
-    UsageError,
-    did_you_mean,
-    failed_on_given_store,
-    given_stores,
-)
+from tracekit.errors import StoreError, TracekitError, UsageError, did_you_mean
 from tracekit.render._text import printable
 
 INTERRUPTED = 130
@@ -113,7 +107,7 @@ def main(
     if "_TRACEKIT_COMPLETE" in os.environ:
         group(prog_name="tracekit")
     _prepare_streams()
-    given_stores.clear()
+    errors.given_stores.clear()
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (
         cast("TextIO", LogLines(stream, name))
@@ -215,8 +209,7 @@ def _discard_stdout() -> None:
 
 
 def _unexpected(error: Exception) -> int:
-    reason = failed_on_given_store(error)
-    if reason is not None:
+    if reason := errors.failed_on_given_store(error):
         _say(reason, "make a new one from the trace; if that fails too, report it")
         return StoreError.exit_code
     from traceback import format_exception

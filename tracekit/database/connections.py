@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -249,7 +250,7 @@ def execute_own(connection: duckdb.DuckDBPyConnection, text: str) -> None:
 
 
 def bounded(connection: duckdb.DuckDBPyConnection) -> contextlib.AbstractContextManager[None]:
-    """Stop a statement of tracekit's own on rows of somebody else's that do not let it end.
+    """Stop a statement of tracekit's own that rows of somebody else's do not let end.
 
     Raises:
         DamagedStoreError: it took longer than `limit_s` of the session.
@@ -262,19 +263,13 @@ def bounded(connection: duckdb.DuckDBPyConnection) -> contextlib.AbstractContext
 def _limited(connection: duckdb.DuckDBPyConnection, limit_s: float) -> Iterator[None]:
     import duckdb
 
-    is_over = threading.Event()
-
-    def stop() -> None:
-        is_over.set()
-        connection.interrupt()
-
-    timer = threading.Timer(limit_s, stop)
+    timer, began_s = threading.Timer(limit_s, connection.interrupt), time.monotonic()
     timer.daemon = True
     timer.start()
     try:
         yield
     except duckdb.InterruptException as error:
-        if not is_over.is_set():
+        if time.monotonic() - began_s < limit_s:  # Ctrl-C
             raise
         raise DamagedStoreError(
             f"a statement on the rows of the store takes longer than {limit_s:.0f} s",
