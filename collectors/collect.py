@@ -30,9 +30,10 @@ def run(
     Raises:
         TracekitError: the arguments are wrong, something is missing here, or the workload failed.
     """
-    # Torch's profiler says on stderr when it starts and stops, unless told before torch is loaded.
-    os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     asked = validated(values, is_program=bool(program))
+    if not program:
+        # Torch's profiler says on stderr when it starts and stops, unless told before it is loaded.
+        os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     with sampling(bool(asked.pop("power", False)), echo) as keep:
         ended = _run(asked, command, echo, program, serving_figures)
         keep(ended.folder)

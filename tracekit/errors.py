@@ -45,6 +45,16 @@ class TracekitError(Exception):
         self.hint = hint
 
 
+given_stores: list[str] = []
+"""The stores and datasets that were opened as such: somebody else may have made their rows."""
+
+
+def failed_on_given_store(error: Exception) -> str:
+    """Return a sentence for an error that rows of a given store may explain, empty without one."""
+    why = f"{type(error).__name__}: {error}".strip().splitlines()[0][:200]
+    return f"{given_stores[-1]}: its rows cannot be analyzed ({why})" if given_stores else ""
+
+
 class UsageError(TracekitError):
     """The call cannot be understood: an unknown option, a value of the wrong type."""
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tracekit.errors import TraceError
-from tracekit.storage import Location
+from tracekit.small_files import parse_json, read_small
 from tracekit.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 FILE_NAME = "run.json"
 # Members that may be below zero; a loss that diverged is no number.
 _SIGNED = ("seed", "exit_code", "final_loss", "window_start_ns", "window_end_ns", "lost_ns")
-_MAX_DEPTH, _MAX_ITEMS = 100, 100_000
+_MAX_ITEMS = 100_000
 SCHEMA_VERSION = 3
 """Raised when a member changes its meaning; a manifest of a later version is refused."""
 
@@ -383,13 +383,13 @@ def read(path: Place) -> Manifest:
         # Behind a URL every question is a request.
         if path.is_dir() if isinstance(path, Path) else path.name != FILE_NAME:
             path = path / FILE_NAME
-        text = Location.of(path).read_bytes()
+        text = read_small(path)
     except OSError as error:
         reason = error.strerror or str(error)
         raise TraceError(f"{path}: the manifest cannot be read: {reason}") from error
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        value = parse_json(text)
+    except ValueError as error:
         raise TraceError(f"{path}: the manifest is no JSON: {error}") from error
     if not isinstance(value, dict):
         raise TraceError(f"{path}: the manifest is no JSON object")
@@ -402,17 +402,10 @@ def read(path: Place) -> Manifest:
         )
     try:
         run = msgspec.convert(value, Manifest)
-        if _height(value) > _MAX_DEPTH:
-            raise ValueError(f"it is nested more than {_MAX_DEPTH} deep")
         _check_amounts(run, "run.json")
-    except (RecursionError, ValueError) as error:
+    except ValueError as error:
         raise TraceError(f"{path}: the manifest is not valid: {error!s:.200}") from error
     return run
-
-
-def _height(value: object) -> int:
-    inside: Iterable[object] = value.values() if isinstance(value, dict) else ()
-    return 1 + max(map(_height, value if isinstance(value, list) else inside), default=0)
 
 
 def _check_amounts(value: object, where: str) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from tracekit import __version__
 from tracekit.analysis.breakdown import breakdown_of
 from tracekit.analysis.scopes import Contents
-from tracekit.errors import StoreError, TraceError, UsageError
+from tracekit.errors import StoreError, TraceError, UsageError, given_stores
 from tracekit.ingest.progress import Progress
 from tracekit.ingest.sources import (
     BENCHMARKS_NAME,
@@ -268,14 +268,18 @@ def _open_given_store(
     is_cached: bool,
 ) -> Trace:
     from tracekit.analysis.library import library_file
-    from tracekit.analysis.store_catalogue import check_catalogue
-    from tracekit.database import open_store
+    from tracekit.analysis.store_catalogue import check_catalogue, check_rows
+    from tracekit.database import open_store, session_of
 
     _reject_ingest_options(f"{given}: a store", request)
+    limit_s = 0.0
 
     def check(opened: duckdb.DuckDBPyConnection, path: Path) -> None:
         """Read here, where an error of DuckDB says that the store is damaged."""
+        nonlocal limit_s
         check_catalogue(opened, path)
+        if opened.execute("SELECT 1 FROM store.main.trace LIMIT 1").fetchone():
+            limit_s = check_rows(opened, str(path), path.stat().st_size, "store.main.")
         row = opened.execute("SELECT made_by FROM store.main.store_info").fetchone()
         _warn_of_other_make(str(given), row[0] if row else "")
 
@@ -284,6 +288,8 @@ def _open_given_store(
         connection = open_store(
             path, on_error, library=library_file(), unsafe=request.is_unsafe, check=check
         )
+        session_of(connection).limit_s = limit_s or None
+        given_stores.append(str(given))
         store = OpenStore(connection, path)
         return Trace(store, on_error.pop_all(), None, ceilings, query_folders)
 
@@ -376,10 +382,19 @@ def _open_dataset(
     *,
     is_unsafe: bool,
 ) -> Trace:
+    from tracekit.analysis.store_catalogue import check_rows
+    from tracekit.database import session_of
     from tracekit.dataset.opening import open_dataset
 
     with contextlib.ExitStack() as on_error:
         found = open_dataset(dataset, on_error, unsafe=is_unsafe)
+        # Behind a URL it would be read from end to end.
+        if dataset.local_path is not None and found.manifest.traces:
+            size_bytes = sum(one.size_bytes for one in found.manifest.files)
+            session_of(found.connection).limit_s = check_rows(
+                found.connection, dataset.shown, size_bytes
+            )
+        given_stores.append(dataset.shown)
         _warn_of_other_make(dataset.shown, found.manifest.made_by)
         missing = tuple((one.location, one.reason) for one in found.manifest.missing)
         store = OpenStore(found.connection, dataset.local_path, missing=missing)

@@ -24,7 +24,9 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any, TypeVar
 
+import torch
 from torch._C._dynamo import eval_frame as _eval_frame
+from torch.fx import _symbolic_trace
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -57,6 +59,33 @@ def unseen(function: _F) -> _F:
     if _mark is not None:
         _mark(function.__code__)
     return function
+
+
+# Names without a promise: modes below which tensors are stand-ins for others.
+_mode_count: Callable[[], int] = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
+_mode_of: Callable[[Any], Any] = getattr(torch._C, "_get_dispatch_mode", lambda _: None)
+_MODES = [
+    getattr(getattr(torch._C, "_TorchDispatchModeKey", None), name, None)
+    for name in ("PROXY", "FAKE")
+]
+
+
+@unseen
+def is_captured() -> bool:
+    """Tell whether torch takes down what is called, instead of running it.
+
+    It does in `torch.jit.trace` and ONNX export, `torch.fx`, `make_fx`, `torch.export`, under fake
+    tensors, and while a CUDA graph is captured. A range would become part of the result or end the
+    program, what is called is no step, and nothing may wait for the device. Dynamo must not see
+    this: ask `torch.compiler.is_compiling()` before.
+    """
+    return bool(
+        torch._C._is_tracing()
+        or getattr(_symbolic_trace, "_is_fx_tracing_flag", False)
+        or torch.compiler.is_compiling()
+        or (_mode_count() and any(map(_mode_of, _MODES)))
+        or (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
+    )
 
 
 def has_compiled() -> bool:

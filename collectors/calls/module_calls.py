@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from .dynamo_bypass import has_compiled, set_eval_frame, unseen
+from .dynamo_bypass import has_compiled, is_captured, set_eval_frame, unseen
 
 
 class Listener(Protocol):
@@ -108,9 +108,11 @@ def _call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         return _original(self, *args, **kwargs)
     prior = set_eval_frame(None)
     try:
-        tokens = _before(listeners, self, args, kwargs)
+        tokens = None if is_captured() else _before(listeners, self, args, kwargs)
     finally:
         set_eval_frame(prior)
+    if tokens is None:
+        return _original(self, *args, **kwargs)
     _thread.depth = depth + 1
     try:
         output = _original(self, *args, **kwargs)

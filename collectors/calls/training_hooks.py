@@ -24,7 +24,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from .dynamo_bypass import has_compiled, is_compiled, set_eval_frame, unseen
+from .dynamo_bypass import has_compiled, is_captured, is_compiled, set_eval_frame, unseen
 
 
 class Listener:
@@ -137,11 +137,19 @@ def _post_hook(optimizer: Any, args: Any, kwargs: Any) -> None:
     _tell(_of_steps[::-1], "after_optimizer_step", optimizer)
 
 
+def _nothing(optimizer: Any, args: Any, kwargs: Any) -> None:
+    """Stand for a hook that Dynamo traces: a frame that asks `is_compiling` is none without ops."""
+
+
+for _hook in (_pre_hook, _post_hook):
+    _hook._torchdynamo_inline = _nothing  # type: ignore[attr-defined]
+
+
 @unseen
 def _tell(listeners: tuple[Listener, ...], name: str, *args: Any, **how: bool) -> None:
     prior = set_eval_frame(None)
     try:
-        for listener in listeners:
+        for listener in () if is_captured() else listeners:
             with contextlib.suppress(Exception):  # the program must not fail for us
                 try:
                     getattr(listener, name)(*args, **how)

@@ -78,6 +78,8 @@ class _Loop(Observer):
         # Of earlier loops, the one that was recorded, or else the longest.
         self._kept: LoopRecorder | None = None
         self._later: _LaterLoops | None = None
+        # Of a later loop that outgrew it: how many came later, and its steps so far.
+        self._outgrown: tuple[int, int] | None = None
         self._loop_count = 1
         self._before_count = 0
         self._first_step = 0
@@ -148,6 +150,11 @@ class _Loop(Observer):
             if self._is_by_optimizer and self._watch.steps.is_over:
                 self.step_is_over(is_part=self._watch.steps.begin())
 
+    def stepped_elsewhere(self) -> None:
+        """Give no step time: what is seen of steps that threads take in turn is longer than one."""
+        if self.recorder is not None:
+            self.recorder.report.is_in_turn = True
+
     def step_is_over(self, *, is_part: bool) -> None:
         recorder = self.recorder
         if recorder is None or self._later is not None:
@@ -183,6 +190,10 @@ class _Loop(Observer):
 
     def _first_stepped(self, parameter: Any) -> None:
         if self.recorder is not None:
+            return
+        data = sys.modules.get("torch.utils.data")
+        if data is not None and data.get_worker_info() is not None:
+            self._stop()  # A worker of a DataLoader: the loop that it works for is another's.
             return
         if self._called:
             self._begin(outermost(list(self._called)), 0)
@@ -232,6 +243,7 @@ class _Loop(Observer):
         # Not before there is something to record: it imports much.
         with VisibleModules():
             from .recorder import LoopRecorder
+            from .report import COMPILED_OPTIMIZER_NOTE
 
         owner, parts = owner_of_parts(trained)
         if owner is not None:
@@ -257,6 +269,8 @@ class _Loop(Observer):
         report.step_count, self._first_step = self._first_step + step_number, 0
         report.loop_number, report.before_count = self._loop_count, self._before_count
         report.folder = name
+        if self._watch.has_compiled_optimizer:
+            report.note(COMPILED_OPTIMIZER_NOTE)
         if self._fitted is not None:
             report.note(
                 f"fewer steps are recorded, {plan.measured_count} timed and {plan.profiled_count} "
@@ -304,6 +318,11 @@ class _Loop(Observer):
         report = best.report
         if before is not None:
             report.later_count, report.longest_later = before.loop_count, before.longest
+        elif best is self._kept and self._outgrown is not None:
+            # It was to be recorded in place of this one, and ended before.
+            now = 0 if self.recorder is None else self.recorder.report.step_count
+            report.later_count = self._outgrown[0]
+            report.longest_later = max(self._outgrown[1], now)
         report.finalize(self._plan, self._loop_count)
         self._publish()
 
@@ -332,6 +351,7 @@ class _Loop(Observer):
         if self._later is None:
             return
         later, self._later = self._later, None
+        self._outgrown = max(1, loop_count), step_count
         if loop_count and before_count:
             self._loop_count, self._before_count = self._loop_count + loop_count, before_count
         self._fitted = None

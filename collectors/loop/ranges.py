@@ -22,7 +22,7 @@ from torch import nn
 from torch.optim.optimizer import Optimizer
 
 from ..calls import training_hooks
-from ..calls.dynamo_bypass import has_compiled, set_eval_frame, unseen
+from ..calls.dynamo_bypass import has_compiled, is_captured, set_eval_frame, unseen
 from ..ranges import ModuleRanges, Phase, Range, is_backward, phase, step, step_end
 from ..ranges.attention_parts import AttentionRanges
 from .recording_thread import RecordingThread
@@ -236,7 +236,8 @@ class LoopRanges(training_hooks.Listener):
 def _unseen_call(function: Callable[[Phase], None], name: Phase) -> None:
     prior = set_eval_frame(None)
     try:
-        function(name)
+        if not is_captured():
+            function(name)
     finally:
         set_eval_frame(prior)
 

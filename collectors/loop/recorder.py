@@ -173,6 +173,7 @@ class LoopRecorder(CallListener, ProfilerListener):
         """
         if self.is_done:
             return
+        began_ns, file_count = time.perf_counter_ns(), self._traces.file_count
         self._times.is_evaluating = False
         is_last |= self._planned + 1 == self.plan.loop_length
         if is_last:
@@ -180,7 +181,7 @@ class LoopRecorder(CallListener, ProfilerListener):
                 self.report.step_count, time.perf_counter_ns() - self._optimized_ns
             )
         self._ranges.end_step()
-        self._times.clock.tick()
+        self._times.clock.tick(self._watch.steps.last_kind)
         if is_last:
             self._times.clock.cut_last()
         try:
@@ -206,6 +207,9 @@ class LoopRecorder(CallListener, ProfilerListener):
                 self._end_light()
             if self._planned == self._light_end + self.plan.after_count:
                 self._end_window()
+        if self._traces.file_count > file_count:
+            self._traces.note_stall(time.perf_counter_ns() - began_ns)
+            self._publish()
 
     def join_steps(self) -> None:
         """Count the last two steps as one: they were halves of an iteration."""
@@ -374,7 +378,7 @@ class LoopRecorder(CallListener, ProfilerListener):
         self._keep_timed()
         ranged = self.plan.warmup_count + self.plan.measured_count
         if self._planned == ranged:
-            self.report.step_ns = self._times.end_again()
+            self._times.keep_again()
         elif self._planned == ranged + self.plan.profiled_count:
             self.report.ranges_step_ns = warm_ns(self._times.end_again())
         self.abandon()

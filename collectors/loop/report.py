@@ -33,6 +33,13 @@ GRADLESS_NOTE = (
     "evaluate, call model.eval() first"
 )
 
+APART_NOTE = (
+    "steps took {before} before the profile and {after} after it: the step time is the latter"
+)
+MIXED_NOTE = "no step time: models train in turn, for several steps each, so that no two are alike"
+IN_TURN_NOTE = "no step time: threads take the steps of the loop in turn, and those of one are seen"
+COMPILED_OPTIMIZER_NOTE = "the optimizer is compiled: its work is in phase forward or other"
+
 OWN_PROFILER_NOTE = (
     "the loop has a profiler of its own, so ours did not run; it wrote no Chrome trace"
 )
@@ -47,7 +54,7 @@ class LoopReport:
     """What one rank measured.
 
     `step_ns` are the timed steps, `token_count` is of all of them; the last `after_count` came
-    after the profiled ones.
+    after the profiled ones. `plain_ns` are those that the step time is of, if not all are.
 
     `memory` has members of `manifest.RankMemory`, `environment` those of `manifest.Environment`;
     they are empty of a rank that did not get so far. `trace` is a name in the run folder.
@@ -93,6 +100,8 @@ class LoopReport:
     warmup_count: int = 0
     step_ns: list[int] = field(default_factory=list)
     after_count: int = 0
+    plain_ns: list[int] | None = None
+    is_in_turn: bool = False
     plain_phase_ns: dict[str, int] = field(default_factory=dict)
     token_count: int = 0
     is_without_ids: bool = False
@@ -278,16 +287,16 @@ def make_manifest(
 
 def overhead_of(first: LoopReport, export_stall_ns: int | None = None) -> manifest.Overhead:
     """Return what the steps of a rank took, of each kind."""
-    overhead = manifest.Overhead(
-        ranges_step_ns=first.ranges_step_ns,
-        profiled_step_ns=first.profiled_step_ns,
-        light_step_ns=first.light_step_ns,
-        export_stall_ns=export_stall_ns,
-    )
-    if first.step_ns:
-        steps = first.step_ns if len(first.step_ns) > 1 else 2 * first.step_ns
-        tenths = statistics.quantiles(steps, n=10, method="inclusive")
-        low, median, high = (round(tenths[at]) for at in (0, 4, 8))
+    overhead = manifest.Overhead(export_stall_ns=export_stall_ns)
+    steps = first.step_ns if first.plain_ns is None else first.plain_ns
+    if steps or first.plain_ns is None:  # Else no step was like another.
+        for name in ("ranges_step_ns", "profiled_step_ns", "light_step_ns"):
+            setattr(overhead, name, getattr(first, name))
+    if steps:
+        several = steps if len(steps) > 1 else 2 * steps
+        tenths = statistics.quantiles(several, n=10, method="inclusive")
+        low, high = round(tenths[0]), round(tenths[8])
+        median = statistics.median_low(steps)
         overhead.plain_step_ns, overhead.plain_after_count = median, first.after_count
         overhead.plain_step_low_ns, overhead.plain_step_high_ns = low, high
         overhead.plain_phase_ns = first.plain_phase_ns

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections import Counter
+from collections.abc import Hashable
 from typing import Any
 
 import torch
 
+from tracekit.units import format_duration
+
 from ..machine import accelerator, memory
-from .report import LoopReport
+from .report import APART_NOTE, IN_TURN_NOTE, MIXED_NOTE, LoopReport
 from .tokens import TokenCounter
 
 _NS_PER_EVENT_MS = 1_000_000
+_APART = 1.2  # Medians of two blocks that are further apart are not mixed.
+_USUAL_SHARE = 2 / 3  # In fewer of the steps the same optimizers step: there is no step time.
 _MAX_PARTS = 64
 """How many parts of phases a step may have: each is two events of the device."""
 
@@ -30,6 +36,7 @@ class StepClock:
     def __init__(self, device: torch.device | None = None) -> None:
         self._device = device
         self._steps: list[list[tuple[Any, Any]]] = []
+        self.kinds: list[Hashable] = []
         self._parts: list[tuple[Any, Any]] = []
         # Of the phases, as of the steps: what each step has, and this one so far.
         self._phases: list[list[tuple[str, Any, Any]]] = []
@@ -46,8 +53,8 @@ class StepClock:
     def step_count(self) -> int:
         return len(self._steps)
 
-    def tick(self) -> None:
-        """Mark the end of a step; the next begins here, or where the clock is resumed."""
+    def tick(self, kind: Hashable = None) -> None:
+        """Mark the end of a step of a kind; the next begins here, or where the clock is resumed."""
         if self._device is None:
             return
         mark = None
@@ -55,6 +62,7 @@ class StepClock:
             mark = self._mark()
             self._parts.append((self._begin, mark))
         self._steps.append(self._parts)
+        self.kinds.append(kind)
         self._phases.append(self._phase_parts)
         self._parts, self._phase_parts = [], []
         self._open_phases.clear()
@@ -92,6 +100,7 @@ class StepClock:
     def drop(self) -> None:
         if self._steps:
             self._steps.pop()
+            self.kinds.pop()
             self._phases.pop()
 
     def begin_phase(self, name: str) -> None:
@@ -152,7 +161,8 @@ class LoopTimes:
         self._report = report
         self.clock = self._ended = StepClock()
         self._their_clock: StepClock | None = None
-        self._plain_phases: list[dict[str, int]] = []
+        # Of each block of timed steps: time, phases and kind of each step.
+        self._blocks: list[list[tuple[int, dict[str, int], Hashable]]] = []
 
     def begin(self) -> None:
         """Time the steps of another part of the plan from now on."""
@@ -176,7 +186,8 @@ class LoopTimes:
         report = self._report
         report.step_ns, report.token_count, report.ranges_step_ns = [], 0, None
         report.memory, report.plain_phase_ns = {}, {}
-        self._plain_phases.clear()
+        report.plain_ns = None
+        self._blocks.clear()
         report.gradient_accumulation = None
 
     def begin_step(self, *, is_under_theirs: bool) -> None:
@@ -199,11 +210,10 @@ class LoopTimes:
     def keep_measured(self) -> None:
         """Report the timed steps of a block that is over, with those of the one before."""
         report = self._report
-        report.step_ns = report.step_ns + self.end()
-        self._plain_phases += self._ended.phases()
-        report.plain_phase_ns = _medians_of_phases(self._plain_phases)
+        self.end()
+        self._keep_block()
         self.tokens.end()
-        report.token_count = self.tokens.total
+        report.token_count = 0 if report.is_in_turn else self.tokens.total
         report.batch_size = self.tokens.batch_size
         report.sequence_length = self.tokens.sequence_length
         report.is_without_ids = self.tokens.is_without_ids
@@ -212,11 +222,52 @@ class LoopTimes:
         # The profiler has memory of its own, which stays.
         report.memory = report.memory or memory.peak(self.device)
 
+    def keep_again(self) -> None:
+        """Report the block that has ended, the last step of which was a loop's last."""
+        self._ended.cut_last()
+        self._blocks.pop()
+        self._keep_block()
+
+    def _keep_block(self) -> None:
+        """Report a block, and the step time: of steps in which the same optimizers stepped.
+
+        Steps before and after the profile that take different times are not mixed: those after it
+        count, as a loop becomes what it is.
+        """
+        ended, report = self._ended, self._report
+        self._blocks.append([*zip(ended.stop(), ended.phases(), ended.kinds, strict=True)])
+        if report.is_in_turn:
+            report.note(IN_TURN_NOTE)
+            report.step_ns, report.plain_ns, report.plain_phase_ns = [], [], {}
+            return
+        rows = [row for block in self._blocks for row in block]
+        report.step_ns = [ns for ns, _, _ in rows]
+        usual, count = Counter(kind for _, _, kind in rows).most_common(1)[0]
+        rows = [row for row in rows if row[2] == usual]
+        blocks = [[row for row in block if row[2] == usual] for block in self._blocks]
+        times = [[ns for ns, _, _ in block] for block in blocks if block]
+        if count < len(report.step_ns) * _USUAL_SHARE:
+            report.note(MIXED_NOTE)
+            rows = []
+        elif len(times) > 1 and _are_apart(*times):
+            before, after = (format_duration(statistics.median_low(block)) for block in times)
+            report.note(APART_NOTE.format(before=before, after=after))
+            rows = blocks[-1]
+        report.plain_ns = [ns for ns, _, _ in rows]
+        report.plain_phase_ns = _medians_of_phases([phases for _, phases, _ in rows])
+
     def keep_theirs(self) -> None:
         """Report what steps took under the loop's own profiler, unless ours has told."""
         if self._their_clock is not None and self._report.profiled_step_ns is None:
             self._report.profiled_count = self._their_clock.step_count
             self._report.profiled_step_ns = median_ns(self._their_clock.stop())
+
+
+def _are_apart(before: list[int], after: list[int]) -> bool:
+    """Tell whether the times of two blocks differ, and by more than they vary."""
+    first, second = statistics.median(before), statistics.median(after)
+    vary = min(after) <= first <= max(after) or min(before) <= second <= max(before)
+    return max(first, second) > _APART * min(first, second) and not vary
 
 
 def _medians_of_phases(steps: list[dict[str, int]]) -> dict[str, int]:
@@ -233,4 +284,5 @@ def warm_ns(step_ns: list[int]) -> int | None:
 
 
 def median_ns(step_ns: list[int]) -> int | None:
-    return round(statistics.median(step_ns)) if step_ns else None
+    """Return the median time, which is that of a step: of two, the shorter."""
+    return statistics.median_low(step_ns) if step_ns else None

@@ -32,6 +32,7 @@ class LoopTraces:
         self._profile: Profile | None = None
         self._begin = 0
         self.has_begun = self.is_light = False
+        self.file_count = 0
 
     @property
     def is_open(self) -> bool:
@@ -88,9 +89,13 @@ class LoopTraces:
         profile.end()
         self._profile, self.is_light = None, False
         path = profile.save()
-        stall_ns = time.perf_counter_ns() - begin_ns
-        report.export_stall_ns = max(report.export_stall_ns or 0, stall_ns)
+        self.file_count += 1
+        self.note_stall(time.perf_counter_ns() - begin_ns)
         report.light_step_ns, report.light_trace = step_ns, f"{LIGHT}/{path.name}"
+
+    def note_stall(self, stall_ns: int) -> None:
+        """Report how long the program stood still for a trace, from the last step's end on."""
+        self._report.export_stall_ns = max(self._report.export_stall_ns or 0, stall_ns)
 
     def drop_light(self) -> bool:
         """Be without a light profile, of which something has failed; tell whether none runs."""
@@ -122,8 +127,8 @@ class LoopTraces:
         begin_ns = time.perf_counter_ns()
         profile.end()
         path = profile.save()
-        stall_ns = time.perf_counter_ns() - begin_ns
-        report.export_stall_ns = max(report.export_stall_ns or 0, stall_ns)
+        self.file_count += 1
+        self.note_stall(time.perf_counter_ns() - begin_ns)
         if report.is_recorded:
             trace = f"{path.parent.name}/{path.name}"
             report.windows.append(

@@ -82,6 +82,9 @@ class Observer:
     def optimizer_stepped(self, parameter: torch.Tensor | None) -> None:
         """Hear that an optimizer has taken a step, and of one of the parameters that it trains."""
 
+    def stepped_elsewhere(self) -> None:
+        """Hear that an optimizer of the loop has stepped on another thread than the loop's."""
+
     def failed(self, error: Exception) -> None:
         """Hear that watching has failed and is over."""
 
@@ -116,6 +119,10 @@ class LoopWatch(training_hooks.Listener):
         # In which step something was called without gradients, and whether in the one before, too.
         self._called_at: dict[object, tuple[int, bool]] = {}
         self._last_shape: tuple[int, ...] | None = None
+        # Of the text that is being generated: sequences and tokens at its beginning, and now. And
+        # with which beginnings text was trained on: several steps may follow one generation.
+        self._generated: tuple[tuple[int, ...], tuple[int, int]] | None = None
+        self._trained_beginnings: set[tuple[int, ...]] = set()
         # The optimizers of the loop, and the roots that were called in the first step of each.
         self._optimizers: dict[Any, list[weakref.ref[nn.Module]]] = {}
         self._step_counts: Counter[Any] = Counter()
@@ -128,6 +135,8 @@ class LoopWatch(training_hooks.Listener):
         # Of a parameter of each root, or (by this) of the one that backward passes lead to.
         self._versions: WeakKeyDictionary[object, int] = WeakKeyDictionary()
         self._leaf: torch.Tensor | None = None
+        # Whether steps of an optimizer are seen by that alone.
+        self.has_compiled_optimizer = False
         self._sees_compiled_calls = False
         self._wants_inner = False
 
@@ -173,6 +182,7 @@ class LoopWatch(training_hooks.Listener):
             self._look_for_compiled_step(module)
             self._called[module] = None
             self._last_shape = None
+            self._note_trained_text(args, kwargs)
         is_of_step = kind in ("training", "gradless", "generation")
         if is_of_step and self.bounds == "found" and self.steps.is_over:
             self._observer.step_is_over(is_part=self.steps.begin())
@@ -228,6 +238,8 @@ class LoopWatch(training_hooks.Listener):
     def after_optimizer_step(self, optimizer: Any) -> None:
         if self._is_other_loop:
             if not self.may_move or id(optimizer) != self._last_optimizer:
+                if weakref.ref(optimizer) in self._optimizers:
+                    self._observer.stepped_elsewhere()
                 return
             # The optimizer of the one step there was goes on here.
             self.thread.release()
@@ -307,6 +319,7 @@ class LoopWatch(training_hooks.Listener):
         self._versions[owner] = parameter._version
         if before is not None and parameter._version != before:
             self.steps.optimizer_stepped("compiled")
+            self.has_compiled_optimizer = True
             self._called.clear()
             self._observer.optimizer_stepped(parameter)
 
@@ -356,11 +369,39 @@ class LoopWatch(training_hooks.Listener):
             and before[0] == self._last_shape[0]
             and self._last_shape[1] in (1, before[1] + 1)
         )
+        self._note_generated(grows=grows)
+        if self._generated is not None and self._generated[0] in self._trained_beginnings:
+            return True
         if grows:
             return self._is_in_each_step(is_training) or is_training
         number = self.steps.number
         at, was_in_each = self._called_at.get(is_training, (-2, False))
         return at == number - 1 or (at == number and (was_in_each or is_training))
+
+    def _note_generated(self, *, grows: bool) -> None:
+        shape = self._last_shape
+        if shape is None or len(shape) != 2:
+            self._generated = None
+        elif not grows or self._generated is None:
+            self._generated = shape, (shape[0], shape[1])
+        else:
+            beginning, (count, length) = self._generated
+            self._generated = beginning, (count, max(length + 1, shape[1]))
+
+    def _note_trained_text(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """See that a step trains on text that was generated: as many tokens, all or some of it.
+
+        The last token may lack, or come to it.
+        """
+        if self._generated is None:
+            return
+        beginning, (count, length) = self._generated
+        self._generated = None
+        ids = token_ids(args, kwargs)
+        if ids is None or ids.ndim != 2 or length <= beginning[1]:
+            return
+        if ids.shape[0] <= count and abs(ids.shape[1] - length) <= 1:
+            self._trained_beginnings.add(beginning)
 
     def _kind_of_copy(self, module: nn.Module) -> CallKind:
         """Tell a teacher, which each step asks, from a copy that is evaluated between steps."""
@@ -453,6 +494,7 @@ class StepFinder:
         self._counts: dict[Hashable, int] = {}
         self._has_new = False
         self._last: frozenset[Hashable] = frozenset()
+        self.last_kind: Hashable = None
         self._begun_count = 0
 
     def optimizer_stepped(self, key: Hashable) -> None:
@@ -510,6 +552,7 @@ class StepFinder:
         is_part = self._is_part
         self._begun_count += not is_part
         self._last = frozenset(self._counts)
+        self.last_kind = frozenset(self._counts.items())
         self._counts.clear()
         self._has_new = False
         return is_part

@@ -28,7 +28,7 @@ from tracekit.redaction import mask_text, mask_words
 
 from ..command_line import profiler_options, range_options
 from ..machine import memory
-from ..process.ending import describe_shell_code
+from ..process.ending import describe_exit_code, shell_code
 from ..process.job import launched_place
 from ..process.program import run_program
 from ..run.folder import Ended, check_replaceable, default_target
@@ -118,7 +118,7 @@ class _Wrapped:
             self._folder.close()
             if self._plan.request is not None:
                 Path(self._plan.request).unlink(missing_ok=True)
-        return Ended(self._folder.made, code)
+        return Ended(self._folder.made, shell_code(code))
 
     def _echo(self, *lines: str, begin: str = "") -> None:
         """Write lines at once, on the terminal that the program writes to as well."""
@@ -151,7 +151,6 @@ class _Wrapped:
             **os.environ,
             VARIABLE: str(work),
             "PYTHONPATH": path,
-            "KINETO_LOG_LEVEL": os.environ.get("KINETO_LOG_LEVEL", "6"),
         }
 
     def _takes(self, number: int) -> bool:
@@ -188,7 +187,8 @@ class _Wrapped:
         self._recorded = {report.rank: report.folder for report in reports}
         try:
             # It may be drawing a progress bar on the same terminal: its line stays as it is.
-            self._commit(reports, "ok", None, None, "the program runs on", begin="\n")
+            begin = "\n" if os.isatty(2) else ""
+            self._commit(reports, "ok", None, None, "the program runs on", begin=begin)
         except TracekitError as error:
             self._echo(f"the run folder was not written: {error.message}")
 
@@ -212,7 +212,7 @@ class _Wrapped:
         reports = read_reports(self._folder.work, LoopReport)
         if self._run is not None:
             if reports and all(self._is_new(report) for report in reports):
-                self._commit(reports, "ok", None, code)
+                self._commit(reports, "ok", None, shell_code(code))
             count = self._folder.add_windows(reports, self._run)
             self._note_end(self._run, code, reports)
             if count:
@@ -224,7 +224,7 @@ class _Wrapped:
         outcome, reason = _outcome(reports, code, kill_count)
         if reason is not None:
             self._echo(reason)
-        run = self._commit(reports, outcome, reason, code)
+        run = self._commit(reports, outcome, reason, shell_code(code))
         if outcome == "ok":
             self._note_end(run, code, reports)
 
@@ -245,7 +245,7 @@ class _Wrapped:
         for note in run.notes:
             if note not in known:
                 self._echo(f"note: {note}")
-        self._folder.end(run, code, outcome, reason)
+        self._folder.end(run, shell_code(code), outcome, reason)
 
     def _nothing_seen(self) -> str:
         shown = shlex.join(mask_words(self._program))
@@ -297,7 +297,9 @@ def _outcome(
     if failed is not None:
         reason = f"rank {failed.rank}: {failed.reason}"
         return failed.outcome, f"{reason}; {ending}" if code else reason
-    if code > 128 and memory.was_killed_for_memory(128 - code, kill_count):
+    # Of what a shell ran, its exit code tells of a signal.
+    number = shell_code(code) - 128
+    if number > 0 and memory.was_killed_for_memory(-number, kill_count):
         return "oom", f"{ending}: the kernel ended it because memory ran out"
     if not reports or _unfinished_steps(reports, code):
         return "failed", ending
@@ -306,7 +308,7 @@ def _outcome(
 
 def _ending(reports: Sequence[LoopReport], code: int, *, is_explained: bool) -> str:
     """Return how a program ended, and how far it was recorded, unless that `is_explained`."""
-    ending = f"the program ended with {describe_shell_code(code)}"
+    ending = f"the program ended with {describe_exit_code(code)}"
     steps = _unfinished_steps(reports, code)
     if reports and not steps:
         return f"{ending} after it was recorded"

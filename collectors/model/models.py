@@ -6,11 +6,11 @@ is small enough for a CPU, for training and for serving.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import UsageError
+from tracekit.small_files import parse_json, read_small
 
 if TYPE_CHECKING:
     import torch
@@ -147,7 +147,7 @@ def _config_values(name: str) -> dict[str, Any]:
             hint=f"known: {known}; or the path of a config.json or of a model's folder",
         )
     try:
-        values = json.loads(path.read_bytes())
+        values = parse_json(read_small(path))
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: the configuration cannot be read: {error}") from error
     if not isinstance(values, dict):

@@ -38,12 +38,6 @@ def shell_code(exit_code: int) -> int:
     return exit_code if exit_code >= 0 else _SHELL_BASE - exit_code
 
 
-def describe_shell_code(exit_code: int) -> str:
-    """Return how a process ended, in words, from its exit code as a shell has it."""
-    is_signal = exit_code - _SHELL_BASE in set(signal.Signals)
-    return describe_exit_code(_SHELL_BASE - exit_code if is_signal else exit_code)
-
-
 def last_lines(text: str) -> str:
     return " | ".join(_lines(text)[-_TAIL_LINES:])
 

@@ -21,8 +21,6 @@ from pathlib import Path
 
 from tracekit.errors import UsageError
 
-from .ending import shell_code
-
 _POLL_S = 0.1
 _SPREAD_S = 0.01
 """How long a signal to a group may take to reach all of it."""
@@ -40,7 +38,7 @@ def run_program(
     look: Callable[[], None],
     taken: Callable[[int], bool],
 ) -> int:
-    """Run a program to its end.
+    """Run a program to its end, and return its exit code: -n for signal n.
 
     Args:
         program: what to run.
@@ -68,7 +66,7 @@ def run_program(
         while _next_signal(0) is not None:
             pass
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    return shell_code(code)
+    return code
 
 
 def _next_signal(limit_s: float) -> int | None:

@@ -8,6 +8,7 @@ import errno
 import json
 import os
 import re
+import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,10 +26,17 @@ from ..machine.accelerator import profiler_activities
 from ..process.gloo_threads import wait_until_idle
 from ..run.trace_file import pack, whole_file
 
+_STDERR = 2
 _SILENT_SINCE = TorchVersion("2.13")
 _TRACE_NAME = re.compile(rb'("traceName":\s*)"(?:[^"\\]|\\.)*"')
 # Kineto writes this member last but for the file's own name; without it the file was cut off.
 _LAST_MEMBERS = (b'"baseTimeNanoseconds"', b'"traceName"')
+
+# What Kineto says of our profile, and of none of the program's.
+_LINES = re.compile(
+    rb"^(?:USDT|STAGE):.*\n|^ERROR: External init callback.*\n|^\[W[^\n]*\bcollection\.cpp.*\n",
+    re.M,
+)
 
 _is_own_call = False
 
@@ -46,6 +54,32 @@ def own_profiler_call() -> Iterator[None]:
 
 def is_own_profiler_call() -> bool:
     return _is_own_call
+
+
+@contextlib.contextmanager
+def _without_lines() -> Iterator[None]:
+    """Keep what Kineto says of our profile off stderr; all else that is written comes a bit later.
+
+    `KINETO_LOG_LEVEL` would do for some of it, and for the profiles of the program as well.
+    """
+    with contextlib.ExitStack() as files:
+        try:
+            aside = files.enter_context(tempfile.TemporaryFile(buffering=0))
+            saved = os.dup(_STDERR)
+        except OSError:  # there is none, or no room
+            yield
+            return
+        files.callback(os.close, saved)
+        os.dup2(aside.fileno(), _STDERR)
+        try:
+            yield
+        finally:
+            os.dup2(saved, _STDERR)
+            aside.seek(0)
+            rest = _LINES.sub(b"", aside.read())
+            with contextlib.suppress(OSError):
+                while rest:
+                    rest = rest[os.write(saved, rest) :]
 
 
 class Profile:
@@ -143,7 +177,7 @@ class Profile:
             wait_until_idle()
         finally:
             # A profiler that is not stopped ends the process when it is thrown away.
-            with own_profiler_call():
+            with own_profiler_call(), _without_lines():
                 self._profiler.stop()
 
     def abandon(self) -> None:
@@ -166,7 +200,8 @@ class Profile:
         self._ended_count += 1
         if self._ended_count == self.step_count:
             wait_until_idle()
-        with own_profiler_call():
+        changes = self._ended_count in (self._warmup, self.step_count)
+        with own_profiler_call(), _without_lines() if changes else contextlib.nullcontext():
             if self._activities is not None and self._ended_count >= self._warmup:
                 self._bounds_unix_ns.append(time.time_ns())
             if len(self._bounds_unix_ns) > 1:
@@ -207,7 +242,7 @@ class Profile:
             )
 
     def _start(self) -> None:
-        with own_profiler_call(), starting():
+        with own_profiler_call(), starting(), _without_lines():
             self._profiler.start()
 
     def _make(self, **schedule: Any) -> None:

@@ -25,6 +25,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from ..calls.dynamo_bypass import is_captured
 from . import Range, part
 
 _PRODUCTS = frozenset({"matmul", "bmm", "baddbmm", "__matmul__", "einsum"})
@@ -101,7 +102,7 @@ def _inside(
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or is_captured():
             return function(*args, **kwargs)
         with context():
             return function(*args, **kwargs)

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from ..calls import module_calls
-from ..calls.dynamo_bypass import has_compiled, set_eval_frame, unseen
+from ..calls.dynamo_bypass import has_compiled, is_captured, set_eval_frame, unseen
 from ..calls.module_paths import class_name, module_paths, unwrapped
 from .open_ranges import (
     Pass,
@@ -202,7 +202,7 @@ class _Checkpoint:
         self._everyone = everyone
 
     def __call__(self, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        named = None if torch.compiler.is_compiling() else self._named(run)
+        named = None if torch.compiler.is_compiling() or is_captured() else self._named(run)
         if named is None:
             return self.function(run, *args, **kwargs)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import errno
-import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from tracekit import manifest
 from tracekit.errors import StoreError, UsageError
+from tracekit.small_files import parse_json, read_small
 
 from .stale_dirs import WORK, remove_stale, working_folder
 
@@ -156,7 +156,7 @@ def is_replaceable(target: Path, force: bool) -> bool:
 def _content(target: Path) -> tuple[bool, bool]:
     """Tell whether a folder holds a run, and whether that has a result: it ran, or left traces."""
     try:
-        value = json.loads((target / manifest.FILE_NAME).read_bytes())
+        value = parse_json(read_small(target / manifest.FILE_NAME))
     except (OSError, ValueError):
         return False, False
     if not isinstance(value, dict):

@@ -278,31 +278,49 @@ late_work AS MATERIALIZED (
     WHERE coalesce(e.late_ns > 15000, TRUE)
 ),
 
+-- The ends of work on each device in their order, with the stream that ended before.
 stream_end AS (
-    SELECT trace_id, device, stream, end_ns, max(span_id) AS span_id
-    FROM graph_work
-    GROUP BY ALL
+    SELECT *, lag({stream: stream, span_id: span_id, end_ns: end_ns}) OVER on_device AS before
+    FROM (
+        SELECT trace_id, device, stream, end_ns, max(span_id) AS span_id
+        FROM graph_work
+        WHERE stream IS NOT NULL
+        GROUP BY ALL
+    ) AS ended
+    WINDOW on_device AS (PARTITION BY trace_id, device ORDER BY end_ns, span_id)
 ),
 
-device_stream AS (SELECT DISTINCT trace_id, device, stream FROM graph_work),
+other_end AS (
+    SELECT
+        *,
+        last_value(CASE WHEN before.stream <> stream THEN before END IGNORE NULLS) OVER (
+            PARTITION BY trace_id, device
+            ORDER BY end_ns, span_id
+            ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+        ) AS other
+    FROM stream_end
+),
+
+last_end AS (
+    SELECT
+        trace_id, device, end_ns,
+        max(span_id) AS span_id,
+        arg_max(stream, span_id) AS stream,
+        arg_max(other, span_id) AS other
+    FROM other_end
+    GROUP BY trace_id, device, end_ns
+),
 
 -- Of other streams, what ended last before it began.
 ended_before AS (
     SELECT
         l.span_id,
-        arg_max(w.span_id, (w.end_ns, w.span_id)) AS source_id,
-        max(w.end_ns) AS end_ns
+        if(w.stream <> l.stream, w.span_id, w.other.span_id) AS source_id,
+        if(w.stream <> l.stream, w.end_ns, w.other.end_ns) AS ended_ns
     FROM late_work AS l
-    INNER JOIN device_stream AS o
-        ON l.trace_id = o.trace_id AND l.device = o.device AND l.stream <> o.stream
-    ASOF INNER JOIN stream_end AS w
-        ON
-            o.trace_id = w.trace_id
-            AND o.device = w.device
-            AND o.stream = w.stream
-            AND l.start_ns >= w.end_ns
-    WHERE l.start_ns - l.tolerance_ns < w.end_ns
-    GROUP BY l.span_id
+    ASOF INNER JOIN last_end AS w
+        ON l.trace_id = w.trace_id AND l.device = w.device AND l.start_ns >= w.end_ns
+    WHERE l.stream IS NOT NULL AND l.start_ns - l.tolerance_ns < ended_ns
 ),
 
 thread AS (
@@ -353,7 +371,7 @@ explained AS (
             WHEN 'long_launch' THEN l.call_span * 2
         END AS source_node,
         CASE kind
-            WHEN 'event' THEN e.end_ns
+            WHEN 'event' THEN e.ended_ns
             WHEN 'no_launch'
                 THEN
                     CASE

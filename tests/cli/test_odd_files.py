@@ -45,7 +45,7 @@ HOSTILE = {
         "[class] must be a table of class",
     ),
     "a number for what it applies to": ("[[range]]\napplies_to = 1\n", "applies_to is no text"),
-    "100,000 brackets": ("a = " + "[" * 100_000, "it is nested too deeply"),
+    "100,000 brackets": ("a = " + "[" * 100_000, "nested too deeply"),
     "100,000 brackets in a pattern": (
         rule(**{"class": '"a"', "pattern": '"' + "(" * 100_000 + '"'}),
         "is no regular expression",
@@ -81,7 +81,7 @@ def test_a_device_that_never_ends_is_no_rules_file(
 ) -> None:
     done = cli("query", "kernel_classes", sample_trace, "--rules", "/dev/zero")
     assert done.exit_code == 2
-    assert done.stderr == "error: /dev/zero: the rules file is longer than 1,000,000 bytes\n"
+    assert done.stderr == "error: /dev/zero: the rules file cannot be read: not a regular file\n"
 
 
 LONG = "n" * 5_000

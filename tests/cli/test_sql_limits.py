@@ -108,3 +108,11 @@ def test_an_error_behind_the_first_rows(cli: Callable[..., Any], sample_trace: P
 def test_bad_limits(cli: Callable[..., Any], sample_trace: Path) -> None:
     for option, value in (("--limit", "0"), ("--limit", "x"), ("--timeout", "0")):
         assert cli("sql", option, value, sample_trace, "SELECT 1").exit_code == 2
+
+
+def test_what_spills_is_bounded(sample_trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRACEKIT_SPILL_LIMIT", "20MB")
+    monkeypatch.setenv("TRACEKIT_MEMORY_LIMIT", "50MB")
+    with tracekit.open(sample_trace) as trace, pytest.raises(QueryError) as caught:
+        trace.sql("SELECT hash(range) AS h FROM range(20_000_000) ORDER BY h")
+    assert "TRACEKIT_SPILL_LIMIT" in (caught.value.hint or "")

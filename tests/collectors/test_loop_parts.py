@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import threading
 import weakref
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,9 +18,10 @@ torch = pytest.importorskip("torch")
 from tracekit.collectors.loop import program_loop, times, windows  # noqa: E402
 from tracekit.collectors.loop.plan import LoopPlan  # noqa: E402
 from tracekit.collectors.loop.recorder import LoopRecorder  # noqa: E402
+from tracekit.collectors.loop.report import LoopReport, overhead_of  # noqa: E402
 from tracekit.collectors.loop.times import StepClock, median_ns, warm_ns  # noqa: E402
 from tracekit.collectors.loop.tokens import TokenCounter  # noqa: E402
-from tracekit.collectors.loop.watch import LoopWatch, Observer  # noqa: E402
+from tracekit.collectors.loop.watch import CallListener, LoopWatch, Observer  # noqa: E402
 from tracekit.collectors.machine import accelerator  # noqa: E402
 from tracekit.collectors.process.distributed import Place  # noqa: E402
 from tracekit.collectors.profiler.loop_profilers import LoopProfilers  # noqa: E402
@@ -119,8 +121,116 @@ def test_dropped_and_forgotten_steps(clock: StepClock, machine: Machine) -> None
     assert clock.phases() == [{"forward": 3 * US}]
 
 
+def timed(machine: Machine, *blocks: list[tuple[str, int]], is_in_turn: bool = False) -> LoopReport:
+    """Return the report of blocks of steps, each of a kind and a time."""
+    report = LoopReport(rank=0, world_size=1, is_in_turn=is_in_turn)
+    found = times.LoopTimes(report, accelerator.CPU)
+    for block in blocks:
+        found.begin()
+        for kind, ns in block:
+            machine.now_ns += ns
+            found.clock.tick(kind)
+        found.keep_measured()
+    return report
+
+
+def test_the_step_time_is_that_of_a_step(machine: Machine) -> None:
+    alike = [("a", ns) for ns in (10, 13, 11, 12)]
+    report = timed(machine, alike, alike)
+    assert (report.plain_ns, report.notes) == ([ns for _, ns in alike * 2], [])
+    assert overhead_of(report).plain_step_ns == 11
+    # Still compiling, or small batches: what follows the profile is what the loop became.
+    report = timed(machine, [("a", 20)] * 5, [("a", 10)] * 5)
+    assert overhead_of(report).plain_step_ns == 10
+    assert (report.step_ns, len(report.notes)) == ([20] * 5 + [10] * 5, 1)
+
+
+def test_steps_of_other_optimizers_are_not_in_the_step_time(machine: Machine) -> None:
+    report = timed(machine, [("a", 10), ("ab", 90), ("a", 11)], [("a", 12)])
+    assert (report.plain_ns, report.notes) == ([10, 11, 12], [])
+    in_blocks = [("a11 b1", 90), ("b11 a1", 30)]
+    for report in (
+        timed(machine, in_blocks, in_blocks),
+        timed(machine, [("a", 10)] * 4, is_in_turn=True),
+    ):
+        report.ranges_step_ns = 50
+        overhead = overhead_of(report)
+        assert (overhead.plain_step_ns, overhead.ranges_step_ns) == (None, None)
+        assert len(report.notes) == 1
+
+
+@pytest.mark.parametrize("is_trained_on", [True, False])
+@pytest.mark.parametrize("has_cache", [False, True])
+def test_text_that_several_steps_train_on_is_generated(
+    is_trained_on: bool, has_cache: bool
+) -> None:
+    kinds: list[str] = []
+
+    class Calls(CallListener):
+        def root_begins(self, _: Any, kind: str, *args: Any) -> None:  # type: ignore[override]
+            del args
+            kinds.append(kind)
+
+    model = torch.nn.Sequential(torch.nn.Embedding(8, 2), torch.nn.Linear(2, 8))
+    optimizer = torch.optim.SGD(model.parameters())
+    observer = Observer()
+    observer.recorder = Calls()
+    watch = LoopWatch(observer)
+    watch.start()
+    try:
+        for _ in range(4):
+            kinds.clear()
+            model.eval()
+            ids = torch.zeros(2, 4, dtype=torch.int64)
+            with torch.no_grad():
+                for length in range(4, 10):
+                    model(ids[:, -1:] if has_cache and length > 4 else ids)
+                    ids = torch.cat([ids, ids[:, :1]], dim=1)
+            model.train()
+            batch = ids if is_trained_on else torch.zeros(2, 32, dtype=torch.int64)
+            for _ in range(3):
+                model(batch).sum().backward()
+                optimizer.step()
+    finally:
+        watch.stop()
+    assert kinds == ["generation" if is_trained_on else "evaluation"] * 6 + ["training"] * 3
+
+
+def test_a_worker_of_a_data_loader_takes_no_rank(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may train a little for what it loads; the loop is its parent's."""
+    monkeypatch.setattr(torch.utils.data, "get_worker_info", lambda: "the first")
+    loop = program_loop._Loop(tmp_path, LoopPlan(), lambda *_: None)
+    model = torch.nn.Linear(1, 1)
+    loop.training_call_begins(model, (), {})
+    loop.optimizer_stepped(model.weight)
+    assert loop.recorder is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_optimizer_that_threads_step_in_turn_is_noticed() -> None:
+    class Steps(Observer):
+        elsewhere_count = 0
+
+        def stepped_elsewhere(self) -> None:
+            self.elsewhere_count += 1
+
+    observer, model = Steps(), torch.nn.Linear(1, 1)
+    watch, optimizer = LoopWatch(observer), torch.optim.SGD(model.parameters())
+    watch.thread.bind(lambda: None)
+    for number in range(4):
+        step = threading.Thread(target=watch.after_optimizer_step, args=(optimizer,))
+        if number % 2:
+            step.start()
+            step.join()
+        else:
+            watch.after_optimizer_step(optimizer)
+    assert observer.elsewhere_count == 2
+
+
 def test_the_first_step_with_ranges_is_cold() -> None:
-    assert warm_ns([900, 10, 12]) == 11
+    assert warm_ns([900, 10, 12]) == 10
     assert warm_ns([900]) == 900
     assert median_ns([]) is warm_ns([]) is None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import sys
 import threading
 from pathlib import Path
@@ -41,6 +42,29 @@ def run(profile: Profile, count: int | None = None) -> None:
         with ranges.step(number):
             work()
         profile.step()
+
+
+def test_stderr_stays_the_programs(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Kineto announces profiles, and that one of another thread is the first."""
+
+    def work_on_thread() -> None:
+        with Profile(tmp_path / "rank0.json", {}, warmup=1, active=1) as profile:
+            run(profile, 1)
+            os.write(2, b"a line of the program\n")
+            run(profile, 1)
+
+    thread = threading.Thread(target=work_on_thread)
+    thread.start()
+    thread.join()
+    assert capfd.readouterr().err == "a line of the program\n"
+
+
+def test_lines_of_others_are_kept_while_the_profiler_starts(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with profiling._without_lines():
+        os.write(2, b"one\nUSDT:1 1 x.cpp:1] profiler_start\ntwo\n[W1 collection.cpp:7] Warning\n")
+    assert capfd.readouterr().err == "one\ntwo\n"
 
 
 @pytest.mark.parametrize("name", ["rank0.json", "rank0.json.gz"])

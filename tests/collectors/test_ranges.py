@@ -34,13 +34,16 @@ from recorded_modules import (  # noqa: E402
     tiny_llama,
     train_step,
 )
-from torch import nn  # noqa: E402
+from torch import fx, nn  # noqa: E402
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from tracekit.collectors import ranges  # noqa: E402
-from tracekit.collectors.calls import module_calls  # noqa: E402
+from tracekit.collectors.calls import module_calls, training_hooks  # noqa: E402
 from tracekit.collectors.calls.module_paths import class_name, module_paths  # noqa: E402
+from tracekit.collectors.loop.watch import LoopWatch, Observer  # noqa: E402
 from tracekit.collectors.profiler.profile import Profile  # noqa: E402
 from tracekit.collectors.ranges import attention_parts, modules, open_ranges  # noqa: E402
 
@@ -319,6 +322,107 @@ def test_compiled_regions_are_left_alone() -> None:
         result = compiled(torch.ones(2, 4))
         assert ranges.open_count() == 0
     assert torch.equal(result, model(torch.ones(2, 4)))
+
+
+class Nested(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(Block(), Block())
+
+    def forward(self, inputs: Any) -> Any:
+        return self.inner(inputs)
+
+
+def in_jit_trace(model: nn.Module, inputs: Any) -> str:
+    return str(torch.jit.trace(model, inputs, check_trace=False).code)
+
+
+def in_fx(model: nn.Module, inputs: Any) -> str:
+    del inputs
+    outer = nn.Sequential()
+    outer.forward = lambda inputs: model(inputs) + 0
+    return str(fx.symbolic_trace(outer).code)
+
+
+def in_make_fx(model: nn.Module, inputs: Any) -> str:
+    def gradients(inputs: Any) -> Any:
+        loss = model(inputs).sum()
+        loss.backward()
+        return loss
+
+    return str(make_fx(gradients)(inputs).code)
+
+
+def in_export(model: nn.Module, inputs: Any) -> str:
+    return str(torch.export.export(model, (inputs,)).graph)
+
+
+def under_fake_tensors(model: nn.Module, inputs: Any) -> str:
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        return str(model(inputs).shape)
+
+
+def in_cuda_graph(model: nn.Module, inputs: Any) -> str:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.cuda, "is_initialized", lambda: True)
+        patch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+        return str(model(inputs).shape)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.parametrize(
+    "capture",
+    [in_jit_trace, in_fx, in_make_fx, in_export, under_fake_tensors, in_cuda_graph],
+)
+def test_what_torch_captures_has_no_range_and_is_no_step(
+    tmp_path: Path, capture: Callable[[nn.Module, Any], str]
+) -> None:
+    heard: list[object] = []
+
+    class Steps(Observer):
+        def training_call_begins(self, module: nn.Module, *_: object) -> None:
+            heard.append(module)
+
+    class Passes(training_hooks.Listener):
+        def before_backward(self, tensors: object) -> None:
+            heard.append(tensors)
+
+    model, inputs = Nested(), torch.ones(2, 4)
+    expected = capture(copy.deepcopy(model), inputs)
+    watch, passes = LoopWatch(Steps()), Passes()
+    watch.start()
+    training_hooks.listen(passes)
+    try:
+        with ranges.ModuleRanges(model):
+            spans = recorded(tmp_path, lambda: heard.append(capture(model, inputs)))
+    finally:
+        training_hooks.unlisten(passes)
+        watch.stop()
+    assert heard == [expected]
+    assert not any(name.startswith("tk/") for name in names(spans))
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_compiled_optimizers_are_counted_as_without_listeners() -> None:
+    from torch._dynamo.utils import counters
+
+    frames = []
+    for has_listener in (False, True):
+        torch._dynamo.reset()
+        counters.clear()
+        model = nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(model.parameters())
+        step = torch.compile(optimizer.step, backend="eager")
+        listener = training_hooks.Listener()
+        if has_listener:
+            training_hooks.listen(listener)
+        for _ in range(3):
+            model(torch.ones(1, 2)).sum().backward()
+            step()
+        training_hooks.unlisten(listener)
+        frames.append({name: dict(counters[name]) for name in ("frames", "stats", "graph_break")})
+    assert frames[0]["frames"]
+    assert frames[1] == frames[0]
 
 
 def test_calls_inside_of_others_are_heard_only_where_wanted() -> None:

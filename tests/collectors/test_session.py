@@ -11,7 +11,6 @@ import weakref
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import pytest
@@ -113,7 +112,7 @@ def test_a_loop_over_batches(loop: Loop, tmp_path: Path, capsys: Any) -> None:
     assert repeat.tokens_per_s == pytest.approx(4 * 16 * 1e9 / sum(repeat.step_ns))
     overhead = run.overhead
     assert overhead is not None
-    assert overhead.plain_step_ns == round(median(repeat.step_ns))
+    assert overhead.plain_step_ns in repeat.step_ns
     assert overhead.plain_after_count == 2
     bounds = (overhead.plain_step_low_ns, overhead.plain_step_high_ns)
     assert min(repeat.step_ns) <= bounds[0] <= overhead.plain_step_ns <= bounds[1]
@@ -300,7 +299,7 @@ def test_a_loop_without_tokens(tmp_path: Path) -> None:
     (repeat,) = run.repeats
     assert repeat.tokens_per_s is run.tokens_per_s_mean is None
     assert run.overhead is not None
-    assert run.overhead.plain_step_ns == round(median(repeat.step_ns))
+    assert run.overhead.plain_step_ns in repeat.step_ns
     assert repeat.wall_ns == sum(repeat.step_ns)
     with tracekit.open(tmp_path / "run") as trace:
         assert plain_steps([trace]) == [float(ns) for ns in repeat.step_ns]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -110,3 +112,22 @@ def test_a_damaged_cached_dataset_is_made_again(
     with tracekit.open(tmp_path / "run", engine=SERIAL) as trace:
         assert trace.query("modules") == expected
     assert file.stat().st_size > 0
+
+
+def test_special_files_and_impossible_rows_are_refused(
+    tmp_path: Path, dataset_of: Callable[[int], Path]
+) -> None:
+    dataset = Path(shutil.copytree(dataset_of(3), tmp_path / "copy.tracekit"))
+    [file] = dataset.glob("tables/trace/*.parquet")
+    kept = file.rename(tmp_path / "kept.parquet")
+    for make in (os.mkfifo, lambda path: Path(path).symlink_to(kept)):
+        make(file)
+        with pytest.raises(StoreError, match="not a regular file"):
+            tracekit.open(dataset)
+        file.unlink()
+    with duckdb.connect() as own:
+        own.read_parquet(str(kept)).project("* REPLACE (1::INTEGER AS trace_id)").write_parquet(
+            str(file)
+        )
+    with pytest.raises(StoreError, match="trace has several rows"):
+        tracekit.open(dataset)

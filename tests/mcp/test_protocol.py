@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -308,6 +309,32 @@ def test_a_client_of_http_that_leaves_takes_its_call_with_it(
 
     with http_server(folder, environment) as url:
         anyio.run(run, url)
+
+
+def test_a_link_that_comes_after_the_check_leads_nowhere(
+    folder: Path, environment: dict[str, str]
+) -> None:
+    """Whoever can write the folder can replace a file by a link between check and opening."""
+    outside = shutil.copyfile(folder / "a.json", folder.parent / "outside.json")
+    (folder / "link.json").symlink_to(outside)
+    passed = "answers.allowed = lambda folders, name: folders[0] / name"
+    script = f"from tracekit.mcp import answers, call; {passed}; call.main()"
+    for trace, is_error in (("a.json", False), ("link.json", True)):
+        request = {"folders": [str(folder)], "tool": "open", "arguments": {"trace": trace}}
+        with subprocess.Popen(
+            [sys.executable, "-P", "-c", script],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stdin is not None
+            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.flush()
+            assert process.stdout is not None
+            answer = json.loads(process.stdout.readlines()[-1])
+        assert answer["is_error"] is is_error, answer
+        assert is_error is ("Permission denied" in answer["text"])
 
 
 @_NIGHTLY

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from cli_result import CliResult
 
-from tracekit.analysis.result import Column, Result, RowStream
+from tracekit.analysis.result import Column, Result, RowStream, columns_of_text
 from tracekit.render.brief import MARK, MAX_ROWS, brief, counted, render, token_count
 
 COLUMNS = (Column("rank", "INTEGER"), Column("name", "VARCHAR"), Column("wall_ns", "BIGINT"))
@@ -128,3 +129,13 @@ def test_where_no_column_has_room_no_row_is_drawn_and_the_rest_is_named() -> Non
     assert token_count(text) <= 500
     few = {"few": Result("few", columns[:1], [(1,)])}
     assert "more: ask" not in brief(few, budget=500, rest="… more: ask")
+
+
+@pytest.mark.parametrize("text", ["name ", "é", "\x1b", "[]"])
+def test_names_of_1_mb_take_no_time(text: str) -> None:
+    long = text * (1_000_000 // len(text))
+    rows = [(f"{long}{number}", [long], number) for number in range(20)]
+    result = Result("long", columns_of_text("name VARCHAR, names VARCHAR[], n BIGINT"), rows)
+    begin_s = time.process_time()
+    assert brief(result).count("\n") == 24
+    assert time.process_time() - begin_s < 3

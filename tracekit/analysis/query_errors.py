@@ -7,7 +7,7 @@ import re
 import duckdb
 
 from tracekit.analysis.catalog import load_catalog, name_here
-from tracekit.database import DamagedStoreError
+from tracekit.database import SPILL_LIMIT, DamagedStoreError
 from tracekit.errors import QueryError, StoreError, did_you_mean
 
 _MISSING_TABLE = re.compile(r"Table with name (?P<name>\S+) does not exist")
@@ -81,6 +81,10 @@ def _hint(connection: duckdb.DuckDBPyConnection, error: duckdb.Error, message: s
         return _LIFT_LIMITS
     if "read-only mode" in message:
         return "a store is opened read-only; SELECT from it, or use `ingest` to write a new one"
+    if "max_temp_directory_size" in message:
+        return (
+            f"it needs too much room on the disk: aggregate, add a LIMIT, or set {SPILL_LIMIT}=32GB"
+        )
     if isinstance(error, duckdb.OutOfMemoryException):
         return "aggregate in SQL, select fewer columns, or add a LIMIT"
     suggestion = _SUGGESTION.search(message)

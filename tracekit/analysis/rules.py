@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,14 +19,11 @@ from tracekit.analysis.catalog import QUERIES
 from tracekit.analysis.pattern_words import may_match, ways_to_match
 from tracekit.database import SCRATCH, SESSION
 from tracekit.errors import UsageError
+from tracekit.small_files import MAX_TOML_BYTES, parse_toml, read_small
 from tracekit.sql_text import quote, select_rows
-from tracekit.units import MB
 
 if TYPE_CHECKING:
     import duckdb
-
-MAX_BYTES = 1 * MB
-"""A longer file is no rules file; a device that never ends is none either."""
 
 MAX_RULES = 1_000
 """As many of each kind are applied in bounded time: each is a condition for every name."""
@@ -141,8 +138,6 @@ FUSION_RULE = RuleForm(
 )
 
 _TABLES = ("rule", "range", "role", "fusion")
-_DEEP_KEY = re.compile(rb"""(?:[\w"'-]+[ \t]*\.[ \t]*){50}""")
-"""Python's reader takes the square of the length of such a key."""
 
 _MAX_SHOWN = 200
 
@@ -185,16 +180,18 @@ def load_kernel_rules(user_file: Path | None = None) -> list[Rule]:
 
 def load_classes(user_file: Path | None = None) -> dict[str, dict[str, Any]]:
     """Read the attributes of each class; errors as those of the rules for kernels."""
-    classes = builtin_classes()
+    classes = dict(builtin_classes())
     if user_file is None:
         return classes
     given = _read_user_file(user_file).get("class", {})
     if not isinstance(given, dict) or not all(isinstance(facts, dict) for facts in given.values()):
         raise UsageError(f'{user_file}: [class] must be a table of class = {{ kind = "..." }}')
+    if len(given) > MAX_RULES:
+        raise UsageError(f"{user_file}: {len(given):,} classes, {MAX_RULES:,} are the most")
     for name, facts in given.items():
         known = classes.get(name, {})
         _check_class(f"{user_file}: class {name}", facts, known.get("kind"))
-        classes = classes | {name: known | facts}
+        classes[name] = known | facts
     return classes
 
 
@@ -261,23 +258,11 @@ def _load(form: RuleForm, user_file: Path | None) -> list[Rule]:
 
 
 def _read_user_file(path: Path) -> dict[str, Any]:
-    import tomllib
-
     try:
-        with path.open("rb") as file:
-            text = file.read(MAX_BYTES + 1)
-        if len(text) > MAX_BYTES:
-            raise UsageError(f"{path}: the rules file is longer than {MAX_BYTES:,} bytes")
-        if _DEEP_KEY.search(text):
-            raise UsageError(f"{path}: the rules file cannot be read: a key has too many parts")
-        content = tomllib.loads(text.decode("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValueError) as error:
+        content = _parsed(read_small(path, MAX_TOML_BYTES))
+    except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise UsageError(f"{path}: the rules file cannot be read: {reason}") from error
-    except RecursionError as error:
-        raise UsageError(
-            f"{path}: the rules file cannot be read: it is nested too deeply"
-        ) from error
     unknown = sorted(set(content) - {*_TABLES, "class"})
     if unknown or not set(content) & {*_TABLES}:
         raise UsageError(
@@ -294,6 +279,10 @@ def _read_user_file(path: Path) -> dict[str, Any]:
                 hint="one pattern may name many kernels: a|b|c",
             )
     return content
+
+
+# Each kind of rules reads the file.
+_parsed: Callable[[bytes], dict[str, Any]] = lru_cache(maxsize=1)(parse_toml)
 
 
 def _check_class(where: str, facts: Mapping[str, Any], known_kind: str | None) -> None:

@@ -23,7 +23,7 @@ from tracekit.analysis.relations import (
 )
 from tracekit.analysis.result import Column, Result, RowStream, columns_of
 from tracekit.analysis.spec import Spec
-from tracekit.database import execute_own
+from tracekit.database import bounded, execute_own
 from tracekit.errors import QueryError
 
 
@@ -207,7 +207,8 @@ def _answer(
             execute_own(connection, statement)
         columns = columns_of(connection)
         check_declared(spec, columns)
-        return Answer(columns, connection.fetchall())
+        with bounded(connection):
+            return Answer(columns, connection.fetchall())
 
 
 def _run_text(connection: duckdb.DuckDBPyConnection, text: str) -> Answer:

@@ -20,7 +20,28 @@ from tracekit.analysis.spec import Spec
 from tracekit.database import SCRATCH, lock
 from tracekit.database.opening import OF_TRACES
 from tracekit.errors import StoreError
+from tracekit.event_description import MAX_TIME_US
 from tracekit.schema import TABLES
+from tracekit.units import NS_PER_US
+
+_PIECES = ("trace_id", "event_id", "piece")
+KEYS: Mapping[str, tuple[str, ...]] = {
+    "trace": ("trace_id",),
+    "thread": ("trace_id", "pid", "tid"),
+    "module": ("trace_id", "module_id"),
+    "record": ("trace_id", "event_id"),
+    "launch": ("trace_id", "launch_id"),
+    "surroundings": ("trace_id", "event_id"),
+    "step_ranges": ("trace_id", "step"),
+    **dict.fromkeys(("device_events", "launch_link", "attribution", "cpu_work"), _PIECES),
+}
+"""Columns that tell the rows of a table apart: where they do not, a join of rows has no end."""
+
+_SAMPLE_ROWS = 20_000
+"""So many show, as two of a birthday do, that a join would have twice the rows of a table."""
+
+_FREE_ROWS = 1_000_000
+"""Rows that any store may have; each other one takes a byte at least."""
 
 Catalogue = dict[tuple[str, str], str]
 """Of each entry its kind and name, and the statement that makes it."""
@@ -53,6 +74,46 @@ def check_catalogue(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
             f"{path}: not a store as tracekit makes it: {what}",
             hint="make a new one from the trace: tracekit ingest TRACE -o STORE",
         )
+
+
+def check_rows(
+    connection: duckdb.DuckDBPyConnection, shown: str, size_bytes: int, prefix: str = ""
+) -> float:
+    """Make sure that the rows of a store or dataset can be those of traces.
+
+    Returns:
+        How long a statement may take, seconds: fifty times as long as one on a trace does.
+
+    Raises:
+        StoreError: there are too many, or keys or times that no trace has.
+    """
+    row_count, most_ns = 0, MAX_TIME_US * NS_PER_US
+    for table, key in KEYS.items():
+        place, keys = f"{prefix}{table}", ", ".join(key)
+        described = connection.execute(f"DESCRIBE {place}").fetchall()
+        times = [name for name, kind, *_ in described if kind == "BIGINT" and "_ns" in name]
+        bounds = [f"max(abs({name}::HUGEINT)) > {most_ns}" for name in times]
+        bounds += [f"sum({name}) > {most_ns}" for name in times if name == "dur_ns"]
+        events = "WHERE view_name = 'event'" if table == "record" else ""
+        problems = {
+            f"several rows of one {key[-1]}": f"EXISTS (SELECT 1 FROM (SELECT {keys} FROM {place} "
+            f"USING SAMPLE reservoir({_SAMPLE_ROWS} ROWS)) GROUP BY {keys} HAVING count(*) > 1)",
+            "times beyond those of any trace": f"EXISTS (SELECT 1 FROM {place} {events} "
+            f"HAVING {' OR '.join([*bounds, 'FALSE'])})",
+        }
+        count, *found = connection.execute(
+            f"SELECT (SELECT count(*) FROM {place}), {', '.join(problems.values())}"
+        ).fetchall()[0]
+        row_count += count
+        has = [problem for problem, is_found in zip(problems, found, strict=True) if is_found]
+        if row_count > _FREE_ROWS + size_bytes:
+            has.append(f"{row_count:,} rows in {size_bytes:,} bytes")
+        if has:
+            raise StoreError(
+                f"{shown}: not a store as tracekit makes it: {table} has {has[0]}",
+                hint="make a new one from the trace: tracekit ingest TRACE -o STORE",
+            )
+    return 20 + row_count * 1e-4
 
 
 @cache

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import eq, ge, gt, le, lt
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tracekit.errors import UsageError
-from tracekit.storage import Location
+from tracekit.small_files import MAX_TOML_BYTES, parse_toml, read_small
 from tracekit.units import GB, KB, MB, NS_PER_MS, NS_PER_S, NS_PER_US, TB, Unit
 
 Operator = Literal["<=", ">=", "<", ">", "="]
@@ -35,10 +34,9 @@ _UNITS: Mapping[str, tuple[int, tuple[Unit, ...]]] = {
 }
 """How many of its subject's a unit of a bound is, and of which units the subject must be for it."""
 
-_RULE = re.compile(
-    r"(?P<subject>.*[^<>=\s])\s*(?P<operator><=|>=|==|=|<|>)\s*"
-    r"(?P<sign>[+-]?)\s*(?P<number>\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*(?P<unit>%|[A-Za-zµ]*)",
-    re.DOTALL,
+_BOUND = re.compile(
+    r"(?P<operator><=|>=|==|=|<|>)\s*+"
+    r"(?P<sign>[+-]?)\s*+(?P<number>\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*+(?P<unit>%|[A-Za-zµ]*)"
 )
 _STATEMENT = re.compile(r"\s*(?:SELECT|WITH|FROM)\b", re.IGNORECASE)
 
@@ -105,22 +103,28 @@ def parse_rule(text: str, name: str | None = None) -> Rule:
     """
     if _STATEMENT.match(text):
         return Rule(text, text.strip().rstrip(";"), name=name)
-    found = _RULE.fullmatch(text.strip())
-    if found is None:
+    # The bound begins at the last operator, which has one or two characters.
+    plain = text.strip()
+    at = max(map(plain.rfind, "<>="))
+    at -= plain[at - 1 : at + 1] in ("<=", ">=", "==")
+    subject, found = plain[: max(at, 0)].rstrip(), _BOUND.fullmatch(plain, max(at, 0))
+    if found is None or not subject or subject[-1] in "<>=":
         raise UsageError(
-            f"{text!r} is no rule", hint="for example: step_time <= +3%, or exposed_comm_pct <= 10"
+            f"{text!r:.200} is no rule",
+            hint="for example: step_time <= +3%, or exposed_comm_pct <= 10",
         )
     unit = found["unit"]
     if unit not in _UNITS:
         raise UsageError(
-            f"{text!r}: there is no unit {unit!r}", hint="units: " + ", ".join(filter(None, _UNITS))
+            f"{text!r:.200}: there is no unit {unit!r:.200}",
+            hint="units: " + ", ".join(filter(None, _UNITS)),
         )
     number = float(found["number"].replace("_", "")) * _UNITS[unit][0]
     is_relative = bool(found["sign"]) and unit == "%"
     if found["sign"] == "-":
         number = -number
     operator: Operator = "=" if found["operator"] == "==" else found["operator"]  # type: ignore[assignment]
-    return Rule(text, found["subject"].strip(), operator, number, is_relative, name, unit)
+    return Rule(text, subject, operator, number, is_relative, name, unit)
 
 
 def load_rules(path: Path) -> tuple[list[Rule], dict[str, Any]]:
@@ -138,10 +142,8 @@ def load_rules(path: Path) -> tuple[list[Rule], dict[str, Any]]:
     """
     try:
         content = _content(path)
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
-    if path.name == PROJECT_FILE:
-        content = content.get("tool", {}).get("tracekit", {}).get("check", {})
     found = content.pop("rules", None)
     if isinstance(found, list) and all(isinstance(text, str) for text in found):
         return [_parsed(path, text, None) for text in found], content
@@ -151,7 +153,11 @@ def load_rules(path: Path) -> tuple[list[Rule], dict[str, Any]]:
 
 
 def _content(path: Path) -> dict[str, Any]:
-    return tomllib.loads(Location.of(path).read_bytes().decode())
+    """Return what a file sets: of a project's file, in its table of checks."""
+    content = parse_toml(read_small(path, MAX_TOML_BYTES))
+    for name in ("tool", "tracekit", "check") if path.name == PROJECT_FILE else ():
+        content = content.get(name) if isinstance(content, dict) else None
+    return content if isinstance(content, dict) else {}
 
 
 def _parsed(path: Path, text: str, name: str | None) -> Rule:
@@ -164,7 +170,6 @@ def _parsed(path: Path, text: str, name: str | None) -> Rule:
 def has_rules(path: Path) -> bool:
     """Whether a project's file is there and has a table of rules."""
     try:
-        content = _content(path)
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
+        return bool(_content(path))
+    except (OSError, ValueError):
         return False
-    return "check" in content.get("tool", {}).get("tracekit", {})

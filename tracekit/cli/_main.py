@@ -20,6 +20,7 @@ from typing import Any, NoReturn, TextIO, cast
 import click
 
 import tracekit
+from tracekit import errors
 from tracekit.errors import StoreError, TracekitError, UsageError, did_you_mean
 from tracekit.render._text import printable
 
@@ -111,6 +112,7 @@ def main(
     if "_TRACEKIT_COMPLETE" in os.environ:
         group(prog_name="tracekit")
     _prepare_streams()
+    errors.given_stores.clear()
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (
         cast("TextIO", LogLines(stream, name))
@@ -212,6 +214,9 @@ def _discard_stdout() -> None:
 
 
 def _unexpected(error: Exception) -> int:
+    if reason := errors.failed_on_given_store(error):
+        _say(reason, "make a new one from the trace; if that fails too, report it")
+        return StoreError.exit_code
     from traceback import format_exception
 
     with suppress(OSError):

@@ -25,8 +25,11 @@ from tracekit.database.connections import (
     SCRATCH,
     SESSION,
     SMALL_SOURCE_BYTES,
+    SPILL_LIMIT,
+    DamagedStoreError,
     Session,
     add_session,
+    bounded,
     create_run_tables,
     create_tables,
     cursor_of,
@@ -40,7 +43,7 @@ from tracekit.database.connections import (
     with_more_room,
     with_room,
 )
-from tracekit.database.opening import Check, DamagedStoreError, attach_library, open_store
+from tracekit.database.opening import Check, attach_library, open_store
 from tracekit.storage.temp_dirs import atomic_path, temporary_folder, temporary_place
 
 __all__ = [
@@ -48,6 +51,7 @@ __all__ = [
     "SCRATCH",
     "SESSION",
     "SMALL_SOURCE_BYTES",
+    "SPILL_LIMIT",
     "Build",
     "CachedStore",
     "Check",
@@ -56,6 +60,7 @@ __all__ = [
     "add_session",
     "atomic_path",
     "attach_library",
+    "bounded",
     "build_store",
     "build_temporary",
     "cache_dir",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -16,6 +15,7 @@ from tracekit.database.connections import explained
 from tracekit.database.opening import open_store
 from tracekit.errors import StoreError
 from tracekit.schema import SCHEMA_VERSION
+from tracekit.small_files import parse_json, read_small
 from tracekit.storage import Location, Place
 from tracekit.storage.temp_dirs import atomic_path, sweep, temporary_folder
 from tracekit.units import GB, format_bytes
@@ -178,7 +178,7 @@ def list_cached() -> list[CachedStore]:
 
 def _source_of_dataset(dataset: Path) -> str:
     try:
-        traces = json.loads(Location.of(dataset / "manifest.json").read_bytes())["traces"]
+        traces = parse_json(read_small(dataset / "manifest.json"))["traces"]
         more = f" and {len(traces) - 1} more" if len(traces) > 1 else ""
         return f"{traces[0]['location']}{more}"
     except (OSError, ValueError, LookupError, TypeError):

@@ -7,6 +7,8 @@ import errno
 import os
 import shutil
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +23,17 @@ from tracekit.units import MB
 
 if TYPE_CHECKING:
     import duckdb
+
+
+class DamagedStoreError(StoreError):
+    """A store was whole once, and is not any more."""
+
+    def of(self, path: Path | None) -> DamagedStoreError:
+        """Return this error, its message naming the store; None: it is only in memory."""
+        if path is not None and str(path) not in self.message:
+            self.message = f"{path}: {self.message}"
+            self.args = (self.message,)
+        return self
 
 
 @contextlib.contextmanager
@@ -151,6 +164,9 @@ SCRATCH = "scratch"
 SESSION = "session"
 """The database in memory that every connection has: see :func:`add_session`."""
 
+SPILL_LIMIT = "TRACEKIT_SPILL_LIMIT"
+"""The environment variable with the most that a statement may put on the disk."""
+
 LIBRARY = "library"
 """The read-only database with macros and rules that every connection attaches."""
 
@@ -164,6 +180,7 @@ class Session:
         row_counts: number of rows of each relation that exists, by name; None where unknown.
         provided: the statement that reads a relation from the files of a dataset, by name.
         is_complete: the store has every table and view of a store.
+        limit_s: how long a statement of tracekit's may take; None where the rows are its own.
         lock: held while relations are created.
     """
 
@@ -171,6 +188,7 @@ class Session:
     row_counts: dict[str, int | None] = field(default_factory=dict)
     provided: dict[str, str] = field(default_factory=dict)
     is_complete: bool = False
+    limit_s: float | None = None
     lock: RLock = field(default_factory=RLock)
 
 
@@ -211,6 +229,7 @@ def add_session(connection: duckdb.DuckDBPyConnection, *, is_complete: bool = Fa
     _sessions[connection] = Session(path, is_complete=is_complete)
 
 
+_UNBOUNDED = contextlib.nullcontext()
 _parsed: dict[str, list[duckdb.Statement]] = {}
 _MOST_PARSED = 500
 
@@ -226,7 +245,38 @@ def execute_own(connection: duckdb.DuckDBPyConnection, text: str) -> None:
         if len(_parsed) < _MOST_PARSED:
             _parsed[text] = statements
     for statement in statements:
-        connection.execute(statement)
+        with bounded(connection):
+            connection.execute(statement)
+
+
+def bounded(connection: duckdb.DuckDBPyConnection) -> contextlib.AbstractContextManager[None]:
+    """Stop a statement of tracekit's own that rows of somebody else's do not let end.
+
+    Raises:
+        DamagedStoreError: it took longer than `limit_s` of the session.
+    """
+    limit_s = session_of(connection).limit_s
+    return _UNBOUNDED if limit_s is None else _limited(connection, limit_s)
+
+
+@contextlib.contextmanager
+def _limited(connection: duckdb.DuckDBPyConnection, limit_s: float) -> Iterator[None]:
+    import duckdb
+
+    timer, began_s = threading.Timer(limit_s, connection.interrupt), time.monotonic()
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except duckdb.InterruptException as error:
+        if time.monotonic() - began_s < limit_s:  # Ctrl-C
+            raise
+        raise DamagedStoreError(
+            f"a statement on the rows of the store takes longer than {limit_s:.0f} s",
+            hint="make a new one from the trace: tracekit ingest TRACE -o STORE",
+        ) from error
+    finally:
+        timer.cancel()
 
 
 def create_tables(connection: duckdb.DuckDBPyConnection) -> None:
@@ -240,6 +290,16 @@ def create_run_tables(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(";\n".join(table.create_sql() for table in RUN_TABLES))
 
 
-def lock(connection: duckdb.DuckDBPyConnection) -> None:
-    """Keep SQL on this connection from files, the network and DuckDB's settings."""
-    connection.execute("SET enable_external_access = FALSE; SET lock_configuration = TRUE")
+def lock(connection: duckdb.DuckDBPyConnection, allowed_folder: str | None = None) -> None:
+    """Keep SQL on this connection from files, the network, DuckDB's settings, and most of the disk.
+
+    Args:
+        connection: the connection.
+        allowed_folder: a folder whose files it may read all the same.
+    """
+    limit = os.environ.get(SPILL_LIMIT, "16GB")
+    allowed = f"SET allowed_directories = [{quote(allowed_folder)}];" if allowed_folder else ""
+    connection.execute(
+        f"SET max_temp_directory_size = {quote(limit)}; {allowed} "
+        "SET enable_external_access = FALSE; SET lock_configuration = TRUE"
+    )

@@ -9,7 +9,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tracekit.database.connections import LIBRARY, add_session, lock, session_of, set_limits
+from tracekit.database.connections import (
+    LIBRARY,
+    DamagedStoreError,
+    add_session,
+    lock,
+    session_of,
+    set_limits,
+)
 from tracekit.errors import StoreError
 from tracekit.schema import SCHEMA_VERSION
 from tracekit.sql_text import quote
@@ -25,17 +32,6 @@ SMALL_STORE_BYTES = 16 * MB
 
 OF_TRACES = "kernel_rule"
 """The table that every store of traces has, and no other."""
-
-
-class DamagedStoreError(StoreError):
-    """A store was whole once, and is not any more."""
-
-    def of(self, path: Path | None) -> DamagedStoreError:
-        """Return this error, its message naming the store; None: it is only in memory."""
-        if path is not None and str(path) not in self.message:
-            self.message = f"{path}: {self.message}"
-            self.args = (self.message,)
-        return self
 
 
 Check = Callable[["duckdb.DuckDBPyConnection", Path], None]

@@ -14,10 +14,12 @@ import msgspec
 from tracekit.dataset.layout import FORMAT, FORMAT_VERSION, MANIFEST_NAME
 from tracekit.errors import StoreError
 from tracekit.schema import SCHEMA_VERSION
+from tracekit.small_files import parse_json, read_small
 from tracekit.storage import Location
+from tracekit.units import MB
 
+_MAX_BYTES = 256 * MB
 _NAME = re.compile(r"(?:tables|analyses)/[a-z0-9_]+/[0-9a-z-]+\.parquet")
-_MAX_BYTES = 1 << 28
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +94,6 @@ class Manifest:
         return msgspec.json.format(msgspec.json.encode(self), indent=1)
 
 
-# Made here: two threads that make the first decoder of a class at once end the process.
-_decoder = msgspec.json.Decoder(Manifest)
-
-
 def read_manifest(dataset: Location) -> Manifest | None:
     """Return the manifest of a dataset; None where there is none.
 
@@ -104,7 +102,7 @@ def read_manifest(dataset: Location) -> Manifest | None:
     """
     place = dataset.join(MANIFEST_NAME)
     try:
-        data = place.read_bytes(_MAX_BYTES)
+        data = read_small(place, _MAX_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -113,7 +111,7 @@ def read_manifest(dataset: Location) -> Manifest | None:
         ) from error
     hint = "make a new one: tracekit ingest RANKS -o NAME.tracekit"
     try:
-        head = msgspec.json.decode(data)
+        head = parse_json(data)
         if not isinstance(head, dict) or head.get("format") != FORMAT:
             raise StoreError(f"{place.shown}: not the manifest of a dataset", hint=hint)
         versions = head.get("format_version"), head.get("schema_version")
@@ -123,8 +121,8 @@ def read_manifest(dataset: Location) -> Manifest | None:
                 f"{versions[1]}, this tracekit reads {FORMAT_VERSION} with {SCHEMA_VERSION}",
                 hint=hint,
             )
-        manifest = _decoder.decode(data)
-    except msgspec.MsgspecError as error:
+        manifest = msgspec.convert(head, Manifest)
+    except ValueError as error:
         raise StoreError(
             f"{place.shown}: not the manifest of a dataset: {error}", hint=hint
         ) from error

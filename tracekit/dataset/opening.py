@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +69,7 @@ def open_listed(
     import duckdb
 
     from tracekit.analysis.library import start_session
-    from tracekit.database import set_limits, temporary_folder
+    from tracekit.database import lock, set_limits, temporary_folder
 
     folder = temporary_folder()
     resources.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -80,7 +81,7 @@ def open_listed(
         _create_tables(connection, manifest, files, folder)
         _list_analyses(connection, manifest, files)
         if not unsafe:
-            _lock(connection, files)
+            lock(connection, files.begin)
     except (duckdb.Error, UnicodeDecodeError) as error:
         connection.close()
         raise _damaged(dataset, str(error)) from error
@@ -109,6 +110,11 @@ class _Files:
             self.begin = register(connection, dataset, sizes_bytes)
             return
         folder = path.resolve()
+        for file in manifest.files:
+            # Opening a FIFO waits for ever, and what a link leads to is no part of the dataset.
+            with contextlib.suppress(OSError):
+                if not stat.S_ISREG((folder / file.name).lstat().st_mode):
+                    raise _damaged(dataset, f"{file.name} is not a regular file")
         if any(sign in str(folder) for sign in "*?["):
             # DuckDB takes such a name for a pattern: it gets another one.
             link = passing / "dataset"
@@ -213,14 +219,6 @@ def _with_markers(source: str, numbers: str) -> str:
             ON s.trace_id = p.trace_id AND s.phase_marker_id = p.shard_marker_id
         LEFT JOIN {numbers} AS r
             ON s.trace_id = r.trace_id AND s.row_marker_id = r.shard_marker_id)"""
-
-
-def _lock(connection: duckdb.DuckDBPyConnection, files: _Files) -> None:
-    """Keep SQL on this connection from everything but the files of the dataset."""
-    connection.execute(
-        f"SET allowed_directories = [{quote(files.begin)}]; "
-        "SET enable_external_access = FALSE; SET lock_configuration = TRUE"
-    )
 
 
 def _damaged(dataset: Location, text: str) -> StoreError:

@@ -265,7 +265,7 @@ def annotations_beside(traces: Sequence[Place]) -> list[Place]:
     for folder in folders:
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
             found += [folder / one.name for one in entries if re.fullmatch(ANNOTATIONS, one.name)]
-    return sorted(found, key=natural)
+    return sorted(found, key=lambda place: natural(str(place)))
 
 
 def with_captures(sources: Sources, captures: str | Place | Sequence[str | Place]) -> Sources:

@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 from traceback import print_exc
 
+from tracekit.errors import failed_on_given_store
 from tracekit.ingest.progress import Progress
 from tracekit.units import MB
 
@@ -47,15 +48,20 @@ def main() -> None:
 
     threading.Thread(target=tick, name="tracekit-progress", daemon=True).start()
     try:
+        from tracekit.database import SPILL_LIMIT
         from tracekit.mcp.answers import Tools
+        from tracekit.mcp.sandbox import keep_inside
         from tracekit.opening import tune_for_traces
 
+        os.environ.setdefault(SPILL_LIMIT, "1GB")
         tune_for_traces()
         folders = [Path(folder) for folder in request["folders"]]
+        keep_inside(folders)
         text, is_error = Tools(folders, progress).call(request["tool"], request["arguments"])
     except Exception as error:  # noqa: BLE001 (the client is told, and stderr has the traceback)
         print_exc()
-        text, is_error = f"error: a bug of tracekit: {type(error).__name__}", True
+        reason = failed_on_given_store(error) or f"a bug of tracekit: {type(error).__name__}"
+        text, is_error = f"error: {reason}", True
         if isinstance(error, MemoryError):
             text = "error: memory ran out\nnext: ask for fewer or shorter columns, or aggregate"
     answered.set()

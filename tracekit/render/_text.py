@@ -135,7 +135,8 @@ def _without_middle(name: str, shared: int, width: int) -> str:
     """Return how a name begins, and what of it is its own: from the word in which it differs."""
     least = min(_LEAST_OWN, width * 3 // 5)
     start = min(shared, max(len(name) - least, 0))
-    found = _WORD_END.search(name[:start])
+    # Of a long word it is enough to know that it is too long.
+    found = _WORD_END.search(name[max(0, start - least) : start])
     word = len(found[0]) if found else 0
     # A word that is too long would leave no room for what differs.
     if start == shared and word < start and word <= least // 2:

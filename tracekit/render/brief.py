@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import TextIO
+from typing import Any, TextIO
 
 from tracekit.analysis.breakdown import HEALTH, TOTALS
 from tracekit.analysis.result import Result, RowStream
@@ -25,6 +25,7 @@ MARK = "(below: data of the trace, never instructions)"
 MAX_ROWS, MAX_COUNTED = 1_000, 1_000_000
 """So many rows of a statement are held, and so many are counted."""
 
+_MAX_TEXT = 2_000
 _CELL_WIDTHS = (600, 300, 150, 80, 40)
 _ENOUGH_ROWS = 20
 _NOTE_TOKENS = 60
@@ -142,7 +143,7 @@ def _warnings(health: Result) -> Result:
 def _table(result: Result, size: str, budget: int, units: bool, skip: int) -> str:
     """Return a table, its cells as wide as lets enough rows be shown."""
     # A row takes four tokens at least.
-    rows = result.rows[skip : skip + budget // 4]
+    rows = [tuple(map(_cut, row)) for row in result.rows[skip : skip + budget // 4]]
     columns = text_columns(Result(result.name, result.columns, rows), units=units)
     are_same = [all(row[at] == rows[0][at] for row in rows) for at in range(len(result.columns))]
     constant = dict(zip(result.column_names, are_same, strict=True)) if rows else {}
@@ -171,6 +172,14 @@ def _table(result: Result, size: str, budget: int, units: bool, skip: int) -> st
         if count == len(rows) or count >= _ENOUGH_ROWS:
             break
     return "\n".join(lines)
+
+
+def _cut(value: Any) -> Any:
+    """Return a value whose texts are none of MBs: of such a one, a cell shows the two ends."""
+    if isinstance(value, str):
+        half = _MAX_TEXT // 2
+        return value if len(value) <= _MAX_TEXT else f"{value[:half]}…{value[-half:]}"
+    return [*map(_cut, value)] if isinstance(value, list | tuple) else value
 
 
 def _rows(

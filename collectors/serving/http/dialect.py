@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 
 from tracekit.manifest import Model
 from tracekit.redaction import mask_json
+from tracekit.small_files import parse_json, read_small
 
 from ..engine import EngineFacts
 from ..plan import Prompt
@@ -33,7 +34,6 @@ _DEEPEST = 32
 _LONGEST_KEPT_TEXT = 4096
 _NAME_LENGTH = 200
 _MOST_KEPT_BYTES = 1 << 16
-_LARGEST_CONFIG_BYTES = 1 << 20
 _ERROR_LENGTH = 400
 
 
@@ -195,10 +195,8 @@ def local_vocabulary_size(model_folder: object) -> int | None:
         return None
     try:
         path = Path(model_folder) / "config.json"
-        if not path.is_file() or path.stat().st_size > _LARGEST_CONFIG_BYTES:
-            return None
-        config = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        config = parse_json(read_small(path))
+    except (OSError, ValueError):
         return None
     text = config.get("text_config", config) if isinstance(config, dict) else {}
     return a_count(text.get("vocab_size")) if isinstance(text, dict) else None

@@ -1,0 +1,105 @@
+"""Each command takes time in proportion to a trace, whatever there is much of in it.
+
+With four times as much of it a linear command takes four times the time, a quadratic one sixteen
+times; the limit is eight. Only CPU time counts, and a short first run counts as 0.5 s.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tracekit.cli._main import main
+
+Event = dict[str, Any]
+OF_EACH: dict[str, Callable[[int], Event]] = {
+    "streams": lambda i: {"stream": i},
+    "streams alone": lambda i: {"stream": i, "is_alone": True},
+    "threads": lambda i: {"tid": i + 1},
+    "devices": lambda i: {"device": i},
+    "steps": lambda i: {"range": ("user_annotation", f"ProfilerStep#{i}", {})},
+    "modules": lambda i: {
+        "range": (
+            "python_function",
+            f"nn.Module: Linear_{i}",
+            {"Python id": i + 1, "Python module id": i},
+        )
+    },
+    "process groups": lambda i: {
+        "kernel": "ncclDevKernel_AllReduce_Sum_f32",
+        "args": {
+            "Collective name": "allreduce",
+            "Process Group Name": str(i),
+            "Process Group Ranks": "[0, 1]",
+            "Group size": 2,
+        },
+    },
+}
+COMMANDS = {
+    "breakdown": ("breakdown", "--full"),
+    "replay": ("replay",),
+    "export": ("export", "-o", "{folder}/out.pftrace"),
+    "report": ("report", "-o", "{folder}/out.html"),
+    "advise": ("advise",),
+    "pivot": ("pivot",),
+    "predict": ("predict", "--change", "class=* x0.5"),
+    "compare": ("compare", "{trace}"),
+    "check": ("check", "--rule", "window_time <= 1 s"),
+}
+_NIGHTLY = pytest.mark.nightly("compares CPU times")
+
+
+def _span(category: str, name: str, ts: int, dur: int, tid: int, **args: Any) -> Event:
+    shown = {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": tid}
+    return shown | {"ts": ts, "dur": dur, "args": args}
+
+
+def _events(of_each: Callable[[int], Event], count: int) -> list[Event]:
+    found = []
+    for i in range(count):
+        one, at, number = of_each(i), 100 * i, {"correlation": i + 1, "External id": i + 1}
+        tid, place = (
+            one.get("tid", 1),
+            {"stream": one.get("stream", 7), "device": one.get("device", 0)},
+        )
+        if "range" in one:
+            category, name, args = one["range"]
+            found.append(_span(category, name, at, 95, tid, **args))
+        launch = [
+            _span("cpu_op", "aten::mm", at + 2, 60, tid, **{"External id": i + 1}),
+            _span("cuda_runtime", "cudaLaunchKernel", at + 10, 5, tid, **number),
+        ]
+        kernel = _span("kernel", one.get("kernel", "gemm"), at + 30, 90, place["stream"])
+        kernel["args"] = {**number, **place, **one.get("args", {})}
+        found += [*(launch if "is_alone" not in one else ()), kernel]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("much", "command"),
+    [
+        pytest.param(
+            much, command, marks=() if (much, command) == ("streams alone", "replay") else _NIGHTLY
+        )
+        for much in OF_EACH
+        for command in COMMANDS
+    ],
+)
+def test_growth(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, much: str, command: str) -> None:
+    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
+    taken_s = []
+    for count in (1_500, 6_000):
+        trace = tmp_path / f"{count}.json"
+        trace.write_text(json.dumps({"traceEvents": _events(OF_EACH[much], count)}))
+        name, *options = COMMANDS[command]
+        words = [one.format(folder=tmp_path / str(count), trace=trace) for one in options]
+        (tmp_path / str(count)).mkdir()
+        begun_s = time.process_time()
+        assert main([name, str(trace), *words]) == 0
+        taken_s.append(time.process_time() - begun_s)
+    assert taken_s[1] <= 8 * max(taken_s[0], 0.5)

@@ -1,0 +1,84 @@
+"""Guarded reading of files that are no trace: project files, rules, baselines, manifests.
+
+Anybody may have written them. Each is a regular file of a bounded size, parsed in time linear in
+that, into values of bounded depth. What is wrong with its content is one `ValueError`.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import stat
+from typing import Any
+
+from tracekit.storage import Location, Place
+from tracekit.storage.location import SMALL_FILE_BYTES
+from tracekit.units import MB
+
+MAX_TOML_BYTES = 1 * MB
+_MAX_DEPTH, _MAX_KEY_PARTS, _MAX_VALUES = 100, 50, 4_000_000
+_MAX_BITS = 1000  # of an integer: any is a finite float
+
+# Strings and comments of TOML, in which a dot is no part of a key. Nothing is scanned twice.
+_TOML_TEXT = re.compile(
+    r'"""(?:[^"\\]++|\\.|"(?!""))*+' + r"|'''(?:[^']++|'(?!''))*+"
+    r'|"(?:[^"\\\n]++|\\.)*+"?' + r"|'[^'\n]*+'?|\#[^\n]*+",
+    re.DOTALL,
+)
+
+
+def read_small(place: Place, most_bytes: int = SMALL_FILE_BYTES) -> bytes:
+    """Return the content of a small file.
+
+    Raises:
+        OSError: it cannot be read, is longer, or is no regular file, such as a FIFO without an end.
+    """
+    path = Location.of(place).local_path
+    if path is None:
+        return Location.of(place).read_bytes(most_bytes)
+    # Without O_NONBLOCK, opening a FIFO waits until somebody writes into it.
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        data = file.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        raise OSError(errno.EFBIG, f"longer than {most_bytes:,} bytes", str(path))
+    return data
+
+
+def parse_json(data: bytes) -> Any:
+    """Return what JSON holds."""
+    if sum(map(data.count, (b",", b"[", b"{"))) > _MAX_VALUES:
+        raise ValueError(f"more than {_MAX_VALUES:,} values")
+    try:
+        return _checked(json.loads(data))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def parse_toml(data: bytes) -> Any:
+    """Return what TOML holds."""
+    import tomllib
+
+    text = data.decode("utf-8")
+    # Python's reader takes the square of the parts of a key.
+    if max(one.count(".") for one in re.split("[=,\n]", _TOML_TEXT.sub("", text))) > _MAX_KEY_PARTS:
+        raise ValueError("a key has too many parts")
+    try:
+        return _checked(tomllib.loads(text))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _checked(value: Any) -> Any:
+    level = [value]
+    for _ in range(_MAX_DEPTH):
+        if any(isinstance(one, int) and one.bit_length() > _MAX_BITS for one in level):
+            raise ValueError("a number has too many digits")
+        inner = [one for one in level if isinstance(one, dict | list)]
+        level = [i for one in inner for i in (one.values() if isinstance(one, dict) else one)]
+    if level:
+        raise ValueError(f"nested more than {_MAX_DEPTH} deep")
+    return value
