@@ -345,7 +345,7 @@ def _traces_in(folder: Place) -> list[Place]:
             and file.is_file()
         ]
         if inside:
-            return sorted(inside, key=natural)
+            return sorted(inside, key=lambda place: natural(place.name))
     return []
 
 
