@@ -287,7 +287,7 @@ GATE = REPO / "tests" / "checking" / "gate"
 def test_the_gate_fails_on_another_run(opened: Callable[[Path], tracekit.Trace]) -> None:
     """`make gate` sees that all are kept: so each must fail where the figures are others."""
     rules, settings = load_rules(GATE / "rules.toml")
-    assert REPO / settings["baselines"] == GATE
+    assert REPO / (settings.baselines or "") == GATE
     # Nothing of these differs between two runs that could be read in full.
     same = {"what is read", "phases are known", "modules are known", "classes are known"}
     changing = [rule for rule in rules if rule.name not in same]

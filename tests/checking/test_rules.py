@@ -46,15 +46,19 @@ def test_files_of_rules(tmp_path: Path) -> None:
     named = tmp_path / "rules.toml"
     named.write_text('against = "main"\n[rules]\nslow = "step_time <= +3%"\n')
     rules, settings = load_rules(named)
-    assert ([rule.title for rule in rules], settings) == (["slow"], {"against": "main"})
+    assert ([rule.title for rule in rules], settings.against) == (["slow"], "main")
     project = tmp_path / "pyproject.toml"
     project.write_text('[tool.tracekit.check]\nrules = ["mfu >= 0.4", "step_time <= 1 s"]\n')
     assert has_rules(project)
     assert [rule.title for rule in load_rules(project)[0]] == ["mfu >= 0.4", "step_time <= 1 s"]
 
 
-@pytest.mark.parametrize("content", ["rules = 3", "", "rules = [1]", "rules = ["])
-def test_a_file_without_rules_is_refused(tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize(
+    "content", ["rules = 3", "", "rules = [1]", "rules = [", "rules = []\nagains = 'x'"]
+)
+def test_a_file_without_rules_or_with_unknown_members_is_refused(
+    tmp_path: Path, content: str
+) -> None:
     path = tmp_path / "rules.toml"
     path.write_text(content)
     with pytest.raises(UsageError, match=r"rules\.toml"):

@@ -48,14 +48,14 @@ def test_a_file_beyond_the_limit_is_refused(folder: Location, file: Location) ->
 
 def test_endless_files_are_refused(tmp_path: Path, web: WebServer, file: Location) -> None:
     endless = Path("/dev/zero")
-    with pytest.raises(TraceError, match="32,000,000"):
+    with pytest.raises(TraceError, match="regular"):
         manifest.read(endless)
-    with pytest.raises(UsageError, match="32,000,000"):
+    with pytest.raises(UsageError, match="regular"):
         rules.load_rules(endless)
     assert not rules.has_rules(endless)
     link = tmp_path / f"x{baseline.SUFFIX}"
     link.symlink_to(endless)
-    with pytest.raises(StoreError, match="64,000,000"):
+    with pytest.raises(StoreError, match="regular"):
         baseline.load(str(link), tmp_path)
     web.files["run.json"] = b"x" * 10_000
     web.is_endless = True

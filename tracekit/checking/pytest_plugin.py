@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from tracekit.checking.report import Report
-    from tracekit.checking.rules import Rule
+    from tracekit.checking.rules import Rule, Settings
     from tracekit.trace import Trace
 
 _SAVE = "--tracekit-save"
@@ -97,8 +97,8 @@ class StepProfiler:
         from tracekit.checking.checking import check, keep
 
         parsed, settings = self._rules(rules)
-        against = against or settings.get("against")
-        held_in = self._place(baselines or settings.get("baselines"))
+        against = against or settings.against
+        held_in = self._place(baselines or settings.baselines)
         folder = self._record(step, model, optimizer, warmup, profile_steps)
         trace = self._resources.enter_context(tracekit.open(folder, cache=False))
         if self._request.config.getoption(_SAVE) and against is not None:
@@ -108,16 +108,22 @@ class StepProfiler:
         if not parsed:
             return ProfiledRun(folder, trace, None)
         report = check(trace, parsed, against=against, baselines=held_in)
-        self._judge(report, inconclusive or settings.get("inconclusive", "skip"))
+        self._judge(report, inconclusive or settings.inconclusive or "skip")
         return ProfiledRun(folder, trace, report)
 
     def _rules(
         self, given: Sequence[str] | Mapping[str, str] | None
-    ) -> tuple[list[Rule], Mapping[str, Any]]:
-        from tracekit.checking.rules import PROJECT_FILE, has_rules, load_rules, parse_rule
+    ) -> tuple[list[Rule], Settings]:
+        from tracekit.checking.rules import (
+            PROJECT_FILE,
+            Settings,
+            has_rules,
+            load_rules,
+            parse_rule,
+        )
 
         project = self._request.config.rootpath / PROJECT_FILE
-        found, settings = load_rules(project) if has_rules(project) else ([], {})
+        found, settings = load_rules(project) if has_rules(project) else ([], Settings([]))
         if given is None:
             return found, settings
         if isinstance(given, Mapping):

@@ -9,6 +9,8 @@ from operator import eq, ge, gt, le, lt
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
+
 from tracekit.errors import UsageError
 from tracekit.small_files import MAX_TOML_BYTES, parse_toml, read_small
 from tracekit.units import GB, KB, MB, NS_PER_MS, NS_PER_S, NS_PER_US, TB, Unit
@@ -127,29 +129,37 @@ def parse_rule(text: str, name: str | None = None) -> Rule:
     return Rule(text, subject, operator, number, is_relative, name, unit)
 
 
-def load_rules(path: Path) -> tuple[list[Rule], dict[str, Any]]:
+class Settings(msgspec.Struct, forbid_unknown_fields=True):
+    """What a file of rules sets: rules, as texts or by name, and how they are judged."""
+
+    rules: list[str] | dict[str, str]
+    against: str | None = None
+    baselines: str | None = None
+    inconclusive: Literal["report", "skip", "pass", "fail"] | None = None
+
+
+def load_rules(path: Path) -> tuple[list[Rule], Settings]:
     """Read a file of rules.
 
     Args:
-        path: a TOML file with `rules`, a list of texts or a table of texts by name; of a
-            `pyproject.toml` the table `tool.tracekit.check`.
+        path: a TOML file with the members of :class:`Settings`; of a `pyproject.toml` the table
+            `tool.tracekit.check`.
 
     Returns:
-        The rules in their order, and what the file sets besides (`against`, `inconclusive`, …).
+        The rules in their order, and everything that the file sets.
 
     Raises:
-        UsageError: the file cannot be read, or holds no rules.
+        UsageError: the file cannot be read, holds no rules, or sets something else.
     """
     try:
-        content = _content(path)
+        settings = msgspec.convert(_content(path), Settings)
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
-    found = content.pop("rules", None)
-    if isinstance(found, list) and all(isinstance(text, str) for text in found):
-        return [_parsed(path, text, None) for text in found], content
-    if isinstance(found, dict) and all(isinstance(text, str) for text in found.values()):
-        return [_parsed(path, text, name) for name, text in found.items()], content
-    raise UsageError(f"{path}: no rules are in it", hint=_HINT)
+        if isinstance(error, OSError):
+            raise UsageError(f"{path}: {error.strerror}") from error
+        raise UsageError(f"{path}: {error!s:.200}", hint=_HINT) from error
+    given = settings.rules
+    named = given.items() if isinstance(given, dict) else ((None, text) for text in given)
+    return [_parsed(path, text, name) for name, text in named], settings
 
 
 def _content(path: Path) -> dict[str, Any]:

@@ -91,12 +91,19 @@ def command(
     """
     from tracekit.checking.baseline import DEFAULT_FOLDER
     from tracekit.checking.checking import check
-    from tracekit.checking.rules import PROJECT_FILE, Rule, has_rules, load_rules, parse_rule
+    from tracekit.checking.rules import (
+        PROJECT_FILE,
+        Rule,
+        Settings,
+        has_rules,
+        load_rules,
+        parse_rule,
+    )
     from tracekit.cli._progress import progress_bar
     from tracekit.opening import tune_for_traces
 
     rules: list[Rule] = []
-    settings: dict[str, object] = {}
+    settings = Settings([])
     if rules_path is None and not texts and has_rules(Path(PROJECT_FILE)):
         rules_path = Path(PROJECT_FILE)
     if rules_path is not None:
@@ -106,9 +113,9 @@ def command(
         raise UsageError(
             "there is no rule to check", hint="--rule 'step_time <= +3%', or --rules FILE"
         )
-    against = against or _text(settings, "against")
-    folder = baselines or _text(settings, "baselines") or DEFAULT_FOLDER
-    when_open = inconclusive or _text(settings, "inconclusive") or "report"
+    against = against or settings.against
+    folder = baselines or settings.baselines or DEFAULT_FOLDER
+    when_open = inconclusive or settings.inconclusive or "report"
     tune_for_traces()
     with progress_bar() as progress:
         report = check(
@@ -137,8 +144,3 @@ def command(
         raise click.exceptions.Exit(_FAILED)
     if outcome == "inconclusive" and when_open == "report":
         raise click.exceptions.Exit(_INCONCLUSIVE)
-
-
-def _text(settings: dict[str, object], name: str) -> str | None:
-    found = settings.get(name)
-    return found if isinstance(found, str) else None
