@@ -45,7 +45,9 @@ estimate AS (
         round(
             coalesce(p.plain_ns, least(greatest(m.plain_ns, r.work_ns), r.recorded_ns))
         )::BIGINT AS usual_ns,
-        round(coalesce(p.low_ns, p.plain_ns, estimated_low_ns))::BIGINT AS least_ns,
+        round(
+            coalesce(p.low_ns, p.plain_ns, greatest(estimated_low_ns, least(r.work_ns, usual_ns)))
+        )::BIGINT AS least_ns,
         round(coalesce(p.high_ns, p.plain_ns, estimated_high_ns))::BIGINT AS most_ns
     FROM recorded_step AS r
     INNER JOIN replayed_step AS m USING (trace_id)

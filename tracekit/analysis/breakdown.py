@@ -46,6 +46,9 @@ RUN_IDLE = "run_idle"
 
 HEALTH = "health"
 
+_MOST_DEVICES, _MOST_DEVICE_EVENTS = 16, 300_000
+"""Of how many devices, with how many events each, the dependency graph is replayed unasked."""
+
 FULL_BREAKDOWN = ("unprofiled", "path_totals", "slack", "replay")
 """What a full one has besides, of traces: what the end of the run waited for."""
 
@@ -140,3 +143,9 @@ def run_analyses_of(analyses: Collection[str], trace_count: int) -> list[str]:
         ]
         names += of_ranks
     return [*dict.fromkeys(names)]
+
+
+def is_small(timeline: Result) -> bool:
+    """Return whether it is short work to replay what these devices did."""
+    counts = timeline.column("event_count")
+    return len(counts) <= _MOST_DEVICES and all(count <= _MOST_DEVICE_EVENTS for count in counts)

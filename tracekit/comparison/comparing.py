@@ -15,7 +15,15 @@ from tracekit.analysis.result import Result
 from tracekit.comparison.cells import Per, Reading, Side, make_side, read, usual_per
 from tracekit.comparison.effects import clock_factor
 from tracekit.comparison.matching import Pair, match_sides
-from tracekit.comparison.measures import Measure, measures_of, plain_steps
+from tracekit.comparison.measures import (
+    Measure,
+    RunDifference,
+    RunStep,
+    measures_of,
+    plain_steps,
+    run_difference,
+    run_step,
+)
 from tracekit.comparison.noise import MARGIN_PCT, Verdict
 from tracekit.comparison.places import Alignment, align_modules
 from tracekit.comparison.serving import Served, Serving, compare_serving, served_by
@@ -43,6 +51,7 @@ class Comparison:
     setup: Sequence[Unlike]
     margin_pct: float
     serving: Serving | None = None
+    run: RunDifference | None = None
 
     @property
     def per(self) -> Per:
@@ -56,8 +65,11 @@ class Comparison:
 
     @property
     def verdict(self) -> Verdict | None:
-        """Whether that is more than noise; None where a side has one measurement only."""
-        return self.measures[0].difference.verdict
+        """Whether the runs differ by more than noise; None where a side has one measurement only.
+
+        Without the profiler, where both sides have a step without it; else as recorded.
+        """
+        return self.measures[0].difference.verdict if self.run is None else self.run.verdict
 
     @cached_property
     def matched_pct(self) -> float | None:
@@ -134,7 +146,7 @@ def compare(
         # An open trace answers one question at a time: one that is on both sides, in turn.
         is_shared = any(one is other for one in sides[0] for other in sides[1])
         with ThreadPoolExecutor(1 if is_shared else 2) as pool:
-            readings, facts, health, plain, served = zip(
+            readings, facts, health, plain, served, runs = zip(
                 *pool.map(_read, sides, names, (per, per)), strict=True
             )
     per = per or usual_per(*readings)
@@ -143,24 +155,29 @@ def compare(
     pairs = match_sides(*both, alignment)
     clock = clock_factor(pairs)
     root = make_tree(pairs, (both[0].unit_count, both[1].unit_count), clock)
+    measures = measures_of(*both, plain, margin_pct)
     return Comparison(
         *both,
         pairs,
         alignment,
         clock,
         root,
-        measures_of(*both, plain, margin_pct),
+        measures,
         unlike(facts[0], facts[1], health),
         margin_pct,
         compare_serving(served[0], served[1], margin_pct),
+        run_difference(runs[0], runs[1], measures, margin_pct) if per == "step" else None,
     )
 
 
 def _read(
     traces: Sequence[Trace], label: str, per: Per | None
-) -> tuple[Reading, Facts, Health, list[float], Served]:
-    reading = read(traces, label, per)
-    return reading, facts_of(traces), health_of(traces), plain_steps(traces), served_by(traces)
+) -> tuple[Reading, Facts, Health, list[float], Served, RunStep | None]:
+    reading, plain = read(traces, label, per), plain_steps(traces)
+    return (
+        *(reading, facts_of(traces), health_of(traces), plain, served_by(traces)),
+        run_step(traces, plain) if per in (None, "step") and reading.has_steps else None,
+    )
 
 
 _Given: TypeAlias = "str | Path | Trace | Sequence[str | Path | Trace]"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -35,6 +36,7 @@ _CLOCK_SHARE = Fraction(4, 5)
 _CLOCK_SPREAD = Fraction(1, 100)
 _LEAST_CLOCK = Fraction(1, 200)
 _GRID = re.compile(r"\[\d+,\d+,\d+\]")
+_NUMBER = re.compile(r"\d{1,18}")
 
 
 def clock_factor(pairs: Sequence[Pair]) -> Fraction | None:
@@ -115,6 +117,26 @@ def _has_other_shapes(pair: Pair, *, is_same: bool) -> bool:
     if any(told):
         return all(told) and told[0] != told[1]
     return is_same and all(grids) and grids[0] != grids[1]
+
+
+def shape_change(pairs: Sequence[Pair]) -> str | None:
+    """Return the change of a dimension that most time of matched work has, as 2048 → 8192."""
+    weights: Counter[tuple[int, int]] = Counter()
+    for pair in pairs:
+        shapes = [{cell.shape or "" for cell in cells} for cells in (pair.base, pair.new)]
+        if pair.part != "compute" or any(len(side) != 1 for side in shapes):
+            continue
+        texts = [side.pop() for side in shapes]
+        old, new = ([int(one) for one in _NUMBER.findall(text)] for text in texts)
+        if len(old) == len(new) and not _GRID.fullmatch(texts[0]):
+            time_ns = _sum(pair, 0)[1] + _sum(pair, 1)[1]
+            for change in {(a, b) for a, b in zip(old, new, strict=True) if a != b}:
+                weights[change] += time_ns
+    if not weights:
+        return None
+    (old_size, new_size), _ = weights.most_common(1)[0]
+    times = f" ({new_size / old_size:.3g} ×)" if old_size else ""
+    return f"{old_size} → {new_size}{times}"
 
 
 def _is_same(pair: Pair) -> bool:

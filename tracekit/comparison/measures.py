@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist, median
+from statistics import NormalDist, fmean, median
+from typing import NamedTuple
 
+from tracekit.analysis.breakdown import is_small
 from tracekit.comparison.cells import Side
-from tracekit.comparison.noise import Difference, compare_series
+from tracekit.comparison.noise import Difference, Verdict, compare_series, share_pct
 from tracekit.comparison.statistics import ALPHA, least_count, spread
 from tracekit.trace import Trace
 
@@ -92,6 +94,90 @@ def plain_steps(traces: Sequence[Trace]) -> list[float]:
     )
     rows = (row for trace in traces for row in trace.sql(statement))
     return [float(step_ns) for (step_ns,) in rows if step_ns is not None]
+
+
+class RunStep(NamedTuple):
+    """A step of a side without the profiler, measured or estimated, and its interval, ns."""
+
+    step_ns: float
+    low_ns: float
+    high_ns: float
+    is_measured: bool
+
+
+class RunDifference(NamedTuple):
+    """How two sides differ without the profiler; the interval of the difference, ns."""
+
+    base: RunStep
+    new: RunStep
+    low_ns: float
+    high_ns: float
+    verdict: Verdict | None
+
+    @property
+    def delta_ns(self) -> float:
+        """How much longer the new side takes, ns."""
+        return self.new.step_ns - self.base.step_ns
+
+    @property
+    def delta_pct(self) -> float | None:
+        """The same, percent of the base."""
+        return share_pct(self.delta_ns, self.base.step_ns)
+
+    @property
+    def basis(self) -> str:
+        """What that rests on: measured or estimated."""
+        return "measured" if self.base.is_measured and self.new.is_measured else "estimated"
+
+
+def run_step(traces: Sequence[Trace], plain: Sequence[float]) -> RunStep | None:
+    """Return a step of runs without the profiler, in the mean of the traces; None if unknown.
+
+    `plain` are the steps that were measured, ns.
+    """
+    if plain:
+        return RunStep(median(plain), min(plain), max(plain), is_measured=True)
+    found = [_run_step(trace) for trace in traces]
+    known = [one for one in found if one is not None]
+    if not known or len(known) < len(found):
+        return None
+    step_ns, low_ns, high_ns = (fmean(times) for times in list(zip(*known, strict=True))[:3])
+    return RunStep(step_ns, low_ns, high_ns, all(one.is_measured for one in known))
+
+
+def _run_step(trace: Trace) -> RunStep | None:
+    rows = trace.query("run_idle").to_dicts()
+    if not rows:
+        return None
+    if (plain_ns := rows[0]["plain_step_ns"]) is not None:
+        return RunStep(plain_ns, plain_ns, plain_ns, is_measured=True)
+    if not is_small(trace.query("timeline")):
+        return None
+    told = [row for row in trace.query("unprofiled").to_dicts() if row["unprofiled_step_ns"]]
+    if not told:
+        return None
+    names = ("unprofiled_step_ns", "low_ns", "high_ns")
+    step_ns, low_ns, high_ns = (fmean(row[name] for row in told) for name in names)
+    return RunStep(step_ns, low_ns, high_ns, is_measured=False)
+
+
+def run_difference(
+    base: RunStep | None, new: RunStep | None, measures: Sequence[Measure], margin_pct: float
+) -> RunDifference | None:
+    """Return how two sides differ without the profiler; None where that is not known of both."""
+    if base is None or new is None:
+        return None
+    low_ns, high_ns = new.low_ns - base.high_ns, new.high_ns - base.low_ns
+    if base.is_measured and new.is_measured:
+        plain = [one.difference for one in measures if one.name == PLAIN_STEP]
+        return RunDifference(base, new, low_ns, high_ns, plain[0].verdict if plain else None)
+    margin_ns = base.step_ns * margin_pct / 100
+    if base == new:
+        return RunDifference(base, new, 0.0, 0.0, "same")
+    verdict: Verdict = "slower" if low_ns > 0 else "faster" if high_ns < 0 else "inconclusive"
+    if -margin_ns <= low_ns and high_ns <= margin_ns:
+        verdict = "same"
+    return RunDifference(base, new, low_ns, high_ns, verdict)
 
 
 def _by_run(side: Side) -> list[float]:

@@ -75,10 +75,11 @@ class Difference:
     """How two series of times compare; times have the unit of the series, shares are percent.
 
     `low` and `high` are the ends of the interval of the difference; None where there are too few
-    measurements for any. `p_value` is that of the rank test. `more_count` says how many
-    measurements more on each side would likely decide; None where nothing is left to decide, or
-    where no number of them would do. `correlation` is that of each measurement with the one before,
-    where it is plain to see, else 0; `p_value` and the interval are as wide as it takes.
+    measurements for any. It holds 0 where the verdict is inconclusive. `p_value` is that of the
+    rank test. `more_count` says how many measurements more on each side would likely decide; None
+    where nothing is left to decide, or where no number of them would do. `correlation` is that of
+    each measurement with the one before, where it is plain to see, else 0; `p_value` and the
+    interval are as wide as it takes.
     `is_apart` says whether all measurements of one side are below all of the other.
     """
 
@@ -174,6 +175,8 @@ def compare_series(
         if few is not None and few <= alpha * FEW_ALPHA / ALPHA:
             decided, p_value = True, few
     alpha = widened(alpha, inflation(correlation))
+    low: float | None
+    high: float | None
     low, high = bootstrap_interval(base, new, alpha=alpha)
     if min(*base, *new) >= 0:  # no time gets shorter than nothing
         low = max(low, -middle[0])
@@ -188,6 +191,10 @@ def compare_series(
         verdict = "slower" if size > 0 else "faster"
     more = None
     if verdict == "inconclusive":
+        if not low <= 0 <= high:
+            # What ranks cannot decide is in no interval that tells the sides apart.
+            ends = (low, high, 0.0, *(turned or ()))
+            low, high = (None, None) if turned is None else (min(ends), max(ends))
         more = _more_count(base, new, abs(size), margin, alpha)
     return Difference(
         *(*counts, *middle, size, low, high, p_value, margin_pct, verdict, more, correlation),

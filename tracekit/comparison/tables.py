@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from tracekit.analysis.result import Result, columns_of_text
-from tracekit.comparison.effects import EFFECTS
+from tracekit.comparison.effects import EFFECTS, shape_change
 from tracekit.comparison.noise import Difference, compare_series, share_pct
 from tracekit.comparison.serving import serving_tables
 from tracekit.comparison.statistics import ALPHA
@@ -54,6 +54,7 @@ def _whole(comparison: Comparison) -> Result:
     base, new, root = comparison.base, comparison.new, comparison.root
     decided = comparison.measures[0]
     found = decided.difference
+    run = comparison.run
     clock = None if comparison.clock is None else 100 * (float(comparison.clock) - 1)
     columns_and_values: list[tuple[str, str, Any]] = [
         ("base", "VARCHAR", base.label),
@@ -63,7 +64,14 @@ def _whole(comparison: Comparison) -> Result:
         ("new_ns", "BIGINT", root.new_ns),
         ("delta_ns", "BIGINT", root.delta_ns),
         ("delta_pct", "DOUBLE", share_pct(root.delta_ns, root.base_ns)),
-        ("verdict", "VARCHAR", found.verdict),
+        ("run_base_ns", "DOUBLE", run and run.base.step_ns),
+        ("run_new_ns", "DOUBLE", run and run.new.step_ns),
+        ("run_delta_ns", "DOUBLE", run and run.delta_ns),
+        ("run_delta_pct", "DOUBLE", run and run.delta_pct),
+        ("run_low_ns", "DOUBLE", run and run.low_ns),
+        ("run_high_ns", "DOUBLE", run and run.high_ns),
+        ("run_basis", "VARCHAR", run and run.basis),
+        ("verdict", "VARCHAR", comparison.verdict),
         ("within_pct", "DOUBLE", found.within_pct),
         ("margin_pct", "DOUBLE", comparison.margin_pct),
         ("more_count", "BIGINT", found.more_count),
@@ -82,6 +90,7 @@ def _whole(comparison: Comparison) -> Result:
         ("new_outside_pct", "DOUBLE", _outside_pct(new)),
         ("matched_pct", "DOUBLE", comparison.matched_pct),
         ("clock_pct", "DOUBLE", clock),
+        ("shape_change", "VARCHAR", shape_change(comparison.pairs)),
     ]
     columns = ", ".join(f"{name} {kind}" for name, kind, _ in columns_and_values)
     return _result("comparison", columns, [tuple(value for *_, value in columns_and_values)])
@@ -126,12 +135,12 @@ def _noise(comparison: Comparison) -> Result:
 
 
 def _effects(comparison: Comparison) -> Result:
-    columns = "effect VARCHAR, delta_ns BIGINT, share_pct DOUBLE"
-    whole_ns, effects = comparison.root.delta_ns, comparison.root.effects
+    columns = "effect VARCHAR, delta_ns BIGINT, base_pct DOUBLE"
+    base_ns, effects = comparison.root.base_ns, comparison.root.effects
     rows = [
         (
             *(name.removeprefix("by_").removesuffix("_ns"), effects[name]),
-            share_pct(effects[name], whole_ns),
+            share_pct(effects[name], base_ns),
         )
         for name in sorted(EFFECTS, key=lambda one: -abs(effects[one]))
         if effects[name]
@@ -142,7 +151,7 @@ def _effects(comparison: Comparison) -> Result:
 def _split(comparison: Comparison, tree: Node) -> Result:
     columns = (
         "node BIGINT, parent BIGINT, depth BIGINT, level VARCHAR, name VARCHAR, base_ns BIGINT, "
-        "new_ns BIGINT, delta_ns BIGINT, share_pct DOUBLE, verdict VARCHAR, low_ns DOUBLE, "
+        "new_ns BIGINT, delta_ns BIGINT, base_pct DOUBLE, verdict VARCHAR, low_ns DOUBLE, "
         f"high_ns DOUBLE, base_sum_ns BIGINT, new_sum_ns BIGINT, {_EFFECT_COLUMNS}"
     )
     rows = []
@@ -153,7 +162,7 @@ def _split(comparison: Comparison, tree: Node) -> Result:
             (
                 *(number, parent, depth, node.level, node.name),
                 *(node.base_ns, node.new_ns, node.delta_ns),
-                share_pct(node.delta_ns, tree.delta_ns),
+                share_pct(node.delta_ns, tree.base_ns),
                 *judgement,
                 *(node.base_sum_ns, node.new_sum_ns),
                 *(node.effects[name] for name in EFFECTS),

@@ -105,8 +105,8 @@ class Tools:
                 if run_count > 1:
                     step = "several runs: ask(trace, 'methods') compares them; or open one of them"
                 return brief(opened.query("run"), budget=max_tokens, before=[f"next: {step}"])
+            from tracekit.analysis.breakdown import is_small
             from tracekit.render.sections.device_time import idle_sentence
-            from tracekit.report.answers import is_small
             from tracekit.report.verdict import sentences
 
             said = sentences(opened.query("verdict"), opened.query("unrecorded"))

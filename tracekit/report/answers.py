@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tracekit.analysis.breakdown import ADVICE, ROLES
+from tracekit.analysis.breakdown import ADVICE, ROLES, is_small
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.result import Result
 from tracekit.errors import QueryError, UsageError
 from tracekit.plot import PARAMS
 from tracekit.report.sections import SECTIONS
 from tracekit.trace import Trace
-
-_MOST_DEVICES, _MOST_DEVICE_EVENTS = 16, 300_000
-"""Of how many devices, with how many events each, a report works out who waited for whom."""
 
 
 @dataclass(slots=True)
@@ -71,12 +68,6 @@ def _wanted(results: Mapping[str, Result]) -> Iterator[str]:
                 continue
             if is_served if catalog.analysis(name).scope == "runs" else applies[section.of]:
                 yield name
-
-
-def is_small(timeline: Result) -> bool:
-    """Return whether it is short work to replay what these devices did."""
-    counts = timeline.column("event_count")
-    return len(counts) <= _MOST_DEVICES and all(count <= _MOST_DEVICE_EVENTS for count in counts)
 
 
 def _names_serving(phases: Result) -> bool:

@@ -192,12 +192,21 @@ def comparison_sentences(results: Mapping[str, Result]) -> list[str]:
 
 
 def _whole(row: Mapping[str, Any]) -> str:
-    delta = row["delta_ns"]
+    is_of_run = row["run_delta_ns"] is not None
+    delta = round(row["run_delta_ns"] if is_of_run else row["delta_ns"])
     if not delta:
         return f"Both take the same time per {row['per']}."
-    share = "" if row["delta_pct"] is None else f" ({row['delta_pct']:+.1f} %)"
+    delta_pct = row["run_delta_pct" if is_of_run else "delta_pct"]
+    share = "" if delta_pct is None else f" ({delta_pct:+.1f} %)"
     verb = "longer" if delta > 0 else "shorter"
     verdict = row["verdict"] or "no verdict, as a side has one measurement only"
+    if is_of_run:
+        recorded = f"{row['delta_pct']:+.1f} %" if row["delta_pct"] is not None else "unknown"
+        return (
+            f"Without the profiler a {row['per']} of the new side takes "
+            f"{format_duration(abs(delta))} {verb}{share}: {verdict} ({row['run_basis']}); as "
+            f"recorded {recorded}."
+        )
     return (
         f"A {row['per']} of the new side takes {format_duration(abs(delta))} {verb}{share}: "
         f"{verdict}, of {row['base_sample_count']} and {row['new_sample_count']} measurements."
@@ -279,7 +288,7 @@ def _waterfall(split: Result, rows: list[dict[str, Any]], per: str) -> Chart:
         ],
         "encoding": {
             "y": names("name", [row["name"] for row in parts]),
-            "tooltip": told("name", "base_ns", "new_ns", "delta_ns", "share_pct", "verdict"),
+            "tooltip": told("name", "base_ns", "new_ns", "delta_ns", "base_pct", "verdict"),
         },
         "layer": _longer_and_shorter(x=x, x2={"field": "to_ns"}),
     }
@@ -302,7 +311,7 @@ def _places(split: Result, rows: list[dict[str, Any]]) -> Chart:
         "transform": [{"filter": {"field": "node", "oneOf": nodes}}, label],
         "encoding": {
             "y": names("which", [f"{names_of[node]} · #{node}" for node in nodes]),
-            "tooltip": told("name", "base_ns", "new_ns", "delta_ns", "share_pct", "verdict"),
+            "tooltip": told("name", "base_ns", "new_ns", "delta_ns", "base_pct", "verdict"),
         },
         "layer": _longer_and_shorter(x=x),
     }

@@ -65,10 +65,6 @@ def _tables(screen: Screen, names: Iterable[str]) -> list[Text]:
     return out
 
 
-def _share(share_pct: float | None) -> str:
-    return NONE if share_pct is None else f"{share_pct:,.1f} %"
-
-
 def _interval(row: Row) -> str:
     return NONE if row["low_pct"] is None else f"{row['low_pct']:+,.1f} … {row['high_pct']:+,.1f} %"
 
@@ -101,7 +97,7 @@ def whole(screen: Screen) -> list[Text]:
     noise = screen.rows("comparison_noise")
     out = [
         screen.heading(f"Per {row['per']}", printable(f"{row['base']} → {row['new']}")),
-        _difference(row, noise),
+        *_difference(row, noise),
         *_device_work(noise, screen),
         screen.line(f"  {_rests_on(row)}", "dim"),
         *_noise(noise, row, screen),
@@ -112,9 +108,10 @@ def whole(screen: Screen) -> list[Text]:
         figures = columns(
             effects,
             delta_ns=lambda time: f"{signed_ms(time, decimals)} ms",
-            share_pct=_share,
+            base_pct=change_text,
         )
-        out += [Text(), screen.heading("Why", "adds up to the difference")]
+        heading = screen.heading("Why", "adds up to the recorded difference; percent of the base")
+        out += [Text(), heading]
         out += [
             screen.line(f"  {text}  {EFFECTS[effect['effect']]}{_causes(effect, screen)}")
             for effect, text in zip(effects, aligned(figures), strict=True)
@@ -123,7 +120,10 @@ def whole(screen: Screen) -> list[Text]:
 
 
 def _causes(effect: Row, screen: Screen) -> str:
-    """Return the causes of idle time that changed most; nothing of other effects."""
+    """Return the causes of idle time that changed most, or the dimension; nothing of others."""
+    if effect["effect"] == "shape":
+        change = screen.rows("comparison")[0]["shape_change"]
+        return "" if change is None else f": {printable(change)}"
     split = screen.rows("comparison_split")
     idle = [row["node"] for row in split if row["depth"] == 1 and row["name"] == "idle"]
     if effect["effect"] != "idle" or not idle:
@@ -138,27 +138,77 @@ def _causes(effect: Row, screen: Screen) -> str:
     return f": {', '.join(named)}" if named else ""
 
 
-def _difference(row: Row, noise: Sequence[Row]) -> Text:
-    decimals = ms_decimals([row["base_ns"], row["new_ns"], row["delta_ns"]])
-    base, new = (format_ms(row[name], decimals) for name in ("base_ns", "new_ns"))
+def _difference(row: Row, noise: Sequence[Row]) -> list[Text]:
+    """Return the difference without the profiler, where it is known, above that of the recordings.
+
+    What is split below is of the recordings.
+    """
+    recorded = _from_to_line([row[name] for name in ("base_ns", "new_ns", "delta_ns", "delta_pct")])
+    style = _STYLES.get(row["verdict"], "dim")
+    if row["run_delta_ns"] is None:
+        text = _by_median(row, noise)
+        recorded.append(text.strip() or _verdict(row, noise), style=style)
+        return [recorded]
+    names = ("run_base_ns", "run_new_ns", "run_delta_ns", "run_delta_pct")
+    run = _from_to_line([row[name] for name in names])
+    run.append(_verdict_of_run(row, noise), style=style)
+    if row["run_basis"] == "estimated":
+        ends = [row["run_low_ns"], row["run_high_ns"]]
+        decimals = ms_decimals(ends)
+        low, high = (signed_ms(ns, decimals) for ns in ends)
+        run.append(f" without the profiler (estimated: {low} to {high} ms)")
+    else:
+        run.append(" without the profiler (measured)")
+    recorded.append(f"while profiling{_disagreement(row)}", style="dim")
+    recorded.append(_by_median(row, [one for one in noise if one["measure"] == row["per"]]))
+    return [run, recorded]
+
+
+def _by_median(row: Row, noise: Sequence[Row]) -> str:
+    """Return the difference of the medians, where the mean has the other sign."""
+    if not noise or noise[0]["verdict"] not in _DECIDED:
+        return ""
+    median_pct = noise[0]["difference_pct"]
+    if median_pct is None or median_pct * row["delta_ns"] >= 0:
+        return ""
+    return (
+        f" {noise[0]['verdict']} by the median ({median_pct:+,.1f} %): "
+        f"a few {noise[0]['measure']}s make the mean"
+    )
+
+
+def _from_to_line(times: Sequence[Any]) -> Text:
+    """Return the start of a line: from, to, and the difference, ns, and percent of the base."""
+    *ns, percent = times
+    decimals = ms_decimals(ns)
+    base, new, _ = (format_ms(one, decimals) for one in ns)
     line = Text(f"  {base} → {new} ms   ")
-    line.append(f"{signed_ms(row['delta_ns'], decimals)} ms", style="bold")
-    if row["delta_pct"] is not None:
-        line.append(f"   {row['delta_pct']:+,.1f} %", style="bold")
-    line.append("   ")
-    line.append(_verdict(row, noise), style=_STYLES.get(row["verdict"], "dim"))
-    if row["sample"] == "plain step":
-        # What is split below is of the recordings; what decides is not.
-        medians = [noise[0]["base_median_ns"], noise[0]["new_median_ns"]]
-        decimals = ms_decimals(medians)
-        base, new = (format_ms(ns, decimals) for ns in medians)
-        line.append(f" without the profiler: {base} → {new} ms")
-        return line
-    median_pct = noise[0]["difference_pct"] if noise else None
-    is_decided = row["verdict"] in _DECIDED
-    if is_decided and median_pct is not None and median_pct * row["delta_ns"] < 0:
-        line.append(f" by the median ({median_pct:+,.1f} %): a few {row['sample']}s make the mean")
-    return line
+    line.append(f"{signed_ms(ns[-1], decimals)} ms", style="bold")
+    if percent is not None:
+        line.append(f"   {percent:+,.1f} %", style="bold")
+    return line.append("   ")
+
+
+def _verdict_of_run(row: Row, noise: Sequence[Row]) -> str:
+    if row["run_basis"] == "estimated":
+        return row["verdict"] or ""
+    # Of plain steps: what decides stands first where there are enough.
+    plain = [one for one in noise if one["measure"] == "plain step"]
+    return _verdict(row, plain) if row["sample"] == "plain step" else row["verdict"] or "no verdict"
+
+
+def _disagreement(row: Row) -> str:
+    """Return how the recordings mislead about the runs; nothing where they do not."""
+    recorded, run = row["delta_pct"], row["run_delta_pct"]
+    if recorded is None or run is None or max(abs(recorded), abs(run)) < 2 * row["margin_pct"]:
+        return ""
+    if recorded * run < 0 and min(abs(recorded), abs(run)) > row["margin_pct"]:
+        return ": the recordings show the opposite"
+    if abs(recorded) < abs(run) / 2:
+        return ": the recordings hide most of the difference"
+    if abs(recorded) > 2 * abs(run):
+        return ": most of the recorded difference is the profiler's"
+    return ""
 
 
 def _device_work(noise: Sequence[Row], screen: Screen) -> list[Text]:
@@ -306,8 +356,10 @@ def _tree(rows: Sequence[dict[str, Any]], screen: Screen) -> list[Text]:
     shown = list(_shown(rows[0], children, abs(rows[0]["delta_ns"])))
     parts = [row for row, _ in shown]
     deltas, sides = _from_to(parts)
-    figures = aligned([deltas, *columns(parts, share_pct=_share), *sides])
-    out = [screen.heading("Split", "ms, share of the difference, from → to; every level adds up")]
+    figures = aligned([deltas, *columns(parts, base_pct=change_text), *sides])
+    out = [
+        screen.heading("Split", "recorded ms, percent of the base, from → to; every level adds up")
+    ]
     for (row, label), text in zip(shown, figures, strict=True):
         verdict = row["verdict"] if row["verdict"] in _DECIDED else ""
         tail = f"  {verdict}" if verdict else ""
@@ -343,9 +395,8 @@ def _shown(
     left = [row for row in inside if row not in kept]
     if kept and left:
         sums = {name: sum(row[name] for row in left) for name in ("delta_ns", "base_ns", "new_ns")}
-        share = 100 * sums["delta_ns"] / whole_ns if whole_ns else None
-        sign = 1 if (node["share_pct"] or 0) * node["delta_ns"] >= 0 else -1
-        rest = sums | {"share_pct": None if share is None else sign * share, "verdict": None}
+        percents = [row["base_pct"] for row in left]
+        rest = sums | {"base_pct": None if None in percents else sum(percents), "verdict": None}
         yield rest, "  " * indent + f"… {len(left):,} more"
 
 
