@@ -88,6 +88,10 @@ def test_a_crafted_store_is_refused(store: Path, tmp_path: Path, case: str) -> N
 IMPOSSIBLE = {
     "one key for all": ("UPDATE record SET event_id = -1", "record has several rows"),
     "one launch for all": ("UPDATE launch SET launch_id = 0", "launch has several rows"),
+    "a module in itself": (
+        "INSERT INTO module (trace_id, module_id, parent_id) VALUES (1, 70, 71), (1, 71, 70)",
+        "module has a module",
+    ),
     "rows that come twice": ("INSERT INTO attribution FROM attribution", "attribution has several"),
     "times that overflow": ("UPDATE record SET ts_ns = 9223372036854775000", "record has times"),
     "times of the past": (f"UPDATE record SET ts_ns = {-(2**63)}", "record has times"),

@@ -117,15 +117,17 @@ class Overhead:
 
     Of steps without either, `plain_step_low_ns` and `plain_step_high_ns` are the 10th and the 90th
     percentile, and `plain_after_count` were measured after the profiled ones, the others before
-    them. `plain_phase_ns` are medians of their phases, less what is inside of an inner one: by
+    them. All are of steps in which the same optimizers step, and of those after the profile where
+    they differ from those before it; where no two steps are alike, all are None.
+    `plain_phase_ns` are medians of their phases, less what is inside of an inner one: by
     events of the device where it has these, and by the host's clock on a CPU. It is empty where
     phases cannot be known without ranges. `ranges_step_ns` is without the first step that has
     them; `light_step_ns` is of steps of which the device's work and the calls for it were recorded
     alone, None on a CPU. Up to version 2 of the manifest times are means, and those of steps with
     ranges have the first.
 
-    `export_stall_ns` is how long the program stood still while its profile was ended and written,
-    on the rank where it took longest.
+    `export_stall_ns` is how long the program stood still, from the end of the last profiled step,
+    while its profile was ended and written, on the rank where it took longest.
     """
 
     plain_step_ns: int | None = None

@@ -143,8 +143,8 @@ class StepClock:
 
 def _between_ns(begin: Any, end: Any) -> int:
     if isinstance(begin, int):
-        return int(end - begin)
-    return round(begin.elapsed_time(end) * _NS_PER_EVENT_MS)
+        return max(0, end - begin)  # A program may set its clock itself.
+    return max(0, round(begin.elapsed_time(end) * _NS_PER_EVENT_MS))
 
 
 class LoopTimes:

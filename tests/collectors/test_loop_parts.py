@@ -93,6 +93,11 @@ def test_a_phase_inside_of_another_is_not_in_it(clock: StepClock, machine: Machi
     assert clock.phases() == [{"optimizer": 3 * US, "forward": 10 * US}]
 
 
+def test_a_clock_that_a_program_sets_back(clock: StepClock, machine: Machine) -> None:
+    run(clock, machine, "+forward", -5, "-forward", "tick", 3, "tick")
+    assert clock.stop() == [0, 3 * US]
+
+
 def test_time_between_steps_is_in_no_phase(clock: StepClock, machine: Machine) -> None:
     acts = ("+forward", 1, "-forward", "pause", "+evaluation", 9, "-evaluation", "resume", 2)
     run(clock, machine, *acts, "+forward", 3, "-forward", "tick")

@@ -101,6 +101,9 @@ def check_rows(
             "times beyond those of any trace": f"EXISTS (SELECT 1 FROM {place} {events} "
             f"HAVING {' OR '.join([*bounds, 'FALSE'])})",
         }
+        if table == "module":  # They are numbered from the outside to the inside.
+            is_inside_out = f"EXISTS (SELECT 1 FROM {place} WHERE parent_id >= module_id)"
+            problems["a module that lies in itself"] = is_inside_out
         count, *found = connection.execute(
             f"SELECT (SELECT count(*) FROM {place}), {', '.join(problems.values())}"
         ).fetchall()[0]
