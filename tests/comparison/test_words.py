@@ -38,7 +38,7 @@ def test_a_mean_that_single_steps_make_is_said(cli: Callable[..., Any], tmp_path
     base = _trace(tmp_path / "base.json", [100 + n * 7 % 20 / 10 for n in range(20)])
     new = _trace(tmp_path / "new.json", [*(95 + n * 7 % 20 / 10 for n in range(19)), 2000])
     done = cli("compare", base, new, "--no-cache")
-    whole, of_work, *_ = (line for line in done.stdout.splitlines() if " ms   +" in line)
+    _, whole, of_work, *_ = (line for line in done.stdout.splitlines() if " ms   +" in line)
     assert of_work.startswith("  device work a step: ")
     assert "faster by the median (-" in whole
     assert whole.endswith("a few steps make the mean")
@@ -48,8 +48,7 @@ def test_a_trace_against_itself(cli: Callable[..., Any], tmp_path: Path) -> None
     one = _trace(tmp_path / "one.json", [100] * 6)
     done = cli("compare", one, one, "--no-cache")
     assert "one.json → one.json (again)" in done.stdout
-    whole = done.stdout.splitlines()[1]
-    assert "0.120 → 0.120 ms   ±0.000 ms   +0.0 %   same within" in whole
+    assert "   +0.0 %   same without the profiler" in done.stdout.splitlines()[1]
     assert "faster" not in done.stdout
     assert "slower" not in done.stdout
 
@@ -79,7 +78,7 @@ def test_nothing_to_compare(
 def test_records_that_are_in_no_figure_are_named_where_one_side_has_them(tmp_path: Path) -> None:
     base, new = (_trace(tmp_path / name, [100] * 4) for name in ("base.json", "new.json"))
     events = json.loads(new.read_text())["traceEvents"]
-    events[-1]["ts"] = 0
+    events.append(events[-1])  # delivered twice
     new.write_text(json.dumps({"traceEvents": events}))
     with tracekit.open(base, cache=False) as one, tracekit.open(new, cache=False) as other:
         found = [(row.name, row.base, row.new) for row in tracekit.compare(one, other).setup]

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from tracekit.analysis.catalog import QUERIES
 from tracekit.analysis.query_folders import config_folder, given_folders
 from tracekit.database import cache_dir, temporary_folder
 
@@ -35,6 +36,8 @@ def keep_inside(folders: Sequence[Path]) -> None:
     with contextlib.suppress(OSError):
         cache_dir().mkdir(mode=0o700, parents=True, exist_ok=True)
     own = [cache_dir(), tempfile.tempdir, config_folder(), *given_folders(())]
+    # Of an editable installation no path of Python leads to this package and its SQL.
+    own += [Path(__file__).parents[1], QUERIES]
     python = [sys.prefix, sys.base_prefix, *filter(os.path.isabs, sys.path)]
     rules = {str(place): _READ_FILE for place in (*folders, *own, *python, *_SYSTEM)}
     handled = ctypes.c_uint64(_READ_FILE | _REFER)
