@@ -79,7 +79,7 @@ def test_nothing_to_compare(
 def test_records_that_are_in_no_figure_are_named_where_one_side_has_them(tmp_path: Path) -> None:
     base, new = (_trace(tmp_path / name, [100] * 4) for name in ("base.json", "new.json"))
     events = json.loads(new.read_text())["traceEvents"]
-    events[-1]["ts"] = 0
+    events[-1]["ts"] = 3_600_000_000
     new.write_text(json.dumps({"traceEvents": events}))
     with tracekit.open(base, cache=False) as one, tracekit.open(new, cache=False) as other:
         found = [(row.name, row.base, row.new) for row in tracekit.compare(one, other).setup]
