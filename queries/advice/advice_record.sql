@@ -103,30 +103,24 @@ FROM unseen
 WHERE unknown_ns > 0.05 * window_ns
 UNION ALL
 SELECT
-    format(
-        '{}{} idle {} while the host waits for work that is not in the trace', device_word,
-        of_ranks(), in_ms(awaited_ns)
-    ) AS what,
-    'in waits for the device' AS place,
-    NULL AS change,
-    mean_ns(awaited_ns) AS cost_ns,
-    'a longer warm-up of the profiler, or fewer events in one recording' AS remedy,
-    'tracekit query sync_waits TRACE' AS evidence
-FROM unseen
-WHERE awaited_ns > 0.05 * window_ns
-UNION ALL
-SELECT
-    format(
-        '{}{} idle {}, and the clock of the host does not tell launches apart', device_word,
-        of_ranks(), in_ms(coarse_ns)
-    ) AS what,
+    format('{}{} idle {} {}', device_word, of_ranks(), in_ms(d.idle_ns), d.why) AS what,
     'between launches' AS place,
     NULL AS change,
-    mean_ns(coarse_ns) AS cost_ns,
-    'on a machine whose clock has a resolution of 1 µs or less' AS remedy,
-    'tracekit query health TRACE' AS evidence
-FROM unseen
-WHERE coarse_ns > 0.05 * window_ns
+    mean_ns(d.idle_ns) AS cost_ns,
+    d.remedy, d.evidence
+FROM unseen, (
+    VALUES
+    (
+        awaited_ns, 'while the host waits for work that is not in the trace',
+        'a longer warm-up of the profiler, or fewer events in one recording',
+        'tracekit query sync_waits TRACE'
+    ),
+    (
+        coarse_ns, 'and the clock of the host does not tell launches apart',
+        'on a machine whose clock has a resolution of 1 µs or less', 'tracekit query health TRACE'
+    )
+) AS d (idle_ns, why, remedy, evidence)
+WHERE d.idle_ns > 0.05 * window_ns
 UNION ALL
 SELECT
     format('waits for other ranks ({} of {} are here)', rank_count, world_size) AS what,

@@ -98,12 +98,6 @@ CREATE OR REPLACE MACRO newer_kernels() AS TABLE (
         GROUP BY trace_id
     ),
 
-    kernel_name AS (
-        SELECT DISTINCT trace_id, name
-        FROM event
-        WHERE is_device_work(category) AND contains(lower(name), 'sm')
-    ),
-
     built AS (
         SELECT
             trace_id,
@@ -112,7 +106,11 @@ CREATE OR REPLACE MACRO newer_kernels() AS TABLE (
                     regexp_extract(name, '(?i)(?:^|[^a-z])sm_?([1-9]\d{1,2})', 1) AS INTEGER
                 )
             ) AS architecture
-        FROM kernel_name
+        FROM (
+            SELECT DISTINCT trace_id, name
+            FROM event
+            WHERE is_device_work(category) AND contains(lower(name), 'sm')
+        ) AS kernel_name
         GROUP BY trace_id
     )
 

@@ -8,8 +8,8 @@
 --                      or ends behind them by more than that and all work that could be queued
 --   left_over          work without its launch that ended before the records of the host begin, with a stretch of nothing
 --                      behind it: longer than those records, or than 1 s, and than 1 ms
---   delivered_twice    the same record of work comes once more, of one correlation, or of two outside of graphs: one of
---                      them counts
+--   delivered_twice    the same record of work comes once more, of one correlation, or of two and longer than 1 µs: one
+--                      of them counts
 --   no_durations       most work of the trace ends when it begins: all work of it is left out
 --   wrong_unit         most work outside of graphs lasts 100 times as long as the next one of its stream allows, or most
 --                      launch calls take less than 50 ns and most work less than 1 µs: all work of the trace is left out
@@ -274,7 +274,10 @@ twice AS (
                 THEN
                     one.args = other.args
                     AND (NOT f.is_graph OR contains(one.args::VARCHAR, 'graph node id'))
-            ELSE f.correlation <> f.next_correlation AND f.stream IS NOT NULL
+            ELSE
+                f.correlation <> f.next_correlation
+                AND f.stream IS NOT NULL
+                AND f.dur_ns > 1000
         END
 ),
 

@@ -1,10 +1,11 @@
 -- Which layer does each device event belong to, where no module tells: by the repetition of kernels in its pass?
--- A pass is the work of one phase in a replay of a graph that calls attention, or the forward work of a stream between
--- other phases, steps, such replays and embeddings of tokens. Products repeat by name, other kernels by class: the
+-- A pass is the work of one phase in a replay of a graph that calls attention, or the forward or backward work of a stream
+-- between other phases, steps, such replays and embeddings of tokens. Products repeat by name, other kernels by class: the
 -- first layer may fuse others, and attention may look far and near by turns. The distances at which three kernels in a
 -- row come again are tried; a block must call attention once, and all blocks must hold half of the pass's products and
 -- attention. Of distances that do, the shortest counts: passes or replays that follow one another repeat at longer
--- ones. Passes of the same kernels in the same order are looked at once.
+-- ones. The last block may lack its end, which compilers fuse with what follows the layers: it counts with half of its
+-- kernels and attention. Passes of the same kernels in the same order are looked at once.
 --
 -- Kind:     table
 -- Made:     when asked for
@@ -14,7 +15,7 @@
 --   event_id     BIGINT -> device_events  the device event
 --   piece        BIGINT                  number of the piece of a CPU op, from 0; 0 for work of accelerators
 --   pass_id      BIGINT                  the pass: its first event; of passes between which nothing tells, the first of its layers
---   layer        INTEGER                 number of the block in its row of blocks, from 0; NULL around the layers
+--   layer        INTEGER                 number of the block, from 0 in the order forward; NULL around the layers
 --   place        VARCHAR                 before, layer or after
 --   outer_count  BIGINT                  calls of attention in the pass outside of the layers: its layers of another form, at most
 -- Invariant: (layer IS NULL) = (place <> 'layer') AND (layer IS NULL OR layer >= 0) AND outer_count >= 0
@@ -45,7 +46,7 @@ work AS (
         ON l.trace_id = e.trace_id AND l.pid = e.pid AND l.tid = e.tid AND l.ts_ns >= e.ts_ns
     WHERE
         a.device <> 'cpu'
-        AND a.phase NOT IN ('data', 'backward', 'recompute', 'optimizer')
+        AND a.phase NOT IN ('data', 'recompute', 'optimizer')
         AND a.trace_id NOT IN (SELECT trace_id FROM module WHERE layer IS NOT NULL)
 ),
 
@@ -171,7 +172,13 @@ block_row AS (
         min(position) AS earliest,
         min(position) FILTER (is_norm) AS norm,
         if(norm - earliest <= count(*) % length, norm, earliest) AS first,
-        first + (count(*) // length + 1) * length AS next
+        first + (count(*) // length + 1) * length AS whole,
+        earliest + count(*) + length AS last,
+        if(
+            2 * (last - whole) >= length AND max(position) FILTER (is_call) >= whole - length,
+            last,
+            whole
+        ) AS next
     FROM same
     GROUP BY words, length, stretch
     HAVING count(*) >= length
@@ -194,7 +201,7 @@ block AS (
         c.words, c.length,
         count(*) FILTER (c.is_work) AS work_count,
         count(*) FILTER (c.is_call) AS call_count,
-        count(*) / c.length AS block_count
+        ceil(count(*) / c.length) AS block_count
     FROM compared AS c
     ASOF INNER JOIN apart AS a
         ON c.words = a.words AND c.length = a.length AND c.position >= a.first
@@ -221,7 +228,7 @@ chosen AS (
     QUALIFY row_number() OVER (PARTITION BY b.words ORDER BY b.length) = 1
 ),
 
-forward AS (
+numbered_layer AS (
     SELECT
         p.*,
         if(p.position < a.next, (p.position - a.first) // c.length, NULL)::INTEGER AS layer,
@@ -243,9 +250,18 @@ forward AS (
 
 SELECT
     trace_id, event_id, piece,
-    min(event_id) OVER (PARTITION BY trace_id, device, phase, pass_id, first) AS pass_id,
-    layer, place, outer_count
-FROM forward
+    min(event_id) OVER row_of_blocks AS pass_id,
+    if(
+        phase = 'backward',
+        greatest(
+            max(layer) FILTER (phase <> 'backward') OVER (PARTITION BY trace_id, device),
+            max(layer) OVER row_of_blocks
+        ) - layer,
+        layer
+    ) AS layer,
+    place, outer_count
+FROM numbered_layer
 -- What begins within a layer was begun before the recording.
 WHERE replay_id IS NOT NULL OR first > 1
+WINDOW row_of_blocks AS (PARTITION BY trace_id, device, phase, pass_id, first)
 ORDER BY trace_id, event_id, piece

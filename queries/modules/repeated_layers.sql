@@ -1,6 +1,6 @@
 -- How long does each layer take where no module tells the layers: by the repetition of kernels in a pass?
--- The blocks of table repeated_layer, of the forward work of a stream or the replays of a graph, and what runs before and
--- after them. Layers are numbered from 0 in each pass, in the order in which they run. Where outer_count is not 0, so many
+-- The blocks of table repeated_layer, of the forward and backward work of a stream or the replays of a graph, and what runs
+-- before and after them. Layers are numbered from 0 in each pass, in the order in which they run forward. Where outer_count is not 0, so many
 -- calls of attention are in no block: the model has layers of another form, whose work is in rows before and after.
 --
 -- Kind:     analysis

@@ -4,7 +4,8 @@
 -- the order of products does, if attention and an activation alternate as in a dense decoder. After attention the first is
 -- the output projection, one or two more lead to the activation. The MLP ends with the product that sums over what the one
 -- before the activation gave; without shapes it is the first of two or the second of five. One to three lead from there to
--- the next attention, and one more than usual is the head. Of any other order nothing is said. Work of the backward pass
+-- the next attention, and one more than usual is the head. Of any other order nothing is said. Norms and rotary embeddings in
+-- pieces are known as chains of kernels (table fusion_chain). Work of the backward pass
 -- has the role of its forward op.
 --
 -- Kind:     table
@@ -332,11 +333,20 @@ around AS (
         )
 ),
 
+chain AS (
+    SELECT c.trace_id, c.event_id, min(r.role) AS chain_role
+    FROM fusion_chain AS c
+    INNER JOIN fusion_rule AS r USING (rule_id)
+    WHERE c.trace_id IN (SELECT trace_id FROM unplaced)
+    GROUP BY ALL
+),
+
 placed AS (
     SELECT
         *,
         CASE
             WHEN coalesce(row_name, '') <> '(unattributed)' OR NOT is_launched THEN NULL
+            WHEN chain_role IS NOT NULL THEN chain_role
             WHEN NOT is_by_place THEN role_by_order
             WHEN phase NOT IN ('forward', 'prefill', 'decode', 'mixed', 'verify') THEN NULL
             WHEN landmark = 'norm' THEN 'RMSNorm'
@@ -359,6 +369,7 @@ placed AS (
         END AS role_by_place
     FROM around
     LEFT JOIN by_order AS o USING (trace_id, event_id, piece)
+    LEFT JOIN chain AS c USING (trace_id, event_id)
 ),
 
 of_forward_op AS (

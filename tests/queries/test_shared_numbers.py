@@ -39,10 +39,9 @@ def op(ts: int, **args: Any) -> Event:
 def test_the_call_of_several_with_one_number(tiny_trace: Callable[..., Path]) -> None:
     """The last that began before the device event, else the nearest; by a plain search too."""
     chance = random.Random(7)
-    # Each kernel has a name of its own, or equal ones would be one that was delivered twice.
+    # Each kernel has a number of its own, or equal ones would be one that was delivered twice.
     events = [
-        {**kernel(chance.randrange(60), chance.randrange(1, 6)), "name": f"k{number}"}
-        for number in range(60)
+        kernel(chance.randrange(60), chance.randrange(1, 6), number=number) for number in range(60)
     ]
     events += [call(chance.randrange(60), chance.randrange(1, 5)) for _ in range(40)]
     chance.shuffle(events)

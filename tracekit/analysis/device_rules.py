@@ -268,5 +268,5 @@ SELECT DISTINCT trace_id, launch_id, 'npu', 'launch' FROM arrow_launch ORDER BY 
 DROP TABLE arrow_launch
 """
 """Files of Ascend have no correlation ids: an arrow async_npu leads from the op on the thread of
-Python to the work, an arrow HostToDevice from the call in the process CANN. Of two the op counts,
-for it tells phase and module. The number of the event that launched is the id."""
+Python to the work, an arrow HostToDevice from the call in the process CANN. Of two the op counts:
+it tells phase and module. The number of the event that launched is the id."""
