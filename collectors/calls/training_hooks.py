@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 from collections.abc import Callable
 from types import CodeType
 from typing import Any
@@ -50,6 +51,8 @@ _of_backward: tuple[Listener, ...] = ()
 _of_steps: tuple[Listener, ...] = ()
 _original: Callable[..., Any] = torch.autograd.backward
 _handles: list[Any] = []
+_stepping: set[tuple[int, int]] = set()
+"""Threads and the optimizers that step on them."""
 
 
 def listen(listener: Listener, *, backward: bool = True) -> None:
@@ -124,6 +127,7 @@ def _backward(*args: Any, **kwargs: Any) -> Any:
 def _pre_hook(optimizer: Any, args: Any, kwargs: Any) -> None:
     if torch.compiler.is_compiling():
         return
+    _stepping.add((threading.get_ident(), id(optimizer)))
     # The first of these is the optimizer.
     has_closure = kwargs.get("closure", args[1] if len(args) > 1 else None) is not None
     _tell(_of_steps, "before_optimizer_step", optimizer, has_closure=has_closure)
@@ -134,7 +138,11 @@ def _post_hook(optimizer: Any, args: Any, kwargs: Any) -> None:
     del args, kwargs
     if torch.compiler.is_compiling():
         return
-    _tell(_of_steps[::-1], "after_optimizer_step", optimizer)
+    # Of a compiled step, a part may run as it is: it is told of by neither hook.
+    one = threading.get_ident(), id(optimizer)
+    if one in _stepping:
+        _stepping.discard(one)
+        _tell(_of_steps[::-1], "after_optimizer_step", optimizer)
 
 
 def _nothing(optimizer: Any, args: Any, kwargs: Any) -> None:
