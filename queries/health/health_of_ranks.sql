@@ -17,10 +17,7 @@ CREATE OR REPLACE MACRO rank_facts() AS TABLE (
     WITH placed AS (
         SELECT
             trace_id, rank, world_size,
-            first_ts_ns - max(last_end_ns) OVER (
-                PARTITION BY rank ORDER BY first_ts_ns, trace_id
-                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-            ) AS gap_ns
+            gap_before_ns(rank, first_ts_ns, last_end_ns, trace_id) AS gap_ns
         FROM trace
     )
 

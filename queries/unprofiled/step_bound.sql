@@ -8,7 +8,7 @@
 -- Columns:
 --   trace_id  INTEGER -> trace  the trace
 --   node      BIGINT            the node, as in graph_edge
---   bound     BIGINT            0: the begin of the first step; 1: its end; 2: the end of a later one; the last of each counts
+--   bound     INTEGER           0: the begin of the first step; 1: its end; 2: the end of a later one; the last of each counts
 
 WITH worked AS (
     SELECT trace_id, bool_or(device <> 'cpu') AS has_device

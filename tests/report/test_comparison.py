@@ -40,9 +40,9 @@ def test_the_sentences_are_figures_of_the_tables(compared: Any) -> None:
     assert f"({whole['delta_pct']:+.1f} %)" in first
     assert whole["verdict"] in first
     effects = results["comparison_effects"].to_dicts()
-    assert sum(row["share_pct"] for row in effects) == pytest.approx(100)
+    assert sum(row["base_pct"] for row in effects) == pytest.approx(whole["delta_pct"])
     assert all(
-        row["share_pct"] == pytest.approx(100 * row["delta_ns"] / whole["delta_ns"])
+        row["base_pct"] == pytest.approx(100 * row["delta_ns"] / whole["base_ns"])
         for row in effects
     )
     largest = max(effects, key=lambda row: abs(row["delta_ns"]))

@@ -82,7 +82,8 @@ class SmallFiles:
         )
         pairs = [(shard, one) for shard, ids in enumerate(self._traces) for one in ids]
         connection.execute(f"INSERT INTO shard_trace VALUES {rows(pairs)}")
-        connection.execute(load_catalog().functions["health_of_ranks"].sql)
+        for name in ("interval_neighbours", "health_of_ranks"):
+            connection.execute(load_catalog().functions[name].sql)
 
     def _statements(self) -> Iterator[tuple[str, str]]:
         for table in SMALL_TABLES:
