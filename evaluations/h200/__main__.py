@@ -19,6 +19,7 @@ from typing import Any
 import made_parts
 
 import tracekit
+from tracekit.prediction.predicting import KEEPS_WORK
 
 REPO = Path(__file__).resolve().parents[2]
 PAGE = REPO / "docs" / "explanation" / "evidence.md"
@@ -33,6 +34,9 @@ FROM work WHERE step IS NOT NULL GROUP BY ALL
 """
 
 Truth = dict[str, Any]
+NO_ESTIMATE = (
+    *("work_ns", "unprofiled_step_ns", "low_ns", "high_ns", "recorded_idle_pct", "idle_pct"),
+)
 
 
 def truths(folder: Path) -> Iterator[tuple[Path, Truth]]:
@@ -108,26 +112,65 @@ def roles_table(folder: Path) -> str:
     return made_parts.table(("phase", "role", "with modules, ms", "without, ms"), kept)
 
 
+def faults_of(advice: Any, work_ns: float, plain_ns: float) -> list[str]:
+    """Name what cannot be true of a sentence of advise, given a step without the profiler."""
+    found = advice.prediction
+    low_pct, high_pct = found.range_pct
+    before_ns, gain_pct = found.before_step_ns, found.gain_pct
+    is_of_host = {change.split()[0] for change in advice.candidate.changes} <= KEEPS_WORK
+    faults = {
+        "percent and ms differ": abs(found.gain_ns - gain_pct / 100 * before_ns)
+        > max(1_000, 0.005 * before_ns),
+        "gain outside of its interval": not low_pct - 0.05 <= gain_pct <= high_pct + 0.05,
+        "gains more than a step": gain_pct >= 100,
+        "gains more than the device is idle": is_of_host
+        and gain_pct / 100 * plain_ns > max(plain_ns - work_ns, 0) + 0.02 * plain_ns,
+    }
+    return [name for name, is_true in faults.items() if is_true]
+
+
 def advice_table(folder: Path) -> str:
-    """The first advice on each trace, beside the step without the profiler."""
+    """Estimate, idle shares and advice on each trace, beside the step without the profiler."""
     rows: list[tuple[object, ...]] = []
+    count, faulty, errors, held = 0, 0, [], []
     for path, truth in truths(folder):
+        plain_ns = truth["wall_step_ms"] * 1e6
         with tracekit.open(path, cache=False) as trace:
-            advice = trace.advise().as_result().to_dicts()
-            (total,) = trace.query("step_totals").to_dicts()
-        first = advice[0] if advice else None
-        recorded_ms = (total["mean_span_ns"] or 0) / 1e6
+            advised = trace.advise().advice
+            estimates = trace.query("unprofiled").to_dicts()
+        estimate = estimates[0] if estimates else dict.fromkeys(NO_ESTIMATE)
+        work_ns, told_ns = estimate["work_ns"] or 0, estimate["unprofiled_step_ns"]
+        faults = [faults_of(one, work_ns, plain_ns) for one in advised if one.figure == "step"]
+        count += len(faults)
+        faulty += sum(map(bool, faults))
+        if told_ns is not None:
+            errors.append(error_pct(told_ns, plain_ns))
+            held.append(estimate["low_ns"] <= plain_ns <= estimate["high_ns"])
+        true_idle = max(100 * (1 - work_ns / plain_ns), 0)
+        idle = (estimate["recorded_idle_pct"], estimate["idle_pct"], true_idle)
+        first = advised[0] if advised else None
+        gain = "" if first is None else f"{first.prediction.gain_pct:.1f} %"
         rows.append(
             (
                 f"`{truth['name']}`",
-                f"{truth['wall_step_ms']:.1f}",
-                f"{recorded_ms:.1f}",
-                "" if first is None else first["where"],
-                "" if first is None else f"{first['gain_ns'] / 1e6:.1f}",
+                f"{plain_ns / 1e6:.1f}",
+                "" if told_ns is None else f"{told_ns / 1e6:.1f}",
+                *("" if one is None else f"{one:.0f}" for one in idle),
+                "" if first is None else first.candidate.place,
+                gain,
+                "; ".join(dict.fromkeys(fault for one in faults for fault in one)),
             )
         )
-    heads = ("recording", "plain step, ms", "recorded, ms", "first advice", "at most, ms a step")
-    return made_parts.table(heads, rows)
+    heads = (
+        *("recording", "plain step, ms", "estimated, ms", "idle recorded, %", "estimated, %"),
+        *("plain, %", "first advice", "gain", "impossible sentences"),
+    )
+    return (
+        f"{made_parts.table(heads, rows)}\n"
+        f"Of {count} sentences {faulty} are impossible. Estimates are "
+        f"{statistics.median(map(abs, errors)):.1f} % off in the median, "
+        f"{statistics.fmean(errors):+.1f} % in the mean; {sum(held)} of {len(held)} intervals hold."
+    )
 
 
 PARTS = {"times": times_table, "roles": roles_table, "advice": advice_table}
