@@ -196,6 +196,7 @@ _WHOLE = {
     "new_ns": 200,
     "delta_ns": 100,
     "delta_pct": 100.0,
+    "run_delta_ns": None,
     "matched_pct": 99.0,
     "base_unit_count": 8,
     "new_unit_count": 8,
