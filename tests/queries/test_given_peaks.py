@@ -120,7 +120,7 @@ def test_of_the_run_by_its_parameters(make_run: Callable[..., Path]) -> None:
     step = span("user_annotation", "ProfilerStep#1", 0, 100)
     document = {
         "deviceProperties": [{"id": 0, "name": "NVIDIA A100-SXM4-80GB"}],
-        "traceEvents": [step, *work(5, 10, 110, 1, "sm80_xmma_gemm_bf16")],
+        "traceEvents": [step, *work(0, 0, 100, 1, "sm80_xmma_gemm_bf16")],
     }
     (folder / "rank0.json").write_text(json.dumps(document))
     found = []
