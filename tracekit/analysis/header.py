@@ -492,7 +492,7 @@ class _Reader:
             name, meaning = match["name"], match.groupdict().get("meaning")
             if meaning is None:
                 meaning = COLUMN_MEANINGS.get(name, "")
-                if not meaning and not self._is_private:
+                if not meaning and kind != "function" and not self._is_private:
                     self._wrong(number, f"Columns: {name} has no meaning", _COLUMN_FORM)
             columns.append(ColumnSpec(name, match["type"], meaning.strip(), key_of(match)))
             self._check_unique(number, "Columns", name, names)
