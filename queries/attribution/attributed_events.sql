@@ -7,14 +7,11 @@
 --   trace_id INTEGER -> trace, event_id BIGINT -> event, piece BIGINT, device VARCHAR -> device_windows
 --   stream BIGINT, category VARCHAR
 --   name             VARCHAR                   kernel, copy, or op
---   class VARCHAR, kind VARCHAR, ts_ns BIGINT, dur_ns BIGINT, end_ns BIGINT
---   kind_wall_ns     BIGINT                    part of the union of its kind on the device, ns
+--   class VARCHAR, kind VARCHAR, ts_ns BIGINT, dur_ns BIGINT, end_ns BIGINT, kind_wall_ns BIGINT
 --   wall_ns BIGINT, correlation BIGINT, bytes BIGINT, launch_id BIGINT -> event.event_id
 --   launch_delay_ns  BIGINT                    time from the end of the launch to the start on the device, ns; negative if it started before
---   link             VARCHAR                   launch, before_window, missing_launch, or cpu
---   op_id            BIGINT -> record.event_id
---   op_name          VARCHAR                   name of that op
---   module_id INTEGER -> module, row_name VARCHAR
+--   link VARCHAR, op_id BIGINT -> record.event_id, op_name VARCHAR, module_id INTEGER -> module
+--   row_name VARCHAR
 --   module_reason    VARCHAR                   how module or row is known, as in attribution_reasons()
 --   phase            VARCHAR                   phase; other if unknown
 --   phase_reason     VARCHAR                   how the phase is known, as in attribution_reasons()

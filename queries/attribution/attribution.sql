@@ -10,9 +10,7 @@
 --   event_id         BIGINT -> event            device event
 --   piece BIGINT, launch_id BIGINT -> event.event_id
 --   launch_delay_ns  BIGINT                     time from the end of the launch to the start on the device, ns; negative if it started before
---   link             VARCHAR                    launch, before_window, missing_launch, or cpu
---   op_id            BIGINT -> record.event_id
---   op_name          VARCHAR                    name of that op
+--   link VARCHAR, op_id BIGINT -> record.event_id, op_name VARCHAR
 --   op_class         VARCHAR                    kernel class by name and op (class_by_op)
 --   module_id INTEGER -> module, row_name VARCHAR
 --   module_reason    VARCHAR                    how module or row is known, as in attribution_reasons()

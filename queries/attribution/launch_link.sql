@@ -11,7 +11,7 @@
 --   piece BIGINT, launch_id BIGINT -> event.event_id
 --   launch_ts_ns     BIGINT                 start of the launch, ns
 --   launch_delay_ns  BIGINT                 time from its end to the start on the device, ns; negative if it started before
---   link             VARCHAR                launch, before_window, missing_launch, or cpu
+--   link             VARCHAR
 --   step             BIGINT -> step_ranges  step whose range on the host contains the launch
 --   step_ts_ns       BIGINT                 start of that range, ns
 -- Invariant: (launch_id IS NULL) = (link IN ('before_window', 'missing_launch'))

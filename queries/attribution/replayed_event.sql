@@ -13,7 +13,7 @@
 --   replay_id         BIGINT -> event.event_id          launch of the graph
 --   captured_op_id    BIGINT -> record.event_id         innermost op around the captured call
 --   op_id             BIGINT -> record.event_id         that op in this replay; NULL outside ops
---   op_name           VARCHAR                           name of that op
+--   op_name           VARCHAR
 --   replay_phase      VARCHAR                           phase of the launch context of the graph
 --   replay_module_id  INTEGER -> module.module_id       module around that launch
 --   replay_source     VARCHAR                           source of that module, as in module

@@ -11,15 +11,14 @@
 --   step          BIGINT -> step_ranges  step; for gaps that of the host
 --   phase         VARCHAR                phase; other if unknown
 --   module        VARCHAR                module path with layer numbers replaced by *, or a named row in parentheses
---   module_path   VARCHAR
---   module_class  VARCHAR                module class, if known
+--   module_path VARCHAR, module_class VARCHAR
 --   layer         INTEGER                layer number
 --   class         VARCHAR                kernel class, or idle
 --   kind          VARCHAR                compute, comm, memcpy, or idle
 --   op            VARCHAR                innermost op around the launch; for gaps as in idle_gap
 --   kernel        VARCHAR                kernel, copy, or op; NULL for gaps
 --   launch        VARCHAR                launch call of the event, or of the work that ended the gap
---   link          VARCHAR                launch, before_window, missing_launch, or cpu
+--   link          VARCHAR
 --   reason        VARCHAR                how the phase is known, as in attribution_reasons(), or cause of the gap
 --   wall_ns       BIGINT
 --   kernel_ns     BIGINT                 duration, ns

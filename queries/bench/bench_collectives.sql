@@ -8,31 +8,27 @@
 -- Params:
 --   best  BOOLEAN = FALSE  only the best point of each op and group
 -- Columns:
---   run                    VARCHAR
---   device                 VARCHAR  cpu or cuda:0, of rank 0
---   device_name            VARCHAR
---   op                     VARCHAR  all_reduce, all_gather, …; send_recv: each rank sends to the next
---   backend                VARCHAR  nccl or gloo
---   group_size             INTEGER
---   dtype                  VARCHAR  element type
+--   run                   VARCHAR
+--   device                VARCHAR  cpu or cuda:0, of rank 0
+--   device_name           VARCHAR
+--   op                    VARCHAR  all_reduce, all_gather, …; send_recv: each rank sends to the next
+--   backend               VARCHAR  nccl or gloo
+--   group_size            INTEGER
+--   dtype                 VARCHAR  element type
 --   message_bytes BIGINT, median_ns DOUBLE
---   low_ns                 DOUBLE   lower bound of the confidence interval of the median, ns; NULL for few samples
---   high_ns                DOUBLE   upper bound of the confidence interval of the median, ns
---   confidence_pct         DOUBLE   minimum confidence of the interval, 0 to 100
---   interval_pct           DOUBLE   width of the interval, as a percentage of the median
---   below_pct              DOUBLE   median_ns - low_ns, as a percentage of the median
---   above_pct              DOUBLE   high_ns - median_ns, as a percentage of the median
---   repeat_count           BIGINT   number of samples
---   algorithm_bytes_per_s  DOUBLE   algorithm bandwidth, bytes/s
---   bus_factor             DOUBLE   share of the message that crosses the slowest link
---   bus_bytes_per_s        DOUBLE   bus bandwidth, bytes/s
---   low_bus_bytes_per_s    DOUBLE   bus bandwidth at high_ns, bytes/s
---   high_bus_bytes_per_s   DOUBLE   bus bandwidth at low_ns, bytes/s
---   is_best                BOOLEAN  highest bus bandwidth of its run, op, backend, and group
---   is_smallest            BOOLEAN  smallest point with a time, for the latency
---   timer                  VARCHAR  cuda_event or wall_clock
---   thread_count           INTEGER  number of host threads per rank
---   reason                 VARCHAR  why there is no time or no bandwidth
+--   low_ns                DOUBLE   lower bound of the confidence interval of the median, ns; NULL for few samples
+--   high_ns               DOUBLE   upper bound of the confidence interval of the median, ns
+--   confidence_pct DOUBLE, interval_pct DOUBLE, below_pct DOUBLE, above_pct DOUBLE, repeat_count BIGINT
+--   algorithm_bytes_per_s DOUBLE
+--   bus_factor            DOUBLE   share of the message that crosses the slowest link
+--   bus_bytes_per_s       DOUBLE
+--   low_bus_bytes_per_s   DOUBLE   bus bandwidth at high_ns, bytes/s
+--   high_bus_bytes_per_s  DOUBLE   bus bandwidth at low_ns, bytes/s
+--   is_best               BOOLEAN  highest bus bandwidth of its run, op, backend, and group
+--   is_smallest           BOOLEAN  smallest point with a time, for the latency
+--   timer                 VARCHAR
+--   thread_count          INTEGER  number of host threads per rank
+--   reason                VARCHAR  why there is no time or no bandwidth
 -- Invariant: low_ns IS NULL OR (low_ns <= median_ns AND median_ns <= high_ns)
 -- Invariant: bus_bytes_per_s IS NULL OR abs(bus_bytes_per_s - algorithm_bytes_per_s * bus_factor) <= 1e-9 * bus_bytes_per_s
 -- Invariant: bus_factor IS NULL OR (0 < bus_factor AND bus_factor < 2)

@@ -14,25 +14,18 @@
 --   series           VARCHAR  curve of the point
 --   dtype            VARCHAR
 --   m                BIGINT   rows of the product, of one of a group
---   n BIGINT, k BIGINT
---   batch            BIGINT   number of products per call
---   median_ns        DOUBLE
+--   n BIGINT, k BIGINT, batch BIGINT, median_ns DOUBLE
 --   low_ns           DOUBLE   lower bound of the confidence interval of the median, ns; NULL for few samples
 --   high_ns          DOUBLE   upper bound of the confidence interval of the median, ns
---   confidence_pct   DOUBLE   minimum confidence of the interval, 0 to 100
---   interval_pct     DOUBLE   width of the interval, as a percentage of the median
---   below_pct        DOUBLE   median_ns - low_ns, as a percentage of the median
---   above_pct        DOUBLE   high_ns - median_ns, as a percentage of the median
---   repeat_count     BIGINT   number of samples
+--   confidence_pct DOUBLE, interval_pct DOUBLE, below_pct DOUBLE, above_pct DOUBLE, repeat_count BIGINT
 --   flops            BIGINT   floating-point operations per call
 --   flop_per_s       DOUBLE
 --   low_flop_per_s   DOUBLE   rate at high_ns, FLOP/s
 --   high_flop_per_s  DOUBLE   rate at low_ns, FLOP/s
 --   peak_flop_per_s  DOUBLE   dense peak of the type in the data sheet, FLOP/s
---   peak_pct         DOUBLE   share of the peak, 0 to 100
+--   peak_pct         DOUBLE
 --   is_best          BOOLEAN  fastest point of its run, device, op, and type
---   timer            VARCHAR  cuda_event or wall_clock
---   thread_count     INTEGER
+--   timer VARCHAR, thread_count INTEGER
 --   clock_hz         BIGINT   clock right after the measurement (NVML)
 --   power_w          DOUBLE   power right after the measurement, W
 --   temperature_c    DOUBLE   temperature right after the measurement, °C

@@ -4,23 +4,19 @@
 -- Kind:     analysis
 -- Scope:    runs
 -- Columns:
---   run             VARCHAR
---   device          VARCHAR  cpu or cuda:0
---   device_name     VARCHAR
---   op              VARCHAR  empty_kernel, graph_replay, stream_sync, or op_call
---   series          VARCHAR  number of kernels of a graph (kernels_10), or what a synchronization waits for
+--   run          VARCHAR
+--   device       VARCHAR  cpu or cuda:0
+--   device_name  VARCHAR
+--   op           VARCHAR  empty_kernel, graph_replay, stream_sync, or op_call
+--   series       VARCHAR  number of kernels of a graph (kernels_10), or what a synchronization waits for
 --   timer VARCHAR, median_ns DOUBLE
---   low_ns          DOUBLE   lower bound of the confidence interval of the median, ns; NULL for few samples
---   high_ns         DOUBLE   upper bound of the confidence interval of the median, ns
---   confidence_pct  DOUBLE   minimum confidence of the interval, 0 to 100
---   interval_pct    DOUBLE   width of the interval, as a percentage of the median
---   below_pct       DOUBLE   median_ns - low_ns, as a percentage of the median
---   above_pct       DOUBLE   high_ns - median_ns, as a percentage of the median
---   min_ns          DOUBLE
---   repeat_count    BIGINT   number of samples
---   inner_count     BIGINT   calls per sample
---   thread_count    INTEGER
---   reason          VARCHAR  why there is no time
+--   low_ns       DOUBLE   lower bound of the confidence interval of the median, ns; NULL for few samples
+--   high_ns      DOUBLE   upper bound of the confidence interval of the median, ns
+--   confidence_pct DOUBLE, interval_pct DOUBLE, below_pct DOUBLE, above_pct DOUBLE, min_ns DOUBLE
+--   repeat_count BIGINT
+--   inner_count  BIGINT   calls per sample
+--   thread_count  INTEGER
+--   reason       VARCHAR  why there is no time
 -- Invariant: low_ns IS NULL OR (low_ns <= median_ns AND median_ns <= high_ns)
 -- Invariant: reason IS NOT NULL OR median_ns IS NOT NULL
 

@@ -16,11 +16,7 @@
 --   median_ns            DOUBLE
 --   low_ns               DOUBLE   lower bound of the confidence interval of the median, ns; NULL for few samples
 --   high_ns              DOUBLE   upper bound of the confidence interval of the median, ns
---   confidence_pct       DOUBLE   minimum confidence of the interval, 0 to 100
---   interval_pct         DOUBLE   width of the interval, as a percentage of the median
---   below_pct            DOUBLE   median_ns - low_ns, as a percentage of the median
---   above_pct            DOUBLE   high_ns - median_ns, as a percentage of the median
---   repeat_count         BIGINT   number of samples
+--   confidence_pct DOUBLE, interval_pct DOUBLE, below_pct DOUBLE, above_pct DOUBLE, repeat_count BIGINT
 --   bytes_per_s          DOUBLE   copy rate, bytes/s
 --   low_bytes_per_s      DOUBLE   copy rate at high_ns, bytes/s
 --   high_bytes_per_s     DOUBLE   copy rate at low_ns, bytes/s
@@ -29,8 +25,7 @@
 --   peak_pct             DOUBLE   traffic as a share of the peak, percent; above 100 if caches hold the copy
 --   is_best              BOOLEAN  fastest point of its run, device, direction, and kind of memory
 --   is_smallest          BOOLEAN  smallest point with a time, for the latency
---   timer                VARCHAR  cuda_event or wall_clock
---   thread_count         INTEGER
+--   timer VARCHAR, thread_count INTEGER
 --   clock_hz             BIGINT   clock right after the measurement (NVML)
 --   memory_clock_hz      BIGINT   memory clock right after the measurement
 --   reason               VARCHAR  why there is no time

@@ -11,8 +11,7 @@
 -- Columns:
 --   rank INTEGER, device VARCHAR, stream BIGINT
 --   step                   BIGINT   step of the event
---   phase VARCHAR, class VARCHAR
---   collective             VARCHAR  name, as in the call
+--   phase VARCHAR, class VARCHAR, collective VARCHAR
 --   name                   VARCHAR  kernel, op, or span
 --   pg_name                VARCHAR
 --   pg_ranks               VARCHAR  global ranks, as recorded (possibly truncated)
@@ -26,7 +25,7 @@
 --   dur_ns                 BIGINT
 --   wall_ns                BIGINT   exposed part, ns
 --   algorithm_bytes_per_s  DOUBLE   algorithm bandwidth, bytes/s; several copies count from first start to last end
---   bus_bytes_per_s        DOUBLE   bus bandwidth, bytes/s
+--   bus_bytes_per_s        DOUBLE
 --   reason                 VARCHAR  why a bandwidth is missing; else NULL
 --   label                  VARCHAR  purpose given by the range around the launch, such as a layer
 --   span_of                VARCHAR  transfer, or call: the op of a separate transfer (cpu), or a further copy

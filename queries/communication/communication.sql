@@ -16,8 +16,7 @@
 --   class_source             VARCHAR  source of the class: kernel arguments, record_param_comms, range, op, or name
 --   pg_name VARCHAR, pg_desc VARCHAR, group_size INTEGER
 --   call_count               BIGINT   number of collectives
---   kernel_ns                BIGINT
---   comm_ns                  BIGINT   part of the union of communication, ns
+--   kernel_ns BIGINT, comm_ns BIGINT
 --   wall_ns                  BIGINT   exposed part, ns; adds up to exposed_comm_ns
 --   overlapped_pct           DOUBLE   share of comm_ns with concurrent compute, 0 to 100
 --   wall_pct                 DOUBLE
@@ -26,16 +25,14 @@
 --   step_pct                 DOUBLE   step_kernel_ns as a share of the mean step, percent; overlap counts twice
 --   sized_count              BIGINT   number of collectives with known message size
 --   message_bytes            BIGINT   sum of message sizes, bytes
---   algorithm_bytes_per_s    DOUBLE   algorithm bandwidth, bytes/s
+--   algorithm_bytes_per_s    DOUBLE
 --   bus_bytes_per_s          DOUBLE   bus bandwidth, bytes/s; NULL if a group size is unknown
 --   kernel_count             BIGINT   number of device events: call_count, and on cpu the calls of the spans
 --   sized_ns                 BIGINT   sum of durations with known message size, ns; NULL for none or 0
 --   reason                   VARCHAR  why a bandwidth is missing or covers fewer than call_count; else NULL
 --   label                    VARCHAR  purpose given by ranges, if by_label
 --   ceiling_bus_bytes_per_s  DOUBLE   measured peak bus bandwidth, bytes/s
---   ceiling_pct              DOUBLE   share of the measured peak, percent
---   ceiling_source           VARCHAR  source of the measured peak
---   ceiling_reason           VARCHAR  why ceiling_pct is missing; else NULL
+--   ceiling_pct DOUBLE, ceiling_source VARCHAR, ceiling_reason VARCHAR
 -- Keep:     rank, device, class, pg_name, call_count, kernel_ns, overlapped_pct, wall_pct, message_bytes,
 --           bus_bytes_per_s, ceiling_pct, algorithm_bytes_per_s
 -- View:

@@ -7,18 +7,17 @@
 -- Input:    communication
 -- Columns:
 --   class VARCHAR, pg_name VARCHAR
---   call_count             BIGINT     number of collectives
---   kernel_ns              BIGINT
---   comm_ns                BIGINT     part of the union of communication, ns
---   wall_ns                BIGINT     exposed part, ns
---   overlapped_pct         DOUBLE     share of comm_ns with concurrent compute, 0 to 100
---   wall_pct               DOUBLE     wall_ns as a share of all windows, 0 to 100
---   sized_count            BIGINT     number of collectives with known message size
---   sized_ns               BIGINT     sum of durations with known message size, ns; NULL if 0
---   message_bytes          BIGINT     sum of message sizes, bytes; NULL if never known
---   algorithm_bytes_per_s  DOUBLE     algorithm bandwidth, bytes/s
---   bus_bytes_per_s        DOUBLE     bus bandwidth, bytes/s; NULL if a group size is unknown
---   reasons                VARCHAR[]  why a bandwidth is missing or covers fewer than call_count
+--   call_count       BIGINT     number of collectives
+--   kernel_ns BIGINT, comm_ns BIGINT
+--   wall_ns          BIGINT     exposed part, ns
+--   overlapped_pct   DOUBLE     share of comm_ns with concurrent compute, 0 to 100
+--   wall_pct         DOUBLE     wall_ns as a share of all windows, 0 to 100
+--   sized_count      BIGINT     number of collectives with known message size
+--   sized_ns         BIGINT     sum of durations with known message size, ns; NULL if 0
+--   message_bytes    BIGINT     sum of message sizes, bytes; NULL if never known
+--   algorithm_bytes_per_s  DOUBLE
+--   bus_bytes_per_s  DOUBLE     bus bandwidth, bytes/s; NULL if a group size is unknown
+--   reasons          VARCHAR[]  why a bandwidth is missing or covers fewer than call_count
 -- Keep:     class, pg_name, call_count, kernel_ns, wall_pct, overlapped_pct, message_bytes, algorithm_bytes_per_s,
 --           bus_bytes_per_s
 -- Invariant: 0 <= wall_ns AND wall_ns <= comm_ns AND comm_ns <= kernel_ns

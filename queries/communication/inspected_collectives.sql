@@ -22,7 +22,7 @@
 --   time_ns                 BIGINT   sum of durations, ns
 --   min_time_ns             BIGINT   minimum duration, ns
 --   max_time_ns             BIGINT   maximum duration, ns
---   algorithm_bytes_per_s   DOUBLE   algorithm bandwidth, bytes/s
+--   algorithm_bytes_per_s   DOUBLE
 --   bus_bytes_per_s         DOUBLE   bus bandwidth, bytes/s; NULL for unknown kinds
 --   stated_bus_bytes_per_s  DOUBLE   bus bandwidth stated in the log, time-weighted mean, bytes/s
 -- Keep:      comm, comm_rank, collective, message_bytes, collective_count, bus_bytes_per_s, time_ns

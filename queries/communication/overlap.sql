@@ -10,7 +10,7 @@
 -- Columns:
 --   rank INTEGER, device VARCHAR
 --   comm_class     VARCHAR  class of the collectives
---   comm_ns        BIGINT   part of the union of communication, ns
+--   comm_ns        BIGINT
 --   compute_class  VARCHAR  kernel class; NULL for (exposed) and (others)
 --   compute_name   VARCHAR  kernel or op; (exposed), or (others) beyond the limit
 --   overlap_ns     BIGINT   communication time it overlaps with, ns

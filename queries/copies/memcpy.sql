@@ -10,16 +10,13 @@
 --   device                 VARCHAR  device number
 --   direction              VARCHAR
 --   name                   VARCHAR  name, as recorded, with the kinds of memory
---   copy_count             BIGINT   number of copies
---   kernel_ns BIGINT, wall_ns BIGINT
+--   copy_count BIGINT, kernel_ns BIGINT, wall_ns BIGINT
 --   bytes                  BIGINT   bytes moved, where known; NULL if never known
 --   sized_count            BIGINT   number of copies with known bytes
 --   bandwidth_bytes_per_s  DOUBLE   bandwidth of copies with known bytes, bytes/s
 --   sized_ns               BIGINT   sum of durations of copies with known bytes, ns; NULL for none or 0
 --   ceiling_bytes_per_s    DOUBLE   measured peak rate of such copies, bytes/s
---   ceiling_pct            DOUBLE   share of the measured peak, percent
---   ceiling_source         VARCHAR  source of the measured peak
---   ceiling_reason         VARCHAR  why ceiling_pct is missing; else NULL
+--   ceiling_pct DOUBLE, ceiling_source VARCHAR, ceiling_reason VARCHAR
 -- Keep:     rank, device, direction, name, copy_count, kernel_ns, bytes, bandwidth_bytes_per_s, ceiling_pct
 -- View:
 --   breakdown  totals=memcpy_totals

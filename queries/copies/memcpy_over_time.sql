@@ -12,8 +12,7 @@
 --   device       VARCHAR  device number
 --   direction    VARCHAR
 --   start_ns     BIGINT   start, ns since the first event of the trace
---   dur_ns       BIGINT
---   copy_count   BIGINT   number of copies
+--   dur_ns BIGINT, copy_count BIGINT
 --   busy_ns      BIGINT   sum of durations within the part, ns; overlap counts twice
 --   bytes        DOUBLE   bytes moved; NULL if unknown
 --   bytes_per_s  DOUBLE   bytes / dur_ns, bytes/s

@@ -5,9 +5,7 @@
 -- Family:   memcpy
 -- Input:    memcpy
 -- Columns:
---   direction              VARCHAR
---   copy_count             BIGINT  number of copies
---   kernel_ns BIGINT, wall_ns BIGINT
+--   direction VARCHAR, copy_count BIGINT, kernel_ns BIGINT, wall_ns BIGINT
 --   bytes                  BIGINT  bytes moved, where known; NULL if never known
 --   sized_count            BIGINT  number of copies with known bytes
 --   sized_ns               BIGINT  sum of durations of copies with known bytes, ns; NULL if 0

@@ -5,9 +5,7 @@
 -- Scope:    run
 -- Family:   gemms
 -- Columns:
---   m BIGINT, n BIGINT, k BIGINT
---   batch     BIGINT  number of products per call
---   dtype VARCHAR, call_count BIGINT, kernel_ns BIGINT
+--   m BIGINT, n BIGINT, k BIGINT, batch BIGINT, dtype VARCHAR, call_count BIGINT, kernel_ns BIGINT
 --   mean_ns   DOUBLE  time per call, ns
 --   flops     BIGINT  operations of all calls
 --   flop_per_s  DOUBLE

@@ -12,9 +12,7 @@
 -- Columns:
 --   rank INTEGER, device VARCHAR
 --   op_name             VARCHAR  op; NULL outside ops
---   m BIGINT, n BIGINT, k BIGINT
---   batch               BIGINT   number of products per call
---   dtype               VARCHAR
+--   m BIGINT, n BIGINT, k BIGINT, batch BIGINT, dtype VARCHAR
 --   layout              VARCHAR  memory order of A and B: N row-major, T column-major, - neither; if known
 --   call_count          BIGINT   number of calls, or kernels without an op
 --   kernel_ns           BIGINT   sum of durations, ns
@@ -23,14 +21,12 @@
 --   flops BIGINT, flop_per_s DOUBLE
 --   peak_type           VARCHAR  type of the peak rate
 --   peak_flop_per_s     DOUBLE   dense peak of the device, FLOP/s
---   peak_pct            DOUBLE   share of the peak, 0 to 100
+--   peak_pct            DOUBLE
 --   peak_source         VARCHAR  source of the peak: vendor document, or command line
 --   module_path         VARCHAR  module with layers as *, if by_module; NULL if none or several
 --   reason              VARCHAR  why size or peak is missing; else NULL
 --   ceiling_flop_per_s  DOUBLE   measured peak GEMM rate for peak_type, FLOP/s
---   ceiling_pct         DOUBLE   share of the measured peak, percent
---   ceiling_source      VARCHAR  source of the measured peak
---   ceiling_reason      VARCHAR  why ceiling_pct is missing; else NULL
+--   ceiling_pct DOUBLE, ceiling_source VARCHAR, ceiling_reason VARCHAR
 -- Keep:     rank, device, op_name, m, n, k, batch, dtype, call_count, kernel_ns, flop_per_s, peak_pct, ceiling_pct,
 --           kernel_pct
 -- Invariant: flops IS NULL OR flops = 2 * m * n * k * batch * call_count

@@ -13,7 +13,7 @@
 --   rank INTEGER, device VARCHAR
 --   step                BIGINT   step number; NULL for the window of a trace without steps
 --   step_ns             BIGINT   length of the step on the device (span_ns in steps), or of the window, ns
---   work_ns             BIGINT   time from its first device event to the end of its last, ns
+--   work_ns             BIGINT
 --   source              VARCHAR  shapes or parameters; NULL if FLOPs are unknown
 --   flops               BIGINT   known FLOPs
 --   recompute_flops     BIGINT   FLOPs of recompute; NULL if from parameters
@@ -32,7 +32,7 @@
 --   ceiling_flop_per_s  DOUBLE   measured peak GEMM rate for that type, FLOP/s
 --   ceiling_mfu_pct     DOUBLE   MFU relative to measured peaks, percent
 --   ceiling_hfu_pct     DOUBLE   HFU relative to measured peaks; NULL if from parameters
---   ceiling_source      VARCHAR  source of the measured peak
+--   ceiling_source      VARCHAR
 --   ceiling_reason      VARCHAR  why ceiling_mfu_pct is missing; else NULL
 -- Keep:     rank, device, step, step_ns, flops, flop_per_s, mfu_pct, run_mfu_pct, at_least_mfu_pct, hfu_pct, ceiling_mfu_pct, ceiling_hfu_pct,
 --           dtype, covered_pct

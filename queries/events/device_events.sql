@@ -7,11 +7,10 @@
 -- Columns:
 --   trace_id INTEGER -> trace, event_id BIGINT -> event, piece BIGINT, device VARCHAR -> device_windows
 --   stream BIGINT, category VARCHAR
---   name          VARCHAR  kernel, copy, or op
---   class         VARCHAR  class by name or device mark; classified_events refines it
---   kind VARCHAR, ts_ns BIGINT, dur_ns BIGINT, end_ns BIGINT
---   kind_wall_ns  BIGINT   part of the union of its kind on the device, ns
---   wall_ns BIGINT, correlation BIGINT, bytes BIGINT
+--   name   VARCHAR  kernel, copy, or op
+--   class  VARCHAR  class by name or device mark; classified_events refines it
+--   kind VARCHAR, ts_ns BIGINT, dur_ns BIGINT, end_ns BIGINT, kind_wall_ns BIGINT, wall_ns BIGINT
+--   correlation BIGINT, bytes BIGINT
 -- Invariant: 0 <= wall_ns AND wall_ns <= kind_wall_ns AND kind_wall_ns <= dur_ns
 
 SELECT

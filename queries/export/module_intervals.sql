@@ -7,9 +7,7 @@
 --   walls  VARCHAR  relation with the rows of wall_intervals('work')
 --   work   VARCHAR  relation with the rows of attributed_events
 -- Columns:
---   trace_id INTEGER, device VARCHAR
---   depth         BIGINT   number of enclosing modules
---   module_id     INTEGER
+--   trace_id INTEGER, device VARCHAR, depth BIGINT, module_id INTEGER
 --   name          VARCHAR  module name, or named row
 --   module_path   VARCHAR  module path, or named row
 --   module_class VARCHAR, phase VARCHAR

@@ -15,7 +15,7 @@
 --   flop_per_s       DOUBLE
 --   peak_type        VARCHAR  type of the peak rate
 --   peak_flop_per_s  DOUBLE   dense peak of the device, FLOP/s; NULL if unknown
---   peak_pct         DOUBLE   share of the peak, 0 to 100
+--   peak_pct         DOUBLE
 
 CREATE OR REPLACE MACRO op_rates(work, ops) AS TABLE (
     WITH launched AS (

@@ -10,7 +10,7 @@
 --   class      VARCHAR
 --   work_kind  VARCHAR               compute, comm, or memcpy
 --   op         VARCHAR               innermost op around the call or around the launch of the work
---   module     VARCHAR               module path, or a named row in parentheses
+--   module     VARCHAR
 --   name       VARCHAR               name of the device event or call
 --   phase VARCHAR, step BIGINT, rank INTEGER, device VARCHAR, stream BIGINT
 --   pg_name    VARCHAR               process group of a collective

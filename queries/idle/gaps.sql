@@ -11,7 +11,7 @@
 --   dur_ns  BIGINT                 length, ns
 --   end_ns  BIGINT
 --   phase   VARCHAR                phase of the host
---   module  VARCHAR                module path, or a named row in parentheses
+--   module  VARCHAR
 --   step    BIGINT -> step_ranges  step of the host; NULL outside steps
 
 SELECT

@@ -30,8 +30,7 @@
 --   op_id              BIGINT -> record.event_id  that op, else the op of the launch that gives the context; NULL if nothing was recorded
 --   step               BIGINT -> step_ranges      step at the start of the segment, NULL outside steps; if launched in time, that of the next work
 --   phase              VARCHAR                    phase; other between two phases
---   module_id          INTEGER -> module
---   row_name           VARCHAR
+--   module_id INTEGER -> module, row_name VARCHAR
 --   python_event_id    BIGINT -> event.event_id   innermost Python function outside torch and builtins, open at busy_at_ns on the launching thread; NULL if none
 -- Invariant: idle_ns = end_ns - start_ns AND idle_ns > 0 AND (host_ns IS NULL OR 0 <= host_ns AND host_ns <= idle_ns)
 -- Invariant: (module_id IS NULL) <> (row_name IS NULL)

@@ -6,7 +6,7 @@
 -- Params:
 --   relation  VARCHAR  relation with part, start_ns BIGINT, end_ns BIGINT
 -- Columns:
---   part   ANY     as given
+--   part   ANY
 --   at_ns  BIGINT  start of the piece, ns
 --   depth  BIGINT  number of open intervals
 --   dur_ns  BIGINT

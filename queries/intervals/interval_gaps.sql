@@ -5,7 +5,7 @@
 -- Params:
 --   relation  VARCHAR  relation with part, id BIGINT, start_ns BIGINT, end_ns BIGINT
 -- Columns:
---   part         ANY     as given
+--   part         ANY
 --   start_ns     BIGINT  start of the gap: the latest end of all that started before it, ns
 --   end_ns       BIGINT  end of the gap: the start of the next interval, ns
 --   previous_id  BIGINT  interval that ends last before the gap

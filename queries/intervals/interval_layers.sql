@@ -6,7 +6,7 @@
 -- Params:
 --   relation  VARCHAR  relation with part, layer (1, 2, or 3), id BIGINT (not 0), start_ns BIGINT, end_ns BIGINT
 -- Columns:
---   part      ANY     as given
+--   part      ANY
 --   start_ns  BIGINT  start of the piece, ns
 --   end_ns    BIGINT
 --   id        BIGINT  topmost interval; NULL if none is open

@@ -5,7 +5,7 @@
 -- Params:
 --   relation  VARCHAR  relation with part, label, start_ns BIGINT, end_ns BIGINT, busy_ns BIGINT; disjoint within a part
 -- Columns:
---   part      ANY     as given
+--   part      ANY
 --   run       BIGINT  number within the part, from 1
 --   label     ANY     as given
 --   start_ns  BIGINT  start of the first, ns

@@ -6,7 +6,7 @@
 -- Params:
 --   relation  VARCHAR  relation with part, id, start_ns BIGINT, end_ns BIGINT; no empty intervals
 -- Columns:
---   part      ANY     as given
+--   part      ANY
 --   id        ANY     interval that owns the time
 --   start_ns  BIGINT  start of the piece, ns
 --   end_ns    BIGINT

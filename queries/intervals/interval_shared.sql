@@ -5,8 +5,8 @@
 -- Params:
 --   relation  VARCHAR  relation with part, id, start_ns BIGINT, end_ns BIGINT
 -- Columns:
---   part      VARCHAR  as given
---   start_ns  BIGINT   start of a stretch, ns
+--   part      VARCHAR
+--   start_ns  BIGINT  start of a stretch, ns
 --   end_ns    BIGINT
 
 CREATE OR REPLACE MACRO interval_shared(relation) AS TABLE (

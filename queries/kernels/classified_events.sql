@@ -4,15 +4,13 @@
 --
 -- Kind:     view
 -- Columns:
---   trace_id      INTEGER -> trace
---   event_id      BIGINT -> device_events.event_id  device event
+--   trace_id  INTEGER -> trace
+--   event_id  BIGINT -> device_events.event_id  device event
 --   piece BIGINT, device VARCHAR, stream BIGINT, category VARCHAR
---   name          VARCHAR                           kernel, copy, or op
---   class         VARCHAR                           class: of the collective or the op, else as in table kernel_class
---   kind VARCHAR, ts_ns BIGINT, dur_ns BIGINT, end_ns BIGINT
---   kind_wall_ns  BIGINT                            part of the union of its kind on the device, ns
---   wall_ns       BIGINT
---   step          BIGINT -> step_ranges             step that launched it
+--   name      VARCHAR                           kernel, copy, or op
+--   class     VARCHAR                           class: of the collective or the op, else as in table kernel_class
+--   kind VARCHAR, ts_ns BIGINT, dur_ns BIGINT, end_ns BIGINT, kind_wall_ns BIGINT, wall_ns BIGINT
+--   step      BIGINT -> step_ranges             step that launched it
 
 SELECT
     e.trace_id, e.event_id, e.piece, e.device, e.stream, e.category, e.name,

@@ -10,7 +10,7 @@
 --   name      VARCHAR                    kernel or copy
 --   class VARCHAR, kind VARCHAR, ts_ns BIGINT, dur_ns BIGINT, end_ns BIGINT
 --   phase     VARCHAR                    phase; other if unknown
---   module    VARCHAR                    module path, or a named row in parentheses
+--   module    VARCHAR
 --   step      BIGINT -> step_ranges      step whose range on the host contains the launch
 --   op VARCHAR, launch_id BIGINT -> event.event_id, bytes BIGINT
 

@@ -10,7 +10,7 @@
 --   name           VARCHAR                      module name
 --   class          VARCHAR                      module class, if known; range for a user range
 --   path           VARCHAR                      qualified name, including enclosing modules
---   depth          INTEGER                      number of enclosing modules
+--   depth          INTEGER
 --   layer          INTEGER                      layer number of the module or of the layer around it
 --   source         VARCHAR                      tk (qualified name of a range or replayed kernel), nn.Module, range, or frame
 --   rollup_path    VARCHAR                      path with layer numbers replaced by *

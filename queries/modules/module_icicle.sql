@@ -8,18 +8,17 @@
 -- Family:   modules
 -- Input:    modules
 -- Columns:
---   view           VARCHAR  modules, or phases
---   phase          VARCHAR  phase, or idle for its idle time; NULL in the view modules
---   module_path    VARCHAR  module path; NULL for a phase and its idle time
---   label          VARCHAR  part of the path beyond the enclosing module, or the phase
---   depth          INTEGER  level, from 0
---   from_ns        BIGINT   left edge, ns
---   to_ns          BIGINT   right edge, ns
---   total_wall_ns  BIGINT   exclusive busy time including submodules, ns
---   self_wall_ns   BIGINT   exclusive busy time excluding submodules, ns
---   wall_pct       DOUBLE   total_wall_ns as a share of all windows, 0 to 100
---   kernel_count   BIGINT   number of own device events
---   idle_ns        BIGINT   idle time while the host was in the phase, ns; 0 for modules
+--   view          VARCHAR  modules, or phases
+--   phase         VARCHAR  phase, or idle for its idle time; NULL in the view modules
+--   module_path   VARCHAR  module path; NULL for a phase and its idle time
+--   label         VARCHAR  part of the path beyond the enclosing module, or the phase
+--   depth         INTEGER  level, from 0
+--   from_ns       BIGINT   left edge, ns
+--   to_ns         BIGINT   right edge, ns
+--   total_wall_ns BIGINT, self_wall_ns BIGINT
+--   wall_pct      DOUBLE   total_wall_ns as a share of all windows, 0 to 100
+--   kernel_count  BIGINT   number of own device events
+--   idle_ns       BIGINT   idle time while the host was in the phase, ns; 0 for modules
 -- View:
 --   page  largest=total_wall_ns
 -- Invariant: to_ns - from_ns = total_wall_ns + idle_ns AND 0 <= self_wall_ns AND self_wall_ns <= total_wall_ns

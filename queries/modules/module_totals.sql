@@ -9,11 +9,11 @@
 -- Columns:
 --   module_path      VARCHAR  module path with layer numbers replaced by *, or a named row in parentheses
 --   parent_path      VARCHAR  path of the enclosing module; NULL at the top
---   depth            INTEGER  number of enclosing modules
+--   depth            INTEGER
 --   kernel_count     BIGINT   number of own device events
 --   self_kernel_ns   BIGINT   sum of durations excluding submodules, ns
 --   self_wall_ns     BIGINT   exclusive busy time excluding submodules, ns; adds up to that of all devices
---   total_wall_ns    BIGINT   exclusive busy time including submodules, ns
+--   total_wall_ns    BIGINT
 --   self_pct         DOUBLE   self_wall_ns as a share of all windows, 0 to 100
 --   wall_pct         DOUBLE   total_wall_ns as a share of all windows, 0 to 100
 --   total_kernel_ns  BIGINT   sum of durations including submodules, ns

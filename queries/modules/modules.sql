@@ -12,13 +12,11 @@
 --   steps   BOOLEAN = FALSE  only work in steps, if any are marked
 --   rollup  BOOLEAN = FALSE  combine all layers in one row: model.layers.*.mlp
 -- Columns:
---   rank INTEGER, device VARCHAR, phase VARCHAR, module_path VARCHAR
---   module_class     VARCHAR  module class, if known
---   depth            INTEGER  number of enclosing modules
+--   rank INTEGER, device VARCHAR, phase VARCHAR, module_path VARCHAR, module_class VARCHAR
+--   depth INTEGER
 --   kernel_count     BIGINT   number of own device events
 --   self_kernel_ns   BIGINT   sum of durations excluding submodules, ns
---   self_wall_ns     BIGINT   exclusive busy time excluding submodules, ns
---   total_wall_ns    BIGINT   exclusive busy time including submodules, ns
+--   self_wall_ns BIGINT, total_wall_ns BIGINT
 --   wall_pct         DOUBLE   total_wall_ns as a share of the device window, 0 to 100
 --   total_kernel_ns  BIGINT   sum of durations including submodules, ns
 --   layer            INTEGER  layer number; NULL outside layers and with rollup

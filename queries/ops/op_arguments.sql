@@ -8,21 +8,20 @@
 --   within  VARCHAR{module | op} = NULL  split by module of the launched work (none if several), or by enclosing op
 --   limit   BIGINT = 30                  rows per rank, longest on devices, then on the host; 0 for all
 -- Columns:
---   rank              INTEGER
---   op                VARCHAR  op
---   shapes            VARCHAR  argument shapes, as recorded (Input Dims); NULL if not recorded
---   types             VARCHAR  argument types (Input type)
---   strides           VARCHAR  argument strides in elements (Input Strides)
---   numbers           VARCHAR  non-tensor arguments (Concrete Inputs) of the first such call
---   around            VARCHAR  module with layers as *, or enclosing op, if within is set; NULL if none
---   op_count          BIGINT   number of calls
---   host_ns           BIGINT   time from start to end of calls, on all threads, ns
---   self_host_ns      BIGINT   host time outside nested ops, ns
---   mean_host_ns      DOUBLE   host_ns per call, ns
---   kernel_count      BIGINT   number of device events launched, nested ops included
---   kernel_ns         BIGINT   sum of durations of these, ns
---   wall_ns           BIGINT
---   direct_kernel_ns  BIGINT   sum of durations of directly launched device events, ns
+--   rank          INTEGER
+--   op            VARCHAR  op
+--   shapes        VARCHAR  argument shapes, as recorded (Input Dims); NULL if not recorded
+--   types         VARCHAR  argument types (Input type)
+--   strides       VARCHAR  argument strides in elements (Input Strides)
+--   numbers       VARCHAR  non-tensor arguments (Concrete Inputs) of the first such call
+--   around        VARCHAR  module with layers as *, or enclosing op, if within is set; NULL if none
+--   op_count      BIGINT   number of calls
+--   host_ns       BIGINT   time from start to end of calls, on all threads, ns
+--   self_host_ns  BIGINT
+--   mean_host_ns  DOUBLE   host_ns per call, ns
+--   kernel_count  BIGINT   number of device events launched, nested ops included
+--   kernel_ns     BIGINT   sum of durations of these, ns
+--   wall_ns BIGINT, direct_kernel_ns BIGINT
 -- Keep:     rank, op, around, shapes, op_count, host_ns, kernel_count, kernel_ns
 -- Invariant: 0 <= self_host_ns AND 0 <= wall_ns AND wall_ns <= kernel_ns AND direct_kernel_ns <= kernel_ns
 

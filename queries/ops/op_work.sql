@@ -14,11 +14,11 @@
 --   behind_place         BIGINT            number of the first event of its thread after its end
 --   ts_ns                BIGINT
 --   host_ns              BIGINT            duration, ns
---   self_host_ns         BIGINT            host time outside nested ops, ns
+--   self_host_ns         BIGINT
 --   kernel_count         BIGINT            number of device events launched, nested ops included
 --   kernel_ns BIGINT, wall_ns BIGINT
 --   direct_kernel_count  BIGINT            number of directly launched device events
---   direct_kernel_ns     BIGINT            sum of durations of directly launched device events, ns
+--   direct_kernel_ns     BIGINT
 --   direct_wall_ns       BIGINT            exclusive busy time of directly launched device events, ns
 -- Invariant: 0 <= self_host_ns AND self_host_ns <= host_ns
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns AND kernel_count >= 0 AND place < behind_place

@@ -11,12 +11,12 @@
 --   op                   VARCHAR  op; NULL for work launched outside ops, without a recorded launch, or on gloo threads
 --   op_count             BIGINT   number of calls
 --   host_ns              BIGINT   time from start to end of calls, on all threads, ns
---   self_host_ns         BIGINT   host time outside nested ops, ns
+--   self_host_ns         BIGINT
 --   kernel_count         BIGINT   number of device events launched, nested ops included
 --   kernel_ns            BIGINT   sum of durations of these, ns
 --   wall_ns              BIGINT
 --   direct_kernel_count  BIGINT   number of directly launched device events
---   direct_kernel_ns     BIGINT   sum of durations of directly launched device events, ns
+--   direct_kernel_ns     BIGINT
 --   direct_wall_ns       BIGINT   exclusive busy time of directly launched device events, ns
 --   direct_wall_pct      DOUBLE   share of the busy time of the rank, 0 to 100
 -- Keep:     rank, op, op_count, host_ns, self_host_ns, kernel_count, kernel_ns, direct_kernel_ns, wall_ns

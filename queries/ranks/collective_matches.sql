@@ -9,9 +9,7 @@
 -- Columns:
 --   trace_id        INTEGER
 --   event_id        BIGINT   device event
---   rank INTEGER, device VARCHAR, class VARCHAR
---   collective      VARCHAR  name, as in the call
---   pg_name VARCHAR, pg_desc VARCHAR
+--   rank INTEGER, device VARCHAR, class VARCHAR, collective VARCHAR, pg_name VARCHAR, pg_desc VARCHAR
 --   matched_by      VARCHAR  seq or order
 --   number          BIGINT   sequence number, or position within group and class, from 1
 --   match_id        VARCHAR  common ID of the collective on all ranks

@@ -8,9 +8,7 @@
 -- Params:
 --   limit  BIGINT = 50  number of matched collectives, longest waits first; 0 for all
 -- Columns:
---   class                 VARCHAR
---   collective            VARCHAR  name, as in the call
---   pg_name               VARCHAR
+--   class VARCHAR, collective VARCHAR, pg_name VARCHAR
 --   matched_by            VARCHAR  seq or order; NULL if not matched
 --   number                BIGINT   sequence number, or position within group and class, from 1; NULL if not matched
 --   call_count            BIGINT   number of calls on all ranks

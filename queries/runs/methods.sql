@@ -6,16 +6,14 @@
 -- Kind:     analysis
 -- Scope:    runs
 -- Columns:
---   model              VARCHAR
---   stage              VARCHAR  pretrain, finetune, or custom
---   method             VARCHAR  optimizations, in canonical form
---   engine VARCHAR, world_size INTEGER
---   batch_size         INTEGER  sequences per step and data-parallel rank
---   mean_tokens_per_s  DOUBLE   tokens/s of all ranks, mean over repeats
---   std_tokens_per_s   DOUBLE   sample standard deviation over repeats; NULL for one repeat
---   peak_bytes         BIGINT   peak memory of the rank with the most, bytes
---   outcome            VARCHAR  ok, incomplete, oom, failed, or unreadable
---   run                VARCHAR
+--   model       VARCHAR
+--   stage       VARCHAR  pretrain, finetune, or custom
+--   method      VARCHAR  optimizations, in canonical form
+--   engine VARCHAR, world_size INTEGER, batch_size INTEGER, mean_tokens_per_s DOUBLE
+--   std_tokens_per_s DOUBLE
+--   peak_bytes  BIGINT   peak memory of the rank with the most, bytes
+--   outcome     VARCHAR  ok, incomplete, oom, failed, or unreadable
+--   run         VARCHAR
 -- Invariant: std_tokens_per_s IS NULL OR std_tokens_per_s >= 0
 -- Note: analysis run has the reason of an outcome, the sequence length, and both kinds of memory
 

@@ -15,12 +15,10 @@
 --   engine                     VARCHAR
 --   precision                  VARCHAR    compute data type
 --   attention_backend          VARCHAR    attention implementation
---   world_size                 INTEGER
---   batch_size                 INTEGER    sequences per step and data-parallel rank
+--   world_size INTEGER, batch_size INTEGER
 --   sequence_length            INTEGER    tokens per sequence
 --   repeat_count               BIGINT     number of measured repeats
---   mean_tokens_per_s          DOUBLE     tokens/s of all ranks, mean over repeats
---   std_tokens_per_s           DOUBLE     sample standard deviation over repeats; NULL for one repeat
+--   mean_tokens_per_s DOUBLE, std_tokens_per_s DOUBLE
 --   mean_step_ns               DOUBLE     mean measured step on rank 0, without ranges and profiler, ns
 --   plain_step_ns              BIGINT     median measured step on rank 0, without ranges and profiler, ns
 --   ranges_step_ns             BIGINT     median step with ranges, ns

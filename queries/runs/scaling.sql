@@ -6,21 +6,19 @@
 -- Kind:     analysis
 -- Scope:    runs
 -- Columns:
---   model              VARCHAR
---   stage              VARCHAR  pretrain, finetune, or custom
---   method             VARCHAR  optimizations, in canonical form
---   engine             VARCHAR
---   device             VARCHAR  accelerator models, or processor on a CPU-only machine
---   batch_size         INTEGER  sequences per step and data-parallel rank
---   sequence_length    INTEGER  tokens per sequence
---   world_size         INTEGER
---   mean_tokens_per_s  DOUBLE   tokens/s of all ranks, mean over repeats
---   std_tokens_per_s   DOUBLE   sample standard deviation over repeats; NULL for one repeat
---   base_world_size    INTEGER  number of ranks of the base
---   speedup            DOUBLE   throughput relative to the base; NULL for one of several base runs
---   efficiency_pct     DOUBLE   speedup relative to the increase in ranks, percent; above 100 if superlinear
---   outcome            VARCHAR  ok, incomplete, oom, or failed; only ok runs are compared
---   run                VARCHAR
+--   model            VARCHAR
+--   stage            VARCHAR  pretrain, finetune, or custom
+--   method           VARCHAR  optimizations, in canonical form
+--   engine           VARCHAR
+--   device           VARCHAR  accelerator models, or processor on a CPU-only machine
+--   batch_size       INTEGER
+--   sequence_length  INTEGER  tokens per sequence
+--   world_size INTEGER, mean_tokens_per_s DOUBLE, std_tokens_per_s DOUBLE
+--   base_world_size  INTEGER  number of ranks of the base
+--   speedup          DOUBLE   throughput relative to the base; NULL for one of several base runs
+--   efficiency_pct   DOUBLE   speedup relative to the increase in ranks, percent; above 100 if superlinear
+--   outcome          VARCHAR  ok, incomplete, oom, or failed; only ok runs are compared
+--   run              VARCHAR
 -- Invariant: speedup IS NULL OR (speedup > 0 AND base_world_size <= world_size)
 -- Invariant: speedup IS NULL OR world_size > base_world_size OR (speedup = 1 AND efficiency_pct = 100)
 

@@ -11,7 +11,9 @@
 --   run VARCHAR, engine VARCHAR, metric VARCHAR
 --   value_count     BIGINT   number of values: requests, or token pairs for itl
 --   mean_ns         DOUBLE   mean, ns
---   p50_ns BIGINT, p90_ns BIGINT, p99_ns BIGINT
+--   p50_ns          BIGINT   median, ns
+--   p90_ns          BIGINT   90th percentile, ns
+--   p99_ns          BIGINT   99th percentile, ns
 --   max_ns          BIGINT   maximum, ns
 --   ok_count        BIGINT   successful measured requests
 --   left_out_count  BIGINT   failed measured requests, excluded from all figures

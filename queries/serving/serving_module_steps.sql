@@ -6,8 +6,7 @@
 -- Family:   serving_modules
 -- Input:    serving_modules
 -- Columns:
---   phase         VARCHAR
---   task_group    VARCHAR  computation, communication, or rest
+--   phase VARCHAR, task_group VARCHAR
 --   task          VARCHAR  as in serving_modules; (all) for the group
 --   step_wall_ns  DOUBLE   exclusive busy (or idle) time per step, ns; NULL without marked steps
 --   phase_pct     DOUBLE   share of the phase, 0 to 100; NULL if the phase takes no time

@@ -5,8 +5,7 @@
 -- Family:   serving_modules
 -- Input:    serving_modules
 -- Columns:
---   phase          VARCHAR
---   task_group     VARCHAR  computation, communication, or rest
+--   phase VARCHAR, task_group VARCHAR
 --   task           VARCHAR  as in serving_modules
 --   kernel_count BIGINT, kernel_ns BIGINT
 --   wall_ns        BIGINT   exclusive busy (or idle) time, ns

@@ -8,7 +8,7 @@
 -- Columns:
 --   rank INTEGER, device VARCHAR
 --   phase         VARCHAR  prefill, mixed, decode, verify, forward, or other
---   task_group    VARCHAR  computation, communication, or rest
+--   task_group    VARCHAR
 --   task          VARCHAR  element-wise, RoPE, Triton, GEMM, RMSNorm, attention, other; all-reduce, all-gather, other; memory copy, idle
 --   kernel_count BIGINT, kernel_ns BIGINT
 --   wall_ns       BIGINT   exclusive busy (or idle) time, ns; adds up to the window

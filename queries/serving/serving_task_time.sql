@@ -5,8 +5,7 @@
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   trace_id INTEGER, device VARCHAR, phase VARCHAR
---   task_group    VARCHAR  computation, communication, or rest
+--   trace_id INTEGER, device VARCHAR, phase VARCHAR, task_group VARCHAR
 --   task          VARCHAR  as in serving_modules
 --   module_id INTEGER, row_name VARCHAR
 --   kernel_count  BIGINT   1 for a device event, 0 for its further pieces and for idle time

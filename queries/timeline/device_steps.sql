@@ -10,7 +10,7 @@
 --   trace_id INTEGER -> trace, device VARCHAR -> device_windows, step BIGINT -> step_ranges
 --   start_ns  BIGINT  start on the device, ns
 --   span_ns   BIGINT  length on the device, ns
---   work_ns   BIGINT  time from its first device event to the end of its last, ns
+--   work_ns   BIGINT
 
 WITH work AS (
     SELECT trace_id, d.device, a.step, min(d.ts_ns) AS first_ns, max(d.end_ns) AS last_ns

@@ -11,7 +11,7 @@
 --   start_ns       BIGINT  start on the host, ns since the first event of the trace
 --   dur_ns         BIGINT  duration on the host, ns
 --   span_ns        BIGINT  length on the device, as in device_steps, ns
---   work_ns        BIGINT  time from its first device event to the end of its last, ns
+--   work_ns        BIGINT
 --   kernel_count   BIGINT  number of device events; NULL if none was recorded
 --   kernel_ns      BIGINT  sum of durations, ns; NULL likewise
 --   wall_ns        BIGINT  exclusive busy time, ns; adds up to that of the device; NULL likewise

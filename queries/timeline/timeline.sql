@@ -7,7 +7,9 @@
 --   rank INTEGER, device VARCHAR, window_ns BIGINT, compute_ns BIGINT, exposed_comm_ns BIGINT
 --   exposed_memcpy_ns BIGINT
 --   idle_ns              BIGINT  window_ns - busy_ns, ns
---   busy_ns BIGINT, comm_ns BIGINT, memcpy_ns BIGINT
+--   busy_ns              BIGINT
+--   comm_ns              BIGINT  union of communication, ns
+--   memcpy_ns            BIGINT  union of copies, ns
 --   overlapped_comm_pct  DOUBLE  share of comm_ns with concurrent compute, 0 to 100
 --   event_count          BIGINT
 --   compute_pct          DOUBLE  share of the window, 0 to 100

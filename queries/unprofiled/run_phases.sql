@@ -9,8 +9,7 @@
 --   work_ns      BIGINT  GPU busy time per step, ns
 --   recorded_ns  BIGINT  recorded busy and idle time per step, ns
 --   run_ns       BIGINT  unprofiled busy and idle time per step, ns; NULL if unknown
---   low_ns       BIGINT  lower bound, ns
---   high_ns      BIGINT  upper bound, ns
+--   low_ns BIGINT, high_ns BIGINT
 -- Invariant: work_ns <= recorded_ns AND (run_ns IS NULL OR work_ns <= run_ns)
 -- Invariant: low_ns IS NULL OR run_ns IS NULL OR (low_ns <= run_ns AND run_ns <= high_ns)
 -- Empty: no GPU work was recorded

@@ -11,8 +11,7 @@
 --   work_ns             BIGINT   busy time per step of the busiest accelerator, ns; NULL on cpu
 --   plain_step_ns       BIGINT   measured step without the profiler, ns; NULL if not measured
 --   unprofiled_step_ns  BIGINT   step without the profiler, ns; NULL with a reason
---   low_ns              BIGINT   lower bound, ns
---   high_ns             BIGINT   upper bound, ns
+--   low_ns BIGINT, high_ns BIGINT
 --   recorded_idle_pct   DOUBLE   idle share of the recorded step, 0 to 100
 --   idle_pct            DOUBLE   idle share without the profiler, 0 to 100
 --   idle_low_pct        DOUBLE   lower bound, 0 to 100
