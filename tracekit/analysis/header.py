@@ -2,8 +2,8 @@
 
 The header is the run of `--` lines at the top of the file:
 
-    -- The question in one line?
-    -- Optional further lines.
+    -- A noun phrase that names the rows.
+    -- Why they are wanted and how they are found: a few lines, or none.
     --
     -- Kind:     analysis | view | table | function
                  | advice (an analysis whose columns and invariants are :data:`ADVICE`)
@@ -229,15 +229,15 @@ def _settings(text: str) -> View:
 
 ADVICE = """
 Columns:
-  what      VARCHAR  what was seen
-  place     VARCHAR  where
-  change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
-  cost_ns   BIGINT   how long that took, ns; NULL where it is not known
-  remedy    VARCHAR  what to do
-  evidence  VARCHAR  the command that shows it
+  what      VARCHAR  what was observed
+  place     VARCHAR  where it was observed
+  change    VARCHAR  changes for `tracekit predict`, separated by "; "; NULL if there is none
+  cost_ns   BIGINT   time spent on it, ns; NULL if unknown
+  remedy    VARCHAR  suggested change
+  evidence  VARCHAR  command that shows the evidence
 Invariant: cost_ns IS NULL OR cost_ns > 0
-"""  # noqa: E501
-"""What the header of a rule says besides what stands in it."""
+"""
+"""What the header of every rule declares besides its own fields."""
 
 _FIELD = re.compile(r"(?P<name>[A-Za-z]+):[ \t]*(?P<value>.*)")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -298,7 +298,7 @@ class _Reader:
     def read(self, path: str, subject: str) -> Spec:
         first_paragraph = until_blank(self._header)
         if not first_paragraph:
-            self._wrong(1, "the header is missing", "begin the file with `-- A question?`")
+            self._wrong(1, "the header is missing", "begin with what the rows are: `-- Kernels.`")
         if not self._body.strip():
             self._wrong(len(self._header) + 1, "there is no SQL below the header")
         if not _NAME.fullmatch(self._name):
