@@ -122,7 +122,7 @@ def _index(catalog: Catalog) -> str:
     parts = [
         "# Analyses\n",
         (
-            "An analysis answers one question. `tracekit query NAME TRACE` runs it; from Python it"
+            "An analysis is one SQL query. `tracekit query NAME TRACE` runs it; from Python it"
             " is `trace.query(NAME)`. Each subject has a page, made from its SQL files.\n"
         ),
         "Scope says what a row is computed from: "
@@ -135,7 +135,7 @@ def _index(catalog: Catalog) -> str:
             (link(f"`{s.name}`", place_of(s), page), s.scope or "", prose(s.question))
             for s in specs
         )
-        parts.append(table(("analysis", "scope", "question"), rows))
+        parts.append(table(("analysis", "scope", "description"), rows))
     return "\n".join(parts)
 
 

@@ -116,7 +116,7 @@ def _listed(title: str, specs: Iterable[Spec]) -> list[str]:
         parts += [f"**{subject.title}**: {prose(subject.meaning)}\n"]
         parts += [
             table(
-                (title, "kind", "it answers"),
+                (title, "kind", "description"),
                 ((f"[`{s.name}`](#{s.name})", _kind(s), prose(s.question)) for s in shown),
             )
         ]

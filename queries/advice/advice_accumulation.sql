@@ -1,5 +1,5 @@
--- Are gradients reduced in every micro-batch?
--- Of an optimizer's step with several backward passes, only the last has to reduce gradients.
+-- Gradient all-reduce in every micro-batch of an optimizer step.
+-- With gradient accumulation, only the last backward pass has to reduce gradients.
 --
 -- Kind:     advice
 -- Scope:    run

@@ -1,6 +1,6 @@
--- Does the program get or return memory of the device in its steps?
--- Calls such as cudaMalloc and cudaFree, which also wait for the device; those of the first marked step are left out. And
--- where its events are recorded: is a tenth of the device's memory kept unused at the peak, with a fifth left at most?
+-- Allocator calls (cudaMalloc, cudaFree) inside steps, and fragmented GPU memory.
+-- These calls also synchronize the device. Calls of the first marked step are ignored. Memory is fragmented if a tenth
+-- of it lies unused at the peak while at least 80 % is reserved.
 --
 -- Kind:     advice
 -- Scope:    run

@@ -1,8 +1,6 @@
--- Is attention computed in pieces?
--- Products, softmax and what lies between them write the scores to memory. Fused attention does not: what lies between
--- goes, and on a CPU there is one product more in four backward. Products may get faster, as scores stay in caches and
--- those above a causal mask are left out: twice at most.
--- Where no module is recorded, it is a softmax between two batched products that follow each other on a stream.
+-- Unfused attention: softmax kernels between two batched matrix multiplications.
+-- Fused attention removes the work between the two and speeds up the GEMMs by up to 2×, because scores stay in cache
+-- and masked ones are skipped. Without modules, any softmax between two batched GEMMs on a stream counts.
 --
 -- Kind:     advice
 -- Scope:    run
@@ -28,7 +26,6 @@ numbered AS (
     )
 ),
 
--- From one product to the next.
 stretches AS (
     SELECT
         trace_id, device, stream, number,
@@ -57,7 +54,7 @@ pieces AS (
         sum(work_count) AS work_count,
         sum(work_ns)::BIGINT AS work_ns
     FROM stretches
-    -- A loss has its softmax between products, too, but of other modules.
+    -- The softmax of a loss also runs between GEMMs, but those belong to other modules.
     WHERE
         softmax_count > 0
         AND is_behind_batched
@@ -67,7 +64,7 @@ pieces AS (
 ),
 
 chosen AS (
-    -- Rolled up, a path has lost the numbers of its modules.
+    -- Rolled-up paths have lost their module numbers.
     SELECT
         *,
         if(

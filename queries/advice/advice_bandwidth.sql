@@ -1,6 +1,6 @@
--- Does communication move its bytes far below the bandwidth that was measured on this device?
--- Transfers of 1 MiB and more, below half of the bus bandwidth that `tracekit bench` reached for the same collective in a
--- group of as many ranks. On the CPU and without a measurement nothing is said.
+-- Collectives far below the bandwidth measured on this device.
+-- Transfers of at least 1 MiB that reach less than half of the bus bandwidth that `tracekit bench` measured for the
+-- same collective and group size.
 --
 -- Kind:     advice
 -- Scope:    run

@@ -1,5 +1,5 @@
--- A GPU that is busy while most of its memory is free: a larger batch.
--- How much longer a step takes then is in no trace of one batch size.
+-- A busy GPU with most of its memory free: a larger batch may fit.
+-- A trace of one batch size cannot show how much longer a step takes then.
 --
 -- Kind:     advice
 -- Scope:    run

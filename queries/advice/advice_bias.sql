@@ -1,6 +1,6 @@
--- Do convolutions add a bias that the batch norm after them takes away again?
--- A norm subtracts the mean of each channel, and with it any constant. On accelerators the bias is a kernel of its own: an
--- add inside of the convolution, and a sum in its backward pass. Of convolutions without such a kernel nothing is said.
+-- Convolution biases that a following batch norm cancels.
+-- Batch norm subtracts the mean of each channel, and with it any bias. On accelerators the bias costs an add in the
+-- forward and a sum in the backward pass; only convolutions with such kernels count.
 --
 -- Kind:     advice
 -- Scope:    run
@@ -27,7 +27,7 @@ convolution AS MATERIALIZED (
         AND EXISTS (FROM added)
 ),
 
--- Between the two a norm counts its batches.
+-- Batch norm counts its batches between the two.
 next_op AS (
     SELECT trace_id, pid, tid, ts_ns, name
     FROM event
@@ -49,7 +49,8 @@ biased AS (
         ON c.trace_id = n.trace_id AND c.pid = n.pid AND c.tid = n.tid AND c.end_ns <= n.ts_ns
 ),
 
--- Which of the sums belong to these, the backward pass does not say: as many of them.
+-- The backward pass does not show which sums belong to normalized convolutions, so their share of
+-- the forward pass is used.
 share AS (SELECT avg(is_normed::INTEGER) AS normed FROM biased WHERE NOT is_backward),
 
 gone AS (

@@ -1,6 +1,6 @@
--- How long do stages of a pipeline wait for each other?
--- What a schedule costs at least is (stages - 1) / (micro-batches + stages - 1) of a step. Twice as many micro-batches are
--- half as large, and take more than half each: by how much, only another run tells.
+-- Pipeline bubbles: time stages wait for each other.
+-- A schedule costs at least (stages - 1) / (micro-batches + stages - 1) of a step. How much longer twice as many, half
+-- as large micro-batches take needs another run.
 --
 -- Kind:     advice
 -- Scope:    run

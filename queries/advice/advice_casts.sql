@@ -1,6 +1,6 @@
--- Casts between types, as autocast makes them of weights, activations, and gradients.
--- Weights in the narrow type need no cast in each step; activations that a norm or loss widens still do. Between half and
--- all of the casts are assumed to go.
+-- Kernels that cast between fp32 and 16-bit types, such as those of autocast.
+-- 16-bit weights need no casts, but activations widened by norms or losses still do; half to all of the casts are
+-- assumed to go.
 --
 -- Kind:     advice
 -- Scope:    run

@@ -1,7 +1,6 @@
--- Do copies to the device hold the host up, or the device?
--- A copy from pageable memory lets the host wait until it has begun; and what is computed with it waits for it. Left out
--- are copies from pinned memory on a stream that computes nothing: these run beside the compute already. What is hidden
--- still takes its stream's time.
+-- Host-to-device copies that delay the host or the GPU.
+-- Copies from pageable memory block the host until they start. Copies from pinned memory on a stream of their own are
+-- ignored because they already overlap with compute.
 --
 -- Kind:     advice
 -- Scope:    run

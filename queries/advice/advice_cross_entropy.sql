@@ -1,6 +1,6 @@
--- Cross-entropy in several kernels that write the logits of the complete vocabulary again and again.
--- A fused kernel reads the logits once and writes their gradient: as long as the longest kernel. Copies and fills on the
--- stream right before or after one of the kernels, at least a fifth as long as the longest, are casts of the logits.
+-- Unfused cross-entropy that writes the logits of the complete vocabulary several times.
+-- A fused kernel is assumed to take as long as the softmax backward kernel. Copies and fills next to a loss kernel
+-- count as casts of the logits if they take at least a fifth of its time.
 --
 -- Kind:     advice
 -- Scope:    run
@@ -41,7 +41,7 @@ gone AS (
         (SELECT sum(w.dur_ns) FROM work AS w WHERE w.phase = p.phase AND w.op_name = p.op_name)
             AS all_ns
     FROM part AS p
-    -- The backward pass of the softmax is the kernel that stays.
+    -- The softmax backward kernel remains.
     WHERE p.op_name <> 'aten::_log_softmax_backward_data'
 )
 

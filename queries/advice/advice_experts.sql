@@ -1,6 +1,5 @@
--- Do the experts of one rank have more to do than those of the others?
--- Work of modules or kernels that are named after experts, on ranks that exchange tokens. With an even load each rank would
--- have the mean of all.
+-- Imbalanced load of experts across ranks.
+-- Compares the compute of modules and kernels named after experts with the mean of the ranks that exchange tokens.
 --
 -- Kind:     advice
 -- Scope:    run

@@ -1,8 +1,6 @@
--- Which communication is not overlapped with compute?
--- Gradients are reduced while nothing is computed. Hidden behind the backward pass, only the optimizer waits for them. What the
--- backward pass itself needs (weights that are gathered, all-to-alls, reductions of tensor parallelism) cannot wait so long,
--- and on a CPU what is hidden takes cores from compute, of which no trace says whether any are free: those are seen, and
--- what they would gain is not known.
+-- Communication in the backward pass that is not overlapped with compute.
+-- A gain is given only for gradient reductions on GPUs. The backward pass needs the results of other collectives right
+-- away, and on a CPU overlapped communication competes with compute for the same cores.
 --
 -- Kind:     advice
 -- Scope:    run

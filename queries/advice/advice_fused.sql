@@ -1,7 +1,6 @@
--- Which chains of kernels could be one kernel that a library ships?
--- Those of queries/rules/fusions.toml, and [[fusion]] of a rules file. Fused, a chain takes what its longest kernel takes
--- at most: what lies between is neither written nor read. Copies between two of its kernels are gone too; other work that
--- runs there stays.
+-- Kernel chains that a library offers as one fused kernel.
+-- Chains are those of queries/rules/fusions.toml and `[[fusion]]` of a rules file. The fused kernel is assumed to take
+-- as long as the longest of the chain; copies inside the chain disappear.
 --
 -- Kind:     advice
 -- Scope:    run

@@ -1,6 +1,6 @@
 -- Chains of small kernels that torch.compile would fuse.
--- Element-wise, norm, and reduction kernels of a module, or where none is recorded of a phase, one after the other on a
--- stream. Nothing is said where torch.compile or its kernels run already.
+-- Consecutive element-wise, norm, and reduction kernels of one module (or phase) on a stream. Not reported where
+-- torch.compile is already used.
 --
 -- Kind:     advice
 -- Scope:    run

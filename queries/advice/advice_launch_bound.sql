@@ -1,9 +1,7 @@
 -- GPU idle time while the CPU launches kernels too late, by phase.
--- Idle time by host_bound, on accelerators, without gaps in which no op is open for 1 ms and more (the program sleeps,
--- reads, or computes) and without stalls in a single op: launches are not to blame. Of a training loop the complete step
--- is captured in CUDA graphs, which hold no call that waits for the GPU; of compiled code what its regions launch.
--- Otherwise a tenth of the host's time is assumed to be left. Left out are phases with less than 1 % of the window,
--- data loading, and phases whose work is mostly launched by graphs.
+-- Excludes host stalls (1 ms or more without an open op, or within a single op), data loading, phases below 1 % of the
+-- window, and phases launched mostly by graphs. The change captures a complete training step in a CUDA graph, or the
+-- regions of compiled code; otherwise a tenth of the host time is assumed to remain.
 --
 -- Kind:     advice
 -- Scope:    run
@@ -69,7 +67,7 @@ in_use AS (
     ) AS seen
 ),
 
--- A forward pass of compiled code is within its region, where Dynamo has one.
+-- With Dynamo regions, the forward CompiledFunction is nested in its region.
 region AS (
     SELECT string_agg(format('range={} x0-0.1', name), '; ' ORDER BY name) AS change
     FROM (
@@ -133,7 +131,7 @@ SELECT
             THEN
                 'launch fewer, larger kernels (torch.compile, fused ops), capture a graph with '
                 || 'what the device''s runtime has for that, or use a larger batch'
-        -- Of an engine: a plain loop that generates has its phases by its passes.
+        -- Engines only: a plain generate loop also has phases of serving.
         WHEN
             bool_or(p.phase IN ('decode', 'prefill', 'mixed', 'generation'))
             AND NOT EXISTS (FROM generating_launch)

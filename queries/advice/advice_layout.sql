@@ -1,5 +1,5 @@
--- Are tensors converted between memory formats?
--- Kernels that only turn NCHW into NHWC or back: cuDNN's, and MIOpen's batched transposes.
+-- Kernels that convert tensors between memory formats.
+-- NCHW to NHWC or back: conversions of cuDNN and batched transposes of MIOpen.
 --
 -- Kind:     advice
 -- Scope:    run

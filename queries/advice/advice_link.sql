@@ -1,6 +1,5 @@
--- Do some ranks move their messages far slower than others move the same?
--- Groups for one purpose, of one size and class of message, that all of its ranks recorded: the rate of a group beside the
--- median of three and more (query stragglers). What links its ranks is then as fast as that of the others.
+-- Process groups with far slower transfers than comparable groups.
+-- Comparable groups have the same purpose, size, and collective; at least three are needed (see `stragglers`).
 --
 -- Kind:     advice
 -- Scope:    run
@@ -8,7 +7,8 @@
 
 WITH slow AS (FROM group_transfers WHERE is_outlier),
 
--- What all that a change chooses takes: transfers of a class in a group; of a pair, on each rank.
+-- Time of all transfers that the change selects: per class and group, or per rank for send/receive
+-- pairs.
 chosen AS (
     SELECT
         class, pg_name, transfer_ns,

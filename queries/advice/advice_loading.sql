@@ -1,6 +1,6 @@
--- Does the program wait for its data?
--- Loading in the training process, or workers that do not keep up. Without workers, as many are proposed as make a
--- batch while a step runs, and one more, at most eight.
+-- Time the program waits for data.
+-- Data is loaded in the training process, or by workers that cannot keep up. The suggested number of workers keeps pace
+-- with the step, plus one, at most eight.
 --
 -- Kind:     advice
 -- Scope:    run

@@ -1,6 +1,5 @@
--- Which long kernels have at most half as many blocks as the device has multiprocessors?
--- The others have no block of it, as long as nothing else runs. Kernels below 20 µs and communication are left out. What a
--- kernel of more blocks would take is in no trace.
+-- Long kernels with at most half as many blocks as the GPU has SMs.
+-- The remaining SMs idle unless other kernels run. Kernels below 20 µs and communication are ignored.
 --
 -- Kind:     advice
 -- Scope:    run

@@ -1,6 +1,6 @@
--- Do copies of what is offloaded hold the step up?
--- Optimizer states, gradients or activations that leave the device and come back, as far as nothing else runs: copies in
--- the optimizer; and of 1 MiB and more from the device in the forward and backward pass, and back to it in the backward pass.
+-- Exposed copies of offloaded optimizer states, gradients, or activations.
+-- Copies in the optimizer, and those of at least 1 MiB from the device in the forward and backward pass or back in the
+-- backward pass.
 --
 -- Kind:     advice
 -- Scope:    run

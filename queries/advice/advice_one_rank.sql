@@ -1,6 +1,6 @@
--- Parameters or optimizer states that are sharded on one rank.
--- ZeRO and FSDP save no memory there; their hooks, gathers, and reductions only cost. FSDP's own ranges can go;
--- DeepSpeed has none.
+-- ZeRO or FSDP sharding on a single rank.
+-- It saves no memory there and only adds hooks, gathers, and reductions. A gain is given only for FSDP, whose hooks are
+-- recorded as ranges.
 --
 -- Kind:     advice
 -- Scope:    run

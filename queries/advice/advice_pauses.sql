@@ -1,5 +1,5 @@
--- Does the program pause in its steps, and no event says why?
--- Stretches of 2 ms and more in which no thread of the host has an event, at places where more than half of the steps have one.
+-- Host stalls that recur in more than half of the steps.
+-- Times of at least 2 ms without any event on a host thread, at the same place of the step.
 --
 -- Kind:     advice
 -- Scope:    run
@@ -14,7 +14,7 @@ WITH pauses AS (
     GROUP BY trace_id
 ),
 
--- The place that takes most: its longest pause, and the first of them.
+-- The place with the most time: its longest stall, or the first of equally long ones.
 places AS (
     SELECT
         trace_id, place, step_count,

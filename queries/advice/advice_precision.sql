@@ -1,6 +1,6 @@
 -- Matrix multiplications in a wider type than the device is fast in.
--- Products of 32-bit floats, TF32 among them, on a device whose peaks are known, and of 64-bit floats anywhere: half as
--- wide takes half the time there.
+-- fp32 (including TF32) on devices with known peaks, and fp64 on any device. Half the width is assumed to take half the
+-- time.
 --
 -- Kind:     advice
 -- Scope:    run

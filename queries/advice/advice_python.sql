@@ -1,9 +1,7 @@
--- Which Python calls or ranges let devices wait while they launch nothing?
--- What is open on the thread at work at a quarter, the half and three quarters of an idle gap, as far as the host made it: the
--- innermost Python function or range of the
--- program that holds no work and no launch at all. What data loaders do is left to advice_loading, and a worker that
--- polls for the next batch of its engine to advice_serving_host.
--- Torch's own functions and the ranges of its collectives are nobody's to leave out.
+-- Python calls and program ranges that keep the GPU idle without launching any work.
+-- Each host-caused gap is sampled at 25, 50, and 75 %: the innermost Python function or range on the busy thread.
+-- Ignores data loaders and engine workers that poll for a batch (other rules), torch's own functions, and ranges of
+-- collectives.
 --
 -- Kind:     advice
 -- Scope:    run
@@ -96,7 +94,7 @@ SELECT
     || ' remove' AS change,
     least(l.idle_ns, t.call_ns) AS cost_ns,
     CASE l.name
-        -- gc.collect, as the profiler names what is built in.
+        -- The profiler's name of gc.collect.
         WHEN '<built-in function collect>'
             THEN
                 'the program collects garbage itself: no gc.collect() in the loop, or every n '

@@ -1,8 +1,6 @@
--- What does recomputation cost?
--- Activations are computed a second time in the backward pass to save memory. Whether the memory is there, the trace
--- says where it has what the allocator does: what recomputation allocates and backward work still needs would be kept from
--- the forward pass on, in each step all of it. A twentieth of the memory is left free; where the rest is too little, so many
--- layers are proposed as it takes.
+-- Cost of recomputing activations in the backward pass.
+-- If allocator events are recorded, the memory that activations would occupy without recomputation is compared with the
+-- free memory, less a reserve of 5 %. If it does not fit, only a part of the layers is suggested.
 --
 -- Kind:     advice
 -- Scope:    run

@@ -1,7 +1,6 @@
--- What would have to be recorded to say more?
--- Stacks, where the host lets devices wait and no Python is in the trace; what streams wait for, where they stand still and
--- nothing says why; work that the host waits for and that is not in the trace; a clock of the host that tells calls apart;
--- the other ranks, where some are missing.
+-- Recording settings that would explain more of the trace.
+-- Stacks for host-caused idle time without Python events, stream synchronization for unexplained stalls, a longer
+-- warm-up for work missing in the trace, a finer host clock, and the traces of missing ranks.
 --
 -- Kind:     advice
 -- Scope:    run
@@ -34,7 +33,7 @@ idle AS (
         )::BIGINT AS awaited_ns,
         coalesce(sum(idle_ns) FILTER (reason = 'host clock too coarse'), 0)::BIGINT AS coarse_ns
     FROM idle_gap AS g
-    -- Pauses that steps repeat are advice of their own.
+    -- Recurring host stalls have a rule of their own.
     ASOF LEFT JOIN pause AS p ON g.trace_id = p.trace_id AND g.end_ns > p.start_ns
     WHERE reason IS DISTINCT FROM 'nothing recorded' OR coalesce(p.end_ns <= g.start_ns, TRUE)
     GROUP BY g.trace_id

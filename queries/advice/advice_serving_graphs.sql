@@ -1,6 +1,5 @@
--- Which decoding steps run without a graph where others have one?
--- An engine captures graphs for some sizes of a batch, and runs others op by op. Steps whose launches a graph replaces are
--- those with a call that launches one.
+-- Decode steps that run without a CUDA graph while others use one.
+-- Engines capture graphs only for some batch sizes and run other sizes op by op.
 --
 -- Kind:     advice
 -- Scope:    run

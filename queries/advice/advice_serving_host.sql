@@ -1,7 +1,6 @@
--- What does a serving engine do on the host while devices wait?
--- Scheduling, preparing inputs, sampling, taking in tokens and making text of them, by the functions of engines that do
--- it (tracekit's own ranges tk/stage, vLLM, SGLang, LightLLM, transformers), as far as a gap of the device lies in them
--- on the thread that was at work.
+-- Host work of a serving engine that keeps the GPU idle, by stage.
+-- Scheduling, input preparation, sampling, token processing, and detokenization, recognized by functions of vLLM,
+-- SGLang, LightLLM, and transformers and by tracekit's ranges `tk/stage`.
 --
 -- Kind:     advice
 -- Scope:    run
@@ -60,7 +59,8 @@ named AS (
         FROM event
         WHERE
             (is_annotation(category) OR is_python_call(category))
-            -- One pattern for all names: those of the stages are compiled for each.
+            -- One combined pattern for all names; the stage patterns are applied to the matches
+            -- only.
             AND regexp_matches(
                 name,
                 '^tk/stage/|vllm/|sglang/|lightllm/|continuous_batching/|logits_process|detokenizer'

@@ -1,7 +1,7 @@
--- Does an engine send requests back, or read prompts in steps that are full?
--- A request that loses its place in the cache (vLLM preempts, SGLang retracts, transformers offloads it) is read once more:
--- by the engine's function, where Python is in the trace. Steps are full that take as many tokens as any, and are followed
--- by one that reads on: half of those that read prompts, and three. What a larger limit brings, a load is needed for.
+-- Preempted requests and saturated prefill steps of a serving engine.
+-- A preempted request (retracted in SGLang, offloaded in transformers) is computed again; this needs Python events. A
+-- prefill step is saturated if it processes the maximum number of tokens and the next step continues; at least three
+-- steps and half of the prefill steps must be saturated.
 --
 -- Kind:     advice
 -- Scope:    run

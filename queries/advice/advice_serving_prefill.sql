@@ -1,8 +1,7 @@
--- Do steps that read prompts hold up requests that decode?
--- A step lasts until the next one that decodes. It holds up the requests that decode in it, and where it only reads prompts
--- those that decoded in the step before and do in the one after. Where it takes three times what steps take that only
--- decode, a smaller part of a prompt in each is proposed, of about as long as such a step; where the parts are small and
--- still make up a third of the time, an engine for prompts alone.
+-- Prefill steps that delay decoding requests.
+-- A step delays the requests that decode in it, or around it if it only prefills. If prefill steps take three times as
+-- long as decode steps, smaller chunks are suggested; if chunks are small but delays still exceed a third of the time,
+-- separate prefill engines.
 --
 -- Kind:     advice
 -- Scope:    run

@@ -1,8 +1,7 @@
--- What do requests wait for before they run?
--- For the client, which has fewer requests in flight than are due; for a place in the batch, while as many run as may; for
--- the cache of keys and values, while it is so full that the engine takes no more (85 %, as transformers' scheduler has
--- it). A request runs from its first token to its end. Loads that come all at once are held back by their client on
--- purpose. Limits are those in the manifest, or on the command line that launched the server.
+-- Waiting time of requests before they run, by cause.
+-- The client's concurrency limit, the engine's batch limit, or a full KV cache (estimated at 80 % occupancy). A request
+-- runs from its first token to its end. Limits come from the manifest or the server's command line; closed-loop and
+-- burst loads never count as held back by the client.
 --
 -- Kind:     advice
 -- Scope:    runs

@@ -1,7 +1,6 @@
--- Do products of 16 bits have sizes that do not suit tensor cores?
--- Rows are padded to 16 bytes: 8 elements of N and K. What such a product would take, padded, is told by the others of the
--- trace: the fastest kind of product with padded sizes and at most twice as many operations, of which three ran. Where that is
--- no faster, nothing is said.
+-- 16-bit matrix multiplications with sizes that do not suit tensor cores.
+-- Tensor cores need N and K in multiples of 8. The padded time is estimated from the fastest kind of aligned product
+-- with at most twice as many operations that ran at least three times.
 --
 -- Kind:     advice
 -- Scope:    run
@@ -69,7 +68,7 @@ reached AS (
     GROUP BY ALL
 ),
 
--- What all work of a kernel takes with these padded: a kernel is chosen by its name.
+-- Changes select kernels by name, so include all work of the kernel.
 kernels AS (
     SELECT
         p.op_name, p.name,

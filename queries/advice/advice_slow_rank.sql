@@ -1,5 +1,4 @@
--- Do the others wait for the compute of one rank?
--- Compute of a rank above the median of all.
+-- A rank whose compute takes longer than the median of all ranks.
 --
 -- Kind:     advice
 -- Scope:    run

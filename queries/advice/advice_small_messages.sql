@@ -1,7 +1,6 @@
--- Are there many small collectives?
--- Messages below 1 MiB in the median, at least ten in a step or in a window without steps: latency, not bandwidth. Ten
--- in one leave a tenth of it. On a CPU, threads that move the bytes share its cores with what computes meanwhile, which
--- without them takes half as long at least.
+-- Many small collectives, bound by latency rather than bandwidth.
+-- Median message below 1 MiB and at least ten per step (or window). On a CPU, communication threads also compete with
+-- compute for the same cores.
 --
 -- Kind:     advice
 -- Scope:    run
@@ -26,7 +25,7 @@ SELECT
         median_bytes, in_ms(comm_ns)
     ) AS what,
     class AS place,
-    -- Of so short messages latency is all that counts on any link.
+    -- Below 64 KiB, latency dominates on any link.
     format(
         if(median_bytes < 65536, 'class={0} x0-0.1', 'latency class={0} x0.1; class={0} x0-1'),
         class

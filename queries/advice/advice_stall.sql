@@ -1,5 +1,5 @@
 -- Single ops that run long on the CPU while the GPU is idle.
--- Those that are a fifth of the idle time because of the host. Steps that such a call makes longer than others are named.
+-- Reported if they cause at least a fifth of the host-caused idle time.
 --
 -- Kind:     advice
 -- Scope:    run

@@ -1,7 +1,6 @@
--- Which calls make the host wait for the device?
--- By the op that makes them, and by the call where none does; not those that wait for a copy to the device, which
--- advice_copies is about, and not those that nothing is launched after. What reads the value, and how often in a step, is
--- listed by place.
+-- Calls that make the host wait for the GPU.
+-- Grouped by op, or by call outside ops, with the lines that read the value. Excludes host-to-device copies (see
+-- `advice_copies`) and waits that no launch follows.
 --
 -- Kind:     advice
 -- Scope:    run
@@ -25,7 +24,7 @@ summed AS (
         sum(wait_count)::BIGINT AS wait_count,
         sum(wait_ns)::BIGINT AS wait_ns,
         arg_max(python_line, wait_ns) AS python_line,
-        -- What is a tenth of them at most needs no remedy.
+        -- Uses of at most 10 % need no suggestion.
         sum(if(is_tested, wait_ns, 0)) > 0.1 * sum(wait_ns) AS has_tests,
         sum(if(is_tested, 0, wait_ns)) > 0.1 * sum(wait_ns) AS has_reads,
         string_agg(

@@ -1,8 +1,7 @@
--- How are names, times and places written in advice?
--- chosen_name(name): the name as a change chooses it; what would be read as a pattern, or would end a term, is any one
--- character, and * stays any text. in_ms(ns): a time in ms. at_rank(rank, place): the place, with its rank where it is known.
--- is_user_python(category, name): a call of a Python function that is neither torch's own nor built in. of_ranks(): whose
--- times are summed up, where there are several. mean_ns(ns): their mean, which a window is compared with.
+-- Text functions for advice: names, times, and locations.
+-- chosen_name escapes a name for use in a change; `*` still matches any text. in_ms formats a time. at_rank adds the
+-- rank to a location. is_user_python recognizes Python calls outside torch and builtins. of_ranks tells how many ranks
+-- a sum covers; mean_ns is the mean over them.
 --
 -- Kind:     function
 

@@ -1,5 +1,5 @@
--- Are gradients set to zero by kernels?
--- Optimizer.zero_grad(set_to_none=False): each gradient is written once more, and the next backward pass adds to it
+-- Kernels that set gradients to zero.
+-- With `zero_grad(set_to_none=False)`, each gradient is written once more, and the next backward pass adds to it
 -- instead of writing it.
 --
 -- Kind:     advice

@@ -1,12 +1,10 @@
--- Calls that wait for the GPU between two kernel launches of one step: no CUDA graph holds them.
+-- Calls that wait for the GPU between two kernel launches of one step; a CUDA graph cannot hold them.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   trace_id  INTEGER -> trace  the trace
---   event_id  BIGINT -> event   the call
---   step      BIGINT            number of the step
+--   trace_id INTEGER -> trace, event_id BIGINT -> event, step BIGINT
 
 WITH launched AS (
     SELECT l.trace_id, r.step, min(l.ts_ns) AS first_ns, max(l.ts_ns) AS last_ns

@@ -1,17 +1,12 @@
--- GPU idle gaps in which one op runs on the CPU, far longer than other calls of it.
--- Gaps of 1 ms and more of which the op takes four fifths. It is the only call of the op, or takes at least five times
--- as long as its calls do in the median: a late launch is not to blame.
+-- GPU idle gaps of at least 1 ms in which one op runs unusually long on the CPU.
+-- The op covers 80 % of the gap, and takes at least five times its median or is the only call. A late launch is not to
+-- blame.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   trace_id   INTEGER -> trace  the trace
---   gap_id     BIGINT            the gap, as in idle_gap
---   step       BIGINT            number of the step with most of the gap
---   op         VARCHAR           innermost op that takes most of the gap
---   idle_ns    BIGINT            idle time of the gap because of the host, ns
---   median_ns  BIGINT            median duration of the op's calls, ns
+--   trace_id INTEGER -> trace, gap_id BIGINT, step BIGINT, op VARCHAR, idle_ns BIGINT, median_ns BIGINT
 
 WITH gap AS (
     SELECT
@@ -48,7 +43,7 @@ long_op AS (
         AND NOT starts_with(o.name, 'ProfilerStep#')
 ),
 
--- Gaps of one device are disjoint, those of several are not.
+-- The device is part of the key because gaps are disjoint only within a device.
 span AS (
     SELECT (trace_id, pid, tid, device) AS part, (trace_id, gap_id) AS id, start_ns, end_ns
     FROM gap

@@ -1,38 +1,23 @@
--- What ran on each device, and to which launch, module, phase and step does it belong?
--- The device events as view classified_events has them, with what table attribution says of each: what an analysis
--- of phases, modules, steps or launches reads.
+-- Device events with class, launch, op, module, phase, and step.
+-- Combines device_events with `attribution` and the final class; the input of analyses by phase, module, step, or
+-- launch.
 --
 -- Kind:     view
 -- Columns:
---   trace_id         INTEGER -> trace           the trace
---   event_id         BIGINT -> event            the event
---   piece            BIGINT                     number of the piece of a CPU op, from 0; 0 for work of accelerators
---   device           VARCHAR -> device_windows  number of the device, or cpu
---   stream           BIGINT                     stream of the device; the thread id on cpu
---   category         VARCHAR                    category, as in the file
---   name             VARCHAR                    kernel, copy or op
---   class            VARCHAR                    class: of the collective or the op, else as in table kernel_class
---   kind             VARCHAR                    compute, comm or memcpy
---   ts_ns            BIGINT                     start, ns
---   dur_ns           BIGINT                     duration, ns
---   end_ns           BIGINT                     end, ns
---   kind_wall_ns     BIGINT                     its part of the union of its kind on the device, ns
---   wall_ns          BIGINT                     its part of the busy time of the device, ns
---   correlation      BIGINT                     links the launch
---   bytes            BIGINT                     bytes copied or set, where the file tells
---   launch_id        BIGINT -> event.event_id   the launch; NULL where it is not in the trace
---   launch_delay_ns  BIGINT                     from the end of the launch to the start on the device, ns; negative if it began before
---   link             VARCHAR                    launch, before_window, missing_launch or cpu
---   op_id            BIGINT -> record.event_id   innermost op around the launch
---   op_name          VARCHAR                    its name
---   module_id        INTEGER -> module          module, as in table module; NULL where none
---   row_name         VARCHAR                    row of modules where there is no module; NULL where there is one
---   module_reason    VARCHAR                    how module or row is known, as in attribution_reasons()
---   phase            VARCHAR                    phase; other where unknown
---   phase_reason     VARCHAR                    how the phase is known, as in attribution_reasons()
---   step             BIGINT -> step_ranges      number of the step whose range on the CPU holds the launch
---   like_event_id    BIGINT -> event.event_id   the linked device event that one without a launch repeats; NULL where it fits none
---   is_inferred      BOOLEAN                    phase, module or row do not come from the launch's own surroundings
+--   trace_id INTEGER -> trace, event_id BIGINT -> event, piece BIGINT, device VARCHAR -> device_windows
+--   stream BIGINT, category VARCHAR
+--   name             VARCHAR                   kernel, copy, or op
+--   class VARCHAR, kind VARCHAR, ts_ns BIGINT, dur_ns BIGINT, end_ns BIGINT, kind_wall_ns BIGINT
+--   wall_ns BIGINT, correlation BIGINT, bytes BIGINT, launch_id BIGINT -> event.event_id
+--   launch_delay_ns  BIGINT                    time from the end of the launch to the start on the device, ns; negative if it started before
+--   link VARCHAR, op_id BIGINT -> record.event_id, op_name VARCHAR, module_id INTEGER -> module
+--   row_name VARCHAR
+--   module_reason    VARCHAR                   how module or row is known, as in attribution_reasons()
+--   phase            VARCHAR                   phase; other if unknown
+--   phase_reason     VARCHAR                   how the phase is known, as in attribution_reasons()
+--   step             BIGINT -> step_ranges     step whose range on the host contains the launch
+--   like_event_id    BIGINT -> event.event_id  linked device event that an event without a launch repeats; NULL if none
+--   is_inferred      BOOLEAN                   phase, module, or row was not determined by the launch context
 
 SELECT
     e.trace_id, e.event_id, e.piece, e.device, e.stream, e.category, e.name,

@@ -1,41 +1,34 @@
--- To which launch, op, module, phase and step does each device event belong, and how is it known?
--- One row for each row of device_events. The rules of macro attribution_rules decide, in their order, and the number of
--- the rule and its reason stand beside what it decided. What is copied to the device outside of modules, autograd and
--- the other phases is input: phase data. A phase that the launch's own surroundings do not tell comes from the launches
--- around it in a trace of training (table neighbours). A device event whose launch is not in the trace is what the one is
--- that it repeats (table repetition), else its name tells, where that name ran in one phase only. What fits nowhere stays
--- other and (unattributed). View attributed_events has it beside the columns of the device events.
+-- Launch, op, module, phase, and step of each device event, with the deciding rules and reasons.
+-- The first matching rule of `attribution_rules` decides. Phases that the launch context does not determine come from
+-- adjacent launches in training traces (`neighbours`). Events without a recorded launch take over from the event they
+-- repeat (`repetition`), or from their name if it ran in one phase only. Everything else is other and (unattributed).
 --
 -- Kind:     table
 -- Input:    device_events
 -- Columns:
---   trace_id         INTEGER -> trace          the trace
---   event_id         BIGINT -> event           the device event
---   piece            BIGINT                    number of the piece of a CPU op, from 0; 0 for work of accelerators
---   launch_id        BIGINT -> event.event_id  the launch; NULL where it is not in the trace
---   launch_delay_ns  BIGINT                    from the end of the launch to the start on the device, ns; negative if it began before
---   link             VARCHAR                   launch, before_window, missing_launch or cpu
---   op_id            BIGINT -> record.event_id  innermost op around the launch
---   op_name          VARCHAR                   its name
---   op_class         VARCHAR                   class of the work by its name and op (macro class_by_op)
---   module_id        INTEGER -> module         module, as in table module; NULL where none
---   row_name         VARCHAR                   row of modules where there is no module; NULL where there is one
---   module_reason    VARCHAR                   how module or row is known, as in attribution_reasons()
---   module_rule      INTEGER                   the rule that decided, as in attribution_rules(); NULL where none did
---   phase            VARCHAR                   phase; other where unknown
---   phase_reason     VARCHAR                   how the phase is known, as in attribution_reasons()
---   phase_rule       INTEGER                   the rule that decided, as in attribution_rules(); NULL where none did
---   step             BIGINT -> step_ranges     number of the step whose range on the CPU holds the launch
---   like_event_id    BIGINT -> event.event_id  the linked device event that one without a launch repeats; NULL where it fits none
---   captured_id      BIGINT -> record.event_id  of work that a graph replays, the call at its capture that tells op and module
---   is_inferred      BOOLEAN                   phase, module or row do not come from the launch's own surroundings
+--   trace_id         INTEGER -> trace
+--   event_id         BIGINT -> event            device event
+--   piece BIGINT, launch_id BIGINT -> event.event_id
+--   launch_delay_ns  BIGINT                     time from the end of the launch to the start on the device, ns; negative if it started before
+--   link VARCHAR, op_id BIGINT -> record.event_id, op_name VARCHAR
+--   op_class         VARCHAR                    kernel class by name and op (class_by_op)
+--   module_id INTEGER -> module, row_name VARCHAR
+--   module_reason    VARCHAR                    how module or row is known, as in attribution_reasons()
+--   module_rule      INTEGER                    deciding rule, as in attribution_rules(); NULL if none
+--   phase            VARCHAR                    phase; other if unknown
+--   phase_reason     VARCHAR                    how the phase is known, as in attribution_reasons()
+--   phase_rule       INTEGER                    deciding rule, as in attribution_rules(); NULL if none
+--   step             BIGINT -> step_ranges      step whose range on the host contains the launch
+--   like_event_id    BIGINT -> event.event_id   linked device event that an event without a launch repeats; NULL if none
+--   captured_id      BIGINT -> record.event_id  captured call that provides op and module of a graph replay
+--   is_inferred      BOOLEAN                    phase, module, or row was not determined by the launch context
 -- Invariant: (module_id IS NULL) <> (row_name IS NULL)
 -- Invariant: (launch_id IS NULL) = (link IN ('before_window', 'missing_launch'))
 -- Invariant: (phase_reason = 'none') = (phase = 'other')
 -- Invariant: (module_reason = 'none') = (row_name IS NOT DISTINCT FROM '(unattributed)')
 
--- Threads that launch work and of which nothing else was recorded, in traces with ops: torch records the ops of the
--- threads that it was told of.
+-- Threads with launches but without any other events, in traces with ops: torch records ops only of
+-- threads it knows.
 WITH silent_launch AS (
     SELECT l.trace_id, l.launch_id
     FROM launch AS l
@@ -63,7 +56,8 @@ launch_fact AS (
             s.row_marker_id
         ) IS NOT NULL AS is_placed_by_capture,
         if(c.call_id IS NULL, s.op_id, c.op_id) AS op_id,
-        -- A replay that tells its phase is in that, whatever was captured; a kernel that tells module or phase in these.
+        -- A phase given by the replay's context overrides the capture; module and phase given by
+        -- the kernel override both.
         coalesce(c.replay_phase, a.phase, a.module_id::VARCHAR) IS NOT NULL AS tells_itself,
         if(tells_itself, NULL, s.node_id) AS node_id,
         s.is_recompute AND NOT tells_itself AS is_recompute,
@@ -111,7 +105,7 @@ with_own_phase AS (SELECT * FROM own_phase('launch_fact')),
 with_input AS (
     SELECT
         *,
-        -- What is copied to the device outside of modules, autograd and the other phases feeds the model.
+        -- Host-to-device copies outside modules, autograd, and other phases are model inputs.
         copy_of(class) = 'h2d'
         AND module_id IS NULL
         AND node_id IS NULL
@@ -140,7 +134,7 @@ linked AS MATERIALIZED (
     FROM with_module
 ),
 
--- Names that ran in one phase only, and the row of modules, if all of that name had the same.
+-- Names that ran in one phase only, with their row if it is always the same.
 name_fact AS (
     SELECT
         trace_id, name,

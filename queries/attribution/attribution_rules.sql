@@ -1,22 +1,18 @@
--- By which rules, in which order, is it decided in which phase and in which module each device event is?
--- The one place that decides. Each rule is a number and a question in attribution_rules(), and a branch of a CASE that
--- gives its answer together with the reason; the first rule that applies decides. The facts that the rules ask for come
--- from tables launch_link, surroundings, neighbours and repetition; table attribution applies the rules, and analysis
--- why shows for one device event what was looked at and what decided.
--- own_phase('facts'), decided_phase('facts') and decided_module('facts') are relations: the facts, and one column more
--- (own, by_phase_rule, by_module_rule), a struct of the rule, its reason and what it says. NULL, and the reason none:
--- nothing is said. decided_without_launch('facts') has the two decisions of device events whose launch is not in the
--- trace: of all rules, only the last two of each kind can apply to these, and they ask what was decided of others.
+-- Ordered rules that decide the phase and module of each device event.
+-- attribution_rules() lists each rule; the CASE branches below return its decision and reason, and the first match
+-- wins. own_phase, decided_phase, and decided_module add their decision to a relation of facts: a struct of rule,
+-- reason, and result (NULL and reason `none` if undecided). decided_without_launch makes both decisions for events
+-- without a recorded launch, from what was decided for others.
 --
 -- Kind:   function
 -- Params:
---   facts  VARCHAR  name of the relation that has the columns which the rules name
+--   facts  VARCHAR  relation with the columns that the rules refer to
 -- Columns:
 --   decides   VARCHAR  phase or module (attribution_rules)
---   rule      INTEGER  number of the rule, in the order in which they are tried (attribution_rules)
+--   rule      INTEGER  rule number, in order (attribution_rules)
 --   question  VARCHAR  what the rule asks (attribution_rules)
---   reason    VARCHAR  a reason (attribution_reasons)
---   meaning   VARCHAR  how an attribution is known that has it (attribution_reasons)
+--   reason    VARCHAR  reason (attribution_reasons)
+--   meaning   VARCHAR  explanation of the reason (attribution_reasons)
 
 CREATE OR REPLACE MACRO attribution_reasons() AS TABLE (
     SELECT *
@@ -90,7 +86,7 @@ CREATE OR REPLACE MACRO attribution_rules() AS TABLE (
     ) AS listed (decides, rule, question)
 );
 
--- The phase that the surroundings of a launch tell alone.
+-- Phase determined by the launch context alone.
 CREATE OR REPLACE MACRO own_phase(facts) AS TABLE (
     SELECT
         *,
@@ -115,7 +111,8 @@ CREATE OR REPLACE MACRO decided_phase(facts) AS TABLE (
             WHEN is_input THEN {rule: 1, reason: 'launch context', phase: 'data'}
             WHEN is_evaluation THEN {rule: 6, reason: 'neighbours', phase: 'evaluation'}
             WHEN own IS NOT NULL THEN own
-            -- Ops have numbers wherever grad mode is on. That of an op that a node led back to proves a forward pass.
+            -- Ops have sequence numbers wherever grad mode is on. Only that of an op a node leads
+            -- back to proves a forward pass.
             WHEN is_proven_forward THEN {rule: 8, reason: 'sequence number', phase: 'forward'}
             WHEN is_named_kernel THEN {rule: 9, reason: 'name', phase: kernel_phase}
             WHEN kernel_phase IS NOT NULL
@@ -140,12 +137,12 @@ CREATE OR REPLACE MACRO decided_phase(facts) AS TABLE (
                 AND coalesce(label_after, 'forward') IN ('forward', 'data')
                 THEN {rule: 13, reason: 'neighbours', phase: 'forward'}
             WHEN label_before = 'zero_grad' THEN {rule: 14, reason: 'none', phase: NULL}
-            -- Gradients that shall have a derivative are part of what is computed next.
+            -- Gradients to be differentiated further belong to the next computation.
             WHEN
                 label_before = 'forward'
                 OR (label_before = 'derivative' AND label_after = 'forward')
                 THEN {rule: 15, reason: 'neighbours', phase: 'forward'}
-            -- A model that runs beside autograd's threads, between two passes of these, is none.
+            -- A model that runs on another thread between two backward passes is not part of them.
             WHEN
                 label_before IN ('backward', 'recompute', 'derivative')
                 AND label_after IN ('backward', 'recompute', 'derivative')
@@ -156,11 +153,12 @@ CREATE OR REPLACE MACRO decided_phase(facts) AS TABLE (
                 THEN {rule: 18, reason: 'neighbours', phase: 'forward'}
             WHEN label_before = 'data' AND label_after = 'forward' AND is_model_block
                 THEN {rule: 19, reason: 'neighbours', phase: 'forward'}
-            -- Tokens are sampled between the calls that generate, and losses taken between those that evaluate.
+            -- Tokens are sampled between generating calls, and losses computed between evaluating
+            -- ones.
             WHEN label_before = label_after AND label_before IN ('generation', 'evaluation')
                 THEN {rule: 20, reason: 'neighbours', phase: label_before}
-            -- An optimizer runs no work of a model, but between a backward pass and its step work on
-            -- gradients may have products, too; and before the first zero_grad may be anything.
+            -- Optimizers run no model work, but work on gradients between a backward pass and the
+            -- optimizer may contain GEMMs, and anything may precede the first zero_grad.
             WHEN
                 (
                     is_model_block
@@ -168,7 +166,7 @@ CREATE OR REPLACE MACRO decided_phase(facts) AS TABLE (
                 )
                 OR (label_before IS NULL AND label_after = 'zero_grad')
                 THEN {rule: 21, reason: 'none', phase: NULL}
-            -- What is sent there are gradients, to the stage before.
+            -- Sends at this point carry gradients to the previous stage.
             WHEN label_before IN ('backward', 'derivative')
                 THEN {
                     rule: 22,
@@ -184,7 +182,7 @@ CREATE OR REPLACE MACRO decided_phase(facts) AS TABLE (
     FROM query_table(facts)
 );
 
--- Behind decided_phase: it asks for the phase.
+-- Requires decided_phase.
 CREATE OR REPLACE MACRO decided_module(facts) AS TABLE (
     WITH judged AS (
         SELECT
@@ -196,7 +194,7 @@ CREATE OR REPLACE MACRO decided_module(facts) AS TABLE (
                 AND has_modules
                 AND (node_id IS NOT NULL OR coalesce(by_phase_rule.phase = 'forward', FALSE)),
                 call_reason: if(module_source IN ('tk', 'range'), 'own range', 'module call'),
-                -- What a hook sends is no accumulation.
+                -- Communication of a hook is not gradient accumulation.
                 own_row: if(
                     kind = 'comm' AND marked_row = '(gradient accumulation)',
                     '(communication)',

@@ -1,18 +1,16 @@
--- Which calls were captured in a graph, and the work of which kernel did each put there?
--- What a thread calls between the begin and the end of a capture is recorded and not run; replays of the graph run it. Of
--- a file of the capture alone, calls that ran are here too: they tell which kernel an op puts on a device.
+-- Calls captured into graphs, with the kernel each one enqueues.
+-- Calls between the begin and end of a capture are recorded but run only in replays. In capture-only files, executed
+-- calls are included because they show which kernel an op launches.
 --
 -- Kind:     table
 -- Input:    launch WHERE contains(name, 'GraphLaunch')
 -- Columns:
---   trace_id    INTEGER -> trace  the trace
---   event_id    BIGINT -> record  the call
---   pid         BIGINT            process id; negative for that of another file
---   tid         BIGINT            thread id
---   ts_ns       BIGINT            start, ns
---   end_ns      BIGINT            end, ns
---   capture_id  BIGINT -> record.event_id  call that began the capture; NULL for a call that ran
---   kernel      VARCHAR           kernel, copy or set as it is called on devices; NULL where the file does not say it
+--   trace_id    INTEGER -> trace
+--   event_id    BIGINT -> record           call
+--   pid         BIGINT                     process ID; negative for another file
+--   tid BIGINT, ts_ns BIGINT, end_ns BIGINT
+--   capture_id  BIGINT -> record.event_id  call that began the capture; NULL for executed calls
+--   kernel      VARCHAR                    kernel name, copy, or set; NULL if unknown
 
 WITH call AS (
     SELECT

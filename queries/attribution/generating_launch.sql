@@ -1,14 +1,14 @@
--- Which launches belong to the pass over a prompt and which to the passes over single tokens, where no range tells it?
--- In traces without training and without names of phases, with shapes. A pass begins with the embedding of its tokens; its
--- query length is the number of tokens of a sequence there. A process generates where passes of one token follow one of
--- several, with the same embedding, or attend to more tokens than their own. A pass ends with the next one, and no later
--- than one and a half times the longest of its kind that the next one ended.
+-- Launches of prefill and decode passes in traces without phase ranges.
+-- Only for traces without training and with shapes. A pass begins with the embedding of its tokens, whose count per
+-- sequence is the query length. A process generates if single-token passes follow a longer one with the same embedding,
+-- or attend to more tokens than their own. A pass ends with the next one, after at most 1.5 times the longest of its
+-- kind.
 --
 -- Kind:     table
 -- Input:    trace_traits WHERE NOT is_training AND NOT has_phases
 -- Columns:
---   trace_id   INTEGER -> trace          the trace
---   launch_id  BIGINT -> event.event_id  the launch
+--   trace_id   INTEGER -> trace
+--   launch_id  BIGINT -> event.event_id  launch
 --   phase      VARCHAR                   prefill or decode
 
 WITH shaped AS (

@@ -1,17 +1,16 @@
--- What do kernels say of themselves: module, phase and op?
--- From torch 2.12 on (torch.cuda.graph_annotations), scopes around captured work come back on every replay: the kernel
--- carries module_fqn, name, autograd_phase and the arguments of its collective. They are recorded, not inferred, and say
--- more than the surroundings of the launch, which are those of the whole graph. Kernels in traces of Triton's Proton,
--- which has no launches, name the scopes that they are in.
+-- Module, phase, and op that kernels carry themselves.
+-- Since torch 2.12 (torch.cuda.graph_annotations), kernels of graph replays carry module_fqn, name, and autograd_phase,
+-- which are more specific than the launch context of the graph. Kernels in traces of Triton's Proton carry their
+-- scopes.
 --
 -- Kind:     table
 -- Input:    launch WHERE contains(name, 'GraphLaunch') UNION ALL SELECT 1 FROM event_kind WHERE category = 'scope'
 -- Columns:
---   trace_id   INTEGER -> trace             the trace
---   event_id   BIGINT -> event              the device event
---   module_id  INTEGER -> module.module_id  module of its scope; NULL where it names none
---   phase      VARCHAR                      backward, forward, recompute or optimizer; NULL where it says none
---   op_name    VARCHAR                      name of its scope, where that is no module
+--   trace_id   INTEGER -> trace
+--   event_id   BIGINT -> event              device event
+--   module_id  INTEGER -> module.module_id  module of the scope; NULL if none
+--   phase      VARCHAR                      backward, forward, recompute, or optimizer; NULL if none
+--   op_name    VARCHAR                      name of the scope if it is not a module
 
 WITH marked AS (
     SELECT

@@ -1,18 +1,14 @@
--- In which phase of training is work of which nothing but kernels is known: by their names and their order?
--- Of traces without autograd nodes, modules and phases whose kernels are named after a backward pass or an optimizer:
--- such as those of a graph of the whole step, or of kernels alone. From the first kernel named after the backward pass to
--- the first one of the optimizer is the backward pass, and what is named after a forward pass within it runs again;
--- between an optimizer and the next backward pass is forward. Where no kernel is the optimizer's, order tells within one
--- launch or one step alone, and nothing behind its last kernel of the backward pass.
+-- Training phase of kernels by name and order, in traces without autograd nodes, modules, and phases.
+-- From the first backward kernel to the first optimizer kernel is backward (named forward kernels in between are
+-- recompute); from an optimizer to the next backward pass is forward. Without optimizer kernels, order counts only
+-- within one launch or step.
 --
 -- Kind:     table
 -- Access:   private
 -- Columns:
---   trace_id  INTEGER -> trace                 the trace
---   event_id  BIGINT -> device_events          the device event
---   piece     BIGINT                           its piece
---   phase     VARCHAR                          forward, recompute, backward or optimizer; NULL where nothing tells
---   is_named  BOOLEAN                          its own name tells
+--   trace_id INTEGER -> trace, event_id BIGINT -> device_events, piece BIGINT
+--   phase     VARCHAR  forward, recompute, backward, or optimizer; NULL if unknown
+--   is_named  BOOLEAN  determined by its own name
 
 WITH silent AS (
     SELECT trace_id

@@ -1,13 +1,12 @@
--- Which phase of training does the name of a kernel tell?
--- Names as PyTorch, cuDNN, FlashAttention, CUTLASS, Triton and their kin write them: backward, bwd, bprop, dgrad, wgrad;
--- forward, fwd, fprop. Kernels of class optimizer are the optimizer's, and so are those of torch's foreach functions
--- (multi_tensor_apply). NULL where a name tells nothing, as those of most matrix products and element-wise kernels.
+-- Training phase in the name of a kernel; NULL if the name contains none.
+-- Names of PyTorch, cuDNN, FlashAttention, CUTLASS, and Triton: backward, bwd, bprop, dgrad, wgrad; forward, fwd,
+-- fprop. Optimizer kernels and multi_tensor_apply are optimizer.
 --
 -- Kind:   function
 -- Access: private
 -- Params:
---   name   VARCHAR  name of the kernel
---   class  VARCHAR  its class, as in table kernel_class
+--   name   VARCHAR  kernel name
+--   class  VARCHAR  kernel class
 
 CREATE OR REPLACE MACRO kernel_phase_name(name, class) AS
 CASE

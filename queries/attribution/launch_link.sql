@@ -1,21 +1,19 @@
--- Which launch put each device event there, and in which step?
--- One row for each row of device_events. Device events are linked to launches by correlation; of several calls with
--- one number, by the last that began before the device event, else by the nearest. On cpu an op is its own launch. The
--- step of an event without a launch is that of the op with its External id, else that of the linked events right before
--- and behind it on its stream, if they are in the same step.
+-- Launch and step of each device event.
+-- Linked by correlation ID; if several calls share it, by the last one before the event, else the nearest. On cpu an op
+-- is its own launch. Without a launch, the step is that of the op with its External id, else that of the linked events
+-- around it on the stream if both agree.
 --
 -- Kind:     table
 -- Input:    device_events
 -- Columns:
---   trace_id         INTEGER -> trace          the trace
---   event_id         BIGINT -> event           the device event
---   piece            BIGINT                    number of the piece of a CPU op, from 0; 0 for work of accelerators
---   launch_id        BIGINT -> event.event_id  the launch; NULL where it is not in the trace
---   launch_ts_ns     BIGINT                    its start, ns
---   launch_delay_ns  BIGINT                    from its end to the start on the device, ns; negative if it began before
---   link             VARCHAR                   launch, before_window, missing_launch or cpu
---   step             BIGINT -> step_ranges     number of the step whose range on the CPU holds the launch, or as above
---   step_ts_ns       BIGINT                    start of that range, ns
+--   trace_id         INTEGER -> trace
+--   event_id         BIGINT -> event        device event
+--   piece BIGINT, launch_id BIGINT -> event.event_id
+--   launch_ts_ns     BIGINT                 start of the launch, ns
+--   launch_delay_ns  BIGINT                 time from its end to the start on the device, ns; negative if it started before
+--   link             VARCHAR
+--   step             BIGINT -> step_ranges  step whose range on the host contains the launch
+--   step_ts_ns       BIGINT                 start of that range, ns
 -- Invariant: (launch_id IS NULL) = (link IN ('before_window', 'missing_launch'))
 -- Invariant: (launch_id IS NULL) = (launch_ts_ns IS NULL) AND (step IS NULL) = (step_ts_ns IS NULL)
 
@@ -37,7 +35,7 @@ shared_launch AS (
     ORDER BY trace_id, correlation, ts_ns, launch_id
 ),
 
--- With the first call of its number: never all pairs of device events and calls that share one.
+-- Join only the first call of each ID, to avoid all pairs of events and calls that share one.
 first_launch_pair AS (
     SELECT
         d.trace_id, d.event_id, d.piece, d.device, d.stream, d.ts_ns, d.correlation, l.launch_id,
@@ -48,7 +46,7 @@ first_launch_pair AS (
     WHERE d.device <> 'cpu'
 ),
 
--- The first call of all is the nearest one where none began before the device event.
+-- If no call began before the device event, the first call is the nearest.
 nearest_launch_pair AS (
     SELECT
         p.* EXCLUDE (same_count, launch_id, launch_ts_ns, launch_end_ns),
@@ -112,7 +110,7 @@ untold AS (
     WHERE begun_ns IS NULL
 ),
 
--- What is linked and in no step has the number -1.
+-- Linked events outside steps have the number -1.
 by_stream AS (
     SELECT
         trace_id, event_id, piece, begun_ns,

@@ -1,23 +1,22 @@
--- Between what were the launches that do not tell their phase themselves?
--- In traces of training. What lies between the same two moments is one block: between a forward and a backward pass is
--- the loss, between zero_grad (or the step of the optimizer) and a backward pass is a forward pass, and so on. A backward
--- pass that has a derivative itself is called derivative here. Work inside of an op with a sequence number is forward,
--- for it and its neighbours, unless it follows a backward pass and no forward pass follows it: then it is work on
--- gradients, which grad mode gives numbers too. A model that runs there is forward. Table attribution decides by it.
+-- Nearest classified launches before and after each launch of unknown phase, in training traces.
+-- Unclassified launches between the same two classified ones form a block: between forward and backward lies the loss,
+-- between zero_grad and backward a forward pass, and so on. A differentiated backward pass is labeled derivative. Work
+-- in an op with a sequence number is forward, unless it follows a backward pass without another forward pass: grad mode
+-- also numbers work on gradients.
 --
 -- Kind:     table
 -- Input:    trace_traits WHERE is_training
 -- Columns:
---   trace_id           INTEGER -> trace          the trace
---   launch_id          BIGINT -> event.event_id  the launch
---   label_before       VARCHAR                   phase of the last launch before it that tells one, or zero_grad, or derivative; NULL for none
+--   trace_id           INTEGER -> trace
+--   launch_id          BIGINT -> event.event_id  launch
+--   label_before       VARCHAR                   phase (or zero_grad, derivative) of the last classified launch before; NULL if none
 --   before_ts_ns       BIGINT                    start of that launch, ns
---   label_after        VARCHAR                   phase of the next one that tells one, or zero_grad, or derivative; NULL for none
+--   label_after        VARCHAR                   phase (or zero_grad, derivative) of the next classified launch; NULL if none
 --   after_ts_ns        BIGINT                    start of that launch, ns
---   is_proven_forward  BOOLEAN                   inside of an op with a sequence number, and a forward op of a node began last before it
---   is_on_node_thread  BOOLEAN                   its thread runs nodes of autograd
---   is_model_block     BOOLEAN                   the block has work that no step of an optimizer and no loading of data does
---   is_evaluation      BOOLEAN                   a model runs in the block without gradients: no number, where ops in grad mode have one; a whole call of it, or no forward pass next to it
+--   is_proven_forward  BOOLEAN                   in an op with a sequence number, after a forward op of a node
+--   is_on_node_thread  BOOLEAN                   its thread runs autograd nodes
+--   is_model_block     BOOLEAN                   the block contains work that neither an optimizer step nor data loading does
+--   is_evaluation      BOOLEAN                   a model runs in the block without gradients, as a complete call or without an adjacent forward pass
 -- Invariant: (label_before IS NULL) = (before_ts_ns IS NULL) AND (label_after IS NULL) = (after_ts_ns IS NULL)
 
 WITH launched AS (
@@ -34,7 +33,7 @@ launch_fact AS (
     SELECT
         l.trace_id, l.launch_id, l.launch_ts_ns, l.is_model, s.marked_phase, s.marked_row,
         s.is_recompute, s.is_derivative, s.node_id, s.module_id, s.module_source, s.is_in_grad_mode,
-        -- Outside of grad mode, in a trace whose ops have numbers within it.
+        -- Outside grad mode, in a trace whose ops have sequence numbers within it.
         s.op_id IS NOT NULL
         AND NOT s.is_in_grad_mode
         AND bool_or(s.is_in_grad_mode AND s.node_id IS NULL)
@@ -45,7 +44,8 @@ launch_fact AS (
     WHERE t.is_training
 ),
 
--- A call of a module without gradients may be forward work or an evaluation: whether it is a whole one tells.
+-- A module call without gradients may be forward or evaluation, depending on whether the complete
+-- outermost call has none.
 launch_phase AS MATERIALIZED (
     SELECT
         *,
@@ -60,8 +60,9 @@ node_thread AS (
     WHERE s.node_id IS NOT NULL
 ),
 
--- The outermost calls of modules, and which of them hold a launch in grad mode: a rotary embedding or a mask without
--- gradients is part of a forward pass, a call without any is one of its own.
+-- Outermost module calls, and whether they contain launches in grad mode. Rotary embeddings and
+-- masks without gradients belong to a forward pass; a call without any launch in grad mode is
+-- separate.
 module_call AS (
     SELECT e.trace_id, e.pid, e.tid, e.event_id, e.ts_ns, e.ts_ns + e.dur_ns AS end_ns
     FROM event AS e
@@ -100,7 +101,7 @@ called_whole AS (
     SEMI JOIN whole_call USING (trace_id, call_id)
 ),
 
--- Launches that tell no phase themselves.
+-- Launches of unknown phase.
 silent AS MATERIALIZED (
     SELECT
         trace_id, launch_id, p.launch_ts_ns, p.is_model, p.is_in_grad_mode,
@@ -114,7 +115,7 @@ silent AS MATERIALIZED (
     WHERE p.own.phase IS NULL OR (p.is_module_call AND c.launch_id IS NOT NULL)
 ),
 
--- Launches that have a phase, and zero_grad, which may launch nothing; and work of a model that tells none.
+-- Classified launches and zero_grad (which may launch nothing), and model work of unknown phase.
 moment AS (
     SELECT trace_id, launch_ts_ns AS at_ns, 'model' AS label
     FROM silent
@@ -131,7 +132,7 @@ moment AS (
         own.phase IS NOT NULL
         AND NOT (is_module_call AND (trace_id, launch_id) IN (FROM called_whole))
     UNION ALL
-    -- The forward op of a node is forward, whether it launches anything or not.
+    -- The forward op of a node is forward even if it launches nothing.
     SELECT DISTINCT s.trace_id, e.ts_ns AS at_ns, 'forward' AS label
     FROM surroundings AS s
     INNER JOIN event AS e ON s.trace_id = e.trace_id AND s.forward_op_id = e.event_id
@@ -148,8 +149,8 @@ moment AS (
     WHERE m.row_name = '(zero_grad)'
 ),
 
--- What tells the phase of a moment to the launches around it. A forward pass may lie before zero_grad too: work of a
--- model does where none follows before the backward pass. Such a zero_grad is no border.
+-- Times that classify the launches around them. A forward pass may precede zero_grad if none
+-- follows before the backward pass; such a zero_grad is no border.
 told_moment AS (
     SELECT trace_id, at_ns, label
     FROM moment
@@ -190,7 +191,7 @@ numbered_forward AS (
         OR CASE
             WHEN label_after IN ('backward', 'recompute', 'derivative')
                 THEN is_model_block AND NOT is_on_node_thread
-            -- Products of gradients (PowerSGD, Newton-Schulz), not a model's.
+            -- GEMMs on gradients (PowerSGD, Newton-Schulz), not of a model.
             WHEN label_after = 'optimizer' THEN FALSE
             ELSE is_model_block OR coalesce(label_after = 'forward', FALSE)
         END
@@ -220,9 +221,9 @@ SELECT
     coalesce(f.is_proven_forward, FALSE) AS is_proven_forward,
     p.is_on_node_thread,
     bool_or(p.is_model) OVER block AS is_model_block,
-    -- From the first call or work of the model on. Outside of modules no call shows where a model begins and ends: only
-    -- what no forward pass lies next to is one of its own. The step of an optimizer has products, too: only where its
-    -- gradients are gone is it a model.
+    -- From the first call or work of the model on. Outside modules nothing marks the begin and end
+    -- of a model, so only work without an adjacent forward pass counts. Optimizer steps contain
+    -- GEMMs too, so only after the gradients are cleared is it a model.
     coalesce(
         bool_or(p.is_model_without_gradients) OVER block
         AND p.launch_ts_ns >= min(p.launch_ts_ns) FILTER (

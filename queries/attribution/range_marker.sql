@@ -1,19 +1,19 @@
--- Which names of ranges, Python calls and ops mean something for attribution, and what?
--- The rules of queries/rules/ranges.toml, applied once to every distinct name. Ops are here with and without a rule.
+-- Names of ranges, Python calls, and ops with a meaning for attribution.
+-- The rules of queries/rules/ranges.toml applied to each distinct name. Ops are included without a rule, too.
 --
 -- Kind:     table
 -- Columns:
---   marker_id     INTEGER  number of the marker, from 1
---   category      VARCHAR  category, as in the file
---   name          VARCHAR  name of the range, call or op
---   rule_id       INTEGER  the rule that decided, as in table range_rule; NULL for a plain op
---   means         VARCHAR  what it is, as in table range_rule; op for a plain op
---   phase         VARCHAR  phase of what is inside
---   row_name      VARCHAR  row of modules for what is inside and belongs to no module
---   is_weak       BOOLEAN  the row counts only outside of all modules
---   layer         VARCHAR  begin: layers are numbered anew; next: this is the next layer
+--   marker_id     INTEGER  marker number, from 1
+--   category      VARCHAR
+--   name          VARCHAR  name of the range, call, or op
+--   rule_id       INTEGER  deciding rule; NULL for a plain op
+--   means         VARCHAR  meaning, as in range_rule; op for a plain op
+--   phase         VARCHAR  phase of the contents
+--   row_name      VARCHAR  named row for contents outside modules
+--   is_weak       BOOLEAN  the row applies only outside modules
+--   layer         VARCHAR  begin: layer numbering restarts; next: this is the next layer
 --   label         VARCHAR  name of the module or part
---   module_class  VARCHAR  its class
+--   module_class  VARCHAR  module class
 
 SELECT
     (row_number() OVER (ORDER BY d.category, d.name))::INTEGER AS marker_id,

@@ -1,19 +1,15 @@
--- How is the attribution known: how much of the device's time rests on which reason?
--- For phases and for modules (and the rows beside them), the busy time by the reason of table attribution. For each of
--- the two, wall_ns adds up to the busy time of the device. Analysis why shows for one device event what decided.
+-- GPU time by the reason for which phase and module are known, per device.
+-- For each of the two, wall_ns adds up to the busy time. Analysis `why` shows single events.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Columns:
---   rank          INTEGER  global rank
---   device        VARCHAR  number of the device, or cpu
---   decides       VARCHAR  phase or module
---   reason        VARCHAR  how it is known; none where nothing tells
---   kernel_count  BIGINT   device events
---   kernel_ns     BIGINT   sum of their durations, ns
---   wall_ns       BIGINT   busy time that is theirs, ns
---   wall_pct      DOUBLE   wall_ns of the busy time of the device, 0 to 100
---   meaning       VARCHAR  what the reason says
+--   rank INTEGER, device VARCHAR
+--   decides   VARCHAR  phase or module
+--   reason    VARCHAR  reason; none if unknown
+--   kernel_count BIGINT, kernel_ns BIGINT, wall_ns BIGINT
+--   wall_pct  DOUBLE   share of the busy time of the device, 0 to 100
+--   meaning   VARCHAR  explanation of the reason
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns
 -- Invariant: decides IN ('phase', 'module') AND meaning IS NOT NULL
 

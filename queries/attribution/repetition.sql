@@ -1,15 +1,14 @@
--- Which device events repeat, whose launch is not in the trace, and which do they repeat?
--- A loop does the same again. So a stretch of a stream without launches is laid beside a linked one with the same
--- kernels in the same order, and each event repeats its counterpart. What has too few different neighbours for that, as
--- on a stream of communication alone, repeats the event a step later, if the names agree for nine tenths of such events
--- of the stream. What fits nowhere is not here.
+-- GPU events without a recorded launch, matched to the launched events they repeat.
+-- A stretch of a stream without launches is aligned with a linked one with the same kernels in the same order. Streams
+-- without enough distinct kernels, such as those of communication only, use the event one step later if 90 % of such
+-- names agree. Other events have no row.
 --
 -- Kind:     table
 -- Input:    launch_link WHERE launch_id IS NULL
 -- Columns:
---   trace_id       INTEGER -> trace          the trace
---   event_id       BIGINT -> event           the device event
---   like_event_id  BIGINT -> event.event_id  the linked device event that it repeats
+--   trace_id       INTEGER -> trace
+--   event_id       BIGINT -> event           device event
+--   like_event_id  BIGINT -> event.event_id  linked device event that it repeats
 
 WITH numbered AS (
     SELECT
@@ -22,7 +21,7 @@ WITH numbered AS (
     WHERE d.trace_id IN (SELECT trace_id FROM launch_link WHERE launch_id IS NULL)
 ),
 
--- What its row of names does not place.
+-- Events that name alignment does not match.
 unaligned AS (
     SELECT n.*
     FROM numbered AS n
@@ -53,7 +52,7 @@ period AS (
     GROUP BY trace_id, device, stream
 ),
 
--- Materialised, so that the join below is on the place and on nothing wider.
+-- Materialized, so that the join below is on the position only.
 expected AS MATERIALIZED (
     SELECT
         u.trace_id, u.event_id, u.device, u.stream, u.name, ahead.steps,

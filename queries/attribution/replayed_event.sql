@@ -1,24 +1,23 @@
--- Which captured call does each device event of a graph's replay stand for?
--- A replay is that of a capture if both have the same kernels, copies and sets in the same order, one by one: the order of
--- the graph's nodes, else, of work on one stream, that of time. The name of a captured kernel is that which its call
--- says, else the one that the same op with the same arguments puts on a device in the same file. Of captures that are
--- alike, as those of a model's layers, the order tells: the last replay before it, and the first after it, that only one
--- capture fits. Replays whose kernels have grids of several sizes are of several captures, and fit none for sure.
+-- Captured call behind each device event of a graph replay.
+-- A replay matches a capture if both have the same kernels, copies, and memsets in the same order: of graph nodes, or
+-- of time on a single stream. Kernel names of a capture come from its calls, or from the same op with the same
+-- arguments elsewhere in the file. Among identical captures (layers of a model), the nearest replays that match only
+-- one capture decide. Replays with grids of several sizes stem from several captures and match none.
 --
 -- Kind:     table
 -- Input:    captured_call WHERE capture_id IS NOT NULL
 -- Columns:
---   trace_id          INTEGER -> trace                  the trace
---   event_id          BIGINT -> device_events.event_id  the device event
---   call_id           BIGINT -> captured_call.event_id  the captured call
---   replay_id         BIGINT -> event.event_id          the launch of the graph
+--   trace_id          INTEGER -> trace
+--   event_id          BIGINT -> device_events.event_id  device event
+--   call_id           BIGINT -> captured_call.event_id  captured call
+--   replay_id         BIGINT -> event.event_id          launch of the graph
 --   captured_op_id    BIGINT -> record.event_id         innermost op around the captured call
---   op_id             BIGINT -> record.event_id         the same op, of this replay; NULL where none is around the call
---   op_name           VARCHAR                           its name
---   replay_phase      VARCHAR                           phase that the surroundings of the launch of the graph name
---   replay_module_id  INTEGER -> module.module_id       module around that
---   replay_source     VARCHAR                           what told that module, as in table module
---   replay_range_id   INTEGER -> module.module_id       user range around that
+--   op_id             BIGINT -> record.event_id         that op in this replay; NULL outside ops
+--   op_name           VARCHAR
+--   replay_phase      VARCHAR                           phase of the launch context of the graph
+--   replay_module_id  INTEGER -> module.module_id       module around that launch
+--   replay_source     VARCHAR                           source of that module, as in module
+--   replay_range_id   INTEGER -> module.module_id       user range around that launch
 
 WITH replay AS (
     SELECT trace_id, launch_id, correlation, ts_ns
@@ -87,7 +86,6 @@ known_call AS (
     HAVING count(*) = 1
 ),
 
--- What an op puts on a device, one call after the other.
 called AS (
     SELECT
         c.*,
@@ -143,7 +141,7 @@ unlike_capture AS (
     QUALIFY count(*) OVER (PARTITION BY trace_id, kernels) = 1
 ),
 
--- Of replays that one capture alone fits, how far their numbers are from its.
+-- Offset between the numbers of replay and capture, for replays that match only one capture.
 anchored AS (
     SELECT
         p.*,

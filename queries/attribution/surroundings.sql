@@ -1,35 +1,33 @@
--- What was each launch and op inside of: op, module, autograd node, ranges, and what do these tell?
--- Facts of the walk over the CPU's threads; table attribution decides by them. Rows are the launches, the ops with a
--- sequence number, in traces without an accelerator all ops, and the events of allocators. An autograd node leads to its forward op, and so to its
--- module: by the same sequence number on the thread that its forward thread stands for, the latest before the node.
--- Where a backward pass has a derivative itself (create_graph=True), the ops inside of its nodes have nodes too: the
--- forward op of such a node is one of the first pass, and the module is that of the node around it.
--- Forward threads are numbers of the profiler's own; the thread meant is the one whose ops have most of the numbers.
+-- Launch context: op, module, autograd node, and ranges around each launch and op.
+-- Rows are launches, ops with a sequence number, all ops in traces without an accelerator, and allocator events. An
+-- autograd node leads to its forward op (and module) by sequence number on its forward thread: the latest before the
+-- node. Forward threads are numbered by the profiler; each stands for the thread whose ops have most of the numbers. In
+-- a differentiated backward pass (create_graph=True), nodes lead back to ops of the first pass.
 --
 -- Kind:     table
 -- Input:    scratch.walked
 -- Columns:
---   trace_id           INTEGER -> trace                   the trace
---   event_id           BIGINT -> record                   the launch, op or allocator event
+--   trace_id           INTEGER -> trace
+--   event_id           BIGINT -> record                   launch, op, or allocator event
 --   op_id              BIGINT -> record.event_id          innermost op; an op is its own
---   node_id            BIGINT -> record.event_id          the autograd node around it
---   forward_op_id      BIGINT -> record.event_id          the forward op of the node, by sequence number
---   is_recompute       BOOLEAN                            forward work that runs again for the backward pass
---   is_derivative      BOOLEAN                            work of a backward pass that has a derivative itself
---   is_in_grad_mode    BOOLEAN                            an op with a sequence number is around it: grad mode was on
---   module_id          INTEGER -> module                  innermost module around it; NULL where none
---   module_source      VARCHAR                            what told that module, as in table module
+--   node_id            BIGINT -> record.event_id          autograd node around it
+--   forward_op_id      BIGINT -> record.event_id          forward op of the node, by sequence number
+--   is_recompute       BOOLEAN                            forward work recomputed for the backward pass
+--   is_derivative      BOOLEAN                            work of a backward pass that is differentiated itself
+--   is_in_grad_mode    BOOLEAN                            in an op with a sequence number, so grad mode is on
+--   module_id          INTEGER -> module
+--   module_source      VARCHAR                            source of the module, as in module
 --   forward_module_id  INTEGER -> module.module_id        module of the forward op
---   hook_module_id     INTEGER -> module.module_id        module that a backward hook named around it
---   range_id           INTEGER -> module.module_id        innermost user range around it, as in table module
+--   hook_module_id     INTEGER -> module.module_id        module named by a backward hook around it
+--   range_id           INTEGER -> module.module_id        innermost user range around it, as in module
 --   forward_range_id   INTEGER -> module.module_id        user range of the forward op
---   is_unmarked        BOOLEAN                            no user range is around it but those of what torch.compile compiled
---   phase_marker_id    INTEGER -> range_marker.marker_id  the name that tells a phase: of the innermost such range, call or op around it
+--   is_unmarked        BOOLEAN                            no user range around it, except those of torch.compile
+--   phase_marker_id    INTEGER -> range_marker.marker_id  innermost range, call, or op around it with a phase in its name
 --   marked_phase       VARCHAR                            that phase
---   row_marker_id      INTEGER -> range_marker.marker_id  the name that tells a row of modules, likewise
+--   row_marker_id      INTEGER -> range_marker.marker_id  innermost range, call, or op around it with a named row
 --   marked_row         VARCHAR                            that row
---   is_weak_row        BOOLEAN                            the row counts only outside of all modules
---   module_part        VARCHAR                            part of the module: rope, bmm0, softmax, bmm1
+--   is_weak_row        BOOLEAN                            the row applies only outside modules
+--   module_part        VARCHAR                            part of the module: rope, bmm0, softmax, or bmm1
 -- Invariant: (marked_phase IS NULL) = (phase_marker_id IS NULL)
 -- Invariant: (marked_row IS NULL) = (row_marker_id IS NULL) AND (marked_row IS NULL) = (is_weak_row IS NULL)
 -- Invariant: node_id IS NOT NULL OR (forward_op_id IS NULL AND forward_module_id IS NULL AND forward_range_id IS NULL)
@@ -57,7 +55,7 @@ surrounded AS (
         ON w.trace_id = h.trace_id AND w.hook_number = h.number
 ),
 
--- Of ops that begin at once the innermost is the latest, as in view nesting.
+-- Of ops that begin at the same time, the innermost is the latest, as in nesting.
 forward_op AS (
     SELECT DISTINCT ON (trace_id, pid, tid, sequence_number, n.ts_ns)
         n.*,
@@ -119,8 +117,8 @@ own_forward AS (
     ASOF INNER JOIN forward_op AS f USING (trace_id, pid, tid, sequence_number, ts_ns)
 ),
 
--- From a node to the one whose derivative it is of, and so on, back to one of a forward op. Nobody takes derivatives of
--- more than the eighth order; a file may say so of thousands, which would take the square of them.
+-- From a node to the node it differentiates, back to one of a forward op. Limited to the eighth
+-- order, because the cost is quadratic and files may claim thousands.
 first_forward AS (
     WITH RECURSIVE back AS (
         SELECT trace_id, node_id, first_node_id, 2 AS derivative_order

@@ -1,11 +1,11 @@
--- What do the ranges, calls and ops of each trace tell at all?
+-- Kinds of attribution evidence in each trace.
 --
 -- Kind:     table
 -- Columns:
---   trace_id     INTEGER -> trace  the trace
---   is_training  BOOLEAN           nodes of autograd ran
---   has_modules  BOOLEAN           modules are known of some launch or op, or of some kernel by its annotation
---   has_phases   BOOLEAN           names tell the phase of some launch or op, or annotations that of some kernel
+--   trace_id     INTEGER -> trace
+--   is_training  BOOLEAN  autograd nodes ran
+--   has_modules  BOOLEAN  modules are known for some launch, op, or annotated kernel
+--   has_phases   BOOLEAN  phases are named for some launch, op, or annotated kernel
 
 SELECT
     trace.trace_id,

@@ -1,25 +1,24 @@
--- Why is a device event said to be in its phase and its module: what was looked at, and what decided?
--- The rules of macro attribution_rules in their order, each with what it found for this device event, until the one that
--- decided; first what the rules start from. A rule that found nothing to decide by says so. Of event_id and kernel one
--- has to be given; by kernel, the device events that took longest.
+-- Attribution rules tried for a device event, with the evidence and the deciding rule.
+-- The first rows are the facts, followed by the rules in order up to the deciding one. Select events by `event_id` or
+-- `kernel`; the longest ones are shown.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
---   event_id  BIGINT = NULL   the device event, by its number in table event
---   kernel    VARCHAR = NULL  device events whose name holds this text, in any case
---   limit     BIGINT = 3      so many of them in each trace; 0 for all
+--   event_id  BIGINT = NULL   device event, as in table event
+--   kernel    VARCHAR = NULL  substring of the kernel name, case-insensitive
+--   limit     BIGINT = 3      number of events per trace; 0 for all
 -- Needs: event_id | kernel
 -- Columns:
---   rank        INTEGER  global rank
---   event_id    BIGINT   the device event
---   decides     VARCHAR  phase or module; facts for what the rules start from
---   rule        INTEGER  number of the rule; NULL for facts, and for the row that says that no rule decided
+--   rank        INTEGER
+--   event_id    BIGINT   device event
+--   decides     VARCHAR  phase or module, or facts
+--   rule        INTEGER  rule number; NULL for facts and if no rule decided
 --   question    VARCHAR  what was asked
---   found       VARCHAR  what was found
---   answer      VARCHAR  what was decided: phase, module or row; NULL where the rule decided nothing
+--   found       VARCHAR  evidence
+--   answer      VARCHAR  decision: phase, module, or row; NULL unless decided
 --   reason      VARCHAR  how that is known, as in analysis reasons
---   is_decided  BOOLEAN  this decided; NULL for facts
+--   is_decided  BOOLEAN  this row decided; NULL for facts
 -- Keep:     event_id, decides, rule, found, answer, reason
 -- Invariant: coalesce(is_decided, FALSE) = (answer IS NOT NULL)
 -- Invariant: (answer IS NULL) = (reason IS NULL)
@@ -116,7 +115,7 @@ evidence AS (
         ON c.trace_id = placed.trace_id AND c.module_id = placed.module_id
 ),
 
--- What each rule found, in the order of the rules.
+-- Evidence for each rule, in order.
 answered AS (
     SELECT
         *,
@@ -203,7 +202,6 @@ rule_row AS (
         ON r.rule <= coalesce(if(r.decides = 'phase', e.phase_rule, e.module_rule), r.rule)
 ),
 
--- Where no rule decided.
 last_row AS (
     SELECT
         trace_id, event_id, decides, NULL AS rule,
@@ -223,7 +221,7 @@ tried_row AS (
     SELECT * FROM last_row
 ),
 
--- An event that is no work of a device.
+-- Events that are not device work.
 other_event AS (
     SELECT
         t.trace_id, e.name, e.category,

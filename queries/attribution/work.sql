@@ -1,34 +1,30 @@
--- What did every nanosecond of each device go to?
--- One row for each device event, with all that is known of it, and one for each piece of an idle gap: wall_ns and
--- idle_ns of all rows of a device add up to its window. What tracekit pivot groups; a piece of a gap has class and kind
--- idle, its cause as reason, and step, phase and module of table idle_gap: those that the host was in.
+-- Busy and idle time of each device, one row per device event and idle gap segment.
+-- wall_ns and idle_ns add up to the device window; grouped by `tracekit pivot`. Idle segments have the class and kind
+-- idle, their cause as reason, and the host context of idle_gap.
 --
 -- Kind:     view
 -- Columns:
---   trace_id      INTEGER -> trace           the trace
---   event_id      BIGINT -> event            the device event; that which ended the gap
---   piece         BIGINT                     number of the piece of a CPU op, from 0; 0 for work of accelerators
---   rank          INTEGER                    global rank
---   device        VARCHAR -> device_windows  number of the device, or cpu
---   stream        BIGINT                     stream of the device; NULL of a gap, which is that of all streams
---   step          BIGINT -> step_ranges      number of the step; of a gap, that which the host was in
---   phase         VARCHAR                    phase; other where unknown
---   module        VARCHAR                    module with the numbers of layers replaced by *, or a row in parentheses
---   module_path   VARCHAR                    its whole path
---   module_class  VARCHAR                    its class, where known
---   layer         INTEGER                    number of the layer that it is in
---   class         VARCHAR                    class, as in kernel_classes; idle
---   kind          VARCHAR                    compute, comm, memcpy or idle
---   op            VARCHAR                    innermost op around the launch; of a gap, op of table idle_gap
---   kernel        VARCHAR                    kernel, copy or op; NULL of a gap
---   launch        VARCHAR                    call that launched it, or the work that ended the gap
---   link          VARCHAR                    launch, before_window, missing_launch or cpu
---   reason        VARCHAR                    how the phase is known, as in attribution_reasons(); cause of a gap
---   wall_ns       BIGINT                     its part of the busy time of the device, ns
---   kernel_ns     BIGINT                     its duration, ns
---   idle_ns       BIGINT                     length of the gap, ns
---   kernel_count  BIGINT                     1 of a device event, 0 of further pieces of it and of gaps
---   bytes         BIGINT                     bytes copied or set, where the file tells
+--   trace_id      INTEGER -> trace
+--   event_id      BIGINT -> event        device event, or the one that ended the gap
+--   piece BIGINT, rank INTEGER, device VARCHAR -> device_windows
+--   stream        BIGINT                 stream; NULL for gaps
+--   step          BIGINT -> step_ranges  step; for gaps that of the host
+--   phase         VARCHAR                phase; other if unknown
+--   module        VARCHAR                module path with layer numbers replaced by *, or a named row in parentheses
+--   module_path VARCHAR, module_class VARCHAR
+--   layer         INTEGER                layer number
+--   class         VARCHAR                kernel class, or idle
+--   kind          VARCHAR                compute, comm, memcpy, or idle
+--   op            VARCHAR                innermost op around the launch; for gaps as in idle_gap
+--   kernel        VARCHAR                kernel, copy, or op; NULL for gaps
+--   launch        VARCHAR                launch call of the event, or of the work that ended the gap
+--   link          VARCHAR
+--   reason        VARCHAR                how the phase is known, as in attribution_reasons(), or cause of the gap
+--   wall_ns       BIGINT
+--   kernel_ns     BIGINT                 duration, ns
+--   idle_ns       BIGINT
+--   kernel_count  BIGINT                 1 for a device event, 0 for its further pieces and for gaps
+--   bytes         BIGINT
 -- Invariant: wall_ns >= 0 AND idle_ns >= 0 AND (wall_ns = 0 OR idle_ns = 0) AND wall_ns <= kernel_ns
 
 WITH told AS (

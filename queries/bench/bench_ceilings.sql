@@ -1,30 +1,17 @@
--- What is the highest rate of each kind that microbenchmarks measured on a device?
--- bench_ceilings('relation') has a row for each kind and device: of the newest run that measured it, the point with the
--- highest rate. A slower newer run counts, not a faster older one: drivers, clocks and limits of power change, and a
--- ceiling says what the device does now. A product is told by its type; a copy by direction and host memory; a
--- collective by op, backend and size of the group, at whichever message it was fastest. On a CPU the number of threads
--- tells devices apart too, but for collectives, which no thread of arithmetic takes part in.
+-- Peak rate of each kind that microbenchmarks measured, per device: bench_ceilings('relation').
+-- The best point of the newest run counts, even if an older run was faster, because drivers, clocks, and power limits
+-- change.
 --
 -- Kind:     function
 -- Access:   private
 -- Params:
---   relation  VARCHAR  name of a relation of measured points: point_id, the columns of a line of benchmarks.jsonl, and
---                      measured_at, run_name of their run
+--   relation  VARCHAR  relation of measured points: point_id, the columns of benchmarks.jsonl, and measured_at, run_name
 -- Columns:
---   point_id         BIGINT   the point
---   kind             VARCHAR  product, memory, copy or collective
---   device_name      VARCHAR  product, as the driver or the processor names it
---   is_cpu           BOOLEAN  the device is a CPU
---   unit_count       INTEGER  its multiprocessors or compute units; NULL if not known
---   thread_count     INTEGER  host threads of arithmetic that measured it; NULL where they do not matter
---   dtype            VARCHAR  of a product: type of the operands
---   op               VARCHAR  of a copy its direction, of a collective the collective; NULL of others
---   memory           VARCHAR  of a copy: kind of the host's memory
---   backend          VARCHAR  of a collective
---   group_size       INTEGER  of a collective: ranks
---   flop_per_s       DOUBLE   of a product, operations/s
---   bytes_per_s      DOUBLE   of a copy: copied; of a memory: read and written, bytes/s
---   bus_bytes_per_s  DOUBLE   of a collective: bus bandwidth, bytes/s
+--   point_id BIGINT, kind VARCHAR, device_name VARCHAR, is_cpu BOOLEAN
+--   unit_count    INTEGER  number of SMs or compute units; NULL if unknown
+--   thread_count  INTEGER  host threads of the measurement; NULL if irrelevant
+--   dtype VARCHAR, op VARCHAR, memory VARCHAR, backend VARCHAR, group_size INTEGER, flop_per_s DOUBLE
+--   bytes_per_s DOUBLE, bus_bytes_per_s DOUBLE
 
 CREATE OR REPLACE MACRO bench_ceilings(relation) AS TABLE (
     WITH measured AS (

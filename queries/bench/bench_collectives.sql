@@ -1,40 +1,34 @@
--- How long do collectives take among the ranks, and which bandwidth is that?
--- The points of tracekit bench collectives, as in the paper's Figures 13 to 15. A time is that of the slowest rank. Message
--- bytes are those that nccl-tests counts: what each rank has in all, of an all-gather its output, of a reduce-scatter its
--- input. Algorithm bandwidth is message bytes over time; bus bandwidth that times 2(n-1)/n for all-reduce, (n-1)/n for
--- all-gather, reduce-scatter and all-to-all, 1 otherwise. With one rank nothing moves, and there is no bandwidth.
+-- Collective benchmarks (`tracekit bench collectives`) with time and bandwidth.
+-- Figures 13 to 15 of the paper. Times are those of the slowest rank. Message sizes follow nccl-tests: the data of a
+-- rank, for all-gather its output, for reduce-scatter its input. Bus bandwidth is algorithm bandwidth times 2(n-1)/n
+-- for all-reduce, (n-1)/n for all-gather, reduce-scatter, and all-to-all, else 1. A single rank moves nothing.
 --
 -- Kind:     analysis
 -- Scope:    runs
 -- Params:
---   best  BOOLEAN = FALSE  only the point of each op and group with the highest bandwidth
+--   best  BOOLEAN = FALSE  only the best point of each op and group
 -- Columns:
---   run                    VARCHAR  name of the run's folder
---   device                 VARCHAR  cpu or cuda:0, of rank 0
---   device_name            VARCHAR  product
---   op                     VARCHAR  all_reduce, all_gather, …; send_recv: each rank sends to the next one
---   backend                VARCHAR  nccl or gloo
---   group_size             INTEGER  ranks
---   dtype                  VARCHAR  type of the elements
---   message_bytes          BIGINT   size of the message, bytes
---   median_ns              DOUBLE   median time of one call, ns
---   low_ns                 DOUBLE   lower end of the median's confidence interval, ns; NULL for few samples
---   high_ns                DOUBLE   its upper end, ns
---   confidence_pct         DOUBLE   least confidence of the interval, 0 to 100
---   interval_pct           DOUBLE   width of the interval, of the median
---   below_pct              DOUBLE   median_ns - low_ns, of the median
---   above_pct              DOUBLE   high_ns - median_ns, of the median
---   repeat_count           BIGINT   samples
---   algorithm_bytes_per_s  DOUBLE   message_bytes / median_ns, bytes/s
---   bus_factor             DOUBLE   share of the message that crosses the slowest wire
---   bus_bytes_per_s        DOUBLE   algorithm_bytes_per_s * bus_factor, bytes/s
---   low_bus_bytes_per_s    DOUBLE   the same at high_ns
---   high_bus_bytes_per_s   DOUBLE   the same at low_ns
---   is_best                BOOLEAN  the highest bus bandwidth of its run, op, backend and group
---   is_smallest            BOOLEAN  the smallest point with a time of its run, device and kind, for the latency
---   timer                  VARCHAR  cuda_event or wall_clock
---   thread_count           INTEGER  host threads of one rank
---   reason                 VARCHAR  why there is no time or no bandwidth
+--   run                   VARCHAR
+--   device                VARCHAR  cpu or cuda:0, of rank 0
+--   device_name           VARCHAR
+--   op                    VARCHAR  all_reduce, all_gather, …; send_recv: each rank sends to the next
+--   backend               VARCHAR  nccl or gloo
+--   group_size            INTEGER
+--   dtype                 VARCHAR  element type
+--   message_bytes BIGINT, median_ns DOUBLE
+--   low_ns                DOUBLE   lower bound of the confidence interval of the median, ns; NULL for few samples
+--   high_ns               DOUBLE   upper bound of the confidence interval of the median, ns
+--   confidence_pct DOUBLE, interval_pct DOUBLE, below_pct DOUBLE, above_pct DOUBLE, repeat_count BIGINT
+--   algorithm_bytes_per_s DOUBLE
+--   bus_factor            DOUBLE   share of the message that crosses the slowest link
+--   bus_bytes_per_s       DOUBLE
+--   low_bus_bytes_per_s   DOUBLE   bus bandwidth at high_ns, bytes/s
+--   high_bus_bytes_per_s  DOUBLE   bus bandwidth at low_ns, bytes/s
+--   is_best               BOOLEAN  highest bus bandwidth of its run, op, backend, and group
+--   is_smallest           BOOLEAN  smallest point with a time, for the latency
+--   timer                 VARCHAR
+--   thread_count          INTEGER  number of host threads per rank
+--   reason                VARCHAR  why there is no time or no bandwidth
 -- Invariant: low_ns IS NULL OR (low_ns <= median_ns AND median_ns <= high_ns)
 -- Invariant: bus_bytes_per_s IS NULL OR abs(bus_bytes_per_s - algorithm_bytes_per_s * bus_factor) <= 1e-9 * bus_bytes_per_s
 -- Invariant: bus_factor IS NULL OR (0 < bus_factor AND bus_factor < 2)

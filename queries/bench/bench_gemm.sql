@@ -1,44 +1,35 @@
--- How fast does this machine multiply matrices, by shape and type, and how close is that to its data sheet?
--- The points of tracekit bench gemm, as in the paper's Figure 11 and Table XII. Operations are 2 M N K, times the
--- products of a call; the rate is that of the median time, its interval that of the median's. The peak is the dense
--- rate of the type by the data sheet of the device (queries/rules/devices.toml).
+-- GEMM benchmarks (`tracekit bench gemm`) by shape and type, with their share of peak.
+-- Figure 11 and Table XII of the paper. Rates and their interval are those of the median time. The peak is the dense
+-- rate in the data sheet (queries/rules/devices.toml).
 --
 -- Kind:     analysis
 -- Scope:    runs
 -- Params:
 --   best  BOOLEAN = FALSE  only the fastest point of each op and type
 -- Columns:
---   run              VARCHAR  name of the run's folder
+--   run              VARCHAR
 --   device           VARCHAR  cpu or cuda:0
---   device_name      VARCHAR  product
---   op               VARCHAR  mm; grouped_mm: several products in one call; scaled_mm: with scales, of 8-bit floats
---   series           VARCHAR  curve that the point belongs to
---   dtype            VARCHAR  type of the operands
+--   device_name      VARCHAR
+--   op               VARCHAR  mm; grouped_mm: several products per call; scaled_mm: 8-bit floats with scales
+--   series           VARCHAR  curve of the point
+--   dtype            VARCHAR
 --   m                BIGINT   rows of the product, of one of a group
---   n                BIGINT   its columns
---   k                BIGINT   length of the sums
---   batch            BIGINT   products in one call
---   median_ns        DOUBLE   median time of one call, ns
---   low_ns           DOUBLE   lower end of the median's confidence interval, ns; NULL for few samples
---   high_ns          DOUBLE   its upper end, ns
---   confidence_pct   DOUBLE   least confidence of the interval, 0 to 100
---   interval_pct     DOUBLE   width of the interval, of the median
---   below_pct        DOUBLE   median_ns - low_ns, of the median
---   above_pct        DOUBLE   high_ns - median_ns, of the median
---   repeat_count     BIGINT   samples
---   flops            BIGINT   operations of one call
---   flop_per_s       DOUBLE   flops / median_ns, operations/s
---   low_flop_per_s   DOUBLE   flops / high_ns
---   high_flop_per_s  DOUBLE   flops / low_ns
---   peak_flop_per_s  DOUBLE   dense peak of the type by the data sheet, operations/s
---   peak_pct         DOUBLE   flop_per_s of it, 0 to 100
---   is_best          BOOLEAN  the fastest point of its run, device, op and type
---   timer            VARCHAR  cuda_event or wall_clock
---   thread_count     INTEGER  host threads of arithmetic
---   clock_hz         BIGINT   clock right after, as NVML tells
---   power_w          DOUBLE   power right after, W
---   temperature_c    DOUBLE   temperature right after, degrees Celsius
---   reason           VARCHAR  why there is no time or no peak; NULL if there are both
+--   n BIGINT, k BIGINT, batch BIGINT, median_ns DOUBLE
+--   low_ns           DOUBLE   lower bound of the confidence interval of the median, ns; NULL for few samples
+--   high_ns          DOUBLE   upper bound of the confidence interval of the median, ns
+--   confidence_pct DOUBLE, interval_pct DOUBLE, below_pct DOUBLE, above_pct DOUBLE, repeat_count BIGINT
+--   flops            BIGINT   floating-point operations per call
+--   flop_per_s       DOUBLE
+--   low_flop_per_s   DOUBLE   rate at high_ns, FLOP/s
+--   high_flop_per_s  DOUBLE   rate at low_ns, FLOP/s
+--   peak_flop_per_s  DOUBLE   dense peak of the type in the data sheet, FLOP/s
+--   peak_pct         DOUBLE
+--   is_best          BOOLEAN  fastest point of its run, device, op, and type
+--   timer VARCHAR, thread_count INTEGER
+--   clock_hz         BIGINT   clock right after the measurement (NVML)
+--   power_w          DOUBLE   power right after the measurement, W
+--   temperature_c    DOUBLE   temperature right after the measurement, °C
+--   reason           VARCHAR  why there is no time or no peak; else NULL
 -- Invariant: flops IS NULL OR flops = 2::HUGEINT * m * n * k * batch
 -- Invariant: low_ns IS NULL OR (low_ns <= median_ns AND median_ns <= high_ns)
 -- Invariant: low_flop_per_s IS NULL OR (low_flop_per_s <= flop_per_s AND flop_per_s <= high_flop_per_s)
@@ -47,7 +38,7 @@
 WITH point AS (
     SELECT
         *,
-        -- Sizes are below 2^31 each, their product need not be below 2^63.
+        -- Sizes are below 2^31 each, but their product may exceed 2^63.
         try_cast(2::HUGEINT * m::HUGEINT * n * k * coalesce(batch, 1) AS BIGINT) AS flops
     FROM bench_points('gemm')
 ),

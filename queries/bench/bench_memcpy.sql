@@ -1,38 +1,33 @@
--- How long do copies take, and how many bytes a second do they move?
--- The points of tracekit bench memcpy, as in the paper's Figure 12. A copy inside of one memory reads and writes it: its
--- traffic is twice its bytes, and is what the bandwidth of the data sheet is compared with.
+-- Copy benchmarks (`tracekit bench memcpy`) with time and bandwidth.
+-- Figure 12 of the paper. A copy within one memory reads and writes it, so its traffic is twice its bytes; that is
+-- compared with the bandwidth in the data sheet.
 --
 -- Kind:     analysis
 -- Scope:    runs
 -- Params:
 --   best  BOOLEAN = FALSE  only the fastest point of each direction and kind of memory
 -- Columns:
---   run                  VARCHAR  name of the run's folder
+--   run                  VARCHAR
 --   device               VARCHAR  cpu or cuda:0
---   device_name          VARCHAR  product
---   op                   VARCHAR  h2d, d2h, d2d, or h2h: host to host
+--   device_name          VARCHAR
+--   op                   VARCHAR  h2d, d2h, d2d, or h2h (host to host)
 --   memory               VARCHAR  host memory: pinned or pageable
 --   message_bytes        BIGINT   bytes copied
---   median_ns            DOUBLE   median time of one copy, ns
---   low_ns               DOUBLE   lower end of the median's confidence interval, ns; NULL for few samples
---   high_ns              DOUBLE   its upper end, ns
---   confidence_pct       DOUBLE   least confidence of the interval, 0 to 100
---   interval_pct         DOUBLE   width of the interval, of the median
---   below_pct            DOUBLE   median_ns - low_ns, of the median
---   above_pct            DOUBLE   high_ns - median_ns, of the median
---   repeat_count         BIGINT   samples
---   bytes_per_s          DOUBLE   message_bytes / median_ns, bytes/s
---   low_bytes_per_s      DOUBLE   message_bytes / high_ns
---   high_bytes_per_s     DOUBLE   message_bytes / low_ns
---   traffic_bytes_per_s  DOUBLE   read and written in one memory, bytes/s; NULL between two
---   peak_bytes_per_s     DOUBLE   bandwidth of that memory by the data sheet, bytes/s
---   peak_pct             DOUBLE   traffic_bytes_per_s of it, 0 to 100; more if caches hold the copy
---   is_best              BOOLEAN  the fastest point of its run, device, direction and kind of memory
---   is_smallest          BOOLEAN  the smallest point with a time of its run, device and kind, for the latency
---   timer                VARCHAR  cuda_event or wall_clock
---   thread_count         INTEGER  host threads
---   clock_hz             BIGINT   clock right after, as NVML tells
---   memory_clock_hz      BIGINT   clock of the device's memory right after
+--   median_ns            DOUBLE
+--   low_ns               DOUBLE   lower bound of the confidence interval of the median, ns; NULL for few samples
+--   high_ns              DOUBLE   upper bound of the confidence interval of the median, ns
+--   confidence_pct DOUBLE, interval_pct DOUBLE, below_pct DOUBLE, above_pct DOUBLE, repeat_count BIGINT
+--   bytes_per_s          DOUBLE   copy rate, bytes/s
+--   low_bytes_per_s      DOUBLE   copy rate at high_ns, bytes/s
+--   high_bytes_per_s     DOUBLE   copy rate at low_ns, bytes/s
+--   traffic_bytes_per_s  DOUBLE   bytes read and written in one memory, bytes/s; NULL between two
+--   peak_bytes_per_s     DOUBLE   memory bandwidth in the data sheet, bytes/s
+--   peak_pct             DOUBLE   traffic as a share of the peak, percent; above 100 if caches hold the copy
+--   is_best              BOOLEAN  fastest point of its run, device, direction, and kind of memory
+--   is_smallest          BOOLEAN  smallest point with a time, for the latency
+--   timer VARCHAR, thread_count INTEGER
+--   clock_hz             BIGINT   clock right after the measurement (NVML)
+--   memory_clock_hz      BIGINT   memory clock right after the measurement
 --   reason               VARCHAR  why there is no time
 -- Invariant: low_ns IS NULL OR (low_ns <= median_ns AND median_ns <= high_ns)
 -- Invariant: traffic_bytes_per_s IS NULL OR traffic_bytes_per_s = 2 * bytes_per_s

@@ -1,20 +1,13 @@
--- Which points did microbenchmarks measure, and how wide is the interval that the median lies in?
--- bench_points(wanted) are the rows of table benchmark of one family, of all runs, with all their columns; the three times
--- below are NULL where they are of no use. What every bench analysis says besides of a point:
+-- Benchmark points of one family with the confidence interval of the median: bench_points(wanted).
+-- Rows of table benchmark with all columns; unusable times are NULL.
 --
 -- Kind:     function
 -- Access:   private
 -- Params:
---   wanted  VARCHAR  gemm, memcpy, collective or launch
+--   wanted  VARCHAR  gemm, memcpy, collective, or launch
 -- Columns:
---   median_ns     DOUBLE   median time of one call, ns; NULL unless it is more than 0 and the outcome ok
---   low_ns        DOUBLE   lower end of its confidence interval, ns; NULL as well without an interval
---   high_ns       DOUBLE   upper end, ns
---   run           VARCHAR  name of the run's folder
---   interval_pct  DOUBLE   high_ns - low_ns of the median, 0 to 100 and more
---   below_pct     DOUBLE   of that, median_ns - low_ns of the median
---   above_pct     DOUBLE   of that, high_ns - median_ns of the median
---   missing       VARCHAR  why there is no time
+--   median_ns DOUBLE, low_ns DOUBLE, high_ns DOUBLE, run VARCHAR, interval_pct DOUBLE, below_pct DOUBLE
+--   above_pct DOUBLE, missing VARCHAR
 
 CREATE OR REPLACE MACRO bench_points(wanted) AS TABLE (
     WITH judged AS (

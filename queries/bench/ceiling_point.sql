@@ -1,35 +1,18 @@
--- Which points of microbenchmarks may the devices of the traces be compared with?
--- Those of the run that --ceilings names; without it, those of the run folders of the traces. A run tells when and on how
--- many machines it measured.
+-- Benchmark points that the devices of the traces can be compared with.
+-- From the run named by `--ceilings`, else from the run folders of the traces.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Input:    benchmark
 -- Columns:
---   point_id       BIGINT   number of the point
---   origin         VARCHAR  run folder; given: by --ceilings
---   run_name       VARCHAR  name of the run's folder
---   measured_at    VARCHAR  when the run was, UTC, ISO 8601; NULL if not known
---   node_count     INTEGER  its machines
---   is_known       BOOLEAN  the data sheets have a device of this name and as many multiprocessors
---   family         VARCHAR  gemm, memcpy or collective
---   op             VARCHAR  as in table benchmark, like all that follows
---   outcome        VARCHAR  ok, or why it has no time
---   device         VARCHAR  cpu or cuda:0
---   device_name    VARCHAR  product
---   unit_count     INTEGER  multiprocessors or compute units
---   thread_count   INTEGER  host threads
---   dtype          VARCHAR  type of the operands
---   m              BIGINT   rows of a product
---   n              BIGINT   its columns
---   k              BIGINT   length of its sums
---   batch          BIGINT   products in one call
---   memory         VARCHAR  of a copy: host memory
---   message_bytes  BIGINT   bytes of a copy or a collective
---   group_size     INTEGER  of a collective: ranks
---   backend        VARCHAR  of a collective: nccl or gloo
---   median_ns      DOUBLE   median time of one call, ns
+--   point_id  BIGINT
+--   origin    VARCHAR  run folder, or given (--ceilings)
+--   run_name VARCHAR, measured_at VARCHAR, node_count INTEGER
+--   is_known  BOOLEAN  the data sheets have a device of this name and number of units
+--   family VARCHAR, op VARCHAR, outcome VARCHAR, device VARCHAR, device_name VARCHAR
+--   unit_count INTEGER, thread_count INTEGER, dtype VARCHAR, m BIGINT, n BIGINT, k BIGINT, batch BIGINT
+--   memory VARCHAR, message_bytes BIGINT, group_size INTEGER, backend VARCHAR, median_ns DOUBLE
 
 WITH dated AS (
     SELECT

@@ -1,12 +1,12 @@
--- What is a collective by its name, and how much of its message crosses the wires?
--- Names are those of c10d ops (c10d::_allgather_base_), of NCCL's records (_allgather_base, all_to_allv) and of the
--- ranges of a backend (nccl:all_reduce). wire_factor turns algorithm bandwidth into bus bandwidth, as nccl-tests does.
+-- Classification of collectives by name, and their bus bandwidth factor as in nccl-tests.
+-- Recognizes names of c10d ops (c10d::_allgather_base_), NCCL records (_allgather_base, all_to_allv), and backend
+-- ranges (nccl:all_reduce).
 --
 -- Kind:   function
 -- Params:
 --   name        VARCHAR  name of the collective
---   collective  VARCHAR  allreduce, allgather, reducescatter, alltoall, broadcast, p2p or other
---   group_size  INTEGER  ranks that take part
+--   collective  VARCHAR  allreduce, allgather, reducescatter, alltoall, broadcast, p2p, or other
+--   group_size  INTEGER  number of participating ranks
 
 CREATE OR REPLACE MACRO named_collective(name) AS
 CASE

@@ -1,14 +1,12 @@
--- Which copies are the device's work of a collective?
--- NCCL from 2.28 on lets copy engines carry out collectives, and torch's symmetric memory its own: no kernel runs, but
--- copies between devices that are launched within the call. What ATen copies there (a list of tensors into one) is none,
--- unless it goes to another device.
+-- Device-to-device copies that carry out a collective.
+-- NCCL 2.28 and later can use copy engines, and torch's symmetric memory its own copies, launched within the call.
+-- Copies of ATen ops count only between devices.
 --
 -- Kind:     table
 -- Access:   private
 -- Input:    event WHERE name = 'record_param_comms' OR starts_with(name, 'c10d::') OR starts_with(name, 'symm_mem::')
 -- Columns:
---   trace_id  INTEGER -> trace  the trace
---   event_id  BIGINT -> event   the copy
+--   trace_id INTEGER -> trace, event_id BIGINT -> event
 
 WITH copy AS (
     SELECT
@@ -50,7 +48,7 @@ called AS (
         )
 ),
 
--- Calls of a thread nest: what is open is the one that ends last of those before.
+-- Calls of a thread are nested, so the open call is the previous one that ends last.
 around AS (
     SELECT
         *,

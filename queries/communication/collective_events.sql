@@ -1,46 +1,40 @@
--- Which collectives ran, over which group of ranks, and how much did each move?
--- A row is a device event of kind comm, with what is known of its call: from the arguments of the kernel itself, else
--- from the record_param_comms, the backend's range (nccl:all_reduce) and the c10d op around its launch. So a kernel
--- that is called SendRecv or Generic is known for the all-to-all or all-reduce that it is. Message size: what goes
--- in; of an all-gather what comes out.
--- On cpu a collective is two rows: the c10d op on the calling thread, and the backend's span (gloo:all_reduce) that
--- does the transfer. The span has the class of the latest c10d op before it that could be its own, by kind and size:
--- gloo runs a reduce-scatter as an all-reduce. is_transfer marks the one row that stands for the collective.
+-- Collectives on each device, with process group, message size, and bus factor.
+-- One row per device event of kind comm. Its details come from the kernel's arguments, else from the
+-- record_param_comms, the backend's range (nccl:all_reduce), and the c10d op around its launch. The message is the
+-- input; for all-gathers the output. On cpu a collective has two rows: the c10d op and the backend's span, which takes
+-- the class of the latest matching op because gloo runs a reduce-scatter as an all-reduce. is_transfer marks the row
+-- that represents the collective.
 --
 -- Kind:     table
 -- Input:    device_events WHERE kind = 'comm'
 -- Columns:
---   trace_id       INTEGER -> trace                  the trace
---   event_id       BIGINT -> device_events.event_id  the device event
---   piece          BIGINT                            number of the piece of a CPU op, from 0; 0 for work of accelerators
---   device         VARCHAR                           number of the device, or cpu
---   stream         BIGINT                            stream of the device; the thread id on cpu
---   name           VARCHAR                           kernel, op or span
---   class          VARCHAR                           class of the collective, as in table kernel_class
---   class_source   VARCHAR                           what told the class: kernel arguments, record_param_comms, range, op or name
---   collective     VARCHAR                           the collective as its source calls it; NULL where only the kernel's name is known
---   pg_name        VARCHAR                           name of the process group; NULL where not known
---   pg_desc        VARCHAR                           its description
---   pg_ranks       VARCHAR                           its global ranks as text, as in the file; the profiler may cut it short
---   group_size     INTEGER                           ranks in the group
---   seq            BIGINT                            number of the collective within its group (Seq)
---   dtype          VARCHAR                           type of the elements
---   message_bytes  BIGINT                            size of the message, bytes
---   bus_factor     DOUBLE                            part of the message that crosses the wires of a rank: algorithm to bus bandwidth
---   reason         VARCHAR                           why message_bytes or group_size is not known; NULL where both are
---   ts_ns          BIGINT                            start, ns
---   dur_ns         BIGINT                            duration, ns
---   end_ns         BIGINT                            end, ns
---   kind_wall_ns   BIGINT                            its part of the union of communication on the device, ns
---   wall_ns        BIGINT                            its part of that union while nothing is computed (exposed), ns
---   step           BIGINT                            the step that it belongs to
---   phase          VARCHAR                           the phase that it belongs to
---   is_transfer    BOOLEAN                           it stands for the collective: the first, where several copies are its work
---   call_ns        BIGINT                            duration of the collective: of several copies from the first start to the last end, ns
---   out_bytes      BIGINT                            what comes out of it on this rank, bytes; NULL where not known
---   peer_rank      BIGINT                            of a send or receive: the global rank at the other end
---   is_send        BOOLEAN                           of those, which of the two; NULL of other collectives
---   label          VARCHAR                           what the range around its launch says that it is for: layers.1 of «FSDP::all_gather (layers.1)»
+--   trace_id      INTEGER -> trace
+--   event_id      BIGINT -> device_events.event_id  device event
+--   piece BIGINT, device VARCHAR, stream BIGINT
+--   name          VARCHAR                           kernel, op, or span
+--   class         VARCHAR
+--   class_source  VARCHAR                           source of the class: kernel arguments, record_param_comms, range, op, or name
+--   collective    VARCHAR                           name in the source; NULL if only the kernel's name is known
+--   pg_name       VARCHAR                           process group; NULL if unknown
+--   pg_desc       VARCHAR
+--   pg_ranks      VARCHAR                           global ranks as text, as recorded (possibly truncated)
+--   group_size    INTEGER
+--   seq           BIGINT                            sequence number within the group (Seq)
+--   dtype         VARCHAR                           element type
+--   message_bytes  BIGINT
+--   bus_factor    DOUBLE                            share of the message that crosses the links of a rank
+--   reason        VARCHAR                           why message_bytes or group_size is unknown; else NULL
+--   ts_ns BIGINT, dur_ns BIGINT, end_ns BIGINT
+--   kind_wall_ns  BIGINT                            part of the union of communication on the device, ns
+--   wall_ns       BIGINT                            exposed part, ns
+--   step          BIGINT                            step of the event
+--   phase         VARCHAR
+--   is_transfer   BOOLEAN                           represents the collective; the first of several copies
+--   call_ns       BIGINT                            duration of the collective, ns; of several copies from first start to last end
+--   out_bytes     BIGINT                            output size on this rank, bytes; NULL if unknown
+--   peer_rank     BIGINT                            global rank of the peer of a send or receive
+--   is_send       BOOLEAN                           send rather than receive; NULL for other collectives
+--   label         VARCHAR                           purpose given by the range around the launch, such as layers.1 of «FSDP::all_gather (layers.1)»
 
 WITH comm AS (
     SELECT
@@ -54,7 +48,7 @@ WITH comm AS (
     WHERE e.kind = 'comm'
 ),
 
--- The device events, and the events of the CPU that can tell what is launched inside them: few of all.
+-- Device events, and the few CPU events that can describe what is launched inside them.
 source_id AS (
     SELECT trace_id, event_id
     FROM comm
@@ -119,8 +113,8 @@ measured_source AS (
     SELECT
         *,
         collective_class(coalesce(said[1], name)) AS said_class,
-        -- The c10d ops that have an output of their own name it first. Lists of tensors without
-        -- shapes have none, where a tensor without dimensions is one element.
+        -- c10d ops with an output argument list it first. Tensor lists without shapes have no
+        -- elements, whereas a tensor without dimensions has one.
         try(
             if(
                 regexp_matches(name, '^c10d::.*(gather|reduce_scatter|alltoall)'),
@@ -189,8 +183,8 @@ sourced_comm AS (
     QUALIFY device IS NOT NULL
 ),
 
--- In order of trust: the kernel's own arguments, the record, the backend's range, the op; on cpu the op, then the
--- span. Every member is that of the first that has it.
+-- In order of trust: the kernel's own arguments, the record, the backend's range, the op; on cpu
+-- the op, then the span. Each member comes from the first source that has it.
 trusted_comm AS (
     SELECT
         * EXCLUDE (said, record, annotation, op, label),
@@ -218,7 +212,7 @@ known_comm AS (
     FROM trusted_comm
 ),
 
--- A record names the size of its group. Where nothing does, the groups that the file lists may all be of one size.
+-- Records name the group size. Otherwise, all groups listed in the file may have the same size.
 listed_group AS (
     SELECT trace_id, min(pg_size) AS pg_size
     FROM process_group
@@ -232,7 +226,7 @@ sized_comm AS (
         try_cast(
             coalesce(
                 k.first_source.group_size, g.pg_size,
-                -- What an all-gather adds and a reduce-scatter takes away is a factor of the group's size.
+                -- All-gathers and reduce-scatters change the size by a factor of the group size.
                 if(
                     collective_of(k.class) IN ('allgather', 'reducescatter'),
                     greatest(
@@ -262,7 +256,7 @@ weighed_comm AS (
 called_comm AS (
     SELECT
         *,
-        -- A kernel is a collective; the copies of one call are one.
+        -- A kernel is one collective; the copies of one call are one collective.
         if(
             is_copy,
             (launch_thread, class, coalesce(op.end_ns, record.end_ns, annotation.end_ns))::VARCHAR,
@@ -292,9 +286,9 @@ placed_comm AS (
     SELECT
         p.*, t.rank,
         try_cast(p.first_source.pg_ranks AS BIGINT[]) AS ranks,
-        -- What an all-to-all with splits leaves where it is.
+        -- Part of an all-to-all that stays on the rank.
         p.first_source.in_splits[list_position(ranks, t.rank)] AS own_split,
-        -- Some versions of torch write the place in the group.
+        -- Some versions of torch record the rank within the group.
         if(
             list_contains(ranks, p.first_source.peer_rank)
             AND p.first_source.peer_rank IS DISTINCT FROM t.rank,

@@ -1,42 +1,38 @@
--- Which single collectives took longest, and how fast was each?
--- The definitions are those of the analysis communication, which sums these rows up. On cpu a collective has two: the
--- c10d op on the calling thread, and the backend's span, which does the transfer and alone has bytes and a bandwidth.
+-- Single collectives with size and bandwidth, the longest first.
+-- Definitions as in `communication`, which sums these rows. On cpu a collective has two rows, and only the backend's
+-- span has bytes and a bandwidth.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Input:    collective_events
 -- Params:
---   limit  BIGINT = 20    the longest of each device; 0 for all
---   class  VARCHAR = NULL  only collectives of this class
+--   limit  BIGINT = 20     rows per device, the longest; 0 for all
+--   class  VARCHAR = NULL  only this class
 -- Columns:
---   rank                   INTEGER  global rank
---   device                 VARCHAR  number of the device, or cpu
---   stream                 BIGINT   stream of the device; the thread id on cpu
---   step                   BIGINT   the step that it belongs to
---   phase                  VARCHAR  the phase that it belongs to
---   class                  VARCHAR  class of the collective, as in table kernel_class
---   collective             VARCHAR  its name, as its call gives it
---   name                   VARCHAR  kernel, op or span
---   pg_name                VARCHAR  process group, where the call names it
---   pg_ranks               VARCHAR  its global ranks, as in the file; the profiler may cut it short
---   group_size             INTEGER  ranks in the group
---   peer_rank              BIGINT   of a send or receive: the global rank at the other end
---   is_send                BOOLEAN  of those, which of the two; NULL of other collectives
---   seq                    BIGINT   number of the collective in its group (Seq)
---   dtype                  VARCHAR  type of the elements
---   message_bytes          BIGINT   size of the message, bytes
+--   rank INTEGER, device VARCHAR, stream BIGINT
+--   step                   BIGINT   step of the event
+--   phase VARCHAR, class VARCHAR, collective VARCHAR
+--   name                   VARCHAR  kernel, op, or span
+--   pg_name                VARCHAR
+--   pg_ranks               VARCHAR  global ranks, as recorded (possibly truncated)
+--   group_size             INTEGER
+--   peer_rank              BIGINT   global rank of the peer of a send or receive
+--   is_send                BOOLEAN  send rather than receive; NULL for other collectives
+--   seq                    BIGINT   sequence number within the group (Seq)
+--   dtype                  VARCHAR  element type
+--   message_bytes          BIGINT
 --   start_ns               BIGINT   start, ns since the first event of the trace
---   dur_ns                 BIGINT   duration, ns
---   wall_ns                BIGINT   exposed: while nothing is computed, ns
---   algorithm_bytes_per_s  DOUBLE   message_bytes / dur_ns (of several copies, from the first to the last), bytes/s
---   bus_bytes_per_s        DOUBLE   the same, weighted for the wires, bytes/s
---   reason                 VARCHAR  why a bandwidth is missing; NULL if none is
---   label                  VARCHAR  what the range around its launch says that it is for, such as a layer
---   span_of                VARCHAR  transfer, or call: on cpu the op that a transfer of its own belongs to, else a further copy of one
+--   dur_ns                 BIGINT
+--   wall_ns                BIGINT   exposed part, ns
+--   algorithm_bytes_per_s  DOUBLE   algorithm bandwidth, bytes/s; several copies count from first start to last end
+--   bus_bytes_per_s        DOUBLE
+--   reason                 VARCHAR  why a bandwidth is missing; else NULL
+--   label                  VARCHAR  purpose given by the range around the launch, such as a layer
+--   span_of                VARCHAR  transfer, or call: the op of a separate transfer (cpu), or a further copy
 -- Keep:     rank, device, step, phase, class, start_ns, dur_ns, wall_ns, message_bytes, bus_bytes_per_s, pg_name,
 --           name
 -- View:
---   browse  key=8 menu=collectives title="Collectives, the longest of each device first" ask=limit:0
+--   browse  key=8 menu=collectives title="Collectives, longest first" ask=limit:0
 --           columns=dur_ns,wall_ns,message_bytes,bus_bytes_per_s,class,step,phase,start_ns,label,peer_rank,group_size,pg_name,name,rank,device,reason
 -- Invariant: 0 <= wall_ns AND wall_ns <= dur_ns
 

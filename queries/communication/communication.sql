@@ -1,48 +1,38 @@
--- Which collectives took how long, hidden behind compute or not, and how fast did they move their bytes?
--- Algorithm bandwidth is message bytes over duration; bus bandwidth is that times the part of the message that has to
--- cross the wires: 2(n-1)/n for an all-reduce of n ranks, (n-1)/n for all-gather, reduce-scatter and all-to-all, else
--- 1. A message is what goes into the collective; of an all-gather what comes out. Both are of those collectives whose
--- arguments the trace tells; reason says what is missing for the others.
--- On cpu a collective is two device events: the c10d op on the calling thread, and the backend's span. Both count as
--- time, here as everywhere; count, bytes and bandwidth are of the span, which does the transfer.
--- The ceiling is the highest bus bandwidth that tracekit bench measured on this very device for the same collective, by
--- the same backend, in a group of as many ranks, whichever the size of the message: small messages are far below it.
+-- Time, overlap, and bandwidth of collectives by class and process group, per device.
+-- Bus bandwidth is algorithm bandwidth (bytes / duration) times 2(n-1)/n for all-reduce, (n-1)/n for all-gather,
+-- reduce-scatter, and all-to-all, else 1. The message is the input; for all-gathers the output. Both cover collectives
+-- with known arguments. On cpu, the c10d op and the backend's span both count as time, but count, bytes, and bandwidth
+-- are those of the span. The ceiling is the bus bandwidth measured by `tracekit bench` for the same collective,
+-- backend, and group size at its best message size.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Input:    collective_events
 -- Params:
---   by_label  BOOLEAN = false  split them by what the ranges around their launches say, such as a layer
+--   by_label  BOOLEAN = false  split by the purpose given by ranges, such as a layer
 -- Columns:
---   rank                    INTEGER  global rank
---   device                  VARCHAR  number of the device, or cpu
---   class                   VARCHAR  class of the collective, as in table kernel_class
---   collective              VARCHAR  its name, as its call gives it; NULL where only the kernel's name is known
---   class_source            VARCHAR  what told the class: kernel arguments, record_param_comms, range, op or name
---   pg_name                 VARCHAR  process group, where the call names it
---   pg_desc                 VARCHAR  its description
---   group_size              INTEGER  ranks in the group
---   call_count              BIGINT   collectives
---   kernel_ns               BIGINT   sum of durations, ns; overlap counts twice
---   comm_ns                 BIGINT   their part of the union of communication, ns
---   wall_ns                 BIGINT   of that, exposed: while nothing is computed, ns; adds up to exposed_comm_ns
---   overlapped_pct          DOUBLE   share of comm_ns during which something is computed, 0 to 100
---   wall_pct                DOUBLE   wall_ns of the device's window, 0 to 100
---   kernel_pct              DOUBLE   kernel_ns of the device's window, 0 to 100 and more if they overlap each other
---   step_kernel_ns          DOUBLE   kernel_ns of what belongs to a step, per step, ns; NULL without steps
---   step_pct                DOUBLE   step_kernel_ns of the mean duration of a step, 0 to 100 and more if they overlap each other
---   sized_count             BIGINT   collectives whose message size is known
---   message_bytes           BIGINT   bytes of their messages
---   algorithm_bytes_per_s   DOUBLE   message_bytes / their durations, bytes/s
---   bus_bytes_per_s         DOUBLE   the same, weighted for the wires, bytes/s; NULL if a group's size is unknown
---   kernel_count            BIGINT   device events: call_count, and on cpu the calls of the spans
---   sized_ns                BIGINT   sum of the durations of those whose message size is known, ns; NULL for none or 0
---   reason                  VARCHAR  why a bandwidth is missing or rests on fewer than call_count; NULL if complete
---   label                   VARCHAR  with by_label: layers.1 of «FSDP::all_gather (layers.1)»
---   ceiling_bus_bytes_per_s  DOUBLE   highest bus bandwidth measured for such collectives, bytes/s
---   ceiling_pct              DOUBLE   bus_bytes_per_s of that, 0 to 100 and more
---   ceiling_source           VARCHAR  the measurement
---   ceiling_reason           VARCHAR  why ceiling_pct is missing; NULL if it is not
+--   rank INTEGER, device VARCHAR, class VARCHAR
+--   collective               VARCHAR  name, as in the call; NULL if only the kernel's name is known
+--   class_source             VARCHAR  source of the class: kernel arguments, record_param_comms, range, op, or name
+--   pg_name VARCHAR, pg_desc VARCHAR, group_size INTEGER
+--   call_count               BIGINT   number of collectives
+--   kernel_ns BIGINT, comm_ns BIGINT
+--   wall_ns                  BIGINT   exposed part, ns; adds up to exposed_comm_ns
+--   overlapped_pct           DOUBLE   share of comm_ns with concurrent compute, 0 to 100
+--   wall_pct                 DOUBLE
+--   kernel_pct               DOUBLE   kernel_ns as a share of the device window, percent; overlap counts twice
+--   step_kernel_ns           DOUBLE   sum of durations per step, ns; NULL without steps
+--   step_pct                 DOUBLE   step_kernel_ns as a share of the mean step, percent; overlap counts twice
+--   sized_count              BIGINT   number of collectives with known message size
+--   message_bytes            BIGINT   sum of message sizes, bytes
+--   algorithm_bytes_per_s    DOUBLE
+--   bus_bytes_per_s          DOUBLE   bus bandwidth, bytes/s; NULL if a group size is unknown
+--   kernel_count             BIGINT   number of device events: call_count, and on cpu the calls of the spans
+--   sized_ns                 BIGINT   sum of durations with known message size, ns; NULL for none or 0
+--   reason                   VARCHAR  why a bandwidth is missing or covers fewer than call_count; else NULL
+--   label                    VARCHAR  purpose given by ranges, if by_label
+--   ceiling_bus_bytes_per_s  DOUBLE   measured peak bus bandwidth, bytes/s
+--   ceiling_pct DOUBLE, ceiling_source VARCHAR, ceiling_reason VARCHAR
 -- Keep:     rank, device, class, pg_name, call_count, kernel_ns, overlapped_pct, wall_pct, message_bytes,
 --           bus_bytes_per_s, ceiling_pct, algorithm_bytes_per_s
 -- View:

@@ -1,26 +1,23 @@
--- Which collectives took how long on all devices of the run, hidden or not, and how fast were they?
--- The sums of communication over all devices, for each class in groups of one name. Shares are of the sum of the
--- windows; bandwidths are of the collectives whose message size is known.
+-- Time, overlap, and bandwidth of collectives, summed over all devices.
+-- Shares refer to the sum of the device windows; bandwidths to collectives with known message size.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   communication
 -- Input:    communication
 -- Columns:
---   class                  VARCHAR    class of the collective, as in table kernel_class
---   pg_name                VARCHAR    process group, where the call names it
---   call_count             BIGINT     collectives
---   kernel_ns              BIGINT     sum of durations, ns; overlap counts twice
---   comm_ns                BIGINT     their part of the union of communication, ns
---   wall_ns                BIGINT     of that, exposed: while nothing is computed, ns
---   overlapped_pct         DOUBLE     share of comm_ns during which something is computed, 0 to 100
---   wall_pct               DOUBLE     wall_ns of all windows, 0 to 100
---   sized_count            BIGINT     collectives whose message size is known
---   sized_ns               BIGINT     sum of the durations of these, ns; NULL where the clock could tell of none
---   message_bytes          BIGINT     bytes of their messages; NULL where not known of any
---   algorithm_bytes_per_s  DOUBLE     message_bytes / sized_ns, bytes/s
---   bus_bytes_per_s        DOUBLE     the same, weighted for the wires, bytes/s; NULL if the size of a group is unknown
---   reasons                VARCHAR[]  why a bandwidth is missing or rests on fewer than call_count
+--   class VARCHAR, pg_name VARCHAR
+--   call_count       BIGINT     number of collectives
+--   kernel_ns BIGINT, comm_ns BIGINT
+--   wall_ns          BIGINT     exposed part, ns
+--   overlapped_pct   DOUBLE     share of comm_ns with concurrent compute, 0 to 100
+--   wall_pct         DOUBLE     wall_ns as a share of all windows, 0 to 100
+--   sized_count      BIGINT     number of collectives with known message size
+--   sized_ns         BIGINT     sum of durations with known message size, ns; NULL if 0
+--   message_bytes    BIGINT     sum of message sizes, bytes; NULL if never known
+--   algorithm_bytes_per_s  DOUBLE
+--   bus_bytes_per_s  DOUBLE     bus bandwidth, bytes/s; NULL if a group size is unknown
+--   reasons          VARCHAR[]  why a bandwidth is missing or covers fewer than call_count
 -- Keep:     class, pg_name, call_count, kernel_ns, wall_pct, overlapped_pct, message_bytes, algorithm_bytes_per_s,
 --           bus_bytes_per_s
 -- Invariant: 0 <= wall_ns AND wall_ns <= comm_ns AND comm_ns <= kernel_ns

@@ -1,32 +1,28 @@
--- Which collectives did some ranks not enter or not finish, or enter with another call or size?
--- From the dumps of torch's flight recorder of all ranks: a row is a collective of a group by its number there, or a
--- point-to-point call that a rank has not finished, as those of two ranks are not numbered alike. Members are the ranks
--- that the dumps list for the group, else those that called it. One has entered a collective if its dump holds it, and is
--- missing if its last one of the group came before, or if it has none and its dump begins with its first call; what a
--- dump no longer holds, as the recorder keeps the last ones only, is not looked at. Calls of a rank under one number are
--- one coalesced collective. Sizes of all_to_all, scatter and *_v may differ, types of scatter and broadcast too. Gloo
--- does not keep the state of a call, only that it is over.
+-- Collectives that some ranks did not enter or finish, or entered with another call or size.
+-- From flight recorder dumps of all ranks; one row per collective, or per unfinished point-to-point call. A rank is
+-- missing if its last call in the group came earlier, or if it has none and its dump is complete; calls that fell out
+-- of a dump are ignored. Calls with one number are a coalesced collective. Sizes of all_to_all, scatter, and *_v may
+-- differ, as may types of scatter and broadcast. Gloo only records that a call has ended.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Params:
---   limit  BIGINT = 20  so many of each group, the first ones; 0 for all
+--   limit  BIGINT = 20  rows per group, the first ones; 0 for all
 -- Columns:
---   pg_name          VARCHAR  name of the process group
---   pg_desc          VARCHAR  its description
---   seq              BIGINT   number of the collective in the group
---   is_p2p           BOOLEAN  a point-to-point call, which the rank numbers apart
---   names            VARCHAR  what the ranks called
---   sizes            VARCHAR  with which sizes of inputs
---   problem          VARCHAR  missing, mismatch or unfinished
---   missing_ranks    VARCHAR  ranks of the group that have not entered it
---   waiting_ranks    VARCHAR  ranks that have, and have not finished it
---   finished_ranks   VARCHAR  ranks that have finished it
---   undumped_ranks   VARCHAR  ranks of the group of which there is no dump
---   line             VARCHAR  line of the program from which a waiting rank called it, or else any
+--   pg_name VARCHAR, pg_desc VARCHAR
+--   seq             BIGINT   sequence number within the group
+--   is_p2p          BOOLEAN  point-to-point call (numbered separately)
+--   names           VARCHAR  calls of the ranks
+--   sizes           VARCHAR  input sizes
+--   problem         VARCHAR  missing, mismatch, or unfinished
+--   missing_ranks   VARCHAR  ranks that did not enter it
+--   waiting_ranks   VARCHAR  ranks that entered but did not finish it
+--   finished_ranks  VARCHAR  ranks that finished it
+--   undumped_ranks  VARCHAR  ranks without a dump
+--   line            VARCHAR  program line of the call on a waiting rank, or else on any
 -- Keep:     pg_name, seq, problem, missing_ranks, waiting_ranks, names, line
--- Empty: event: no file holds events
--- Empty: every collective in the dumps was entered and finished by all ranks
+-- Empty: event: the files contain no events
+-- Empty: all ranks entered and finished every collective in the dumps
 
 WITH described AS (
     SELECT
@@ -60,7 +56,7 @@ entry AS (
     WHERE e.category = 'flight_recorder'
 ),
 
--- What a rank did under one number.
+-- Calls of a rank under one sequence number.
 call AS (
     SELECT
         rank, pg_name, ranks, is_p2p, seq,

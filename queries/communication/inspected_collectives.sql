@@ -1,37 +1,36 @@
--- How fast were the collectives that NCCL's inspector saw, by communicator, kind and size?
--- From its logs, which hold the last collective that a communicator had finished at each interval, so not every one:
--- spanned_count says how many there were from the first to the last. Times are whole µs, as the inspector writes them, and
--- of whichever clock timing_source names. A message is what one rank gives to a reduce or an all-reduce, and gets from a
--- reduce-scatter or gives to an all-gather; the algorithm bandwidth of these two counts what all ranks do.
+-- Bandwidth of collectives in NCCL inspector logs, by communicator, kind, and size.
+-- The logs contain the last finished collective of each interval, so spanned_count gives the number from first to last.
+-- Times are integral µs on the clock named by timing_source. The message is the data of one rank; algorithm bandwidth
+-- of all-gather and reduce-scatter counts the data of all ranks.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
---   limit  BIGINT = 0  so many rows of each communicator, those that took longest; 0 for all
+--   limit  BIGINT = 0  rows per communicator, the longest; 0 for all
 -- Columns:
---   rank              INTEGER  global rank of the log, where its name tells one
---   file_name         VARCHAR  the log
---   comm              VARCHAR  communicator, as NCCL hashes it
---   comm_rank         BIGINT   rank in the communicator
---   group_size        BIGINT   its ranks
---   node_count        BIGINT   its machines; NULL where the log does not tell
---   collective        VARCHAR  AllReduce, AllGather, ReduceScatter, Broadcast, Reduce, Send, Recv, …
---   message_bytes     BIGINT   size of the message of a rank, bytes
---   timing_source     VARCHAR  kernel_gpu, kernel_cpu or collective_cpu: what the time is from; NULL where not told
---   collective_count  BIGINT   collectives in the log
---   spanned_count     BIGINT   collectives of the communicator from its first to its last in the log, of all kinds; sends and receives by numbers of their own apart
---   time_ns           BIGINT   sum of their times, ns
---   min_time_ns       BIGINT   shortest, ns
---   max_time_ns       BIGINT   longest, ns
---   algorithm_bytes_per_s  DOUBLE  algorithm bandwidth over time_ns, bytes/s
---   bus_bytes_per_s        DOUBLE  bus bandwidth over time_ns, bytes/s; NULL of kinds that are not known
---   stated_bus_bytes_per_s  DOUBLE  what the log states, mean weighted by time, bytes/s
+--   rank                    INTEGER  global rank, if the file name contains it
+--   file_name               VARCHAR  log file
+--   comm                    VARCHAR  communicator hash
+--   comm_rank               BIGINT   rank in the communicator
+--   group_size              BIGINT   number of ranks of the communicator
+--   node_count              BIGINT   number of machines; NULL if unknown
+--   collective              VARCHAR  AllReduce, AllGather, ReduceScatter, Broadcast, Reduce, Send, Recv, …
+--   message_bytes           BIGINT   message size of a rank, bytes
+--   timing_source           VARCHAR  kernel_gpu, kernel_cpu, or collective_cpu; NULL if unknown
+--   collective_count        BIGINT   number of collectives in the log
+--   spanned_count           BIGINT   number of collectives of the communicator from first to last in the log; sends and receives are numbered separately
+--   time_ns                 BIGINT   sum of durations, ns
+--   min_time_ns             BIGINT   minimum duration, ns
+--   max_time_ns             BIGINT   maximum duration, ns
+--   algorithm_bytes_per_s   DOUBLE
+--   bus_bytes_per_s         DOUBLE   bus bandwidth, bytes/s; NULL for unknown kinds
+--   stated_bus_bytes_per_s  DOUBLE   bus bandwidth stated in the log, time-weighted mean, bytes/s
 -- Keep:      comm, comm_rank, collective, message_bytes, collective_count, bus_bytes_per_s, time_ns
 -- Invariant: collective_count >= 1 AND collective_count <= spanned_count AND min_time_ns <= max_time_ns
--- Empty: no file is a log of NCCL's inspector (NCCL_PROFILER_PLUGIN, NCCL_INSPECTOR_ENABLE=1)
+-- Empty: no file is an NCCL inspector log (NCCL_PROFILER_PLUGIN, NCCL_INSPECTOR_ENABLE=1)
 
 WITH factors (collective, is_of_all, bus_factor, per_rank) AS (
-    -- Of those per_rank, (group_size - 1) / group_size of it crosses the wires of a rank.
+    -- per_rank: (group_size - 1) / group_size of the message crosses the links of a rank.
     VALUES
     ('AllReduce', FALSE, 2, TRUE),
     ('AllGather', TRUE, 1, TRUE),

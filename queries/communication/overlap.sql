@@ -1,22 +1,20 @@
--- Which compute ran under which communication?
--- Of a device's time in communication: what is computed meanwhile, kernel by kernel, and what is exposed. Each
--- nanosecond belongs to one collective and one kernel, of several at once to those that started first; so the rows of
--- a class of collectives add up to its part of the device's time in communication.
+-- Compute that overlaps with communication, by class of collectives and kernel.
+-- Each nanosecond belongs to one collective and one kernel, those that started first; rows of a class add up to its
+-- communication time.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Input:    collective_events
 -- Params:
---   limit  BIGINT = 10    kernels per class of collectives, the rest in one row; 0 for all
+--   limit  BIGINT = 10  kernels per class, the rest in one row; 0 for all
 -- Columns:
---   rank           INTEGER  global rank
---   device         VARCHAR  number of the device, or cpu
---   comm_class     VARCHAR  class of the collectives, as in table kernel_class
---   comm_ns        BIGINT   their part of the union of communication, ns
---   compute_class  VARCHAR  class of what is computed; NULL for the rows (exposed) and (others)
---   compute_name   VARCHAR  kernel or op; (exposed) for nothing, (others) for all beyond the limit
---   overlap_ns     BIGINT   time in communication during which it runs, ns
---   comm_pct       DOUBLE   overlap_ns of comm_ns, 0 to 100
+--   rank INTEGER, device VARCHAR
+--   comm_class     VARCHAR  class of the collectives
+--   comm_ns        BIGINT
+--   compute_class  VARCHAR  kernel class; NULL for (exposed) and (others)
+--   compute_name   VARCHAR  kernel or op; (exposed), or (others) beyond the limit
+--   overlap_ns     BIGINT   communication time it overlaps with, ns
+--   comm_pct       DOUBLE   overlap_ns as a share of comm_ns, 0 to 100
 -- Invariant: 0 <= overlap_ns AND overlap_ns <= comm_ns
 
 WITH comm AS (

@@ -1,6 +1,5 @@
--- How long do collectives and copies take in a step? As the mean over the devices of the run.
--- The times per step of communication and of memcpy_steps. Of devices that have steps, one without such work counts as
--- 0. The rows (all) are always there; they add up all of one kind, and so counts time twice that overlaps.
+-- Mean time per step of collectives and copies by class, over the devices.
+-- A device with steps but without such work counts as 0. The rows (all) add up all of a kind, so overlap counts twice.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -8,10 +7,10 @@
 -- Input:    steps
 -- Columns:
 --   kind            VARCHAR  comm or memcpy
---   class           VARCHAR  class of the collective or copy, as in table kernel_class; (all) for all together
---   step_kernel_ns  DOUBLE   sum of the durations of what belongs to a step, per step, ns
---   step_pct        DOUBLE   step_kernel_ns of the mean duration of a step, 0 to 100 and more if they overlap each other
---   device_count    BIGINT   devices that the means are over
+--   class           VARCHAR  class of the collective or copy, or (all)
+--   step_kernel_ns  DOUBLE   sum of durations per step, ns
+--   step_pct        DOUBLE   step_kernel_ns as a share of the mean step, percent; overlap counts twice
+--   device_count    BIGINT
 -- Invariant: 0 <= step_kernel_ns AND 0 <= step_pct
 
 WITH counted AS (

@@ -1,27 +1,23 @@
--- What does the time of each step consist of, to the nanosecond?
--- A row is work of one kind, in one place: what ran by class, phase, module, op with its shape, and name; or idle time
--- by its cause, with the phase and the module that table idle_gap gives it, and the op that kept the CPU busy. Time is cut
--- where steps begin on the device, as in view device_steps: so wall_ns of a step's rows adds up to its span_ns in steps,
--- and that of all rows to the device's window. Where the first step begins before the device has its first work, and
--- where the last one ends behind its last work, that is idle time outside of the window with the cause before_first_work
--- or behind_last_work. tracekit compare puts the rows of two runs side by side.
+-- Complete breakdown of each step into busy and idle time, for `tracekit compare`.
+-- Busy rows are keyed by class, phase, module, op with shape, and name; idle rows by cause, phase, module, and the op
+-- that kept the CPU busy. Work and gaps are split where steps begin on the device, so wall_ns adds up to the length of
+-- each step and to the window. Idle time outside the window has the cause before_first_work or behind_last_work.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Columns:
---   rank          INTEGER  global rank
---   device        VARCHAR  number of the device, or cpu
---   step          BIGINT   number of the step; NULL outside of steps, and where none are marked
---   part          VARCHAR  compute, exposed_comm, exposed_memcpy or idle
---   class         VARCHAR  class as in kernel_classes; of idle time its cause
---   phase         VARCHAR  as in phases
---   module_path   VARCHAR  as rollup_path in modules: layers are one; a row in parentheses where there is no module
---   op            VARCHAR  innermost op around the launch; of idle time the op that kept the CPU busy
---   shape         VARCHAR  shapes of the op's arguments, else the grid of the kernel; of a collective its message
---   name          VARCHAR  kernel, copy or op; NULL for idle time
---   kernel_count  BIGINT   device events that begin here, or gaps
---   kernel_ns     BIGINT   sum of their durations within the step, ns
---   wall_ns       BIGINT   time of the step that is theirs alone, ns
+--   rank INTEGER, device VARCHAR
+--   step          BIGINT   step number; NULL outside steps, or if none are marked
+--   part          VARCHAR  compute, exposed_comm, exposed_memcpy, or idle
+--   class         VARCHAR  kernel class; for idle time its cause
+--   phase         VARCHAR
+--   module_path   VARCHAR  module path with layers rolled up, or a named row in parentheses
+--   op            VARCHAR  innermost op around the launch; for idle time the op that kept the CPU busy
+--   shape         VARCHAR  argument shapes of the op, else the grid of the kernel; for collectives the message size
+--   name          VARCHAR  kernel, copy, or op; NULL for idle time
+--   kernel_count  BIGINT   number of device events that begin here, or of gaps
+--   kernel_ns     BIGINT   sum of durations within the step, ns
+--   wall_ns       BIGINT
 -- Keep:     rank, step, part, class, phase, module_path, kernel_count, wall_ns
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns AND kernel_count >= 0
 -- Invariant: (part = 'idle') = (name IS NULL) AND (part <> 'idle' OR wall_ns = kernel_ns)
@@ -38,7 +34,8 @@ step_end AS (
     GROUP BY trace_id, device
 ),
 
--- Steps, with what is before the first, behind the last and between two: every moment of a device is in one.
+-- Every point in time of a device belongs to one interval: a step, or the time before, between, or
+-- after steps.
 tile AS (
     SELECT * FROM step_span
     UNION ALL
@@ -90,7 +87,7 @@ work AS MATERIALIZED (
         ON d.trace_id = s.trace_id AND d.device = s.device AND d.ts_ns >= s.start_ns
 ),
 
--- What lasts into the next step is cut there.
+-- Split work that extends into the next step.
 long_work AS (
     SELECT id, (trace_id, device) AS part, ts_ns AS start_ns, end_ns
     FROM work

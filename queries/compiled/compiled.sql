@@ -1,27 +1,22 @@
--- What ran inside of the regions that torch.compile compiled, by graph and by the file of generated code?
--- Modules inside of such a region are not called, so nothing marks their time: the region itself, its sequence numbers
--- and the arguments of its kernels tell what is known. The rows without a pass hold what ran outside of all regions:
--- wall_ns adds up to the busy time of the device where limit is 0. A trace without such regions has no rows.
+-- GPU time inside torch.compile regions, by graph, kernel, and generated file.
+-- Modules inside a region are not called; regions, sequence numbers, and kernel arguments provide the attribution. Rows
+-- without a pass hold work outside regions, so wall_ns adds up to the busy time of the device if limit is 0.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
---   limit  BIGINT = 30    the rows of each device that took longest; 0 for all
+--   limit  BIGINT = 30  rows per device, the longest; 0 for all
 -- Columns:
---   rank          INTEGER  global rank
---   device        VARCHAR  number of the device, or cpu
---   pass          VARCHAR  forward or backward pass of a region; NULL outside of all
---   graph         VARCHAR  number of the graph, frame/entry, as in the name of its region; NULL where nothing tells
---   phase         VARCHAR  phase
---   module_path   VARCHAR  path or row in modules where this time is; NULL outside of all regions
---   name          VARCHAR  kernel, copy or op; NULL outside of all regions
---   class         VARCHAR  its class, as in kernel_classes; NULL outside of all regions
---   kernel_file   VARCHAR  file of generated code that holds the kernel, where its op tells
---   region_count  BIGINT   spans of regions that launched it; 0 outside
---   kernel_count  BIGINT   device events
---   kernel_ns     BIGINT   sum of their durations, ns
---   wall_ns       BIGINT   busy time that is theirs, ns
---   wall_pct      DOUBLE   wall_ns of the device's window, 0 to 100
+--   rank INTEGER, device VARCHAR
+--   pass          VARCHAR  forward or backward; NULL outside regions
+--   graph         VARCHAR  graph number (frame/entry); NULL if unknown
+--   phase         VARCHAR
+--   module_path   VARCHAR  module path, or a named row in parentheses; NULL outside regions
+--   name          VARCHAR  kernel, copy, or op; NULL outside regions
+--   class         VARCHAR  kernel class; NULL outside regions
+--   kernel_file   VARCHAR  generated file with the kernel, if recorded
+--   region_count  BIGINT   number of region spans that launched it; 0 outside regions
+--   kernel_count BIGINT, kernel_ns BIGINT, wall_ns BIGINT, wall_pct DOUBLE
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns
 -- Invariant: (pass IS NULL) = (region_count = 0)
 -- Invariant: pass IS NOT NULL OR (graph IS NULL AND module_path IS NULL AND name IS NULL)

@@ -1,15 +1,15 @@
--- Which device events were launched inside of regions that torch.compile compiled?
--- Each belongs to the innermost region that was open on the launching thread.
+-- Device events launched inside torch.compile regions.
+-- Each belongs to the innermost open region on the launching thread.
 --
 -- Kind:     table
 -- Input:    compiled_regions
 -- Columns:
---   trace_id   INTEGER -> trace                  the trace
---   event_id   BIGINT -> device_events.event_id  the device event
---   piece      BIGINT                            number of the piece of a CPU op, from 0; 0 for work of accelerators
---   region_id  BIGINT -> compiled_regions        the region, as in compiled_regions
+--   trace_id   INTEGER -> trace
+--   event_id   BIGINT -> device_events.event_id  device event
+--   piece      BIGINT
+--   region_id  BIGINT -> compiled_regions        region
 --   pass       VARCHAR                           forward or backward
---   graph      VARCHAR                           number of the graph; NULL where nothing tells
+--   graph      VARCHAR                           graph number; NULL if unknown
 
 WITH region AS (
     SELECT trace_id || '/' || pid || '/' || tid AS part, region_id AS id, start_ns, end_ns

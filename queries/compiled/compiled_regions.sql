@@ -1,20 +1,16 @@
--- Where does the code run that torch.compile compiled, and of which graph is it?
--- The spans of the regions that Dynamo calls, whose names hold the number of the graph (frame/entry), and the passes of
--- their autograd nodes. A forward pass is of the graph of the region around it; a backward pass has the sequence number
--- of its forward pass, and so its graph.
+-- Forward and backward passes of torch.compile regions, with their graph.
+-- Dynamo regions carry the graph number (frame/entry) in their name. A forward pass belongs to the region around it; a
+-- backward pass to that of the forward pass with its sequence number.
 --
 -- Kind:     table
 -- Input:    event WHERE starts_with(name, 'Torch-Compiled Region') OR name IN ('CompiledFunction',
 --           'CompiledFunctionBackward')
 -- Columns:
---   trace_id   INTEGER -> trace            the trace
---   region_id  BIGINT -> event.event_id    the span, as event_id in table event
---   pid        BIGINT                      process id
---   tid        BIGINT -> thread(pid, tid)  thread id
---   start_ns   BIGINT                      start, ns
---   end_ns     BIGINT                      end, ns
---   pass       VARCHAR                     forward or backward
---   graph      VARCHAR                     number of the graph, as in the name of its region; NULL where nothing tells
+--   trace_id   INTEGER -> trace
+--   region_id  BIGINT -> event.event_id  span of the region
+--   pid BIGINT, tid BIGINT -> thread(pid, tid), start_ns BIGINT, end_ns BIGINT
+--   pass       VARCHAR                   forward or backward
+--   graph      VARCHAR                   graph number (frame/entry); NULL if unknown
 
 WITH span AS (
     SELECT
@@ -40,7 +36,7 @@ region AS (
     WHERE is_region
 ),
 
--- Numbers of events are those of one trace, and so is a part.
+-- Event IDs and parts are unique within a trace only.
 pass_start AS (
     SELECT part, row_number() OVER () AS id, trace_id, event_id, ts_ns AS at_ns
     FROM span
@@ -60,7 +56,7 @@ forward AS (
     INNER JOIN span AS r ON a.trace_id = r.trace_id AND a.around_id = r.event_id
 ),
 
--- Sequence numbers are given anew after a while: the forward pass is the last one before.
+-- Sequence numbers recur, so the last forward pass before counts.
 backward AS (
     SELECT s.trace_id, s.event_id, f.graph
     FROM span AS s

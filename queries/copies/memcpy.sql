@@ -1,26 +1,22 @@
--- What was copied or set, which way, how much and how fast?
--- Bandwidth is bytes over the sum of durations, of those copies whose bytes the trace tells. The ceiling is the highest
--- rate at which tracekit bench copied in that direction on this very device, from or to the same kind of host memory.
+-- Copies and memsets by direction and kind of memory, with bytes and bandwidth.
+-- Bandwidth is bytes over the sum of durations, for copies with known bytes. The ceiling is the rate measured by
+-- `tracekit bench` for the same device, direction, and kind of host memory.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Input:    device_events WHERE kind = 'memcpy' OR copy_of(class) = 'set'
 -- Columns:
---   rank               INTEGER  global rank
---   device             VARCHAR  number of the device
---   direction          VARCHAR  class: memcpy_h2d, memcpy_d2h, memcpy_d2d, memset
---   name               VARCHAR  as the profiler says it, with the kinds of memory
---   copy_count         BIGINT   copies
---   kernel_ns          BIGINT   sum of their durations, ns
---   wall_ns            BIGINT   busy time that is theirs, ns
---   bytes              BIGINT   bytes moved, where known; NULL where not known for any
---   sized_count        BIGINT   copies whose bytes are known
---   bandwidth_bytes_per_s  DOUBLE  bytes / time of the copies whose bytes are known, bytes/s
---   sized_ns           BIGINT   sum of the durations of the copies whose bytes are known, ns; NULL for none or 0
---   ceiling_bytes_per_s  DOUBLE   highest rate measured on the device for such copies, bytes/s
---   ceiling_pct          DOUBLE   bandwidth_bytes_per_s of that, 0 to 100 and more
---   ceiling_source       VARCHAR  the measurement
---   ceiling_reason       VARCHAR  why ceiling_pct is missing; NULL if it is not
+--   rank                   INTEGER
+--   device                 VARCHAR  device number
+--   direction              VARCHAR
+--   name                   VARCHAR  name, as recorded, with the kinds of memory
+--   copy_count BIGINT, kernel_ns BIGINT, wall_ns BIGINT
+--   bytes                  BIGINT   bytes moved, where known; NULL if never known
+--   sized_count            BIGINT   number of copies with known bytes
+--   bandwidth_bytes_per_s  DOUBLE   bandwidth of copies with known bytes, bytes/s
+--   sized_ns               BIGINT   sum of durations of copies with known bytes, ns; NULL for none or 0
+--   ceiling_bytes_per_s    DOUBLE   measured peak rate of such copies, bytes/s
+--   ceiling_pct DOUBLE, ceiling_source VARCHAR, ceiling_reason VARCHAR
 -- Keep:     rank, device, direction, name, copy_count, kernel_ns, bytes, bandwidth_bytes_per_s, ceiling_pct
 -- View:
 --   breakdown  totals=memcpy_totals
@@ -44,7 +40,7 @@ WITH summed AS (
     GROUP BY t.trace_id, t.rank, e.device, e.class, e.name
 ),
 
--- What tracekit bench calls such a copy, as far as the name tells.
+-- Corresponding kind of copy in tracekit bench, as far as the name shows it.
 named AS (
     SELECT
         *,

@@ -1,32 +1,30 @@
--- How fast was memory copied and set, moment by moment?
--- The window of each device is cut into as many equal parts as points says. A copy moves its bytes evenly over its
--- duration, so that the bytes of all parts add up to those of analysis memcpy; rows are the parts in which something was
--- copied in a direction. The rate is that of all copies at once, mean over the part, idle time included.
+-- Copy and memset rate over time, by direction and device.
+-- The device window is divided into equal parts. A copy moves its bytes evenly over its duration, so bytes add up to
+-- those of `memcpy`. Rates are means over the part, idle time included.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Family:   memcpy
 -- Params:
---   points  BIGINT = 120  parts of the window of each device
+--   points  BIGINT = 120  number of parts per device
 -- Columns:
---   rank         INTEGER  global rank
---   device       VARCHAR  number of the device
---   direction    VARCHAR  class: memcpy_h2d, memcpy_d2h, memcpy_d2d, memset
---   start_ns     BIGINT   start of the part, ns since the first event of the trace
---   dur_ns       BIGINT   its length, ns
---   copy_count   BIGINT   copies that ran in it
---   busy_ns      BIGINT   sum of their durations in it, ns; overlap counts twice
---   bytes        DOUBLE   bytes that they moved in it, bytes; NULL where the trace tells them of none
---   bytes_per_s  DOUBLE   bytes over dur_ns, bytes/s
+--   rank         INTEGER
+--   device       VARCHAR  device number
+--   direction    VARCHAR
+--   start_ns     BIGINT   start, ns since the first event of the trace
+--   dur_ns BIGINT, copy_count BIGINT
+--   busy_ns      BIGINT   sum of durations within the part, ns; overlap counts twice
+--   bytes        DOUBLE   bytes moved; NULL if unknown
+--   bytes_per_s  DOUBLE   bytes / dur_ns, bytes/s
 -- Invariant: dur_ns > 0 AND copy_count >= 1 AND busy_ns >= 0 AND (bytes IS NULL OR bytes >= 0)
--- Empty: nothing was copied or set by a device
+-- Empty: no copies or memsets were recorded
 
 WITH copies AS (
     SELECT
         e.trace_id, e.device, e.class AS direction, e.event_id, e.bytes, w.window_ns,
         e.ts_ns - w.start_ns AS from_ns,
         greatest(e.end_ns - w.start_ns, from_ns + 1) AS to_ns,
-        -- The first and the last part that it lies in; what takes no time lies in the first alone.
+        -- First and last part it lies in; zero-length events lie in the first only.
         least(from_ns * $points::HUGEINT // w.window_ns, $points - 1) AS first_part,
         greatest(
             least((e.end_ns - w.start_ns) * $points::HUGEINT // w.window_ns, $points - 1),
@@ -42,7 +40,7 @@ placed AS (
     FROM copies
 ),
 
--- Parts begin at whole ns.
+-- Parts begin at integral ns.
 bounded AS (
     SELECT
         *,

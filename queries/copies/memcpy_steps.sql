@@ -1,24 +1,22 @@
--- How long do copies take in each step?
--- Offloading and uploading, per iteration: mean over the steps, and the share of a step's duration. Copies belong to
--- the step whose range on the CPU holds their launch; those outside of all steps are left out. A trace without steps
--- has no rows. The row (all) is all directions together.
+-- Copy time per step by direction, for each device.
+-- Copies belong to the step whose range on the host contains their launch; others are excluded. The row (all) covers
+-- all directions.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Family:   memcpy
 -- Columns:
---   rank            INTEGER  global rank
---   device          VARCHAR  number of the device
---   direction       VARCHAR  class: memcpy_h2d, memcpy_d2h, memcpy_d2d; (all) for all together
---   step_count      BIGINT   steps
---   copy_count      BIGINT   copies in all steps
---   kernel_ns       BIGINT   sum of their durations, ns
---   wall_ns         BIGINT   exposed: busy time of the device that belongs to them, ns
---   bytes           BIGINT   bytes copied, where known; NULL where not known for any
+--   rank            INTEGER
+--   device          VARCHAR  device number
+--   direction       VARCHAR  memcpy_h2d, memcpy_d2h, memcpy_d2d, or (all)
+--   step_count      BIGINT
+--   copy_count      BIGINT   number of copies in all steps
+--   kernel_ns BIGINT, wall_ns BIGINT
+--   bytes           BIGINT   bytes copied, where known; NULL if never known
 --   step_kernel_ns  DOUBLE   kernel_ns per step, ns
 --   step_wall_ns    DOUBLE   wall_ns per step, ns
 --   step_bytes      DOUBLE   bytes per step
---   step_pct        DOUBLE   kernel_ns of the duration of the steps, 0 to 100
+--   step_pct        DOUBLE   kernel_ns as a share of the duration of the steps, 0 to 100
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns
 
 WITH step_time AS (

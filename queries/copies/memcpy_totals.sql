@@ -1,21 +1,17 @@
--- What was copied or set on all devices of the run, which way, how much and how fast?
--- The sums of memcpy over all devices and kinds of memory; bandwidth is of those copies whose bytes the trace tells.
+-- Copies and memsets by direction, summed over all devices.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   memcpy
 -- Input:    memcpy
 -- Columns:
---   direction              VARCHAR  class: memcpy_h2d, memcpy_d2h, memcpy_d2d, memset
---   copy_count             BIGINT   copies
---   kernel_ns              BIGINT   sum of their durations, ns
---   wall_ns                BIGINT   busy time that is theirs, ns
---   bytes                  BIGINT   bytes moved, where known; NULL where not known for any
---   sized_count            BIGINT   copies whose bytes are known
---   sized_ns               BIGINT   sum of the durations of these, ns; NULL where the clock could tell of none
---   bandwidth_bytes_per_s  DOUBLE   bytes / sized_ns, bytes/s
+--   direction VARCHAR, copy_count BIGINT, kernel_ns BIGINT, wall_ns BIGINT
+--   bytes                  BIGINT  bytes moved, where known; NULL if never known
+--   sized_count            BIGINT  number of copies with known bytes
+--   sized_ns               BIGINT  sum of durations of copies with known bytes, ns; NULL if 0
+--   bandwidth_bytes_per_s  DOUBLE  bytes / sized_ns, bytes/s
 -- View:
---   chart  name=memcpy form=bars title="What was copied or set, which way" y=direction order=rows x=kernel_ns
+--   chart  name=memcpy form=bars title="Copies and memsets by direction" y=direction order=rows x=kernel_ns
 --          axis="time of all copies" colour=orange largest=kernel_ns
 --          tip=direction,copy_count,kernel_ns,wall_ns,bytes,bandwidth_bytes_per_s
 -- Invariant: sized_count <= copy_count AND (bytes IS NULL) = (sized_count = 0)

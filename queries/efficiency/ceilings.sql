@@ -1,24 +1,21 @@
--- Which measured ceilings are there for a device, and why does it lack others?
--- ceilings('product') are the rates of a kind, ceiling_reasons('product') has a row for each device about which table
--- device_ceiling says anything. is_listed joins either to the devices that ran: what is said of all devices of a trace
--- (*) is not said of a CPU. ceiling_gap is the reason for a device that may have no row.
--- collective_backend and is_reduce tell which of the measured collectives one in a trace may be: who ran it, by the
--- name of its kernel or span (RCCL names its kernels as NCCL does), and whether one of class comm_other is a reduce.
+-- Functions to look up measured peak rates.
+-- ceilings(kind): rates of a kind. ceiling_reasons(kind): why a device has none. is_listed joins both to the devices
+-- that ran (`*` excludes cpu). ceiling_gap: the reason for a device that may have no row. collective_backend and
+-- is_reduce classify recorded collectives by name; RCCL kernels carry NCCL's names.
 --
 -- Kind:     function
 -- Access:   private
 -- Params:
---   wanted  VARCHAR  kind of ceiling: product, memory, copy or collective
---   listed  VARCHAR  device as table device_ceiling lists it
---   device  VARCHAR  number of the device that ran, or cpu
---   known   INTEGER  trace_id of the row of ceiling_reasons; NULL if there is none
+--   wanted  VARCHAR  product, memory, copy, or collective
+--   listed  VARCHAR  device, as in device_ceiling
+--   device  VARCHAR  device that ran
+--   known   INTEGER  trace_id of the row of ceiling_reasons; NULL if none
 --   reason  VARCHAR  its reason
---   name    VARCHAR  of a kernel or span; of is_reduce, of a collective
+--   name    VARCHAR  kernel or span; for is_reduce, collective
 -- Columns:
---   trace_id  INTEGER  the trace
---   device    VARCHAR  number of the device, cpu, or *
---   reason    VARCHAR  of ceiling_reasons: why there is none of this kind; NULL if there is one. ceilings has the other
---                      columns of table device_ceiling instead
+--   trace_id  INTEGER
+--   device  VARCHAR  device number, cpu, or *
+--   reason  VARCHAR  why there is no rate of this kind; else NULL. ceilings has the other columns of device_ceiling instead
 
 CREATE OR REPLACE MACRO ceilings(wanted) AS TABLE (
     SELECT * EXCLUDE (reason)

@@ -1,42 +1,36 @@
--- Is the compute of each phase bound by arithmetic or by memory?
--- Operations and ideal bytes of ops by their shapes (macro op_costs says how they are counted), against the time of all
--- compute that the ops launched. Intensity is operations per byte; where it is below the ridge of the device (its peak
--- rate over its memory bandwidth) memory is the bound. What could not be counted has rows without a class, one for
--- each reason; so kernel_ns adds up to all compute of the phase.
--- bound and attainable_pct are by the data sheet. Beside them, ceiling_bound and ceiling_attainable_pct are by what
--- tracekit bench measured on this very device: its fastest product of the type, and its fastest copy within its memory
--- of a size beyond all caches, read and written. Ops whose tensors stay in a cache are faster than that memory.
+-- Compute time by phase, op class, and type, with its roofline bound (compute or memory).
+-- FLOPs and ideal bytes come from op shapes (`op_costs`), the time from all compute that the ops launched. Work is
+-- memory-bound if its intensity (FLOPs per byte) is below the ridge of the device. Uncounted work has rows without a
+-- class, one per reason, so kernel_ns adds up to all compute of the phase. Bounds refer to the data sheet, those with
+-- ceiling_ to rates measured by `tracekit bench`. Tensors in a cache can exceed the memory rate.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Columns:
---   rank                      INTEGER  global rank
---   device                    VARCHAR  number of the device, or cpu
---   phase                     VARCHAR  phase
---   op_class                  VARCHAR  class of the ops; NULL for what is not counted
---   dtype                     VARCHAR  type of the operands; NULL for what is not counted
---   op_count                  BIGINT   ops; kernels where no op is known
---   kernel_ns                 BIGINT   sum of the durations of their kernels, ns
---   kernel_pct                DOUBLE   kernel_ns of all compute of the device, 0 to 100
---   flops                     BIGINT   operations
---   bytes                     BIGINT   ideal bytes; NULL if not known of all
---   flop_per_s                DOUBLE   flops / kernel_ns, operations/s
---   memory_bytes_per_s        DOUBLE   bytes / kernel_ns, bytes/s
---   intensity_flop_per_byte   DOUBLE   flops / bytes
---   ridge_flop_per_byte       DOUBLE   peak rate of the type / memory bandwidth of the device
---   bound                     VARCHAR  compute or memory
---   attainable_pct            DOUBLE   flops (or bytes) of what the device could at most do in kernel_ns, 0 to 100; above that,
---                                      reason says why
---   peak_source               VARCHAR  where peak and bandwidth are from
---   top_op                    VARCHAR  the op of the row that took longest
---   reason                    VARCHAR  why something is missing; NULL if nothing is
---   ceiling_flop_per_s           DOUBLE   highest rate of products measured on the device for the type, operations/s
---   ceiling_memory_bytes_per_s   DOUBLE   highest rate of its memory measured, bytes/s
---   ceiling_ridge_flop_per_byte  DOUBLE   the one over the other
---   ceiling_bound                VARCHAR  compute or memory, by that ridge
---   ceiling_attainable_pct       DOUBLE   flops (or bytes) of what these rates allow in kernel_ns, 0 to 100 and more
---   ceiling_source               VARCHAR  the measurements
---   ceiling_reason               VARCHAR  why one of them is missing; NULL if none is
+--   rank INTEGER, device VARCHAR, phase VARCHAR
+--   op_class                     VARCHAR  op class; NULL for uncounted work
+--   dtype                        VARCHAR  operand type; NULL for uncounted work
+--   op_count                     BIGINT   number of ops, or kernels without a known op
+--   kernel_ns                    BIGINT   sum of durations, ns
+--   kernel_pct                   DOUBLE   share of the compute of the device, 0 to 100
+--   flops                        BIGINT
+--   bytes                        BIGINT   ideal bytes; NULL if not all are known
+--   flop_per_s                   DOUBLE
+--   memory_bytes_per_s           DOUBLE   bytes / kernel_ns, bytes/s
+--   intensity_flop_per_byte      DOUBLE   flops / bytes
+--   ridge_flop_per_byte          DOUBLE   peak rate / memory bandwidth
+--   bound                        VARCHAR  compute or memory
+--   attainable_pct               DOUBLE   share of the attainable rate, 0 to 100; see reason if above
+--   peak_source                  VARCHAR  source of peak and bandwidth
+--   top_op                       VARCHAR  op with the most time
+--   reason                       VARCHAR  why something is missing; else NULL
+--   ceiling_flop_per_s           DOUBLE   measured peak GEMM rate for the type, FLOP/s
+--   ceiling_memory_bytes_per_s   DOUBLE   measured peak memory rate, bytes/s
+--   ceiling_ridge_flop_per_byte  DOUBLE   ratio of the two
+--   ceiling_bound                VARCHAR  compute or memory, by the measured rates
+--   ceiling_attainable_pct       DOUBLE   share of the measured attainable rate, percent
+--   ceiling_source               VARCHAR  source of the measured rates
+--   ceiling_reason               VARCHAR  why a measured rate is missing; else NULL
 -- Keep:     rank, device, phase, op_class, dtype, kernel_ns, kernel_pct, flop_per_s, memory_bytes_per_s, bound,
 --           attainable_pct, op_count
 -- Invariant: (op_class IS NULL) = (flops IS NULL)
@@ -71,7 +65,6 @@ costed AS (
     LEFT JOIN launched_op_costs AS o USING (trace_id, op_id)
 ),
 
--- The named ops and their time first, for the longest of a row.
 summed AS (
     SELECT
         trace_id, device, phase,

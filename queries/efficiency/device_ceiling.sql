@@ -1,32 +1,29 @@
--- How fast was each device of the traces measured to be, or why does no measurement count?
--- The highest rate of each kind among the points of tracekit bench that --ceilings names, else among those of the run
--- folder. A rate is of the very device that it was measured on, so the names must be the same; where both sides tell a
--- number of multiprocessors, these too, since a part of a device may go by the name of the whole. On a CPU the rank must
--- have had as many threads as the measurement: nothing is scaled, as neither clocks nor memory are shared out by threads.
--- Collectives need no threads of arithmetic, but as many machines. What is given counts for a device that the trace does
--- not name, too.
+-- Measured peak rates of each device, or why there are none.
+-- The highest rate of each kind from `--ceilings`, else from the run folder. Rates apply only to the measured device:
+-- names and SM counts must match (a partition may have the name of the full device), on a CPU the number of threads,
+-- and for collectives the number of machines. Rates given on the command line also apply to devices without a name.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Input:    ceiling_point
 -- Columns:
---   trace_id         INTEGER -> trace  the trace
---   device           VARCHAR  number of the device, or cpu; * for every device of the trace
---   device_name      VARCHAR  product, as the measurement names it
---   thread_count     INTEGER  host threads that measured it; NULL where they do not matter
---   kind             VARCHAR  product, memory, copy or collective; NULL where a reason is for all
---   dtype            VARCHAR  of a product: type of the operands
---   op               VARCHAR  of a copy: h2d, d2h, d2d, h2h; of a collective: all_reduce, …
---   memory           VARCHAR  of a copy: pinned or pageable memory of the host
---   backend          VARCHAR  of a collective: nccl or gloo
---   group_size       INTEGER  of a collective: ranks
---   flop_per_s       DOUBLE   of a product: operations/s
---   bytes_per_s      DOUBLE   of a copy: copied; of memory: read and written, bytes/s
---   bus_bytes_per_s  DOUBLE   of a collective: bus bandwidth, bytes/s
+--   trace_id         INTEGER -> trace
+--   device           VARCHAR  device number, or cpu; * for all devices of the trace
+--   device_name      VARCHAR  device model, as in the measurement
+--   thread_count     INTEGER  host threads of the measurement; NULL if irrelevant
+--   kind             VARCHAR  product, memory, copy, or collective; NULL if the reason covers all
+--   dtype            VARCHAR  operand type of a product
+--   op               VARCHAR  copy direction (h2d, d2h, d2d, h2h) or collective (all_reduce, …)
+--   memory           VARCHAR  host memory of a copy: pinned or pageable
+--   backend          VARCHAR  nccl or gloo
+--   group_size       INTEGER  number of ranks of a collective
+--   flop_per_s       DOUBLE   rate of a product, FLOP/s
+--   bytes_per_s      DOUBLE   rate of a copy, or of memory (read and written), bytes/s
+--   bus_bytes_per_s  DOUBLE   bus bandwidth of a collective, bytes/s
 --   origin           VARCHAR  given or run folder
---   measured_at      VARCHAR  when, UTC; NULL if not known
---   source           VARCHAR  run and date of the measurement, and what was measured
---   reason           VARCHAR  why no rate counts; NULL where one is given
+--   measured_at      VARCHAR  time of the measurement, UTC; NULL if unknown
+--   source           VARCHAR  run, date, and point of the measurement
+--   reason           VARCHAR  why no rate applies; else NULL
 
 WITH ceiling AS MATERIALIZED (
     SELECT
@@ -48,7 +45,7 @@ WITH ceiling AS MATERIALIZED (
     INNER JOIN ceiling_point AS p ON c.point_id = p.point_id
 ),
 
--- In a run of tracekit's own workloads nothing but this variable sets the threads of a rank.
+-- In tracekit's own workloads only this variable sets the threads of a rank.
 host AS (
     SELECT
         a.trace_id,
@@ -78,14 +75,14 @@ listed AS (
     FROM device
 ),
 
--- Where all devices are of one kind, they have one row: those that ran are not always among those listed.
+-- Devices of one kind share a row, because those that ran are not always listed.
 alike AS (
     SELECT trace_id, count(DISTINCT {name: name, unit_count: unit_count}) = 1 AS is_one_kind
     FROM listed
     GROUP BY trace_id
 ),
 
--- Of a trace that describes no device, the manifest may name it.
+-- If the trace does not describe its device, the manifest may name it.
 placed AS (
     SELECT DISTINCT
         h.trace_id, h.is_cpu, h.thread_count, h.node_count,
@@ -105,7 +102,7 @@ placed AS (
     LEFT JOIN alike AS k ON h.trace_id = k.trace_id
 ),
 
--- A device that has a number of multiprocessors and no data sheet is none that is known, or a part of one.
+-- A device with an SM count but without a data sheet is unknown, or a partition.
 peaked AS (
     SELECT DISTINCT trace_id, device
     FROM device_peak
@@ -144,7 +141,6 @@ origin AS (
     FROM ceiling_point
 ),
 
--- Why nothing of all that was measured counts.
 refused AS MATERIALIZED (
     SELECT
         p.trace_id, p.device, o.origin,
@@ -218,7 +214,7 @@ judged AS MATERIALIZED (
     WHERE p.is_named
 ),
 
--- The same may be measured with and without a number of multiprocessors, for example.
+-- For example, one point may be measured with and without an SM count.
 matched AS (
     SELECT *
     FROM judged

@@ -1,21 +1,20 @@
--- Which share of each phase do matrix products take?
--- Kernels of class gemm, whatever launched them; the last row of a device is all phases together.
+-- GEMM time as a share of each phase, per device.
+-- GEMM kernels count regardless of their op; the last row of a device covers all phases.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Columns:
---   rank               INTEGER  global rank
---   device             VARCHAR  number of the device, or cpu
---   phase              VARCHAR  phase; (all) for all together
---   gemm_count         BIGINT   kernels of class gemm
---   gemm_kernel_ns     BIGINT   sum of their durations, ns
---   compute_kernel_ns  BIGINT   of all compute of the phase, ns
---   kernel_ns          BIGINT   of all device events of the phase, ns
---   gemm_pct           DOUBLE   gemm_kernel_ns of kernel_ns, 0 to 100
---   gemm_compute_pct   DOUBLE   gemm_kernel_ns of compute_kernel_ns, 0 to 100
---   gemm_wall_ns       BIGINT   busy time of the device that belongs to them, ns
---   wall_ns            BIGINT   busy time of the device that belongs to the phase, ns
---   gemm_wall_pct      DOUBLE   gemm_wall_ns of wall_ns, 0 to 100
+--   rank INTEGER, device VARCHAR
+--   phase              VARCHAR  phase; (all) for all phases
+--   gemm_count         BIGINT   number of GEMM kernels
+--   gemm_kernel_ns     BIGINT   sum of durations of GEMM kernels, ns
+--   compute_kernel_ns  BIGINT   sum of durations of compute, ns
+--   kernel_ns          BIGINT   sum of durations of all device events, ns
+--   gemm_pct           DOUBLE   GEMM share of kernel_ns, 0 to 100
+--   gemm_compute_pct   DOUBLE   GEMM share of compute_kernel_ns, 0 to 100
+--   gemm_wall_ns       BIGINT   exclusive busy time of GEMM kernels, ns
+--   wall_ns            BIGINT   exclusive busy time of the phase, ns
+--   gemm_wall_pct      DOUBLE   GEMM share of wall_ns, 0 to 100
 -- Invariant: gemm_kernel_ns <= compute_kernel_ns AND compute_kernel_ns <= kernel_ns
 -- Invariant: gemm_wall_ns <= wall_ns
 

@@ -1,15 +1,15 @@
--- How much of the time of each phase are GEMMs, over all devices of the run?
--- The sums of gemm_share. Recomputation is part of the backward phase here, as in the paper's table of phases.
+-- GEMM time as a share of each phase, over all devices.
+-- Recompute is part of backward, as in the paper's table of phases.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   gemm_share
 -- Input:    gemm_share
 -- Columns:
---   phase           VARCHAR  as in gemm_share, but for recompute; (all) for all together
---   gemm_kernel_ns  BIGINT   sum of the durations of kernels of class gemm, ns
---   kernel_ns       BIGINT   of all device events of the phase, ns
---   gemm_pct        DOUBLE   gemm_kernel_ns of kernel_ns, 0 to 100; NULL where these take no time
+--   phase           VARCHAR  phase; backward includes recompute; (all) for all phases
+--   gemm_kernel_ns  BIGINT   sum of durations of GEMM kernels, ns
+--   kernel_ns       BIGINT   sum of durations of all device events, ns
+--   gemm_pct        DOUBLE   GEMM share of kernel_ns, 0 to 100; NULL if it takes no time
 -- Invariant: gemm_kernel_ns <= kernel_ns
 
 SELECT

@@ -1,22 +1,15 @@
--- Which matrix products ran on all devices of the run, of which size, and how close to the peak?
--- The sums of gemms over all devices and ops, for each size and type; what has no size is left out.
+-- Matrix multiplications by size and type, with their share of peak, over all devices.
+-- Multiplications of unknown size are left out.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   gemms
 -- Columns:
---   m           BIGINT  rows of the product
---   n           BIGINT  its columns
---   k           BIGINT  length of the sums
---   batch       BIGINT  products in one call
---   dtype       VARCHAR  type of the operands
---   call_count  BIGINT  calls
---   kernel_ns   BIGINT  sum of the durations of their kernels, ns
---   mean_ns     DOUBLE  kernel_ns per call, ns
---   flops       BIGINT  operations of all calls
---   flop_per_s  DOUBLE  flops / kernel_ns, operations/s
---   peak_pct    DOUBLE  flops of those that the peaks of their devices allow in their time, 0 to 100; NULL if a peak is
---                       not known
+--   m BIGINT, n BIGINT, k BIGINT, batch BIGINT, dtype VARCHAR, call_count BIGINT, kernel_ns BIGINT
+--   mean_ns   DOUBLE  time per call, ns
+--   flops     BIGINT  operations of all calls
+--   flop_per_s  DOUBLE
+--   peak_pct  DOUBLE  share of the peak of their devices, 0 to 100; NULL if a peak is unknown
 -- Keep:     m, n, k, batch, dtype, call_count, mean_ns, flop_per_s, peak_pct, kernel_ns
 -- Invariant: flops = 2 * m * n * k * batch * call_count
 

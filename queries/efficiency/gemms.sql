@@ -1,41 +1,32 @@
--- Which matrix products ran, of which size, and how close to the device's peak?
--- Products are ops with shapes (aten::mm, addmm, bmm, linear, grouped and scaled products, …); their time is that of
--- all compute that the op launched. Kernels of class gemm that belong to no such op have no size, and a reason.
--- Operations are 2 M N K, times the batch. The peak is the dense rate of the operands' type (queries/rules/devices.toml);
--- a product of fp32 that ran on a kernel for tf32 is measured against tf32. The ceiling is the highest rate at which
--- tracekit bench multiplied that type on this very device; a product may be faster, where clocks were higher.
+-- Matrix multiplications by op, size, and type, with their share of peak, per device.
+-- GEMM ops with shapes (mm, addmm, bmm, linear, grouped, scaled, …), timed by all compute they launch; other GEMM
+-- kernels have no size, with a reason. The peak is the dense rate of the operand type (queries/rules/devices.toml), of
+-- tf32 where an fp32 product runs on a tf32 kernel. The ceiling is the rate measured by `tracekit bench`; higher clocks
+-- can exceed it.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
---   limit       BIGINT = 30      the rows of each device that took longest; 0 for all
---   by_module   BOOLEAN = false  split the products by the module of their work
+--   limit      BIGINT = 30      rows per device, the longest; 0 for all
+--   by_module  BOOLEAN = false  split by module
 -- Columns:
---   rank             INTEGER  global rank
---   device           VARCHAR  number of the device, or cpu
---   op_name          VARCHAR  the op; NULL where the launch is in none
---   m                BIGINT   rows of the product
---   n                BIGINT   its columns
---   k                BIGINT   length of the sums
---   batch            BIGINT   products in one call
---   dtype            VARCHAR  type of the operands
---   layout           VARCHAR  of A and B: N row by row, T column by column in memory, - neither; where known
---   call_count       BIGINT   calls; without an op, kernels
---   kernel_ns        BIGINT   sum of the durations of its kernels, ns
---   mean_ns          DOUBLE   kernel_ns per call, ns
---   kernel_pct       DOUBLE   kernel_ns of the device's window, 0 to 100 and more if kernels overlap
---   flops            BIGINT   operations of all calls
---   flop_per_s       DOUBLE   flops / kernel_ns, operations/s
---   peak_type        VARCHAR  type whose peak it is measured against
---   peak_flop_per_s  DOUBLE   dense peak of the device, operations/s
---   peak_pct         DOUBLE   flop_per_s of the peak, 0 to 100
---   peak_source      VARCHAR  where the peak is from: a document of the vendor, or given on the command line
---   module_path      VARCHAR  with by_module: its module, layers as *; NULL where its work is of none or of several
---   reason           VARCHAR  why size or peak is missing; NULL if neither is
---   ceiling_flop_per_s  DOUBLE   highest rate measured on the device for peak_type, operations/s
---   ceiling_pct         DOUBLE   flop_per_s of that, 0 to 100 and more
---   ceiling_source      VARCHAR  the measurement
---   ceiling_reason      VARCHAR  why ceiling_pct is missing; NULL if it is not
+--   rank INTEGER, device VARCHAR
+--   op_name             VARCHAR  op; NULL outside ops
+--   m BIGINT, n BIGINT, k BIGINT, batch BIGINT, dtype VARCHAR
+--   layout              VARCHAR  memory order of A and B: N row-major, T column-major, - neither; if known
+--   call_count          BIGINT   number of calls, or kernels without an op
+--   kernel_ns           BIGINT   sum of durations, ns
+--   mean_ns             DOUBLE   time per call, ns
+--   kernel_pct          DOUBLE   share of the device window, 0 to 100; more if kernels overlap
+--   flops BIGINT, flop_per_s DOUBLE
+--   peak_type           VARCHAR  type of the peak rate
+--   peak_flop_per_s     DOUBLE   dense peak of the device, FLOP/s
+--   peak_pct            DOUBLE
+--   peak_source         VARCHAR  source of the peak: vendor document, or command line
+--   module_path         VARCHAR  module with layers as *, if by_module; NULL if none or several
+--   reason              VARCHAR  why size or peak is missing; else NULL
+--   ceiling_flop_per_s  DOUBLE   measured peak GEMM rate for peak_type, FLOP/s
+--   ceiling_pct DOUBLE, ceiling_source VARCHAR, ceiling_reason VARCHAR
 -- Keep:     rank, device, op_name, m, n, k, batch, dtype, call_count, kernel_ns, flop_per_s, peak_pct, ceiling_pct,
 --           kernel_pct
 -- Invariant: flops IS NULL OR flops = 2 * m * n * k * batch * call_count

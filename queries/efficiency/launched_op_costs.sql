@@ -1,22 +1,11 @@
--- What did the ops that put work on devices cost?
--- launched_op_costs asks op_costs for the ops that launched any device event.
+-- FLOPs and bytes of the ops that launched device work, as in op_costs.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   trace_id  INTEGER  the trace
---   op_id     BIGINT   the op
---   op_class  VARCHAR  as in op_costs
---   m         BIGINT   as in op_costs
---   n         BIGINT   as in op_costs
---   k         BIGINT   as in op_costs
---   batch     BIGINT   as in op_costs
---   layout    VARCHAR  as in op_costs
---   dtype     VARCHAR  as in op_costs
---   flops     BIGINT   as in op_costs
---   bytes     BIGINT   as in op_costs
---   reason    VARCHAR  as in op_costs
+--   trace_id INTEGER, op_id BIGINT, op_class VARCHAR, m BIGINT, n BIGINT, k BIGINT, batch BIGINT
+--   layout VARCHAR, dtype VARCHAR, flops BIGINT, bytes BIGINT, reason VARCHAR
 
 WITH launched_op AS (
     SELECT

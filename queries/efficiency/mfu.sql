@@ -1,49 +1,39 @@
--- Which share of what the device could do did each step use?
--- Model FLOPs utilisation: the operations of products, attention and convolutions by their shapes (macro op_costs),
--- each at the dense peak of its type, against the duration of the step. mfu_pct leaves out what is computed again in
--- the backward pass, hfu_pct counts it. Both are refused unless the shapes are known for nearly all of the time that
--- such kernels take; then at_least_mfu_pct is what the known ones make alone, and unknown_ops says which are missing, and
--- run.json may still tell: a training step of a model with N parameters, of which T are trained, takes (4 N + 2 T)
--- operations per token, 6 N where all are. Column source says which of the two it was. A trace without
--- steps is one step: the window of the device. A recorded step may be longer than one of the run: where a step was measured
--- without the profiler, run_mfu_pct is of that.
--- mfu_pct and hfu_pct are of the peak in the data sheet, so a CPU has none; ceiling_mfu_pct and ceiling_hfu_pct are of
--- the highest rates at which tracekit bench multiplied each type on this very device, where that is known.
+-- Model FLOPs utilization (MFU) of each step, per device.
+-- FLOPs of GEMMs, attention, and convolutions at the dense peak of their types, relative to the step; MFU excludes
+-- recompute, HFU includes it. Without shapes for min_covered_pct of the time, both are refused (at_least_mfu_pct counts
+-- the known part), unless run.json gives parameters: 4 N + 2 T FLOPs per token for N parameters, T of them trained.
+-- Without steps, the window counts as one step. run_mfu_pct refers to an unprofiled step, ceiling_… to rates measured
+-- by `tracekit bench`.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
---   min_covered_pct  DOUBLE = 95  refuse if less of the time of such kernels has known operations, 0 to 100
+--   min_covered_pct  DOUBLE = 95  minimum share of time with known FLOPs, 0 to 100
 -- Columns:
---   rank             INTEGER  global rank
---   device           VARCHAR  number of the device, or cpu
---   step             BIGINT   number of the step; NULL for the window of a trace without steps
---   step_ns          BIGINT   length of the step on the device, as span_ns in steps, or of the window, ns
---   work_ns          BIGINT   from the first device event of the step to the end of its last, ns
---   source           VARCHAR  where the operations are from: shapes or parameters; NULL if they are not known
---   flops            BIGINT   known operations
---   recompute_flops  BIGINT   of these, computed again in the backward pass; NULL where parameters are the source
---   dtype            VARCHAR  type of most of them
---   peak_flop_per_s  DOUBLE   dense peak of the device for that type, operations/s
---   peak_source      VARCHAR  where the peaks of its types are from: documents of vendors, or given on the command line
---   flop_per_s       DOUBLE   flops / step_ns, operations/s
---   covered_pct      DOUBLE   share of the time of products, attention and convolutions whose operations are known
---   mfu_pct          DOUBLE   model FLOPs utilisation, 0 to 100
---   hfu_pct          DOUBLE   hardware FLOPs utilisation: with recomputation, 0 to 100; NULL where parameters are the
---                             source
---   work_mfu_pct     DOUBLE   model FLOPs utilisation of work_ns in place of step_ns: of a trace's last step, which
---                             may last as long as its range on the CPU
---   run_mfu_pct      DOUBLE   model FLOPs utilisation of a step without the profiler; NULL where none was measured
---   at_least_mfu_pct  DOUBLE  model FLOPs utilisation by the known operations alone, where mfu_pct is refused because
---                             they are known for too little; it is that or more, 0 to 100
---   unknown_ops      VARCHAR  the ops whose operations are not known, with their part of the time of such kernels, %:
---                             three at most; NULL where all are
---   reason           VARCHAR  why it is refused; NULL if it is not
---   ceiling_flop_per_s  DOUBLE   highest rate measured on the device for that type, operations/s
---   ceiling_mfu_pct     DOUBLE   model FLOPs utilisation of what was measured, 0 to 100 and more
---   ceiling_hfu_pct     DOUBLE   with recomputation; NULL where parameters are the source
---   ceiling_source      VARCHAR  the measurement
---   ceiling_reason      VARCHAR  why ceiling_mfu_pct is missing; NULL if it is not
+--   rank INTEGER, device VARCHAR
+--   step                BIGINT   step number; NULL for the window of a trace without steps
+--   step_ns             BIGINT   length of the step on the device (span_ns in steps), or of the window, ns
+--   work_ns             BIGINT
+--   source              VARCHAR  shapes or parameters; NULL if FLOPs are unknown
+--   flops               BIGINT   known FLOPs
+--   recompute_flops     BIGINT   FLOPs of recompute; NULL if from parameters
+--   dtype               VARCHAR  type of most FLOPs
+--   peak_flop_per_s     DOUBLE   dense peak of the device for that type, FLOP/s
+--   peak_source         VARCHAR  source of the peak: vendor documents, or command line
+--   flop_per_s          DOUBLE   flops / step_ns, FLOP/s
+--   covered_pct         DOUBLE   share of the time of such kernels with known FLOPs, 0 to 100
+--   mfu_pct             DOUBLE   model FLOPs utilization, 0 to 100
+--   hfu_pct             DOUBLE   hardware FLOPs utilization (with recompute), 0 to 100; NULL if from parameters
+--   work_mfu_pct        DOUBLE   MFU relative to work_ns, for last steps whose range on the host is long
+--   run_mfu_pct         DOUBLE   MFU of an unprofiled step; NULL if none was measured
+--   at_least_mfu_pct    DOUBLE   MFU of known FLOPs only, a lower bound if mfu_pct is refused, 0 to 100
+--   unknown_ops         VARCHAR  top three ops with unknown FLOPs and their share of time; else NULL
+--   reason              VARCHAR  why MFU is refused; else NULL
+--   ceiling_flop_per_s  DOUBLE   measured peak GEMM rate for that type, FLOP/s
+--   ceiling_mfu_pct     DOUBLE   MFU relative to measured peaks, percent
+--   ceiling_hfu_pct     DOUBLE   HFU relative to measured peaks; NULL if from parameters
+--   ceiling_source      VARCHAR
+--   ceiling_reason      VARCHAR  why ceiling_mfu_pct is missing; else NULL
 -- Keep:     rank, device, step, step_ns, flops, flop_per_s, mfu_pct, run_mfu_pct, at_least_mfu_pct, hfu_pct, ceiling_mfu_pct, ceiling_hfu_pct,
 --           dtype, covered_pct
 -- Invariant: (reason IS NULL) = (mfu_pct IS NOT NULL)
@@ -53,7 +43,7 @@
 -- Invariant: (source IS NULL) = (flops IS NULL)
 -- Invariant: (ceiling_reason IS NULL) = (ceiling_mfu_pct IS NOT NULL)
 -- Invariant: ceiling_hfu_pct IS NULL OR ceiling_mfu_pct <= ceiling_hfu_pct
--- Note: by parameters, attention's own products are left out, and of a mixture of experts all experts are counted
+-- Note: parameter counts exclude attention's own GEMMs and include all experts of a mixture of experts
 
 WITH marked AS (
     SELECT DISTINCT trace_id
@@ -149,7 +139,7 @@ summed AS (
         sum(flops)::BIGINT AS flops,
         sum(recompute_flops)::BIGINT AS recompute_flops,
         arg_max(dtype, (flops, dtype)) AS dtype,
-        -- Of that type, also where it has none: arg_max alone would take that of another one.
+        -- arg_max would skip NULL and take the rate of another type.
         arg_max_null(peak_flop_per_s, (flops, dtype)) FILTER (flops IS NOT NULL)
             AS peak_flop_per_s,
         string_agg(DISTINCT peak_source, '; ' ORDER BY peak_source) AS peak_source,
@@ -160,7 +150,6 @@ summed AS (
         count(*) FILTER (dtype IS NOT NULL AND peak_flop_per_s IS NULL) AS unknown_peak_count,
         count(*) FILTER (dtype IS NOT NULL AND ceiling_flop_per_s IS NULL)
             AS unknown_ceiling_count,
-        -- How long the device would need at its peak.
         1e9 * sum(flops / peak_flop_per_s) AS ideal_ns,
         1e9 * sum((flops - recompute_flops) / peak_flop_per_s) AS model_ideal_ns,
         1e9 * sum(flops / ceiling_flop_per_s) AS ceiling_ideal_ns,
@@ -178,8 +167,8 @@ span AS (
     LEFT JOIN device_steps AS s USING (trace_id, device)
 ),
 
--- Forward 2 N, gradients of the activations 2 N, those of the trained parameters 2 T; tokens of one data-parallel
--- rank, whose tensor and pipeline ranks share the work.
+-- 2 N forward, 2 N for activation gradients, 2 T for gradients of trained parameters. Tokens are
+-- those of one data-parallel rank, whose tensor and pipeline ranks share the work.
 manifest AS (
     SELECT
         t.trace_id, r.precision AS dtype,
@@ -262,7 +251,7 @@ judged AS (
             AND span.step IS NOT DISTINCT FROM u.step
 ),
 
--- What the shapes do not tell, the parameters may.
+-- Fall back to parameters where shapes are insufficient.
 told AS (
     SELECT
         j.rank, j.trace_id, j.device, j.step, j.step_ns, j.work_ns, j.covered_pct, j.unknown_ops,

@@ -1,33 +1,23 @@
--- How many operations and how many bytes does an op need at least, going by its shapes?
--- op_costs('relation') knows the ops of macro op_forms; the rest come back with a reason. Bytes are ideal: every input
--- is read once and every output written once, from memory. Operations are counted as follows.
---   gemm         2 M N K, times the batch; of grouped GEMMs M is the rows of all groups
---   attention    2 for each pair of a query and a key, head and element of a head, in Q K' and in P V; backward 2.5
---                times that; causal attention counts the pairs that it keeps, aligned at the last query
---   conv         2 for each element of the output, input channel of its group and element of the kernel; of a
---                transposed one, for each element of the input and output channel of its group
---   others       the factor of macro op_forms for each element: of the output, for reductions of the input
--- An op that is made of others (aten::linear of aten::addmm) is not counted: they are. Copies do not
--- count as such; the copy of a bias does not make an addmm, nor what is added inside of it a convolution. Shapes that tell more than 2^53 operations, elements or
--- bytes are no shapes: no device does that much in one op, and no DOUBLE counts it exactly.
+-- Minimum FLOPs and bytes of ops by their shapes: op_costs('relation').
+-- GEMM: 2 M N K × batch (grouped: rows of all groups). Attention: 2 per query-key pair, head, and element in QK' and
+-- PV, 2.5× backward; causal attention counts the pairs it keeps. Convolution: 2 per output element, input channel, and
+-- kernel element. Others: the factor in `op_forms` per element. Bytes are ideal: each input read once, each output
+-- written once. Ops made of other ops are not counted, nor are copies inside them. Values above 2^53 are refused
+-- because a DOUBLE cannot count them exactly.
 --
 -- Kind:     function
 -- Params:
---   relation  VARCHAR  name of a relation of ops with trace_id, op_id, name, args, pid, tid, ts_ns, end_ns
+--   relation  VARCHAR  relation of ops with trace_id, op_id, name, args, pid, tid, ts_ns, end_ns
 -- Columns:
---   trace_id     INTEGER  the trace
---   op_id        BIGINT   the op
---   op_class     VARCHAR  gemm, attention, conv, softmax, norm, embedding, optimizer, elementwise, reduction, layout;
---                         NULL for an op that is not counted
---   m            BIGINT   rows of the product
---   n            BIGINT   its columns
---   k            BIGINT   length of the sums
---   batch        BIGINT   products
---   layout       VARCHAR  of A and B: N row by row, T column by column in memory, - neither; where known
---   dtype        VARCHAR  type of the operands
---   flops        BIGINT   operations
---   bytes        BIGINT   bytes read and written
---   reason       VARCHAR  why flops or bytes is not known; NULL where both are
+--   trace_id  INTEGER
+--   op_id     BIGINT   the op
+--   op_class  VARCHAR  gemm, attention, conv, softmax, norm, embedding, optimizer, elementwise, reduction, layout; NULL if not counted
+--   m BIGINT, n BIGINT, k BIGINT
+--   batch     BIGINT   number of products
+--   layout    VARCHAR  memory order of A and B: N row-major, T column-major, - neither; if known
+--   dtype VARCHAR, flops BIGINT
+--   bytes     BIGINT   bytes read and written
+--   reason    VARCHAR  why flops or bytes are unknown; else NULL
 
 CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
     WITH asked AS (
@@ -42,7 +32,7 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
         FROM query_table(relation)
     ),
 
-    -- Everything below is worked out once for ops that are the same.
+    -- Compute everything once per distinct signature.
     signature AS (
         SELECT DISTINCT name, said
         FROM asked
@@ -52,7 +42,7 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
         SELECT
             s.name, s.said,
             f.* EXCLUDE (name),
-            -- A file may say anything there; what is no list tells nothing.
+            -- Malformed lists in the file count as unknown.
             try_cast(try_cast(said[1] AS JSON) AS VARCHAR[]) AS dims,
             try_cast(try_cast(said[2] AS JSON) AS VARCHAR[]) AS types,
             list_transform(types, LAMBDA type: dtype_of(type)) AS dtypes,
@@ -62,7 +52,7 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
         LEFT JOIN op_forms() AS f ON s.name = f.name
     ),
 
-    -- Of each argument: its shape if it is a tensor, its elements (also of a list of tensors), its bytes.
+    -- Shape, number of elements (also of tensor lists), and bytes of each argument.
     shaped AS (
         SELECT
             *,
@@ -89,7 +79,8 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
                 )
             ) AS nelems,
             list_transform(dtypes, LAMBDA dtype: dtype_bytes(dtype)) AS sizes,
-            -- The elements of the output are as wide as the widest tensor that has dimensions: a number is none.
+            -- Output elements are as wide as the widest tensor with dimensions, not counting
+            -- scalars.
             coalesce(
                 list_max(
                     list_transform(
@@ -109,7 +100,7 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
             shapes[a] AS sa,
             shapes[b] AS sb,
             shapes[c] AS sc,
-            -- The shape to which the tensors are broadcast.
+            -- Broadcast shape of the tensors.
             try(
                 shape_nelems(
                     list_transform(
@@ -126,7 +117,7 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
         FROM shaped
     ),
 
-    -- A product is A (m, k) by B (k, n), batch times; sequences of q queries and k keys in attention.
+    -- GEMM: A (m, k) × B (k, n), batch times. Attention: q queries, k keys.
     measured AS (
         SELECT
             *,
@@ -162,7 +153,7 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
             form IN ('attention', 'paged')
             AND seqs IS NOT NULL
             AND coalesce(dims[seqs], '[]') <> '[]' AS is_packed,
-            -- Elements that a reduction leaves; NULL where it says no dimensions.
+            -- Elements that a reduction leaves; NULL without dimensions.
             try(
                 nelems[a] // list_product(
                     list_transform(
@@ -171,8 +162,8 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
                     )
                 )::BIGINT
             ) AS left_nelems,
-            -- Sizes of the output of a convolution, from padding, stride and dilation; of a transposed one, from these
-            -- behind its output_padding, and groups.
+            -- Output size of a convolution from padding, stride, and dilation; if transposed, also
+            -- from output_padding and groups.
             try(
                 CASE
                     WHEN form = 'conv_transposed'
@@ -254,7 +245,7 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
                 (
                     CASE if(form IN ('conv_strided', 'conv_transposed'), 'conv', form)
                         WHEN 'conv' THEN list_sum(weights) + conv_nelems * sizes[a]
-                        -- Gradients of input and weight are as large as these.
+                        -- Gradients of input and weight have the same size as these.
                         WHEN 'conv_backward' THEN 2 * list_sum(weights) - weights[1]
                         WHEN 'attention'
                             THEN
@@ -262,7 +253,8 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
                                     factor = 1,
                                     weights[a] + weights[b] + weights[c]
                                     + shape_nelems(sa) // sa[-1] * sc[-1] * sizes[a],
-                                    -- Reads query, key, value, output and its gradient; writes three gradients.
+                                    -- Reads query, key, value, output, and its gradient; writes
+                                    -- three gradients.
                                     2 * (weights[a] + weights[b] + weights[c])
                                     + 2 * (shape_nelems(sa) // sa[-1] * sc[-1] * sizes[a])
                                 )
@@ -283,7 +275,7 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
                         WHEN 'paged' THEN NULL
                         ELSE
                             list_sum(weights) + m * n * batch * CASE
-                                -- What it is to write into may be the last argument.
+                                -- An out argument may come last.
                                 WHEN list_contains(shapes[b + 1:], sa[:-2] || [n]) THEN 0
                                 WHEN dtype = 'fp8' THEN 2
                                 WHEN dtype = 'int8' THEN 4

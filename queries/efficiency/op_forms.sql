@@ -1,21 +1,17 @@
--- Which ops have a known number of operations and bytes, and which of their arguments matter?
--- What the forms mean is said, and worked out, by macro op_costs. One line of the list is for ops that are alike; a
--- name without a namespace is of aten. Arguments are numbered from 1.
+-- Ops with known FLOPs and bytes, and the arguments that determine them.
+-- Forms are evaluated in `op_costs`. Names without a namespace are aten ops; arguments are numbered from 1.
 --
 -- Kind:     function
 -- Access:   private
 -- Columns:
---   name      VARCHAR  the op
---   op_class  VARCHAR  its class
---   form      VARCHAR  how its operations and bytes follow from its shapes
---   a         INTEGER  the first argument that matters: A of a product, the query, what is read
---   b         INTEGER  the second: B of a product, the key, what is read or written; the dimensions that are reduced; of
---                      element-wise ops the last that is read: one behind it is what they write into
---   c         INTEGER  the third: the value; the padding of a convolution, or its stride if that comes first (conv_strided)
---   heads     VARCHAR  order of the dimensions of query, key and value: bhsd or bshd
---   causal    INTEGER  the argument that says whether attention is causal
---   seqs      INTEGER  the argument with lengths of sequences; where it is given, the shapes do not tell the pairs
---   factor    DOUBLE   operations for each element; of attention, against the forward pass
+--   name VARCHAR, op_class VARCHAR, form VARCHAR
+--   a       INTEGER  first relevant argument: A of a product, query, input
+--   b       INTEGER  second: B of a product, key, input or output, reduced dimensions; for element-wise ops, the last input
+--   c       INTEGER  third: value, or padding of a convolution (stride for conv_strided)
+--   heads   VARCHAR  dimension order of query, key, and value: bhsd or bshd
+--   causal  INTEGER  argument that makes attention causal
+--   seqs    INTEGER  argument with sequence lengths; if given, shapes do not determine the pairs
+--   factor  DOUBLE   operations per element; for attention, relative to the forward pass
 
 CREATE OR REPLACE MACRO op_forms() AS TABLE (
     WITH line AS (

@@ -1,19 +1,18 @@
--- Which rates could an op reach at most on each device, by its operations per byte?
--- The roofs of a device, one for each type: at few operations per byte its memory is the bound, from the ridge on its
--- arithmetic. Three points draw a roof: a tenth of an operation per byte, the ridge, and four times that. They are by the
--- data sheet, and where tracekit bench measured this very device, by what it reached.
+-- Roofline points of each device and type.
+-- Three points per roof: intensity 0.1, the ridge, and four times the ridge. Rates come from the data sheet and, if
+-- available, from `tracekit bench` on this device.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Columns:
---   rank                     INTEGER  global rank
---   device                   VARCHAR  number of the device
---   dtype                    VARCHAR  type of the operands
+--   rank                     INTEGER
+--   device                   VARCHAR  device number
+--   dtype                    VARCHAR
 --   roof                     VARCHAR  data sheet or measured
---   intensity_flop_per_byte  DOUBLE   operations per byte
---   flop_per_s               DOUBLE   the most that can be reached there, operations/s
---   ridge_flop_per_byte      DOUBLE   where the bound changes
---   source                   VARCHAR  where the rates are from
+--   intensity_flop_per_byte  DOUBLE   FLOPs per byte
+--   flop_per_s               DOUBLE   attainable rate, FLOP/s
+--   ridge_flop_per_byte      DOUBLE   intensity at which the bound changes
+--   source                   VARCHAR  source of the rates
 -- Invariant: intensity_flop_per_byte > 0 AND flop_per_s > 0
 
 WITH roof AS (

@@ -1,14 +1,14 @@
--- How many elements, and of which type, has a tensor?
--- Types and shapes as torch.profiler records them with record_shapes (Input type, Input Dims), and as NCCL's records
--- name types. The shape of a list of tensors is the list of their shapes.
+-- Functions for tensor sizes and types.
+-- Shapes and types as torch.profiler records them with record_shapes (Input Dims, Input type), and type names of NCCL.
+-- The shape of a tensor list is the list of shapes.
 --
 -- Kind:   function
 -- Params:
 --   dims    BIGINT[]   shape of a tensor
---   nelems  BIGINT     elements as a file tells them
---   shapes  VARCHAR[]  shapes as text: [2,350,256], or [[256],[256]] for a list of tensors
---   type    VARCHAR    type as PyTorch (c10::BFloat16) or NCCL (BFloat16) writes it
---   dtype   VARCHAR    type as tracekit writes it: bf16
+--   nelems  BIGINT     number of elements, as recorded
+--   shapes  VARCHAR[]  shapes as text: [2,350,256], or [[256],[256]] for a tensor list
+--   type    VARCHAR    type name of PyTorch (c10::BFloat16) or NCCL (BFloat16)
+--   dtype   VARCHAR    type name of tracekit (bf16)
 
 CREATE OR REPLACE MACRO shape_nelems(dims) AS
 list_product([1] || dims)::BIGINT;
@@ -28,7 +28,7 @@ list_transform(
     )::BIGINT
 );
 
--- Two lists side by side are looked up faster than a CASE of as many branches is planned.
+-- Two parallel lists are faster to plan than a CASE with as many branches.
 CREATE OR REPLACE MACRO dtype_of(type) AS
 [
     'bf16',

@@ -1,17 +1,16 @@
--- Which kind of accelerator did each trace record, or which one was used and not recorded?
--- cpu where nothing tells of an accelerator: then the CPU's own ops are the device work. A trace that has no work of a
--- device, but launch calls, descriptions of devices, or processes that are named after one, is of a run on a device
--- whose kernels were not recorded: its CPU is no device. Nor is it where no event has a category, or none that a profiler
--- of ops or devices writes: nothing tells then what an event is. A timeline of Ray and a trace of DFTracer are named.
+-- Accelerator of each trace, and whether its work was recorded.
+-- `cpu` if nothing indicates an accelerator; CPU ops are then the device work. Traces with launch calls, device
+-- descriptions, or device processes but no device work belong to runs whose kernels were not recorded. Traces without
+-- profiler categories are unknown; Ray timelines and DFTracer traces are recognized.
 --
 -- Kind:     table
 -- Columns:
---   trace_id      INTEGER -> trace  the trace
---   accelerator   VARCHAR           cuda, hip, xpu, mtia, hpu, npu, tpu, aiu, mps, privateuse1, gpu (of unknown make), unknown, cpu
---   is_recorded   BOOLEAN           the file holds work of it; TRUE for cpu
---   launch_count  BIGINT            calls that put work on a device, where its work is not recorded; else NULL
---   reason        VARCHAR           what tells of work that was not recorded, and why it may be missing; NULL where it was
---   unknown       VARCHAR           processes with events that look like a device and are not known; NULL where there are none
+--   trace_id      INTEGER -> trace
+--   accelerator   VARCHAR  cuda, hip, xpu, mtia, hpu, npu, tpu, aiu, mps, privateuse1, gpu (unknown vendor), unknown, or cpu
+--   is_recorded   BOOLEAN  the file contains its work; TRUE for cpu
+--   launch_count  BIGINT   number of launch calls if the work was not recorded, else NULL
+--   reason        VARCHAR  evidence of unrecorded work, and why it may be missing; NULL if recorded
+--   unknown       VARCHAR  unrecognized processes that look like a device; NULL if none
 -- Invariant: is_recorded = (reason IS NULL)
 
 WITH trace_work AS (

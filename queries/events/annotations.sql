@@ -1,16 +1,11 @@
--- Which named ranges did the program mark on the CPU?
--- From record_function and NVTX. The gpu_user_annotation spans that the profiler derives from them are left out: they
--- are no work, and would count it twice.
+-- Ranges marked by the program on the CPU (record_function, NVTX).
+-- Excludes the gpu_user_annotation spans derived from them, which would count work twice.
 --
 -- Kind:     view
 -- Columns:
---   trace_id  INTEGER -> trace            the trace
---   event_id  BIGINT -> event             the range
---   pid       BIGINT                      process id
---   tid       BIGINT -> thread(pid, tid)  thread id
---   name      VARCHAR                     its name
---   ts_ns     BIGINT                      start, ns
---   dur_ns    BIGINT                      duration, ns
+--   trace_id  INTEGER -> trace
+--   event_id  BIGINT -> event  range
+--   pid BIGINT, tid BIGINT -> thread(pid, tid), name VARCHAR, ts_ns BIGINT, dur_ns BIGINT
 
 SELECT trace_id, event_id, pid, tid, name, ts_ns, dur_ns
 FROM event

@@ -1,20 +1,16 @@
--- Which ops ran on the CPU, each with its step?
+-- CPU ops with their step.
 --
 -- Kind:     view
 -- Columns:
---   trace_id         INTEGER -> trace            the trace
---   event_id         BIGINT -> event             the op
---   rank             INTEGER                     global rank
---   name             VARCHAR                     the op
---   ts_ns            BIGINT                      start, ns
---   dur_ns           BIGINT                      duration, ns
---   end_ns           BIGINT                      end, ns
---   pid              BIGINT                      process id
---   tid              BIGINT -> thread(pid, tid)  thread id
---   step             BIGINT -> step_ranges       step in whose range it starts
---   external_id      BIGINT                      links what it launched
---   sequence_number  BIGINT                      links a forward op and its autograd node
---   args             JSON                        shapes, types, strides and the rest
+--   trace_id         INTEGER -> trace
+--   event_id         BIGINT -> event        op
+--   rank             INTEGER
+--   name             VARCHAR                op
+--   ts_ns BIGINT, dur_ns BIGINT, end_ns BIGINT, pid BIGINT, tid BIGINT -> thread(pid, tid)
+--   step             BIGINT -> step_ranges  step whose range contains its start
+--   external_id      BIGINT                 ID that links launched work
+--   sequence_number  BIGINT                 ID that links a forward op and its autograd node
+--   args             JSON                   shapes, types, strides, and more
 
 SELECT
     o.trace_id, o.event_id, t.rank, o.name, o.ts_ns, o.dur_ns,

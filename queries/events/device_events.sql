@@ -1,29 +1,16 @@
--- What ran on each device, of which kind and class, and which nanoseconds are its own?
--- A row is a kernel, copy or memset; on cpu, a piece of an op (table cpu_work).
--- Every busy nanosecond of a device belongs to exactly one event: compute before comm before memcpy, so wall_ns of comm
--- and memcpy is what is exposed of them; among equals the one that started first, then the one that ended first, then
--- the lower stream and correlation: the order of the file decides only between events that are alike in all of these.
--- So wall_ns adds up to the busy time of the device. native/owned_time.c goes through the events in their order and adds
--- kind_wall_ns and wall_ns.
+-- Device events: kernels, copies, and memsets (on cpu, pieces of ops), with exclusive busy time.
+-- Each busy nanosecond of a device belongs to one event: compute before comm before memcpy, then by start, end, stream,
+-- and correlation, so results do not depend on file order. wall_ns adds up to the busy time, and is the exposed part of
+-- comm and memcpy. native/owned_time.c adds kind_wall_ns and wall_ns.
 --
 -- Kind:      table
 -- Columns:
---   trace_id      INTEGER -> trace           the trace
---   event_id      BIGINT -> event            the event
---   piece         BIGINT                     number of the piece of a CPU op, from 0; 0 for work of accelerators
---   device        VARCHAR -> device_windows  number of the device, or cpu
---   stream        BIGINT                     stream of the device; the thread id on cpu
---   category      VARCHAR                    category, as in the file
---   name          VARCHAR                    kernel, copy or op
---   class         VARCHAR                    class by its name, as in table kernel_class, or by its mark; of a collective its call may say more: view classified_events
---   kind          VARCHAR                    compute, comm or memcpy
---   ts_ns         BIGINT                     start, ns
---   dur_ns        BIGINT                     duration, ns
---   end_ns        BIGINT                     end, ns
---   kind_wall_ns  BIGINT                     its part of the union of its kind on the device, ns
---   wall_ns       BIGINT                     its part of the busy time of the device, ns
---   correlation   BIGINT                     links the launch
---   bytes         BIGINT                     bytes copied or set, where the file tells
+--   trace_id INTEGER -> trace, event_id BIGINT -> event, piece BIGINT, device VARCHAR -> device_windows
+--   stream BIGINT, category VARCHAR
+--   name   VARCHAR  kernel, copy, or op
+--   class  VARCHAR  class by name or device mark; classified_events refines it
+--   kind VARCHAR, ts_ns BIGINT, dur_ns BIGINT, end_ns BIGINT, kind_wall_ns BIGINT, wall_ns BIGINT
+--   correlation BIGINT, bytes BIGINT
 -- Invariant: 0 <= wall_ns AND wall_ns <= kind_wall_ns AND kind_wall_ns <= dur_ns
 
 SELECT

@@ -1,19 +1,16 @@
--- Which device is meant where a file numbers devices in another way than its kernels do?
--- ROCm numbers the devices of kernels as agents of the machine, its CPUs among them; what a file describes
--- (deviceProperties) and what the allocator's events name are the numbers of torch. There as many devices as have work are
--- the same in their order; where more or fewer are told, a device has the name that all described have, if they have
--- one, and the allocator's keep their numbers. Elsewhere numbers are the same.
--- Of newer_kernels the rows are traces with kernels that none of the devices in the file can run: their names have a later
--- architecture (sm90) than the compute capability of each device. The file names another device than ran.
+-- Functions that map device numbers of files to those of kernels.
+-- ROCm numbers kernel devices as agents, CPUs included, whereas device descriptions and allocator events use torch's
+-- numbers. If equally many devices have work, they correspond in order. newer_kernels() lists traces whose kernels are
+-- built for a later architecture than the file's devices, so that it names the wrong device.
 --
 -- Kind:     function
 -- Columns:
---   trace_id     INTEGER  the trace
---   device       VARCHAR  number of the device as its kernels have it, or cpu
---   name         VARCHAR  of device_names: the product; NULL where nothing tells
---   device_type  INTEGER  of memory_devices: as in table memory
---   device_id    BIGINT   of memory_devices: as in table memory
---   said         VARCHAR  of newer_kernels: what the kernels are built for, and what the file says
+--   trace_id     INTEGER
+--   device       VARCHAR  device number of kernels, or cpu
+--   name         VARCHAR  device model (device_names); NULL if unknown
+--   device_type  INTEGER  as in table memory (memory_devices)
+--   device_id    BIGINT   as in table memory (memory_devices)
+--   said         VARCHAR  architectures of kernels and file (newer_kernels)
 
 CREATE OR REPLACE MACRO devices_in_order() AS TABLE (
     SELECT
@@ -35,7 +32,7 @@ CREATE OR REPLACE MACRO device_names() AS TABLE (
         GROUP BY trace_id, device_id
     ),
 
-    -- One that all have in common is that of devices which are not listed, too.
+    -- A name that all listed devices share also applies to unlisted ones.
     product AS (
         SELECT
             trace_id,

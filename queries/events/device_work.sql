@@ -1,21 +1,15 @@
--- Which events are work on a device?
--- Kernels, copies and memsets of accelerators, by Kineto's categories or by the marks of queries/rules/device_events.toml.
--- In a trace of the CPU alone, that is the device, and the pieces of table cpu_work are its work.
+-- Events that are work on a device.
+-- Kernels, copies, and memsets by Kineto category or the marks of queries/rules/device_events.toml; in CPU-only traces,
+-- the pieces of cpu_work.
 --
 -- Kind:     view
 -- Columns:
---   trace_id     INTEGER -> trace  the trace
---   event_id     BIGINT -> event   the event
---   piece        BIGINT            number of the piece of a CPU op, from 0; 0 for work of accelerators
---   device       VARCHAR           number of the device, or cpu; unknown where the file tells neither device nor process
---   stream       BIGINT            stream of the device; the thread id on cpu
---   category     VARCHAR           category, as in the file
---   name         VARCHAR           kernel, copy or op
---   ts_ns        BIGINT            start, ns
---   dur_ns       BIGINT            duration, ns
---   correlation  BIGINT            links the launch
---   bytes        BIGINT            bytes copied or set, where the file tells
---   mark_class   VARCHAR           class that the mark of the event tells; comm_other for any communication; NULL where its name decides
+--   trace_id INTEGER -> trace, event_id BIGINT -> event, piece BIGINT
+--   device      VARCHAR  device number, or cpu; unknown if the file names neither device nor process
+--   stream BIGINT, category VARCHAR
+--   name        VARCHAR  kernel, copy, or op
+--   ts_ns BIGINT, dur_ns BIGINT, correlation BIGINT, bytes BIGINT
+--   mark_class  VARCHAR  class given by the event mark; comm_other for any communication; NULL if its name decides
 
 SELECT
     event.trace_id, event.event_id,

@@ -1,7 +1,7 @@
--- Which kind of event is meant by a category name, of today and of older profilers?
--- Category names as Kineto's ActivityType.h lists them; capitalised ones are those of 2021 and before. Work on devices
--- that other profilers mark is found by the rules of queries/rules/device_events.toml, in table device_mark: they are
--- tried on events of a category that is not known here, and of those that hold several things (mtia_ccp_events, hpu_op).
+-- Classification of event categories of current and older profilers.
+-- Names of Kineto's ActivityType.h; capitalized ones date from 2021 and before. Device work of other profilers is
+-- recognized by queries/rules/device_events.toml (device_mark), for unknown categories and for mixed ones
+-- (mtia_ccp_events, hpu_op).
 --
 -- Kind: function
 
@@ -16,7 +16,7 @@ CREATE OR REPLACE MACRO is_launch_call(category) AS (
     )
 );
 
--- Calls that put nothing on a device (of the profiler itself, too) tell nothing.
+-- Calls that launch nothing, including the profiler's own, are no evidence.
 CREATE OR REPLACE MACRO is_launch_of_work(category, name) AS (
     is_launch_call(category)
     AND regexp_matches(name, '(?i)launch|enqueue|memcpy|memset|append|runFunction|submit')
@@ -28,7 +28,7 @@ CREATE OR REPLACE MACRO is_annotation(category) AS category = 'user_annotation';
 
 CREATE OR REPLACE MACRO is_python_call(category) AS category = 'python_function';
 
--- Any other category that is known: it is no work on a device.
+-- Other known categories, which are not device work.
 CREATE OR REPLACE MACRO is_known_category(category) AS (
     is_device_work(category)
     OR is_launch_call(category)
@@ -40,14 +40,15 @@ CREATE OR REPLACE MACRO is_known_category(category) AS (
     )
 );
 
--- The module that a kernel names itself: module_fqn of annotated CUDA graphs (torch.cuda.graph_annotations, torch 2.12
--- and later); in traces of Triton's Proton the scopes in call_stack, between the root and the kernel's own function.
+-- Module named by a kernel: module_fqn of annotated CUDA graphs (torch.cuda.graph_annotations,
+-- torch 2.12 and later), or the scopes in call_stack of Triton's Proton between the root and the
+-- kernel.
 CREATE OR REPLACE MACRO annotated_module(args) AS
 coalesce(
     args ->> '$.module_fqn',
     nullif(array_to_string((args ->> '$.call_stack[*]')[2:-2], '/'), '')
 );
 
--- More than 48 bits address is no memory's: what a file says beyond tells nothing, and would overflow sums.
+-- Memory sizes above 48 bits are invalid and would overflow sums.
 CREATE OR REPLACE MACRO addressable(nelems) AS
 if(nelems BETWEEN 0 AND 281474976710656, nelems, NULL);

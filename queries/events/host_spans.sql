@@ -1,18 +1,14 @@
--- Which spans ran on the threads of the host, and in which order do they nest?
--- Python calls, ranges, ops and runtime calls. Numbered by their starts; of equal starts the longer is outside, of equal
--- spans ranges are inside of Python calls, ops of ranges and runtime calls of ops.
+-- Spans of host threads, numbered in nesting order.
+-- Python calls, ranges, ops, and runtime calls by start; of equal starts the longer is outside, of equal spans the
+-- earlier in that list.
 --
 -- Kind:     view
 -- Columns:
---   trace_id  INTEGER -> trace            the trace
---   event_id  BIGINT -> event             the span
---   pid       BIGINT                      process id
---   tid       BIGINT -> thread(pid, tid)  thread id
---   category  VARCHAR                     category, as in the file
---   name      VARCHAR                     name
---   ts_ns     BIGINT                      start, ns
---   dur_ns    BIGINT                      duration, ns
---   place     BIGINT                      number in that order, of all threads, from 1
+--   trace_id  INTEGER -> trace
+--   event_id  BIGINT -> event  span
+--   pid BIGINT, tid BIGINT -> thread(pid, tid), category VARCHAR, name VARCHAR, ts_ns BIGINT
+--   dur_ns BIGINT
+--   place     BIGINT           number over all threads, from 1
 
 SELECT
     trace_id, event_id, pid, tid, category, name, ts_ns, dur_ns,

@@ -1,45 +1,44 @@
--- Which records of a file have times that cannot be, and what becomes of them?
--- Judged before anything else is derived. A record that is left out is in view left_out instead of event, and in no figure.
---   lost_time          its time is 0, and those above 0 begin an hour later or more; or it begins and ends at 0: work of a
---                      device, and calls and ops beside such work. The profiler lost the times
---   other_clock        its time is negative, and those above 0 begin an hour later or more; or it is more than 10^6 s
---                      (11 days) away from the medians of the records of each process of the host
---   outside_recording  work of a device that begins before the records of the host by more than their length (1 s at least),
---                      or ends behind them by more than that and all work that could be queued
---   left_over          work without its launch that ended before the records of the host begin, with a stretch of nothing
---                      behind it: longer than those records, or than 1 s, and than 1 ms
---   delivered_twice    the same record of work comes once more, of one correlation, or of two and longer than 1 µs: one
---                      of them counts
---   no_durations       most work of the trace ends when it begins: all work of it is left out
---   wrong_unit         most work outside of graphs lasts 100 times as long as the next one of its stream allows, or most
---                      launch calls take less than 50 ns and most work less than 1 µs: all work of the trace is left out
---   outlasts_recording  work without its launch that lasts longer than the records of the host and all launched work, and
---                      than 1 ms
---   outlasts_next      work that ends after the next work of its stream, and more than 100 µs after that began, where one
---                      follows the other: it counts until then. Not in graphs, which have branches
---   unreturned         a Python call that ends with the last of its thread, though its caller (Python parent id) ended before or
---                      called another one since: an exception or a generator left it. It counts until then
--- Rules outlasts_recording and outlasts_next are for a single record, or 1 % of the work. Where they are true of more, the
--- cause is not a record: all count as long as the file says, and health says so.
+-- Records with implausible times, and how they count.
+-- Determined before anything else is derived. Excluded records are in view `left_out` instead of `event`.
+-- outlasts_recording and outlasts_next apply only to single records or up to 1 % of the work; beyond, the clock is
+-- wrong, and all records count fully with a warning in health. The problems are listed below.
 --
 -- Kind:     table
 -- Columns:
---   trace_id    INTEGER -> trace           the trace
---   event_id    BIGINT -> record.event_id  the record
---   problem     VARCHAR                    lost_time and so on, as above
---   reason      VARCHAR                    the same in words, behind «records …»
---   is_work     BOOLEAN                    it is work of a device
---   ts_ns       BIGINT                     start, as in the file, ns
---   dur_ns      BIGINT                     duration, as in the file, ns
---   counted_ns  BIGINT                     how long it counts, ns; NULL: it is left out
+--   trace_id    INTEGER -> trace
+--   event_id    BIGINT -> record.event_id  record
+--   problem     VARCHAR                    problem, such as lost_time
+--   reason      VARCHAR                    description that follows «records …»
+--   is_work     BOOLEAN                    device work
+--   ts_ns       BIGINT                     start, as recorded, ns
+--   dur_ns      BIGINT                     duration, as recorded, ns
+--   counted_ns  BIGINT                     duration that counts, ns; NULL if excluded
 -- Invariant: counted_ns IS NULL OR (0 < counted_ns AND counted_ns <= dur_ns)
 
+-- lost_time           time 0 although others begin an hour later or more, or (with device work, calls,
+--                     and ops) start and end 0: lost by the profiler
+-- other_clock         negative although others begin an hour later or more, or over 10^6 s (11 days)
+--                     from the medians of all host processes
+-- outside_recording   device work that begins before the host records by more than their length (at
+--                     least 1 s), or ends after them by more than that plus all work possibly queued
+-- left_over           unlaunched work that ended before the host records and a pause as long as those
+--                     (at most 1 s, at least 1 ms)
+-- delivered_twice     duplicate record of one correlation, or of two if longer than 1 µs
+-- no_durations        most work has zero length: all work is excluded
+-- wrong_unit          most work outside graphs lasts 100 times as long as the next on its stream
+--                     allows, or most launch calls take under 50 ns and most work under 1 µs: all
+--                     work is excluded
+-- outlasts_recording  unlaunched work longer than the host records and all launched work, and 1 ms
+-- outlasts_next       ends after the next work of its serial stream, over 100 µs into it: cut at its
+--                     start; not in graphs, which have branches
+-- unreturned          Python call that ends with its thread although its caller returned or called on
+--                     (exception, generator): cut there
 WITH RECURSIVE kind_of_side AS (
     SELECT *, bool_or(side = 'host') OVER (PARTITION BY trace_id) IS TRUE AS has_host
     FROM event_kind
 ),
 
--- What the host did; of a trace without it, all there is.
+-- What the host did, or everything in traces without host events.
 extent AS (
     SELECT
         trace_id,
@@ -56,9 +55,10 @@ extent AS (
     GROUP BY trace_id
 ),
 
--- Only where times are far apart need their middles be known: of each process, for hosts have clocks of their own.
+-- The medians matter only for widely separated times; per process, because hosts have different
+-- clocks.
 process_middle AS (
-    -- One of the times, never between two of them: what lies around it stays.
+    -- An existing time, never between two, so that records around it stay.
     SELECT event.trace_id, quantile_disc(event.ts_ns, 0.5) AS middle_ns
     FROM event
     INNER JOIN kind_of_side AS k
@@ -101,7 +101,7 @@ stray AS MATERIALIZED (
         )
 ),
 
--- The records of the host without those.
+-- Extent of host records without stray ones.
 recording AS (
     SELECT trace_id, first_ns, end_ns
     FROM extent
@@ -145,7 +145,7 @@ work AS MATERIALIZED (
         AND (e.trace_id, e.event_id) NOT IN (SELECT (trace_id, event_id) FROM stray)
 ),
 
--- Where most of the work is wrong in one way, all of it is.
+-- If most of the work is wrong in the same way, all of it is.
 unit AS (
     SELECT
         trace_id, CASE
@@ -183,7 +183,7 @@ unit AS (
     HAVING count(*) >= 4
 ),
 
--- How far from the records of the host work may be.
+-- Allowed distance of work from the host records.
 reach AS (
     SELECT
         r.trace_id, r.first_ns,
@@ -204,7 +204,7 @@ reach AS (
     GROUP BY r.trace_id, r.first_ns, r.end_ns
 ),
 
--- Work of before: what ended before a long pause, the last one before the records of the host.
+-- Left-over work: ended before the last long pause before the host records.
 early AS (
     SELECT
         *,
@@ -241,8 +241,8 @@ judged AS (
     LEFT JOIN pause AS p USING (trace_id)
 ),
 
--- The next work on the stream of its process; the same record twice stands one behind the other. What takes no time
--- tells nothing of the work around it.
+-- Next work on the stream; duplicates are adjacent. Zero-length work says nothing about its
+-- neighbors.
 followed AS (
     SELECT
         *,
@@ -307,7 +307,7 @@ last_frame AS MATERIALIZED (
     WHERE f.end_ns >= e.last_end_ns - 1000
 ),
 
--- When the caller went on: with its next call, or where it ended itself.
+-- The caller continues with its next call, or at its own end.
 left_frame AS MATERIALIZED (
     SELECT
         f.trace_id, f.event_id, f.python_id, f.parent_id, f.ts_ns, f.end_ns,
@@ -326,7 +326,7 @@ left_frame AS MATERIALIZED (
         ON f.trace_id = caller.trace_id AND f.parent_id = caller.python_id
 ),
 
--- What a call had called ended with it.
+-- Nested calls end with their caller.
 unreturned AS (
     SELECT trace_id, event_id, python_id, ts_ns, end_ns, left_ns
     FROM left_frame

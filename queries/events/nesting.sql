@@ -1,15 +1,14 @@
--- Inside of which other event does each event of the CPU lie, and how deep?
--- Ops, Python calls, ranges and runtime calls of a thread. The parent is the one that began last of those that are
--- open when an event begins; of equal starts the longer is outside. Nothing is dropped where events cross: a child
--- may end after its parent. Costs a sort, however deep the events nest.
+-- Parent and depth of each host span.
+-- The parent is the last one opened of those that are open; of equal starts the longer is outside. Crossing spans are
+-- kept, so a child may end after its parent.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Columns:
---   trace_id   INTEGER -> trace          the trace
---   event_id   BIGINT -> event           the event
---   parent_id  BIGINT -> event.event_id  the innermost event that is open when it begins; NULL outside of all
---   depth      BIGINT                    how many are open then, 0 outside of all
+--   trace_id   INTEGER -> trace
+--   event_id   BIGINT -> event           span
+--   parent_id  BIGINT -> event.event_id  innermost span open at its start; NULL at the top
+--   depth      BIGINT                    number of open spans; 0 at the top
 -- Invariant: depth >= 0 AND (parent_id IS NULL) = (depth = 0)
 
 WITH numbered AS (
@@ -28,8 +27,7 @@ begun AS (
     GROUP BY part, ts_ns
 ),
 
--- While an event is open, those from the next position to the last one before its end begin: intervals of positions,
--- which take the place of times.
+-- While a span is open, the spans of a range of positions begin, so positions stand in for times.
 opened AS (
     SELECT
         outside.part, outside.position AS id,
@@ -48,7 +46,6 @@ moment AS (
 
 surrounding AS (SELECT * FROM interval_innermost('moment', 'opened')),
 
--- How many are open from a position on.
 depth_from AS (
     SELECT part, at_ns AS position, at_ns + dur_ns AS behind_position, depth
     FROM interval_depth('opened')

@@ -1,21 +1,13 @@
--- When did each rank wait in a collective, and when did it transfer?
--- A row of collective_intervals() is a collective of one rank, as in macro collective_matches. Where it is matched with
--- those of other ranks, the wait comes first and the transfer behind it: the last rank to arrive has no wait, and all
--- of them end together.
+-- Wait and transfer interval of each collective on each rank: collective_intervals().
+-- In matched collectives the wait comes first; the last rank to arrive has none.
 --
 -- Kind:     function
 -- Columns:
---   trace_id         INTEGER  the trace
---   device           VARCHAR  number of the device, or cpu
---   event_id         BIGINT   the device event
---   class            VARCHAR  class of the collective
---   start_ns         BIGINT   start, ns
---   end_ns           BIGINT   end, ns
---   transfer_from_ns BIGINT   end of the wait and start of the transfer, ns; NULL if not matched
---   wait_ns          BIGINT   length of the wait, ns; NULL if not matched
---   transfer_ns      BIGINT   length of the transfer, ns; NULL if not matched
---   match_id         VARCHAR  the same for all ranks of one collective; NULL if not matched
---   facts            STRUCT   what else is known, by name: group, message size, bandwidth and so on
+--   trace_id INTEGER, device VARCHAR, event_id BIGINT, class VARCHAR, start_ns BIGINT, end_ns BIGINT
+--   transfer_from_ns  BIGINT   end of the wait and start of the transfer, ns; NULL if not matched
+--   wait_ns BIGINT, transfer_ns BIGINT
+--   match_id          VARCHAR  common ID of the collective on all ranks; NULL if not matched
+--   facts             STRUCT   group, message size, bandwidth, and more
 
 CREATE OR REPLACE MACRO collective_intervals() AS TABLE (
     SELECT

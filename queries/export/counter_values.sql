@@ -1,28 +1,21 @@
--- What changed in the course of time: queues, exposed communication, rates, memory, tokens?
--- A row of counter_values('walls', 'facts', 'queues') is the value that a counter has from a moment on.
---   queue length            device events that were launched and have not begun, of a stream, as in queue_length
---   exposed communication   sum since the start of the window, ns
---   achieved FLOP/s         of the op whose compute the device does, as in macro op_rates; a counter cannot pause, so it
---                           is 0 where that is not known, as its name says; none of a device of which nothing is known
---   achieved bytes/s        of a copy; of compute at least, as in macro op_costs; likewise
---   allocated, reserved     memory, as allocator events tell, bytes
---   tokens in the batch     of a step of serving that tells; 0 from its end until the next begins
---   requests in the batch   likewise
--- and what was sampled (counter_samples) by its name.
+-- Counter values over time: counter_values('walls', 'facts', 'queues').
+-- Queue length per stream; exposed communication (cumulative, ns); achieved FLOP/s and bytes/s of the current op or
+-- copy (0 if unknown, because counters cannot pause); allocated and reserved memory; tokens and requests in the batch
+-- (0 between steps); and sampled counters by name.
 --
 -- Kind:     function
 -- Params:
---   walls   VARCHAR  name of a relation with the rows of wall_intervals('work')
---   facts   VARCHAR  name of a relation with the rows of event_facts('work', 'rates')
---   queues  VARCHAR  name of a relation with the rows of queued_events()
+--   walls   VARCHAR  relation with the rows of wall_intervals('work')
+--   facts   VARCHAR  relation with the rows of event_facts('work', 'rates')
+--   queues  VARCHAR  relation with the rows of queued_events()
 -- Columns:
---   trace_id  INTEGER  the trace
---   device    VARCHAR  number of the device, or cpu; NULL for what is of no device
---   name      VARCHAR  the counter
---   unit      VARCHAR  count, ns, bytes, FLOP/s, bytes/s; empty where the file does not tell
---   at_ns     BIGINT   from when on, ns
---   place     BIGINT   orders values of one moment: the last one counts
---   value     DOUBLE   value
+--   trace_id  INTEGER
+--   device  VARCHAR  device number, or cpu; NULL if the counter has no device
+--   name    VARCHAR  counter
+--   unit    VARCHAR  count, ns, bytes, FLOP/s, or bytes/s; empty if unknown
+--   at_ns   BIGINT   start of validity, ns
+--   place   BIGINT   order of values with the same time; the last counts
+--   value   DOUBLE   value
 
 CREATE OR REPLACE MACRO counter_values(walls, facts, queues) AS TABLE (
     WITH waiting AS (
@@ -71,7 +64,7 @@ CREATE OR REPLACE MACRO counter_values(walls, facts, queues) AS TABLE (
         WINDOW tiles AS (PARTITION BY trace_id, device ORDER BY start_ns)
     ),
 
-    -- Of a step without a batch nothing is known, which is not an empty one.
+    -- A step without batch information is unknown, not empty.
     batch AS (
         SELECT
             trace_id, ts_ns, end_ns,

@@ -1,19 +1,18 @@
--- Which events belong together: launch and device event, forward op and backward node, and what else the file connects?
--- A row of event_arrows('flows', 'links', 'nodes') is one arrow. Launches are those of table attribution, nodes of autograd those of table
--- surroundings; the file's own arrows (table flow) come to them where both of their ends are at an event. An end is at
--- the shortest event of its thread that begins with it, else at the innermost one that holds it.
+-- Arrows between related events: event_arrows('flows', 'links', 'nodes').
+-- Launch to device event, forward op to backward node, and flows of the file whose ends lie on events. An end lies on
+-- the shortest event of its thread that begins with it, else on the innermost one around it.
 --
 -- Kind:     function
 -- Params:
---   flows  VARCHAR  name of a relation with the rows of table record that are flows
---   links  VARCHAR  name of a relation with rows of table attribution
---   nodes  VARCHAR  name of a relation with rows of table surroundings
+--   flows  VARCHAR  relation with the flow rows of table record
+--   links  VARCHAR  relation with rows of table attribution
+--   nodes  VARCHAR  relation with rows of table surroundings
 -- Columns:
---   trace_id    INTEGER  the trace
---   from_id     BIGINT   event where it begins
---   to_id       BIGINT   event where it ends
+--   trace_id    INTEGER
+--   from_id     BIGINT   source event
+--   to_id       BIGINT   target event
 --   category    VARCHAR  launch, backward, or the category in the file
---   is_in_file  BOOLEAN  the file has it
+--   is_in_file  BOOLEAN  recorded as a flow in the file
 
 CREATE OR REPLACE MACRO event_arrows(flows, links, nodes) AS TABLE (
     WITH flow_end AS (
@@ -64,7 +63,8 @@ CREATE OR REPLACE MACRO event_arrows(flows, links, nodes) AS TABLE (
         SELECT * FROM interval_innermost('held_end', 'holding_span')
     ),
 
-    -- The end of an arrow belongs to the last begin or step before it; one that comes before all begins, to the first.
+    -- The end of an arrow belongs to the last begin or step before it, or to the first begin if
+    -- none precedes.
     sorted AS (
         SELECT
             f.trace_id, f.category, f.ph, p.span_id,

@@ -1,18 +1,14 @@
--- What is known of each event that was work on a device?
--- A row of event_facts('work', 'rates') is an event with its place, its attribution and how that is known, and the rate of the op that
--- launched it. On cpu an op may have been interrupted by others: its pieces are one row.
+-- Facts about each device event for viewers: event_facts('work', 'rates').
+-- Attribution with reasons, and the rate of the op that launched it. On cpu, the pieces of an op are one row.
 --
 -- Kind:     function
 -- Params:
---   work   VARCHAR  name of a relation with the rows of attributed_events
---   rates  VARCHAR  name of a relation with the rows of op_rates()
+--   work   VARCHAR  relation with the rows of attributed_events
+--   rates  VARCHAR  relation with the rows of op_rates()
 -- Columns:
---   trace_id  INTEGER  the trace
---   event_id  BIGINT   the event
---   device    VARCHAR  number of the device, or cpu
---   stream    BIGINT   stream of the device; the thread id on cpu
---   dur_ns    BIGINT   time that it took of the device; on cpu without those inside of it, ns
---   facts     STRUCT   what is known, by name: kind, class, phase, module and so on
+--   trace_id INTEGER, event_id BIGINT, device VARCHAR, stream BIGINT
+--   dur_ns  BIGINT  device time, ns; on cpu without nested ops
+--   facts   STRUCT  kind, class, phase, module, and more
 
 CREATE OR REPLACE MACRO event_facts(work, rates) AS TABLE (
     WITH whole AS (

@@ -1,19 +1,16 @@
--- When was each device idle, why, and what kept the host busy?
--- A row of gap_intervals('gaps') is a gap.
+-- Idle gap segments with cause and facts for viewers: gap_intervals('gaps').
 --
 -- Kind:     function
 -- Params:
---   gaps  VARCHAR  name of a relation with rows of table idle_gap
+--   gaps  VARCHAR  relation with rows of table idle_gap
 -- Columns:
---   trace_id  INTEGER  the trace
---   device    VARCHAR  number of the device, or cpu
---   cause     VARCHAR  cause, as in table idle_gap
---   start_ns  BIGINT   start, ns
---   end_ns    BIGINT   end, ns
---   facts     STRUCT   what else is known, by name: reason, op, module, kernels before and after
+--   trace_id INTEGER, device VARCHAR
+--   cause  VARCHAR  cause, as in idle_gap
+--   start_ns BIGINT, end_ns BIGINT
+--   facts  STRUCT   reason, op, module, kernels before and after, and more
 
 CREATE OR REPLACE MACRO gap_intervals(gaps) AS TABLE (
-    -- Joins hold one side in memory: so that this is no text for each gap, names are joined by their numbers.
+    -- Joins keep one side in memory, so names are joined by number instead of text.
     WITH named_op AS (
         SELECT trace_id, event_id, name
         FROM event
@@ -37,7 +34,6 @@ CREATE OR REPLACE MACRO gap_intervals(gaps) AS TABLE (
         INNER JOIN label AS t USING (name)
     ),
 
-    -- The pieces of an op on cpu have its name.
     work AS (
         SELECT d.trace_id, d.event_id, t.number
         FROM device_events AS d

@@ -1,25 +1,20 @@
--- When was each device at work for which module, with those around it?
--- A row of module_intervals('walls', 'work') is one stretch of work for a module or for one inside of it, in one phase, with nothing
--- else in between; it includes the gaps within. So rows nest as the modules do, up to 100 levels deep. Work of no module has a row by its name
--- in analysis modules. The wall_ns of a module's rows add up to its total_wall_ns there.
+-- Intervals of work per module, nested like the modules: module_intervals('walls', 'work').
+-- An interval covers consecutive work of a module and its submodules in one phase, including gaps, up to 100 levels
+-- deep. Work outside modules has a named row. wall_ns adds up to total_wall_ns of analysis `modules`.
 --
 -- Kind:     function
 -- Params:
---   walls  VARCHAR  name of a relation with the rows of wall_intervals('work')
---   work   VARCHAR  name of a relation with the rows of attributed_events
+--   walls  VARCHAR  relation with the rows of wall_intervals('work')
+--   work   VARCHAR  relation with the rows of attributed_events
 -- Columns:
---   trace_id      INTEGER  the trace
---   device        VARCHAR  number of the device, or cpu
---   depth         BIGINT   modules around it
---   module_id     INTEGER  the module; NULL where there is none
---   name          VARCHAR  its own name; of work of no module the row of analysis modules
---   module_path   VARCHAR  its whole name
---   module_class  VARCHAR  its class
---   phase         VARCHAR  the phase
+--   trace_id INTEGER, device VARCHAR, depth BIGINT, module_id INTEGER
+--   name          VARCHAR  module name, or named row
+--   module_path   VARCHAR  module path, or named row
+--   module_class VARCHAR, phase VARCHAR
 --   start_ns      BIGINT   start of the first work, ns
---   end_ns        BIGINT   end of the last, ns
---   wall_ns       BIGINT   time that is its own or of those inside of it, ns
---   self_wall_ns  BIGINT   time that is its own, ns
+--   end_ns        BIGINT   end of the last work, ns
+--   wall_ns       BIGINT   busy time including submodules, ns
+--   self_wall_ns  BIGINT   busy time excluding submodules, ns
 
 CREATE OR REPLACE MACRO module_intervals(walls, work) AS TABLE (
     WITH RECURSIVE busy AS (
@@ -46,8 +41,8 @@ CREATE OR REPLACE MACRO module_intervals(walls, work) AS TABLE (
         SEMI JOIN stretch AS s USING (trace_id, module_id)
     ),
 
-    -- Each module with all that are around it, itself included; of one that lies deeper than any viewer shows, the
-    -- outer ones alone. In the order of the tree, the one at a depth is the last one there before what lies deeper.
+    -- All enclosing modules of each module, itself included; beyond 100 levels only the outer ones.
+    -- In tree order, the enclosing module at a depth is the last one there before it.
     around AS (
         SELECT w.trace_id, w.module_id, o.module_id AS outer_id, o.parent_id
         FROM worked AS w
@@ -77,7 +72,7 @@ CREATE OR REPLACE MACRO module_intervals(walls, work) AS TABLE (
         WHERE s.module_id IS NULL
     ),
 
-    -- Stretches that follow one another without a gap in their numbers belong together.
+    -- Stretches with consecutive numbers belong together.
     grouped AS (
         SELECT
             *,

@@ -1,25 +1,21 @@
--- How many operations did each op put on a device, how fast, and how close to the device's peak?
--- op_rates('work', 'ops') has those of the ops whose operations macro op_costs counts. Their time is that of all compute
--- that the op launched on the device. The peak is the dense one of the operands' type; of fp32 on a kernel for tf32, that
--- of tf32.
+-- Achieved FLOP/s of each op per device, and its share of peak: op_rates('work', 'ops').
+-- Covers ops counted by `op_costs`, timed by all compute they launched. The peak is the dense rate of the operand type,
+-- or of tf32 for fp32 on tf32 kernels.
 --
 -- Kind:     function
 -- Params:
---   work  VARCHAR  name of a relation with the rows of attributed_events, all that are of one of the ops
---   ops   VARCHAR  name of a relation of ops that put work on devices, as macro op_costs takes it: all of a stretch
---                  of time, because what an op is made of is found among them
+--   work  VARCHAR  relation with the rows of attributed_events, complete for each op
+--   ops   VARCHAR  relation of launching ops, as for op_costs, complete for a time range because it contains the ops an op is made of
 -- Columns:
---   trace_id         INTEGER  the trace
---   device           VARCHAR  number of the device, or cpu
---   op_id            BIGINT   the op
---   op_class         VARCHAR  as in op_costs
---   flops            BIGINT   operations
---   bytes            BIGINT   bytes read and written at least
---   kernel_ns        BIGINT   sum of the durations of its compute, ns
---   flop_per_s       DOUBLE   flops / kernel_ns, operations/s
---   peak_type        VARCHAR  type whose peak it is measured against
---   peak_flop_per_s  DOUBLE   dense peak of the device, operations/s; NULL where it is not known
---   peak_pct         DOUBLE   flop_per_s of the peak, 0 to 100
+--   trace_id INTEGER, device VARCHAR, op_id BIGINT
+--   op_class         VARCHAR  op class, as in op_costs
+--   flops            BIGINT
+--   bytes            BIGINT   minimum bytes read and written
+--   kernel_ns        BIGINT   sum of durations of its compute, ns
+--   flop_per_s       DOUBLE
+--   peak_type        VARCHAR  type of the peak rate
+--   peak_flop_per_s  DOUBLE   dense peak of the device, FLOP/s; NULL if unknown
+--   peak_pct         DOUBLE
 
 CREATE OR REPLACE MACRO op_rates(work, ops) AS TABLE (
     WITH launched AS (

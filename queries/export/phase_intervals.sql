@@ -1,18 +1,13 @@
--- When was each device in which phase?
--- phase_intervals('walls', 'work') tiles the window of each device. Idle time has the phase that table idle_gap
--- says, as in analysis phases: the lengths of a phase add up to its wall_ns and idle_ns there.
+-- Phase intervals that tile each device window: phase_intervals('walls', 'work').
+-- Idle time has the phase of `idle_gap`, so lengths add up to wall_ns and idle_ns of analysis `phases`.
 --
 -- Kind:     function
 -- Params:
---   walls  VARCHAR  name of a relation with the rows of wall_intervals('work')
---   work   VARCHAR  name of a relation with the rows of attributed_events
+--   walls  VARCHAR  relation with the rows of wall_intervals('work')
+--   work   VARCHAR  relation with the rows of attributed_events
 -- Columns:
---   trace_id  INTEGER  the trace
---   device    VARCHAR  number of the device, or cpu
---   phase     VARCHAR  the phase
---   start_ns  BIGINT   start, ns
---   end_ns    BIGINT   end, ns
---   wall_ns   BIGINT   of its length, the time in which the device was busy, ns
+--   trace_id INTEGER, device VARCHAR, phase VARCHAR, start_ns BIGINT, end_ns BIGINT
+--   wall_ns  BIGINT  busy part of the interval, ns
 
 CREATE OR REPLACE MACRO phase_intervals(walls, work) AS TABLE (
     WITH tile AS (

@@ -1,17 +1,15 @@
--- When did each request of serving wait, when was its prompt read, and when did its answer come?
--- A row of request_intervals() is a request. It is queued from when it was sent to the start of the first step that
--- served it, as far as that step is in a trace; then its prompt is read until its first token comes; then it is decoded.
--- Times are ns since the epoch, by the clock of the client.
+-- Queueing, prefill, and decode times of each serving request: request_intervals().
+-- Queued from sending to its first step (if recorded), prefill until the first token, then decode. Times are Unix time
+-- on the client's clock.
 --
 -- Kind:     function
 -- Columns:
---   run_id           VARCHAR  the run
---   request_id       BIGINT   the request
---   start_unix_ns    BIGINT   when it was sent, ns since the epoch
---   first_unix_ns    BIGINT   when its first step began; NULL if no trace has it
---   token_unix_ns    BIGINT   when its first token came; NULL if none did
---   end_unix_ns      BIGINT   when it ended
---   facts            STRUCT   what else is known, by name: outcome, counts of tokens
+--   run_id VARCHAR, request_id BIGINT
+--   start_unix_ns  BIGINT  time it was sent, Unix ns
+--   first_unix_ns  BIGINT  start of its first step; NULL if not recorded
+--   token_unix_ns  BIGINT  time of its first token; NULL if none
+--   end_unix_ns    BIGINT  time it ended
+--   facts          STRUCT  outcome, token counts, and more
 
 CREATE OR REPLACE MACRO request_intervals() AS TABLE (
     WITH first_step AS (

@@ -1,21 +1,17 @@
--- Which span of the host lies in which other, how much time is its own, and how much work did it launch?
--- Own times add up to the time in which any span is open on its thread, wall_ns to the busy time of the devices: work whose
--- launch is not in the trace is of a row without a span.
+-- Host spans with their parent, own time, and launched GPU work.
+-- Own times add up to the time with an open span per thread, wall_ns to the busy time of devices; work without a
+-- recorded launch has a row without a span.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   trace_id   INTEGER -> trace            the trace
---   pid        BIGINT                      process id
---   tid        BIGINT -> thread(pid, tid)  thread id
---   place      BIGINT                      as in view host_spans: a span comes behind those around it
---   event_id   BIGINT -> event             the span; NULL for work without a launch
---   parent_id  BIGINT -> event.event_id    the span around it; NULL outside of all
---   name       VARCHAR                     name
---   kernel     VARCHAR                     device event that it launched; NULL for the span itself
---   host_ns    BIGINT                      time that is its own, ns
---   wall_ns    BIGINT                      busy time of devices that is the device event's own, ns
+--   trace_id INTEGER -> trace, pid BIGINT, tid BIGINT -> thread(pid, tid)
+--   place    BIGINT   as in host_spans
+--   event_id BIGINT -> event, parent_id BIGINT -> event.event_id, name VARCHAR
+--   kernel   VARCHAR  launched device event; NULL for the span itself
+--   host_ns  BIGINT   own time of the span
+--   wall_ns  BIGINT
 -- Invariant: host_ns >= 0 AND wall_ns >= 0
 
 WITH span AS (

@@ -1,15 +1,13 @@
--- When was each device at which kind of work, and when idle?
--- timeline_intervals('walls') tiles the window of each device; the lengths of a kind add up to what analysis timeline has.
+-- Compute, exposed, and idle intervals that tile each device window: timeline_intervals('walls').
+-- Lengths add up to the figures of analysis `timeline`.
 --
 -- Kind:     function
 -- Params:
---   walls  VARCHAR  name of a relation with the rows of wall_intervals('work')
+--   walls  VARCHAR  relation with the rows of wall_intervals('work')
 -- Columns:
---   trace_id  INTEGER  the trace
---   device    VARCHAR  number of the device, or cpu
---   kind      VARCHAR  compute, exposed_comm, exposed_memcpy or idle
---   start_ns  BIGINT   start, ns
---   end_ns    BIGINT   end, ns
+--   trace_id INTEGER, device VARCHAR
+--   kind  VARCHAR  compute, exposed_comm, exposed_memcpy, or idle
+--   start_ns BIGINT, end_ns BIGINT
 
 CREATE OR REPLACE MACRO timeline_intervals(walls) AS TABLE (
     WITH tile AS (

@@ -1,19 +1,14 @@
--- To which device event does each moment of a device's window belong?
--- wall_intervals('work') tiles the window of each device: a busy moment belongs to one device event, compute before comm
--- before memcpy, of each kind to the one that started first. So the lengths of an event add up to its wall_ns in table
--- device_events, and those without an event to the idle time.
+-- Device events that own each part of a device window: wall_intervals('work').
+-- Tiles the window. Compute takes precedence over communication over copies, then the earlier start. Lengths add up to
+-- wall_ns of device_events; parts without an event are idle.
 --
 -- Kind:     function
 -- Params:
---   work  VARCHAR  name of a relation with the rows of device_events or attributed_events
+--   work  VARCHAR  relation with the rows of device_events or attributed_events
 -- Columns:
---   trace_id  INTEGER  the trace
---   device    VARCHAR  number of the device, or cpu
---   start_ns  BIGINT   start, ns
---   end_ns    BIGINT   end, ns
---   event_id  BIGINT   the device event; NULL while the device is idle
---   piece     BIGINT   its piece, as in table device_events
---   kind      VARCHAR  its kind
+--   trace_id INTEGER, device VARCHAR, start_ns BIGINT, end_ns BIGINT
+--   event_id  BIGINT  device event; NULL for idle time
+--   piece BIGINT, kind VARCHAR
 
 CREATE OR REPLACE MACRO wall_intervals(work) AS TABLE (
     WITH owned AS (

@@ -1,35 +1,34 @@
--- What is the chain of work and waiting that the end of each rank waited for, in order?
--- From the start of the device window to its end, without a hole: kernels, collectives, the host's own time by op, launch
--- latencies, gaps of streams, waits, and what nothing explains. The edges that bind are those of table graph_edge. A
--- share of the path is no gain: where it gets shorter, another chain may be the longest. Analysis slack and tracekit
--- predict tell what is gained.
+-- Segments of the critical path of each rank, in time order.
+-- The path covers the device window without gaps: kernels, collectives, host time by op, launch latency, stream gaps,
+-- waits, and unexplained time. It follows the binding edges of `graph_edge`. A share of the path is not a gain, because
+-- another chain may become the longest; see `slack` and `tracekit predict`.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Params:
---   limit  BIGINT = 0  only the longest so many rows of each rank; 0 for all
+--   limit  BIGINT = 0  only the longest segments of each rank; 0 for all
 -- Columns:
---   rank         INTEGER  global rank whose end the path leads to
---   position     BIGINT   place on the path, from 1
---   kind         VARCHAR  work, transfer, host, loading, call, launch, stream, sync, … : what the time is, as in docs/explanation/graph.md
---   event_id     BIGINT   the work, the call or the op; NULL for Python and what has no event
---   name         VARCHAR  its name
---   phase        VARCHAR  phase; of the host that of the work it leads to
---   module_path  VARCHAR  module, or a row of modules in parentheses
---   class        VARCHAR  class of work; NULL for all else
---   start_ns     BIGINT   start, from the start of the window on, ns
---   end_ns       BIGINT   end, from the start of the window on, ns
---   path_ns      BIGINT   end_ns - start_ns: they add up to the window of the rank, ns
---   op           VARCHAR  op that launched the work, or in which the host was
---   known_by     VARCHAR  how it is known that one waits for the other: recorded, inferred or assumed
---   of_rank      INTEGER  the rank in which it is: another one where that is waited for
+--   rank      INTEGER  global rank whose end the path leads to
+--   position  BIGINT   position on the path, from 1
+--   kind      VARCHAR  type of the segment (work, transfer, host, loading, call, launch, stream, sync, …); see docs/explanation/graph.md
+--   event_id  BIGINT   the device event, call, or op; NULL for Python and unrecorded time
+--   name      VARCHAR  name of the event, or the kind in parentheses
+--   phase     VARCHAR  phase; for host time, that of the work it leads to
+--   module_path  VARCHAR
+--   class     VARCHAR  kernel class; NULL for host time
+--   start_ns  BIGINT   start, relative to the start of the window, ns
+--   end_ns    BIGINT   end, relative to the start of the window, ns
+--   path_ns   BIGINT   length, ns; adds up to the device window of the rank
+--   op        VARCHAR  op that launched the work, or that the host was in
+--   known_by  VARCHAR
+--   of_rank   INTEGER  rank on which the segment ran
 -- Keep:     position, kind, name, phase, module_path, path_ns
 -- View:
 --   page    ask=limit:1000
---   browse  key=c menu="critical path" title="Critical path: what the end of each rank waited for, in order"
+--   browse  key=c menu="critical path" title="Critical path of each rank, in time order"
 --           columns=position,start_ns,path_ns,kind,name,op,phase,module_path,class,known_by,rank,of_rank,event_id
 -- Invariant: path_ns = end_ns - start_ns AND path_ns > 0
--- Empty: device_events: no work of a device is recorded
+-- Empty: device_events: no GPU work was recorded
 
 SELECT
     t.rank, p.position, p.kind, p.event_id,

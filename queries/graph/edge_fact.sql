@@ -1,25 +1,20 @@
--- What is each edge of the dependency graph about: which work, call or time of the host?
--- What a change is chosen by. An edge is about what it leads to: the work, the launch with the work that it put there, the
--- host's time before that. Time of the host has beside it what of it is inside of ops.
+-- Attributes of each edge of the dependency graph, used to select edges for a change.
+-- They describe the target: the device event, the launch call and the work it enqueued, or the host time before it.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Columns:
---   edge_id    BIGINT -> graph_edge  the edge
---   part       VARCHAR               work, call, host, latency, gap, wait, start or mark: what its time is
---   span_id    BIGINT                the span that it leads to
---   class      VARCHAR               class of the work
---   work_kind  VARCHAR               compute, comm or memcpy
---   op         VARCHAR               innermost op around the launch of the work or of what it repeats, or around the call
---   module     VARCHAR               module, or a row of modules in parentheses
---   name       VARCHAR               the work or the call
---   phase      VARCHAR               phase
---   step       BIGINT                number of the step
---   rank       INTEGER               global rank
---   device     VARCHAR               device
---   stream     BIGINT                stream
---   pg_name    VARCHAR               of a collective: its process group
---   op_ns      BIGINT                of the host's time, what is inside of ops, ns
+--   edge_id    BIGINT -> graph_edge  edge
+--   part       VARCHAR               type of time: work, call, host, latency, gap, wait, start, or mark
+--   span_id    BIGINT                target span
+--   class      VARCHAR
+--   work_kind  VARCHAR               compute, comm, or memcpy
+--   op         VARCHAR               innermost op around the call or around the launch of the work
+--   module     VARCHAR
+--   name       VARCHAR               name of the device event or call
+--   phase VARCHAR, step BIGINT, rank INTEGER, device VARCHAR, stream BIGINT
+--   pg_name    VARCHAR               process group of a collective
+--   op_ns      BIGINT                host time inside ops, ns
 
 WITH attributed AS (
     SELECT
@@ -42,7 +37,6 @@ by_launch AS (
     GROUP BY trace_id, launch_id
 ),
 
--- Calls that launch nothing: what waits is in an op, or in none.
 other_call AS (
     SELECT
         s.span_id AS id, s.trace_id, s.event_id,
@@ -136,7 +130,7 @@ op AS (
         e.ts_ns + e.dur_ns + c.shift_ns AS end_ns
     FROM event AS e
     INNER JOIN graph_clock AS c USING (trace_id)
-    -- Autograd's nodes and ranges are no ops: what is theirs alone is Python or the engine.
+    -- Host time in autograd nodes and ranges alone counts as Python or engine time, not as op time.
     WHERE
         is_op(e.category)
         AND e.dur_ns > 0

@@ -1,20 +1,20 @@
--- Who waits for whom, how is it known, and how much of the device's time rests on what?
--- The edges of table graph_edge by kind. An edge binds where its target waits for it longer than for all else.
+-- Edges of the dependency graph by kind, with the GPU time they account for.
+-- An edge is binding if it is the one that determines when its target starts or ends.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Columns:
---   rank             INTEGER  global rank
---   kind             VARCHAR  what makes the one wait for the other
---   known_by         VARCHAR  recorded, inferred or assumed
---   edge_count       BIGINT   edges
---   binding_count    BIGINT   of them, those that bind
---   bound_wall_ns    BIGINT   busy time of the work whose start they bind, ns
---   bound_pct        DOUBLE   of the busy time of all devices of the rank, 0 to 100
---   weight_ns        BIGINT   sum of the weights of those that bind, ns
---   unexplained_ns   BIGINT   what they leave unexplained, above 15 µs each, ns
+--   rank            INTEGER
+--   kind            VARCHAR  kind of dependency
+--   known_by        VARCHAR
+--   edge_count      BIGINT   number of edges
+--   binding_count   BIGINT   number of binding edges
+--   bound_wall_ns   BIGINT   exclusive busy time of the work whose start they bind, ns
+--   bound_pct       DOUBLE   share of the busy time of the rank, 0 to 100
+--   weight_ns       BIGINT   sum of the weights of binding edges, ns
+--   unexplained_ns  BIGINT   unexplained time of edges that leave more than 15 µs, ns
 -- Invariant: binding_count <= edge_count
--- Empty: device_events: no work of a device is recorded
+-- Empty: device_events: no GPU work was recorded
 
 WITH busy AS (
     SELECT trace_id, event_id, piece, wall_ns, sum(wall_ns) OVER (PARTITION BY trace_id) AS busy_ns

@@ -1,21 +1,15 @@
--- Which calls of the runtime and driver order the work of the host and of the devices?
--- Launches of recorded work, waits, calls on events and streams, and other calls of 8 µs or more. Of calls inside each
--- other the outer one, unless only the inner one launches work. Shorter calls are time of the host between these.
+-- Runtime and driver calls that order host and device work.
+-- Launches, waits, event and stream calls, and other calls of at least 8 µs; of nested calls the outer one, unless only
+-- the inner one launches work.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   trace_id     INTEGER -> trace            the trace
---   event_id     BIGINT -> event             the call
---   pid          BIGINT                      process id
---   tid          BIGINT -> thread(pid, tid)  thread id
---   ts_ns        BIGINT                      start, ns
---   end_ns       BIGINT                      end, ns
---   name         VARCHAR                     the call
---   correlation  BIGINT                      links its work
---   is_launch    BOOLEAN                     recorded work of a device points to it
---   wait         VARCHAR                     what it waits for, as in table host_waits; NULL for nothing
+--   trace_id INTEGER -> trace, event_id BIGINT -> event, pid BIGINT, tid BIGINT -> thread(pid, tid)
+--   ts_ns BIGINT, end_ns BIGINT, name VARCHAR, correlation BIGINT
+--   is_launch  BOOLEAN  recorded device work points to this call
+--   wait       VARCHAR  kind in host_waits; NULL if it waits for nothing
 -- Invariant: ts_ns <= end_ns
 
 WITH call AS (
@@ -31,7 +25,6 @@ WITH call AS (
     WHERE is_launch_call(e.category)
 ),
 
--- Of launches inside each other the outer one.
 top_launch AS (
     SELECT *
     FROM call

@@ -1,13 +1,13 @@
--- How are the clocks of the ranks set against each other in the dependency graph?
--- By the base times of the files, less how far the ends of the collectives that all ranks share are apart in the
--- median, where that is more than their spread: as analysis clock_offsets has it.
+-- Clock shift of each trace in the dependency graph.
+-- Base times of the files, corrected by the median offset of collective ends (as in `clock_offsets`) where it exceeds
+-- their spread.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   trace_id  INTEGER -> trace  the trace
---   shift_ns  BIGINT            what is added to its times, ns
+--   trace_id  INTEGER -> trace
+--   shift_ns  BIGINT  added to all times of the trace, ns
 
 WITH rank_count AS (
     SELECT count(*) AS trace_count

@@ -1,28 +1,28 @@
--- Who waited for whom: what are the edges of the dependency graph?
--- From what is waited for to what waits; a node is the start or the end of a span (graph_span), and a span's time is an edge
--- as well. The weight is what lies between them at least: recorded where it is work or the host's own, usual where the
--- trace has many of the kind (latency, gaps of a stream), never more than was recorded. Of all edges into a node
--- the one that ends last binds; what is left up to the recorded moment is its rest.
+-- Edges of the dependency graph, from cause to effect.
+-- Each node is the start or end of a span (`graph_span`), and the span itself is an edge. The weight is the least time
+-- between the two nodes: the recorded time for work and the host's own time, the typical time of the trace for
+-- latencies and stream gaps, and never more than was recorded. Of all edges into a node, the one that ends last binds;
+-- its rest is the remaining time up to the recorded one.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Columns:
---   edge_id      BIGINT   number of the edge, from 0
---   trace_id     INTEGER  the trace; of what waits
---   source_node  BIGINT   the node that is waited for: twice the number of its span, 1 more for its end; negative: a meeting of ranks; 0: the start of all
---   target_node  BIGINT   the node that waits
---   kind         VARCHAR  what makes the one wait for the other
---   known_by     VARCHAR  recorded, inferred or assumed
---   source_ns    BIGINT   when the one was, ns
---   target_ns    BIGINT   when the other was, ns
---   weight_ns    BIGINT   what lies between them at least, ns
---   quick_ns     BIGINT   the same by the tenth percentile of what is usual, ns
---   slow_ns      BIGINT   and by the ninetieth, ns
---   loading_ns   BIGINT   of it, inside of a data loader, ns
---   is_binding   BOOLEAN  of the edges into its target the one that ends last
---   rest_ns      BIGINT   of the edge that binds: what is left up to target_ns, ns; else 0
+--   edge_id      BIGINT   edge number, from 0
+--   trace_id     INTEGER  trace of the target
+--   source_node  BIGINT   cause: 2 × span_id, plus 1 for its end; negative for a meeting of ranks; 0 for the common origin
+--   target_node  BIGINT   effect
+--   kind         VARCHAR  kind of dependency
+--   known_by     VARCHAR
+--   source_ns    BIGINT   recorded time of the source, ns
+--   target_ns    BIGINT   recorded time of the target, ns
+--   weight_ns    BIGINT   least time between source and target, ns
+--   quick_ns     BIGINT   weight by the 10th percentile, ns
+--   slow_ns      BIGINT   weight by the 90th percentile, ns
+--   loading_ns   BIGINT   part of the weight inside a data loader, ns
+--   is_binding   BOOLEAN  ends last of all edges into its target
+--   rest_ns      BIGINT   unexplained time up to target_ns, ns; 0 unless binding
 
--- Work that other ranks take part in transfers from the meeting on.
+-- The transfer of a matched collective starts at the meeting of its ranks, not at its own start.
 WITH meeting AS (
     SELECT source_node
     FROM graph_meeting_edge
@@ -51,7 +51,7 @@ edge AS (
     FROM graph_meeting_edge
 ),
 
--- Tasks of a backend's threads begin when they are posted, not where the thread's last span ended.
+-- Tasks on backend threads start when posted, not when the thread's previous span ended.
 kept AS (
     SELECT e.*
     FROM edge AS e
@@ -75,7 +75,7 @@ whole AS (
     LEFT JOIN meeting AS m ON s.span_id * 2 = m.source_node
     WHERE s.kind <> 'call'
     UNION ALL BY NAME
-    -- What waits for nothing that is known starts when it was recorded, counted from the first of all.
+    -- Spans without any known cause start at their recorded time, relative to the first span.
     SELECT
         s.trace_id,
         0 AS source_node,
@@ -104,7 +104,7 @@ numbered AS MATERIALIZED (
     FROM sorted
 ),
 
--- The one that ends last, of equals the first.
+-- Ties go to the lowest edge_id.
 binding AS (
     SELECT arg_min(edge_id, left_ns * (1::HUGEINT << 40) + edge_id) AS edge_id
     FROM numbered

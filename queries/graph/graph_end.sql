@@ -1,14 +1,12 @@
--- Which work ends last in each trace?
--- The end of the device window, up to which paths and slack count.
+-- Device window of each trace in the dependency graph.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   trace_id  INTEGER -> trace  the trace
---   node      BIGINT            the end of its last work, as in graph_edge
---   start_ns  BIGINT            start of its first work on the clock of the run, ns
---   end_ns    BIGINT            end of its last work, ns
+--   trace_id  INTEGER -> trace
+--   node  BIGINT  end node of the last device event
+--   start_ns BIGINT, end_ns BIGINT
 
 SELECT
     trace_id,

@@ -1,12 +1,12 @@
--- By how much would the run end earlier if all work of a group took no time?
--- A replay with the recorded times for each group. The statement gives the edges, and behind them what is in which group.
+-- Time saved if all work of a group took no time.
+-- Computed by a replay with recorded times; this statement provides the edges, followed by the members of each group.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   group_id  BIGINT  the group
---   gain_ns   BIGINT  by how much the last work of all ranks ends earlier, ns
+--   group_id  BIGINT
+--   gain_ns  BIGINT  how much earlier the last work of all ranks ends, ns
 
 WITH member AS (
     SELECT f.edge_id, g.group_id

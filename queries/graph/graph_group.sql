@@ -1,16 +1,13 @@
--- Which kernels, modules, classes, phases and collectives have most of the critical path?
--- The 40 first of each kind, by their time on the paths of all ranks; what has none gains nothing if it is gone.
+-- Groups of work with the most time on the critical path: the top 40 of each dimension.
+-- Groups off the path are omitted because removing them gains nothing.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   group_id    BIGINT   number of the group, from 0
---   dimension   VARCHAR  kernel, module, class, phase or collective
---   value       VARCHAR  its name
---   work_count  BIGINT   works
---   work_ns     BIGINT   sum of their durations, ns
---   path_ns     BIGINT   their time on the critical paths, ns
+--   group_id   BIGINT
+--   dimension  VARCHAR  kernel, module, class, phase, or collective
+--   value VARCHAR, work_count BIGINT, work_ns BIGINT, path_ns BIGINT
 
 WITH named AS (
     SELECT

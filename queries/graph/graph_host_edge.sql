@@ -1,23 +1,15 @@
--- Which host spans wait for which others?
--- On a thread each for the one before it: the time between is the host's own, Python included, less what the thread waited
--- for another one (table thread_waits) or for a collective that it had posted to a thread of the backend: if that ended in
--- between and the thread went on soon, within 0.1 ms or a quarter of the time. Where such a wait ended between two
--- spans, the later one also waits for the last span of the other thread, or for the collective. What workers load waits
--- for the batch before it, as long as that took, and the thread that takes it for the batch. The first span of a thread begins behind the last one that ended before it on any other.
+-- Dependency edges between host spans.
+-- Consecutive spans of a thread are linked by its own time, less its waits for another thread (`thread_waits`), a
+-- posted collective, or a batch. The later span then also depends on that thread, collective, or batch; a thread's
+-- first span depends on the last one that ended before it.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   trace_id     INTEGER  the trace
---   source_node  BIGINT   the node that is waited for: twice the number of its span, 1 more for its end
---   target_node  BIGINT   the node that waits
---   kind         VARCHAR  host, thread, posted_wait, batch or spawn
---   known_by     VARCHAR  recorded, inferred or assumed
---   source_ns    BIGINT   when the one was, ns
---   target_ns    BIGINT   when the other was, ns
---   weight_ns    BIGINT   from the one to the other at least, ns
---   loading_ns   BIGINT   of it, inside of a data loader, ns
+--   trace_id INTEGER, source_node BIGINT, target_node BIGINT
+--   kind  VARCHAR  host, thread, posted_wait, batch, or spawn
+--   known_by VARCHAR, source_ns BIGINT, target_ns BIGINT, weight_ns BIGINT, loading_ns BIGINT
 -- Invariant: 0 <= loading_ns AND loading_ns <= weight_ns
 
 WITH host_span AS (
@@ -86,7 +78,7 @@ last_task AS (
     GROUP BY ALL
 ),
 
--- Where the stack shows the wait, what was before it is the thread's own.
+-- Where the stack shows the wait, the time before it is the thread's own.
 shown_wait AS (
     SELECT
         (w.trace_id, w.pid, w.tid) AS part,
@@ -139,7 +131,7 @@ last_of_thread AS (
     GROUP BY ALL
 ),
 
--- What has a length: a mark is no cause.
+-- Marks have no length and cause nothing.
 last_of_trace AS (
     SELECT trace_id, end_ns, max(span_id) AS span_id
     FROM host_span

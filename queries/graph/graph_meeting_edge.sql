@@ -1,21 +1,16 @@
--- Which work waits for other ranks, and for the thread that handed a collective over?
--- A collective whose ranks are matched (macro collective_matches) begins to transfer when the last of them is there, and
--- then takes as long as it took the last: its ranks' starts lead to a meeting, and that to their ends. What a thread of
--- the backend runs waits for the call that posted it, and for what that thread ran before. A call of more than 0.1 ms
--- does work of its own first: what began behind it waits for its end, and what began in it for so much of it.
+-- Dependency edges of collectives, across ranks and backend threads.
+-- A matched collective transfers once its last rank has arrived (the meeting). A task on a backend thread depends on
+-- the call that posted it and on the previous task; a call longer than 0.1 ms counts as work of its own.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   trace_id     INTEGER  the trace of the target
---   source_node  BIGINT   the node that is waited for, as in graph_host_edge; negative: a meeting
---   target_node  BIGINT   the node that waits; negative: a meeting
---   kind         VARCHAR  meeting, transfer, posted or worker
---   known_by     VARCHAR  recorded or inferred
---   source_ns    BIGINT   when the one was, ns
---   target_ns    BIGINT   when the other was, ns
---   weight_ns    BIGINT   from the one to the other at least, ns
+--   trace_id     INTEGER
+--   source_node  BIGINT   cause; negative for a meeting
+--   target_node  BIGINT   effect; negative for a meeting
+--   kind         VARCHAR  meeting, transfer, posted, or worker
+--   known_by VARCHAR, source_ns BIGINT, target_ns BIGINT, weight_ns BIGINT
 
 WITH met AS (
     SELECT

@@ -1,13 +1,13 @@
--- Which edges lead to the end of each trace, one behind the other?
--- From the end of its last work back over the edges that bind. The statement gives these.
+-- Binding edges from the end of each trace back to the origin.
+-- The statement provides the edges; the path is walked natively.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   trace_id  BIGINT  the trace whose end they lead to
---   place     BIGINT  place from the end, from 0
---   edge_id   BIGINT  the edge
+--   trace_id  BIGINT
+--   place  BIGINT  position from the end, from 0
+--   edge_id  BIGINT
 
 SELECT e.edge_id, e.source_node, e.target_node, n.trace_id::BIGINT AS end_of
 FROM graph_edge AS e

@@ -1,10 +1,9 @@
--- Why does one thing of a trace wait for another, by the kind of the edge?
--- The sentence of each kind of edge of table graph_edge.
+-- Explanation of each kind of dependency edge.
 --
 -- Kind:     function
 -- Params:
 --   kind      VARCHAR  kind of the edge
---   known_by  VARCHAR  how it is known: recorded, inferred or assumed
+--   known_by  VARCHAR  recorded, inferred, or assumed
 
 CREATE OR REPLACE MACRO graph_reason(kind, known_by) AS
 CASE kind

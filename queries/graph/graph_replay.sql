@@ -1,14 +1,14 @@
--- When does each node come if every edge has the weight that is usual, and nothing is carried over from the recording?
--- The statement gives the edges that are replayed.
+-- Replayed time of each node, with typical weights and without unexplained time.
+-- The statement provides the edges; the replay runs natively.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   node       BIGINT  the node, as in graph_edge
---   at_ns      BIGINT  when it comes, from the first node on, ns
---   latest_ns  BIGINT  when it may come at the latest, ns; NULL where no end waits for it
---   edge_id    BIGINT  the edge that binds it; NULL for the first node
+--   node       BIGINT
+--   at_ns      BIGINT  replayed time, from the first node, ns
+--   latest_ns  BIGINT  latest time that delays no end, ns; NULL where no end depends on it
+--   edge_id    BIGINT  binding edge; NULL for the first node
 
 SELECT
     e.edge_id, e.source_node, e.target_node, e.weight_ns, e.target_ns,

@@ -1,36 +1,23 @@
--- What are the spans whose starts and ends are the nodes of the dependency graph?
--- Calls of the host (table graph_call), work of devices (device_events; on cpu the pieces of ops, which are the host's own
--- spans), and marks of no length: start and end of each marked step, and of the first and last op of a thread. Times are
--- those of the file and its base time, less what the clock of a rank is ahead. Where workers load data, a mark
--- on no thread stands for each batch that was waited for: it is there when the loader first does something with it, at
--- the latest at its end. A span that begins before the
--- one before it on its thread ends begins where that one ends. The record of a collective on a thread of its backend may
--- end only when that thread has a core again: where the thread that waits for it went on before, by up to a quarter of
--- its longest pause meanwhile, the collective ends there.
+-- Spans of the dependency graph: host calls, device events, and zero-length marks, on a common clock.
+-- Marks are starts and ends of steps and threads, and batches of data-loader workers. Spans of a thread never overlap.
+-- A collective of a backend thread ends early if the waiting thread went on before its record ended: the record closes
+-- only when the backend thread gets a core.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   trace_id     INTEGER -> trace  the trace
---   span_id      BIGINT            number of the span over all traces, from 1
---   kind         VARCHAR           call, work or mark
---   event_id     BIGINT -> event   the call or the work; of a mark the step's range or the op
---   piece        BIGINT            number of the piece of a CPU op, from 0; 0 for all else
---   pid          BIGINT            process id; NULL for work of accelerators
---   tid          BIGINT            thread id; NULL for work of accelerators
---   device       VARCHAR           device of work
---   stream       BIGINT            its stream
---   start_ns     BIGINT            start on the clock of the run, ns
---   end_ns       BIGINT            end on the clock of the run, ns
---   name         VARCHAR           call, work, or step start, step end, thread start, thread end, batch
---   class        VARCHAR           class of work
---   work_kind    VARCHAR           compute, comm or memcpy
---   launch_id    BIGINT            the launch of work
---   is_first     BOOLEAN           the first work of its launch
---   correlation  BIGINT            of a call
---   wait         VARCHAR           what a call waits for
---   step         BIGINT            of a mark of a step, and of work: number of the step
+--   trace_id  INTEGER -> trace
+--   span_id   BIGINT   number over all traces, from 1
+--   kind      VARCHAR  call, work, or mark
+--   event_id BIGINT -> event, piece BIGINT, pid BIGINT, tid BIGINT, device VARCHAR, stream BIGINT
+--   start_ns BIGINT, end_ns BIGINT
+--   name      VARCHAR  call, device event, step start, step end, thread start, thread end, or batch
+--   class VARCHAR, work_kind VARCHAR, launch_id BIGINT
+--   is_first  BOOLEAN  first device event of its launch
+--   correlation  BIGINT
+--   wait      VARCHAR  kind of wait of the call
+--   step      BIGINT
 -- Invariant: start_ns <= end_ns
 
 WITH host_span AS (
@@ -119,7 +106,7 @@ pause AS MATERIALIZED (
     QUALIFY start_ns < ts_ns
 ),
 
--- Each beside every thread of its process that posts.
+-- Pair each task with every thread of its process that posts collectives.
 posted AS MATERIALIZED (
     SELECT
         (s.trace_id, s.pid, o.tid) AS part, row_number() OVER () AS id, s.trace_id, s.event_id,
@@ -153,7 +140,7 @@ cut AS (
     LEFT JOIN went_on USING (trace_id, event_id, piece)
 ),
 
--- From workers: what was waited for longer than handing it over takes.
+-- Loaded by workers: waits longer than the hand-over of a batch takes.
 taken_batch AS (
     SELECT e.trace_id, e.event_id, e.pid, e.tid, e.ts_ns, e.ts_ns + e.dur_ns AS end_ns
     FROM event AS e

@@ -1,23 +1,16 @@
--- Which collectives ran on threads of their backend, and which calls posted them?
--- Of gloo and its like: calls of c10d, and spans on threads that run nothing else. They belong together in their order
--- within the process, if there are as many of both and none runs before its call.
+-- Collectives on backend threads (gloo) with the calls that posted them.
+-- Calls and tasks are paired in order within a process, if their numbers agree and no task starts before its call.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   trace_id       INTEGER -> trace  the trace
---   span_id        BIGINT            the span of the collective
---   start_ns       BIGINT            its start, ns
---   end_ns         BIGINT            its end, ns
---   before_id      BIGINT            the collective before it on its thread
---   before_end_ns  BIGINT            end of that one, ns
---   post_id        BIGINT            the span of the call that posted it
---   post_ns        BIGINT            its start, ns
---   post_end_ns    BIGINT            its end, ns
---   pid            BIGINT            process id of both
---   post_tid       BIGINT            thread of the call
---   usual_ns       BIGINT            usual from the call to the start: the tenth percentile, ns
+--   trace_id INTEGER -> trace, span_id BIGINT, start_ns BIGINT, end_ns BIGINT
+--   before_id  BIGINT  previous collective on the thread
+--   before_end_ns  BIGINT
+--   post_id    BIGINT  span of the posting call
+--   post_ns BIGINT, post_end_ns BIGINT, pid BIGINT, post_tid BIGINT
+--   usual_ns   BIGINT  typical (10th percentile) time from call to start, ns
 
 WITH collective AS (
     SELECT

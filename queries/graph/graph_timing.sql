@@ -1,15 +1,14 @@
--- How late may each node be before the run ends later?
--- A replay with the recorded times: at_ns is when a node was recorded, and latest_ns is when it may come with all that
--- waits for it as it was. The statement gives the edges that are replayed.
+-- Recorded and latest possible time of each node.
+-- The statement provides the edges of a replay with recorded times; the replay runs natively.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   node       BIGINT  the node, as in graph_edge
---   at_ns      BIGINT  when it was, from the first node on, ns
---   latest_ns  BIGINT  when it may be at the latest, ns; NULL where no end waits for it
---   edge_id    BIGINT  the edge that binds it; NULL for the first node
+--   node       BIGINT
+--   at_ns      BIGINT  recorded time, from the first node, ns
+--   latest_ns  BIGINT  latest time that delays no end, ns; NULL where no end depends on it
+--   edge_id    BIGINT  binding edge; NULL for the first node
 
 SELECT
     e.edge_id, e.source_node, e.target_node,

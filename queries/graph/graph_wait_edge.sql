@@ -1,22 +1,15 @@
--- How long does each call of the host take, and which work of the device does it wait for?
--- A blocking copy waits for its own work, the synchronisation of a device, a stream or an event for what was launched
--- there before it, all only if it had ended by then. A launch that blocks because the queue is full waits until work
--- starts; a queue is taken for full where launches blocked at nearly the same length, else at 1,024. Another call of more than 20 µs that ends just
--- when running work does has waited for it (cudaFree and its like). Where a call waited, what it takes itself is the
--- median of the calls of its name that did not; what follows the end of the wait is the median of such ends.
+-- Dependency edges of host calls: their own duration and the device work they wait for.
+-- Covers blocking copies, synchronizations, launches into a full queue, and calls such as cudaFree that end just when
+-- work ends. A call that waited takes as long as the median call of its name that did not wait.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   trace_id     INTEGER  the trace
---   source_node  BIGINT   the node that is waited for, as in graph_host_edge
---   target_node  BIGINT   the end of the call
---   kind         VARCHAR  call, copy, sync, queue or implicit_sync
---   known_by     VARCHAR  recorded, inferred or assumed
---   source_ns    BIGINT   when the one was, ns
---   target_ns    BIGINT   when the other was, ns
---   weight_ns    BIGINT   from the one to the other at least, ns
+--   trace_id INTEGER, source_node BIGINT
+--   target_node  BIGINT   end of the call
+--   kind         VARCHAR  call, copy, sync, queue, or implicit_sync
+--   known_by VARCHAR, source_ns BIGINT, target_ns BIGINT, weight_ns BIGINT
 
 WITH call AS MATERIALIZED (
     SELECT
@@ -60,7 +53,7 @@ blocking_copy AS (
         )
 ),
 
--- A file may be of several processes: each waits for its own.
+-- A file may hold several processes; each waits only for its own work.
 stream AS (
     SELECT DISTINCT c.trace_id, c.pid, w.device, w.stream
     FROM graph_work AS w
@@ -137,7 +130,8 @@ synced AS (
     WHERE c.scope = 'event' AND l.call_start_ns < c.start_ns
 ),
 
--- Which stream it was, where the file does not tell: the one whose work it saw end, else the one that was used last.
+-- If the stream is not recorded, take the one whose work ended during the call, else the one used
+-- last.
 synchronisation AS (
     SELECT
         span_id,
@@ -158,7 +152,7 @@ synchronisation AS (
         AND (work_end_ns > start_ns OR scope <> 'event' OR count(*) OVER (PARTITION BY span_id) = 1)
 ),
 
--- How many works of its stream were launched and had not begun when each launch was called.
+-- Queue length: launched but not yet started work of the stream at the time of each launch.
 queued AS (
     SELECT
         o.trace_id, o.device, o.stream, o.span_id, o.call_span, o.number,
@@ -303,7 +297,7 @@ FROM wait AS w
 INNER JOIN own_time AS o USING (span_id)
 WHERE w.source_ns <= o.end_ns + 3000
 UNION ALL BY NAME
--- Launches that did not block may, where the host gets faster.
+-- Launches that did not block may block once the host gets faster.
 SELECT
     q.trace_id,
     b.span_id * 2 AS source_node,

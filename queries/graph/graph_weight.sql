@@ -1,18 +1,13 @@
--- How much lies between the nodes of each edge at least, and what is left of the edge that binds, if launches and gaps are quick, usual or slow?
--- The weights of table graph_edge with the tenth, the fiftieth and the ninetieth percentile of what is usual in the trace.
--- Of each the rest up to the recorded moment is at the edge that binds with these weights.
+-- Weight and rest of each edge with quick, typical, and slow launches and stream gaps.
+-- They are the 10th, 50th, and 90th percentiles of the trace; the rest belongs to the edge that binds with these
+-- weights.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   edge_id         BIGINT  the edge
---   quick_ns        BIGINT  its weight by the tenth percentile, ns
---   quick_rest_ns   BIGINT  its rest then, ns
---   usual_ns        BIGINT  its weight by the median, ns
---   usual_rest_ns   BIGINT  its rest then, ns
---   slow_ns         BIGINT  its weight by the ninetieth percentile, ns
---   slow_rest_ns    BIGINT  its rest then, ns
+--   edge_id BIGINT, quick_ns BIGINT, quick_rest_ns BIGINT, usual_ns BIGINT, usual_rest_ns BIGINT
+--   slow_ns BIGINT, slow_rest_ns BIGINT
 
 WITH binding AS (
     SELECT

@@ -1,34 +1,20 @@
--- What does each work of an accelerator follow, on its stream and from its launch, and how long does that take as a rule?
--- What is usual is told by the trace: the latency of a launch by launches on an idle stream, by call and kind of work; the
--- gap between two works of a stream by works that were launched long before the one before them ended. Of each the
--- tenth, the fiftieth and the ninetieth percentile, without what is far beyond the rest.
+-- Accelerator events with their launch, the previous event of the stream, and typical latencies and gaps.
+-- Latencies come from launches on an idle stream, gaps from work launched well before its predecessor ended; outliers
+-- are excluded.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   trace_id          INTEGER  the trace
---   span_id           BIGINT   the span of the work
---   device            VARCHAR  device
---   stream            BIGINT   stream
---   start_ns          BIGINT   start, ns
---   end_ns            BIGINT   end, ns
---   launch_id         BIGINT   its launch
---   is_first          BOOLEAN  the first work of its launch
---   call_span         BIGINT   the span of its launch; NULL where it is not in the trace
---   call_name         VARCHAR  the call
---   call_start_ns     BIGINT   start of that call, ns
---   call_end_ns       BIGINT   end of that call, ns
---   before_id         BIGINT   the work before it on its stream
---   before_start_ns   BIGINT   its start, ns
---   before_end_ns     BIGINT   its end, ns
---   quick_latency_ns  BIGINT   from launch to start, tenth percentile, ns
---   latency_ns        BIGINT   the median, ns
---   slow_latency_ns   BIGINT   the ninetieth percentile, ns
---   quick_gap_ns      BIGINT   from end to start on the stream, tenth percentile, ns
---   gap_ns            BIGINT   the median, ns
---   slow_gap_ns       BIGINT   the ninetieth percentile, ns
---   usual_ns          BIGINT   median latency of all launches of the trace, ns
+--   trace_id INTEGER, span_id BIGINT, device VARCHAR, stream BIGINT, start_ns BIGINT, end_ns BIGINT
+--   launch_id BIGINT
+--   is_first   BOOLEAN  first device event of its launch
+--   call_span  BIGINT   span of the launch; NULL if not recorded
+--   call_name VARCHAR, call_start_ns BIGINT, call_end_ns BIGINT
+--   before_id  BIGINT   previous event on the stream
+--   before_start_ns BIGINT, before_end_ns BIGINT, quick_latency_ns BIGINT, latency_ns BIGINT
+--   slow_latency_ns BIGINT, quick_gap_ns BIGINT, gap_ns BIGINT, slow_gap_ns BIGINT
+--   usual_ns   BIGINT   median latency of all launches of the trace, ns
 
 WITH call AS (
     SELECT trace_id, pid, tid, span_id, event_id, start_ns, end_ns, name
@@ -36,7 +22,7 @@ WITH call AS (
     WHERE kind = 'call'
 ),
 
--- A launch inside of another launch is that one.
+-- A launch nested in another launch is represented by the outer one.
 launching AS (
     SELECT l.trace_id, l.launch_id, c.span_id, c.start_ns, c.end_ns, c.name
     FROM launch AS l

@@ -1,25 +1,18 @@
--- What does each work of an accelerator wait for?
--- Its launch, from the start of the call; where the call took long and the work began behind it, from its end. The work
--- before it on its stream. Work of another stream whose event it waits for: as the file records the wait, else where the
--- thread called for one between launches on the two streams, and neither if the recorded times contradict it. Where all
--- these leave more than 15 µs: another stream's work that ended just before, else the middle of a long launch. Work
--- without a launch in the trace waits for the host span before it on the busiest thread; a stream whose first work began
--- late had a backlog before the window. What is still left is not explained, and stays with the edge that binds.
+-- Dependency edges into accelerator events.
+-- Causes are the launch, the previous event of the stream, and recorded or inferred stream events. If more than 15 µs
+-- stay unexplained: work of another stream that ended just before, a long launch call, the busiest thread, or a backlog
+-- from before the trace.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   trace_id     INTEGER   the trace
---   source_node  BIGINT    the node that is waited for, as in graph_host_edge; 0 for the start of all
---   target_node  BIGINT    the start of the work
---   kind         VARCHAR   launch, stream, concurrent, event, long_launch, no_launch or backlog
---   known_by     VARCHAR   recorded, inferred or assumed
---   source_ns    BIGINT    when the one was, ns
---   target_ns    BIGINT    when the other was, ns
---   weight_ns    BIGINT    from the one to the other at least, ns
---   quick_ns     BIGINT    the same by the tenth percentile of what is usual, ns
---   slow_ns      BIGINT    and by the ninetieth, ns
+--   trace_id     INTEGER
+--   source_node  BIGINT   cause; 0 for the common origin
+--   target_node  BIGINT   start of the event
+--   kind         VARCHAR  launch, stream, concurrent, event, long_launch, no_launch, or backlog
+--   known_by VARCHAR, source_ns BIGINT, target_ns BIGINT, weight_ns BIGINT, quick_ns BIGINT
+--   slow_ns BIGINT
 
 WITH launched AS (
     SELECT
@@ -41,7 +34,7 @@ call AS (
     WHERE kind = 'call'
 ),
 
--- A wait on a record of the future is an error of the profiler (kineto #1339).
+-- The profiler sometimes records a wait on a later record, which is impossible (kineto #1339).
 recorded_wait AS (
     SELECT
         e.trace_id, w.span_id AS wait_id, w.start_ns AS wait_ns, r.start_ns AS record_ns,
@@ -71,7 +64,6 @@ recorded_source AS (
             AND w.record_ns >= l.call_start_ns
 ),
 
--- The calls of each thread; of launches the first work, and whether it is on another stream than that before it.
 thread_call AS (
     SELECT
         c.trace_id, c.pid, c.tid, c.span_id, c.start_ns, c.is_wait, c.is_record,
@@ -108,8 +100,8 @@ launched_before AS (
     )
 ),
 
--- An event is of the stream that was launched on before it was recorded; behind a wait, of the one that is launched on
--- most: it has waited itself, or lets a second stream wait.
+-- An event belongs to the stream of the launch before its record. After a wait it belongs to the
+-- thread's main stream, which has itself waited or makes a second stream wait.
 called_event AS (
     SELECT
         *,
@@ -133,8 +125,8 @@ called_event AS (
     INNER JOIN main_stream USING (trace_id, pid, tid)
 ),
 
--- A wait is for the event recorded last. The stream that waits is the one, other than that of the event, that is
--- launched on next.
+-- A wait refers to the last recorded event. The waiting stream is the next one launched on other
+-- than that of the event.
 called_wait AS (
     SELECT
         trace_id, span_id, is_wait,
@@ -231,7 +223,7 @@ bound AS (
     WHERE l.device = w.device AND l.stream <> w.stream
 ),
 
--- How long an event takes to let work go on that was launched long before, and had nothing else to wait for.
+-- Typical time from an event to the start of waiting work that had nothing else to wait for.
 event_wait AS (
     SELECT b.trace_id, b.start_ns - b.source_ns AS ns
     FROM bound AS b
@@ -250,7 +242,6 @@ event_time AS (
     HAVING count(*) >= 3
 ),
 
--- What ended later than the work began is none of its causes.
 early_bound AS MATERIALIZED (
     SELECT
         b.* EXCLUDE (is_behind, is_beside) REPLACE (
@@ -278,7 +269,7 @@ late_work AS MATERIALIZED (
     WHERE coalesce(e.late_ns > 15000, TRUE)
 ),
 
--- The ends of work on each device in their order, with the stream that ended before.
+-- Ends of work per device in order, with the previous end on another stream.
 stream_end AS (
     SELECT *, lag({stream: stream, span_id: span_id, end_ns: end_ns}) OVER on_device AS before
     FROM (
@@ -311,7 +302,7 @@ last_end AS (
     GROUP BY trace_id, device, end_ns
 ),
 
--- Of other streams, what ended last before it began.
+-- The last event of another stream that ended before this one started.
 ended_before AS (
     SELECT
         l.span_id,

@@ -1,20 +1,16 @@
--- Which edges lead to the end of each trace, cut to its device window, and what do they leave unexplained?
--- The edges of graph_path; what is left of one above 15 µs is a part of its own. The parts of a trace touch each other and
--- add up to its window.
+-- Critical path edges of each trace, clipped to its device window.
+-- Unexplained time above 15 µs is a separate part. Parts are contiguous and add up to the window.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   part_id      BIGINT                     number of the part, from 1
---   trace_id     INTEGER -> trace           the trace whose end the path leads to
---   place        BIGINT                     place of the edge on the path, from the end
---   of_trace_id  INTEGER -> trace.trace_id  the trace that the part lies in
---   known_by     VARCHAR                    how the edge is known: recorded, inferred or assumed
---   span_id      BIGINT                     the span that the edge leads to
---   kind         VARCHAR                    the kind of the edge; unexplained
---   start_ns     BIGINT                     start on the clock of the run, ns
---   end_ns       BIGINT                     end, ns
+--   part_id BIGINT, trace_id INTEGER -> trace
+--   place        BIGINT                     position of the edge, from the end
+--   of_trace_id  INTEGER -> trace.trace_id  trace that the part lies in
+--   known_by VARCHAR, span_id BIGINT
+--   kind         VARCHAR                    kind of the edge, or unexplained
+--   start_ns BIGINT, end_ns BIGINT
 
 WITH step AS (
     SELECT
@@ -29,7 +25,7 @@ WITH step AS (
     INNER JOIN graph_end AS n ON p.trace_id = n.trace_id
 ),
 
--- Where clocks are apart, a step may lead back: what is before it ends where it leads to.
+-- Clock differences between ranks can make a step lead back in time; earlier parts then end there.
 forward_step AS (
     SELECT
         * REPLACE (least(end_ns, coalesce(

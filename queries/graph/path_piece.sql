@@ -1,24 +1,22 @@
--- Of what does the critical path of each trace consist, moment by moment, inside of its device window?
--- The parts of path_part; time of the host is cut where the innermost op or data loader changes, and what is in none is
--- Python or not recorded. The pieces of a trace are in order, touch each other and add up to its window. Phase and module of
--- the host's time are those of the work that it leads to.
+-- Segments of the critical path of each trace, clipped to its device window.
+-- Host time is split where the innermost op or data loader changes; time outside both is Python or unrecorded. Segments
+-- are contiguous and add up to the window. Phase and module of host time are those of the work it leads to.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Columns:
---   trace_id     INTEGER -> trace            the trace whose end the path leads to
---   position     BIGINT                      place on the path, from 1
---   kind         VARCHAR                     work, transfer, host, loading, call, launch, stream, event, sync, … : the kind of the edge; unexplained
---   known_by     VARCHAR                     how the edge is known: recorded, inferred or assumed
---   of_trace_id  INTEGER -> trace.trace_id   the trace that the piece lies in: another one where its rank is waited for
---   event_id     BIGINT -> event             the work, the call or the op; NULL for Python and what has no event
---   name         VARCHAR                     its name
---   op_id        BIGINT -> record.event_id   of work, the op that launched it
---   phase        VARCHAR                     phase
---   module_path  VARCHAR                     module, or a row of modules in parentheses
---   class        VARCHAR                     class of work; NULL for all else
---   start_ns     BIGINT                      start on the clock of the run, ns
---   end_ns       BIGINT                      end, ns
+--   trace_id     INTEGER -> trace           trace whose end the path leads to
+--   position     BIGINT                     position on the path, from 1
+--   kind         VARCHAR                    kind of the edge (work, transfer, host, loading, call, launch, stream, event, sync, …), or unexplained
+--   known_by     VARCHAR
+--   of_trace_id  INTEGER -> trace.trace_id  trace that the segment lies in
+--   event_id     BIGINT -> event            the device event, call, or op; NULL for Python and unrecorded time
+--   name         VARCHAR
+--   op_id        BIGINT -> record.event_id  op that launched the work
+--   phase VARCHAR, module_path VARCHAR
+--   class        VARCHAR                    kernel class; NULL for host time
+--   start_ns     BIGINT                     start on the common clock, ns
+--   end_ns       BIGINT                     end on the common clock, ns
 -- Invariant: start_ns < end_ns
 
 WITH host_part AS MATERIALIZED (
@@ -29,7 +27,6 @@ WITH host_part AS MATERIALIZED (
     WHERE p.kind IN ('host', 'thread', 'spawn') AND p.start_ns < p.end_ns AND s.tid IS NOT NULL
 ),
 
--- The threads that each path is on.
 path_thread AS (SELECT DISTINCT trace_id, part FROM host_part),
 
 host_op AS (
@@ -59,7 +56,7 @@ op_border AS (
     INNER JOIN path_thread AS t USING (part)
 ),
 
--- Where the op may change: the parts of a path on one thread follow each other.
+-- Times at which the innermost op may change.
 moment AS MATERIALIZED (
     SELECT part_id, part, at_ns, row_number() OVER () AS id
     FROM (

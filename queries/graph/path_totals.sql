@@ -1,21 +1,21 @@
--- How much of the critical path of each rank is what?
--- The pieces of critical_path added up by one of their columns. A share of the path is no gain: analysis slack tells that.
+-- Critical path time of each rank, grouped by one attribute of its segments.
+-- A share of the path is not a gain; see `slack`.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   critical_path
 -- Params:
---   by  VARCHAR{kind|phase|module|class|op|name|rank|known_by} = kind  what the pieces are added up by
+--   by  VARCHAR{kind|phase|module|class|op|name|rank|known_by} = kind  grouping attribute
 -- Columns:
 --   rank         INTEGER  global rank whose end the path leads to
---   value        VARCHAR  what is added up; (none) for pieces that have no such value
---   piece_count  BIGINT   pieces of the path
---   path_ns      BIGINT   their length; over all rows of a rank its window, ns
---   path_pct     DOUBLE   of the window, 0 to 100
+--   value        VARCHAR  value of the attribute; (none) if there is none
+--   piece_count  BIGINT   number of segments
+--   path_ns      BIGINT   time on the path, ns; adds up to the window of the rank
+--   path_pct     DOUBLE   share of the window, 0 to 100
 -- View:
---   chart  form=bars title="Of what the critical path consists" y=value x=path_ns
+--   chart  form=bars title="Critical path breakdown" y=value x=path_ns
 --          axis="time on the critical path of all ranks" colour=blue tip=rank,value,path_ns,path_pct,piece_count
--- Empty: device_events: no work of a device is recorded
+-- Empty: device_events: no GPU work was recorded
 
 SELECT
     t.rank,

@@ -1,18 +1,17 @@
--- Does the dependency graph give the window of each rank back, from edges and durations alone?
--- Every start is worked out again: typical latencies and gaps, and nothing of what the graph does not explain. What is unexplained lies
--- on the critical path here; a prediction is worth no more than this one.
+-- Device window of each rank, recorded and replayed from the dependency graph.
+-- The replay uses typical latencies and gaps, and no unexplained time. Its error bounds the accuracy of predictions.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Columns:
---   rank            INTEGER  global rank
---   recorded_ns     BIGINT   device window as recorded, ns
---   replayed_ns     BIGINT   device window as replayed, ns
---   error_pct       DOUBLE   replayed_ns less recorded_ns, of recorded_ns
---   unexplained_ns  BIGINT   on the critical path, what no edge explains, above 15 µs each, ns
---   assumed_ns      BIGINT   on the critical path, what is only assumed: late starts, work without a launch, ns
---   inferred_pct    DOUBLE   of the critical path, what rests on edges that are inferred or assumed, 0 to 100
--- Empty: device_events: no work of a device is recorded
+--   rank            INTEGER
+--   recorded_ns     BIGINT  recorded device window, ns
+--   replayed_ns     BIGINT  replayed device window, ns
+--   error_pct       DOUBLE  (replayed_ns - recorded_ns) / recorded_ns, percent
+--   unexplained_ns  BIGINT  unexplained time on the critical path, in parts above 15 µs, ns
+--   assumed_ns      BIGINT  assumed time on the critical path (late starts, work without a launch), ns
+--   inferred_pct    DOUBLE  share of the critical path on inferred or assumed edges, 0 to 100
+-- Empty: device_events: no GPU work was recorded
 
 WITH replayed AS (
     SELECT

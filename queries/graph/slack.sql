@@ -1,24 +1,24 @@
--- How much may work grow before the run ends later, and how much earlier would it end without it?
--- Both by replay. The slack is that of the work of a group that has the least: if this alone takes longer. The gain is that of
--- all its works at once, though each may be on no critical path; gains of two groups do not add up.
+-- Slack and potential gain of work, by group.
+-- Both come from replays. The slack is the smallest of any single event of the group. The gain assumes that all events
+-- of the group take no time; gains of different groups do not add up.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Params:
---   by  VARCHAR{kernel|module|class|phase|collective} = class  what a group is
+--   by  VARCHAR{kernel|module|class|phase|collective} = class  how work is grouped
 -- Columns:
---   value       VARCHAR  kernel, module, class, phase or collective
---   work_count  BIGINT   works on all ranks
---   work_ns     BIGINT   sum of their durations, ns
---   path_ns     BIGINT   of it, on the critical paths of all ranks, ns
---   slack_ns    BIGINT   the least by which one of them may grow before the run ends later, ns
---   gain_ns     BIGINT   by how much the run would end earlier if none of them took any time, ns
---   gain_pct    DOUBLE   of the recorded time, 0 to 100
+--   value       VARCHAR  kernel, module, class, phase, or collective
+--   work_count  BIGINT   number of device events on all ranks
+--   work_ns     BIGINT   sum of durations, ns
+--   path_ns     BIGINT   part on the critical paths of all ranks, ns
+--   slack_ns    BIGINT   smallest delay of one event that makes the run end later, ns
+--   gain_ns     BIGINT   time saved if the group took no time, ns
+--   gain_pct    DOUBLE   share of the recorded time, 0 to 100
 -- View:
---   chart  form=bars title="How much earlier the run would end without it" y=value x=gain_ns axis="gain if it took no time"
+--   chart  form=bars title="Time saved if the group took no time" y=value x=gain_ns axis="time saved"
 --          colour=vermillion tip=value,gain_ns,gain_pct,path_ns,work_ns,work_count,slack_ns
 -- Invariant: slack_ns >= 0 AND gain_ns >= 0
--- Empty: device_events: no work of a device is recorded
+-- Empty: device_events: no GPU work was recorded
 
 WITH slack AS (
     SELECT f.name, f.module, f.class, f.phase, f.work_kind, t.latest_ns - t.at_ns AS slack_ns

@@ -1,30 +1,28 @@
--- What did a device event wait for before it began, and what did it wait for until it ended?
--- The edges of the dependency graph into its start and its end, the one that binds first. How long before it what it
--- waited for was there, what lies between the two at least, and what nothing explains. Of event_id and kernel one has to be
--- given; by kernel, the device events that took longest.
+-- Dependencies of a device event's start and end, the binding one first.
+-- Select events by `event_id` or `kernel`; the longest ones are shown.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Params:
---   event_id  BIGINT = NULL   the device event, by its number in table event
---   kernel    VARCHAR = NULL  device events whose name holds this text, in any case
---   limit     BIGINT = 3      so many of them in each trace; 0 for all
+--   event_id  BIGINT = NULL   device event, as in table event
+--   kernel    VARCHAR = NULL  substring of the kernel name, case-insensitive
+--   limit     BIGINT = 3      number of events per trace; 0 for all
 -- Needs: event_id | kernel
 -- Columns:
---   rank             INTEGER  global rank
---   event_id         BIGINT   the device event
---   name             VARCHAR  its name
+--   rank             INTEGER
+--   event_id         BIGINT   device event
+--   name             VARCHAR
 --   moment           VARCHAR  start or end
---   kind             VARCHAR  what makes it wait
---   known_by         VARCHAR  recorded, inferred or assumed
---   source           VARCHAR  what it waited for
---   source_event_id  BIGINT   its event; NULL where it has none
---   source_rank      INTEGER  its rank
---   before_ns        BIGINT   how long before that moment it was there, ns
---   least_ns         BIGINT   what lies between the two at least, ns
---   unexplained_ns   BIGINT   of the one that binds, what is left, ns
---   is_binding       BOOLEAN  of all that it waited for then, it was there last
---   reason           VARCHAR  why one waits for the other
+--   kind             VARCHAR  kind of dependency
+--   known_by         VARCHAR
+--   source           VARCHAR  cause
+--   source_event_id  BIGINT   event of the cause; NULL if it has none
+--   source_rank      INTEGER  rank of the cause
+--   before_ns        BIGINT   time since the cause, ns
+--   least_ns         BIGINT   least time between the two, ns
+--   unexplained_ns   BIGINT   unexplained time of the binding edge, ns
+--   is_binding       BOOLEAN  the last of all causes
+--   reason           VARCHAR  explanation of the dependency
 -- Keep:     event_id, moment, kind, known_by, source, before_ns, is_binding
 
 WITH chosen AS (

@@ -1,21 +1,21 @@
--- How far can the figures of this trace be trusted, and what could not be seen?
--- One row per metric. A metric that the trace cannot support has no value, and the meaning says why.
+-- Data-quality checks of a trace, one row per metric.
+-- Metrics that the trace does not support have no value; the meaning gives the reason.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Columns:
---   rank      INTEGER  global rank; NULL where neither the file nor its name tells it
---   metric    VARCHAR  what was looked at
---   value     DOUBLE   how much; NULL where the trace cannot tell
---   unit      VARCHAR  count, ns or pct
---   severity  VARCHAR  ok, note or warn
---   meaning   VARCHAR  what it says about the figures
+--   rank      INTEGER  global rank; NULL if unknown
+--   metric    VARCHAR  what was checked
+--   value     DOUBLE   value; NULL if unknown
+--   unit      VARCHAR  count, ns, or pct
+--   severity  VARCHAR  ok, note, or warn
+--   meaning   VARCHAR  what it means for the figures
 -- View:
---   browse  key=7 menu=health title="Health: what the figures rest on" first=severity:warn,note,ok
+--   browse  key=7 menu=health title="Health: data-quality checks" first=severity:warn,note,ok
 --           columns=severity,metric,value,unit,meaning,rank
 -- Invariant: severity IN ('ok', 'note', 'warn')
 -- Invariant: unit <> 'pct' OR value IS NULL OR (0 <= value AND value <= 100)
--- Note: in a run folder, the rows of analysis run_health come behind these, without a rank
+-- Note: in a run folder, the rows of run_health follow, without a rank
 
 WITH launch_end AS (
     SELECT
@@ -41,7 +41,7 @@ launch_fact AS (
     GROUP BY trace_id
 ),
 
--- Steps that lack a quarter of their kernels or more, or all.
+-- Steps without work, or without at least a quarter of their kernels.
 step_fact AS (
     SELECT
         trace_id,
@@ -123,7 +123,7 @@ stream_fact AS (
     GROUP BY s.trace_id
 ),
 
--- Records without a usable time: those that were read, and those that could not be.
+-- Records without a usable time, readable or not.
 doubtful AS (
     SELECT trace_id, reason
     FROM implausible
@@ -233,7 +233,8 @@ metric AS (
         trace_id, rank,
         unnest(
             [
-                -- Which records cannot be trusted? They are in no figure, or count as long as they can have been.
+                -- Implausible records: excluded from all figures, or shortened to the plausible
+                -- part.
                 {
                     position: 0, metric: 'implausible_records', value: doubtful_count::DOUBLE,
                     unit: 'count',
@@ -246,7 +247,7 @@ metric AS (
                         ELSE 'no record has a time that cannot be'
                     END
                 },
-                -- Was the file read whole?
+                -- Completeness of the file.
                 {
                     position: 1, metric: 'rejected', value: rejected_count::DOUBLE, unit: 'count',
                     severity: if(rejected_count > 0, 'warn', 'ok'),
@@ -306,7 +307,7 @@ metric AS (
                     meaning: 'Python calls that an exception or a generator left, recorded until '
                     || 'the end; they count until their caller goes on'
                 },
-                -- Is the work of the devices in the file, and what is odd about it?
+                -- Presence and anomalies of device work.
                 {
                     position: 7, metric: 'device_events',
                     value: CASE WHEN is_recorded THEN device_event_count END::DOUBLE,
@@ -404,7 +405,8 @@ metric AS (
                         'no process looks like a device that is not known'
                     )
                 },
-                -- How much of the work of devices leads to the call that launched it? Work without its launch stays in every total.
+                -- Share of device work linked to a launch. Work without its launch counts in all
+                -- totals.
                 {
                     position: 8, metric: 'device_time_linked',
                     value: CASE
@@ -539,7 +541,7 @@ metric AS (
                         ELSE 'no step lacks the kernels that it launched'
                     END
                 },
-                -- How much of it has a module, a row and a phase, and how is that known?
+                -- Share of device work with module, row, and phase, and how they are known.
                 {
                     position: 21, metric: 'device_time_in_module_or_row',
                     value: 100.0 * coalesce(placed_ns, 0) / nullif(launched_ns, 0), unit: 'pct',
@@ -603,7 +605,7 @@ metric AS (
                             || 'how much is left out'
                     END
                 },
-                -- How much of the idle time has a cause?
+                -- Share of idle time with a known cause.
                 {
                     position: 40, metric: 'idle_explained',
                     value: 100.0 * (idle_ns - unknown_idle_ns) / nullif(idle_ns, 0), unit: 'pct',

@@ -1,17 +1,13 @@
--- Which of the job's ranks are here?
--- What a trace cannot tell alone: which ranks are missing or twice here. It needs nothing but table trace, so that it
--- can be told again of a run whose ranks were read apart. health_of_ranks('fact') is a relation of metrics; health puts
--- the facts together.
+-- Checks of missing and duplicate ranks: health_of_ranks('fact').
+-- Needs table `trace` only, so it can be repeated for runs whose ranks were read separately.
 --
 -- Kind:   function
 -- Access: private
 -- Params:
---   facts  VARCHAR  name of the relation of what is known of each trace, rank_facts() at least: fact, in health
+--   facts  VARCHAR  relation with facts of each trace, at least rank_facts()
 -- Columns:
---   trace_id  INTEGER  the trace
---   rank      INTEGER  global rank
---   fact      STRUCT(position INTEGER, metric VARCHAR, value DOUBLE, unit VARCHAR, severity VARCHAR, meaning VARCHAR)
---             a row of health, and its place
+--   trace_id INTEGER, rank INTEGER
+--   fact STRUCT(position INTEGER, metric VARCHAR, value DOUBLE, unit VARCHAR, severity VARCHAR, meaning VARCHAR)
 
 CREATE OR REPLACE MACRO rank_facts() AS TABLE (
     WITH placed AS (

@@ -1,15 +1,15 @@
--- What the profiler says of its own work in each trace, and the resolution of its clock.
--- A thread cannot begin two calls at once: where it does so in more than 10 % of its calls that put work on a device, the
--- clock of the host is coarse, and the shortest time between two calls is its resolution.
+-- Profiler overhead, incomplete events, and host clock resolution of each trace.
+-- A thread cannot begin two calls at once. If it does in more than 10 % of its launch calls, the host clock is coarse,
+-- and the shortest time between two calls is its resolution.
 --
 -- Kind:     table
 -- Columns:
---   trace_id          INTEGER -> trace  the trace
---   overhead_count    BIGINT            events of the profiler's own work (category overhead)
---   overhead_ns       BIGINT            how long they took, added up, ns
---   unfinished_count  BIGINT            events that still ran when the profiler stopped; begins without an end are among them
---   stray_end_count   BIGINT            ends of spans whose begin is not in the file
---   host_clock_ns     BIGINT            resolution of the clock of the host, where that is 20 µs or more, ns; else NULL
+--   trace_id          INTEGER -> trace
+--   overhead_count    BIGINT  number of profiler overhead events
+--   overhead_ns       BIGINT  sum of their durations, ns
+--   unfinished_count  BIGINT  events still open at the end of the recording, including unmatched begins
+--   stray_end_count   BIGINT  span ends without a recorded begin
+--   host_clock_ns     BIGINT  resolution of the host clock, ns; NULL below 20 µs
 
 WITH overhead AS (
     SELECT trace_id, count(*) AS overhead_count, sum(dur_ns)::BIGINT AS overhead_ns
@@ -21,7 +21,7 @@ WITH overhead AS (
 unfinished AS (
     SELECT trace_id, count(*) AS unfinished_count
     FROM event
-    -- Nearly no event has the word in its arguments: JSON is read in these only.
+    -- Very few events contain the word, so JSON is parsed for those only.
     WHERE contains(args::VARCHAR, 'finished') AND (args ->> '$.finished') = 'false'
     GROUP BY trace_id
 ),

@@ -1,25 +1,25 @@
--- Which files are these, from which rank and device, and how much is in them?
+-- Trace files with rank, devices, and size.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Columns:
---   rank            INTEGER    global rank; NULL where neither the file nor its name tells it
---   rank_source     VARCHAR    distributedInfo, tracekit_rank, file name or unknown
---   file            VARCHAR    the file
---   world_size      INTEGER    ranks of the job, where the file tells
---   accelerator     VARCHAR    cuda, hip, xpu, mtia, hpu, npu, …, or cpu, as in table accelerator
---   is_recorded     BOOLEAN    the work of the accelerator is in the file; analysis unrecorded tells why not
---   devices         VARCHAR[]  devices with work, and the product name where the file tells
---   file_bytes      BIGINT     size on disk, bytes
---   text_bytes      BIGINT     size of the JSON text, bytes
---   event_count     BIGINT     events of every kind that were read
---   complete_count  BIGINT     complete events (spans)
---   device_event_count  BIGINT  device events; NULL where they were not recorded
---   rejected_count  BIGINT     pieces of the file that could not be read
---   repaired_count  BIGINT     events that were read after mending their text
---   is_truncated    BOOLEAN    the file ends before the trace does
---   window_ns       BIGINT     from the first to the last complete event of any kind, ns
---   execution_trace  VARCHAR   what an execution trace beside it tells that it does not; NULL without one
+--   rank                INTEGER    global rank; NULL if unknown
+--   rank_source         VARCHAR    distributedInfo, tracekit_rank, file name, or unknown
+--   file                VARCHAR    file path
+--   world_size          INTEGER    number of ranks of the job, if known
+--   accelerator         VARCHAR    cuda, hip, xpu, mtia, hpu, npu, …, or cpu
+--   is_recorded         BOOLEAN    the work of the accelerator was recorded; see analysis unrecorded
+--   devices             VARCHAR[]  devices with work, and their model if known
+--   file_bytes          BIGINT     size on disk, bytes
+--   text_bytes          BIGINT     size of the JSON text, bytes
+--   event_count         BIGINT     number of events read, of all kinds
+--   complete_count      BIGINT     number of complete events (spans)
+--   device_event_count  BIGINT     number of device events; NULL if not recorded
+--   rejected_count      BIGINT     number of unreadable parts of the file
+--   repaired_count      BIGINT     number of events read after repairing their text
+--   is_truncated        BOOLEAN    the file is truncated
+--   window_ns           BIGINT     time from the first to the last complete event, ns
+--   execution_trace     VARCHAR    what an accompanying execution trace adds; NULL without one
 -- View:
 --   breakdown  totals=trace_totals
 

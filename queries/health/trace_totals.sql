@@ -1,18 +1,18 @@
--- How much was read in all, of all traces of the run?
+-- Number and size of the trace files of the run.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   trace
 -- Columns:
---   trace_count         BIGINT  traces
---   truncated_count     BIGINT  of these, cut off
---   unranked_count      BIGINT  of these, whose rank is not known
---   event_count         BIGINT  events of every kind that were read
---   device_event_count  BIGINT  device events; NULL where the kernels of no trace were recorded
---   rejected_count      BIGINT  pieces that could not be read
---   repaired_count      BIGINT  events that were read after mending their text
+--   trace_count         BIGINT  number of traces
+--   truncated_count     BIGINT  number of truncated traces
+--   unranked_count      BIGINT  number of traces of unknown rank
+--   event_count         BIGINT  number of events read, of all kinds
+--   device_event_count  BIGINT  number of device events; NULL if never recorded
+--   rejected_count      BIGINT  number of unreadable parts
+--   repaired_count      BIGINT  number of events read after repairing their text
 --   file_bytes          BIGINT  size of the files, bytes
---   max_window_ns       BIGINT  the longest of the traces, first event's start to last event's end, ns
+--   max_window_ns       BIGINT  longest trace, first event to the end of the last, ns
 -- Invariant: truncated_count <= trace_count
 
 SELECT

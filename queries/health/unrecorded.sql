@@ -1,21 +1,20 @@
--- Which work of devices is not in the file, why, and what did the host do meanwhile?
--- Only of traces of a run on a device whose kernels were not recorded: none of its figures can be told, and the CPU is
--- not the device. The rows are what the threads of the host worked on: at each moment of a thread, the innermost op or
--- runtime call that was open. Where the file has none, one row tells that the work is missing.
+-- Host work in traces without recorded device work, with the reason why it is missing.
+-- The CPU is not taken for the device in these traces. Time belongs to the innermost open op or runtime call of each
+-- thread. If the host has no ops, one row reports the missing work.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Input:    accelerator WHERE NOT is_recorded
 -- Columns:
---   rank          INTEGER  global rank
---   accelerator   VARCHAR  the kind of accelerator, as far as the file tells
---   reason        VARCHAR  what tells of it, and why its work may be missing
---   launch_count  BIGINT   calls that put work on a device
---   kind          VARCHAR  op, call (of the runtime or driver) or range; NULL where the host has no ops
---   name          VARCHAR  the op, call or range
---   op_count      BIGINT   how often it ran
---   host_ns       BIGINT   how long it was the innermost one on its thread, ns
---   host_pct      DOUBLE   its share of what the threads of the host worked, 0 to 100
+--   rank          INTEGER
+--   accelerator   VARCHAR  kind of accelerator, if known
+--   reason        VARCHAR  evidence of device work, and why it may be missing
+--   launch_count  BIGINT   number of launch calls
+--   kind          VARCHAR  op, call (runtime or driver), or range; NULL if the host has no ops
+--   name          VARCHAR  op, call, or range
+--   op_count      BIGINT   number of occurrences
+--   host_ns       BIGINT   time as the innermost one on its thread, ns
+--   host_pct      DOUBLE   share of the host work, 0 to 100
 -- View:
 --   breakdown  totals=unrecorded_totals
 -- Invariant: host_pct IS NULL OR (0 <= host_pct AND host_pct <= 100)

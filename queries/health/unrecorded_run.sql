@@ -1,5 +1,5 @@
--- In which traces is there no work of a device, though they are of a run on one?
--- Traces that have launch calls, descriptions of devices, processes named after one, or ops that only a device has.
+-- Traces of runs on a device whose work was not recorded.
+-- Evidence: launch calls, device descriptions, processes named after a device, or ops that only a device has.
 --
 -- Kind:     table
 -- Access:   private
@@ -8,10 +8,9 @@
 --           trace_id IN (SELECT trace_id FROM device_mark WHERE role = 'launch') OR trace_id IN (SELECT
 --           trace_id FROM device_process) OR trace_id IN (SELECT trace_id FROM implausible WHERE is_work))
 -- Columns:
---   trace_id      INTEGER -> trace  the trace
---   accelerator   VARCHAR           the kind of accelerator; unknown where the file does not tell
---   launch_count  BIGINT            calls that put work on a device
---   reason        VARCHAR           what tells of the work, and why it may be missing
+--   trace_id INTEGER -> trace, accelerator VARCHAR
+--   launch_count  BIGINT   number of launch calls
+--   reason        VARCHAR  evidence of device work, and why it may be missing
 
 WITH workless_trace AS (
     SELECT
@@ -27,7 +26,7 @@ WITH workless_trace AS (
             WHERE role IN ('work', 'copy', 'comm')
         )
     GROUP BY trace.trace_id
-    -- Where no event has a category, table accelerator says so.
+    -- Traces without any categories are handled in accelerator.
     HAVING
         NOT coalesce(bool_or(is_device_work(kind.category)), FALSE)
         AND coalesce(bool_or(kind.category <> ''), count(kind.trace_id) = 0)
@@ -160,7 +159,7 @@ SELECT
             || 'its work'
     END
     || CASE
-        -- Profilers write what the host did first.
+        -- Profilers write host events first.
         WHEN s.left_out_count > 0 THEN ''
         WHEN t.is_truncated
             THEN '; the file is cut off, and what is missing of it may hold the kernels'

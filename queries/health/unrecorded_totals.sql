@@ -1,16 +1,15 @@
--- What did the hosts of the run do meanwhile, where the work of devices is not in the files?
--- The sums of unrecorded over all traces, by name; none where the host has no ops.
+-- Host work in traces without recorded device work, summed over all traces.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   unrecorded
 -- Input:    unrecorded
 -- Columns:
---   kind      VARCHAR  op, call (of the runtime or driver) or range
---   name      VARCHAR  the op, call or range
---   op_count  BIGINT   how often it ran
---   host_ns   BIGINT   how long it was the innermost one on its thread, ns
---   host_pct  DOUBLE   its share of what the threads of the hosts worked, 0 to 100
+--   kind      VARCHAR  op, call (runtime or driver), or range
+--   name      VARCHAR  op, call, or range
+--   op_count  BIGINT   number of occurrences
+--   host_ns   BIGINT   time as the innermost one on its thread, ns
+--   host_pct  DOUBLE   share of the host work, 0 to 100
 -- Invariant: host_pct IS NULL OR (0 <= host_pct AND host_pct <= 100)
 
 SELECT

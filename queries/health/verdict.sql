@@ -1,34 +1,27 @@
--- What is to be said first: the late rank, the largest part of the time, the largest loss, and how far to trust it?
--- A rank is late if of what ranks waited for each other, without what the awaited had waited itself before, more than
--- half was for it, and that is 1 % of the windows of the others at least. It is late by the compute, exposed copies or
--- idle time of one cause in which it lies furthest above the median of the others, if that is half of what one of them
--- waited for it on average; else nothing on its devices says why.
--- The largest part is the class of kernels that held the devices longest. A loss is time in which nothing is computed:
--- exposed communication, exposed copies, or idle time of one cause, but not_recorded and profiler. Trust is what health warns of: implausible records
--- before missing work, before the metric that warns on most ranks; where none warns, the one that notes most: missing
--- ranks, then the least share of device time that is placed. A recording may be idle for longer than its run: where a step
--- was measured without the profiler, no cause of idle time counts for more than the device is idle in such a step. Shares are of the sum of the windows of all devices. Where health warns that the work of many
--- launches is not in the file, neither a part nor a loss is named, and trust says so.
+-- Main findings of a run: late rank, largest share, largest loss, and data quality.
+-- A rank is late if others waited mostly for it (excluding passed-on waits) for at least 1 % of their windows; it is
+-- late by the part of its time furthest above the median of the others, if that explains half of the wait. A loss is
+-- exposed communication, exposed copies, or idle time of one cause (except not_recorded and profiler), limited to the
+-- idle time of an unprofiled step if one was measured. Trust is the most important warning of `health`, or note if
+-- there are no warnings. If many launches lack their work, neither share nor loss is named.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Input:    timeline
 -- Columns:
---   topic       VARCHAR  late_rank, late_by, others_wait, largest_part, largest_loss or trust
---   subject     VARCHAR  class of kernels; compute, exposed_comm, exposed_memcpy or a cause of idle time; metric of health
---   amount_ns   BIGINT   its time on all devices, ns: what the others waited for the late rank; by how much that lies above
---                        the median of the others; exposed communication of the others; NULL for trust
---   share_pct   DOUBLE   amount_ns of all windows, 0 to 100; where others wait, of theirs; NULL for late_by
---   top_op      VARCHAR  of idle time: op that most of it is from, on the device with most of it
---   count       BIGINT   collectives to which the late rank came last and others waited; ranks that wait; device events of
---                        the part; gaps of idle time; for trust, metrics that warn
---   of_count    BIGINT   all device events; for trust, metrics
---   meaning     VARCHAR  for trust: what the metric tells; of metrics that only note something, where none warns
---   top_python  VARCHAR  of idle time: Python function that most of it is from, on that device
---   rank        INTEGER  the late rank
---   note_count  BIGINT   for trust: metrics that note something and do not warn
---   value       DOUBLE   for trust: what the metric says; of several ranks the least share, or the most
---   unit        VARCHAR  of value: count, pct, ns or bytes
+--   topic       VARCHAR  late_rank, late_by, others_wait, largest_part, largest_loss, or trust
+--   subject     VARCHAR  kernel class; compute, exposed_comm, exposed_memcpy, or idle cause; metric of health
+--   amount_ns   BIGINT   time over all devices, ns: wait for the late rank, time above the median, or exposed communication of the others; NULL for trust
+--   share_pct   DOUBLE   share of all windows (of the others' if they wait), 0 to 100; NULL for late_by
+--   top_op      VARCHAR  op with most of the idle time
+--   count       BIGINT   collectives in which the late rank arrived last, ranks that wait, device events, or gaps; for trust, metrics that warn
+--   of_count    BIGINT   number of device events; for trust, metrics
+--   meaning     VARCHAR  explanation of the metric, for trust
+--   top_python  VARCHAR  Python function with most of the idle time
+--   rank        INTEGER  late rank
+--   note_count  BIGINT   number of metrics with notes but no warnings, for trust
+--   value       DOUBLE   value of the metric, for trust; the worst of several ranks
+--   unit        VARCHAR  unit of value: count, pct, ns, or bytes
 -- Keep:     topic, subject, amount_ns, share_pct, count, of_count, meaning, value
 -- Invariant: amount_ns IS NULL OR amount_ns > 0
 -- Invariant: share_pct IS NULL OR topic = 'late_rank' OR (0 <= share_pct AND share_pct <= 100.0000001)
@@ -109,7 +102,8 @@ warned AS (
     GROUP BY metric
 ),
 
--- The one that matters most: (warns, is of records that cannot be, is of missing work, ranks that warn), then (is of missing ranks, share not placed).
+-- Most important metric: warnings first, then implausible records, missing work, number of warning
+-- ranks, missing ranks, and unattributed share.
 weighed AS (
     SELECT
         *,
@@ -140,7 +134,7 @@ trust AS (
     FROM weighed
 ),
 
--- Whom the others waited for, and not because it had waited itself.
+-- Waits for each rank, except those it passed on.
 waited AS (
     SELECT
         straggler_rank AS rank,
@@ -213,7 +207,6 @@ late_by AS (
     LIMIT 1
 ),
 
--- Each topic has what columns it has.
 told AS (
     SELECT
         'late_rank' AS topic,

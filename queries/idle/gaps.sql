@@ -1,20 +1,18 @@
--- When did each device have nothing to do, and why, each with phase, module and step?
--- The segments of table idle_gap.
+-- Idle gap segments of each device with cause, phase, module, and step.
 --
 -- Kind:     view
 -- Columns:
---   trace_id  INTEGER -> trace           the trace
---   gap_id    BIGINT                     number of the gap in the trace; segments of a gap share it
---   rank      INTEGER                    global rank
---   device    VARCHAR -> device_windows  number of the device, or cpu
---   cause     VARCHAR                    cause, as in table idle_gap
---   reason    VARCHAR                    what decided
---   ts_ns     BIGINT                     start, ns
---   dur_ns    BIGINT                     length, ns
---   end_ns    BIGINT                     end, ns
---   phase     VARCHAR                    phase that the host was in
---   module    VARCHAR                    path of the module, or a row of modules in parentheses
---   step      BIGINT -> step_ranges      step that the host was in; NULL outside of steps
+--   trace_id  INTEGER -> trace
+--   gap_id  BIGINT                 gap number within the trace; segments of a gap share it
+--   rank INTEGER, device VARCHAR -> device_windows
+--   cause   VARCHAR                cause, as in idle_gap
+--   reason  VARCHAR                rule that decided, as in idle_gap
+--   ts_ns   BIGINT
+--   dur_ns  BIGINT                 length, ns
+--   end_ns  BIGINT
+--   phase   VARCHAR                phase of the host
+--   module  VARCHAR
+--   step    BIGINT -> step_ranges  step of the host; NULL outside steps
 
 SELECT
     g.trace_id, g.gap_id, t.rank, g.device, g.cause, g.reason,

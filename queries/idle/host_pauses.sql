@@ -1,19 +1,17 @@
--- When does no thread of the host do anything that is recorded, for 2 ms and more?
--- No op, call of the runtime, wait or work of the profiler is open, and on threads that launch no range or Python call that holds none of these:
--- the program sleeps, reads or computes. A pause ends with a step at the latest, and before the last launch. Its place is
--- the op that comes next; it is repeated where more than half of the steps have one there.
+-- Host stalls: times of at least 2 ms without any recorded activity on the host.
+-- No op, runtime call, wait, or profiler overhead is open, nor, on launching threads, a leaf range or Python call. A
+-- stall ends at the next step or before the last launch. Its place is the op that follows; it is repeated if more than
+-- half of the steps have one there.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Columns:
---   trace_id     INTEGER -> trace     the trace
---   start_ns     BIGINT               start, ns
---   end_ns       BIGINT               end, ns
---   step         BIGINT -> step_ranges  the step that holds its start; NULL outside of steps
---   into_ns      BIGINT               from the start of that step, ns
---   place        VARCHAR              name of the op that follows; NULL if none does
---   step_count   BIGINT               steps that have a pause there; without steps, pauses
---   is_repeated  BOOLEAN              more than half of the steps have one there; without steps, there are several
+--   trace_id INTEGER -> trace, start_ns BIGINT, end_ns BIGINT
+--   step         BIGINT -> step_ranges  step at its start; NULL outside steps
+--   into_ns      BIGINT                 time since the start of the step, ns
+--   place        VARCHAR                name of the op that follows; NULL if none does
+--   step_count   BIGINT                 number of steps with a stall at this place; without steps, number of stalls
+--   is_repeated  BOOLEAN                more than half of the steps stall here; without steps, at least two stalls
 -- Invariant: end_ns - start_ns >= 2000000
 
 WITH last_launch AS (
@@ -80,7 +78,7 @@ pause AS MATERIALIZED (
     WHERE g.end_ns - g.start_ns >= 2000000
 ),
 
--- Pauses before the first step are in none.
+-- Stalls outside of steps have no step number.
 counted AS (
     SELECT trace_id, place, coalesce(nullif(count(DISTINCT step), 0), count(*)) AS step_count
     FROM pause

@@ -1,16 +1,14 @@
--- What does a call or range on the CPU wait for, by its name?
--- host_call_wait is of runtime and driver calls: sync blocks until the device is done, copy may block (if it is from or
--- to pageable memory: table host_waits looks at what was copied), allocator gets, maps or returns memory. host_range_wait is of ops, ranges and Python functions:
--- data_loading, comm_wait for other ranks, sync for ops that read a value from the device, lock for another thread or
--- process to give something back: a lock, an item of a queue. host_range_hands_over: does a Python function do that?
--- NULL for anything else.
+-- Classification of host calls and ranges as waits, by name; NULL for anything else.
+-- host_call_wait: runtime and driver calls (sync, copy, allocator). host_range_wait: ops, ranges, and Python functions
+-- (data_loading, comm_wait, sync, lock). host_range_hands_over: Python functions that release a lock or put into a
+-- queue.
 --
 -- Kind:     function
 -- Access:   private
 
 CREATE OR REPLACE MACRO host_call_wait(name) AS
 CASE
-    -- Most calls are launches: not one pattern is tried on them.
+    -- Most calls are launches, so exclude them before trying any pattern.
     WHEN contains(name, 'Launch') THEN NULL
     WHEN regexp_matches(name, '^(cuda|hip|cu)Memcpy.*Async') THEN 'copy'
     WHEN regexp_matches(

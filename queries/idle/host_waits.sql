@@ -1,21 +1,15 @@
--- When did a thread of the CPU wait, and for what?
--- By the names of runtime and driver calls, ops, ranges and Python functions; see macro host_wait_names. An asynchronous copy
--- waits for nobody if it stays on the device or its memory is pinned. It does from or to pageable memory; where the
--- file does not tell the kind of memory, if the call still ran when the copy began. A synchronous copy on the device
--- waits only if the call still ran when the copy ended. What waits for a copy later is a call of its own.
--- A call that waits for the device longer than longest_hold_ns after all recorded work had ended, and for most of its
--- time, waits for work that is not in the trace: what it would gain without it is unknown.
--- (CUDA Runtime API, "API synchronization behavior".)
+-- Waits of host threads, with what they wait for.
+-- Classified by name (`host_wait_names`). Asynchronous copies block only for pageable memory; if the kind of memory is
+-- unknown, only if the call still ran when the copy began. A synchronous device-to-device copy blocks only if its call
+-- outlasted the copy (CUDA Runtime API, "API synchronization behavior"). A synchronization that outlasts all recorded
+-- work by more than longest_hold_ns, and for most of its time, waits for unrecorded work.
 --
 -- Kind:     table
 -- Columns:
---   trace_id  INTEGER -> trace            the trace
---   event_id  BIGINT -> event             the call, op or range, as in table event
---   pid       BIGINT                      process id
---   tid       BIGINT -> thread(pid, tid)  thread id
---   ts_ns     BIGINT                      start, ns
---   dur_ns    BIGINT                      duration, ns
---   kind      VARCHAR                     data_loading, allocator, comm_wait, sync (until the device is done), copy (until it has begun), lock (for another thread) or unrecorded (for work that is not in the trace)
+--   trace_id  INTEGER -> trace
+--   event_id  BIGINT -> event  call, op, or range
+--   pid BIGINT, tid BIGINT -> thread(pid, tid), ts_ns BIGINT, dur_ns BIGINT
+--   kind      VARCHAR          data_loading, allocator, comm_wait, sync, copy, lock (waits for another thread), or unrecorded (waits for work missing in the trace)
 -- Invariant: dur_ns > 0
 
 WITH timed_call AS (

@@ -1,21 +1,20 @@
--- What would HolisticTraceAnalysis say of the idle time of each stream?
--- For comparison with HTA's get_idle_time_breakdown. Per stream, not per device, so a stream is idle while another
--- one works; the gaps of a stream are between a device event and the one that started before it. host_wait: the
--- launch call began after that one ended. kernel_wait: else, and the gap is shorter than kernel_delay_ns. other: the
--- rest. Overlapping events of a stream count as negative gaps, as in HTA; idle_causes has neither flaw.
+-- Idle time per stream as HolisticTraceAnalysis reports it, for comparison.
+-- Like HTA's get_idle_time_breakdown: a stream counts as idle even if another one works, and overlaps within a stream
+-- count as negative gaps. `idle_causes` has neither flaw. host_wait: launched after the previous event ended;
+-- kernel_wait: shorter than kernel_delay_ns; other: the rest.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
---   kernel_delay_ns  BIGINT = 30000  gaps shorter than this are a delay between kernels, ns
+--   kernel_delay_ns  BIGINT = 30000  gaps shorter than this are kernel_wait, ns
 -- Columns:
---   rank       INTEGER  global rank
---   device     VARCHAR  number of the device
---   stream     BIGINT   stream of the device
---   category   VARCHAR  host_wait, kernel_wait or other, as in HTA
---   gap_count  BIGINT   device events with such a gap before them; those without any gap included
---   idle_ns    BIGINT   sum of the gaps, ns; negative where overlaps of the stream outweigh
---   idle_pct   DOUBLE   of the stream's sum
+--   rank       INTEGER
+--   device     VARCHAR  device number
+--   stream     BIGINT
+--   category   VARCHAR  host_wait, kernel_wait, or other
+--   gap_count  BIGINT   number of device events with such a gap before them, zero gaps included
+--   idle_ns    BIGINT   sum of the gaps, ns; negative if overlaps outweigh them
+--   idle_pct   DOUBLE   share of the sum of the stream
 -- Invariant: category IN ('host_wait', 'kernel_wait', 'other') AND gap_count > 0
 
 WITH follower AS (

@@ -1,6 +1,6 @@
--- Why did the devices of the run have nothing to do?
--- The sums of idle_causes over all devices. Shares are of the sum of their windows; op, module and Python function are
--- those of the device that idled longest for the cause.
+-- Causes of idle time, summed over all devices.
+-- Shares refer to the sum of the device windows. Op, module, and Python function are those of the device with the most
+-- idle time for the cause.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -9,13 +9,13 @@
 -- Columns:
 --   cause       VARCHAR  as in idle_causes
 --   gap_count   BIGINT   gaps
---   idle_ns     BIGINT   their length, ns; adds up to the idle time of all devices
---   idle_pct    DOUBLE   idle_ns of all windows, 0 to 100
---   top_op      VARCHAR  op that most of it is from, on the device with most of it
---   top_module  VARCHAR  module that most of it is from, on that device
---   top_python  VARCHAR  Python function that most of it is from, on that device
+--   idle_ns     BIGINT   idle time, ns; adds up to the idle time of all devices
+--   idle_pct    DOUBLE   share of all device windows, 0 to 100
+--   top_op      VARCHAR  op with the most idle time
+--   top_module  VARCHAR  module with the most idle time
+--   top_python  VARCHAR  Python function with the most idle time
 -- View:
---   chart  name=idle_causes form=bars title="Why the devices had nothing to do" y=cause order=rows x=idle_ns
+--   chart  name=idle_causes form=bars title="Causes of idle time" y=cause order=rows x=idle_ns
 --          axis="idle time of all devices" colour=grey tip=cause,idle_ns,idle_pct,gap_count,top_op,top_module,top_python
 -- Invariant: gap_count > 0 AND idle_ns > 0
 -- Invariant: idle_pct IS NULL OR idle_pct <= 100.0000001

@@ -1,28 +1,20 @@
--- Why did each device have nothing to do?
--- Every segment of a gap of the device's timeline has exactly one cause; table idle_gap says how it is found. host_bound:
--- the CPU launched too late. host_sync, allocator, data_loading: it was late because of a call that waits for the device,
--- of getting memory, of the data loader. launch_latency: launched in time, started late. dependency, comm_wait: the work
--- waited for another stream or for other ranks. graph_gap: inside of one replay of a graph. not_recorded: work in between
--- was launched and is not in the file, and so the device may have been busy. profiler: the host waited for the profiler;
--- the run has no such time. unknown: nothing was recorded on the host; or work was launched in time and started later
--- than launches take, without a reason in the file; or its launch is not in the file.
+-- Causes of idle time per device.
+-- host_bound: the CPU launched too late. host_sync, allocator, data_loading: it was late because of a synchronization,
+-- memory allocation, or the data loader. launch_latency: launched in time, started late. dependency, comm_wait: waited
+-- for another stream or other ranks. graph_gap: inside a graph replay. not_recorded: launched work is missing in the
+-- trace. profiler: absent without the profiler. unknown: no recorded reason. See `idle_gap` for the rules.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Columns:
---   rank        INTEGER  global rank
---   device      VARCHAR  number of the device, or cpu
---   cause       VARCHAR  host_sync, data_loading, allocator, host_bound, launch_latency, dependency, comm_wait,
---                        graph_gap, not_recorded, profiler or unknown
---   gap_count   BIGINT   gaps of which it is the cause, or that of a segment
---   idle_ns     BIGINT   their length, ns; adds up to the device's idle time
---   idle_pct    DOUBLE   idle_ns of the device's window, 0 to 100
---   top_op      VARCHAR  op of the op and module that stand for most of it, at least a quarter: the one that kept the CPU
---                        busy, else, where no Python function is known either, the one that launched the next work
---                        (data_loading has no such one)
---   top_module  VARCHAR  path of that module; rolled up over layers where there are several
---   top_python  VARCHAR  Python function that stands for most of it, at least a quarter: file(line): function, as in
---                        idle_gaps
+--   rank INTEGER, device VARCHAR
+--   cause       VARCHAR  host_sync, data_loading, allocator, host_bound, launch_latency, dependency, comm_wait, graph_gap, not_recorded, profiler, or unknown
+--   gap_count   BIGINT   number of gaps with a segment of this cause
+--   idle_ns     BIGINT   idle time, ns; adds up to the idle time of the device
+--   idle_pct    DOUBLE   share of the device window, 0 to 100
+--   top_op      VARCHAR  op with the most of it, if at least a quarter: the one that kept the CPU busy, else the one that launched the next work
+--   top_module  VARCHAR  module with the most of it, if at least a quarter; layers rolled up if there are several
+--   top_python  VARCHAR  Python function with the most of it, if at least a quarter, as file(line): function
 -- View:
 --   breakdown  totals=idle_cause_totals
 --   browse     key=5 menu="causes of idle time" title="Causes of idle time"
@@ -38,9 +30,9 @@ WITH cause AS (
     GROUP BY trace_id, device, cause
 ),
 
--- Where the gaps of a cause are: op and module together, the op alone, the module alone, the Python function. None is a
--- place, too: what most of the time has nothing to do with is no explanation of it. The op that launched the next work
--- is none where a Python function is known: what lay between two ops is its doing.
+-- Candidates are op and module together, either alone, or the Python function. NULL competes too:
+-- if most of the time has no op, no op explains it. The op that launched the next work does not
+-- count where a Python function is known, because that function ran between the two ops.
 place AS (
     SELECT
         idle_gap.trace_id, idle_gap.device, idle_gap.cause, event.name AS op,
@@ -62,7 +54,7 @@ place AS (
 summed AS (
     SELECT
         trace_id, device, cause, op, python,
-        -- Rolled up over layers only where several are meant.
+        -- Roll up over layers only if several are involved.
         CASE WHEN min(path) = max(path) THEN min(path) ELSE module_path END AS module_path,
         grouping(op, module_path, python) AS form,
         sum(idle_ns)::BIGINT AS idle_ns
@@ -80,7 +72,7 @@ largest AS (
         ) = 1
 ),
 
--- Of op and module the most telling form that stands for a quarter of the cause at least.
+-- The most specific of op and module that covers at least a quarter of the cause.
 top AS (
     SELECT
         largest.trace_id, largest.device, largest.cause,

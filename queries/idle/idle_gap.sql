@@ -1,90 +1,75 @@
 -- Segments of the idle gaps of each device, each with its own cause.
--- A gap is a time in which no stream of the device runs anything, between the end of the previous work and the start of
--- the next. native/idle_gaps.c makes the rows of those that this statement reads, in one walk over the work of the devices
--- and what each thread of the host is in; its function decide holds the rules below.
--- A gap whose launch came late is split where the host leaves one context and enters another: at the end of the outermost
--- span around the previous launch of the device that does not hold the next one, at the start of the outermost span around
--- the next launch that does not hold the previous one, at the borders of ranges and autograd nodes between the two, and of
--- steps. It is split, too, at stretches of at least unrecorded_limit_ns (macros idle_limits) in which no thread of the
--- process has an op, call, or Python function, and where a wait of at least longest_hold_ns begins or ends. A segment
--- before the first border has the phase and module of the previous work, one after the second those of the next. Between
--- the two it has the phase of the innermost range or node. Where none is open, it has phase other if the two launches have
--- different phases or steps and the stretch is at least unrecorded_limit_ns long, or if nothing is recorded and one of the
--- two phases is inferred; else the phase of the next work. A gap whose launch was in time is one segment, with the context
--- of the next work.
--- The first of these rules that holds decides, and the reason says which one did:
---   graph_gap       inside one graph replay    the next work is part of the replay, and another part ran before the gap
---   not_recorded    inside one graph replay    the same, and the gap is longer than longest_hold_ns: loops and host nodes
---                                              of graphs are not recorded
---   unknown         launch not recorded        the launch of the next work is not in the trace
---   unknown         host clock too coarse      the clock of the host does not tell calls apart (table recording)
---   not_recorded    work in between is missing the launching thread launched work between the previous work and the next, in
---                                              the first half of the gap or before, that is not in the trace
--- The launch was in time (its call returned before the gap, or in the first half of it):
---   comm_wait       behind communication       of another stream, and the gap is no longer than longest_hold_ns: what
---                                              ended earlier delays nothing
---   dependency      stream was told to wait    by a call right before the launch
---   dependency      behind another stream      the work was queued on a stream that was idle longer than the device
---                                              (and the gap is no longer than longest_hold_ns, likewise)
---   launch_latency  usual delay                the gap is no longer than usual_delay_factor times what work takes from its
---                                              launch to its start on this device (median of what was launched while the
---                                              device was idle, of at least usual_delay_count), nor than longest_hold_ns
---   unknown         unusual delay              the gap is longer than that
--- The launch was late. What counts is the host's part of the segment, which ends when the launch call returns:
---   unknown         nothing recorded           no thread of the process has an op, call, or Python function in the segment
--- A launching thread that waited for another one for more than half of the host's part is not looked at, but that other
--- thread is (table thread_waits). For more than half of the host's part that thread was
---   profiler        host waited                waiting for the profiler, by its own events (category overhead)
---   data_loading    host waited                in a data loader
---   allocator       host waited                allocating or freeing device memory; or the launch call was running while
---                                              another thread of the process did, because the driver locks both out
---   comm_wait       host waited                waiting for other ranks
---   host_sync       host waited                in a call that waits for the device, or in a copy that does (table
---                                              host_waits). A wait that was running when the gap began counts longer by the
---                                              time that it had been running, up to longest_hold_ns: so much earlier the
---                                              launch would have come without it
---   not_recorded    host waited                waiting for the device, which was idle: for work that is not in the trace
---   unknown         waited for some thread     waiting for a lock or a queue, and the trace does not show for whom
---   host_sync       launch call waited         the launch call waits itself, and began before the gap
--- or, with nothing of these,
---   launch_latency  launch call was running    it began before the gap and returned within short_call_ns
---   host_bound      host was at work           see op_id, module_id, and python_event_id
+-- A gap is the time in which no stream of the device runs anything. native/idle_gaps.c computes the rows from the
+-- sections that this statement provides. A gap with a late launch is split at borders of steps, ranges, autograd nodes,
+-- and the outermost spans around the two launches, at long waits, and at stretches without host events. Before the
+-- first border a segment has the context of the previous work, after the last that of the next; in between that of the
+-- innermost range or node, else phase other if the two launches differ and the stretch is long, else that of the next.
 --
 -- Kind:     table
 -- Input:    device_events
 -- Columns:
---   trace_id           INTEGER -> trace           the trace
---   gap_id             BIGINT                     number of the gap in the trace, from 1; segments of a gap share it
---   device             VARCHAR -> device_windows  number of the device, or cpu
---   start_ns           BIGINT                     start of the segment; of the first, the end of the previous work, ns
---   end_ns             BIGINT                     end of the segment; of the last, the start of the next work, ns
---   idle_ns            BIGINT                     between the two, ns
---   cause              VARCHAR                    cause of the segment, as above
---   reason             VARCHAR                    what decided, as above
---   previous_event_id  BIGINT -> event.event_id   the device event that ended last before the gap
---   next_event_id      BIGINT -> event.event_id   the device event that ended the gap
---   next_piece         BIGINT                     its piece, as in table device_events
---   launch_id          BIGINT -> event.event_id   the call that launched it
---   launch_delay_ns    BIGINT                     from the end of that call to the start of the work, ns; negative if it began before
+--   trace_id           INTEGER -> trace
+--   gap_id             BIGINT                     gap number within the trace, from 1; segments of a gap share it
+--   device             VARCHAR -> device_windows
+--   start_ns           BIGINT                     start of the segment, ns
+--   end_ns             BIGINT                     end of the segment, ns
+--   idle_ns            BIGINT                     length, ns
+--   cause              VARCHAR                    cause of the segment
+--   reason             VARCHAR                    rule that decided
+--   previous_event_id  BIGINT -> event.event_id   device event that ended last before the gap
+--   next_event_id      BIGINT -> event.event_id   device event that ended the gap
+--   next_piece         BIGINT                     its piece
+--   launch_id          BIGINT -> event.event_id   launch of the next work
+--   launch_delay_ns    BIGINT                     time from the end of the launch to the start of the work, ns; negative if it started before
 --   pid                BIGINT                     process of the launching thread
---   tid                BIGINT                     the launching thread; on cpu, that of the next op
---   host_ns            BIGINT                     part of the segment that had passed when the launch call returned, ns
---   busy_at_ns         BIGINT                     middle of that part where the launch was late, ns
---   busy_tid           BIGINT                     the thread that was looked at: the launching one, or the one that it waited for
---   busy_op_id         BIGINT -> event.event_id   innermost op that was open then on that thread; NULL if none was
---   op_id              BIGINT -> record.event_id  that op, else the op of the launch whose context the segment has; that op alone
---                                                 for data_loading, NULL where nothing was recorded
---   step               BIGINT -> step_ranges      number of the step whose range holds the start of the segment, NULL outside of
---                                                 steps; of a gap whose launch was in time, that of the next work
---   phase              VARCHAR                    phase, as above; other where the host was between two phases
---   module_id          INTEGER -> module          module, as above
---   row_name           VARCHAR                    row of modules where there is none
---   python_event_id    BIGINT -> event.event_id   innermost Python function, neither torch's own nor built in, that was open at
---                                                 busy_at_ns on the launching thread; NULL if none was
+--   tid                BIGINT                     launching thread; on cpu, that of the next op
+--   host_ns            BIGINT                     part of the segment before the launch call returned, ns
+--   busy_at_ns         BIGINT                     middle of that part if the launch was late, ns
+--   busy_tid           BIGINT                     thread examined: the launching one, or the one it waited for
+--   busy_op_id         BIGINT -> event.event_id   innermost op open then on that thread; NULL if none
+--   op_id              BIGINT -> record.event_id  that op, else the op of the launch that gives the context; NULL if nothing was recorded
+--   step               BIGINT -> step_ranges      step at the start of the segment, NULL outside steps; if launched in time, that of the next work
+--   phase              VARCHAR                    phase; other between two phases
+--   module_id INTEGER -> module, row_name VARCHAR
+--   python_event_id    BIGINT -> event.event_id   innermost Python function outside torch and builtins, open at busy_at_ns on the launching thread; NULL if none
 -- Invariant: idle_ns = end_ns - start_ns AND idle_ns > 0 AND (host_ns IS NULL OR 0 <= host_ns AND host_ns <= idle_ns)
 -- Invariant: (module_id IS NULL) <> (row_name IS NULL)
 
--- Sections of rows for native/idle_gaps.c, which knows them and their flags by number.
+-- Sections of rows for native/idle_gaps.c, which knows them and their flags by number. The rules of
+-- its function decide, in order; the first match decides (limits: macros of idle_limits):
+--   cause           reason                      condition
+--   graph_gap       inside one graph replay     the next work is a later part of a graph replay
+--   not_recorded    inside one graph replay     same, and longer than longest_hold_ns: loops and host
+--                                               nodes of graphs are not recorded
+--   unknown         launch not recorded         the launch of the next work is missing
+--   unknown         host clock too coarse       the host clock cannot separate calls (recording)
+--   not_recorded    work in between is missing  the thread launched unrecorded work in between
+-- Launched in time (the call returned before or in the first half of the gap):
+--   comm_wait       behind communication        of another stream; gap up to longest_hold_ns
+--   dependency      stream was told to wait     by a call right before the launch
+--   dependency      behind another stream       queued on a stream that was idle longer than the
+--                                               device; gap up to longest_hold_ns
+--   launch_latency  usual delay                 gap up to usual_delay_factor times the median delay of
+--                                               launches on the idle device, and longest_hold_ns
+--   unknown         unusual delay               a longer gap
+-- Launched late; only the host's part of the segment counts, up to the return of the launch call:
+--   unknown         nothing recorded            no thread of the process has an event
+-- If the launching thread waited for another thread for more than half of that part, the other one
+-- is examined (thread_waits). It spent more than half of that part
+--   profiler        host waited                 in profiler overhead
+--   data_loading    host waited                 in a data loader
+--   allocator       host waited                 allocating or freeing memory, or the launch call ran
+--                                               while another thread did (driver lock)
+--   comm_wait       host waited                 waiting for other ranks
+--   host_sync       host waited                 in a synchronization or blocking copy (host_waits);
+--                                               time before the gap counts, up to longest_hold_ns,
+--                                               because the launch would have come that much earlier
+--   not_recorded    host waited                 waiting for the idle device: unrecorded work
+--   unknown         waited for some thread      waiting for an unknown holder of a lock or queue
+--   host_sync       launch call waited          the launch call blocks and began before the gap
+-- or none of these:
+--   launch_latency  launch call was running     began before the gap, returned within short_call_ns
+--   host_bound      host was at work            see op_id, module_id, and python_event_id
 WITH work AS (
     SELECT
         d.trace_id, d.event_id, c.pid, c.tid,
@@ -172,7 +157,8 @@ span AS (
         ) AS flags
     FROM host_waits
     UNION ALL BY NAME
-    -- The profiler holds up every thread that launches; what drivers load and compile is not its own.
+    -- The profiler blocks every launching thread. Loading and compiling by the driver is not its
+    -- overhead.
     SELECT
         trace_id,
         ts_ns AS start_ns,
@@ -181,7 +167,8 @@ span AS (
     FROM event
     WHERE category = 'overhead'
     UNION ALL BY NAME
-    -- While a thread waits for the nodes of a backward pass, its process is in that, between two nodes too.
+    -- While a thread waits for a backward pass, its process is in the backward pass, also between
+    -- two nodes.
     SELECT
         trace_id, pid, start_ns, end_ns,
         32 AS flags,

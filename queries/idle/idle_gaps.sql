@@ -1,34 +1,32 @@
--- The longest stretches of idle gaps with one cause, with what kept the CPU busy.
--- A row is one or several adjacent segments of a gap (table idle_gap). Where the launch of the next work was late, op and
--- python_line are of the middle of the host's part of the longest segment: the innermost op on the thread at work (table
--- idle_gap says which), empty between ops; and on the launching thread the innermost Python function that is neither
--- torch's own nor built in.
+-- Longest idle gap segments with one cause, with what kept the CPU busy.
+-- Adjacent segments of a gap with the same cause form one row. For late launches, op and python_line describe the
+-- middle of the host's part: the innermost op on the busy thread (empty between ops), and the innermost Python function
+-- outside torch and builtins on the launching thread.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
---   limit       BIGINT = 20    rows per device; 0 for all
---   min_gap_ns  BIGINT = 0     only stretches of at least this length, ns
---   cause       VARCHAR{host_sync|data_loading|allocator|host_bound|launch_latency|dependency|comm_wait|graph_gap|not_recorded|profiler|unknown} = NULL  only stretches with this cause
+--   limit       BIGINT = 20                                                                                                                              rows per device; 0 for all
+--   min_gap_ns  BIGINT = 0                                                                                                                               minimum length, ns
+--   cause       VARCHAR{host_sync|data_loading|allocator|host_bound|launch_latency|dependency|comm_wait|graph_gap|not_recorded|profiler|unknown} = NULL  only this cause
 -- Columns:
---   rank             INTEGER  global rank
---   device           VARCHAR  number of the device, or cpu
---   start_ns         BIGINT   its start, ns since the first event of the trace
+--   rank INTEGER, device VARCHAR
+--   start_ns         BIGINT   start, ns since the first event of the trace
 --   idle_ns          BIGINT   its length, ns
---   cause            VARCHAR  its cause, as in idle_causes
---   host_ns          BIGINT   part of it that had passed when the launch of the next work returned, ns
---   previous_kernel  VARCHAR  what ran before: kernel, copy or op
---   next_kernel      VARCHAR  what ran next
+--   cause            VARCHAR  as in idle_causes
+--   host_ns          BIGINT   part before the launch of the next work returned, ns
+--   previous_kernel  VARCHAR  previous device event
+--   next_kernel      VARCHAR  next device event
 --   op               VARCHAR  op that kept the CPU busy
---   python_line      VARCHAR  Python function that kept the CPU busy: file(line): function
+--   python_line      VARCHAR  Python function that kept the CPU busy, as file(line): function
 --   next_op          VARCHAR  op that launched the next work
---   module           VARCHAR  path of the module of its last segment
---   launch           VARCHAR  call that launched the next work
---   launch_ns        BIGINT   duration of that call, ns
---   delay_ns         BIGINT   from its end to the start of the work, ns; negative if the work began before
+--   module           VARCHAR  module path of the last segment
+--   launch           VARCHAR  launch call of the next work
+--   launch_ns        BIGINT   duration of the launch call, ns
+--   delay_ns         BIGINT   time from its end to the start of the work, ns; negative if the work started before
 -- Keep:     rank, device, start_ns, idle_ns, cause, op, module, next_kernel, previous_kernel
 -- View:
---   chart   form=points title="The longest idle gaps" x=start_ns axis="start, since the first event" y=idle_ns
+--   chart   form=points title="Longest idle gaps" x=start_ns axis="start, since the first event" y=idle_ns
 --           y_axis="length" y_scale=log colour=cause
 --           tip=where,start_ns,idle_ns,cause,op,module,python_line,next_kernel
 -- Invariant: idle_ns > 0 AND (host_ns IS NULL OR (0 <= host_ns AND host_ns <= idle_ns))

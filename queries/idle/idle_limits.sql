@@ -1,20 +1,20 @@
--- Which lengths decide about the cause of a gap?
--- Table idle_gap decides by them, and its header says how.
+-- Time limits for the causes of idle gaps; see `idle_gap`.
 --
 -- Kind: function
 
--- What ended longer ago than this keeps no work waiting: a longer gap behind it has another cause. The usual delay of
--- work behind its launch is no longer either, whatever the device shows.
+-- Work that ended longer ago than this delays nothing, so a longer gap needs another cause. Also
+-- the upper limit of the usual launch delay.
 CREATE OR REPLACE MACRO longest_hold_ns() AS 100000;
 
--- A launch call that returned so early in a gap was no obstacle in itself.
+-- A launch call that returned this early in a gap was no obstacle.
 CREATE OR REPLACE MACRO short_call_ns() AS 5000;
 
--- So many times the median of the delays of a device is still usual, if it shows so many of them.
+-- Delays up to this factor times the median are usual, given at least this many samples on the
+-- device.
 CREATE OR REPLACE MACRO usual_delay_factor() AS 5;
 
 CREATE OR REPLACE MACRO usual_delay_count() AS 10;
 
--- Where no thread of a process has an op, call or Python function for so long, nothing tells what the host did. Python
--- between two ops takes less, with rare exceptions.
+-- If no thread of a process has an op, call, or Python function for this long, the host's activity
+-- is unknown. Python between two ops rarely takes longer.
 CREATE OR REPLACE MACRO unrecorded_limit_ns() AS 200000;

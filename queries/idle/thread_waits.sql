@@ -1,9 +1,6 @@
--- Which thread of the CPU waited for which other one, and when?
--- Whoever calls a backward pass waits for the thread that runs its nodes, from the first to the last, or as long as the
--- stack shows run_backward; else the thread of the forward ops is the one that called. And the thread of the nodes waits
--- between two passes for the one that calls them, if it is always the same. Where the stack shows that a thread waits for
--- a lock or a queue, it waits for the thread that gave something back last: in the last tenth of the wait, or in its last
--- longest_hold_ns (macro idle_limits).
+-- Waits of one CPU thread for another.
+-- The caller of a backward pass waits for the thread that runs its nodes, which in turn waits for the caller between
+-- passes. With stacks, waits for a lock or queue end on a hand-over by another thread.
 --
 -- Kind:     table
 -- Access:   private
@@ -12,13 +9,8 @@
 --           USING (trace_id, event_id) INNER JOIN event AS f ON s.trace_id = f.trace_id AND s.forward_op_id =
 --           f.event_id WHERE e.pid = f.pid AND e.tid <> f.tid
 -- Columns:
---   trace_id     INTEGER -> trace  the trace
---   pid          BIGINT            process of both
---   waiting_tid  BIGINT            the thread that waits; no two of its waits begin at once
---   start_ns     BIGINT            since when, ns
---   end_ns       BIGINT            until when, ns
---   tid          BIGINT            the thread that it waits for
---   is_backward  BOOLEAN           that one runs a backward pass
+--   trace_id INTEGER -> trace, pid BIGINT, waiting_tid BIGINT, start_ns BIGINT, end_ns BIGINT
+--   tid BIGINT, is_backward BOOLEAN
 
 WITH first_launch AS (
     SELECT trace_id, pid, tid, ts_ns, min(launch_id) AS launch_id
@@ -57,7 +49,7 @@ called_node AS (
         ON span.trace_id = called.trace_id AND span.pid = called.pid AND span.ts_ns >= called.ts_ns
 ),
 
--- Nodes without a forward op in the trace were called by whoever called the others of their thread.
+-- Nodes without a recorded forward op have the same caller as the others of their thread.
 pass_node AS (
     SELECT
         min(caller_tid) OVER same = max(caller_tid) OVER same AS has_one_caller,
@@ -66,8 +58,8 @@ pass_node AS (
     WINDOW same AS (PARTITION BY trace_id, pid, tid)
 ),
 
--- What runs on another thread between two launches of the one that called is one pass. Where several threads run its
--- nodes, the last one is waited for.
+-- One pass is everything that runs on another thread between two launches of the caller; if several
+-- threads run its nodes, the caller waits for the last one.
 backward_pass AS (
     SELECT
         node.trace_id, node.pid, node.caller_tid,
@@ -99,7 +91,7 @@ loading AS (
     WHERE kind = 'data_loading'
 ),
 
--- What a data loader waits for is data.
+-- Waits inside a data loader are waits for data.
 handed_over AS (
     SELECT
         lock_wait.trace_id, lock_wait.pid, lock_wait.tid AS waiting_tid, hand_over.tid,
@@ -132,7 +124,7 @@ FROM (
     SELECT trace_id, pid, caller_tid AS waiting_tid, start_ns, end_ns, tid, TRUE AS is_backward
     FROM backward_pass
     UNION ALL BY NAME
-    -- Behind the last node, hooks may still launch work.
+    -- Hooks may still launch work after the last node.
     SELECT
         pass.trace_id, pass.pid,
         pass.tid AS waiting_tid,

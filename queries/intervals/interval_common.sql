@@ -1,13 +1,12 @@
--- Which part do two intervals have in common?
--- common_start_ns is where it starts, common_end_ns where it ends, common_ns how long it is. Of intervals that have nothing in
--- common it starts and ends at the start of the later one, and is 0 long.
+-- Start, end, and length of the intersection of two intervals.
+-- Disjoint intervals have an empty intersection at the start of the later one.
 --
 -- Kind:   function
 -- Params:
---   start_ns  BIGINT  start of the one, ns
---   end_ns    BIGINT  its end, ns
---   from_ns   BIGINT  start of the other, ns
---   to_ns     BIGINT  its end, ns
+--   start_ns  BIGINT  start of the first, ns
+--   end_ns    BIGINT  end of the first, ns
+--   from_ns   BIGINT  start of the second, ns
+--   to_ns     BIGINT  end of the second, ns
 
 CREATE OR REPLACE MACRO common_start_ns(start_ns, end_ns, from_ns, to_ns) AS
 greatest(start_ns, from_ns);

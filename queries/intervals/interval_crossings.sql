@@ -1,11 +1,11 @@
--- Which intervals of one relation does each interval of another run beside, be it for a moment?
--- interval_crossings('lefts', 'rights') needs the rights to be disjoint within a part: those that an interval crosses
--- follow each other then, so the first and the last are looked up, and the time grows with what is found.
+-- Pairs of overlapping intervals of two relations: interval_crossings('lefts', 'rights').
+-- The rights are disjoint within a part, so those that an interval crosses are consecutive: looking up the first and
+-- last makes the cost proportional to the result.
 --
 -- Kind:   function
 -- Params:
---   lefts   VARCHAR  name of a relation with part, id, start_ns, end_ns
---   rights  VARCHAR  the same of the others; disjoint within a part
+--   lefts   VARCHAR  relation with part, id, start_ns, end_ns
+--   rights  VARCHAR  likewise; disjoint within a part
 -- Columns:
 --   left_id   BIGINT  of the one
 --   right_id  BIGINT  of the other, which ends after the one starts and starts before it ends

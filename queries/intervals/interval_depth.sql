@@ -1,16 +1,15 @@
--- How many intervals of each part are open, moment by moment?
--- interval_depth('relation') returns the pieces between the starts and ends of the intervals, and their lengths add up
--- to the time between the first start and the last end. One that ends where another starts is open with it for a
--- moment: a piece of no length. One sort per part.
+-- Number of open intervals over time, per part: interval_depth('relation').
+-- Returns the time between consecutive boundaries. Intervals that touch are open together in a zero-length piece. One
+-- sort per part.
 --
 -- Kind:   function
 -- Params:
---   relation  VARCHAR  name of a relation with part, start_ns BIGINT, end_ns BIGINT
+--   relation  VARCHAR  relation with part, start_ns BIGINT, end_ns BIGINT
 -- Columns:
---   part    ANY     as given
---   at_ns   BIGINT  start of the piece, ns
---   depth   BIGINT  intervals that are open in it
---   dur_ns  BIGINT  its length, ns
+--   part   ANY
+--   at_ns  BIGINT  start of the piece, ns
+--   depth  BIGINT  number of open intervals
+--   dur_ns  BIGINT
 
 CREATE OR REPLACE MACRO interval_depth(relation) AS TABLE (
     WITH boundary AS (

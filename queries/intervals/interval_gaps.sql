@@ -1,17 +1,15 @@
--- When does nothing of a part run, and which intervals lie on either side?
--- interval_gaps('relation') takes the name of a relation with part, id, start_ns, end_ns and returns the time between
--- the start of the first and the end of the last interval of each part that no interval covers. Lengths of gaps add
--- up to that window minus the union. One sort per part.
+-- Gaps between intervals of each part, with the intervals around them: interval_gaps('relation').
+-- Gap lengths add up to the window minus the union. One sort per part.
 --
 -- Kind:   function
 -- Params:
---   relation  VARCHAR  name of a relation with part, id BIGINT, start_ns BIGINT, end_ns BIGINT
+--   relation  VARCHAR  relation with part, id BIGINT, start_ns BIGINT, end_ns BIGINT
 -- Columns:
---   part         ANY      as given
---   start_ns     BIGINT   start of the gap: the latest end of all that started before it, ns
---   end_ns       BIGINT   end of the gap: the start of the next interval, ns
---   previous_id  BIGINT   the interval that ends last before the gap
---   next_id      BIGINT   the interval that starts first behind it; of equals the lowest id
+--   part         ANY
+--   start_ns     BIGINT  start of the gap: the latest end of all that started before it, ns
+--   end_ns       BIGINT  end of the gap: the start of the next interval, ns
+--   previous_id  BIGINT  interval that ends last before the gap
+--   next_id      BIGINT  interval that starts first after it; the lowest id of equals
 
 CREATE OR REPLACE MACRO interval_gaps(relation) AS TABLE (
     WITH followed AS (

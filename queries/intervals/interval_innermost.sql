@@ -1,18 +1,16 @@
--- Which span is the innermost that is open at each moment?
--- interval_innermost('moments', 'spans') returns one row for each moment at which a span of its part is open: the one
--- that started last, of equals the shortest. The spans may nest, and need not nest cleanly.
--- The moments inside a span are a range of the numbered moments, found by two ASOF joins. Blocks of 1, 2, 4, 8, …
--- numbers, each beginning at a multiple of its length, put such a range together from two of each length at the most
--- (a segment tree). So a span is noted at a few blocks and a moment looks at one of each length: the cost is that of
--- sorting, however deep the spans nest.
+-- Innermost open span at each of the given times: interval_innermost('moments', 'spans').
+-- The span that started last; of equals the shortest. Times without an open span have no row, and spans need not nest
+-- cleanly. Two ASOF joins find the range of numbered times inside a span. A segment tree (aligned blocks of 1, 2, 4, …
+-- numbers) covers each range with at most two blocks per length, so the cost is that of sorting, regardless of nesting
+-- depth.
 --
 -- Kind:   function
 -- Params:
---   moments  VARCHAR  name of a relation with part, id, at_ns
---   spans    VARCHAR  name of a relation with part, id, start_ns, end_ns
+--   moments  VARCHAR  relation with part, id, at_ns
+--   spans    VARCHAR  relation with part, id, start_ns, end_ns
 -- Columns:
---   id       BIGINT  of the moment
---   span_id  BIGINT  the innermost open span
+--   id       BIGINT  id of the time
+--   span_id  BIGINT  innermost open span
 
 CREATE OR REPLACE MACRO interval_innermost(moments, spans) AS TABLE (
     WITH numbered AS (
@@ -40,7 +38,7 @@ CREATE OR REPLACE MACRO interval_innermost(moments, spans) AS TABLE (
             ON entered.part = moment.part AND entered.end_ns > moment.at_ns
     ),
 
-    -- What is left of the range at each length, in blocks of that length.
+    -- Remaining range at each block length.
     levelled AS (
         SELECT
             part, place, first_number, behind_number,

@@ -1,18 +1,18 @@
--- Which interval is on top at each moment, when intervals lie in layers?
--- interval_layers('relation') tiles the time of each part between its first start and its last end. The intervals of one
--- layer are disjoint; a moment belongs to the open interval of the lowest layer. There are three layers.
+-- Topmost interval over time, per part: interval_layers('relation').
+-- Intervals of a layer are disjoint; the lowest of three layers wins. Tiles the time between the first start and the
+-- last end.
 --
 -- Kind:   function
 -- Params:
---   relation  VARCHAR  name of a relation with part, layer (1, 2 or 3), id BIGINT (not 0), start_ns BIGINT, end_ns BIGINT
+--   relation  VARCHAR  relation with part, layer (1, 2, or 3), id BIGINT (not 0), start_ns BIGINT, end_ns BIGINT
 -- Columns:
---   part      ANY     as given
+--   part      ANY
 --   start_ns  BIGINT  start of the piece, ns
---   end_ns    BIGINT  its end, ns
---   id        BIGINT  of the interval that is on top; NULL where none is open
+--   end_ns    BIGINT
+--   id        BIGINT  topmost interval; NULL if none is open
 
 CREATE OR REPLACE MACRO interval_layers(relation) AS TABLE (
-    -- In a layer there is nothing between an end and the next start: 0 stands for it.
+    -- An ID of 0 stands for the time between an end and the next start of a layer.
     WITH boundary AS (
         SELECT part, layer, start_ns AS at_ns, id
         FROM query_table(relation)

@@ -1,15 +1,14 @@
--- How much of each interval do the intervals of another relation cover?
--- interval_overlap('pieces', 'cover') measures by running totals: the covered length before a moment is looked up
--- for both ends of a piece (ASOF join), and the difference is what is covered between them.
+-- Length of each interval that another relation covers: interval_overlap('pieces', 'cover').
+-- Running totals of the covered length are looked up at both ends (ASOF join) and subtracted.
 --
 -- Kind:     function
 -- Params:
---   pieces  VARCHAR  name of a relation with part, id, start_ns, end_ns
---   cover   VARCHAR  name of a relation with part, start_ns, end_ns; may overlap itself
+--   pieces  VARCHAR  relation with part, id, start_ns, end_ns
+--   cover   VARCHAR  relation with part, start_ns, end_ns; may overlap itself
 -- Columns:
 --   id          BIGINT  of the piece
---   overlap_ns  BIGINT  length of the piece that is covered, ns
---   ahead_ns    BIGINT  how long what covers its start had been there, ns; NULL where its start is not covered
+--   overlap_ns  BIGINT  covered length, ns
+--   ahead_ns    BIGINT  time since the covering interval began, ns; NULL if the start is not covered
 
 CREATE OR REPLACE MACRO interval_overlap(pieces, cover) AS TABLE (
     WITH covered AS (

@@ -1,18 +1,17 @@
--- How long do intervals of one relation run at the same time as those of another, pair by pair?
--- interval_pairs('lefts', 'rights') needs each relation to be disjoint in itself: then at most one of either is open
--- at any moment, and one sweep over all starts and ends finds every pair.
+-- Overlap of each pair of intervals of two relations: interval_pairs('lefts', 'rights').
+-- Each relation is disjoint within a part, so one sweep over all boundaries finds every pair.
 --
 -- Kind:   function
 -- Params:
---   lefts   VARCHAR  name of a relation with part, id, start_ns, end_ns; disjoint within a part
---   rights  VARCHAR  the same of the others
+--   lefts   VARCHAR  relation with part, id, start_ns, end_ns; disjoint within a part
+--   rights  VARCHAR  likewise
 -- Columns:
 --   left_id     BIGINT  of the one
 --   right_id    BIGINT  of the other
---   overlap_ns  BIGINT  how long both run, ns
+--   overlap_ns  BIGINT  length of the overlap, ns
 
 CREATE OR REPLACE MACRO interval_pairs(lefts, rights) AS TABLE (
-    -- -1 stands for none.
+    -- -1 stands for no interval.
     WITH boundary AS (
         SELECT part, start_ns AS at_ns, TRUE AS is_start, id AS left_id, NULL::BIGINT AS right_id
         FROM query_table(lefts)

@@ -1,18 +1,16 @@
--- Which intervals that follow one another are of the same kind, and so one?
--- interval_runs('relation') joins the intervals of each part that are neighbours in the order of their starts and have
--- the same label. Gaps between them do not part them.
+-- Consecutive intervals with the same label, joined: interval_runs('relation').
+-- Gaps do not separate them.
 --
 -- Kind:   function
 -- Params:
---   relation  VARCHAR  name of a relation with part, label, start_ns BIGINT, end_ns BIGINT, busy_ns BIGINT; the intervals of
---                      a part are disjoint
+--   relation  VARCHAR  relation with part, label, start_ns BIGINT, end_ns BIGINT, busy_ns BIGINT; disjoint within a part
 -- Columns:
---   part      ANY     as given
---   run       BIGINT  number of the joined interval within its part, from 1
+--   part      ANY
+--   run       BIGINT  number within the part, from 1
 --   label     ANY     as given
 --   start_ns  BIGINT  start of the first, ns
 --   end_ns    BIGINT  end of the last, ns
---   busy_ns   BIGINT  sum of theirs, ns
+--   busy_ns   BIGINT  sum of busy_ns
 
 CREATE OR REPLACE MACRO interval_runs(relation) AS TABLE (
     WITH compared AS (

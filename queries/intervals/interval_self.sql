@@ -1,17 +1,15 @@
--- Which moments of an interval are its own, and not of those that lie inside of it?
--- interval_self('relation') returns the pieces in which an interval is the innermost: behind the start of what began
--- last, until that ends. Within a part, intervals that do not nest cleanly are cut as a stack of calls would be: what is
--- at a depth is what began there last. Pieces of a part are disjoint and add up to the length of its union. One sort per
--- part.
+-- Parts of each interval outside nested intervals (self time): interval_self('relation').
+-- Overlapping intervals that do not nest are cut like a call stack. Parts are disjoint and add up to the union. One
+-- sort per part.
 --
 -- Kind:   function
 -- Params:
---   relation  VARCHAR  name of a relation with part, id, start_ns BIGINT, end_ns BIGINT; none is empty
+--   relation  VARCHAR  relation with part, id, start_ns BIGINT, end_ns BIGINT; no empty intervals
 -- Columns:
---   part      ANY     as given
---   id        ANY     the interval whose own the piece is
+--   part      ANY
+--   id        ANY     interval that owns the time
 --   start_ns  BIGINT  start of the piece, ns
---   end_ns    BIGINT  its end, ns
+--   end_ns    BIGINT
 
 CREATE OR REPLACE MACRO interval_self(relation) AS TABLE (
     WITH boundary AS (

@@ -1,14 +1,13 @@
--- When do several intervals of a part run at once?
--- interval_shared('relation') returns stretches, which may overlap, whose union is that time: of each interval what it has in
--- common with those that started before it. One sort per part.
+-- Time during which several intervals of a part run: interval_shared('relation').
+-- Returns the overlap of each interval with all previous ones; rows may overlap, and their union is the shared time.
 --
 -- Kind:   function
 -- Params:
---   relation  VARCHAR  name of a relation with part, id, start_ns BIGINT, end_ns BIGINT
+--   relation  VARCHAR  relation with part, id, start_ns BIGINT, end_ns BIGINT
 -- Columns:
---   part      VARCHAR  as given
---   start_ns  BIGINT   start of a stretch, ns
---   end_ns    BIGINT   its end, ns
+--   part      VARCHAR
+--   start_ns  BIGINT  start of a stretch, ns
+--   end_ns    BIGINT
 
 CREATE OR REPLACE MACRO interval_shared(relation) AS TABLE (
     WITH followed AS (

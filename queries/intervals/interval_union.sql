@@ -1,14 +1,13 @@
--- What is the union of the intervals of each part, as disjoint intervals?
--- interval_union('relation') takes the name of a relation with part, start_ns, end_ns. Intervals that touch are
--- joined. One sort per part; nothing is compared pairwise.
+-- Union of the intervals of each part, as disjoint intervals: interval_union('relation').
+-- Touching intervals are joined. One sort per part.
 --
 -- Kind:   function
 -- Params:
---   relation  VARCHAR  name of a relation with part VARCHAR, start_ns BIGINT, end_ns BIGINT
+--   relation  VARCHAR  relation with part VARCHAR, start_ns BIGINT, end_ns BIGINT
 -- Columns:
---   part      VARCHAR  as given
---   start_ns  BIGINT   start of a piece of the union, ns
---   end_ns    BIGINT   its end, ns
+--   part      VARCHAR
+--   start_ns  BIGINT  start of a piece of the union, ns
+--   end_ns    BIGINT
 
 CREATE OR REPLACE MACRO interval_union(relation) AS TABLE (
     WITH marked AS (

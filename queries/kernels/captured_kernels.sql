@@ -1,26 +1,21 @@
--- How long does each node of a captured graph take, over all of its replays?
--- Nodes of CUDA graphs, and of HIP graphs, as newer profilers number them (graph id, graph node id). A graph that is
--- instantiated again is another one.
+-- Nodes of captured graphs with their time over all replays, per device.
+-- CUDA and HIP graphs with node numbers (graph id, graph node id). A graph that is instantiated again counts as a new
+-- one.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
---   limit  BIGINT = 30  rows of each device, those that took longest; 0 for all
+--   limit  BIGINT = 30  rows per device, the longest; 0 for all
 -- Columns:
---   rank          INTEGER  global rank
---   device        VARCHAR  number of the device
---   graph_id      BIGINT   number of the graph, as the file has it
---   node_id       BIGINT   number of the node in it
---   name          VARCHAR  kernel, copy or memset
---   class         VARCHAR  its class, as in kernel_classes
---   kernel_count  BIGINT   how often it ran
---   kernel_ns     BIGINT   sum of its durations, ns
---   mean_ns       DOUBLE   mean duration, ns
---   min_ns        BIGINT   shortest duration, ns
---   max_ns        BIGINT   longest duration, ns
---   wall_ns       BIGINT   busy time that is its own, ns
+--   rank      INTEGER
+--   device    VARCHAR  device number
+--   graph_id  BIGINT   graph number, as recorded
+--   node_id   BIGINT   node number within the graph
+--   name      VARCHAR  kernel, copy, or memset
+--   class VARCHAR, kernel_count BIGINT, kernel_ns BIGINT, mean_ns DOUBLE, min_ns BIGINT, max_ns BIGINT
+--   wall_ns BIGINT
 -- Invariant: min_ns <= mean_ns AND mean_ns <= max_ns AND 0 <= wall_ns AND wall_ns <= kernel_ns
--- Empty: no work of a device says which node of a graph it is
+-- Empty: no device event has a graph node number
 
 WITH numbered AS (
     SELECT
@@ -43,7 +38,7 @@ summed AS (
         sum(n.wall_ns)::BIGINT AS wall_ns
     FROM numbered AS n
     INNER JOIN device_windows AS w USING (trace_id, device)
-    -- Work that no graph launched has the number 0.
+    -- Work outside graphs has the number 0.
     WHERE n.node_id > 0
     GROUP BY ALL
 )

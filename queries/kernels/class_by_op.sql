@@ -1,6 +1,6 @@
--- Which class does a kernel have where the op that launched it is known?
--- The name of a kernel says what it computes with: cuDNN runs convolutions, and libraries run attention, by kernels that
--- are called gemm. Where the op is a convolution, attention or a product, kernels of class gemm and other have its class.
+-- Kernel class refined by the launching op.
+-- Kernel names show the method, not the purpose: cuDNN convolutions and attention libraries use GEMM kernels. GEMM and
+-- other kernels of convolution and attention ops get the class of the op.
 --
 -- Kind:     function
 -- Access:   private

@@ -1,23 +1,22 @@
--- How much longer do kernels take while communication, or another kernel, runs beside them?
--- Kernels of one name, grid, block, phase and shapes of arguments that ran alone at times, and at times beside other work
--- of their device: what the latter took beyond the median of the former, over how long the other work ran meanwhile. At
--- 25 % a kernel takes 250 µs more for each ms that something runs beside it. Not compared is what had communication and
--- another kernel beside it, and kinds of kernels that are not always the same work: without a grid, fewer than three
--- alone, or the middle half of these more than a tenth of their median apart.
+-- Slowdown of kernels by concurrent communication or compute, per device.
+-- Compares kernels of the same name, grid, block, phase, and shapes that ran alone and concurrently: time above the
+-- median of those alone, relative to the time of overlap. Kernels with both kinds of concurrent work are excluded, as
+-- are kinds without a grid, with fewer than three samples alone, or with an interquartile range above a tenth of the
+-- median.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Columns:
---   rank          INTEGER  global rank
---   device        VARCHAR  number of the device
---   beside        VARCHAR  what ran beside: comm or compute
---   slope_pct     DOUBLE   extra_ns of overlap_ns; below 0 where kernels were quicker beside others
---   extra_ns      DOUBLE   what the compared kernels took beyond the median of those alone, ns
---   overlap_ns    BIGINT   how long other work ran beside them, ns
---   kind_count    BIGINT   kinds of kernels that are compared
---   kernel_count  BIGINT   kernels beside others that are compared
---   alone_count   BIGINT   kernels alone that they are compared with
---   compared_pct  DOUBLE   overlap_ns of the time of all kernels with such work beside them, 0 to 100
+--   rank          INTEGER
+--   device        VARCHAR  device number
+--   beside        VARCHAR  concurrent work: comm or compute
+--   slope_pct     DOUBLE   extra_ns as a percentage of overlap_ns; negative if kernels got faster
+--   extra_ns      DOUBLE   time above the median alone, ns
+--   overlap_ns    BIGINT   time of overlap with other work, ns
+--   kind_count    BIGINT   number of kinds of kernels compared
+--   kernel_count  BIGINT   number of concurrent kernels compared
+--   alone_count   BIGINT   number of kernels alone compared with
+--   compared_pct  DOUBLE   overlap_ns as a share of all overlap, 0 to 100
 -- Invariant: kind_count <= kernel_count AND kind_count <= alone_count AND overlap_ns > 0
 
 WITH work AS (

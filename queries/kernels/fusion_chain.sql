@@ -1,17 +1,12 @@
--- Chains of kernels for which a library ships a fused one, by the rules of queries/rules/fusions.toml and of the user.
+-- Kernels of chains that a library offers as one fused kernel (queries/rules/fusions.toml and user rules).
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   trace_id    INTEGER -> trace         the trace
---   event_id    BIGINT -> device_events  the device event
---   rule_id     INTEGER                  the rule, as in table fusion_rule
---   chosen      VARCHAR                  how a change chooses it: by its op, or by its name
---   phase       VARCHAR                  as in phases
---   dur_ns      BIGINT                   duration, ns
---   is_longest  BOOLEAN                  the longest kernel of its chain
---   is_first    BOOLEAN                  the first one
+--   trace_id INTEGER -> trace, event_id BIGINT -> device_events, rule_id INTEGER
+--   chosen  VARCHAR  selection for a change: by op, or by kernel name
+--   phase VARCHAR, dur_ns BIGINT, is_longest BOOLEAN, is_first BOOLEAN
 
 WITH step AS (
     SELECT
@@ -27,7 +22,7 @@ work AS (
         trace_id, event_id, device, stream, phase, dur_ns,
         moves_only(class) AS is_copy,
         coalesce(op_name, '') || ' ' || name AS call,
-        -- How a change chooses it: by its op, where one is recorded.
+        -- Changes select work by op, or by kernel name if no op is recorded.
         coalesce('op=' || chosen_name(op_name), 'name=' || chosen_name(name)) AS chosen,
         row_number() OVER stream AS position
     FROM attributed_events
@@ -50,7 +45,7 @@ possible AS (
     HAVING count(DISTINCT number) = any_value(step_count)
 ),
 
--- What runs between two kernels of a chain, and is none of them.
+-- Work that may run between kernels of a chain without being part of it.
 between_call AS MATERIALIZED (
     SELECT c.call, r.rule_id
     FROM call AS c, fusion_rule AS r
@@ -83,7 +78,7 @@ chain AS (
     HAVING count(DISTINCT m.number) = any_value(m.step_count)
 ),
 
--- Of chains that share kernels the first counts.
+-- Of overlapping chains the first counts.
 apart AS (
     SELECT *
     FROM chain

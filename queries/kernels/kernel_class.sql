@@ -1,14 +1,13 @@
--- To which class and kind does each name of device work belong?
--- The one classifier: the rules of queries/rules/kernel_class.toml in order, the first that matches wins. A rules
--- file of the user's comes before them.
+-- Class and kind of each name of device work.
+-- The first matching rule of queries/rules/kernel_class.toml wins; user rules come first.
 --
 -- Kind:     table
 -- Columns:
---   category  VARCHAR  category, as in the file
---   name      VARCHAR  kernel, copy or op
---   class     VARCHAR  class; other where no rule matches
---   kind      VARCHAR  compute, comm or memcpy
---   rule_id   INTEGER  the rule that decided, as in table kernel_rule
+--   category  VARCHAR
+--   name     VARCHAR  kernel, copy, or op
+--   class    VARCHAR  class; other if no rule matches
+--   kind     VARCHAR
+--   rule_id  INTEGER  rule that decided
 
 SELECT
     ruled_work.category, ruled_work.name,

@@ -1,23 +1,20 @@
--- Which classes of kernels held the devices of the run?
--- The sums of kernel_classes over all devices. Shares are of the sum of their windows; a step is the mean of the steps of
--- all devices, and what was launched outside of steps is in none.
+-- GPU time by kernel class, summed over all devices.
+-- Shares refer to the sum of the device windows. Time per step is the mean over the steps of all devices and excludes
+-- work launched outside of steps.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   kernel_classes
 -- Input:    kernel_classes
 -- Columns:
---   class         VARCHAR  class of the kernels, as in table kernel_class
---   kind          VARCHAR  compute, comm or memcpy
---   kernel_count  BIGINT   device events
---   kernel_ns     BIGINT   sum of their durations, ns; overlap counts twice
---   wall_ns       BIGINT   busy time that is theirs, ns; adds up to the devices' busy time
---   wall_pct      DOUBLE   wall_ns of all windows, 0 to 100
---   step_wall_ns  DOUBLE   busy time in steps, per step, ns; NULL without steps
+--   class VARCHAR, kind VARCHAR, kernel_count BIGINT, kernel_ns BIGINT
+--   wall_ns       BIGINT  exclusive busy time, ns; adds up to that of all devices
+--   wall_pct      DOUBLE  wall_ns as a share of all windows, 0 to 100
+--   step_wall_ns  DOUBLE  exclusive busy time per step, ns; NULL without steps
 -- View:
 --   breakdown  title="Kernel classes" note="wall time, share of the window" label=class bar=wall_pct
 --              figures=wall_pct,wall_ns,kernel_count,step_wall_ns colour=kind most=8 one=class many=classes
---   chart      name=kernel_classes form=bars title="Which classes of kernels held the devices" y=class order=rows x=wall_ns
+--   chart      name=kernel_classes form=bars title="GPU time by kernel class" y=class order=rows x=wall_ns
 --              axis="wall time of all devices" colour=kind largest=wall_ns tip=class,kind,wall_ns,wall_pct,kernel_ns,kernel_count
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns
 -- Invariant: wall_pct IS NULL OR (0 <= wall_pct AND wall_pct <= 100.0000001)

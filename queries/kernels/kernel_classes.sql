@@ -1,18 +1,13 @@
--- Which classes of kernels held the device?
--- A collective whose record tells what it was has that class; the name of its kernel may say less (SendRecv).
+-- GPU time by kernel class, per device.
+-- A collective has the class of its record, which its kernel name may not show (SendRecv).
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Columns:
---   rank          INTEGER  global rank
---   device        VARCHAR  number of the device, or cpu
---   class         VARCHAR  class of the kernels, as in table kernel_class
---   kind          VARCHAR  compute, comm or memcpy
---   kernel_count  BIGINT   device events
---   kernel_ns     BIGINT   sum of their durations, ns; overlap counts twice
---   wall_ns       BIGINT   busy time that is theirs, ns; adds up to the device's busy time
---   wall_pct      DOUBLE   wall_ns of the device's window, 0 to 100
---   in_step_ns    BIGINT   part of wall_ns that was launched in a step, ns
+--   rank INTEGER, device VARCHAR, class VARCHAR, kind VARCHAR, kernel_count BIGINT, kernel_ns BIGINT
+--   wall_ns     BIGINT  exclusive busy time, ns; adds up to that of the device
+--   wall_pct    DOUBLE
+--   in_step_ns  BIGINT  part of wall_ns launched in steps, ns
 -- View:
 --   breakdown  totals=kernel_class_totals
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns AND in_step_ns <= wall_ns

@@ -1,27 +1,26 @@
--- Which kernels follow each other again and again, and under which op?
--- What each call of an op launched, in the order of its starts on the device: of the op that `op` names, else of every op
--- that is called outside of all others. Of a call inside of a call of the same op, the outer one counts. So each kernel is
--- in one sequence, and the times of all rows add up to that of the work launched in such calls. With `length`, every so
--- many kernels that follow each other in a call, or, without `op`, on a stream: what could be fused; a kernel is in
--- several of those.
+-- Recurring sequences of kernels, by op.
+-- A sequence is everything one call launched, ordered by start on the device: calls of the given op, else of outermost
+-- ops. Nested calls of the same op count as part of the outer one, so each kernel is in one sequence. With `length`,
+-- all sequences of that many consecutive kernels in a call (or on a stream without `op`), which overlap: candidates for
+-- fusion.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
---   op          VARCHAR = NULL  only what calls of this op launched
---   length      BIGINT = 0      kernels of a sequence, 64 at the most; 0 for all that a call launched
---   min_length  BIGINT = 2      shorter sequences are left out
---   limit       BIGINT = 20     the sequences of each rank that took longest; 0 for all
+--   op          VARCHAR = NULL  only calls of this op
+--   length      BIGINT = 0      kernels per sequence, at most 64; 0 for all that a call launched
+--   min_length  BIGINT = 2      minimum number of kernels
+--   limit       BIGINT = 20     sequences per rank, the longest; 0 for all
 -- Columns:
---   rank            INTEGER    global rank
---   op              VARCHAR    the op that was called; NULL for sequences on a stream
---   kernels         VARCHAR[]  kernels, copies or ops, one after the other
---   kernel_count    BIGINT     how many these are
---   sequence_count  BIGINT     how often they ran like this
+--   rank            INTEGER
+--   op              VARCHAR    op; NULL for sequences on a stream
+--   kernels         VARCHAR[]  kernels, copies, or ops, in order
+--   kernel_count    BIGINT     number of kernels
+--   sequence_count  BIGINT     number of occurrences
 --   kernel_ns       BIGINT     sum of the durations of the kernels, ns
---   mean_ns         DOUBLE     kernel_ns of one sequence, ns
---   host_ns         BIGINT     durations of the calls that launched them, ns; NULL with length
--- Empty: no call launched as many kernels as a sequence is to have; 64 is the longest length
+--   mean_ns         DOUBLE     time per occurrence, ns
+--   host_ns         BIGINT     sum of durations of the calls, ns; NULL with length
+-- Empty: no call launched enough kernels for a sequence (the maximum length is 64)
 -- Invariant: kernel_count = len(kernels) AND sequence_count > 0 AND (host_ns IS NULL OR host_ns >= 0)
 
 WITH placed AS (

@@ -1,23 +1,18 @@
--- Which kernels held the device longest?
+-- Kernels by GPU time, per device.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
---   limit  BIGINT = 20    rows per device; 0 for all
---   class  VARCHAR = NULL  only kernels of this class
+--   limit  BIGINT = 20     rows per device; 0 for all
+--   class  VARCHAR = NULL  only this class
 -- Columns:
---   rank          INTEGER  global rank
---   device        VARCHAR  number of the device, or cpu
---   name          VARCHAR  kernel, copy or op
---   class         VARCHAR  its class, as in kernel_classes
---   kernel_count  BIGINT   how often it ran
---   kernel_ns     BIGINT   sum of its durations, ns; of a CPU op its own pieces
---   mean_ns       DOUBLE   mean duration, ns
---   min_ns        BIGINT   shortest duration, ns
---   max_ns        BIGINT   longest duration, ns
---   std_ns        DOUBLE   standard deviation of the duration (of the sample), ns; NULL for one event
---   wall_ns       BIGINT   busy time that is its own, ns
---   wall_pct      DOUBLE   wall_ns of the device's window, 0 to 100
+--   rank INTEGER, device VARCHAR
+--   name       VARCHAR  kernel, copy, or op
+--   class VARCHAR, kernel_count BIGINT
+--   kernel_ns  BIGINT   sum of durations, ns; of a CPU op its own pieces
+--   mean_ns DOUBLE, min_ns BIGINT, max_ns BIGINT
+--   std_ns     DOUBLE   sample standard deviation of the duration, ns; NULL for one event
+--   wall_ns BIGINT, wall_pct DOUBLE
 -- Keep:     rank, device, name, class, kernel_count, kernel_ns, mean_ns, wall_pct, max_ns
 -- View:
 --   browse  key=3 menu=kernels title="Kernels, copies and ops by name" ask=limit:0

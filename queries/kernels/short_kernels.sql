@@ -1,28 +1,24 @@
--- How much do very short kernels cost, and how many could not keep up with their own launches?
--- A kernel that is shorter than the call that launches it cannot fill the device: the host is the limit there. Such
--- work gains from fusion, larger batches or CUDA graphs. idle_ns is the idle time in front of these kernels.
+-- Very short kernels with their time, idle time before them, and share bound by launches.
+-- A kernel shorter than its launch call cannot fill the device. Such work benefits from fusion, larger batches, or CUDA
+-- graphs.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
---   max_kernel_ns  BIGINT = 10000  kernels shorter than this are short, ns
+--   max_kernel_ns  BIGINT = 10000  upper limit of short kernels, ns
 --   limit          BIGINT = 20     rows per device; 0 for all
 -- Columns:
---   rank                  INTEGER  global rank
---   device                VARCHAR  number of the device, or cpu
---   name                  VARCHAR  the kernel; (all short kernels) and (all kernels) sum up
---   class                 VARCHAR  its class; NULL for the sums
---   kernel_count          BIGINT   device events that are short
---   kernel_count_pct      DOUBLE   of all device events of the device, 0 to 100
---   kernel_ns             BIGINT   sum of their durations, ns
---   wall_ns               BIGINT   busy time that is theirs, ns
---   wall_pct              DOUBLE   wall_ns of the device's window, 0 to 100
---   mean_ns               DOUBLE   mean duration, ns
---   idle_ns               BIGINT   idle time in front of them, ns
---   idle_pct              DOUBLE   idle_ns of the device's window, 0 to 100
---   launch_ns             BIGINT   sum of the durations of their launch calls, ns; a graph's counts once
---   launch_bound_count    BIGINT   those shorter than the call that launched them
---   launch_bound_pct      DOUBLE   of those whose launch is in the trace, 0 to 100
+--   rank INTEGER, device VARCHAR
+--   name                VARCHAR  kernel; (all short kernels) and (all kernels) are sums
+--   class               VARCHAR  kernel class; NULL for sums
+--   kernel_count        BIGINT   number of short device events
+--   kernel_count_pct    DOUBLE   share of the device events of the device, 0 to 100
+--   kernel_ns BIGINT, wall_ns BIGINT, wall_pct DOUBLE, mean_ns DOUBLE
+--   idle_ns             BIGINT   idle time before them, ns
+--   idle_pct            DOUBLE   idle_ns as a share of the device window, 0 to 100
+--   launch_ns           BIGINT   sum of durations of their launch calls, ns; a graph launch counts once
+--   launch_bound_count  BIGINT   number of kernels shorter than their launch call
+--   launch_bound_pct    DOUBLE   share of kernels with a recorded launch, 0 to 100
 -- Invariant: launch_bound_count <= kernel_count AND wall_ns <= kernel_ns
 
 WITH gap AS (

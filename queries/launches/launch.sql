@@ -1,18 +1,14 @@
--- Which calls put the device's work there?
--- The runtime and driver calls that a device event points to, and what is marked as a launch. On cpu every op is its own
+-- Launches: host calls that enqueued device work.
+-- Runtime and driver calls that a device event points to, and events marked as launches. On cpu every op is its own
 -- launch.
 --
 -- Kind:     table
 -- Columns:
---   trace_id     INTEGER -> trace            the trace
---   launch_id    BIGINT -> event.event_id    the call, as event_id in table event
---   correlation  BIGINT                      links its device events; graph replays share one; NULL on cpu
---   pid          BIGINT                      process id
---   tid          BIGINT -> thread(pid, tid)  thread id
---   ts_ns        BIGINT                      start, ns
---   dur_ns       BIGINT                      duration, ns
---   end_ns       BIGINT                      end, ns
---   name         VARCHAR                     the call, or the op
+--   trace_id     INTEGER -> trace
+--   launch_id    BIGINT -> event.event_id  launch call
+--   correlation  BIGINT                    correlation ID of its device events; shared by graph replays; NULL on cpu
+--   pid BIGINT, tid BIGINT -> thread(pid, tid), ts_ns BIGINT, dur_ns BIGINT, end_ns BIGINT
+--   name         VARCHAR                   name of the call or op
 -- Invariant: dur_ns = end_ns - ts_ns
 
 WITH pointed_at AS (

@@ -1,20 +1,18 @@
--- Which calls put work on a device, and of which is the work in the file?
--- A call without work is missing some, unless it was captured in a graph that is replayed later in the file. A call whose
--- time was lost (table implausible) is not a row, but where its work was lost with it: it stands at the last call before it
--- by correlation.
+-- Launch calls, with whether their device work was recorded.
+-- Calls captured in a graph that is replayed later are not missing. Calls with an implausible time appear only if their
+-- work is missing too, at the time of the previous call by correlation.
 --
 -- Kind:     table
 -- Input:    event_kind WHERE is_launch_call(category)
 -- Columns:
---   trace_id     INTEGER -> trace                  the trace
---   event_id     BIGINT -> record.event_id         the call
---   pid          BIGINT                            process id
---   tid          BIGINT -> thread(pid, tid)        thread id
---   ts_ns        BIGINT                            start, ns; like pid and tid NULL where it was lost and no call is before
---   is_replay    BOOLEAN                           it launches a graph
---   is_kernel    BOOLEAN                           it launches a kernel or a graph, and is no copy or memset
---   is_captured  BOOLEAN                           a graph was being captured: the call put nothing on a device
---   is_missing   BOOLEAN                           its work should be in the file and is not, or has no usable time
+--   trace_id     INTEGER -> trace
+--   event_id     BIGINT -> record.event_id  call
+--   pid BIGINT, tid BIGINT -> thread(pid, tid)
+--   ts_ns        BIGINT                     start, ns; like pid and tid NULL if lost without a previous call
+--   is_replay    BOOLEAN                    launches a graph
+--   is_kernel    BOOLEAN                    launches a kernel or graph, not a copy or memset
+--   is_captured  BOOLEAN                    captured into a graph instead of executed
+--   is_missing   BOOLEAN                    its work is missing in the file or has no usable time
 
 WITH launch_call AS (
     SELECT
@@ -34,7 +32,7 @@ WITH launch_call AS (
         OR (is_launch_call(category) AND regexp_matches(name, 'Stream(Begin|End)Capture'))
 ),
 
--- What was captured runs in a later replay of the same file: it is not missing.
+-- Captured work runs in a later replay of the file, so it is not missing.
 captured_call AS (
     SELECT
         *,

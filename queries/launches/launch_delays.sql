@@ -1,32 +1,30 @@
--- How long did work wait on the device after its launch, and how long did the launch calls take?
--- The delay is from the end of the launch call to the start of the work; work that began while the call still ran has
--- a delay of 0. Work that began before the call has none: the clocks of host and device differ. Nor has any work where the
--- clock of the host is coarse (table recording). A long delay is a queue in front of the device, which is good: the host is ahead. A short delay with
--- idle time means that the host is what limits. Kernels of one graph launch count from the same call.
--- Percentiles are nearest-rank: delays that were measured, none in between.
+-- Launch latency and duration of launch calls, by call and device.
+-- The delay runs from the end of the launch call to the start of the work, and is 0 if the work started earlier. Work
+-- that started before the call (clock difference) and traces with a coarse host clock have no delays. Long delays mean
+-- that the host runs ahead; short delays with idle time mean that the host is the limit. Percentiles are nearest-rank.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
---   long_call_ns   BIGINT = 50000    launch calls that took longer are counted as outliers, ns
---   long_delay_ns  BIGINT = 100000   delays that are longer are counted as outliers, ns
+--   long_call_ns   BIGINT = 50000   launch calls above this are outliers, ns
+--   long_delay_ns  BIGINT = 100000  delays above this are outliers, ns
 -- Columns:
---   rank              INTEGER  global rank
---   device            VARCHAR  number of the device
---   launch            VARCHAR  the call: cudaLaunchKernel, hipMemcpyAsync, …
---   launch_count      BIGINT   calls
---   kernel_count      BIGINT   device events that they launched
---   launch_ns         BIGINT   sum of the durations of the calls, ns
---   mean_launch_ns    DOUBLE   mean duration of a call, ns
---   max_launch_ns     BIGINT   longest call, ns
---   long_call_count   BIGINT   calls longer than long_call_ns
---   mean_delay_ns     DOUBLE   mean delay of a device event, ns
---   median_delay_ns   BIGINT   median of the delays, ns
---   p99_delay_ns      BIGINT   99th percentile of the delays, ns
---   max_delay_ns      BIGINT   longest delay, ns
---   long_delay_count  BIGINT   device events with a delay longer than long_delay_ns
---   short_count       BIGINT   device events that took less time than the call that launched them
---   started_early_count  BIGINT   device events that began while the call still ran
+--   rank                 INTEGER
+--   device               VARCHAR  device number
+--   launch               VARCHAR  launch call, such as cudaLaunchKernel
+--   launch_count         BIGINT   number of calls
+--   kernel_count         BIGINT
+--   launch_ns            BIGINT   sum of call durations, ns
+--   mean_launch_ns       DOUBLE   mean call duration, ns
+--   max_launch_ns        BIGINT   longest call, ns
+--   long_call_count      BIGINT   number of calls above long_call_ns
+--   mean_delay_ns        DOUBLE   mean delay, ns
+--   median_delay_ns      BIGINT   median delay, ns
+--   p99_delay_ns         BIGINT   99th percentile of delays, ns
+--   max_delay_ns         BIGINT   longest delay, ns
+--   long_delay_count     BIGINT   number of device events with a delay above long_delay_ns
+--   short_count          BIGINT   number of device events shorter than their launch call
+--   started_early_count  BIGINT   number of device events that started during the launch call
 -- Invariant: launch_count <= kernel_count AND long_call_count <= launch_count
 -- Invariant: median_delay_ns <= p99_delay_ns AND p99_delay_ns <= max_delay_ns
 

@@ -1,25 +1,25 @@
--- Which device events waited longest after their launch, or had the longest launch calls?
+-- Device events with the longest launch delays or launch calls.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Family:   launch_delays
 -- Params:
---   limit         BIGINT = 20  rows per device; 0 for all
---   by            VARCHAR{delay|call} = delay  what makes an outlier: the delay or the duration of the call
---   min_delay_ns  BIGINT = 0   only delays of at least this length, ns
---   min_call_ns   BIGINT = 0   only launch calls of at least this length, ns
+--   limit         BIGINT = 20                  rows per device; 0 for all
+--   by            VARCHAR{delay|call} = delay  sort by delay or by duration of the call
+--   min_delay_ns  BIGINT = 0                   minimum delay, ns
+--   min_call_ns   BIGINT = 0                   minimum duration of the launch call, ns
 -- Columns:
---   rank       INTEGER  global rank
---   device     VARCHAR  number of the device
---   stream     BIGINT   stream of the device
+--   rank       INTEGER
+--   device     VARCHAR  device number
+--   stream     BIGINT
 --   start_ns   BIGINT   start of the launch call, ns since the first event of the trace
---   launch     VARCHAR  the call
---   launch_ns  BIGINT   its duration, ns
---   delay_ns   BIGINT   from its end to the start on the device, ns; negative if it began before
---   kernel     VARCHAR  what ran on the device
---   kernel_ns  BIGINT   its duration, ns
---   op         VARCHAR  op that launched it
---   module     VARCHAR  path of its module
+--   launch     VARCHAR  launch call
+--   launch_ns  BIGINT   duration of the launch call, ns
+--   delay_ns   BIGINT   time from its end to the start on the device, ns; negative if the work started before
+--   kernel     VARCHAR  device event
+--   kernel_ns  BIGINT   duration of the device event, ns
+--   op         VARCHAR
+--   module     VARCHAR  module path
 -- Invariant: launch_ns >= 0 AND kernel_ns >= 0
 
 SELECT

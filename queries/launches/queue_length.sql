@@ -1,23 +1,21 @@
--- How much work lay queued in front of each stream?
--- A device event is queued from the start of its launch call, as nothing tells when within the call it was put there,
--- until it starts on the device. So one that starts at the instant at which the next call begins was not queued together
--- with what that launches, and one that starts while the next call lasts was. A queue that is often empty means that the
--- host does not keep ahead. Means and shares are over the time from the first launch to the last start on the stream.
--- Work that was launched before the window is left out: when it was queued is not known.
+-- Length of the launch queue of each stream.
+-- An event is queued from the start of its launch call (its exact enqueue time is unknown) until it starts on the
+-- device. A queue that is often empty means that the host does not run ahead. Means and shares cover the time from the
+-- first launch to the last start. Work launched before the window is excluded.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Columns:
---   rank             INTEGER  global rank
---   device           VARCHAR  number of the device
---   stream           BIGINT   stream of the device
---   kernel_count     BIGINT   device events whose launch is in the trace
---   span_ns          BIGINT   from the first launch to the last start on the device, ns
---   mean_length      DOUBLE   mean number of queued device events over that time
---   max_length       BIGINT   most device events that were queued at once
---   empty_ns         BIGINT   time in which none was queued, ns
---   empty_pct        DOUBLE   empty_ns of span_ns, 0 to 100
---   over_1000_ns     BIGINT   time in which more than 1,000 were queued, ns: near 1,024, launches block
+--   rank          INTEGER
+--   device        VARCHAR  device number
+--   stream        BIGINT
+--   kernel_count  BIGINT   number of device events with a recorded launch
+--   span_ns       BIGINT   time from the first launch to the last start, ns
+--   mean_length   DOUBLE   mean number of queued events
+--   max_length    BIGINT   maximum number of queued events
+--   empty_ns      BIGINT   time with an empty queue, ns
+--   empty_pct     DOUBLE   empty_ns as a share of span_ns, 0 to 100
+--   over_1000_ns  BIGINT   time with more than 1,000 queued events, ns; launches block near 1,024
 -- Invariant: 0 <= empty_ns AND empty_ns + over_1000_ns <= span_ns AND 0 <= max_length
 
 WITH queued AS (

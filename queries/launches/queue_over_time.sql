@@ -1,21 +1,19 @@
--- How much work lay queued in front of each stream, moment by moment?
--- The queue of queue_length: a device event is queued from the start of its launch call until it starts on the device.
--- The time from the first launch of a stream to its last start is cut into as many equal parts as points says. Means
--- over the parts, weighted by their lengths, are those of queue_length, and the highest of all parts is its highest.
+-- Length of the launch queue of each stream over time.
+-- The time of a stream, as in queue_length, is divided into equal parts.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Family:   queue_length
 -- Params:
---   points  BIGINT = 120  parts of the time of each stream
+--   points  BIGINT = 120  number of parts per stream
 -- Columns:
---   rank         INTEGER  global rank
---   device       VARCHAR  number of the device
---   stream       BIGINT   stream of the device
---   start_ns     BIGINT   start of the part, ns since the first event of the trace
---   dur_ns       BIGINT   its length, ns
---   mean_length  DOUBLE   mean number of queued device events in the part
---   max_length   BIGINT   most device events that were queued at once
+--   rank         INTEGER
+--   device       VARCHAR  device number
+--   stream       BIGINT
+--   start_ns     BIGINT   start, ns since the first event of the trace
+--   dur_ns       BIGINT
+--   mean_length  DOUBLE   mean number of queued events
+--   max_length   BIGINT   maximum number of queued events
 -- View:
 --   page  lines=rank,device,stream
 -- Invariant: dur_ns > 0 AND 0 <= mean_length AND mean_length <= max_length + 1e-9
@@ -25,7 +23,7 @@ WITH queued AS (
     FROM queued_events()
 ),
 
--- The queue from a moment on, and the highest that it was at this moment.
+-- Queue length from each time on, and its maximum at that time.
 moment AS (
     SELECT
         part, at_ns,
@@ -36,7 +34,7 @@ moment AS (
     GROUP BY part, at_ns
 ),
 
--- Its length over time, as a sum from the first launch on.
+-- Integral of the length since the first launch.
 summed AS (
     SELECT
         *,

@@ -1,13 +1,10 @@
--- From when to when did each device event wait in the queue of its stream?
--- queued_events() has a row for each device event whose launch is in the trace: it is queued from the start of its launch
--- call until it starts on the device. Work that was launched before the window has none.
+-- Time each device event spends in the queue of its stream: queued_events().
+-- From the start of its launch call to its start on the device; only for recorded launches.
 --
 -- Kind:     function
 -- Access:   private
 -- Columns:
---   part      STRUCT  trace_id INTEGER, device VARCHAR and stream BIGINT
---   start_ns  BIGINT  start of the launch call, ns
---   end_ns    BIGINT  start on the device, ns
+--   part STRUCT, start_ns BIGINT, end_ns BIGINT
 
 CREATE OR REPLACE MACRO queued_events() AS TABLE (
     SELECT

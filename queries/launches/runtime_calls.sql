@@ -1,15 +1,13 @@
--- Which runtime or driver calls put work on a device?
+-- Runtime and driver calls with a correlation ID.
 --
 -- Kind:     view
 -- Columns:
---   trace_id     INTEGER -> trace            the trace
---   event_id     BIGINT -> event             the call
---   pid          BIGINT                      process id
---   tid          BIGINT -> thread(pid, tid)  thread id
---   name         VARCHAR                     the call
---   ts_ns        BIGINT                      start, ns
---   dur_ns       BIGINT                      duration, ns
---   correlation  BIGINT                      links its device events; graph replays share one
+--   trace_id     INTEGER -> trace
+--   event_id     BIGINT -> event  call
+--   pid BIGINT, tid BIGINT -> thread(pid, tid)
+--   name         VARCHAR          name of the call
+--   ts_ns BIGINT, dur_ns BIGINT
+--   correlation  BIGINT           correlation ID of its device events; shared by graph replays
 
 SELECT trace_id, event_id, pid, tid, name, ts_ns, dur_ns, correlation
 FROM event

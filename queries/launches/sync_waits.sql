@@ -1,19 +1,18 @@
--- Where does the host wait for the device, and what makes it?
--- Calls that wait and after which something is launched, without those that copy to the device. tested says that Python
--- asked for the truth of a tensor (`if tensor:`, aten::is_nonzero), after what was called before it on the thread.
+-- Host waits for the device, by call, op, and Python line.
+-- Waits that a launch follows, except host-to-device copies. is_tested marks `if tensor:` (aten::is_nonzero).
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Columns:
---   rank         INTEGER  global rank
---   call         VARCHAR  call of the runtime or driver that waits
---   op           VARCHAR  innermost op around it; NULL where none is
---   is_tested    BOOLEAN  the value of a tensor decides what Python does next: `if tensor:`
---   after_op     VARCHAR  op that was called before that on the thread
---   python_line  VARCHAR  innermost Python function around it that is neither torch's own nor built in: file(line): function
---   wait_count   BIGINT   waits
---   step_count   BIGINT   marked steps of the trace
---   wait_ns      BIGINT   their length, ns
+--   rank         INTEGER
+--   call         VARCHAR  runtime or driver call that waits
+--   op           VARCHAR  innermost op around it; NULL outside ops
+--   is_tested    BOOLEAN  Python branches on a tensor value: `if tensor:`
+--   after_op     VARCHAR  previous op on the thread
+--   python_line  VARCHAR  innermost Python function outside torch and builtins, as file(line): function
+--   wait_count   BIGINT   number of waits
+--   step_count   BIGINT   number of marked steps
+--   wait_ns      BIGINT   time waited, ns
 -- Invariant: wait_count > 0 AND wait_ns > 0
 
 WITH last_launch AS (SELECT trace_id, max(ts_ns) AS ts_ns FROM launch GROUP BY trace_id),
@@ -63,7 +62,7 @@ read_around AS (SELECT * FROM interval_innermost('waits', 'read_span')),
 
 line_around AS (SELECT * FROM interval_innermost('waits', 'python_span')),
 
--- Where the op that reads began: that of the test, which holds the item.
+-- Start of the op that reads the value: the test, which contains the item call.
 read_from AS (
     SELECT
         w.id, w.part,

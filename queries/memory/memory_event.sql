@@ -1,44 +1,33 @@
--- Which blocks did the allocator hand out and take back, when, and what were they for?
--- One row for each event of an allocator that tells its address ([memory] events). A block ends with the next event of
--- its address: its release, or where that is not in the file the next allocation there.
--- Op, module and phase of an allocation are those around it, by the rules of attribution; where nothing around it tells
--- the phase, it is that of the work which its thread launched next, else last. Events of an allocator's history have no
--- surroundings but the call stack: an optimizer's step, autograd's engine or a module's call in it tells the phase.
--- The category follows from when a block lived; the first of these that holds:
---   1  what the file itself tells, as torch's memory timeline does
---   2  parameters: before the first step, and never given back. Buffers too, and an optimizer state that was loaded
---   3  temporary: given back in the same pass (forward, backward with recomputation, optimizer)
---   4  inputs: of phase data, outliving the pass
---   5  optimizer state: inside of an optimizer, outliving the pass
---   6  gradients: inside of a backward pass, outliving it
---   7  activations: of phase forward or recompute, given back in a later pass, in a trace with a backward pass
---   8  unknown: all else, such as caches of keys and values, and what a trace without phases holds
+-- Allocations and releases of memory blocks, with their attribution and category.
+-- One row per allocator event with an address ([memory] events). A block ends with the next event of its address. Phase
+-- and module follow the attribution rules; without own context, the phase is that of the next (else previous) work its
+-- thread launched, or follows from the call stack of an allocator history. The category follows from the lifetime of
+-- the block; see the final CASE.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Input:    memory
 -- Columns:
---   trace_id         INTEGER -> trace             the trace
---   event_id         BIGINT -> memory             the event
---   device           VARCHAR                      number of the device as its kernels have it, or cpu
---   ts_ns            BIGINT                       when, ns
---   place            BIGINT                       its number among such events of the device, from 1
---   bytes            BIGINT                       size of the block, bytes; negative of a release
---   allocated_bytes  BIGINT                       in use on the device afterwards, bytes
---   reserved_bytes   BIGINT                       kept by the allocator afterwards, bytes
---   end_place        BIGINT                       of an allocation, number of the event that ended it; NULL while the recording lasts
---   is_at_peak       BOOLEAN                      of an allocation, the block was in use when most bytes of the device were
---   op_name          VARCHAR                      innermost op around it, or that of the call stack
---   module_id        INTEGER -> module            module, as in table module; NULL where none
---   row_name         VARCHAR                      row of modules where there is no module; NULL where there is one
---   phase            VARCHAR                      phase; other where unknown
---   step             BIGINT -> step_ranges        number of the step whose range on the CPU holds it
---   line             VARCHAR                      line of the program, where an allocator's history tells it
---   category         VARCHAR                      of an allocation: parameters, gradients, optimizer state, activations, inputs, temporary or unknown
+--   trace_id         INTEGER -> trace
+--   event_id         BIGINT -> memory       allocator event
+--   device           VARCHAR
+--   ts_ns            BIGINT                 time, ns
+--   place            BIGINT                 number of the event on its device, from 1
+--   bytes            BIGINT                 block size, bytes; negative for a release
+--   allocated_bytes  BIGINT                 memory in use on the device afterwards, bytes
+--   reserved_bytes   BIGINT                 memory reserved by the allocator afterwards, bytes
+--   end_place        BIGINT                 place of the event that ended an allocation; NULL until the end of the recording
+--   is_at_peak       BOOLEAN                in use at the peak of the device
+--   op_name          VARCHAR                innermost op around it, or in the call stack
+--   module_id INTEGER -> module, row_name VARCHAR
+--   phase            VARCHAR                phase; other if unknown
+--   step             BIGINT -> step_ranges  step whose range on the host contains it
+--   line             VARCHAR                program line, if the allocator history has it
+--   category         VARCHAR                category of an allocation: parameters, gradients, optimizer state, activations, inputs, temporary, or unknown
 -- Invariant: (module_id IS NULL) <> (row_name IS NULL) AND (category IS NULL) = (bytes < 0)
 -- Invariant: end_place IS NULL OR (end_place > place AND bytes > 0)
 
--- The view takes each column out of the event's JSON.
+-- The view extracts each column from the JSON of the event.
 WITH recorded AS MATERIALIZED (
     SELECT
         trace_id, event_id, pid, tid, ts_ns, device_type, device_id, address, bytes,
@@ -62,7 +51,7 @@ allocator AS MATERIALIZED (
             m.trace_id = d.trace_id
             AND m.device_type IS NOT DISTINCT FROM d.device_type
             AND m.device_id IS NOT DISTINCT FROM d.device_id
-    -- No memory has 64 TiB, and sums stay within 64 bits.
+    -- No device has 64 TiB, and sums stay within 64 bits.
     WHERE
         m.address IS NOT NULL
         AND m.bytes <> 0
@@ -116,7 +105,7 @@ phased AS (
     ASOF LEFT JOIN step_ranges AS s ON e.trace_id = s.trace_id AND e.ts_ns >= s.ts_ns
 ),
 
--- What tells no pass runs in the one that was told last.
+-- Events without a pass run in the last known one.
 in_pass AS (
     SELECT
         *,

@@ -1,20 +1,19 @@
--- Who held the memory of each device at its peak: by category, by phase, by module and by op?
--- The rows of memory_peak summed by one of its columns at a time: those of a device and column add up to the peak.
+-- Memory in use at the peak of each device, by category, phase, module, op, and line.
+-- One dimension of memory_peak at a time; the rows of a dimension add up to the peak.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Input:    memory_peak
 -- Columns:
---   rank         INTEGER  global rank
---   device       VARCHAR  number of the device as its kernels have it, or cpu: the host
---   dimension    VARCHAR  category, phase, module, op or line
---   holder       VARCHAR  a value of it; (none) where nothing tells
---   block_count  BIGINT   blocks; NULL where they are not known
---   bytes        BIGINT   their size, bytes
---   peak_pct     DOUBLE   bytes of the peak of the device, in percent
+--   rank INTEGER, device VARCHAR
+--   dimension    VARCHAR  category, phase, module, op, or line
+--   holder       VARCHAR  value of the dimension; (none) if unknown
+--   block_count  BIGINT   number of blocks; NULL if unknown
+--   bytes        BIGINT   size, bytes
+--   peak_pct     DOUBLE   share of the peak of the device, percent
 -- Keep: rank, device, dimension, holder, bytes, peak_pct
 -- Invariant: dimension IN ('category', 'phase', 'module', 'op', 'line')
--- Empty: no trace has events of an allocator with addresses
+-- Empty: no trace has allocator events with addresses
 
 WITH named AS (
     SELECT

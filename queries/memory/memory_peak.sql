@@ -1,27 +1,23 @@
--- What held the memory of each device when most of it was in use?
--- The blocks in use at the peak of analysis memory_peaks, by category, phase, module, op and line, as table memory_event
--- has them. What was there when the recording began is a row of its own, (before the recording): nothing tells what it
--- is. The rows of a device add up to its peak, as the trace tells it.
+-- Memory in use at the peak of each device, by category, phase, module, op, and line at once.
+-- Rows add up to the peak. Memory allocated before the recording is one row, (before the recording).
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Columns:
---   rank         INTEGER  global rank
---   device       VARCHAR  number of the device as its kernels have it, or cpu: the host
---   category     VARCHAR  parameters, gradients, optimizer state, activations, inputs, temporary, unknown or (before the recording);
---                         what the file tells may name others
---   phase        VARCHAR  phase in which it was allocated; NULL of (before the recording)
---   module_path  VARCHAR  module in which it was allocated, or a row in parentheses
+--   rank INTEGER, device VARCHAR
+--   category     VARCHAR  parameters, gradients, optimizer state, activations, inputs, temporary, unknown, or (before the recording); files may define others
+--   phase        VARCHAR  phase of the allocation; NULL for (before the recording)
+--   module_path  VARCHAR  module path of the allocation, or a named row in parentheses
 --   op           VARCHAR  innermost op around the allocation
---   line         VARCHAR  line of the program, where an allocator's history tells it
---   block_count  BIGINT   blocks; NULL where they are not known
---   bytes        BIGINT   their size, bytes; (before the recording) is negative where releases are missing
---   peak_pct     DOUBLE   bytes of the peak of the device, in percent
+--   line         VARCHAR  program line, if the allocator history has it
+--   block_count  BIGINT   number of blocks; NULL if unknown
+--   bytes        BIGINT   size, bytes; (before the recording) is negative if releases are missing
+--   peak_pct     DOUBLE   share of the peak of the device, percent
 -- Keep: rank, device, category, bytes, peak_pct, module_path, phase, op
 -- Invariant: block_count >= 1 OR category = '(before the recording)'
 -- Invariant: bytes > 0 OR category = '(before the recording)'
--- Empty: memory: the trace has no events of an allocator: record them with profile_memory=True
--- Empty: the events of its allocator tell no addresses
+-- Empty: memory: the trace has no allocator events: record with profile_memory=True
+-- Empty: the allocator events have no addresses
 
 WITH device_peak AS (
     SELECT

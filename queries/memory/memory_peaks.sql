@@ -1,29 +1,27 @@
--- How much memory of each device was in use at most, and how much did the allocator keep unused then?
--- The peak is the first moment of the most bytes in use, as the allocator's events tell ([memory]); what is reserved and
--- not in use at that moment is what fragmentation and caching cost. The most that was ever reserved stands beside it.
+-- Peak memory of each device, with unused reserved memory at that time.
+-- Unused reserved memory is the cost of caching and fragmentation.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Columns:
---   rank                INTEGER  global rank
---   device              VARCHAR  number of the device as its kernels have it, or cpu: the host
---   peak_at_ns          BIGINT   the moment of the peak, ns since the first event of the trace
---   step                BIGINT   number of the step that it lies in
---   phase               VARCHAR  phase of the allocation that made it
---   allocated_bytes     BIGINT   in use then, bytes
---   before_bytes        BIGINT   part of it that was there when the recording began, bytes; negative where releases are missing
---   reserved_bytes      BIGINT   kept by the allocator then, bytes; NULL for the host, which keeps nothing
+--   rank INTEGER, device VARCHAR
+--   peak_at_ns          BIGINT   time of the peak, ns since the first event of the trace
+--   step                BIGINT   step of the peak
+--   phase               VARCHAR  phase of the allocation that reached it
+--   allocated_bytes     BIGINT   memory in use, bytes
+--   before_bytes        BIGINT   part allocated before the recording, bytes; negative if releases are missing
+--   reserved_bytes      BIGINT   memory reserved by the allocator, bytes; NULL for the host
 --   unused_bytes        BIGINT   reserved_bytes - allocated_bytes, bytes
---   unused_pct          DOUBLE   unused_bytes of reserved_bytes, 0 to 100
---   max_reserved_bytes  BIGINT   most that was kept at any time, bytes
---   oom_bytes           BIGINT   largest request that failed for want of memory, bytes; NULL for none
---   block_count         BIGINT   blocks in use at the peak that were allocated in the recording
---   event_count         BIGINT   allocations and releases of the recording
+--   unused_pct          DOUBLE   unused_bytes as a share of reserved_bytes, 0 to 100
+--   max_reserved_bytes  BIGINT   maximum reserved memory, bytes
+--   oom_bytes           BIGINT   largest allocation that failed (out of memory), bytes; NULL if none
+--   block_count         BIGINT   number of blocks in use that were allocated in the recording
+--   event_count         BIGINT   number of allocations and releases
 -- Keep: rank, device, peak_at_ns, allocated_bytes, reserved_bytes, unused_bytes, unused_pct, before_bytes
 -- Invariant: unused_bytes = reserved_bytes - allocated_bytes OR unused_bytes IS NULL
 -- Invariant: block_count <= event_count
--- Empty: memory: the trace has no events of an allocator: record them with profile_memory=True
--- Empty: the events of its allocator tell no addresses
+-- Empty: memory: the trace has no allocator events: record with profile_memory=True
+-- Empty: the allocator events have no addresses
 
 WITH device_peak AS (
     SELECT

@@ -1,23 +1,20 @@
--- What did the memory of each device hold over time, by category?
--- The time from the first allocator event of a device to its last is cut into as many equal parts as points says; the
--- rows of a part, one a category, are what was in use at the moment of the most memory in use in it. They add up to
--- what the trace tells was in use; what was there when the recording began is the category (before the recording).
+-- Memory in use over time by category, per device.
+-- The time of a device is divided into equal parts; rows show the peak of each part and add up to the memory in use.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
---   points  BIGINT = 100  parts of the time of each device
+--   points  BIGINT = 100  number of parts per device
 -- Columns:
---   rank             INTEGER  global rank
---   device           VARCHAR  number of the device as its kernels have it, or cpu: the host
---   at_ns            BIGINT   the moment, ns since the first event of the trace
+--   rank INTEGER, device VARCHAR
+--   at_ns            BIGINT   time of the peak, ns since the first event of the trace
 --   category         VARCHAR  as in memory_peak
---   bytes            BIGINT   in use by it then, bytes
---   allocated_bytes  BIGINT   in use by all, bytes
---   reserved_bytes   BIGINT   kept by the allocator then, bytes
+--   bytes            BIGINT   memory in use by the category, bytes
+--   allocated_bytes  BIGINT   memory in use in total, bytes
+--   reserved_bytes   BIGINT   memory reserved by the allocator, bytes
 -- Invariant: bytes >= 0 OR category = '(before the recording)'
--- Empty: memory: the trace has no events of an allocator: record them with profile_memory=True
--- Empty: the events of its allocator tell no addresses
+-- Empty: memory: the trace has no allocator events: record with profile_memory=True
+-- Empty: the allocator events have no addresses
 
 WITH span AS (
     SELECT trace_id, device, min(ts_ns) AS start_ns, max(ts_ns) - min(ts_ns) + 1 AS span_ns

@@ -1,16 +1,15 @@
--- How long does the attention of one layer take in a step? As the mean over the layers and the devices of the run.
--- The attention of a layer are its outermost modules that are named after attention, with all inside of them; norms
--- before and behind it, which may be named so too (post_attention_layernorm), are none. Devices without steps are left
--- out.
+-- Mean time per step of the attention of one layer, over layers and devices.
+-- The attention of a layer consists of its outermost modules named after attention, except norms
+-- (post_attention_layernorm). Devices without steps are excluded.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   repeated_layers
 -- Columns:
---   phase         VARCHAR  as in phases
---   step_wall_ns  DOUBLE   busy time that is theirs, per step and layer, ns
---   layer_count   BIGINT   layers that the mean is over, those of all devices together
---   device_count  BIGINT   devices that the mean is over
+--   phase         VARCHAR
+--   step_wall_ns  DOUBLE  exclusive busy time per step and layer, ns
+--   layer_count   BIGINT  number of layers averaged over, on all devices
+--   device_count  BIGINT
 -- Invariant: 0 <= step_wall_ns AND device_count <= layer_count
 
 WITH named AS (

@@ -1,6 +1,5 @@
--- Where in a picture does the work of each class lie, and within it that of each module?
--- As module_icicle, with the classes of kernels as the topmost level: each is as wide as its time in kernel_class_totals,
--- and below it lie the modules that had this work, as wide as their part of it.
+-- Icicle chart of GPU time: kernel classes at the top, modules below.
+-- Class widths are those of kernel_class_totals; each module is as wide as its part of the class.
 --
 -- Kind:     analysis
 -- Scope:    run
@@ -8,16 +7,16 @@
 -- Input:    module_classes
 -- Columns:
 --   class          VARCHAR  as in kernel_classes
---   kind           VARCHAR  compute, comm or memcpy
---   module_path    VARCHAR  as in module_totals; NULL for a class
---   label          VARCHAR  what its path says beyond that of the module around it, or the class
---   depth          INTEGER  levels above it
---   from_ns        BIGINT   where it begins, ns of busy time from the left
---   to_ns          BIGINT   where it ends
---   total_wall_ns  BIGINT   busy time of its own and of what is inside of it, of this class, ns
---   self_wall_ns   BIGINT   busy time of this class that is its own, ns
---   wall_pct       DOUBLE   total_wall_ns of all windows, 0 to 100
---   kernel_count   BIGINT   device events of this class that are its own
+--   kind           VARCHAR
+--   module_path    VARCHAR  module path; NULL for a class
+--   label          VARCHAR  part of the path beyond the enclosing module, or the class
+--   depth          INTEGER  level, from 0
+--   from_ns        BIGINT   left edge, ns of busy time
+--   to_ns          BIGINT   right edge, ns
+--   total_wall_ns  BIGINT   exclusive busy time of the class including submodules, ns
+--   self_wall_ns   BIGINT   exclusive busy time of the class excluding submodules, ns
+--   wall_pct       DOUBLE   total_wall_ns as a share of all windows, 0 to 100
+--   kernel_count   BIGINT   number of own device events of the class
 -- View:
 --   page  largest=total_wall_ns
 -- Invariant: to_ns - from_ns = total_wall_ns AND 0 <= self_wall_ns AND self_wall_ns <= total_wall_ns
@@ -38,7 +37,7 @@ own AS (
     GROUP BY class, kind, module_path
 ),
 
--- The module that is 1, 2, 4, … levels around each.
+-- Modules 1, 2, 4, … levels above each module.
 jump AS MATERIALIZED (
     SELECT 0 AS round, t.id, p.id AS outer_id
     FROM tree AS t
@@ -49,7 +48,7 @@ jump AS MATERIALIZED (
     INNER JOIN jump AS p ON j.outer_id = p.id
 ),
 
--- What is its own counts for each module around it, too: for those within 1, 2, 4, … levels.
+-- Own time also counts for enclosing modules, within 1, 2, 4, … levels.
 counted AS (
     SELECT 0 AS round, o.class, o.kind, t.id, o.kernel_count, o.wall_ns AS self_wall_ns, o.wall_ns
     FROM own AS o
@@ -89,7 +88,7 @@ node AS (
     INNER JOIN tree AS t USING (id)
     WHERE c.round = (SELECT max(round) FROM counted)
     UNION ALL
-    -- The widest class is the first.
+    -- The widest class comes first.
     SELECT
         'classes' AS picture,
         {class: class, kind: kind} AS tree,

@@ -1,16 +1,15 @@
--- Where in a picture does each node of a tree lie, when every one is as wide as its time and lies within the one around it?
--- icicle('nodes') lays a forest side by side: a node reaches from from_ns to from_ns + total_wall_ns, and those inside of
--- it lie in the same part one level deeper, behind the time that is its own. Pictures do not mix, nor do the trees of one.
--- icicle_label says what the path of a node has beyond that of the node around it.
+-- Positions of tree nodes in an icicle chart: icicle('nodes').
+-- A node spans from_ns to from_ns + total_wall_ns; its children lie below, after its own time. Charts and trees do not
+-- mix. icicle_label returns the path of a node relative to its parent.
 --
 -- Kind:     function
 -- Access:   private
 -- Params:
---   nodes        VARCHAR  name of a relation with picture, tree, module_path ('' for the root of a tree), parent_path (NULL for what lies in nothing), depth, position, self_wall_ns, total_wall_ns
+--   nodes        VARCHAR  relation with picture, tree, module_path ('' for the root of a tree), parent_path (NULL at the top), depth, position, self_wall_ns, total_wall_ns
 --   module_path  VARCHAR  path of the node
---   parent_path  VARCHAR  path of the node around it; '' for a root without a path
+--   parent_path  VARCHAR  path of the parent; '' for a root without a path
 -- Columns:
---   from_ns  BIGINT  where it begins, ns from the left; behind the columns as given
+--   from_ns BIGINT
 
 CREATE OR REPLACE MACRO icicle_label(module_path, parent_path) AS
 CASE
@@ -32,7 +31,7 @@ CREATE OR REPLACE MACRO icicle(nodes) AS TABLE (
         FROM query_table(nodes)
     ),
 
-    -- How far each lies behind the node around it; in each round the sums reach twice as far up.
+    -- Offset from the enclosing node; each round doubles the number of levels covered.
     behind AS (
         SELECT
             0 AS round,

@@ -1,22 +1,21 @@
--- Which modules were called, and how do they contain one another?
--- Instances of nn.Modules, by the name that is known best: qualified names from ranges, else the chain of Kineto's
--- names of class and counter. In engines without nn.Modules, the stages of their layers. User ranges serve as modules
--- for work that no module encloses.
+-- Modules of each trace, as a tree.
+-- Instances of nn.Module by their best known name: qualified names of ranges, else Kineto's class and counter. Engines
+-- without nn.Module have the stages of their layers. User ranges serve as modules for work outside modules.
 --
 -- Kind:     table
 -- Columns:
---   trace_id       INTEGER -> trace             the trace
---   module_id      INTEGER                      number of the module in its trace
---   parent_id      INTEGER -> module.module_id  the module around it; NULL at the top
---   name           VARCHAR                      its own name
---   class          VARCHAR                      its class, where known; range for a user range
---   path           VARCHAR                      its whole name, with those around it
---   depth          INTEGER                      modules around it
---   layer          INTEGER                      number of the layer that it is, or is in
---   source         VARCHAR                      tk (a qualified name, of a range or on a replayed kernel), nn.Module, range or frame
---   rollup_path    VARCHAR                      path with the numbers of layers replaced by *; the same in every layer
---   position       INTEGER                      place in the tree read from the top, in the order of the calls
---   last_position  INTEGER                      place of the last module inside of it: those inside are between the two
+--   trace_id       INTEGER -> trace
+--   module_id      INTEGER                      module number within the trace
+--   parent_id      INTEGER -> module.module_id  enclosing module; NULL at the top
+--   name           VARCHAR                      module name
+--   class          VARCHAR                      module class, if known; range for a user range
+--   path           VARCHAR                      qualified name, including enclosing modules
+--   depth          INTEGER
+--   layer          INTEGER                      layer number of the module or of the layer around it
+--   source         VARCHAR                      tk (qualified name of a range or replayed kernel), nn.Module, range, or frame
+--   rollup_path    VARCHAR                      path with layer numbers replaced by *
+--   position       INTEGER                      position in the tree, depth first, in call order
+--   last_position  INTEGER                      position of its last descendant
 -- Invariant: position <= last_position
 -- Invariant: depth = 0 OR parent_id IS NOT NULL
 

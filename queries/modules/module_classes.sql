@@ -1,19 +1,16 @@
--- Work of which classes did each module do itself?
--- Rows of modules, each split by the classes of its own kernels: self_wall_ns over all rows is the device's busy time, of
--- a module that of modules over its phases, and of a class that of kernel_classes.
+-- GPU time of modules by kernel class, per device.
+-- self_wall_ns adds up to the busy time of the device, to that of a module over its phases, and to that of a class.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Columns:
---   rank            INTEGER  global rank
---   device          VARCHAR  number of the device, or cpu
---   module_path     VARCHAR  name of the module with the numbers of layers replaced by *, or a row in parentheses
+--   rank INTEGER, device VARCHAR
+--   module_path     VARCHAR  module path with layer numbers replaced by *, or a named row in parentheses
 --   class           VARCHAR  class of the kernels, as in kernel_classes
---   kind            VARCHAR  compute, comm or memcpy
---   kernel_count    BIGINT   device events
---   self_kernel_ns  BIGINT   sum of their durations, ns
---   self_wall_ns    BIGINT   busy time that is theirs, ns
---   wall_pct        DOUBLE   self_wall_ns of the device's window, 0 to 100
+--   kind VARCHAR, kernel_count BIGINT
+--   self_kernel_ns  BIGINT   sum of durations, ns
+--   self_wall_ns    BIGINT   exclusive busy time, ns
+--   wall_pct        DOUBLE   self_wall_ns as a share of the device window, 0 to 100
 -- Invariant: 0 <= self_wall_ns AND self_wall_ns <= self_kernel_ns
 
 SELECT

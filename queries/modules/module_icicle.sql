@@ -1,26 +1,24 @@
--- Where in a picture does each module lie, when every one is as wide as its time and lies within the one around it?
--- The time of module_totals, laid side by side: a module reaches from from_ns to to_ns, and those inside of it lie in the
--- same part one level deeper, behind the time that is its own. So at the top, widths add up to the busy time of all
--- devices. In the view phases, phases are the topmost level, each with its idle time after its modules: there, widths add
--- up to the windows of all devices.
+-- Icicle chart of GPU time by module, and by phase and module.
+-- Widths are the times of module_totals; children lie below, after the module's own time. At the top, widths add up to
+-- the busy time of all devices. The view phases has phases at the top, each including its idle time, and adds up to the
+-- windows.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   modules
 -- Input:    modules
 -- Columns:
---   view           VARCHAR  modules, or phases: with the phases around the modules
---   phase          VARCHAR  as in phases, or idle: the idle time of the phase around it; NULL in the view modules
---   module_path    VARCHAR  as in module_totals; NULL for a phase and its idle time
---   label          VARCHAR  what its path says beyond that of the module around it, or the phase
---   depth          INTEGER  levels above it
---   from_ns        BIGINT   where it begins, ns from the left
---   to_ns          BIGINT   where it ends
---   total_wall_ns  BIGINT   busy time of its own and of what is inside of it, ns
---   self_wall_ns   BIGINT   busy time that is its own, ns
---   wall_pct       DOUBLE   total_wall_ns of all windows, 0 to 100
---   kernel_count   BIGINT   device events of its own
---   idle_ns        BIGINT   idle time while the host was in the phase, ns; 0 for modules
+--   view          VARCHAR  modules, or phases
+--   phase         VARCHAR  phase, or idle for its idle time; NULL in the view modules
+--   module_path   VARCHAR  module path; NULL for a phase and its idle time
+--   label         VARCHAR  part of the path beyond the enclosing module, or the phase
+--   depth         INTEGER  level, from 0
+--   from_ns       BIGINT   left edge, ns
+--   to_ns         BIGINT   right edge, ns
+--   total_wall_ns BIGINT, self_wall_ns BIGINT
+--   wall_pct      DOUBLE   total_wall_ns as a share of all windows, 0 to 100
+--   kernel_count  BIGINT   number of own device events
+--   idle_ns       BIGINT   idle time while the host was in the phase, ns; 0 for modules
 -- View:
 --   page  largest=total_wall_ns
 -- Invariant: to_ns - from_ns = total_wall_ns + idle_ns AND 0 <= self_wall_ns AND self_wall_ns <= total_wall_ns

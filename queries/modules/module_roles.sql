@@ -1,20 +1,18 @@
--- Which role does each module have in a decoder?
--- By the rules of queries/rules/roles.toml, applied once to every distinct name and class. Where they leave a bare
--- Linear open, by its place: of the Linears of an attention the last that is called is the output projection, unless
--- one has that role by name, and the others are QKV; two or more behind the attention of a layer are its MLP, with what
--- is called between them. What is inside of such a Linear (LoRA) has the role of the Linear.
+-- Decoder role of each module, by name and class (queries/rules/roles.toml).
+-- Bare Linears follow their position: in attention, the last is the output projection (unless another is named so) and
+-- the others are QKV; two or more after the attention of a layer are its MLP. Modules inside such a Linear (LoRA) share
+-- its role.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   trace_id         INTEGER  the trace
---   module_id        INTEGER  the module, as in table module
---   rule_id          INTEGER  the first rule that its name, class or path matches, as in table role_rule
---   role             VARCHAR  its role; NULL where nothing tells one
---   is_inferred      BOOLEAN  its role comes from its place among other modules
---   is_in_attention  BOOLEAN  it is an attention module or inside of one
---   section          VARCHAR  attention or ffn, as a section of a layer
+--   trace_id INTEGER, module_id INTEGER
+--   rule_id          INTEGER  first rule that its name, class, or path matches
+--   role             VARCHAR  role; NULL if unknown
+--   is_inferred      BOOLEAN  role inferred from its position
+--   is_in_attention  BOOLEAN  attention module, or inside one
+--   section          VARCHAR  attention or ffn
 
 WITH named AS (
     SELECT
@@ -64,7 +62,8 @@ decided AS (
     LEFT JOIN role_rule AS k USING (rule_id)
 ),
 
--- Those inside of a module come right behind it, so what is inside of another has its end before it.
+-- Descendants directly follow a module, so a module inside another has the end of that one before
+-- it.
 nested AS (
     SELECT
         *,

@@ -1,23 +1,23 @@
--- In which modules was the time of all devices of the run spent, as a tree?
--- The sums of modules over all devices, phases and layers. Shares are of the sum of the windows; a step is the mean of the
--- steps of all devices, and what was launched outside of steps is in none.
+-- GPU time by module, as a tree, summed over all devices, phases, and layers.
+-- Shares refer to the sum of the device windows. Time per step is the mean over the steps of all devices and excludes
+-- work launched outside of steps.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   modules
 -- Input:    modules
 -- Columns:
---   module_path      VARCHAR  whole name of the module with the numbers of layers replaced by *, or a row in parentheses
---   parent_path      VARCHAR  that of the module around it; NULL at the top
---   depth            INTEGER  modules around it
---   kernel_count     BIGINT   device events of its own
---   self_kernel_ns   BIGINT   sum of their durations, ns
---   self_wall_ns     BIGINT   busy time that is its own, ns; adds up to the devices' busy time
---   total_wall_ns    BIGINT   busy time of its own and of modules inside of it, ns
---   self_pct         DOUBLE   self_wall_ns of all windows, 0 to 100
---   wall_pct         DOUBLE   total_wall_ns of all windows, 0 to 100
---   total_kernel_ns  BIGINT   sum of durations, its own and of modules inside of it, ns
---   step_wall_ns     DOUBLE   part of total_wall_ns in steps, per step, ns; NULL without steps
+--   module_path      VARCHAR  module path with layer numbers replaced by *, or a named row in parentheses
+--   parent_path      VARCHAR  path of the enclosing module; NULL at the top
+--   depth            INTEGER
+--   kernel_count     BIGINT   number of own device events
+--   self_kernel_ns   BIGINT   sum of durations excluding submodules, ns
+--   self_wall_ns     BIGINT   exclusive busy time excluding submodules, ns; adds up to that of all devices
+--   total_wall_ns    BIGINT
+--   self_pct         DOUBLE   self_wall_ns as a share of all windows, 0 to 100
+--   wall_pct         DOUBLE   total_wall_ns as a share of all windows, 0 to 100
+--   total_kernel_ns  BIGINT   sum of durations including submodules, ns
+--   step_wall_ns     DOUBLE   total_wall_ns per step, ns; NULL without steps
 -- Keep:     module_path, kernel_count, self_wall_ns, total_wall_ns, self_pct, wall_pct, depth
 -- Invariant: 0 <= self_wall_ns AND self_wall_ns <= total_wall_ns AND total_wall_ns <= total_kernel_ns
 -- Invariant: (depth = 0) = (parent_path IS NULL)

@@ -1,35 +1,29 @@
--- In which modules was the device's time spent, in which phase, as a tree?
--- A row is a module in a phase, with what is its own (self) and what is its own or of modules inside of it (total).
--- What belongs to no module has rows of its own, with names in parentheses: so self_wall_ns over all rows is the
--- device's busy time.
+-- GPU time by module and phase, as a tree, per device.
+-- `self` excludes submodules, `total` includes them. Work outside modules has rows in parentheses, so self_wall_ns adds
+-- up to the busy time of the device.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
---   depth   BIGINT = NULL    modules inside of this depth count as part of those at it; 0 is the top
+--   depth   BIGINT = NULL    deeper modules count as part of those at this depth; 0 is the top
 --   class   VARCHAR = NULL   only modules of this class
 --   layer   BIGINT = NULL    only modules of this layer
 --   phase   VARCHAR = NULL   only this phase
---   steps   BOOLEAN = FALSE  only what belongs to a step, where some are marked
---   rollup  BOOLEAN = FALSE  the same module of all layers as one row: model.layers.*.mlp
+--   steps   BOOLEAN = FALSE  only work in steps, if any are marked
+--   rollup  BOOLEAN = FALSE  combine all layers in one row: model.layers.*.mlp
 -- Columns:
---   rank             INTEGER  global rank
---   device           VARCHAR  number of the device, or cpu
---   phase            VARCHAR  as in phases
---   module_path      VARCHAR  whole name of the module, or a row in parentheses
---   module_class     VARCHAR  its class, where known
---   depth            INTEGER  modules around it
---   kernel_count     BIGINT   device events of its own
---   self_kernel_ns   BIGINT   sum of their durations, ns
---   self_wall_ns     BIGINT   busy time that is its own, ns
---   total_wall_ns    BIGINT   busy time of its own and of modules inside of it, ns
---   wall_pct         DOUBLE   total_wall_ns of the device's window, 0 to 100
---   total_kernel_ns  BIGINT   sum of durations, its own and of modules inside of it, ns
---   layer            INTEGER  number of the layer; NULL outside of layers and with rollup
---   rollup_path      VARCHAR  module_path with the numbers of layers replaced by *
---   parent_path      VARCHAR  rollup_path of the module around it; NULL at the top
---   source           VARCHAR  tk, nn.Module, range or frame: what told the module; NULL for other rows
---   in_step_ns       BIGINT   part of total_wall_ns that was launched in a step, ns
+--   rank INTEGER, device VARCHAR, phase VARCHAR, module_path VARCHAR, module_class VARCHAR
+--   depth INTEGER
+--   kernel_count     BIGINT   number of own device events
+--   self_kernel_ns   BIGINT   sum of durations excluding submodules, ns
+--   self_wall_ns BIGINT, total_wall_ns BIGINT
+--   wall_pct         DOUBLE   total_wall_ns as a share of the device window, 0 to 100
+--   total_kernel_ns  BIGINT   sum of durations including submodules, ns
+--   layer            INTEGER  layer number; NULL outside layers and with rollup
+--   rollup_path      VARCHAR  module_path with layer numbers replaced by *
+--   parent_path      VARCHAR  rollup_path of the enclosing module; NULL at the top
+--   source           VARCHAR  tk, nn.Module, range, or frame; NULL for named rows
+--   in_step_ns       BIGINT   part of total_wall_ns launched in steps, ns
 -- Keep:     rank, device, phase, module_path, kernel_count, self_wall_ns, total_wall_ns, wall_pct
 -- View:
 --   breakdown  totals=module_totals
@@ -51,8 +45,8 @@ WITH own AS (
     GROUP BY trace_id, d.device, a.phase, a.module_id, a.row_name
 ),
 
--- A group is a phase on a device. What is inside of a module lies between two places of the tree, so it is the
--- difference of two running sums.
+-- A group is a phase on a device. The descendants of a module occupy a range of positions, so
+-- totals are differences of running sums.
 work_group AS MATERIALIZED (
     SELECT trace_id, device, phase, row_number() OVER () AS part
     FROM own

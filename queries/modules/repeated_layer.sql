@@ -1,26 +1,23 @@
--- Which layer does each device event belong to, where no module tells: by the repetition of kernels in its pass?
--- A pass is the work of one phase in a replay of a graph that calls attention, or the forward or backward work of a stream
--- between other phases, steps, such replays and embeddings of tokens. Products repeat by name, other kernels by class: the
--- first layer may fuse others, and attention may look far and near by turns. The distances at which three kernels in a
--- row come again are tried; a block must call attention once, and all blocks must hold half of the pass's products and
--- attention. Of distances that do, the shortest counts: passes or replays that follow one another repeat at longer
--- ones. The last block may lack its end, which compilers fuse with what follows the layers: it counts with half of its
--- kernels and attention. Passes of the same kernels in the same order are looked at once.
+-- Layers of device events by repeated kernel sequences, in traces without modules.
+-- A pass is the work of one phase in a graph replay with attention, or the forward or backward work of a stream between
+-- other phases, steps, such replays, and token embeddings. A repeated block must call attention once, and all blocks
+-- must contain half of the GEMMs and attention of the pass; the shortest such period wins. GEMMs are compared by name,
+-- other kernels by class, because the first layer may be fused differently. The last block may lack its end.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Input:    device_events
 -- Columns:
---   trace_id     INTEGER -> trace        the trace
---   event_id     BIGINT -> device_events  the device event
---   piece        BIGINT                  number of the piece of a CPU op, from 0; 0 for work of accelerators
---   pass_id      BIGINT                  the pass: its first event; of passes between which nothing tells, the first of its layers
---   layer        INTEGER                 number of the block, from 0 in the order forward; NULL around the layers
---   place        VARCHAR                 before, layer or after
---   outer_count  BIGINT                  calls of attention in the pass outside of the layers: its layers of another form, at most
+--   trace_id     INTEGER -> trace
+--   event_id     BIGINT -> device_events  device event
+--   piece        BIGINT
+--   pass_id      BIGINT                   first event of the pass (or of its row of layers)
+--   layer        INTEGER                  layer number, from 0 in forward order; NULL around the layers
+--   place        VARCHAR                  before, layer, or after
+--   outer_count  BIGINT                   attention calls of the pass outside layers (of another form), at most
 -- Invariant: (layer IS NULL) = (place <> 'layer') AND (layer IS NULL OR layer >= 0) AND outer_count >= 0
 
--- The tokens of a pass; positions, or the bias of attention, have tables of their own.
+-- Only token embeddings mark a pass; positions and attention biases have tables of their own.
 WITH embedding AS (
     SELECT trace_id, pid, tid, ts_ns
     FROM event
@@ -50,7 +47,7 @@ work AS (
         AND a.trace_id NOT IN (SELECT trace_id FROM module WHERE layer IS NOT NULL)
 ),
 
--- Graphs without attention are pieces of a pass: attention runs between them.
+-- Graphs without attention are parts of a pass: attention runs between them.
 ordered AS (
     SELECT
         *,
@@ -106,7 +103,8 @@ pass AS (
     HAVING count(*) FILTER (is_work) > 1
 ),
 
--- Attention is called anew where a product lies between; a softmax behind all products is the loss's or a sampler's.
+-- A new attention call needs a GEMM in between; a softmax after all GEMMs belongs to the loss or
+-- sampler.
 item AS MATERIALIZED (
     SELECT
         f.words, p.position, p.word, p.is_work, p.is_norm,
@@ -165,7 +163,7 @@ same AS (
     WHERE is_same
 ),
 
--- Where it may begin with one of several kernels, a block begins with a norm.
+-- If several kernels could begin a block, it begins with a norm.
 block_row AS (
     SELECT
         words, length,
@@ -184,7 +182,7 @@ block_row AS (
     HAVING count(*) >= length
 ),
 
--- Where one row of blocks ends a little after the next begins, the later one gives way.
+-- If one row of blocks ends shortly after the next begins, the later one yields.
 apart AS (
     SELECT *
     FROM block_row
@@ -261,7 +259,7 @@ SELECT
     ) AS layer,
     place, outer_count
 FROM numbered_layer
--- What begins within a layer was begun before the recording.
+-- Layers that begin within a pass were begun before the recording.
 WHERE replay_id IS NOT NULL OR first > 1
 WINDOW row_of_blocks AS (PARTITION BY trace_id, device, phase, pass_id, first)
 ORDER BY trace_id, event_id, piece

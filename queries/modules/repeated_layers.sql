@@ -1,26 +1,22 @@
--- How long does each layer take where no module tells the layers: by the repetition of kernels in a pass?
--- The blocks of table repeated_layer, of the forward and backward work of a stream or the replays of a graph, and what runs
--- before and after them. Layers are numbered from 0 in each pass, in the order in which they run forward. Where outer_count is not 0, so many
--- calls of attention are in no block: the model has layers of another form, whose work is in rows before and after.
+-- Time per layer by repeated kernel sequences, in traces without modules.
+-- The blocks of repeated_layer, and the work before and after them. Layers are numbered from 0 in forward order. If
+-- outer_count is not 0, the model has layers of another form, whose work counts as before and after.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
---   roles  BOOLEAN = FALSE  a row for each part of each layer, as in roles
+--   roles  BOOLEAN = FALSE  one row per part of each layer, as in roles
 -- Columns:
---   rank          INTEGER  global rank
---   device        VARCHAR  number of the device, or cpu
---   phase         VARCHAR  as in phases
---   place         VARCHAR  before, layer or after
---   layer         INTEGER  number of the layer, from 0; NULL before and after
---   role          VARCHAR  the part, as in roles; NULL for all together
---   pass_count    BIGINT   passes that have such work
---   kernel_count  BIGINT   device events in all passes
---   kernel_ns     BIGINT   sum of their durations, ns
---   wall_ns       BIGINT   busy time that is their own, ns
---   pass_ns       DOUBLE   kernel_ns of one pass, ns
---   outer_count   BIGINT   calls of attention in a pass that are in no layer, at most
--- Empty: modules tell the layers, or no block of kernels with attention repeats in a pass
+--   rank INTEGER, device VARCHAR, phase VARCHAR
+--   place         VARCHAR  before, layer, or after
+--   layer         INTEGER  layer number, from 0; NULL before and after
+--   role          VARCHAR  part, as in roles; NULL for all
+--   pass_count    BIGINT   number of passes with such work
+--   kernel_count  BIGINT   number of device events in all passes
+--   kernel_ns BIGINT, wall_ns BIGINT
+--   pass_ns       DOUBLE   kernel_ns per pass, ns
+--   outer_count   BIGINT   maximum number of attention calls of a pass outside layers
+-- Empty: the layers are known from modules, or no block of kernels with attention repeats in a pass
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns AND pass_count > 0 AND (layer IS NULL) = (place <> 'layer')
 
 WITH work AS (

@@ -1,10 +1,9 @@
--- In which order are the parts of a decoder shown?
--- That of a pass through it. A row of modules, in parentheses, has no place.
+-- Display order of the parts of a decoder; NULL for named rows.
 --
 -- Kind:     function
 -- Access:   private
 -- Params:
---   role  VARCHAR  the part, as in role_work
+--   role  VARCHAR  part, as in role_work
 
 CREATE OR REPLACE MACRO role_order(role) AS list_position(
     [

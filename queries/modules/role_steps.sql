@@ -1,15 +1,15 @@
--- How long does each part of a decoder take in a step? As the mean over the devices of the run.
--- What roles have within steps, over the steps of each device. Of devices that have steps, one without the role counts as 0.
+-- Mean time per step of each part of a decoder, over the devices.
+-- A device with steps but without the role counts as 0.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   roles
 -- Columns:
 --   phase         VARCHAR  as in roles
---   role          VARCHAR  the part, as in roles
---   step_wall_ns  DOUBLE   busy time that is theirs, per step, ns
---   phase_pct     DOUBLE   wall_ns of the whole phase, busy and idle, 0 to 100
---   device_count  BIGINT   devices that the means are over
+--   role          VARCHAR  part, as in roles
+--   step_wall_ns  DOUBLE   exclusive busy time per step, ns
+--   phase_pct     DOUBLE   share of the busy and idle time of the phase, 0 to 100
+--   device_count  BIGINT
 -- Invariant: 0 <= step_wall_ns AND 0 <= phase_pct AND phase_pct <= 100.0000001
 
 SELECT

@@ -1,19 +1,17 @@
--- Which parts of a decoder was the time of all devices of the run spent on?
--- The sums of roles over all devices and phases. For traces without modules: there the names of kernels and ops and their
--- order tell the part. Shares are of the sum of the windows; a step is the mean of the steps of all devices, and what was
--- launched outside of steps is in none.
+-- GPU time by part of a decoder, summed over all devices and phases.
+-- Also for traces without modules, by kernel and op names and their order. Shares refer to the sum of the device
+-- windows. Time per step is the mean over the steps of all devices and excludes work launched outside of steps.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   roles
 -- Columns:
---   role          VARCHAR  the part, as in roles
---   kernel_count  BIGINT   device events
---   kernel_ns     BIGINT   sum of their durations, ns
---   wall_ns       BIGINT   busy time that is theirs, ns; adds up to the devices' busy time
---   wall_pct      DOUBLE   wall_ns of all windows, 0 to 100
---   inferred_ns   BIGINT   part of kernel_ns whose role comes from the place of the work or module, or repetition, ns
---   step_wall_ns  DOUBLE   busy time in steps, per step, ns; NULL without steps
+--   role          VARCHAR  part, as in roles
+--   kernel_count BIGINT, kernel_ns BIGINT
+--   wall_ns       BIGINT   exclusive busy time, ns; adds up to that of all devices
+--   wall_pct      DOUBLE   wall_ns as a share of all windows, 0 to 100
+--   inferred_ns   BIGINT   part of kernel_ns whose role is inferred, ns
+--   step_wall_ns  DOUBLE   exclusive busy time per step, ns; NULL without steps
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns AND inferred_ns <= kernel_ns
 
 WITH in_step AS (

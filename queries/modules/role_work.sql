@@ -1,28 +1,19 @@
--- Which part of a decoder does each device event serve: embedding, QKV, RoPE, attention, MLP, norms, …?
--- The rules of queries/rules/roles.toml, and for what they leave open where no module is recorded, the place on the
--- stream. Where norms are kernels of their own, or the MLP is, what runs between landmarks tells. Where both are in pieces,
--- the order of products does, if attention and an activation alternate as in a dense decoder. After attention the first is
--- the output projection, one or two more lead to the activation. The MLP ends with the product that sums over what the one
--- before the activation gave; without shapes it is the first of two or the second of five. One to three lead from there to
--- the next attention, and one more than usual is the head. Of any other order nothing is said. Norms and rotary embeddings in
--- pieces are known as chains of kernels (table fusion_chain). Work of the backward pass
--- has the role of its forward op.
+-- Device events with the part of a decoder they belong to.
+-- By the rules of queries/rules/roles.toml, else without modules by the position on the stream. If norms or MLPs are
+-- separate kernels, those landmarks decide; otherwise the order of GEMMs, if attention and activation alternate as in a
+-- dense decoder: output projection, MLP up to the GEMM that sums over its hidden size, then QKV, and one more for the
+-- head. Norms and rotary embeddings in several kernels are chains of fusion_chain. Backward work has the role of its
+-- forward op.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Columns:
---   trace_id     INTEGER  the trace
---   event_id     BIGINT   the event
---   device       VARCHAR  number of the device, or cpu
---   piece        BIGINT   number of the piece of a CPU op, from 0; 0 for work of accelerators
---   phase        VARCHAR  as in phases
---   module_id    INTEGER  module, as in table module; NULL where none
---   row_name     VARCHAR  row of modules where there is no module
---   role         VARCHAR  the part; rows in parentheses are those of modules; other: inside a module without a role
---   step         BIGINT   step, as in table attribution
---   dur_ns       BIGINT   duration, ns
---   wall_ns      BIGINT   busy time that is its own, ns
---   is_inferred  BOOLEAN  its role comes from its place on the stream, its module's among others, or from repetition
+--   trace_id INTEGER, event_id BIGINT, device VARCHAR, piece BIGINT, phase VARCHAR, module_id INTEGER
+--   row_name VARCHAR
+--   role         VARCHAR  part; named rows in parentheses; other: inside a module without a role
+--   step         BIGINT   step, as in attribution
+--   dur_ns BIGINT, wall_ns BIGINT
+--   is_inferred  BOOLEAN  role inferred from its position on the stream or among modules, or by repetition
 
 WITH repeated AS (
     SELECT a.trace_id, a.event_id, k.launch_id, k.op_id
@@ -91,7 +82,7 @@ ruled AS (
     LEFT JOIN role_rule AS r ON k.rule_id = r.rule_id
 ),
 
--- Batched products before and behind the softmax of their module.
+-- Batched GEMMs before and after the softmax of their module.
 attention_op AS (
     SELECT DISTINCT trace_id, module_id, role_op_id, op_ts_ns, role
     FROM ruled
@@ -136,7 +127,7 @@ marked AS (
             ), FALSE
         ) AS is_by_place,
         r.phase IN ('backward', 'optimizer') AS is_behind,
-        -- Attention in pieces is a softmax between batched products, which are no landmarks.
+        -- Unfused attention is a softmax between batched GEMMs, which are no landmarks.
         CASE
             WHEN is_behind THEN NULL
             WHEN r.role_op = 'aten::_softmax' THEN 'attention'
@@ -154,7 +145,7 @@ marked AS (
     WINDOW stream AS (PARTITION BY r.trace_id, r.device, r.stream)
 ),
 
--- What runs from one attention or activation to the next, in one pass through the model.
+-- Work from one attention or activation to the next, within a forward pass.
 passed AS (
     SELECT
         trace_id, device, stream, event_id, piece, turn, is_product, is_batched, ts_ns,
@@ -226,14 +217,14 @@ stretch AS (
         lead(t.pass) OVER (
             PARTITION BY t.trace_id, t.device, t.stream ORDER BY t.pass, t.stretch
         ) IS NOT NULL AS is_followed,
-        -- Which product of the stretch ends the MLP.
+        -- GEMM of the stretch that ends the MLP.
         CASE
             WHEN coalesce(t.turn <> 'ffn', TRUE) THEN NULL
             WHEN given_before IS NOT NULL AND list_count(p.summed_sizes) > 0
                 THEN coalesce(
                     list_position(p.summed_sizes, given_before),
                     list_position(p.summed_sizes, given_before // 2),
-                    -- The rest was not computed again.
+                    -- The rest of the MLP was not recomputed.
                     if(p.first_given_size = given_before, 1, NULL)
                 )
             WHEN p.product_count IN (1, 2) THEN 1

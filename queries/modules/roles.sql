@@ -1,27 +1,21 @@
--- What did the parts of a decoder cost in each phase: embedding, QKV, RoPE, attention, MLP, norms, …?
--- The paper's rows. In the backward phase the role is that of the forward op. Fused attention is one row, Attention:
--- what of it is Bmm0, Softmax and Bmm1 cannot be told. Communication inside a module is part of the row for
--- non-overlapping communication: its wall_ns is the time when there is only communication. Work of graph replays,
--- whose launch tells no module, has a role by what runs before and after it on its stream, and is counted as inferred.
--- So is work whose launch is not in the trace: it has the role of what it repeats, else it is (unattributed). And so is
--- a bare Linear whose role follows from its place alone: the last one that an attention calls is the output projection.
+-- GPU time by part of a decoder (embedding, QKV, RoPE, attention, MLP, norms, …) and phase, per device.
+-- The paper's rows. Backward work has the role of its forward op. Fused attention is one row; communication inside
+-- modules belongs to non-overlapping communication. Work of graph replays without modules, work without a recorded
+-- launch, and bare Linears are inferred from their position or repetition, else (unattributed).
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
---   phase  VARCHAR = NULL  only this phase
---   steps  BOOLEAN = FALSE  only what belongs to a step, where some are marked
+--   phase  VARCHAR = NULL   only this phase
+--   steps  BOOLEAN = FALSE  only work in steps, if any are marked
 -- Columns:
---   rank          INTEGER  global rank
---   device        VARCHAR  number of the device, or cpu
---   phase         VARCHAR  as in phases
---   role          VARCHAR  the part; rows in parentheses are those of modules; other: inside a module without a role
---   kernel_count  BIGINT   device events
---   kernel_ns     BIGINT   sum of their durations, ns
---   wall_ns       BIGINT   busy time that is theirs, ns; adds up to the busy time of the phase
---   phase_pct     DOUBLE   wall_ns of the whole phase, busy and idle as in phases, 0 to 100
---   wall_pct      DOUBLE   wall_ns of the device's window, 0 to 100
---   inferred_ns   BIGINT   part of kernel_ns whose role comes from the place of the work or module, or repetition, ns
+--   rank INTEGER, device VARCHAR, phase VARCHAR
+--   role         VARCHAR  part; named rows in parentheses; other: inside a module without a role
+--   kernel_count BIGINT, kernel_ns BIGINT
+--   wall_ns      BIGINT   exclusive busy time, ns; adds up to that of the phase
+--   phase_pct    DOUBLE   share of the busy and idle time of the phase, 0 to 100
+--   wall_pct     DOUBLE
+--   inferred_ns  BIGINT   part of kernel_ns whose role is inferred, ns
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns AND inferred_ns <= kernel_ns
 -- Invariant: phase_pct IS NULL OR (0 <= phase_pct AND phase_pct <= 100.0000001)
 

@@ -1,25 +1,24 @@
--- What did the counters of the hardware count in the kernels of each op?
--- Ranges of CUPTI's profiler (category cuda_profiler_range; `profiler_metrics` of torch.profiler), each of which is a kernel
--- with its counters. They have neither a correlation nor a time of their own (the time of all is divided by their number):
--- the first one is that of the first call that launched a kernel, and so on, as HTA has it. Where there are not as many
--- of these calls as ranges, no op is known, and the reason says so.
+-- Hardware counters of kernels by op.
+-- From CUPTI profiler ranges (category cuda_profiler_range; `profiler_metrics` of torch.profiler), one per kernel.
+-- Ranges have neither correlation nor their own time, so they are assigned to kernel launches in order, as in HTA. If
+-- the numbers differ, ops are unknown, with a reason.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Columns:
---   rank          INTEGER  global rank
---   device        VARCHAR  number of the device
---   top_op        VARCHAR  outermost op around the launch; NULL where none
---   op            VARCHAR  innermost op around it; NULL where none
---   kernel        VARCHAR  name of the kernel; __missing__ where CUPTI has none
---   counter       VARCHAR  the counter, as CUPTI names it
---   kernel_count  BIGINT   kernels
---   total         DOUBLE   sum of their values
---   min_value     DOUBLE   least value of a kernel
---   max_value     DOUBLE   most
---   reason        VARCHAR  why the ops are not known; NULL if they are
+--   rank       INTEGER
+--   device     VARCHAR  device number
+--   top_op     VARCHAR  outermost op around the launch; NULL outside ops
+--   op         VARCHAR  innermost op around the launch; NULL outside ops
+--   kernel     VARCHAR  kernel name; __missing__ if CUPTI has none
+--   counter    VARCHAR  counter name in CUPTI
+--   kernel_count  BIGINT
+--   total      DOUBLE   sum of values
+--   min_value  DOUBLE   minimum value of a kernel
+--   max_value  DOUBLE   maximum value of a kernel
+--   reason     VARCHAR  why ops are unknown; else NULL
 -- Invariant: kernel_count >= 1 AND min_value <= max_value AND (reason IS NULL OR (top_op IS NULL AND op IS NULL))
--- Empty: the trace has no counters of kernels (category cuda_profiler_range)
+-- Empty: the trace has no kernel counters (category cuda_profiler_range)
 
 WITH ranges AS (
     SELECT

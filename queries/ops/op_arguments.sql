@@ -1,30 +1,27 @@
--- Which ops did the host call with which arguments, how long did they take, and what did they put on devices?
--- As analysis ops, by shapes, types and strides of what each call was given, as far as the trace has them
--- (torch.profiler with record_shapes). `within` splits the calls further: by the module of the work that they launched
--- themselves (calls whose work is of several modules have none), or by the innermost op around them.
+-- Ops by argument shapes, types, and strides, with host and GPU time.
+-- Like `ops`, split by recorded arguments (torch.profiler with record_shapes) and optionally by module or enclosing op.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
---   op      VARCHAR = NULL                  only calls of this op
---   within  VARCHAR{module | op} = NULL  module or op around the calls to split them by
---   limit   BIGINT = 30                     the rows of each rank that were longest on devices, then on the host; 0 for all
+--   op      VARCHAR = NULL               only this op
+--   within  VARCHAR{module | op} = NULL  split by module of the launched work (none if several), or by enclosing op
+--   limit   BIGINT = 30                  rows per rank, longest on devices, then on the host; 0 for all
 -- Columns:
---   rank              INTEGER  global rank
---   op                VARCHAR  the op
---   shapes            VARCHAR  shapes of its arguments, as in the file (Input Dims); NULL where not recorded
---   types             VARCHAR  their types (Input type)
---   strides           VARCHAR  their strides, in elements (Input Strides)
---   numbers           VARCHAR  what was given for arguments that are no tensors (Concrete Inputs), in the first such call
---   around            VARCHAR  with within: module, layers as *, or op around the calls; NULL where none
---   op_count          BIGINT   calls
---   host_ns           BIGINT   from their starts to their ends, on all threads, ns
---   self_host_ns      BIGINT   of that, in no op inside of them, ns
---   mean_host_ns      DOUBLE   host_ns per call, ns
---   kernel_count      BIGINT   device events that they and the ops inside of them launched
---   kernel_ns         BIGINT   sum of the durations of these, ns
---   wall_ns           BIGINT   busy time of the devices that is theirs, ns
---   direct_kernel_ns  BIGINT   sum of the durations of device events that they launched themselves, ns
+--   rank          INTEGER
+--   op            VARCHAR  op
+--   shapes        VARCHAR  argument shapes, as recorded (Input Dims); NULL if not recorded
+--   types         VARCHAR  argument types (Input type)
+--   strides       VARCHAR  argument strides in elements (Input Strides)
+--   numbers       VARCHAR  non-tensor arguments (Concrete Inputs) of the first such call
+--   around        VARCHAR  module with layers as *, or enclosing op, if within is set; NULL if none
+--   op_count      BIGINT   number of calls
+--   host_ns       BIGINT   time from start to end of calls, on all threads, ns
+--   self_host_ns  BIGINT
+--   mean_host_ns  DOUBLE   host_ns per call, ns
+--   kernel_count  BIGINT   number of device events launched, nested ops included
+--   kernel_ns     BIGINT   sum of durations of these, ns
+--   wall_ns BIGINT, direct_kernel_ns BIGINT
 -- Keep:     rank, op, around, shapes, op_count, host_ns, kernel_count, kernel_ns
 -- Invariant: 0 <= self_host_ns AND 0 <= wall_ns AND wall_ns <= kernel_ns AND direct_kernel_ns <= kernel_ns
 
@@ -44,7 +41,7 @@ moment AS (
     WHERE $within = 'op'
 ),
 
--- What begins while a call is open, as places, which take the place of times.
+-- Calls that begin while another is open; places stand in for times.
 open_op AS (
     SELECT trace_id AS part, place AS id, place + 1 AS start_ns, behind_place AS end_ns
     FROM op_work

@@ -1,21 +1,18 @@
--- Which kernels did each op launch itself?
--- One row for each op and kernel: what an op has become on this device.
+-- Kernels launched directly by each op.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
---   op     VARCHAR = NULL  only kernels of this op
---   limit  BIGINT = 30     rows of each rank; 0 for all
+--   op     VARCHAR = NULL  only this op
+--   limit  BIGINT = 30     rows per rank; 0 for all
 -- Columns:
---   rank          INTEGER  global rank
---   op            VARCHAR  innermost op around the launch; NULL where there is none
---   name          VARCHAR  kernel, copy or op
---   class         VARCHAR  its class, as in kernel_classes
---   op_count      BIGINT   calls of the op that launched it
---   kernel_count  BIGINT   how often it ran
---   kernel_ns     BIGINT   sum of its durations, ns
---   mean_ns       DOUBLE   mean duration, ns
---   wall_ns       BIGINT   busy time of the devices that is its own, ns
+--   rank      INTEGER
+--   op        VARCHAR  innermost op around the launch; NULL outside ops
+--   name      VARCHAR  kernel, copy, or op
+--   class     VARCHAR
+--   op_count  BIGINT   number of op calls that launched it
+--   kernel_count BIGINT, kernel_ns BIGINT, mean_ns DOUBLE
+--   wall_ns   BIGINT   busy time of the devices that is its own, ns
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns AND (op IS NULL OR op_count <= kernel_count)
 
 WITH ran AS (

@@ -1,29 +1,25 @@
--- What did each call of an op take on the host, and what did it put on devices?
--- A call holds what is launched on its thread while it is open. What that is, is a range of the numbers of view host_spans,
--- so its figures are differences of running sums.
--- The ops of a graph's replays (view attribution, captured_id) took no time of the host, and have launched what is theirs.
--- Own time of the host is what no op inside leaves of it, by macro interval_self: own times of a thread add up to the
--- time in ops.
+-- Op calls with host time and launched GPU work.
+-- A call covers everything launched on its thread while it is open: a range of places in `host_spans`, so figures are
+-- differences of running sums. Ops of graph replays (captured_id in attribution) take no host time. self_host_ns
+-- excludes nested ops, and adds up to the time in ops per thread.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Columns:
---   trace_id             INTEGER -> trace            the trace
---   event_id             BIGINT -> record            the call
---   pid                  BIGINT                      process id
---   tid                  BIGINT -> thread(pid, tid)  thread id
---   name                 VARCHAR                     the op
---   place                BIGINT                      number of its start, of all threads
---   behind_place         BIGINT                      number of the first event of its thread that begins when it has ended
---   ts_ns                BIGINT                      start, ns
---   host_ns              BIGINT                      its duration, ns
---   self_host_ns         BIGINT                      of that, in no op inside of it, ns
---   kernel_count         BIGINT                      device events that were launched in it
---   kernel_ns            BIGINT                      sum of their durations, ns
---   wall_ns              BIGINT                      busy time of devices that is theirs, ns
---   direct_kernel_count  BIGINT                      device events of which it is the innermost op
---   direct_kernel_ns     BIGINT                      sum of their durations, ns
---   direct_wall_ns       BIGINT                      busy time of devices that is theirs, ns
+--   trace_id             INTEGER -> trace
+--   event_id             BIGINT -> record  op call
+--   pid BIGINT, tid BIGINT -> thread(pid, tid)
+--   name                 VARCHAR           op
+--   place                BIGINT            number of its start over all threads
+--   behind_place         BIGINT            number of the first event of its thread after its end
+--   ts_ns                BIGINT
+--   host_ns              BIGINT            duration, ns
+--   self_host_ns         BIGINT
+--   kernel_count         BIGINT            number of device events launched, nested ops included
+--   kernel_ns BIGINT, wall_ns BIGINT
+--   direct_kernel_count  BIGINT            number of directly launched device events
+--   direct_kernel_ns     BIGINT
+--   direct_wall_ns       BIGINT            exclusive busy time of directly launched device events, ns
 -- Invariant: 0 <= self_host_ns AND self_host_ns <= host_ns
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns AND kernel_count >= 0 AND place < behind_place
 

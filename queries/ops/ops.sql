@@ -1,25 +1,24 @@
--- Which ops did the host call, how long did they take, and what did they put on devices?
--- As the table of torch's key_averages(). What lies in several calls of one op, each inside of the other, counts once, so
--- that no figure of an op is larger than the time that there was. Own times and direct figures of all rows add up: the
--- host's to its time in ops, the devices' to their busy time; the row without an op is the work that was launched in none.
+-- Ops with host time and launched GPU work, like torch's key_averages().
+-- Nested calls of the same op count once. Own times and direct figures add up to the host's time in ops and the busy
+-- time of the devices; the row without an op holds work launched outside ops.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
---   limit  BIGINT = 30    the ops of each rank that were longest on devices, then on the host; 0 for all
+--   limit  BIGINT = 30  ops per rank, longest on devices, then on the host; 0 for all
 -- Columns:
---   rank                 INTEGER  global rank
---   op                   VARCHAR  the op; NULL for work whose launch is in none or not in the trace, and for that of gloo's threads
---   op_count             BIGINT   calls
---   host_ns              BIGINT   from their starts to their ends, on all threads, ns
---   self_host_ns         BIGINT   of that, in no op inside of them, ns
---   kernel_count         BIGINT   device events that they and the ops inside of them launched
---   kernel_ns            BIGINT   sum of the durations of these, ns
---   wall_ns              BIGINT   busy time of the devices that is theirs, ns
---   direct_kernel_count  BIGINT   device events that they launched themselves
---   direct_kernel_ns     BIGINT   sum of the durations of these, ns
---   direct_wall_ns       BIGINT   busy time of the devices that is theirs, ns
---   direct_wall_pct      DOUBLE   direct_wall_ns of the rank's busy time on all devices, 0 to 100
+--   rank                 INTEGER
+--   op                   VARCHAR  op; NULL for work launched outside ops, without a recorded launch, or on gloo threads
+--   op_count             BIGINT   number of calls
+--   host_ns              BIGINT   time from start to end of calls, on all threads, ns
+--   self_host_ns         BIGINT
+--   kernel_count         BIGINT   number of device events launched, nested ops included
+--   kernel_ns            BIGINT   sum of durations of these, ns
+--   wall_ns              BIGINT
+--   direct_kernel_count  BIGINT   number of directly launched device events
+--   direct_kernel_ns     BIGINT
+--   direct_wall_ns       BIGINT   exclusive busy time of directly launched device events, ns
+--   direct_wall_pct      DOUBLE   share of the busy time of the rank, 0 to 100
 -- Keep:     rank, op, op_count, host_ns, self_host_ns, kernel_count, kernel_ns, direct_kernel_ns, wall_ns
 -- Invariant: 0 <= self_host_ns AND 0 <= wall_ns AND wall_ns <= kernel_ns
 -- Invariant: 0 <= direct_wall_ns AND direct_wall_ns <= direct_kernel_ns AND (op IS NOT NULL OR op_count = 0)

@@ -1,29 +1,27 @@
--- How many bytes did all-to-alls send from each rank to each other rank?
--- The data of a heat map. Splits are what the profiler notes of a call (In split size, Out split size): parts of the first
--- dimension, one for each rank of the group. So a part has its share of the message, and each rank an equal one where the
--- call gave no splits. What a rank sent is told by its own trace, what it received by that of the other: they are equal
--- where both recorded the same calls. Calls whose splits or ranks were cut short by the profiler are left out.
+-- Bytes sent by all-to-alls from each rank to each other rank.
+-- Data of a heat map. Each part of a message is its share of the recorded split sizes (In/Out split size), or equal if
+-- the call has no splits. Sent bytes come from the trace of the source, received bytes from that of the destination.
+-- Calls with truncated splits or ranks are left out.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Columns:
---   pg_name           VARCHAR  process group, where the calls name it
---   pg_desc           VARCHAR  its description
---   source_rank       BIGINT   global rank that sent
---   destination_rank  BIGINT   global rank that received
---   call_count        BIGINT   all-to-alls, as the source recorded them; NULL where it is not known
---   sent_bytes        BIGINT   bytes by the trace of the source; NULL where it is not known
---   received_bytes    BIGINT   bytes by the trace of the destination; NULL where it is not known
---   even_count        BIGINT   of call_count, without splits: every rank gets as much
+--   pg_name VARCHAR, pg_desc VARCHAR
+--   source_rank       BIGINT  sending global rank
+--   destination_rank  BIGINT  receiving global rank
+--   call_count        BIGINT  number of all-to-alls recorded by the source; NULL if unknown
+--   sent_bytes        BIGINT  bytes according to the source; NULL if unknown
+--   received_bytes    BIGINT  bytes according to the destination; NULL if unknown
+--   even_count        BIGINT  calls without splits: equal parts
 -- Invariant: (call_count IS NULL) = (sent_bytes IS NULL) AND coalesce(even_count <= call_count, TRUE)
 -- Invariant: sent_bytes IS NOT NULL OR received_bytes IS NOT NULL
--- Empty: no all-to-all has its splits, its ranks and its size recorded
+-- Empty: no all-to-all was recorded with splits, ranks, and size
 
 WITH said AS (
     SELECT
         t.rank, c.pg_name, c.pg_desc, c.message_bytes, c.out_bytes, c.group_size,
         json_extract_string(
-            -- The record around the launch, where the kernel has none of it itself.
+            -- Use the op around the launch if the kernel itself has no splits.
             if(e.args ->> '$."In split size"' IS NULL, o.args, e.args),
             [
                 '$."In split size"',

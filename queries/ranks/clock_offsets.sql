@@ -1,21 +1,19 @@
--- How far is the clock of each rank from the others', as the ends of collectives tell?
--- All ranks leave an all-reduce, all-gather, reduce-scatter or all-to-all at about the same time, so what their clocks say
--- then is apart by what the clocks are. Taken are collectives that every rank of the run recorded; the offset of a rank is
--- the median over them of its end less the median end of all ranks. error_ns is how far these differences reach apart on
--- the rank where they do most: it holds how unevenly ranks leave, and how clocks drift. No other figure compares times
--- of different ranks.
+-- Clock offset of each rank, estimated from the ends of collectives.
+-- All ranks leave an all-reduce, all-gather, reduce-scatter, or all-to-all at about the same time. The offset is the
+-- median difference between a rank's end and the median end, over collectives that all ranks recorded. The error is the
+-- largest spread of these differences on any rank, and covers uneven exits and clock drift. No other figure compares
+-- times of different ranks.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Columns:
---   rank              INTEGER  global rank
---   device            VARCHAR  number of the device, or cpu
---   collective_count  BIGINT   collectives that it shares with all other ranks
---   offset_ns         BIGINT   its clock is ahead of the median clock by this, ns; NULL where no collective tells
---   error_ns          BIGINT   the offset may be wrong by this; NULL with one collective, ns
---   spread_ns         BIGINT   from the least to the most of the offsets of single collectives, ns
---   is_beyond_error   BOOLEAN  offset_ns is larger than error_ns; NULL where that is not known
---   reason            VARCHAR  why there is no offset; NULL if there is
+--   rank INTEGER, device VARCHAR
+--   collective_count  BIGINT   number of collectives shared with all other ranks
+--   offset_ns         BIGINT   how far its clock is ahead of the median clock, ns; NULL if unknown
+--   error_ns          BIGINT   error of the offset, ns; NULL with one collective
+--   spread_ns         BIGINT   range of the offsets of single collectives, ns
+--   is_beyond_error   BOOLEAN  the offset exceeds its error; NULL if unknown
+--   reason            VARCHAR  why there is no offset; else NULL
 -- Invariant: (offset_ns IS NULL) = (reason IS NOT NULL)
 
 WITH device_count AS (

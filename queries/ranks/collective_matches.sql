@@ -1,39 +1,34 @@
--- Which collectives of several ranks are one and the same, and how long did each rank wait in it?
--- Collectives are matched by process group and Seq where their calls tell it, else by their order within group and
--- class, which is done only if all ranks have the same number of them; a send and its receive by their order between
--- the two ranks, if both calls name the other end. The last rank to arrive has the shortest duration, and that is the
--- transfer; what a rank's own is longer, it waited. Only durations are compared: the clocks of ranks are not.
+-- Collectives matched across ranks, with the wait and transfer time of each rank.
+-- Matched by process group and sequence number if recorded, else by order within group and class if all ranks have
+-- equally many. Sends and receives are matched by order between two ranks that name each other. The last rank to arrive
+-- has the shortest duration, which is the transfer time; the rest of a longer duration is wait. Clocks of ranks are not
+-- compared.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Columns:
---   trace_id       INTEGER  the trace
---   event_id       BIGINT   the device event
---   rank           INTEGER  global rank
---   device         VARCHAR  number of the device, or cpu
---   class          VARCHAR  class of the collective, as in table kernel_class
---   collective     VARCHAR  its name, as its call gives it
---   pg_name        VARCHAR  process group, where the call names it
---   pg_desc        VARCHAR  its description
---   matched_by     VARCHAR  seq or order
---   number         BIGINT   Seq, or place in the order of its group and class, from 1
---   match_id       VARCHAR  the same for all ranks of one collective
---   rank_count     BIGINT   ranks that recorded it
---   expected_count INTEGER  ranks of the group; of the job where the group is not known; 2 of a send and its receive
---   message_bytes  BIGINT   size of the message, bytes
---   dur_ns         BIGINT   duration on this rank, ns
---   transfer_ns    BIGINT   the shortest duration of all ranks, ns; NULL if not matched
---   wait_ns        BIGINT   dur_ns - transfer_ns, ns; NULL if not matched
---   is_last        BOOLEAN  this rank arrived last; NULL if not matched
---   reason         VARCHAR  why it is not matched; NULL if it is
---   own_ns         BIGINT   from the end of all communication before it on the device to its start, ns; 0 of the first
---   is_first       BOOLEAN  it is the first of its device
---   sender_rank    BIGINT   of a send and its receive: who sends
---   receiver_rank  BIGINT   and who receives
---   ts_ns          BIGINT   start by the clock of this rank, ns
---   end_ns         BIGINT   end by the clock of this rank, ns
---   wall_ns        BIGINT   of its duration, what is exposed: nothing is computed, ns
---   bus_factor     DOUBLE   part of the message that crosses the wires of a rank
+--   trace_id        INTEGER
+--   event_id        BIGINT   device event
+--   rank INTEGER, device VARCHAR, class VARCHAR, collective VARCHAR, pg_name VARCHAR, pg_desc VARCHAR
+--   matched_by      VARCHAR  seq or order
+--   number          BIGINT   sequence number, or position within group and class, from 1
+--   match_id        VARCHAR  common ID of the collective on all ranks
+--   rank_count      BIGINT   number of ranks that recorded it
+--   expected_count  INTEGER  number of ranks of the group, or of the job if the group is unknown; 2 for send/receive pairs
+--   message_bytes   BIGINT
+--   dur_ns          BIGINT   duration on this rank, ns
+--   transfer_ns     BIGINT   shortest duration of all ranks, ns; NULL if not matched
+--   wait_ns         BIGINT   dur_ns - transfer_ns, ns; NULL if not matched
+--   is_last         BOOLEAN  this rank arrived last; NULL if not matched
+--   reason          VARCHAR  why it is not matched; else NULL
+--   own_ns          BIGINT   time since the end of all previous communication on the device, ns; 0 for the first
+--   is_first        BOOLEAN  first of its device
+--   sender_rank     BIGINT   sender of a send/receive pair
+--   receiver_rank   BIGINT   receiver of a send/receive pair
+--   ts_ns           BIGINT   start on the rank's clock, ns
+--   end_ns          BIGINT   end on the rank's clock, ns
+--   wall_ns         BIGINT   exposed part of the duration, ns
+--   bus_factor      DOUBLE   share of the message that crosses the links of a rank
 
 WITH listed AS (
     SELECT trace_id, pg_name, min(hash(ranks::VARCHAR))::VARCHAR AS ranks_key
@@ -41,7 +36,7 @@ WITH listed AS (
     GROUP BY trace_id, pg_name
 ),
 
--- The number of a send counts what its rank did, and is no other rank's number.
+-- The sequence number of a send counts calls of its own rank only.
 called AS (
     SELECT
         c.* EXCLUDE (reason) REPLACE (c.call_ns AS dur_ns, c.ts_ns + c.call_ns AS end_ns),
@@ -83,7 +78,7 @@ ordered AS (
     FROM numbered
 ),
 
--- A call that runs as several kernels has one Seq for all.
+-- A call that runs as several kernels has one sequence number.
 keyed AS (
     SELECT
         *,

@@ -1,32 +1,28 @@
--- In which collectives did ranks wait for each other, and for whom?
--- One row per collective that several ranks recorded, and one per group and class for those that could not be
--- matched, with the reason. A collective is over on all ranks at about the same time, so the rank with the shortest
--- duration arrived last: its duration is the transfer, and what the others have beyond it they waited. No start times
--- of different ranks are compared. A rank whose trace is missing may have been the last: rank_count says how many of
--- expected_count are there.
+-- Collectives with the longest waits between ranks, and the straggler of each.
+-- One row per matched collective, and one per group, class, and reason for unmatched ones. The rank with the shortest
+-- duration arrived last; what others take longer is wait. If traces are missing (rank_count below expected_count), the
+-- actual straggler may be one of the missing ranks.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Params:
---   limit  BIGINT = 50  matched collectives, those with the longest wait first; 0 for all
+--   limit  BIGINT = 50  number of matched collectives, longest waits first; 0 for all
 -- Columns:
---   class               VARCHAR  class of the collective, as in table kernel_class
---   collective          VARCHAR  its name, as its call gives it
---   pg_name             VARCHAR  process group, where the call names it
---   matched_by          VARCHAR  seq or order; NULL if not matched
---   number              BIGINT   Seq, or place in the order of its group and class, from 1; NULL if not matched
---   call_count          BIGINT   calls of all ranks
---   rank_count          BIGINT   ranks that recorded it
---   expected_count      INTEGER  ranks of the group; of the job where the group is not known; NULL if neither is
---   message_bytes       BIGINT   size of the message, the largest of all ranks, bytes
---   transfer_ns         BIGINT   shortest duration, ns
---   max_dur_ns          BIGINT   longest duration, ns
---   max_wait_ns         BIGINT   longest wait, ns
---   wait_ns             BIGINT   waits of all ranks together, ns
---   wait_pct            DOUBLE   wait_ns of all ranks' time in it, 0 to 100
---   straggler_rank        INTEGER  the rank that arrived last
---   longest_waiting_rank  INTEGER  the rank that waited longest
---   reason              VARCHAR  why the calls are not matched; NULL if they are
+--   class VARCHAR, collective VARCHAR, pg_name VARCHAR
+--   matched_by            VARCHAR  seq or order; NULL if not matched
+--   number                BIGINT   sequence number, or position within group and class, from 1; NULL if not matched
+--   call_count            BIGINT   number of calls on all ranks
+--   rank_count            BIGINT   number of ranks that recorded it
+--   expected_count        INTEGER  number of ranks of the group, or of the job if the group is unknown; NULL if both are
+--   message_bytes         BIGINT   largest message size of all ranks, bytes
+--   transfer_ns           BIGINT   shortest duration, ns
+--   max_dur_ns            BIGINT   longest duration, ns
+--   max_wait_ns           BIGINT   longest wait, ns
+--   wait_ns               BIGINT   sum of waits of all ranks, ns
+--   wait_pct              DOUBLE   wait_ns as a share of the time of all ranks in it, 0 to 100
+--   straggler_rank        INTEGER  rank that arrived last
+--   longest_waiting_rank  INTEGER  rank that waited longest
+--   reason                VARCHAR  why the calls are not matched; else NULL
 -- Keep:     class, number, message_bytes, max_dur_ns, max_wait_ns, wait_pct, straggler_rank, longest_waiting_rank,
 --           transfer_ns, wait_ns
 -- Invariant: reason IS NOT NULL OR transfer_ns + max_wait_ns = max_dur_ns

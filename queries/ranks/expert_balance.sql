@@ -1,24 +1,19 @@
--- How evenly do all-to-alls spread tokens over the ranks of an expert-parallel group?
--- What a rank's experts have to do is what an all-to-all brings it, or what it sends back: of the two directions that in
--- which ranks differ more. A row is a rank in a group; load_pct is its load beside the mean of its group. Only
--- all-to-alls that all ranks of the group recorded count, and whose sizes their calls tell.
+-- Load of each rank in expert-parallel groups, by bytes of all-to-alls.
+-- The load is the received or sent bytes, whichever varies more between ranks. Only all-to-alls with known sizes that
+-- all ranks of the group recorded count.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Columns:
---   pg_name          VARCHAR  process group, where the calls name it
---   pg_desc          VARCHAR  its description
---   rank             INTEGER  global rank
---   group_size       INTEGER  ranks of the group
---   call_count       BIGINT   all-to-alls
---   load_bytes       BIGINT   load of this rank, bytes
---   mean_load_bytes  DOUBLE   mean of its group, bytes
---   load_pct         DOUBLE   load_bytes of that, 0 to 100 and more
---   imbalance_pct    DOUBLE   the largest load of the group beyond the mean, 0 and more: how much longer the experts of
---                             one rank work than if all had the same
---   is_most_loaded   BOOLEAN  this rank has the largest load of its group
+--   pg_name VARCHAR, pg_desc VARCHAR, rank INTEGER, group_size INTEGER
+--   call_count       BIGINT   number of all-to-alls
+--   load_bytes       BIGINT   load of the rank, bytes
+--   mean_load_bytes  DOUBLE   mean load of the group, bytes
+--   load_pct         DOUBLE   load_bytes / mean_load_bytes, percent
+--   imbalance_pct    DOUBLE   largest load of the group above the mean, percent
+--   is_most_loaded   BOOLEAN  largest load of the group
 -- Invariant: load_bytes >= 0 AND imbalance_pct >= 0 AND (is_most_loaded OR load_pct <= 100 + imbalance_pct)
--- Empty: no all-to-all is recorded by all ranks of its group, with its sizes
+-- Empty: no all-to-all was recorded with its sizes by all ranks of its group
 
 WITH exchanged AS (
     SELECT

@@ -1,34 +1,28 @@
--- How fast did each group of ranks move its messages, once all of its ranks were there?
--- A row is a process group, or a pair of ranks that send to each other, with one class and size of message. The
--- transfer is the shortest duration of the ranks: it holds no wait. It is compared with the groups for the same purpose
--- that span as many machines. Collectives of which a rank is missing are in no figure: the missing one may be the last.
+-- Transfer time and bandwidth per process group (or pair of ranks), message class, and size.
+-- Compared with groups of the same purpose, size, and number of machines. Collectives with a missing rank are excluded
+-- because that rank may be the last. c * keep
 --
 -- Kind:     analysis
 -- Access:   private
 -- Scope:    run
 -- Params:
---   mad_count  DOUBLE = 6   an outlier is so many robust standard deviations (1.4826 median deviations) from the median
---   least_pct  DOUBLE = 10  and at least so much of the median away from it, 0 to 100
+--   mad_count  DOUBLE = 6   outlier threshold in robust standard deviations (1.4826 × median absolute deviation)
+--   least_pct  DOUBLE = 10  minimum distance of an outlier from the median, percent
 -- Columns:
---   dimension            VARCHAR    world, tensor, data, pipeline, expert, context or mixed; NULL where not known
---   pg_name              VARCHAR    process group
---   pg_desc              VARCHAR    its description
---   sender_rank          BIGINT     of sends and receives: who sends
---   receiver_rank        BIGINT     and who receives
---   class                VARCHAR    class of the collective, as in table kernel_class
---   message_bytes        BIGINT     size of the message, bytes; of an all-to-all the mean; NULL where not known
---   group_size           INTEGER    ranks
---   ranks                INTEGER[]  which ones
---   nodes                VARCHAR[]  machines that it spans; empty where not known
---   match_count          BIGINT     matched collectives
---   transfer_ns          BIGINT     sum of their transfers, ns
---   wait_ns              BIGINT     sum of what ranks waited in them, ns
---   bus_bytes_per_s      DOUBLE     bytes over the transfers, weighted for the wires, bytes/s; NULL where not known
---   peer_count           BIGINT     groups that it is compared with, itself among them
---   peer_bus_bytes_per_s  DOUBLE    median of these, bytes/s
---   peer_transfer_ns     DOUBLE     median of their mean transfers, times match_count, ns
---   excess_ns            DOUBLE     transfer_ns beyond that, ns
---   is_outlier           BOOLEAN    that is beyond the limit; NULL for fewer than three groups
+--   dimension        VARCHAR  world, tensor, data, pipeline, expert, context, or mixed; NULL if unknown
+--   pg_name VARCHAR, pg_desc VARCHAR
+--   sender_rank      BIGINT   sender of send/receive pairs
+--   receiver_rank    BIGINT   receiver of send/receive pairs
+--   class            VARCHAR
+--   message_bytes    BIGINT   message size, bytes; mean for all-to-alls; NULL if unknown
+--   group_size INTEGER, ranks INTEGER[], nodes VARCHAR[], match_count BIGINT
+--   transfer_ns      BIGINT   sum of transfer times, ns
+--   wait_ns          BIGINT   sum of waits, ns
+--   bus_bytes_per_s  DOUBLE   bus bandwidth; NULL if unknown
+--   peer_count       BIGINT   number of comparable groups, including this one
+--   peer_bus_bytes_per_s DOUBLE, peer_transfer_ns DOUBLE
+--   excess_ns        DOUBLE   transfer_ns above that of comparable groups, ns
+--   is_outlier       BOOLEAN  the excess is beyond the threshold; NULL for fewer than three groups
 
 WITH dimension AS (
     SELECT pg_name, rank, min(dimension) AS dimension

@@ -1,31 +1,30 @@
--- Which kinds of parallelism does the run have, over which groups of ranks, and what do they cost?
--- A row is a kind of process group of one size: data-, tensor-, pipeline-, expert- or context-parallel, or the world. The
--- kind comes from the description that the program gave the groups, else from what runs in them, else from how their
--- ranks lie (known_by). Times are of the collectives that were matched over all of their ranks.
+-- Kinds of parallelism of the run, with their process groups and communication cost.
+-- One row per kind and size of process group. The kind comes from the group's description, else from its traffic, else
+-- from the layout of its ranks. Times cover collectives matched over all ranks.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Input:    rank_waits
 -- Columns:
---   dimension            VARCHAR    world, tensor, data, pipeline, expert, context or mixed
---   known_by             VARCHAR    description, traffic or layout
---   description          VARCHAR    what the program calls the groups
---   group_count          BIGINT     groups
---   group_size           BIGINT     ranks of each
---   stride               BIGINT     from a rank of a group to the next; NULL where groups differ
---   node_count           BIGINT     machines that a group spans, at most; NULL where not known
---   example_name         VARCHAR    one of the groups: that of the lowest rank
---   example_ranks        BIGINT[]   its ranks
---   match_count          BIGINT     matched collectives in all groups
---   transfer_ns          BIGINT     sum of their transfers, ns; NULL where none is matched over all ranks
---   wait_ns              BIGINT     sum of what ranks waited in them, ns; NULL where none is matched over all ranks
---   median_bus_bytes_per_s  DOUBLE  bus bandwidth, median of groups and sizes of messages, bytes/s; NULL where not known
---   min_bus_bytes_per_s  DOUBLE     of the slowest for its largest message, bytes/s
---   slowest_name         VARCHAR    which group that is, or which two ranks
---   reason               VARCHAR    why there are no transfers, or none of some of the groups; NULL if neither
+--   dimension               VARCHAR   world, tensor, data, pipeline, expert, context, or mixed
+--   known_by                VARCHAR   description, traffic, or layout
+--   description             VARCHAR   description of the groups
+--   group_count             BIGINT    number of groups
+--   group_size              BIGINT    ranks of each
+--   stride                  BIGINT    distance between consecutive ranks; NULL if it varies
+--   node_count              BIGINT    maximum number of machines per group; NULL if unknown
+--   example_name            VARCHAR   group of the lowest rank
+--   example_ranks           BIGINT[]  its ranks
+--   match_count             BIGINT    number of matched collectives in all groups
+--   transfer_ns             BIGINT    sum of transfer times, ns; NULL without full matches
+--   wait_ns                 BIGINT    sum of waits, ns; NULL without full matches
+--   median_bus_bytes_per_s  DOUBLE    median bus bandwidth over groups and message sizes, bytes/s; NULL if unknown
+--   min_bus_bytes_per_s     DOUBLE    bus bandwidth of the slowest group with its largest message, bytes/s
+--   slowest_name            VARCHAR   slowest group, or pair of ranks
+--   reason                  VARCHAR   why some or all groups have no transfers; else NULL
 -- Invariant: group_count > 0 AND group_size > 1
 -- Invariant: transfer_ns IS NOT NULL OR reason IS NOT NULL
--- Empty: the traces list the ranks of no process group
+-- Empty: the traces do not list the ranks of any process group
 
 WITH node AS (
     SELECT rank, any_value(node) AS node
@@ -33,7 +32,7 @@ WITH node AS (
     GROUP BY rank
 ),
 
--- The ranks that are reduced here, and whose collectives name a group.
+-- Ranks with traces; groups used by their collectives follow.
 traced AS (
     SELECT DISTINCT rank
     FROM rank_waits

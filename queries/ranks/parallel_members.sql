@@ -1,22 +1,20 @@
--- Which ranks are in which process group, and what kind of parallelism is the group for?
--- By the description that the program gave the group, else by what runs in it: sends and receives are of a pipeline,
--- all-to-alls of experts; and else by its place: ranks next to each other are tensor-parallel, ranks apart
--- data-parallel. A group of all ranks without a description is the world, or a pipeline where each of them sends to its
--- neighbors alone. A row is a rank in a group.
+-- Ranks of each process group, with the kind of parallelism of the group.
+-- The kind comes from the description, else from the traffic (send/receive: pipeline, all-to-all: expert), else from
+-- the layout (adjacent ranks: tensor, others: data). A group of all ranks without a description is the world, or a
+-- pipeline if each rank only sends to its neighbors.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Columns:
---   pg_name      VARCHAR  name of the group
---   pg_desc      VARCHAR  its description
---   group_key    VARCHAR  tells groups of one name apart
---   dimension    VARCHAR  world, tensor, data, pipeline, expert, context or mixed
---   known_by     VARCHAR  description, traffic or layout
---   group_size   BIGINT   ranks of the group
---   first_rank   BIGINT   the first of them
---   stride       BIGINT   from each to the next; NULL where they differ
---   rank         BIGINT   global rank
---   place        BIGINT   its place in the group, from 0
+--   pg_name VARCHAR, pg_desc VARCHAR
+--   group_key   VARCHAR  key that distinguishes groups of one name
+--   dimension   VARCHAR  world, tensor, data, pipeline, expert, context, or mixed
+--   known_by    VARCHAR  description, traffic, or layout
+--   group_size  BIGINT
+--   first_rank  BIGINT   first rank of the group
+--   stride      BIGINT   distance between consecutive ranks; NULL if it varies
+--   rank        BIGINT
+--   place       BIGINT   position in the group, from 0
 
 WITH told AS (
     SELECT DISTINCT pg_name, pg_desc, try_cast(ranks::VARCHAR AS BIGINT[]) AS ranks
@@ -24,7 +22,7 @@ WITH told AS (
     WHERE ranks IS NOT NULL
 ),
 
--- Where files describe no groups, collectives name the ranks of theirs, as long as they are few.
+-- Without group descriptions, collectives of small groups name their ranks.
 said AS (
     SELECT DISTINCT pg_name, pg_desc, try_cast(pg_ranks AS BIGINT[]) AS ranks
     FROM collective_events

@@ -1,31 +1,29 @@
--- How long does each stage of the pipeline stand still, and which schedule does that fit?
--- A bubble is what a rank waits for other stages: in receives and sends between stages, and in collectives whose group
--- has several stages, as far as nothing is computed meanwhile. It is set beside what GPipe and 1F1B cost at least, a share
--- of (stages - 1) / (micro-batches + stages - 1). The schedule is told by how many forward passes a stage sends on before
--- the first gradients come back: all in GPipe, as many as there are stages from this one on in 1F1B. Sends and receives
--- have to name the rank at the other end.
+-- Pipeline bubbles by stage, with the schedule they fit.
+-- A bubble is exposed wait for other stages, in sends, receives, and collectives across stages. GPipe and 1F1B cost at
+-- least (stages - 1) / (micro-batches + stages - 1). The schedule follows from the forward passes a stage sends before
+-- the first gradients return: all in GPipe, one per remaining stage in 1F1B. Sends and receives must name their peer.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Columns:
---   stage               BIGINT   place in the pipeline, from 0
---   stage_count         BIGINT   stages
---   rank_count          BIGINT   ranks and devices at it
---   step_count          BIGINT   steps that the trace marks; 1 where it marks none
---   microbatch_count    DOUBLE   micro-batches in a step; NULL where ranks or steps differ
---   in_flight_count     BIGINT   most forward passes whose gradients have not come back
---   schedule            VARCHAR  gpipe or 1f1b, what all stages fit; NULL where it is neither or cannot be told
---   window_ns           DOUBLE   mean window of its devices, ns
---   bubble_ns           DOUBLE   mean bubble, ns
---   bubble_pct          DOUBLE   bubble_ns of window_ns, 0 to 100
---   schedule_bubble_pct  DOUBLE  what a schedule of either kind costs at least, 0 to 100
---   pass_wait_ns        DOUBLE   of bubble_ns, in sends and receives, ns
---   max_bubble_ns       BIGINT   the longest bubble of its devices, ns
---   max_bubble_rank     INTEGER  on this rank
---   reason              VARCHAR  why there is no schedule; NULL if there is
+--   stage                BIGINT   position in the pipeline, from 0
+--   stage_count          BIGINT   number of stages
+--   rank_count           BIGINT   number of ranks and devices of the stage
+--   step_count           BIGINT   number of marked steps; 1 if none
+--   microbatch_count     DOUBLE   micro-batches per step; NULL if ranks or steps differ
+--   in_flight_count      BIGINT   maximum number of forward passes without returned gradients
+--   schedule             VARCHAR  gpipe or 1f1b, if all stages fit; else NULL
+--   window_ns            DOUBLE   mean device window, ns
+--   bubble_ns            DOUBLE   mean bubble, ns
+--   bubble_pct           DOUBLE   bubble_ns as a share of window_ns, 0 to 100
+--   schedule_bubble_pct  DOUBLE   minimum bubble of either schedule, 0 to 100
+--   pass_wait_ns         DOUBLE   part of bubble_ns in sends and receives, ns
+--   max_bubble_ns        BIGINT   longest bubble of a device, ns
+--   max_bubble_rank      INTEGER  rank of the longest bubble
+--   reason               VARCHAR  why there is no schedule; else NULL
 -- Keep:     stage, rank_count, microbatch_count, in_flight_count, schedule, bubble_ns, bubble_pct, schedule_bubble_pct
 -- Invariant: pass_wait_ns <= bubble_ns AND bubble_ns <= window_ns
--- Empty: no group of ranks that the traces list is a pipeline, by its description or by sends and receives in it
+-- Empty: no listed process group is a pipeline by its description or by sends and receives
 
 WITH stage AS (
     SELECT rank, min(place) AS stage, max(group_size) AS stage_count
@@ -34,7 +32,7 @@ WITH stage AS (
     GROUP BY rank
 ),
 
--- Groups that have ranks of several stages wait for all of them.
+-- Groups with ranks of several stages wait for all of them.
 crossing AS (
     SELECT m.pg_name, m.group_key
     FROM parallel_members AS m
@@ -54,7 +52,8 @@ part AS (
         m.trace_id, m.rank, m.device, m.ts_ns, m.event_id, s.stage, s.stage_count,
         m.sender_rank IS NOT NULL AS is_pass,
         least(m.wait_ns, m.wall_ns) AS bubble_ns,
-        -- +1: activations go on to the next stage, or come to the last; -1: their gradients come back.
+        -- +1: activations sent to the next stage or received by the last one; -1: their gradients
+        -- return.
         CASE
             WHEN t.stage IS NULL OR t.stage = s.stage THEN NULL
             WHEN (t.stage < s.stage) <> (s.stage + 1 = s.stage_count) THEN NULL

@@ -1,25 +1,23 @@
--- How is each part of the time spread over the ranks, and which rank is where?
--- The parts of the timeline of each device, its mean step, what it waited in collectives for others and how long it was
--- at work between them, and the busy time of its phases; parts that no rank has are left out. Each figure is that of a
--- rank: the median and p95 are the smallest values that half and 95 % of the ranks do not exceed. Where ranks have one
--- value in common, the lowest of them is named.
+-- Distribution over ranks of each part of the time, with the ranks at its extremes.
+-- Parts are those of the timeline, the mean step, waits in collectives, own time between them, and busy time by phase.
+-- Quantiles are nearest-rank; among equal values the lowest rank is named.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Input:    timeline
 -- Columns:
---   part         VARCHAR  window, compute, exposed_comm, exposed_memcpy, idle, step, comm_wait, own or phase/…
---   rank_count   BIGINT   devices that it is spread over
---   min_ns       BIGINT   the least of them, ns
---   min_rank     INTEGER  on this rank
---   median_ns    BIGINT   the median, ns
---   median_rank  INTEGER  on this rank
---   p95_ns       BIGINT   95 % have no more, ns
---   p95_rank     INTEGER  on this rank
---   max_ns       BIGINT   the most, ns
---   max_rank     INTEGER  on this rank
---   mad_ns       DOUBLE   median of the distances from the median, ns
---   spread_pct   DOUBLE   max_ns less min_ns of the median, 0 to 100 and more; NULL where that is 0
+--   part         VARCHAR  window, compute, exposed_comm, exposed_memcpy, idle, step, comm_wait, own, or phase/…
+--   rank_count   BIGINT   number of devices
+--   min_ns       BIGINT   minimum, ns
+--   min_rank     INTEGER  rank with the minimum
+--   median_ns    BIGINT   median, ns
+--   median_rank  INTEGER  rank with the median
+--   p95_ns       BIGINT   95th percentile, ns
+--   p95_rank     INTEGER  rank with the 95th percentile
+--   max_ns       BIGINT   maximum, ns
+--   max_rank     INTEGER  rank with the maximum
+--   mad_ns       DOUBLE   median absolute deviation, ns
+--   spread_pct   DOUBLE   (max_ns - min_ns) / median_ns, percent; NULL if the median is 0
 -- Invariant: min_ns <= median_ns AND median_ns <= p95_ns AND p95_ns <= max_ns
 
 WITH device AS (
@@ -33,7 +31,7 @@ phase_sum AS (
     GROUP BY phase, rank, device
 ),
 
--- A rank that never is in a phase is 0 in it.
+-- Ranks without a phase count as 0.
 phase_name AS (
     SELECT phase, row_number() OVER (ORDER BY min(rowid)) AS position
     FROM phases

@@ -1,33 +1,32 @@
--- Which ranks behave alike?
--- By the stage of their pipeline, the phases that they have, and how long each part of the timeline is: sorted by a part,
--- neighbours that are apart by less than 2 % of the median window are alike in it, however far that reaches. Ranks that
--- are alike in all of this are a group; alike says what tells a group from the largest.
+-- Groups of ranks that behave alike.
+-- Ranks are alike if they have the same pipeline stage and phases and each part of their timeline is on the same level.
+-- Sorted by a part, a new level begins where neighbors differ by more than apart_pct of the median window.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Input:    timeline
 -- Params:
---   apart_pct  DOUBLE = 2  ranks are apart in a part of the timeline by so much of the median window, 0 to 100
+--   apart_pct  DOUBLE = 2  gap between two levels, as a percentage of the median window
 -- Columns:
---   group_number       BIGINT     the largest group is 1
---   rank_count         BIGINT     ranks and devices in it
---   rank_pct           DOUBLE     of all, 0 to 100
---   ranks              INTEGER[]  which ranks
---   example_rank       INTEGER    the one whose window is nearest to their mean
---   stage              BIGINT     stage of the pipeline; NULL without one
---   alike              VARCHAR    what tells them from the largest group; the phases of the largest itself
---   outlier_count      BIGINT     of them, outliers of analysis stragglers
---   window_ns          DOUBLE     mean window, ns
---   compute_ns         DOUBLE     mean of compute, ns
---   exposed_comm_ns    DOUBLE     mean of exposed communication, ns
---   exposed_memcpy_ns  DOUBLE     mean of exposed copies, ns
---   idle_ns            DOUBLE     mean of idle time, ns
---   comm_wait_ns       DOUBLE     mean of what they waited for others, ns
---   own_ns             DOUBLE     mean of what they worked between collectives, ns; NULL without collectives
---   compute_pct         DOUBLE    of the mean window: compute, 0 to 100
---   exposed_comm_pct    DOUBLE    exposed communication, 0 to 100
---   exposed_memcpy_pct  DOUBLE    exposed copies, 0 to 100
---   idle_pct            DOUBLE    idle time, 0 to 100
+--   group_number        BIGINT     group number; 1 is the largest group
+--   rank_count          BIGINT     number of ranks and devices
+--   rank_pct            DOUBLE     share of all ranks, 0 to 100
+--   ranks               INTEGER[]  ranks of the group
+--   example_rank        INTEGER    rank with the window closest to their mean
+--   stage               BIGINT     pipeline stage; NULL without one
+--   alike               VARCHAR    difference from the largest group; for that group itself, its phases
+--   outlier_count       BIGINT     number of outliers, as in stragglers
+--   window_ns           DOUBLE     mean window, ns
+--   compute_ns          DOUBLE     mean compute, ns
+--   exposed_comm_ns     DOUBLE     mean exposed communication, ns
+--   exposed_memcpy_ns   DOUBLE     mean exposed copies, ns
+--   idle_ns             DOUBLE     mean idle time, ns
+--   comm_wait_ns        DOUBLE     mean wait for other ranks, ns
+--   own_ns              DOUBLE     mean own time between collectives, ns; NULL without collectives
+--   compute_pct         DOUBLE     share of the mean window, 0 to 100
+--   exposed_comm_pct    DOUBLE     share of the mean window, 0 to 100
+--   exposed_memcpy_pct  DOUBLE     share of the mean window, 0 to 100
+--   idle_pct            DOUBLE     share of the mean window, 0 to 100
 -- Keep:     group_number, rank_count, example_rank, alike, window_ns, compute_pct, exposed_comm_pct, idle_pct,
 --           comm_wait_ns
 -- Invariant: rank_count > 0 AND abs(compute_ns + exposed_comm_ns + exposed_memcpy_ns + idle_ns - window_ns) < 1

@@ -1,13 +1,11 @@
--- Which machine did each rank run on?
--- The host that the trace names, else the one that its file is named after, as torch.profiler's handler does. Where no
--- trace tells, ranks whose devices are numbered on from 0 are taken for one machine.
+-- Machine of each rank.
+-- The host name in the trace, else in the file name (as torch.profiler writes it), else derived from device numbers:
+-- ranks with devices numbered from 0 share a machine.
 --
 -- Kind:     function
 -- Columns:
---   trace_id     INTEGER  the trace
---   rank         INTEGER  global rank
---   node         VARCHAR  name of the machine; NULL where nothing tells
---   node_source  VARCHAR  host name, file name or layout
+--   trace_id INTEGER, rank INTEGER, node VARCHAR
+--   node_source  VARCHAR  host name, file name, or layout
 
 CREATE OR REPLACE MACRO rank_nodes() AS TABLE (
     WITH numbered AS (
@@ -20,7 +18,7 @@ CREATE OR REPLACE MACRO rank_nodes() AS TABLE (
     placed AS (
         SELECT
             t.trace_id, t.rank, t.host_name,
-            -- A worker's name that a program chose is none of a host.
+            -- Names with "rank" or "worker" were chosen by the program and are not host names.
             if(
                 regexp_matches(t.file_name, '(?i)(rank|worker)[_\-.=]?\d'), NULL,
                 nullif(
@@ -35,7 +33,7 @@ CREATE OR REPLACE MACRO rank_nodes() AS TABLE (
     known AS (
         SELECT
             *,
-            -- A job whose processes each see one device alone has 0 everywhere.
+            -- If each process sees only one device, all of them have number 0.
             max(device_number) OVER () > 0 AND bool_and(device_number <= rank) OVER ()
                 AS has_layout
         FROM placed

@@ -1,35 +1,31 @@
--- How does each rank of the run spend its time, and which of them keeps the others waiting?
--- Waits are those of the analysis collective_skew: durations are compared, never the clocks of different ranks. A
--- rank whose trace is missing has no row; rank_count of world_size says how many there are.
+-- Time breakdown of each rank, with the waits it had and caused.
+-- Waits come from matched collectives: durations are compared, never clocks of different ranks. Ranks without a trace
+-- have no row.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Input:    timeline
 -- Columns:
---   rank                INTEGER  global rank
---   device              VARCHAR  number of the device, or cpu
---   rank_count          BIGINT   ranks whose traces are here
---   world_size          INTEGER  ranks of the job, where the traces tell
---   window_ns           BIGINT   first device event's start to last one's end, ns
---   busy_ns             BIGINT   union of all device events, ns
---   compute_ns          BIGINT   union of compute events, ns
---   exposed_comm_ns     BIGINT   communication while nothing is computed, ns
---   exposed_memcpy_ns   BIGINT   copies while nothing is computed or communicated, ns
---   idle_ns             BIGINT   window_ns - busy_ns, ns
---   step_count          BIGINT   steps that the trace marks
---   step_ns             DOUBLE   their mean duration on the CPU, ns; NULL without steps
---   collective_count    BIGINT   collectives
---   matched_count       BIGINT   of these, matched with other ranks
---   transfer_ns         BIGINT   transfer time of the matched, ns
---   comm_wait_ns        BIGINT   what this rank waited for others in the matched, ns
---   last_count          BIGINT   matched collectives to which it came last
---   caused_wait_ns      BIGINT   waits of all other ranks in those, ns
---   is_straggler        BOOLEAN  no other rank caused more wait; NULL if nothing is matched
---   node                VARCHAR  machine: the host that the trace or its file names, else by the numbers of devices
---   stage               BIGINT   place in its pipeline, from 0; NULL without one
---   own_ns              BIGINT   time between collectives, which no other rank decides, ns; NULL without collectives
---   excess_ns           DOUBLE   own_ns beyond the median of the ranks at the same stage, ns
---   is_outlier          BOOLEAN  that is beyond the robust limit of analysis stragglers; NULL for fewer than four ranks
+--   rank INTEGER, device VARCHAR
+--   rank_count        BIGINT   number of ranks with a trace
+--   world_size        INTEGER  number of ranks of the job, if known
+--   window_ns BIGINT, busy_ns BIGINT, compute_ns BIGINT, exposed_comm_ns BIGINT
+--   exposed_memcpy_ns BIGINT
+--   idle_ns           BIGINT   window_ns - busy_ns, ns
+--   step_count        BIGINT   number of marked steps
+--   step_ns           DOUBLE   mean duration of steps on the host, ns; NULL without steps
+--   collective_count  BIGINT   number of collectives
+--   matched_count     BIGINT   number of collectives matched with other ranks
+--   transfer_ns       BIGINT   transfer time in matched collectives, ns
+--   comm_wait_ns      BIGINT   wait for other ranks in matched collectives, ns
+--   last_count        BIGINT   number of matched collectives in which it arrived last
+--   caused_wait_ns    BIGINT   wait of other ranks in those, ns
+--   is_straggler      BOOLEAN  causes the most wait; NULL without matches
+--   node              VARCHAR  machine (host name, or derived from device numbers)
+--   stage             BIGINT   pipeline stage, from 0; NULL without one
+--   own_ns            BIGINT   time between collectives, independent of other ranks, ns; NULL without collectives
+--   excess_ns         DOUBLE   own_ns above the median of its pipeline stage, ns
+--   is_outlier        BOOLEAN  own_ns is an outlier, as in stragglers; NULL for fewer than four ranks
 -- Keep:     rank, device, window_ns, compute_ns, exposed_comm_ns, idle_ns, step_ns, comm_wait_ns, caused_wait_ns,
 --           is_straggler
 -- View:
@@ -52,7 +48,7 @@ job AS (
     FROM trace
 )
 
--- Both have a row for each device, in the same order.
+-- Both relations have one row per device, in the same order.
 SELECT
     w.rank, w.device, j.rank_count, j.world_size, w.window_ns, w.busy_ns, w.compute_ns,
     w.exposed_comm_ns, w.exposed_memcpy_ns, w.idle_ns,

@@ -1,40 +1,30 @@
--- How much of its time did each rank work for itself between collectives, and how much did it wait for others?
--- A rank's own time is what passes on its device between the end of one communication and the start of the next: it
--- depends on no other rank and on no clock but its own. Its peers are the ranks at the same stage of the pipeline, which
--- have the same to do; excess_ns is what it took longer than their median in the same place of the program.
+-- Own time between collectives, waits, and caused waits of each rank.
+-- Own time depends on no other rank and no other clock. Peers are the ranks of the same pipeline stage.
 --
 -- Kind:     analysis
 -- Access:   private
 -- Scope:    run
 -- Params:
---   mad_count   DOUBLE = 6  an outlier is so many robust standard deviations (1.4826 median deviations) from the median
---   least_pct   DOUBLE = 1  and at least so much of the median away from it, 0 to 100
+--   mad_count  DOUBLE = 6  outlier threshold in robust standard deviations (1.4826 × median absolute deviation)
+--   least_pct  DOUBLE = 1  minimum distance of an outlier from the median, percent
 -- Columns:
---   trace_id             INTEGER  the trace
---   rank                 INTEGER  global rank
---   device               VARCHAR  number of the device, or cpu
---   node                 VARCHAR  machine; NULL where nothing tells
---   node_source          VARCHAR  how that is known
---   stage                BIGINT   place in its pipeline, from 0; NULL without one
---   collective_count     BIGINT   collectives
---   matched_count        BIGINT   of these, matched with other ranks
---   transfer_ns          BIGINT   transfer time of the matched, ns
---   comm_wait_ns         BIGINT   what this rank waited for others in the matched, ns
---   last_count           BIGINT   matched collectives to which it came last
---   caused_wait_ns       BIGINT   waits of all other ranks in those, ns
---   own_ns               BIGINT   own time, ns; NULL without collectives
---   peer_count           BIGINT   ranks and devices that it is compared with, itself among them
---   peer_own_ns          DOUBLE   median of their own times, ns
---   limit_ns             DOUBLE   from this on own_ns is an outlier, ns; NULL for fewer than four peers
---   excess_ns            DOUBLE   own_ns beyond the median of the peers, ns
---   is_outlier           BOOLEAN  own_ns is at limit_ns or beyond; NULL for fewer than four peers
---   late_ns              DOUBLE   the most that it was late by in one place, ns
---   late_class           VARCHAR  class of the collective that this was before
---   late_pg_name         VARCHAR  process group of that collective
---   late_number          BIGINT   its Seq, or its place in its order
---   longest_waiting_rank  INTEGER  who waited longest for it in one collective
---   max_caused_wait_ns   BIGINT   how long that was, ns
---   waiting_rank_count   BIGINT   ranks that waited for it
+--   trace_id INTEGER, rank INTEGER, device VARCHAR, node VARCHAR
+--   node_source           VARCHAR  how the machine is known
+--   stage BIGINT, collective_count BIGINT, matched_count BIGINT, transfer_ns BIGINT, comm_wait_ns BIGINT
+--   last_count            BIGINT   number of matched collectives in which it arrived last
+--   caused_wait_ns        BIGINT   wait of other ranks in those
+--   own_ns                BIGINT
+--   peer_count            BIGINT   number of ranks and devices compared, including this one
+--   peer_own_ns           DOUBLE
+--   limit_ns              DOUBLE   own_ns from which it is an outlier; NULL for fewer than four peers
+--   excess_ns             DOUBLE   own_ns above the median of the peers
+--   is_outlier            BOOLEAN  own_ns is at least limit_ns; NULL for fewer than four peers
+--   late_ns               DOUBLE   largest delay before one collective, compared with the peers
+--   late_class            VARCHAR  class of that collective
+--   late_pg_name          VARCHAR
+--   late_number           BIGINT   its sequence number or position
+--   longest_waiting_rank  INTEGER  rank that waited longest for it in one collective
+--   max_caused_wait_ns BIGINT, waiting_rank_count BIGINT
 
 WITH matched AS (
     SELECT *
@@ -95,7 +85,7 @@ own AS (
         any_value(stage) AS stage,
         sum(own_ns)::BIGINT AS own_ns,
         max(late_ns) AS late_ns,
-        -- Of several the first.
+        -- The first of equal delays.
         arg_max(
             {'class': class, 'pg_name': pg_name, 'number': number},
             (late_ns, -number, place_key)

@@ -1,39 +1,35 @@
--- Which ranks, nodes and links are slower than their like, and by how much did that hold the run up?
--- A rank is one whose own time, that between collectives, is an outlier among the ranks at its stage of the pipeline: a
--- late arrival at one collective is, too. A node is named in place of its ranks where more than half of them are, and a
--- link is a process group whose transfers are an outlier among groups for the same purpose. An outlier lies beyond the
--- median by six robust standard deviations (1.4826 median absolute deviations), and by 1 % of the median (of transfers
--- 10 %). Where half of the ranks of a stage or more are slow alike none is an outlier: they are a row of kind ranks,
--- compared with the rest, a quarter at least, from which they are as far apart. The clocks of ranks are not compared. No
--- row is neither, which needs four ranks or three groups to be told.
+-- Ranks, nodes, and links that are slower than their peers, with the wait they caused.
+-- A rank is an outlier if its own time exceeds the median of its pipeline stage by six robust standard deviations
+-- (1.4826 × median absolute deviation) and by 1 %; a link likewise, by its transfer time and 10 %. A node replaces its
+-- ranks if most of them are outliers. If half or more of a stage is slow alike, `ranks` names them together. Needs at
+-- least four ranks or three groups; clocks of ranks are not compared.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Input:    rank_waits
 -- Columns:
---   kind                  VARCHAR    rank, node, link, or ranks that are slow alike
+--   kind                  VARCHAR    rank, node, link, or ranks (several that are slow alike)
 --   name                  VARCHAR    which one
---   ranks                 INTEGER[]  ranks that it is about: of a link, the ends of a pair, or the first of the group
---   node                  VARCHAR    machine; NULL where not known, or more than one
---   delay_ns              DOUBLE     what it takes longer than its like, ns: of a node, the median of its outliers; of
---                                    ranks, their median
---   like_ns               DOUBLE     what its like take: the median, ns
---   delay_pct             DOUBLE     delay_ns of like_ns, 0 to 100 and more
---   limit_ns              DOUBLE     from this delay on it counts as an outlier, ns; NULL of a link
---   like_count            BIGINT     how many it is compared with, itself among them; of ranks, how many are at their stage
---   is_once               BOOLEAN    most of the delay comes before one collective; NULL of a link and of ranks
---   collective            VARCHAR    that before which the delay is longest, or that of the link
---   pg_name               VARCHAR    its process group
---   number                BIGINT     its Seq, or its place in its order; NULL of a link
---   caused_wait_ns        BIGINT     what all others waited in collectives that it came last to, ns
---   waiting_rank_count    BIGINT     how many ranks waited in one of them, at most
---   longest_waiting_rank  INTEGER    who waited longest
---   max_caused_wait_ns    BIGINT     how long that was, ns
---   bus_bytes_per_s       DOUBLE     of a link: bus bandwidth, bytes/s
---   like_bus_bytes_per_s  DOUBLE     and that of its like, the median, bytes/s
+--   ranks                 INTEGER[]  ranks concerned; for links, the pair or the first of the group
+--   node                  VARCHAR    machine; NULL if unknown or several
+--   delay_ns              DOUBLE     time above the peers, ns; for nodes and ranks, the median of the slow ones
+--   like_ns               DOUBLE     median of the peers, ns
+--   delay_pct             DOUBLE     delay_ns / like_ns, percent
+--   limit_ns              DOUBLE     delay from which it is an outlier, ns; NULL for links
+--   like_count            BIGINT     number of peers, including itself; for ranks, all of the stage
+--   is_once               BOOLEAN    most of the delay occurs before one collective; NULL for links and ranks
+--   collective            VARCHAR    collective after the longest delay, or that of the link
+--   pg_name               VARCHAR    process group of the collective
+--   number                BIGINT     sequence number or position of the collective; NULL for links
+--   caused_wait_ns        BIGINT     wait of other ranks in collectives where it arrived last, ns
+--   waiting_rank_count    BIGINT     maximum number of ranks waiting in one of them
+--   longest_waiting_rank  INTEGER    rank that waited longest
+--   max_caused_wait_ns    BIGINT     its wait, ns
+--   bus_bytes_per_s       DOUBLE     bus bandwidth of a link, bytes/s
+--   like_bus_bytes_per_s  DOUBLE     median bus bandwidth of its peers, bytes/s
 -- Keep:     kind, name, node, delay_ns, delay_pct, caused_wait_ns, longest_waiting_rank, max_caused_wait_ns
 -- Invariant: delay_ns > 0
--- Empty: no rank, node or link is an outlier, for which it takes four ranks or three groups that are alike
+-- Empty: no rank, node, or link is an outlier (this needs at least four ranks or three comparable groups)
 
 WITH node_part AS (
     SELECT
@@ -70,7 +66,8 @@ slow_node AS (
     WHERE outlier_count > 1 AND 2 * outlier_count > device_count AND node_count > 1
 ),
 
--- From the fastest of a stage to the slowest, but for outliers: where the widest gap is.
+-- Ranks of a stage from fastest to slowest, outliers excluded; the widest gap separates slow from
+-- fast.
 in_line AS (
     SELECT
         *,
@@ -160,7 +157,7 @@ found AS (
         r.longest_waiting_rank, r.max_caused_wait_ns, NULL, NULL
     FROM rank_waits AS r
     LEFT JOIN slow_node AS s ON r.node = s.node
-    -- A rank of a slow node is one of its own if it is slower by far than the rest of the node.
+    -- A rank of a slow node has its own row only if it is far slower than the node.
     WHERE r.is_outlier AND (s.node IS NULL OR r.excess_ns > 2 * s.delay_ns)
     UNION ALL
     SELECT

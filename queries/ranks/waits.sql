@@ -1,32 +1,30 @@
--- Who is waited for, by whom, and for how long?
--- A row is a rank that came last, and the process group in which others waited for it. A wait is a collective's
--- duration on a rank beyond the shortest of all ranks: no clocks of different ranks are compared. A rank may be late
--- because it had waited for another one before: passed_on_ns is what of the wait that explains, and behind_rank the rank
--- for which it had waited last.
+-- Waits for late ranks, by straggler and process group.
+-- A wait is the duration of a collective beyond the shortest of all ranks; clocks of ranks are not compared.
+-- passed_on_ns is the part explained by the straggler's own previous wait for behind_rank.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Params:
---   limit  BIGINT = 50  rows, those with the longest wait first; 0 for all
+--   limit  BIGINT = 50  rows, longest waits first; 0 for all
 -- Columns:
---   straggler_rank        INTEGER  the rank that came last
---   node                  VARCHAR  its machine; NULL where not known
---   dimension             VARCHAR  world, tensor, data, pipeline, expert, context or mixed; NULL where not known
---   pg_name               VARCHAR  process group, where the calls name it
+--   straggler_rank        INTEGER  rank that arrived last
+--   node                  VARCHAR
+--   dimension             VARCHAR  world, tensor, data, pipeline, expert, context, or mixed; NULL if unknown
+--   pg_name               VARCHAR
 --   class                 VARCHAR  class of the collectives, as in table kernel_class
---   match_count           BIGINT   collectives to which it came last and others waited
---   wait_ns               BIGINT   what all others waited in them, ns
---   passed_on_ns          BIGINT   of that, no more than it had waited itself since the one before in this group, ns
---   behind_rank           INTEGER  the rank for which it had mostly waited then; NULL for none
---   waiting_rank_count    BIGINT   ranks that waited for it
---   longest_waiting_rank  INTEGER  who waited longest in one collective
---   max_wait_ns           BIGINT   how long that was, ns
---   wait_pct              DOUBLE   wait_ns of the waits of all ranks of the run, 0 to 100
+--   match_count           BIGINT   number of collectives in which others waited for it
+--   wait_ns               BIGINT   sum of waits of other ranks, ns
+--   passed_on_ns          BIGINT   part explained by its own wait since the previous collective of the group, ns
+--   behind_rank           INTEGER  rank it mostly waited for itself; NULL if none
+--   waiting_rank_count    BIGINT   number of ranks that waited
+--   longest_waiting_rank  INTEGER  rank with the longest single wait
+--   max_wait_ns           BIGINT   longest single wait, ns
+--   wait_pct              DOUBLE   share of all waits of the run, 0 to 100
 --   is_passed_on          BOOLEAN  most of wait_ns is passed on
 -- Keep:     straggler_rank, dimension, pg_name, class, wait_ns, wait_pct, waiting_rank_count, longest_waiting_rank,
 --           max_wait_ns, passed_on_ns, behind_rank
 -- Invariant: passed_on_ns <= wait_ns AND max_wait_ns <= wait_ns AND match_count > 0
--- Empty: no collective is matched between ranks, or in none that is did a rank wait
+-- Empty: no collective is matched between ranks, or no rank waited in a matched one
 
 WITH matched AS (
     SELECT

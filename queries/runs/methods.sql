@@ -1,24 +1,21 @@
--- Which method trains fastest, and in how much memory?
--- The paper's Tables III, IV and IX: one row per training run, those that ran out of memory too. Tokens/s are those of
--- all ranks, measured without profiler; a dash is a run that has none. Memory is what the framework's allocator handed
--- out on the device at its peak, on the rank where that was most; without an accelerator, what the process held.
+-- Training throughput and peak memory by method, one row per run.
+-- Tables III, IV, and IX of the paper, including runs that ran out of memory. Throughput covers all ranks, measured
+-- without the profiler. Memory is the peak of the framework's allocator on the rank with the most, or process memory
+-- without an accelerator.
 --
 -- Kind:     analysis
 -- Scope:    runs
 -- Columns:
---   model              VARCHAR  name of the model
---   stage              VARCHAR  pretrain, finetune or custom
---   method             VARCHAR  optimizations, in their canonical form
---   engine             VARCHAR  training engine
---   world_size         INTEGER  ranks
---   batch_size         INTEGER  sequences in a step of one data-parallel rank
---   mean_tokens_per_s  DOUBLE   tokens/s of all ranks, mean of the repeats
---   std_tokens_per_s   DOUBLE   sample standard deviation over the repeats; NULL for one repeat
---   peak_bytes         BIGINT   peak memory of the rank where it was highest, bytes
---   outcome            VARCHAR  ok, incomplete, oom, failed or unreadable
---   run                VARCHAR  name of the run's folder
+--   model       VARCHAR
+--   stage       VARCHAR  pretrain, finetune, or custom
+--   method      VARCHAR  optimizations, in canonical form
+--   engine VARCHAR, world_size INTEGER, batch_size INTEGER, mean_tokens_per_s DOUBLE
+--   std_tokens_per_s DOUBLE
+--   peak_bytes  BIGINT   peak memory of the rank with the most, bytes
+--   outcome     VARCHAR  ok, incomplete, oom, failed, or unreadable
+--   run         VARCHAR
 -- Invariant: std_tokens_per_s IS NULL OR std_tokens_per_s >= 0
--- Note: analysis run has the reason of an outcome, the length of sequences and both kinds of memory
+-- Note: analysis run has the reason of an outcome, the sequence length, and both kinds of memory
 
 SELECT
     model, stage, opt AS method, engine, world_size, batch_size,

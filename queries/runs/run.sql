@@ -1,42 +1,39 @@
--- What were these runs, on what machine, and how did they end?
--- One row per run.json, those that could not be read included: their outcome is unreadable.
+-- Runs with their configuration, machine, results, and outcome, one row per run.json.
+-- Unreadable manifests are included with the outcome unreadable.
 --
 -- Kind:     analysis
 -- Scope:    runs
 -- Columns:
---   run                 VARCHAR    name of the run's folder
---   run_id              VARCHAR    as in table run
---   stage               VARCHAR    pretrain, finetune, serve, bench or custom
---   outcome             VARCHAR    ok, incomplete, oom, failed or unreadable
---   reason              VARCHAR    why the outcome is not ok
---   model               VARCHAR    name of the model
---   parameter_count     BIGINT     its parameters
---   trainable_parameter_count  BIGINT  of these, trained
---   opt                 VARCHAR    optimizations, in their canonical form
---   engine              VARCHAR    training or serving engine
---   precision           VARCHAR    number type of the compute
---   attention_backend   VARCHAR    which attention ran
---   world_size          INTEGER    ranks
---   batch_size          INTEGER    sequences in a step of one data-parallel rank
---   sequence_length     INTEGER    tokens of a sequence
---   repeat_count        BIGINT     repeats that were measured
---   mean_tokens_per_s   DOUBLE     tokens/s of all ranks, mean of the repeats
---   std_tokens_per_s    DOUBLE     sample standard deviation over the repeats; NULL for one
---   mean_step_ns        DOUBLE     mean measured step on rank 0, without ranges and profiler, ns
---   plain_step_ns       BIGINT     median measured step, the same
---   ranges_step_ns      BIGINT     median step with ranges, ns
---   profiled_step_ns    BIGINT     median step with ranges and profiler, ns
---   profiled_step_pct   DOUBLE     profiled_step_ns of plain_step_ns, 100 and more
---   peak_device_bytes   BIGINT     device memory of the rank that allocated most, at its peak, bytes
---   peak_reserved_bytes  BIGINT    of the rank that reserved most, bytes
---   peak_host_bytes     BIGINT     host memory of the rank that held most, at its peak, bytes
---   devices             VARCHAR[]  accelerators by name; empty on a CPU-only machine
---   processor           VARCHAR    processor
---   core_count          INTEGER    cores
---   request_count       BIGINT     requests that were read, of a serving run
---   rejected_count      BIGINT     lines of requests.jsonl and benchmarks.jsonl that could not be read; see table rejected
---   trace_count         BIGINT     trace files that run.json names
---   notes               VARCHAR[]  what else is to be said
+--   run VARCHAR, run_id VARCHAR
+--   stage                      VARCHAR    pretrain, finetune, serve, bench, or custom
+--   outcome                    VARCHAR    ok, incomplete, oom, failed, or unreadable
+--   reason                     VARCHAR    why the outcome is not ok
+--   model                      VARCHAR
+--   parameter_count            BIGINT     number of parameters
+--   trainable_parameter_count  BIGINT     number of trained parameters
+--   opt                        VARCHAR    optimizations, in canonical form
+--   engine                     VARCHAR
+--   precision                  VARCHAR    compute data type
+--   attention_backend          VARCHAR    attention implementation
+--   world_size INTEGER, batch_size INTEGER
+--   sequence_length            INTEGER    tokens per sequence
+--   repeat_count               BIGINT     number of measured repeats
+--   mean_tokens_per_s DOUBLE, std_tokens_per_s DOUBLE
+--   mean_step_ns               DOUBLE     mean measured step on rank 0, without ranges and profiler, ns
+--   plain_step_ns              BIGINT     median measured step on rank 0, without ranges and profiler, ns
+--   ranges_step_ns             BIGINT     median step with ranges, ns
+--   profiled_step_ns           BIGINT     median step with ranges and profiler, ns
+--   profiled_step_pct          DOUBLE     profiled_step_ns / plain_step_ns, percent
+--   peak_device_bytes          BIGINT     peak allocated device memory of the rank with the most, bytes
+--   peak_reserved_bytes        BIGINT     peak reserved device memory of the rank with the most, bytes
+--   peak_host_bytes            BIGINT     peak host memory of the rank with the most, bytes
+--   devices                    VARCHAR[]  accelerator models; empty on a CPU-only machine
+--   processor                  VARCHAR    processor model
+--   core_count                 INTEGER    number of cores
+--   request_count              BIGINT     number of requests read, for serving runs
+--   rejected_count             BIGINT     number of unreadable lines in requests.jsonl and benchmarks.jsonl (see table rejected)
+--   trace_count                BIGINT     number of trace files named in run.json
+--   notes                      VARCHAR[]  notes of the run
 -- Invariant: outcome IS NOT NULL AND (outcome = 'ok' OR reason IS NOT NULL OR stage IS NOT NULL)
 -- Invariant: peak_reserved_bytes IS NULL OR peak_device_bytes IS NULL OR peak_device_bytes <= peak_reserved_bytes
 

@@ -1,15 +1,15 @@
--- How far can the figures of these runs be trusted?
--- Of one run, these rows are also the last ones of analysis health. A metric that does not apply to a run has no row.
+-- Data-quality checks of runs.
+-- For a single run, these rows are also the last ones of analysis `health`. Metrics that do not apply have no row.
 --
 -- Kind:     analysis
 -- Scope:    runs
 -- Columns:
---   run       VARCHAR  name of the run's folder
---   metric    VARCHAR  what was looked at
---   value     DOUBLE   how much
+--   run       VARCHAR
+--   metric    VARCHAR  what was checked
+--   value     DOUBLE   value
 --   unit      VARCHAR  count or pct
---   severity  VARCHAR  ok, note or warn
---   meaning   VARCHAR  what it says about the figures
+--   severity  VARCHAR  ok, note, or warn
+--   meaning   VARCHAR  what it means for the figures
 -- Invariant: severity IN ('ok', 'note', 'warn')
 -- Invariant: unit IN ('count', 'pct') AND value IS NOT NULL AND meaning IS NOT NULL
 

@@ -1,14 +1,9 @@
--- What does a step of each run take without ranges and profiler?
+-- Step time of each run without ranges and profiler: run_step().
 --
 -- Kind:   function
 -- Access: private
 -- Columns:
---   run_id        VARCHAR  as in table run
---   repeat_count  BIGINT   repeats that were measured
---   mean_ns       DOUBLE   mean of the repeats' mean steps, ns: what tokens per second are of
---   plain_ns      BIGINT   the median step, ns
---   low_ns        BIGINT   the tenth percentile of the steps, ns; NULL where only one figure is known
---   high_ns       BIGINT   the ninetieth, ns
+--   run_id VARCHAR, repeat_count BIGINT, mean_ns DOUBLE, plain_ns BIGINT, low_ns BIGINT, high_ns BIGINT
 
 CREATE OR REPLACE MACRO run_step() AS TABLE (
     WITH repeated AS (
@@ -25,7 +20,7 @@ CREATE OR REPLACE MACRO run_step() AS TABLE (
         r.run_id,
         coalesce(p.repeat_count, 0) AS repeat_count,
         coalesce(p.mean_ns, r.plain_step_ns) AS mean_ns,
-        -- Without its percentiles the figure of a manifest is a mean, which outliers move.
+        -- A manifest without percentiles contains a mean, which is sensitive to outliers.
         if(
             r.plain_step_low_ns IS NULL,
             coalesce(p.ns[2]::BIGINT, r.plain_step_ns),

@@ -1,28 +1,24 @@
--- How does training throughput grow with the number of ranks?
--- The paper's Figure 4. Runs that differ only in their number of ranks (and of machines) are one configuration; its
--- base is the run with the fewest ranks, or the mean of several such. speedup is the throughput over that of the base;
--- efficiency_pct is the speedup over how many times more ranks there are. A run that alone is the base has 1 and 100;
--- of several such none has either, as what they differ by is not scaling. The batch of a rank stays the same: this is
--- weak scaling.
+-- Training throughput by number of ranks, with speedup and efficiency (weak scaling).
+-- Figure 4 of the paper. Runs that differ only in the number of ranks and machines form a configuration. The base is
+-- the run with the fewest ranks; if there are several, their mean, and none of them has a speedup. The batch size per
+-- rank stays the same.
 --
 -- Kind:     analysis
 -- Scope:    runs
 -- Columns:
---   model              VARCHAR  name of the model
---   stage              VARCHAR  pretrain, finetune or custom
---   method             VARCHAR  optimizations, in their canonical form
---   engine             VARCHAR  training engine
---   device             VARCHAR  accelerators; the processor on a CPU-only machine
---   batch_size         INTEGER  sequences in a step of one data-parallel rank
---   sequence_length    INTEGER  tokens of a sequence
---   world_size         INTEGER  ranks
---   mean_tokens_per_s  DOUBLE   tokens/s of all ranks, mean of the repeats
---   std_tokens_per_s   DOUBLE   sample standard deviation over the repeats; NULL for one repeat
---   base_world_size    INTEGER  ranks of the base
---   speedup            DOUBLE   tokens/s over those of the base; NULL for one of several runs of the base
---   efficiency_pct     DOUBLE   speedup * base_world_size / world_size; above 100 if it scales better than linearly
---   outcome            VARCHAR  ok, incomplete, oom or failed; only ok runs with tokens/s are compared
---   run                VARCHAR  name of the run's folder
+--   model            VARCHAR
+--   stage            VARCHAR  pretrain, finetune, or custom
+--   method           VARCHAR  optimizations, in canonical form
+--   engine           VARCHAR
+--   device           VARCHAR  accelerator models, or processor on a CPU-only machine
+--   batch_size       INTEGER
+--   sequence_length  INTEGER  tokens per sequence
+--   world_size INTEGER, mean_tokens_per_s DOUBLE, std_tokens_per_s DOUBLE
+--   base_world_size  INTEGER  number of ranks of the base
+--   speedup          DOUBLE   throughput relative to the base; NULL for one of several base runs
+--   efficiency_pct   DOUBLE   speedup relative to the increase in ranks, percent; above 100 if superlinear
+--   outcome          VARCHAR  ok, incomplete, oom, or failed; only ok runs are compared
+--   run              VARCHAR
 -- Invariant: speedup IS NULL OR (speedup > 0 AND base_world_size <= world_size)
 -- Invariant: speedup IS NULL OR world_size > base_world_size OR (speedup = 1 AND efficiency_pct = 100)
 

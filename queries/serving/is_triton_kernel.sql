@@ -1,13 +1,12 @@
--- Is a kernel one of Triton?
--- It has the name of its Python function: in lower case, with neither the signature of C++ nor its mangling. Libraries
--- that ship machine code under such names (cuDNN, the fmha kernels of AMD) are left out, and so are kernels of class gemm
--- and conv, whose names are those of vendors as often.
+-- Whether a kernel is written in Triton.
+-- Triton kernels carry the lower-case name of their Python function, without C++ signature or mangling. Vendor kernels
+-- with such names (cuDNN, AMD's fmha, GEMMs, and convolutions) are excluded.
 --
 -- Kind:     function
 -- Access:   private
 -- Params:
---   class  VARCHAR  as in table kernel_class
---   name   VARCHAR  name of the kernel
+--   class  VARCHAR  kernel class
+--   name   VARCHAR  kernel name
 
 CREATE OR REPLACE MACRO is_triton_kernel(class, name) AS (
     is_fused(class)

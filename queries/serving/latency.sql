@@ -1,30 +1,25 @@
--- How long did requests take to be answered?
--- e2e: from a request's start to the end of its answer. ttft: to its first token. tpot: from the first to the last
--- token, over the tokens after the first. itl: between tokens that followed each other, one value for each pair (a
--- chunk of several tokens counts as one). client_wait: how long the client held the request back. Only requests that
--- succeeded count; warm-up, and what was sent again to be profiled, never does. Percentiles are nearest-rank: values
--- that were measured, none in between.
+-- Latency percentiles of requests by metric, per run.
+-- e2e: start to end of the answer. ttft: time to first token. tpot: time per output token after the first. itl: time
+-- between consecutive tokens (or chunks). client_wait: time the client held the request back. Only successful, measured
+-- requests count, no warm-up or profiled ones. Percentiles are nearest-rank.
 --
 -- Kind:     analysis
 -- Scope:    runs
 -- Params:
---   since  VARCHAR{sent|arrival} = sent  what e2e and ttft count from: when the request was sent, or should have been
+--   since  VARCHAR{sent|arrival} = sent  start of e2e and ttft: when the request was sent, or its scheduled arrival
 -- Columns:
---   run             VARCHAR  name of the run's folder
---   engine          VARCHAR  serving engine
---   metric          VARCHAR  e2e, ttft, tpot, itl or client_wait
---   value_count     BIGINT   values: requests, of itl pairs of tokens
+--   run VARCHAR, engine VARCHAR, metric VARCHAR
+--   value_count     BIGINT   number of values: requests, or token pairs for itl
 --   mean_ns         DOUBLE   mean, ns
 --   p50_ns          BIGINT   median, ns
 --   p90_ns          BIGINT   90th percentile, ns
 --   p99_ns          BIGINT   99th percentile, ns
---   max_ns          BIGINT   longest, ns
---   ok_count        BIGINT   measured requests that succeeded; of fewer values than these, the rest has no such time
---   left_out_count  BIGINT   measured requests that did not succeed, and are in no figure
---   outcome         VARCHAR  how the run ended; of an incomplete one the figures are of a part of the load
+--   max_ns          BIGINT   maximum, ns
+--   ok_count        BIGINT   successful measured requests
+--   left_out_count  BIGINT   failed measured requests, excluded from all figures
+--   outcome         VARCHAR  outcome of the run; if incomplete, the figures cover a part of the load
 -- Invariant: value_count = 0 OR (p50_ns <= p90_ns AND p90_ns <= p99_ns AND p99_ns <= max_ns)
 -- Invariant: metric = 'itl' OR value_count <= ok_count
--- Note: ok_count and left_out_count leave out warm-up; table request has every request
 
 WITH counted AS (
     SELECT
@@ -40,7 +35,8 @@ metric AS (
     FROM counted AS c
 ),
 
--- By position in order, which DuckDB sorts on disk if it must: quantile_disc holds all values in memory.
+-- By position in order, which DuckDB sorts on disk if needed; quantile_disc holds all values in
+-- memory.
 ranked AS (
     SELECT
         run_id, metric, value_ns,
@@ -49,7 +45,7 @@ ranked AS (
     FROM request_latency($since)
 ),
 
--- The percentile p is the value at the rank ceil(p * value_count / 100).
+-- Nearest rank: ceil(p * value_count / 100).
 summed AS (
     SELECT
         run_id, metric,

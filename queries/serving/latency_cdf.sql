@@ -1,22 +1,19 @@
--- What share of the requests was answered within which time?
--- The paper's Figures 7 to 10: points of the empirical distribution function of a latency, with metrics as in analysis
--- latency. A point says that cumulative_count values, and no fewer, are at most value_ns.
+-- Latency CDF of requests, per run.
+-- Figures 7 to 10 of the paper; metrics as in `latency`.
 --
 -- Kind:     analysis
 -- Scope:    runs
 -- Family:   latency
 -- Params:
---   metric  VARCHAR{e2e|ttft|tpot|itl|client_wait|all} = e2e  which latency
---   points  BIGINT = 100  points of a curve, evenly spaced in percent; 0 for every value
---   since   VARCHAR{sent|arrival} = sent  what e2e and ttft count from
+--   metric  VARCHAR{e2e|ttft|tpot|itl|client_wait|all} = e2e  latency metric
+--   points  BIGINT = 100                                      points per curve, evenly spaced in percent; 0 for every value
+--   since   VARCHAR{sent|arrival} = sent                      start of e2e and ttft
 -- Columns:
---   run               VARCHAR  name of the run's folder
---   engine            VARCHAR  serving engine
---   metric            VARCHAR  e2e, ttft, tpot, itl or client_wait
---   value_ns          BIGINT   the latency, ns
---   cumulative_count  BIGINT   values that are at most this
---   cumulative_pct    DOUBLE   their share of all values, 0 to 100
---   outcome           VARCHAR  how the run ended; of an incomplete one the values are of a part of the load
+--   run VARCHAR, engine VARCHAR, metric VARCHAR
+--   value_ns          BIGINT   latency, ns
+--   cumulative_count  BIGINT   number of values up to value_ns
+--   cumulative_pct    DOUBLE   share of all values, 0 to 100
+--   outcome           VARCHAR  outcome of the run; if incomplete, the values cover a part of the load
 -- View:
 --   page  rows=5000 lines=run ask=metric:all
 -- Invariant: 0 < cumulative_pct AND cumulative_pct <= 100
@@ -32,7 +29,7 @@ WITH ranked AS (
     WHERE $metric IN ('all', metric)
 ),
 
--- The values at the ranks ceil(k * value_count / points), for k from 1 to points.
+-- The values at ranks ceil(k * value_count / points), for k from 1 to points.
 picked AS (
     SELECT DISTINCT run_id, metric, value_ns, cumulative_count, value_count
     FROM ranked

@@ -1,28 +1,25 @@
--- What share of the requests waited how long for the engine to begin them?
--- Queueing: from when a request was sent to the start of the first step of the engine that served it, as queue_ns of
--- analysis request_steps. Only requests whose first step is in the trace are counted, profiled ones among them;
--- left_out_count says how many others there are. A point says that cumulative_count requests, and no fewer, waited
--- value_ns at most. Times of the client and of the trace are compared by the clock of the machine, so a value may fall
--- below 0 by what these differ. Warm-up requests are left out.
+-- CDF of the queueing time of requests, per run.
+-- From sending a request to the start of the first engine step that served it. Only requests whose first step was
+-- recorded count, profiled ones included, warm-up excluded. Client and trace times are compared on the machine's clock,
+-- so values may be slightly negative.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Params:
---   points  BIGINT = 100  points of a curve, evenly spaced in percent; 0 for every value
+--   points  BIGINT = 100  points per curve, evenly spaced in percent; 0 for every value
 -- Columns:
---   run               VARCHAR  name of the run's folder
---   engine            VARCHAR  serving engine
---   value_ns          BIGINT   how long requests waited, ns
---   cumulative_count  BIGINT   requests that waited at most this
---   cumulative_pct    DOUBLE   their share of those that are counted, 0 to 100
---   request_count     BIGINT   requests that are counted
---   left_out_count    BIGINT   requests whose first step is in no trace
+--   run VARCHAR, engine VARCHAR
+--   value_ns          BIGINT  queueing time, ns
+--   cumulative_count  BIGINT  number of requests that waited up to value_ns
+--   cumulative_pct    DOUBLE  share of the counted requests, 0 to 100
+--   request_count     BIGINT  number of counted requests
+--   left_out_count    BIGINT  number of requests whose first step was not recorded
 -- View:
 --   page  lines=run
 -- Invariant: 0 < cumulative_pct AND cumulative_pct <= 100
 -- Invariant: 1 <= cumulative_count AND cumulative_count <= request_count
 
--- Every rank of an engine does the same steps: the first trace that has them tells when.
+-- All ranks of an engine run the same steps, so the first trace with steps is used.
 WITH telling AS (
     SELECT t.run_id, min(t.trace_id) AS trace_id
     FROM trace AS t
@@ -65,7 +62,7 @@ left_out AS (
     GROUP BY run_id
 ),
 
--- The values at the ranks ceil(k * request_count / points), for k from 1 to points.
+-- The values at ranks ceil(k * request_count / points), for k from 1 to points.
 picked AS (
     SELECT DISTINCT run_id, value_ns, cumulative_count, request_count
     FROM ranked

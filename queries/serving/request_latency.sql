@@ -1,14 +1,13 @@
--- What is every single latency of the requests that count?
--- request_latency(since) has a row per value of each metric: one per request that succeeded and was measured, of itl
--- one per pair of tokens (or chunks of tokens) that followed each other. Arguments as for request_times.
+-- Individual latencies of successful measured requests: request_latency(since).
+-- One row per request and metric; for itl, one per pair of consecutive tokens or chunks.
 --
 -- Kind:     function
 -- Params:
 --   since  VARCHAR  sent or arrival
 -- Columns:
---   run_id      VARCHAR  as in table run
---   metric      VARCHAR  e2e, ttft, tpot, itl or client_wait
---   value_ns    BIGINT   the latency, ns; never NULL
+--   run_id    VARCHAR
+--   metric    VARCHAR  e2e, ttft, tpot, itl or client_wait
+--   value_ns  BIGINT   latency, ns; never NULL
 
 CREATE OR REPLACE MACRO request_latency(since) AS TABLE (
     WITH valued AS (

@@ -1,30 +1,23 @@
--- What was the life of the slowest requests: when did they wait, which steps read their prompt, which decoded?
--- A row is a stretch of a request's time: queued from when it was sent to the start of its first step; then the steps
--- of the engine that served it, prefill those that began before its first token came, decode the others, and what lies
--- between two of them; answering from the end of its last step to its end. Where steps of it are not in the trace, the
--- time that they may have is not traced. Of a request without any step in the trace only what the client saw is known:
--- waiting until its first token came, if one did, and answering until its end. Steps serve all requests of their
--- batches. Requests with steps in the trace come first. Times of the client and of the trace are compared by the clock
--- of the machine. Warm-up requests are left out.
+-- Life of the slowest requests as a sequence of queueing, prefill, decode, and answering.
+-- queued: sent to the first step. prefill and decode: engine steps before and after the first token. between steps: no
+-- step served it. answering: last step to the end. Times with unrecorded steps are `not traced`; requests without any
+-- recorded step have waiting (to the first token) and answering only, and come last. Steps serve their complete batch;
+-- warm-up is excluded.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Params:
---   limit    BIGINT = 12    requests of each run; 0 for all
+--   limit    BIGINT = 12    requests per run; 0 for all
 --   request  BIGINT = NULL  only this request
 -- Columns:
---   run                  VARCHAR  name of the run's folder
---   request_id           BIGINT   the request
---   part                 VARCHAR  queued, prefill, decode, between steps, not traced, waiting or answering
---   step                 BIGINT   the step of the engine; NULL for what is no step
---   start_ns             BIGINT   start of the stretch, ns since the start of the load
---   end_ns               BIGINT   its end, ns since the start of the load
---   dur_ns               BIGINT   its length, ns
---   request_count        BIGINT   requests in the batch of the step
---   prefill_token_count  BIGINT   tokens of prompts that the step read
---   decode_token_count   BIGINT   tokens that decoding put in
---   e2e_ns               BIGINT   from when the request was sent to its end, ns
---   outcome              VARCHAR  how it ended
+--   run VARCHAR, request_id BIGINT
+--   part      VARCHAR  queued, prefill, decode, between steps, not traced, waiting, or answering
+--   step      BIGINT   engine step; NULL for other parts
+--   start_ns  BIGINT   start, ns since the start of the load
+--   end_ns    BIGINT   end, ns since the start of the load
+--   dur_ns BIGINT, request_count BIGINT, prefill_token_count BIGINT, decode_token_count BIGINT
+--   e2e_ns BIGINT
+--   outcome   VARCHAR  outcome of the request
 -- Invariant: dur_ns = end_ns - start_ns AND dur_ns >= 0
 -- Invariant: (step IS NOT NULL) = (part IN ('prefill', 'decode'))
 
@@ -40,7 +33,7 @@ WITH served AS (
         AND ($request IS NULL OR r.request_id = $request)
 ),
 
--- Every rank of an engine does the same steps: the first trace that has them tells when.
+-- All ranks of an engine run the same steps, so the first trace with steps is used.
 telling AS (
     SELECT t.run_id, min(t.trace_id) AS trace_id
     FROM trace AS t

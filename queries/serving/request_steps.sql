@@ -1,45 +1,36 @@
--- Why was the slowest request slow: did it wait, were its steps long, or did the device stand idle?
--- A request is linked to the engine's steps that served it (table request_step) and these to the traces of its run. Its
--- prefill are the steps that began before its first token came, its decoding the others. Times of a request count from
--- when it was sent, as those of analysis latency do. Durations are those of steps, which it shares with all requests of
--- their batches. Steps outside of the profiled window have none: traced_step_count says how many have. Times of clients
--- and traces are compared by the clock of the machine; a trace without a base time gives no queue_ns. Warm-up requests
--- are left out.
+-- Queueing, prefill, and decode time of the slowest requests, with the device time of their steps.
+-- Requests are linked to the engine steps that served them (`request_step`). Prefill steps began before the first
+-- token, decode steps after. Step times are shared by all requests of the batch. Only recorded steps count; see
+-- traced_step_count. Traces without a base time have no queue_ns; warm-up is excluded.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
---   limit    BIGINT = 20    the requests of each run and device that took longest; 0 for all
+--   limit    BIGINT = 20    slowest requests per run and device; 0 for all
 --   request  BIGINT = NULL  only this request
 -- Columns:
---   rank                INTEGER  global rank
---   device              VARCHAR  number of the device, or cpu
---   run                 VARCHAR  name of the run's folder
---   request_id          BIGINT   the request
---   is_profiled         BOOLEAN  sent while the profiler ran, in a load of its own
+--   rank INTEGER, device VARCHAR, run VARCHAR, request_id BIGINT
+--   is_profiled         BOOLEAN  part of the profiled load
 --   outcome             VARCHAR  ok, or how it failed
---   prompt_token_count  BIGINT   tokens of the prompt
---   output_token_count  BIGINT   tokens of the answer
---   e2e_ns              BIGINT   from when it was sent to its end, ns
---   ttft_ns             BIGINT   from when it was sent to its first token, ns
---   queue_ns            BIGINT   from when it was sent to the start of its first step, ns; NULL if not in the trace
---   step_count          BIGINT   steps that served it
---   traced_step_count   BIGINT   of these, steps in the trace
---   prefill_step_count  BIGINT   traced steps that began before its first token came
+--   prompt_token_count BIGINT, output_token_count BIGINT, e2e_ns BIGINT, ttft_ns BIGINT
+--   queue_ns            BIGINT   time from sending to its first step, ns; NULL if not recorded
+--   step_count          BIGINT   number of steps that served it
+--   traced_step_count   BIGINT   number of recorded steps
+--   prefill_step_count  BIGINT   number of recorded prefill steps
 --   prefill_ns          BIGINT   sum of their durations, ns
---   decode_step_count   BIGINT   the other traced steps
+--   decode_step_count   BIGINT   number of recorded decode steps
 --   decode_step_ns      DOUBLE   mean of their durations, ns
---   longest_step        BIGINT   the traced step that took longest
+--   longest_step        BIGINT   longest recorded step
 --   longest_step_ns     BIGINT   its duration, ns
---   wall_ns             BIGINT   busy time of the device in its traced steps, ns
---   idle_ns             BIGINT   idle time of the device before work of its traced steps, ns
---   idle_pct            DOUBLE   idle_ns of wall_ns and idle_ns, 0 to 100
+--   wall_ns             BIGINT   busy time of the device in its recorded steps, ns
+--   idle_ns             BIGINT   idle time before work of its recorded steps, ns
+--   idle_pct            DOUBLE   idle_ns as a share of wall_ns and idle_ns, 0 to 100
 -- Invariant: traced_step_count = prefill_step_count + decode_step_count AND traced_step_count <= step_count
 -- Invariant: wall_ns >= 0 AND idle_ns >= 0
 -- Invariant: idle_pct IS NULL OR (0 <= idle_pct AND idle_pct <= 100.0000001)
 -- Empty: request: the run has no requests
 -- Empty: request_step: the requests of the run do not name the steps of the engine that served them
--- Empty: no step that served such a request is marked in the trace (tk/step)
+-- Empty: no step that served the requests is marked in the trace (tk/step)
 
 WITH served AS (
     SELECT
@@ -70,7 +61,6 @@ counted AS (
     GROUP BY run_id, request_id
 ),
 
--- Few spans per request: each step of a span once.
 stepped AS (
     SELECT
         t.run_id, p.request_id, t.trace_id, s.step, s.dur_ns,

@@ -1,20 +1,17 @@
--- How long did each request wait and run?
--- request_times(since) takes what a request's time counts from: sent, when it left the client (its last attempt), or
--- arrival, when the schedule wanted it sent. The two differ where the client holds a request back, and where it is late.
+-- Timing of each request: request_times(since).
+-- Times count from `sent`, when the request left the client (last attempt), or from `arrival`, when it was scheduled.
 --
 -- Kind:   function
 -- Params:
 --   since  VARCHAR  sent or arrival
 -- Columns:
---   run_id          VARCHAR  as in table run
---   request_id      BIGINT   as in table request
---   is_measured     BOOLEAN  neither warm-up nor of the load that was profiled
---   is_ok           BOOLEAN  measured, and all of its answer came
---   client_wait_ns  BIGINT   from when the schedule wanted it sent to when it was sent, ns
---   e2e_ns          BIGINT   from its start to its end, ns
---   ttft_ns         BIGINT   from its start to its first token, ns
---   tpot_ns         BIGINT   from its first to its last token, over the tokens after the first (behind the first
---                            chunk, where tokens come in chunks), ns; NULL without such
+--   run_id VARCHAR, request_id BIGINT
+--   is_measured  BOOLEAN  neither warm-up nor profiled
+--   is_ok        BOOLEAN  measured and successful
+--   client_wait_ns  BIGINT
+--   e2e_ns       BIGINT   time from the start to the end, ns
+--   ttft_ns      BIGINT
+--   tpot_ns      BIGINT   time per output token after the first (or the first chunk), ns; NULL without such
 
 CREATE OR REPLACE MACRO request_times(since) AS TABLE (
     WITH timed AS (

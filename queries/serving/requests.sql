@@ -1,30 +1,25 @@
--- Which requests took longest, and where did their time go?
--- The slowest first, by the time from when they were sent to their end, however that was. Times of single requests are
--- as in analysis latency.
+-- Slowest requests with their latencies.
+-- Sorted by the time from start to end, failed requests included.
 --
 -- Kind:     analysis
 -- Scope:    runs
 -- Params:
---   limit    BIGINT = 20  rows per run; 0 for all
---   outcome  VARCHAR = NULL  only requests that ended like this
+--   limit    BIGINT = 20                                       rows per run; 0 for all
+--   outcome  VARCHAR = NULL                                    only requests with this outcome
 --   kind     VARCHAR{measured|warmup|profiled|all} = measured  which requests
---   since    VARCHAR{sent|arrival} = sent  what e2e and ttft count from
+--   since    VARCHAR{sent|arrival} = sent                      start of e2e and ttft
 -- Columns:
---   run                 VARCHAR  name of the run's folder
---   request_id          BIGINT   number of the request
---   outcome             VARCHAR  how it ended
---   e2e_ns              BIGINT   from its start to its end, ns
---   ttft_ns             BIGINT   from its start to its first token, ns
---   tpot_ns             BIGINT   from its first to its last token, over the tokens after the first, ns
---   max_itl_ns          BIGINT   longest time between two tokens, ns
---   client_wait_ns      BIGINT   how long the client held it back, ns
---   prompt_token_count  BIGINT   tokens of the prompt
---   output_token_count  BIGINT   tokens of the answer
---   sent_ns             BIGINT   when it was sent, ns since the start of the load
---   step_count          BIGINT   steps of the engine that served it, where they are known
---   reason              VARCHAR  why the outcome is not ok
+--   run VARCHAR, request_id BIGINT
+--   outcome     VARCHAR  outcome of the request
+--   e2e_ns      BIGINT   time from the start to the end, ns
+--   ttft_ns BIGINT, tpot_ns BIGINT
+--   max_itl_ns  BIGINT   longest time between two tokens, ns
+--   client_wait_ns BIGINT, prompt_token_count BIGINT, output_token_count BIGINT
+--   sent_ns     BIGINT   time it was sent, ns since the start of the load
+--   step_count  BIGINT   number of engine steps that served it, if known
+--   reason      VARCHAR  why the outcome is not ok
 -- View:
---   browse  key=0 menu="requests of serving" title="Requests of serving, those that took longest first" ask=limit:0,kind:all
+--   browse  key=0 menu="serving requests" title="Serving requests, slowest first" ask=limit:0,kind:all
 --           columns=e2e_ns,ttft_ns,tpot_ns,max_itl_ns,request_id,outcome,step_count,prompt_token_count,output_token_count,sent_ns,run,reason
 
 WITH gap AS (

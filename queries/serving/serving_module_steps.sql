@@ -1,19 +1,16 @@
--- Which kinds of work is a serving engine's step made of? As the mean over the devices of the run.
--- The times per step of serving_modules, with the sums of its groups. Of devices that have the phase, one without such
--- work counts as 0.
+-- Mean time per step of a serving engine by kind of work, over the devices.
+-- Includes group sums. A device with the phase but without such work counts as 0.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   serving_modules
 -- Input:    serving_modules
 -- Columns:
---   phase         VARCHAR  as in serving_modules
---   task_group    VARCHAR  computation, communication or rest
+--   phase VARCHAR, task_group VARCHAR
 --   task          VARCHAR  as in serving_modules; (all) for the group
---   step_wall_ns  DOUBLE   time of the device that is theirs, busy or, in row idle, idle, per step, ns; NULL where no
---                          range marks steps of the phase
---   phase_pct     DOUBLE   wall_ns of that of the whole phase, 0 to 100; NULL where that takes no time
---   device_count  BIGINT   devices that the means are over
+--   step_wall_ns  DOUBLE   exclusive busy (or idle) time per step, ns; NULL without marked steps
+--   phase_pct     DOUBLE   share of the phase, 0 to 100; NULL if the phase takes no time
+--   device_count  BIGINT
 -- Invariant: (step_wall_ns IS NULL OR 0 <= step_wall_ns) AND (phase_pct IS NULL OR phase_pct <= 100.0000001)
 
 WITH shared AS (

@@ -1,19 +1,16 @@
--- Which kinds of work was the time of a serving engine's devices spent on, all together?
--- The sums of serving_modules over all devices; phases without any time are left out.
+-- Time of a serving engine by kind of work, summed over all devices.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   serving_modules
 -- Input:    serving_modules
 -- Columns:
---   phase          VARCHAR  as in serving_modules
---   task_group     VARCHAR  computation, communication or rest
+--   phase VARCHAR, task_group VARCHAR
 --   task           VARCHAR  as in serving_modules
---   kernel_count   BIGINT   device events
---   kernel_ns      BIGINT   sum of their durations, ns
---   wall_ns        BIGINT   time of the devices that is theirs, busy or, in row idle, idle, ns
---   phase_wall_ns  BIGINT   that of the whole phase, ns
---   phase_pct      DOUBLE   wall_ns of phase_wall_ns, 0 to 100
+--   kernel_count BIGINT, kernel_ns BIGINT
+--   wall_ns        BIGINT   exclusive busy (or idle) time, ns
+--   phase_wall_ns  BIGINT   time of the complete phase, ns
+--   phase_pct      DOUBLE   wall_ns as a share of phase_wall_ns, 0 to 100
 -- Invariant: 0 <= wall_ns AND wall_ns <= phase_wall_ns
 -- Invariant: 0 <= phase_pct AND phase_pct <= 100.0000001
 

@@ -1,22 +1,19 @@
--- Which kinds of work was a serving engine's time spent on: GEMM, RoPE, norms, Triton, all-reduce, the rest?
--- The paper's table of an inference engine. RoPE and RMSNorm are what the modules or the names of kernels tell; then
--- come GEMM, kernels written in Triton, and the rest by class. Attention that is not in Triton has a row of its own.
--- Every nanosecond of the device's window is in one row: idle time goes to the phase of the device event that ends it.
+-- Time of a serving engine by kind of work: GEMM, RoPE, norms, Triton, all-reduce, …, per device and phase.
+-- The paper's table of an inference engine. RoPE and RMSNorm are recognized by module or kernel name, then GEMMs and
+-- Triton kernels, and the rest by class. Every nanosecond of the window is in one row; idle time belongs to the phase
+-- of the device event that ends it.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Columns:
---   rank          INTEGER  global rank
---   device        VARCHAR  number of the device, or cpu
---   phase         VARCHAR  prefill, mixed, decode, verify, forward or other, as in phases
---   task_group    VARCHAR  computation, communication or rest
---   task          VARCHAR  element-wise, RoPE, Triton, GEMM, RMSNorm, attention, other; all-reduce, all-gather, other;
---                          memory copy, idle
---   kernel_count  BIGINT   device events
---   kernel_ns     BIGINT   sum of their durations, ns
---   wall_ns       BIGINT   time of the device that is theirs, busy or, in row idle, idle, ns; adds up to the window
---   phase_pct     DOUBLE   wall_ns of that of the whole phase, 0 to 100
---   step_count    BIGINT   steps of serving of this phase that put work on the device; NULL where no range marks any
+--   rank INTEGER, device VARCHAR
+--   phase         VARCHAR  prefill, mixed, decode, verify, forward, or other
+--   task_group    VARCHAR
+--   task          VARCHAR  element-wise, RoPE, Triton, GEMM, RMSNorm, attention, other; all-reduce, all-gather, other; memory copy, idle
+--   kernel_count BIGINT, kernel_ns BIGINT
+--   wall_ns       BIGINT   exclusive busy (or idle) time, ns; adds up to the window
+--   phase_pct     DOUBLE   share of the phase, 0 to 100
+--   step_count    BIGINT   number of steps of the phase with device work; NULL without marked steps
 --   step_wall_ns  DOUBLE   wall_ns per step, ns
 -- View:
 --   breakdown  totals=serving_module_totals

@@ -1,15 +1,11 @@
--- Of how many devices of a run does each phase of a serving engine tell, its steps, and shares of it?
--- For means over devices: serving_phase_devices('shared') is a relation with a row for each phase.
+-- Number of devices per serving phase: all, with marked steps, and with known shares.
 --
 -- Kind:     function
 -- Access:   private
 -- Params:
 --   shared  VARCHAR  name of a relation with rank, device, phase, step_count, share_pct
 -- Columns:
---   phase          VARCHAR  as given
---   device_count   BIGINT   devices that have the phase
---   stepped_count  BIGINT   of them those where ranges mark its steps
---   timed_count    BIGINT   of them those of which a share is known
+--   phase VARCHAR, device_count BIGINT, stepped_count BIGINT, timed_count BIGINT
 
 CREATE OR REPLACE MACRO serving_phase_devices(shared) AS TABLE (
     SELECT

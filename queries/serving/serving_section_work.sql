@@ -1,23 +1,13 @@
--- Where in a pass of a serving engine through the model is each device event: before the layers, attention, FFN, …?
+-- Device events of a serving engine with their section of the forward pass.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   trace_id      INTEGER  the trace
---   device        VARCHAR  number of the device, or cpu
---   event_id      BIGINT   the device event
---   piece         BIGINT   number of the piece of a CPU op, from 0; 0 for work of accelerators
---   dur_ns        BIGINT   duration, ns
---   wall_ns       BIGINT   busy time that is its own, ns
---   ts_ns         BIGINT   start, ns
---   phase         VARCHAR  prefill, mixed, decode, verify or forward
---   module_id     INTEGER  module, as in table module; NULL where none
---   row_name      VARCHAR  row of modules where there is no module
---   idle_ns       BIGINT   idle time before it, ns
---   layer         INTEGER  layer of its module; NULL outside of layers
---   launch_ts_ns  BIGINT   start of its launch, ns
---   section       VARCHAR  before transformer, attention, ffn, after transformer or other
+--   trace_id INTEGER, device VARCHAR, event_id BIGINT, piece BIGINT, dur_ns BIGINT, wall_ns BIGINT
+--   ts_ns BIGINT, phase VARCHAR, module_id INTEGER, row_name VARCHAR, idle_ns BIGINT, layer INTEGER
+--   launch_ts_ns BIGINT
+--   section  VARCHAR  before transformer, attention, ffn, after transformer, or other
 
 WITH layer_range AS (
     SELECT trace_id, min(position) AS first_position, max(last_position) AS last_position

@@ -1,9 +1,8 @@
--- Which steps of serving did the engine mark, and what was in the batch of each?
--- A trace has the steps of one form of range, the first of these that it has: tracekit's tk/batch inside of tk/step;
--- vLLM's execute_context_N(tokens)_generation_M(tokens), also in its longer form with sums of lengths; SGLang's
--- step[EXTEND bs=… toks=…], whose MIXED tells both kinds by c, g and their tokens c_sq, g_sq, or
--- by ext and dec, and whose TARGET_VERIFY reads what a draft model proposed; engine_step prefill_reqs=… of older collectors; tk/step with tk/phase and no batch; passes
--- of LightLLM's model by their Python calls. What the name does not tell is NULL.
+-- Marked steps of a serving engine, with the batch of each.
+-- Sources, in order of preference: tracekit's tk/batch inside tk/step, vLLM's
+-- execute_context_N(tokens)_generation_M(tokens), SGLang's step[… bs=… toks=…], engine_step of older collectors,
+-- tk/step with tk/phase (no batch), and LightLLM's Python calls. A trace uses one source; values that the name does not
+-- give are NULL.
 --
 -- Kind:     table
 -- Input:    event WHERE is_annotation(category) AND (name IN ('tk/phase/prefill', 'tk/phase/decode',
@@ -11,19 +10,16 @@
 --           starts_with(name, 'step[') OR starts_with(name, 'engine_step ')) OR (category, name) IN (SELECT
 --           (category, name) FROM range_marker WHERE means = 'frame')
 -- Columns:
---   trace_id               INTEGER -> trace  the trace
---   step                   BIGINT            number of the step: that of tk/step, else from 0 in order of time
---   name                   VARCHAR           name of the range that tells the batch
---   source                 VARCHAR           tk, vllm, sglang, engine_step or lightllm
---   phase                  VARCHAR           prefill, decode, mixed, or verify of speculative decoding
---   ts_ns                  BIGINT            start on the CPU, ns
---   dur_ns                 BIGINT            duration on the CPU, ns
---   end_ns                 BIGINT            end on the CPU, ns
---   prefill_request_count  BIGINT            requests whose prompt is read
---   prefill_token_count    BIGINT            tokens of prompts that are read
---   decode_request_count   BIGINT            requests that get one more token, or some
---   decode_token_count     BIGINT            tokens that they put in
---   request_count          BIGINT            requests in the batch
+--   trace_id  INTEGER -> trace
+--   step    BIGINT   step number: that of tk/step, else from 0 in time order
+--   name    VARCHAR  name of the range that describes the batch
+--   source  VARCHAR  tk, vllm, sglang, engine_step, or lightllm
+--   phase   VARCHAR  prefill, decode, mixed, or verify (speculative decoding)
+--   ts_ns   BIGINT   start on the host, ns
+--   dur_ns  BIGINT   duration on the host, ns
+--   end_ns  BIGINT   end on the host, ns
+--   prefill_request_count BIGINT, prefill_token_count BIGINT, decode_request_count BIGINT
+--   decode_token_count BIGINT, request_count BIGINT
 -- Invariant: dur_ns = end_ns - ts_ns AND phase IN ('prefill', 'mixed', 'decode', 'verify')
 -- Invariant: prefill_request_count + decode_request_count IS NULL OR request_count IS NOT NULL
 
@@ -54,7 +50,7 @@ WITH step_range AS MATERIALIZED (
         )
 ),
 
--- A range inside of tk/step belongs to the last one that began before it on its thread.
+-- A range inside tk/step belongs to the last step that began before it on its thread.
 tk_step AS (
     SELECT
         trace_id, event_id, pid, tid, name, ts_ns, end_ns,

@@ -1,20 +1,16 @@
--- What did each step of serving put on each device?
--- A device event belongs to the last step whose range began before its launch, if the launch is inside of it; on cpu,
--- the start of the op. Idle time goes to the step of the device event that ends it. So busy and idle time of all steps,
--- and of the row without one, add up to the device's window.
+-- Device time of each serving step, per device.
+-- A device event belongs to the last step that began before its launch, if the launch is inside it (on cpu: the start
+-- of the op). Idle time belongs to the step of the device event that ends it, so all rows add up to the window.
 --
 -- Kind:     table
 -- Input:    serving_step_ranges
 -- Columns:
---   trace_id      INTEGER -> trace               the trace
---   device        VARCHAR -> device_windows      number of the device, or cpu
---   step          BIGINT -> serving_step_ranges  number of the step, as in serving_steps; NULL outside of all steps
---   kernel_count  BIGINT                         device events
---   kernel_ns     BIGINT                         sum of their durations, ns
---   wall_ns       BIGINT                         busy time that is theirs, ns
---   idle_ns       BIGINT                         idle time before them, ns
---   start_ns      BIGINT                         start of the first, ns
---   end_ns        BIGINT                         end of the last, ns
+--   trace_id INTEGER -> trace, device VARCHAR -> device_windows
+--   step      BIGINT -> serving_step_ranges  step number, as in serving_steps; NULL outside steps
+--   kernel_count BIGINT, kernel_ns BIGINT, wall_ns BIGINT
+--   idle_ns   BIGINT                         idle time before its device events, ns
+--   start_ns  BIGINT                         start of its first device event, ns
+--   end_ns    BIGINT                         end of its last device event, ns
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns AND 0 <= idle_ns
 
 WITH work AS (

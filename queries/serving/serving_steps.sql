@@ -1,29 +1,23 @@
--- Which requests and how many tokens did each step of serving work on, and how long did it take?
--- As the engine's ranges tell it; idle_ns is the time that the device waited for work of the step. The row without a
--- step holds what was launched outside of all of them: rows of a device add up to its window.
+-- Requests, tokens, and device time of each serving step.
+-- Batches come from the engine's ranges. The row with NULL as step holds work launched outside of steps, so the rows of
+-- a device add up to its window.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
---   tolerance_pct  DOUBLE = 10  of the steady state: see serving_window
+--   tolerance_pct  DOUBLE = 10  tolerance of the steady state, as in serving_window
 -- Columns:
---   rank                   INTEGER  global rank
---   device                 VARCHAR  number of the device, or cpu
---   step                   BIGINT   number of the step; NULL for outside any step
---   phase                  VARCHAR  prefill, decode, mixed or verify
---   prefill_request_count  BIGINT   requests whose prompt is read; NULL where the range does not tell
---   prefill_token_count    BIGINT   tokens of prompts that are read
---   decode_request_count   BIGINT   requests that get one more token
---   decode_token_count     BIGINT   tokens that they put in
---   request_count          BIGINT   requests in the batch
---   is_steady              BOOLEAN  it is in the steady state; NULL where the trace does not tell
---   start_ns               BIGINT   start on the CPU, ns since the first event of the trace
---   dur_ns                 BIGINT   duration on the CPU, ns
---   kernel_count           BIGINT   device events
---   kernel_ns              BIGINT   sum of their durations, ns
---   wall_ns                BIGINT   busy time that is theirs, ns
---   idle_ns                BIGINT   idle time before them, ns
---   idle_pct               DOUBLE   idle_ns of wall_ns and idle_ns, 0 to 100
+--   rank INTEGER, device VARCHAR
+--   step       BIGINT   step number; NULL outside steps
+--   phase      VARCHAR  prefill, decode, mixed, or verify
+--   prefill_request_count BIGINT, prefill_token_count BIGINT, decode_request_count BIGINT
+--   decode_token_count BIGINT, request_count BIGINT
+--   is_steady  BOOLEAN  part of the steady state; NULL if unknown
+--   start_ns   BIGINT   start on the host, ns since the first event of the trace
+--   dur_ns     BIGINT   duration on the host, ns
+--   kernel_count BIGINT, kernel_ns BIGINT, wall_ns BIGINT
+--   idle_ns    BIGINT   idle time before its device events, ns
+--   idle_pct   DOUBLE   idle_ns as a share of wall_ns and idle_ns, 0 to 100
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns AND 0 <= idle_ns
 -- Invariant: (step IS NULL) = (phase IS NULL)
 

@@ -1,21 +1,15 @@
--- Which kind of work of a serving engine does each stretch of a device's time belong to, busy or idle?
--- GEMM, RoPE, a norm, Triton, an all-reduce, …; idle time is work of its own: it goes to the phase, and for layers to the
--- module, of the device event that ends it.
+-- Device time of a serving engine by kind of work, one row per busy interval or idle gap.
+-- Idle gaps belong to the phase and module of the device event that ends them.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   trace_id      INTEGER  the trace
---   device        VARCHAR  number of the device, or cpu
---   phase         VARCHAR  prefill, mixed, decode, verify, forward or other, as in phases
---   task_group    VARCHAR  computation, communication or rest
+--   trace_id INTEGER, device VARCHAR, phase VARCHAR, task_group VARCHAR
 --   task          VARCHAR  as in serving_modules
---   module_id     INTEGER  module, as in table module; NULL where none
---   row_name      VARCHAR  row of modules where there is no module
+--   module_id INTEGER, row_name VARCHAR
 --   kernel_count  BIGINT   1 for a device event, 0 for its further pieces and for idle time
---   kernel_ns     BIGINT   its duration, ns; 0 for idle time
---   wall_ns       BIGINT   time that is its own, ns
+--   kernel_ns BIGINT, wall_ns BIGINT
 
 WITH task_work AS MATERIALIZED (
     SELECT

@@ -1,25 +1,21 @@
--- Where in a pass through the model was the time: before the layers, attention, FFN, behind the layers?
--- The paper's timeline of an inference engine. What is in a layer but in neither of its sections, such as the
--- all-reduce and the residual sum behind each, belongs to the section before it. What no module encloses is other.
--- Idle time goes to the section of the device event that ends it, so that busy and idle time of the sections of a phase
--- are those of the phase.
+-- Device time of a serving engine by section of the forward pass: before the layers, attention, FFN, after the layers.
+-- The paper's timeline of an inference engine. Work in a layer outside both sections (all-reduce, residual add) belongs
+-- to the section before it; work outside modules is `other`. Idle time belongs to the section of the device event that
+-- ends it.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Columns:
---   rank          INTEGER  global rank
---   device        VARCHAR  number of the device, or cpu
---   phase         VARCHAR  prefill, mixed, decode, verify or forward
---   section       VARCHAR  before transformer, attention, ffn, after transformer or other
---   layer_count   BIGINT   layers whose time is in the row; 0 outside of layers
---   kernel_count  BIGINT   device events
---   kernel_ns     BIGINT   sum of their durations, ns
---   wall_ns       BIGINT   busy time that is theirs, ns
---   phase_pct     DOUBLE   wall_ns of the busy time of the phase, 0 to 100
---   idle_ns       BIGINT   idle time before them, ns
---   span_pct      DOUBLE   wall_ns and idle_ns of those of the phase, 0 to 100
---   step_count    BIGINT   steps of serving of this phase that put work on the device; NULL where no range marks any
---   step_span_ns  DOUBLE   wall_ns and idle_ns per step, ns
+--   rank INTEGER, device VARCHAR
+--   phase         VARCHAR  prefill, mixed, decode, verify, or forward
+--   section       VARCHAR  before transformer, attention, ffn, after transformer, or other
+--   layer_count   BIGINT   number of layers in the row; 0 outside layers
+--   kernel_count BIGINT, kernel_ns BIGINT, wall_ns BIGINT
+--   phase_pct     DOUBLE   share of the busy time of the phase, 0 to 100
+--   idle_ns       BIGINT   idle time before its device events, ns
+--   span_pct      DOUBLE   share of the busy and idle time of the phase, 0 to 100
+--   step_count    BIGINT   number of steps of the phase with device work; NULL without marked steps
+--   step_span_ns  DOUBLE   busy and idle time per step, ns
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns
 -- Invariant: phase_pct IS NULL OR (0 <= phase_pct AND phase_pct <= 100.0000001)
 -- Invariant: 0 <= idle_ns AND (span_pct IS NULL OR (0 <= span_pct AND span_pct <= 100.0000001))

@@ -1,17 +1,16 @@
--- How long are the sections of a pass through the model of a serving engine? As the mean over the devices of the run.
--- The times per step of serving_timeline, with attention and ffn together as the transformer. Of devices that have the
--- phase, one without the section counts as 0.
+-- Mean time per step of each section of the forward pass of a serving engine, over the devices.
+-- `transformer` is attention and ffn together. A device with the phase but without the section counts as 0.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   serving_timeline
 -- Input:    serving_timeline
 -- Columns:
---   phase         VARCHAR  as in serving_timeline
+--   phase         VARCHAR
 --   section       VARCHAR  as in serving_timeline; transformer for attention and ffn together
---   step_span_ns  DOUBLE   busy and idle time per step, ns; NULL where no range marks steps of the phase
---   span_pct      DOUBLE   of that of the phase, 0 to 100; NULL where that takes no time
---   device_count  BIGINT   devices that the means are over
+--   step_span_ns  DOUBLE   busy and idle time per step, ns; NULL without marked steps
+--   span_pct      DOUBLE   share of the phase, 0 to 100; NULL if the phase takes no time
+--   device_count  BIGINT
 -- Invariant: (step_span_ns IS NULL OR 0 <= step_span_ns) AND (span_pct IS NULL OR span_pct <= 100.0000001)
 
 WITH shared AS (

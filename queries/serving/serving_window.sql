@@ -1,37 +1,33 @@
--- From when to when did the engine serve at full load, and how fast was it then?
--- The steady state: the longest run of steps in which the number of running requests stays within tolerance_pct of its
--- maximum in the trace. Running are the requests in the batch of a step that decodes; steps that only read prompts are
--- not judged, and belong to it where they lie between two of its steps. From the start of its first step on the CPU to
--- the end of its last. Busy and idle are those of its steps on the device; rates count their tokens over both, because
--- the CPU may run ahead of the device.
+-- Steady state of a serving engine under full load, with its throughput, per device.
+-- The longest run of steps in which the number of running requests stays within tolerance_pct of its maximum. Running
+-- requests are those of steps that decode; prefill-only steps are not judged and belong to the run if they lie inside
+-- it. Rates count tokens over busy and idle device time of its steps, because the host may run ahead.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
---   tolerance_pct  DOUBLE = 10  how far below its maximum the number of running requests may be, 0 to 100
+--   tolerance_pct  DOUBLE = 10  allowed distance from the maximum number of running requests, 0 to 100
 -- Columns:
---   rank                 INTEGER  global rank
---   device               VARCHAR  number of the device, or cpu
---   first_step           BIGINT   number of its first step
---   last_step            BIGINT   number of its last step
---   start_ns             BIGINT   start of the first, ns since the first event of the trace
---   dur_ns               BIGINT   to the end of the last, ns
---   trace_pct            DOUBLE   dur_ns of the time from the trace's first step to its last, 0 to 100
---   step_count           BIGINT   steps in it
---   prefill_step_count   BIGINT   of these, steps that only read prompts
---   mixed_step_count     BIGINT   steps that do both
---   decode_step_count    BIGINT   steps that only decode
---   verify_step_count    BIGINT   steps that read what a draft model proposed
---   max_running_count    BIGINT   running requests at most
---   mean_running_count   DOUBLE   running requests in its steps that decode, mean
---   prefill_token_count  BIGINT   tokens of prompts that were read
---   decode_token_count   BIGINT   tokens that decoding put in
---   prefill_tokens_per_s  DOUBLE  prefill_token_count over wall_ns and idle_ns, tokens/s
---   decode_tokens_per_s  DOUBLE   decode_token_count over wall_ns and idle_ns, tokens/s
---   wall_ns              BIGINT   busy time of its steps, ns
---   idle_ns              BIGINT   idle time before work of its steps, ns
---   idle_pct             DOUBLE   idle_ns of wall_ns and idle_ns, 0 to 100
---   reason               VARCHAR  why there is none; NULL if there is one
+--   rank INTEGER, device VARCHAR
+--   first_step            BIGINT   first step
+--   last_step             BIGINT   last step
+--   start_ns              BIGINT   start, ns since the first event of the trace
+--   dur_ns                BIGINT   time to the end of the last step, ns
+--   trace_pct             DOUBLE   dur_ns as a share of the time of all steps, 0 to 100
+--   step_count            BIGINT
+--   prefill_step_count    BIGINT   number of prefill-only steps
+--   mixed_step_count      BIGINT   number of mixed steps
+--   decode_step_count     BIGINT   number of decode-only steps
+--   verify_step_count     BIGINT   number of verify steps (speculative decoding)
+--   max_running_count     BIGINT   maximum number of running requests
+--   mean_running_count    DOUBLE   mean number of running requests in steps that decode
+--   prefill_token_count BIGINT, decode_token_count BIGINT
+--   prefill_tokens_per_s  DOUBLE   prefill tokens per second of busy and idle time
+--   decode_tokens_per_s   DOUBLE   decode tokens per second of busy and idle time
+--   wall_ns               BIGINT   busy time of its steps, ns
+--   idle_ns               BIGINT   idle time before work of its steps, ns
+--   idle_pct              DOUBLE   idle_ns as a share of wall_ns and idle_ns, 0 to 100
+--   reason                VARCHAR  why there is no steady state; else NULL
 -- Invariant: (reason IS NULL) = (step_count IS NOT NULL)
 -- Invariant: step_count IS NULL OR step_count = prefill_step_count + mixed_step_count + decode_step_count
 --            + verify_step_count

@@ -1,21 +1,14 @@
--- Which steps of serving are a steady state?
--- The longest run of steps in which the number of running requests stays within tolerance_pct of its maximum in the
--- trace, from the start of its first step to the end of its last; of equally long ones the first. Running are the
--- requests in the batch of a step that decodes. A step that only reads prompts is not judged: an engine that does not
--- mix has its running requests wait meanwhile. Such steps between two steps of the run belong to it. In a trace
--- without decoding, steps are judged by the prompts they read. steady_window('serving_step_ranges', 10) is a relation with
--- one row for each trace whose steps all tell their batch.
+-- Steady state of each trace: steady_window('serving_step_ranges', 10).
+-- See `serving_window`; the first of equally long runs. Without decode steps, prefill steps are judged. Traces with
+-- unknown batches have no row.
 --
 -- Kind:     function
 -- Access:   private
 -- Params:
---   steps          VARCHAR  name of the relation of steps: view serving_step_ranges
---   tolerance_pct  DOUBLE   how far below its maximum the number of running requests may be, 0 to 100
+--   steps          VARCHAR  name of the relation of steps, such as serving_step_ranges
+--   tolerance_pct  DOUBLE   allowed distance from the maximum number of running requests, 0 to 100
 -- Columns:
---   trace_id           INTEGER  the trace
---   start_ns           BIGINT   start of its first step on the CPU, ns
---   end_ns             BIGINT   end of its last step on the CPU, ns
---   max_running_count  BIGINT   running requests at most, in the trace
+--   trace_id INTEGER, start_ns BIGINT, end_ns BIGINT, max_running_count BIGINT
 
 CREATE OR REPLACE MACRO steady_window(steps, tolerance_pct) AS TABLE (
     WITH told AS (

@@ -1,27 +1,23 @@
--- How many tokens and requests a second did each serving engine answer?
--- The paper's Figure 6. The interval goes from when the first measured request was sent to the end of the last one that
--- succeeded, ramp-up and tail included; only what succeeded is in the figures. Warm-up is in neither. Of a prompt that
--- went out as text only words are known until the server confirms its tokens: words do not count as tokens.
--- Of an incomplete run, whose engine was lost or which was interrupted, the figures are of the part of the load that was
--- answered before: answered_pct says how much that is.
+-- Tokens and requests per second of each serving run.
+-- Figure 6 of the paper. The interval extends from the first measured request sent to the end of the last successful
+-- one, including ramp-up and tail, without warm-up. Only successful requests count. Prompts sent as text have no token
+-- count until the server confirms it. For incomplete runs, answered_pct is the share of the load that was answered.
 --
 -- Kind:     analysis
 -- Scope:    runs
 -- Columns:
---   run                  VARCHAR  name of the run's folder
---   engine               VARCHAR  serving engine
---   model                VARCHAR  name of the model
---   request_count        BIGINT   measured requests
---   ok_count             BIGINT   of these, succeeded
---   left_out_count       BIGINT   of these, did not
---   prompt_token_count   BIGINT   tokens of the prompts of those that succeeded; NULL if not known of every one
---   output_token_count   BIGINT   tokens of their answers; NULL if not known of every one
---   interval_ns          BIGINT   from the first sent to the last end, ns
---   requests_per_s       DOUBLE   requests that succeeded, per second
---   output_tokens_per_s  DOUBLE   tokens of answers, per second
---   total_tokens_per_s   DOUBLE   tokens of prompts and answers, per second
---   answered_pct         DOUBLE   share of the measured requests that the figures are of, %
---   outcome              VARCHAR  how the run ended: ok, incomplete, oom, failed or unreadable
+--   run VARCHAR, engine VARCHAR, model VARCHAR
+--   request_count        BIGINT   number of measured requests
+--   ok_count             BIGINT   number of successful requests
+--   left_out_count       BIGINT   number of failed requests
+--   prompt_token_count   BIGINT   prompt tokens of successful requests; NULL if any is unknown
+--   output_token_count   BIGINT   output tokens of successful requests; NULL if any is unknown
+--   interval_ns          BIGINT   time from the first sent to the last end, ns
+--   requests_per_s       DOUBLE   successful requests per second
+--   output_tokens_per_s  DOUBLE   output tokens per second
+--   total_tokens_per_s   DOUBLE   prompt and output tokens per second
+--   answered_pct         DOUBLE   share of measured requests that succeeded, 0 to 100
+--   outcome              VARCHAR  outcome of the run: ok, incomplete, oom, failed, or unreadable
 -- Invariant: answered_pct BETWEEN 0 AND 100
 -- Invariant: request_count = ok_count + left_out_count
 -- Invariant: total_tokens_per_s IS NULL OR output_tokens_per_s <= total_tokens_per_s

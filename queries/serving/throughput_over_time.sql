@@ -1,23 +1,22 @@
--- How many tokens and requests did each serving engine answer, moment by moment?
--- The interval of analysis throughput, cut into as many equal parts as points says. A token counts in the part in which
--- the client got it; of requests that succeeded, as in throughput, so tokens over all parts are those of throughput.
--- Running are measured requests that were sent and have not ended.
+-- Tokens and requests of each serving run over time.
+-- The interval of `throughput`, divided into equal parts. Tokens of successful requests count when the client received
+-- them.
 --
 -- Kind:     analysis
 -- Scope:    runs
 -- Family:   throughput
 -- Params:
---   points  BIGINT = 40  parts of the interval
+--   points  BIGINT = 40  number of parts
 -- Columns:
---   run                  VARCHAR  name of the run's folder
---   start_ns             BIGINT   start of the part, ns since the start of the load
---   dur_ns               BIGINT   its length, ns
---   output_token_count   BIGINT   tokens of answers that came in it; NULL if the client does not know when they came
---   output_tokens_per_s  DOUBLE   output_token_count over dur_ns, tokens/s
---   sent_count           BIGINT   measured requests that were sent in it
---   ended_count          BIGINT   measured requests that ended in it, however that was
---   ok_count             BIGINT   of these, succeeded
---   running_count        BIGINT   running requests at its end
+--   run                  VARCHAR
+--   start_ns             BIGINT  start, ns since the start of the load
+--   dur_ns               BIGINT
+--   output_token_count   BIGINT  output tokens received; NULL if their times are unknown
+--   output_tokens_per_s  DOUBLE  output tokens per second
+--   sent_count           BIGINT  number of measured requests sent
+--   ended_count          BIGINT  number of measured requests ended, successful or not
+--   ok_count             BIGINT  number of successful requests among them
+--   running_count        BIGINT  number of requests in flight at its end
 -- View:
 --   page  lines=run
 -- Invariant: dur_ns >= 0 AND ok_count <= ended_count AND running_count >= 0
@@ -81,7 +80,7 @@ moment AS (
     WHERE end_ns IS NOT NULL
 ),
 
--- The last part holds what came at the very end, and what ended later without an answer.
+-- The last part includes events at the very end and later failures.
 placed AS (
     SELECT
         m.*,

@@ -1,26 +1,26 @@
--- Which counters were sampled, and what were they?
--- What the file of a trace has as counters (of hardware, as torch.profiler and Nsight Systems sample them, and of the
--- program), and files of samples that tools of the system wrote: those of a run folder are of the traces there, and others
--- of every trace; where traces are of several machines there are none, as a file does not name its own. Files are aligned by the time since the epoch, so that a trace which does not
--- tell that has none of theirs; and have a device by its number, or where they tell none the only one of the trace.
+-- Counter samples of each trace, on the clock of the trace.
+-- From counter events of the trace (hardware counters of torch.profiler and Nsight Systems, counters of the program)
+-- and from sample files of system tools. Sample files in a run folder apply to its traces, others to all traces; none
+-- apply if the traces come from several machines. They are aligned by Unix time, so traces without a base time have
+-- none, and are assigned by device number, or to the only device.
 --
 -- Kind:     view
 -- Columns:
---   trace_id   INTEGER -> trace  the trace
---   device     VARCHAR           number of the device, or cpu; NULL for what is of no device
---   name       VARCHAR           the counter
---   unit       VARCHAR           its unit, as the file has it; empty where it tells none
---   at_ns      BIGINT            when, ns, by the clock of the trace
---   value      DOUBLE            value
---   place      BIGINT            orders values of one moment
---   source     VARCHAR           trace, or the name of the file of samples
---   clock      VARCHAR           trace; of a file UTC, or local, which is in the zone of the machine that read it
+--   trace_id  INTEGER -> trace
+--   device  VARCHAR  device number, or cpu; NULL if the counter has no device
+--   name    VARCHAR  counter
+--   unit    VARCHAR  unit, as recorded; empty if unknown
+--   at_ns   BIGINT   time on the clock of the trace, ns
+--   value   DOUBLE   sampled value
+--   place   BIGINT   order of values with the same time
+--   source  VARCHAR  trace, or the name of the sample file
+--   clock   VARCHAR  trace; for files UTC, or local (time zone of the reading machine)
 
 WITH series AS (
     SELECT
         c.trace_id, c.event_id, c.name, c.series_id, c.ts_ns,
         regexp_extract(c.extra ->> '$.pid', '^GPU (\d{1,9}) Counters$', 1) AS device,
-        -- A path with the name of a series would fail where that has a quote in it.
+        -- json_extract with the series name in a path fails if the name contains a quote.
         json_keys(c.args) AS names,
         json_extract_string(c.args, '$.*') AS texts,
         unnest(json_keys(c.args)) AS name_of_series
@@ -34,7 +34,7 @@ epoch AS (
         greatest(count(DISTINCT t.host_name) OVER (), max(r.node_count) OVER ()) AS host_count
     FROM trace AS t
     LEFT JOIN run AS r USING (run_id)
-    -- From the year 2000: a clock that began with the machine is not one since the epoch.
+    -- Clocks before the year 2000 started with the machine and are not Unix time.
     WHERE base_time_ns::HUGEINT + first_ts_ns BETWEEN 946684800000000000 AND 4611686018427387904
 ),
 

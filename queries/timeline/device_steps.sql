@@ -1,19 +1,16 @@
--- How long did each step take on each device?
--- A step begins on a device when the host began it or when the device was done with what came before it, whichever is
--- later: the host may run ahead, so its ranges are no measure of the work. It ends where the next one begins. The last one
--- ends with its range or with its last work, whichever is later; but a range that waits makes it no longer than the
--- longest of the others, and a step without others ends with its last work. Where the program evaluates the model between
--- two steps, the first of them ends where the device begins with that.
+-- Length of each step on each device.
+-- The host may run ahead, so step ranges do not measure the work. A step begins on a device when the host began it or
+-- when the device had finished earlier work, whichever is later, and ends where the next one begins or an evaluation
+-- starts. The last one ends with its range or its last work, whichever is later, but is no longer than the longest
+-- other step; a single step ends with its last work.
 --
 -- Kind:     table
 -- Input:    step_ranges
 -- Columns:
---   trace_id   INTEGER -> trace           the trace
---   device     VARCHAR -> device_windows  number of the device, or cpu
---   step       BIGINT -> step_ranges      number of the step
---   start_ns   BIGINT                     when it begins, ns
---   span_ns    BIGINT                     length on the device, ns
---   work_ns    BIGINT                     from its first device event to the end of its last, ns
+--   trace_id INTEGER -> trace, device VARCHAR -> device_windows, step BIGINT -> step_ranges
+--   start_ns  BIGINT  start on the device, ns
+--   span_ns   BIGINT  length on the device, ns
+--   work_ns   BIGINT
 
 WITH work AS (
     SELECT trace_id, d.device, a.step, min(d.ts_ns) AS first_ns, max(d.end_ns) AS last_ns
@@ -23,7 +20,7 @@ WITH work AS (
     GROUP BY trace_id, d.device, a.step
 ),
 
--- What belongs to no step: launched before the first, or between two.
+-- Work outside of steps: launched before the first step or between two.
 outside AS (
     SELECT
         trace_id, d.device, d.ts_ns,
@@ -46,7 +43,7 @@ marked AS (
 
 stepped AS (SELECT DISTINCT trace_id, device FROM work),
 
--- A step whose work was not recorded has its place among the others, too.
+-- Steps without recorded work still delimit their neighbors.
 begun AS (
     SELECT
         m.trace_id, d.device, m.step, m.end_ns, w.first_ns, w.last_ns,

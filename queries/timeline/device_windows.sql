@@ -1,16 +1,11 @@
--- From when to when was each device at work, and for how long in all?
--- The window of a device: from the start of its first event to the end of its last.
+-- Window of each device: first device event to the end of the last.
 --
 -- Kind:     view
 -- Columns:
---   trace_id     INTEGER -> trace  the trace
---   rank         INTEGER           global rank
---   device       VARCHAR           number of the device, or cpu
---   start_ns     BIGINT            start of the first device event, ns
---   end_ns       BIGINT            end of the last device event, ns
---   window_ns    BIGINT            between the two, ns
---   busy_ns      BIGINT            when anything ran, ns
---   event_count  BIGINT            device events
+--   trace_id INTEGER -> trace, rank INTEGER, device VARCHAR
+--   start_ns  BIGINT  start of the first device event, ns
+--   end_ns    BIGINT  end of the last device event, ns
+--   window_ns BIGINT, busy_ns BIGINT, event_count BIGINT
 
 SELECT
     trace.trace_id, trace.rank, device_events.device,

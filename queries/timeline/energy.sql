@@ -1,42 +1,36 @@
--- How much energy did each device take, in its window, in each step and each phase, and for requests and tokens?
--- The integral of its power between samples (by trapezoids), idle time included, or the difference of a counter of energy.
--- Of several such counters of a device the first of this order counts: energy, instant power, power; limits are none. The
--- energy is that of the whole device, whoever used it, and of cpu that of the machine's packages without memory.
--- Between two samples that lie further apart than max_gap_ns nothing is known: that time is not covered, and adds no
--- energy. A row of which less than min_covered_pct is covered, or in which fewer than two samples lie, has no energy and a
--- reason: newer GPUs report the mean power of the last second, so that what is shorter is blurred.
--- Rows of a load are that of its requests, from the first sent to the last end, in or out of the trace; single requests
--- run at the same time, and have no energy of their own. Tokens of a step of training are those of a data-parallel rank,
--- where that is one device; tokens of a load are those of answers.
+-- Energy of each device by window, phase, step, and load.
+-- Integrates power between samples (trapezoids) or takes differences of an energy counter; idle time is included.
+-- Energy counters take precedence over instant power, and that over average power. The energy is that of the complete
+-- device, whoever used it; cpu means the CPU packages without memory. A load covers its requests from the first sent to
+-- the last end; concurrent requests have no energy of their own.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Params:
---   max_gap_ns       BIGINT = 1500000000  samples further apart do not cover the time between them, ns
---   min_covered_pct  DOUBLE = 90          an energy needs as much of its time covered, 0 to 100
+--   max_gap_ns       BIGINT = 1500000000  samples further apart do not cover the time in between, ns
+--   min_covered_pct  DOUBLE = 90          minimum coverage of a row with energy, 0 to 100
 -- Columns:
---   rank             INTEGER  global rank
---   device           VARCHAR  number of the device, or cpu
---   scope            VARCHAR  window, phase, step or load
---   name             VARCHAR  the phase or the number of the step; of a load measured or profiled
---   dur_ns           BIGINT   how long that is, ns
---   energy_j         DOUBLE   energy in the covered part of that time, J
---   mean_power_w     DOUBLE   energy_j over the covered time, W
---   covered_pct      DOUBLE   part of dur_ns that is covered by samples, 0 to 100
---   sample_count     BIGINT   samples that lie in it
---   token_count      BIGINT   tokens of that time; NULL where they are not known
---   request_count    BIGINT   requests that ended well in a load; NULL elsewhere
---   token_energy_j   DOUBLE   energy_j by token_count, J
---   request_energy_j  DOUBLE  energy_j by request_count, J
---   counter          VARCHAR  counter that the energy is from
---   source           VARCHAR  trace, or the name of the file of samples
---   clock            VARCHAR  UTC or trace; local: the file tells no zone, and that of the machine that read it was taken
---   reason           VARCHAR  why there is no energy; NULL if there is
+--   rank INTEGER, device VARCHAR
+--   scope             VARCHAR  window, phase, step, or load
+--   name              VARCHAR  phase or step number; measured or profiled for loads
+--   dur_ns            BIGINT   how long that is, ns
+--   energy_j          DOUBLE   energy of the covered time, J
+--   mean_power_w      DOUBLE   energy_j / covered time, W
+--   covered_pct       DOUBLE   share of dur_ns covered by samples, 0 to 100
+--   sample_count      BIGINT   number of samples
+--   token_count       BIGINT   tokens processed; NULL if unknown
+--   request_count     BIGINT   successful requests of a load, else NULL
+--   token_energy_j    DOUBLE   energy per token, J
+--   request_energy_j  DOUBLE   energy per request, J
+--   counter           VARCHAR  counter used
+--   source            VARCHAR  trace, or the name of the sample file
+--   clock             VARCHAR  UTC, trace, or local (no time zone in the file; that of the reading machine is assumed)
+--   reason            VARCHAR  why there is no energy; else NULL
 -- Keep:      device, scope, name, energy_j, mean_power_w, covered_pct, dur_ns, token_energy_j, request_energy_j, reason
 -- Invariant: (energy_j IS NULL) = (reason IS NOT NULL)
 -- Invariant: 0 <= covered_pct AND covered_pct <= 100.0000001 AND dur_ns > 0 AND sample_count >= 0
--- Empty: counter_samples: nothing was sampled of a device of the trace; give a file of nvidia-smi or another beside it
--- Empty: no sample of power or energy is of a device of the trace
+-- Empty: counter_samples: no counter was sampled for a device of the trace; add a sample file, such as one of nvidia-smi
+-- Empty: no power or energy was sampled for a device of the trace
 
 WITH counters (name, unit, preference) AS (
     VALUES
@@ -72,7 +66,6 @@ taken AS (
     GROUP BY trace_id, device
 ),
 
--- From one sample to the next one.
 spans AS (
     SELECT
         trace_id, device, unit, at_ns, value,
@@ -163,7 +156,7 @@ ends AS (
     ) AS s
 ),
 
--- What came up to each end: of the span that it lies in, a part.
+-- Values up to each boundary; a boundary inside a span counts a part of it.
 reached AS (
     SELECT
         e.*,
@@ -196,7 +189,7 @@ summed AS (
         sum(sign * at_ns)::BIGINT AS dur_ns,
         sum(sign * covered_ns)::BIGINT AS covered_ns,
         sum(sign * number)::BIGINT AS sample_count,
-        -- In an order: sums of doubles depend on it.
+        -- Ordered, because sums of doubles depend on the order.
         sum(sign * joules ORDER BY at_ns, sign) AS joules
     FROM reached
     GROUP BY trace_id, device, place, scope, name

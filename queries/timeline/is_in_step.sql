@@ -1,5 +1,4 @@
--- Does something count in figures per step?
--- What belongs to a step; in a trace that marks none, everything.
+-- Whether something counts in figures per step; without marked steps, everything does.
 --
 -- Kind:     function
 -- Access:   private

@@ -1,20 +1,18 @@
--- How much memory of each device did the allocator hand out and keep over time?
--- As the allocator's events tell ([memory], recorded with profile_memory=True): each carries what is then in use and what
--- is reserved. The time from the first such event of a device to its last is cut into as many equal parts as points says;
--- a row is a part with an event, at the moment of the most memory in use in it.
+-- GPU memory in use and reserved over time, per device.
+-- From allocator events ([memory], recorded with profile_memory=True). The time of a device is divided into equal
+-- parts; a row is the peak of a part with events.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Family:   memory_timeline
 -- Params:
---   points  BIGINT = 1000  parts of the time of each device
+--   points  BIGINT = 1000  number of parts per device
 -- Columns:
---   rank             INTEGER  global rank
---   device           VARCHAR  number of the device as its kernels have it, or cpu: the host
---   at_ns            BIGINT   the moment, ns since the first event of the trace
---   allocated_bytes  BIGINT   in use then, the most of the part, bytes
---   reserved_bytes   BIGINT   kept by the allocator then, bytes
---   event_count      BIGINT   allocator events of the part
+--   rank INTEGER, device VARCHAR
+--   at_ns            BIGINT  time of the peak, ns since the first event of the trace
+--   allocated_bytes  BIGINT  memory in use, bytes
+--   reserved_bytes   BIGINT  memory reserved by the allocator, bytes
+--   event_count      BIGINT
 -- View:
 --   page  lines=rank,device
 -- Invariant: event_count >= 1

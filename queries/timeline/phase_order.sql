@@ -1,9 +1,8 @@
--- In which order are phases shown?
--- That of a step, then those of serving; anything else, such as (all), has no place and comes last or first.
+-- Display order of phases: training, then serving; NULL for anything else.
 --
 -- Kind:   function
 -- Params:
---   phase  VARCHAR  the phase, as in attribution
+--   phase  VARCHAR  phase, as in attribution
 
 CREATE OR REPLACE MACRO phase_order(phase) AS list_position(
     [

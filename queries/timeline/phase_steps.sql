@@ -1,18 +1,17 @@
--- How long is each phase of a step: busy, and waiting for it? As the mean over the devices of the run.
--- What phases have within steps, over the steps of each device: work that was queued before the first step, or launched
--- between two, is in none. Recomputation is part of the backward phase here, as in the
--- paper's tables. Of devices that have steps, one without the phase counts as 0.
+-- Mean time per step of each phase over the devices: busy and idle.
+-- Only time within steps counts. Recompute is part of backward, as in the paper's tables. A device with steps but
+-- without the phase counts as 0.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   phases
 -- Input:    phases
 -- Columns:
---   phase                   VARCHAR  as in phases, but for recompute
---   step_span_ns            DOUBLE   busy and idle time within steps, per step, ns
---   span_pct                DOUBLE   (wall_ns + idle_ns) of the device's window, 0 to 100
---   step_compute_kernel_ns  DOUBLE   sum of the durations of its compute events in steps, per step, ns
---   device_count            BIGINT   devices that the means are over
+--   phase                   VARCHAR  phase; backward includes recompute
+--   step_span_ns            DOUBLE   busy and idle time per step, ns
+--   span_pct                DOUBLE   busy and idle time as a share of the device window, 0 to 100
+--   step_compute_kernel_ns  DOUBLE   sum of durations of compute events per step, ns
+--   device_count            BIGINT
 -- Invariant: 0 <= step_span_ns AND 0 <= span_pct AND span_pct <= 100.0000001
 
 SELECT

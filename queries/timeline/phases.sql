@@ -1,24 +1,22 @@
--- How long was each device in each phase: busy, and waiting for it?
--- Idle time goes to the phase that the host was in at that time, segment by segment, as table idle_gap says; where it was
--- between two phases, to other. So busy and idle time over all phases add up to the window.
+-- Busy and idle time by phase, per device.
+-- Idle time belongs to the phase that the host was in, gap segment by gap segment (`idle_gap`), or to `other` between
+-- two phases. Busy and idle time of all phases add up to the window.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Columns:
---   rank               INTEGER  global rank
---   device             VARCHAR  number of the device, or cpu
---   phase              VARCHAR  forward, recompute, backward, optimizer, data, prefill, mixed, decode, verify or other
---   kernel_ns          BIGINT   sum of the durations of its device events, ns; overlap counts twice
---   wall_ns            BIGINT   busy time that is its own, ns
---   idle_ns            BIGINT   idle time while the host was in it, ns
---   exposed_comm_ns    BIGINT   part of wall_ns when there is only communication, ns
---   span_pct           DOUBLE   (wall_ns + idle_ns) of the device's window, 0 to 100
---   kernel_count       BIGINT   device events
---   compute_kernel_ns  BIGINT   sum of the durations of its compute events, ns
---   inferred_ns        BIGINT   part of kernel_ns whose phase does not come from the launch's own surroundings, ns
---   step_ns            BIGINT   part of wall_ns and idle_ns that belongs to a step, ns
---   step_compute_kernel_ns  BIGINT   part of compute_kernel_ns that was launched in a step, ns
---   in_step_ns         BIGINT   part of wall_ns that was launched in a step, ns
+--   rank INTEGER, device VARCHAR
+--   phase                   VARCHAR  forward, recompute, backward, optimizer, data, prefill, mixed, decode, verify, or other
+--   kernel_ns BIGINT, wall_ns BIGINT
+--   idle_ns                 BIGINT   idle time while the host was in the phase, ns
+--   exposed_comm_ns         BIGINT
+--   span_pct                DOUBLE   busy and idle time as a share of the device window, 0 to 100
+--   kernel_count            BIGINT
+--   compute_kernel_ns       BIGINT   sum of durations of compute events, ns
+--   inferred_ns             BIGINT   part of kernel_ns whose phase is inferred, ns
+--   step_ns                 BIGINT   part of the busy and idle time within steps, ns
+--   step_compute_kernel_ns  BIGINT   part of compute_kernel_ns launched in steps, ns
+--   in_step_ns              BIGINT   part of wall_ns launched in steps, ns
 -- View:
 --   breakdown  totals=phase_totals
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns AND exposed_comm_ns <= wall_ns

@@ -1,23 +1,19 @@
--- What did the time of all devices go to, by device, step, phase, module and class at once?
--- The cells that a pivot sums: wall_ns and idle_ns of all rows add up to the windows of the devices. The smallest cells
--- are one row, (smaller), so that a page has room for any trace; tracekit pivot sums all of view work.
+-- Busy and idle time by device, step, phase, module, and class at once.
+-- Adds up to the windows of all devices. The smallest cells are combined in one row, (smaller), which keeps pages
+-- small; `tracekit pivot` sums the complete view `work`.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Params:
---   cells  BIGINT = 900  cells of their own, the largest; 0 for all
+--   cells  BIGINT = 900  number of separate cells, the largest ones; 0 for all
 -- Columns:
---   rank          INTEGER  global rank
---   device        VARCHAR  number of the device, or cpu; (smaller)
---   step          BIGINT   number of the step
---   phase         VARCHAR  phase, as in view work; (smaller)
---   module        VARCHAR  module with the numbers of layers replaced by *, or a row in parentheses; (smaller)
---   class         VARCHAR  class of the kernels, or idle; (smaller)
---   wall_ns       BIGINT   busy time, ns
---   idle_ns       BIGINT   idle time, ns
---   kernel_ns     BIGINT   sum of durations, ns
---   kernel_count  BIGINT   device events
---   bytes         BIGINT   bytes copied or set; NULL where the file does not tell
+--   rank    INTEGER
+--   device  VARCHAR  device number, or cpu; (smaller)
+--   step    BIGINT
+--   phase   VARCHAR  phase; (smaller)
+--   module  VARCHAR  module with layer numbers replaced by *, or a named row in parentheses; (smaller)
+--   class   VARCHAR  kernel class, or idle; (smaller)
+--   wall_ns BIGINT, idle_ns BIGINT, kernel_ns BIGINT, kernel_count BIGINT, bytes BIGINT
 -- Invariant: wall_ns >= 0 AND idle_ns >= 0 AND wall_ns <= kernel_ns
 
 WITH cells AS (

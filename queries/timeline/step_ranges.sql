@@ -1,18 +1,16 @@
--- Which steps of training or serving did the program mark?
--- The first of these forms that the trace has: tk/step/N of tracekit's collectors; ranges that rules of the user's call a
--- step; ProfilerStep#N of torch.profiler, which in files of 2021 and before is an op; the time up to the end of each
--- Optimizer.step. Where a step was marked and the program then evaluated, it begins anew after that: tk/step/N anew. The
--- last step of a program ends with its optimizer, whatever the program did until it ended: tk/step/N ended T ns ago. Where
--- a number comes again, apart in time, steps are numbered anew in their order.
+-- Marked steps of training or serving, on the host.
+-- Sources, in order of preference: tk/step/N of tracekit's collectors, ranges that user rules define as steps,
+-- ProfilerStep#N of torch.profiler, and the time up to the end of each Optimizer.step. A step that continues after an
+-- evaluation restarts there ("anew"); the last one may end early ("ended T ns ago"). If step numbers recur, steps are
+-- renumbered in time order.
 --
 -- Kind:     table
 -- Columns:
---   trace_id  INTEGER -> trace  the trace
---   step      BIGINT            number of the step
---   name      VARCHAR           name of the range
---   ts_ns     BIGINT            start on the CPU, ns
---   dur_ns    BIGINT            duration on the CPU, ns
---   end_ns    BIGINT            end on the CPU, ns
+--   trace_id INTEGER -> trace, step BIGINT
+--   name    VARCHAR  name of the range
+--   ts_ns   BIGINT   start on the host, ns
+--   dur_ns  BIGINT   duration on the host, ns
+--   end_ns  BIGINT   end on the host, ns
 
 WITH step_range AS MATERIALIZED (
     SELECT
@@ -31,7 +29,7 @@ WITH step_range AS MATERIALIZED (
     QUALIFY form = min(form) OVER (PARTITION BY e.trace_id)
 ),
 
--- Of an optimizer that wraps another one, the outer one counts.
+-- For nested optimizers, the outer one counts.
 updated AS (
     SELECT
         trace_id, name,
@@ -79,7 +77,7 @@ chosen AS (
         OR NOT bool_or(name LIKE '% anew') OVER (PARTITION BY trace_id, step)
 ),
 
--- How often the number of each came before it, apart in time.
+-- How often each step number occurred before, at a separate time.
 counted AS (
     SELECT
         *,

@@ -1,20 +1,18 @@
--- How far are the devices apart in each step?
--- The lengths of steps on the devices, as in steps, spread over all devices that have the step: the shortest, the median
--- and the longest, and on which rank. The median is the lower one of two.
+-- Spread of step lengths across devices, per step.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   steps
 -- Input:    steps
 -- Columns:
---   step         BIGINT   number of the step
---   rank_count   BIGINT   devices that it put work on
---   min_ns       BIGINT   the shortest, ns
---   min_rank     INTEGER  on this rank
---   median_ns    BIGINT   the median, ns
---   max_ns       BIGINT   the longest, ns
---   max_rank     INTEGER  on this rank
---   spread_pct   DOUBLE   max_ns less min_ns of the median, 0 to 100 and more
+--   step        BIGINT
+--   rank_count  BIGINT   number of devices with work in the step
+--   min_ns      BIGINT   shortest length, ns
+--   min_rank    INTEGER  rank of the shortest
+--   median_ns   BIGINT   median length (the lower of two), ns
+--   max_ns      BIGINT   longest length, ns
+--   max_rank    INTEGER  rank of the longest
+--   spread_pct  DOUBLE   (max_ns - min_ns) / median_ns, percent
 -- Invariant: min_ns <= median_ns AND median_ns <= max_ns AND rank_count > 0
 
 SELECT

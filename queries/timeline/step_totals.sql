@@ -1,25 +1,24 @@
--- How long did the steps of the run take, on all devices?
--- Lengths are those on the device: the host may run ahead, and then its ranges measure only itself. One row, none where
--- the traces mark no steps.
+-- Step lengths and busy time per step over all devices, in one row.
+-- Lengths are those on the device because the host may run ahead.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Family:   steps
 -- Input:    steps
 -- Columns:
---   step_count    BIGINT  steps that put work on a device, each once for every device
---   rank_count    BIGINT  ranks that have such steps; those of unknown rank are one
+--   step_count    BIGINT  number of steps with device work, counted per device
+--   rank_count    BIGINT  number of ranks with such steps
 --   mean_span_ns  DOUBLE  mean length, ns; NULL without such steps
---   min_span_ns   BIGINT  the shortest, ns
---   max_span_ns   BIGINT  the longest, ns
---   wall_ns       BIGINT  busy time of the devices, inside of steps and outside, ns
---   outside_ns    BIGINT  of that, of what was launched outside of all steps, ns
---   queued_ns     BIGINT  of that, of what was launched before the recording began, ns
+--   min_span_ns   BIGINT  shortest length, ns
+--   max_span_ns   BIGINT  longest length, ns
+--   wall_ns       BIGINT  exclusive busy time inside and outside of steps, ns
+--   outside_ns    BIGINT  part launched outside of steps, ns
+--   queued_ns     BIGINT  part launched before the recording, ns
 --   step_work_ns  DOUBLE  mean busy time of a device in a step, ns; NULL without such steps
---   outside_pct   DOUBLE  outside_ns of wall_ns, 0 to 100
+--   outside_pct   DOUBLE  outside_ns as a share of wall_ns, 0 to 100
 -- Invariant: queued_ns <= outside_ns AND outside_ns <= wall_ns
 -- Invariant: step_count = 0 OR (min_span_ns <= mean_span_ns AND mean_span_ns <= max_span_ns)
--- Empty: no step is marked: call step() of the profiler in the loop, or name the ranges of steps with --step
+-- Empty: no steps are marked: call the profiler's step() in the loop, or name the ranges of steps with --step
 
 SELECT
     count(step) FILTER (span_ns IS NOT NULL) AS step_count,

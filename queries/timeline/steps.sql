@@ -1,32 +1,30 @@
--- How long did each step take, and what did it put on the device?
--- A device event belongs to the step whose range on the CPU holds its launch, on whichever thread; on cpu, the start
--- of the op. The row without a step holds what was launched outside of all of them, and what has no launch in the
--- trace.
+-- Length and GPU work of each step, per device.
+-- A device event belongs to the step whose range on the host contains its launch, on any thread (on cpu: the start of
+-- the op). The row with NULL as step holds work launched outside of steps or without a recorded launch.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Input:    step_ranges
 -- Columns:
---   rank          INTEGER  global rank
---   device        VARCHAR  number of the device, or cpu
---   step          BIGINT   number of the step; NULL for outside any step
---   start_ns      BIGINT   start on the CPU, ns since the first event of the trace
---   dur_ns        BIGINT   duration on the CPU, ns
---   span_ns       BIGINT   length on the device, as in view device_steps, ns
---   work_ns       BIGINT   from its first device event to the end of its last, ns
---   kernel_count  BIGINT   device events; NULL where none of what it launched is in the file
---   kernel_ns     BIGINT   sum of their durations, ns; NULL likewise
---   wall_ns       BIGINT   busy time that is theirs, ns; adds up to the device's busy time; NULL likewise
---   queued_ns     BIGINT   of wall_ns, work that was launched before the recording began, ns; NULL likewise
---   missing_count  BIGINT  launches of kernels and graphs whose work is not in the file
+--   rank INTEGER, device VARCHAR
+--   step           BIGINT  step number; NULL outside steps
+--   start_ns       BIGINT  start on the host, ns since the first event of the trace
+--   dur_ns         BIGINT  duration on the host, ns
+--   span_ns        BIGINT  length on the device, as in device_steps, ns
+--   work_ns        BIGINT
+--   kernel_count   BIGINT  number of device events; NULL if none was recorded
+--   kernel_ns      BIGINT  sum of durations, ns; NULL likewise
+--   wall_ns        BIGINT  exclusive busy time, ns; adds up to that of the device; NULL likewise
+--   queued_ns      BIGINT  part of wall_ns launched before the recording, ns; NULL likewise
+--   missing_count  BIGINT  number of launches whose work was not recorded
 -- View:
 --   breakdown  totals=step_totals
 --   page  lines=rank,device
---   browse     key=9 menu=steps title="Steps, and what they put on each device"
+--   browse     key=9 menu=steps title="Steps by device"
 --              columns=step,dur_ns,span_ns,work_ns,wall_ns,kernel_ns,kernel_count,start_ns,rank,device
 -- Invariant: wall_ns IS NULL OR (0 <= wall_ns AND wall_ns <= kernel_ns)
 -- Invariant: queued_ns IS NULL OR (0 <= queued_ns AND queued_ns <= wall_ns)
--- Empty: no step is marked: call step() of the profiler in the loop, or name the ranges of steps with --step
+-- Empty: no steps are marked: call the profiler's step() in the loop, or name the ranges of steps with --step
 
 WITH step_work AS (
     SELECT
@@ -41,7 +39,7 @@ WITH step_work AS (
     GROUP BY trace_id, d.device, a.step
 ),
 
--- A number that comes twice is one step: from the first start to the last end.
+-- A step number that occurs twice is one step, from the first start to the last end.
 marked AS (
     SELECT trace_id, step, min(ts_ns) AS ts_ns, max(end_ns) - min(ts_ns) AS dur_ns
     FROM step_ranges

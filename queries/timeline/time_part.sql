@@ -1,11 +1,11 @@
--- To which part of a device's time does work belong that holds it, by its kind?
--- Where several kinds of work run, compute comes before communication, and that before copies: what is left of these two
--- is exposed. Where nothing runs, the device is idle.
+-- Part of the device time that work of a kind occupies exclusively.
+-- Compute takes precedence over communication, and that over copies; the rest of these two is exposed. Without work,
+-- the device is idle.
 --
 -- Kind:   function
 -- Access: private
 -- Params:
---   kind  VARCHAR  compute, comm or memcpy; NULL where nothing runs
+--   kind  VARCHAR  compute, comm, or memcpy; NULL for idle time
 
 CREATE OR REPLACE MACRO time_part(kind) AS
 CASE kind

@@ -1,29 +1,24 @@
--- How much of each device's window was spent on what?
--- compute is the union of compute events; exposed: not overlapped by higher-priority work: communication
--- without compute, copies without either.
+-- Breakdown of each device window into compute, exposed communication, exposed copies, and idle time.
+-- Communication is exposed while nothing is computed, copies while nothing is computed or communicated.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Columns:
---   rank                 INTEGER  global rank
---   device               VARCHAR  number of the device, or cpu
---   window_ns            BIGINT   first device event's start to last one's end, ns
---   compute_ns           BIGINT   union of compute events, ns
---   exposed_comm_ns      BIGINT   communication while nothing is computed, ns
---   exposed_memcpy_ns    BIGINT   copies while nothing is computed or communicated, ns
---   idle_ns              BIGINT   window_ns - busy_ns, ns
---   busy_ns              BIGINT   union of all device events, ns
---   comm_ns              BIGINT   union of communication, ns
---   memcpy_ns            BIGINT   union of copies, ns
---   overlapped_comm_pct  DOUBLE   share of comm_ns during which something is computed, 0 to 100
---   event_count          BIGINT   device events
---   compute_pct          DOUBLE   compute_ns of window_ns, 0 to 100
---   exposed_comm_pct     DOUBLE   exposed_comm_ns of window_ns, 0 to 100
---   exposed_memcpy_pct   DOUBLE   exposed_memcpy_ns of window_ns, 0 to 100
---   idle_pct             DOUBLE   idle_ns of window_ns, 0 to 100
+--   rank INTEGER, device VARCHAR, window_ns BIGINT, compute_ns BIGINT, exposed_comm_ns BIGINT
+--   exposed_memcpy_ns BIGINT
+--   idle_ns              BIGINT  window_ns - busy_ns, ns
+--   busy_ns              BIGINT
+--   comm_ns              BIGINT  union of communication, ns
+--   memcpy_ns            BIGINT  union of copies, ns
+--   overlapped_comm_pct  DOUBLE  share of comm_ns with concurrent compute, 0 to 100
+--   event_count          BIGINT
+--   compute_pct          DOUBLE  share of the window, 0 to 100
+--   exposed_comm_pct     DOUBLE  share of the window, 0 to 100
+--   exposed_memcpy_pct   DOUBLE  share of the window, 0 to 100
+--   idle_pct             DOUBLE  share of the window, 0 to 100
 -- Keep:     rank, device, window_ns, compute_ns, exposed_comm_ns, exposed_memcpy_ns, idle_ns, idle_pct
 -- View:
---   chart  form=bars title="What each device did with its window" y=where x_of=window_ns axis="time of the device's window"
+--   chart  form=bars title="Device time breakdown" y=where x_of=window_ns axis="time of the device's window"
 --          parts=compute_ns,exposed_comm_ns,exposed_memcpy_ns,idle_ns
 --          tip=where,window_ns,compute_ns,exposed_comm_ns,exposed_memcpy_ns,idle_ns,event_count
 -- Invariant: compute_ns + exposed_comm_ns + exposed_memcpy_ns + idle_ns = window_ns

@@ -1,30 +1,26 @@
--- Which work ran when on each stream, so that a timeline can draw it?
--- The longest device events are rows of their own. Those beyond the limit are in tiles: a row for all events of one
--- kind that begin in the same part of the window of their device, the window being cut into as many equal parts as
--- tiles says. So event_count and kernel_ns over all rows are those of all device events. Times count from the first
--- event of each trace; clocks of different ranks are not compared.
+-- Device events by stream, ready to draw as a timeline.
+-- The longest events have rows of their own. Events beyond the limit are combined in tiles: all events of one kind on a
+-- stream that begin in the same part of the device window. Times count from the first event of each trace; clocks of
+-- different ranks are not aligned.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Family:   timeline
 -- Params:
---   limit  BIGINT = 100000  device events that have a row of their own; 0 for all
---   tiles  BIGINT = 4096    parts of the window of a device for the rest
+--   limit  BIGINT = 100000  number of events with their own row; 0 for all
+--   tiles  BIGINT = 4096    number of parts of the device window for the rest
 -- Columns:
---   trace_id     INTEGER -> trace  the trace
---   rank         INTEGER  global rank
---   device       VARCHAR  number of the device, or cpu
---   stream       BIGINT   stream of the device; the thread id on cpu
---   event_id     BIGINT -> event  the event; NULL for a tile
---   start_ns     BIGINT   start, of a tile that of its first event, ns since the first event of the trace
---   dur_ns       BIGINT   duration, of a tile to the end of its last event, ns
---   kind         VARCHAR  compute, comm or memcpy
---   name         VARCHAR  kernel, copy or op; NULL for a tile
---   class        VARCHAR  its class, as in kernel_classes; NULL for a tile
---   phase        VARCHAR  its phase, as in phases; NULL for a tile
---   module_path  VARCHAR  its module; NULL for a tile, and where there is none
---   event_count  BIGINT   device events: 1, or those of the tile
---   kernel_ns    BIGINT   sum of their durations, ns
+--   trace_id INTEGER -> trace, rank INTEGER, device VARCHAR, stream BIGINT
+--   event_id     BIGINT -> event  event; NULL for a tile
+--   start_ns     BIGINT           start, ns since the first event of the trace
+--   dur_ns       BIGINT           duration, ns; of a tile, up to the end of its last event
+--   kind         VARCHAR
+--   name         VARCHAR          kernel, copy, or op; NULL for a tile
+--   class        VARCHAR          kernel class; NULL for a tile
+--   phase        VARCHAR          phase; NULL for a tile
+--   module_path  VARCHAR          module path; NULL for a tile or outside modules
+--   event_count  BIGINT           number of events: 1, or those of the tile
+--   kernel_ns    BIGINT
 -- Keep:     rank, device, stream, start_ns, dur_ns, kind, name, event_count
 -- Invariant: event_count >= 1 AND 0 <= dur_ns AND (event_id IS NOT NULL OR kernel_ns >= 0)
 -- Invariant: event_id IS NULL OR (event_count = 1 AND kernel_ns = dur_ns)

@@ -1,22 +1,18 @@
--- What did the threads of the host do while a GPU worked or waited, so that a timeline can draw it?
--- The outermost ops of each thread, the longest of all. Time in which a thread has none is Python, a pause, or not recorded.
--- In traces whose work is the CPU's own it has no row: timeline_events has those ops.
+-- Outermost host ops by thread, ready to draw as a timeline.
+-- Only the longest ones. Time of a thread without ops is Python, a stall, or unrecorded. Traces with CPU work only have
+-- no rows; their ops are in `timeline_events`.
 --
 -- Kind:     analysis
 -- Scope:    trace
 -- Family:   timeline
 -- Params:
---   limit  BIGINT = 20000  so many ops of all traces; 0 for all
+--   limit  BIGINT = 20000  number of ops; 0 for all
 -- Columns:
---   trace_id  INTEGER -> trace            the trace
---   rank      INTEGER                     global rank
---   pid       BIGINT                      process id
---   tid       BIGINT -> thread(pid, tid)  thread id
---   event_id  BIGINT -> event             the op
---   start_ns  BIGINT                      start, ns since the first event of the trace
---   dur_ns    BIGINT                      duration, ns
---   name      VARCHAR                     name
---   op_count  BIGINT                      outermost ops of the trace, shown or not
+--   trace_id INTEGER -> trace, rank INTEGER, pid BIGINT, tid BIGINT -> thread(pid, tid)
+--   event_id  BIGINT -> event  op
+--   start_ns  BIGINT           start, ns since the first event of the trace
+--   dur_ns BIGINT, name VARCHAR
+--   op_count  BIGINT           number of outermost ops of the trace, shown or not
 -- Invariant: dur_ns >= 0 AND op_count >= 1
 
 WITH op AS (

@@ -1,13 +1,12 @@
--- Which steps launched kernels that are not in the file?
+-- Steps with kernel launches whose work was not recorded.
 --
 -- Kind:     table
 -- Input:    launch_call WHERE is_missing AND is_kernel
 -- Columns:
---   trace_id       INTEGER -> trace       the trace
---   step           BIGINT -> step_ranges  number of the step
---   launch_count   BIGINT                 calls in it that launch kernels or graphs
---   missing_count  BIGINT                 of these, without their work
---   has_work       BOOLEAN                work of it is in the file
+--   trace_id INTEGER -> trace, step BIGINT -> step_ranges
+--   launch_count   BIGINT   number of kernel and graph launches
+--   missing_count  BIGINT   number of launches without recorded work
+--   has_work       BOOLEAN  some work of the step was recorded
 
 WITH launched AS (
     SELECT

@@ -1,19 +1,15 @@
--- How fast was the host while it was recorded?
--- How much longer an op took until the first op inside of it began than is usual: nothing but dispatch and the profiler
--- lies there. Usual is 1.18 times the quick state of the reference (table nested_op_time) on a thread of the autograd engine
--- and 1.7 times on one that runs Python: Python between two ops evicts the caches of dispatch, profiler or not. Hooks of
--- tracekit's collectors run Python on both. The median of each 1.5 ms of a thread in which there are 12 such ops and more;
--- a thread that has so few at any time has one row.
+-- Host slowdown over time, per thread.
+-- The ratio compares the dispatch time between an op and its first nested op with the reference in `nested_op_time`.
+-- Typical is 1.18 × the reference on autograd threads and 1.7 × on Python threads, where Python evicts the caches
+-- between ops. One row per 1.5 ms with at least 12 such ops, or one per thread if there are fewer.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Columns:
---   trace_id    INTEGER  the trace
---   pid         BIGINT   process id
---   tid         BIGINT   thread id
---   ts_ns       BIGINT   middle of these ops, on the trace's own clock, ns
---   ratio       DOUBLE   of what is usual; above 1 the host was slower
---   pair_count  BIGINT   ops that it rests on
+--   trace_id INTEGER, pid BIGINT, tid BIGINT
+--   ts_ns       BIGINT  mean start of the ops, ns
+--   ratio       DOUBLE  slowdown; above 1, the host was slower than usual
+--   pair_count  BIGINT  number of nested ops
 
 WITH nested AS (
     SELECT

@@ -1,15 +1,14 @@
--- What does a step of the run take without the profiler, where somebody measured it?
--- The median of the steps that the run's manifest has, or its own figure. Where a step is given (--plain-step), that is
--- the row.
+-- Measured step time without the profiler.
+-- Taken from the run manifest, or from `--plain-step`.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   plain_ns  BIGINT  the step, ns
---   low_ns    BIGINT  the tenth percentile of the steps, ns; NULL where only one figure is known
---   high_ns   BIGINT  the ninetieth, ns
---   source    VARCHAR  given or measured
+--   plain_ns  BIGINT
+--   low_ns   BIGINT   10th percentile; NULL if only one figure is known
+--   high_ns  BIGINT   90th percentile
+--   source   VARCHAR  given or measured
 
 WITH measured AS (
     SELECT s.plain_ns, s.low_ns, s.high_ns, 'measured' AS source

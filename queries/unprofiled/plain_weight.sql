@@ -1,17 +1,13 @@
--- What is the weight of each edge of the graph without the profiler?
--- Of the host's own time what its speed and the events in it leave, a tenth at least: speed counts with the square root of
--- its ratio, as half of a slow moment is the host's and half is the recording's. The lower weight takes events to cost
--- more and all of the ratio to be the recording's, the higher one less and a quarter.
+-- Estimated weight of each edge without the profiler, with bounds.
+-- Removes event costs and the host slowdown from the host's own time; at least a tenth remains. Half of the slowdown
+-- (its square root) is attributed to the profiler, all of it for the lower bound, a quarter for the upper.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   edge_id   BIGINT -> graph_edge  the edge
---   plain_ns  BIGINT                its weight, ns
---   low_ns    BIGINT                at least, ns
---   high_ns   BIGINT                at most, ns
---   host_ns   BIGINT                of plain_ns, what is the host's own, ns
+--   edge_id BIGINT -> graph_edge, plain_ns BIGINT, low_ns BIGINT, high_ns BIGINT
+--   host_ns  BIGINT  part of plain_ns that is the host's own time
 
 WITH cost AS (
     SELECT trace_id, map(list(kind), list([each_ns, high_ns, low_ns])) AS of_kind
@@ -19,8 +15,8 @@ WITH cost AS (
     GROUP BY trace_id
 ),
 
--- How much of the speed is the recording's, and what events cost: usual, most, least. A host whose speed nothing
--- tells may have been as slow as the slowest of the recordings that the constants are from.
+-- Exponent of the slowdown for the estimate, the lower, and the upper bound. Where the slowdown is
+-- unknown, the lower bound assumes one of 2.5.
 variant AS (
     SELECT *
     FROM (VALUES (1, 0.5, 1.0), (2, 1.0, 2.5), (3, 0.25, 1.0)) AS v (variant, exponent, unknown)

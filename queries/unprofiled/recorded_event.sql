@@ -1,20 +1,16 @@
--- How many events of the profiler lie in each time of the host, and how fast was the host then?
--- An event counts by half at its start and by half at its end. What the host only waits for, and loading data, is no time of
--- the profiler, and neither are pauses of the program. The speed between two moments of table host_speed is on the line between them.
+-- Profiler events and host slowdown within each host edge.
+-- An event counts half at its start and half at its end. Waits, data loading, and host stalls contain no profiler cost.
+-- The slowdown is interpolated between samples of `host_speed`.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   edge_id       BIGINT -> graph_edge  the edge
---   own_ns        BIGINT                of its weight, what the host itself takes, ns
---   op_count      DOUBLE                ops that begin or end in it, by half each
---   call_count    DOUBLE                the same of calls of the runtime
---   range_count   DOUBLE                of ranges
---   own_range_count  DOUBLE             of ranges of tracekit's collectors
---   python_count  DOUBLE                of Python calls
---   ratio         DOUBLE                how slow the host was, of what is usual on such a thread; NULL where no thread of the trace tells
---   is_paired     BOOLEAN               its own thread tells that; NULL of a thread without ops
+--   edge_id    BIGINT -> graph_edge
+--   own_ns     BIGINT   the host's own part of the weight
+--   op_count DOUBLE, call_count DOUBLE, range_count DOUBLE, own_range_count DOUBLE, python_count DOUBLE
+--   ratio      DOUBLE   slowdown; NULL if no thread of the trace has samples
+--   is_paired  BOOLEAN  the thread has samples of its own; NULL without ops
 
 WITH edge AS MATERIALIZED (
     SELECT
@@ -28,7 +24,7 @@ WITH edge AS MATERIALIZED (
             (s.trace_id, s.pid, s.tid),
             NULL
         ) AS other_part,
-        -- A call that waits for what was launched before the recording has no edge to it.
+        -- Calls that wait for work from before the recording have no edge to it.
         if(
             e.kind = 'call' AND contains(t.name, 'Synchronize') AND t.end_ns - t.start_ns > 100000,
             0,
@@ -159,7 +155,7 @@ SELECT
     coalesce(i.range_count, 0) AS range_count,
     coalesce(i.own_range_count, 0) AS own_range_count,
     coalesce(i.python_count, 0) AS python_count,
-    -- Work of a CPU is what it is: its speed says nothing of the profiler.
+    -- The speed of CPU kernels says nothing about profiler overhead.
     if(e.is_work, 1, coalesce(
         s.ratio
         + (coalesce(s.next_ratio, s.ratio) - s.ratio)

@@ -1,15 +1,14 @@
--- The mean recorded step of each trace
--- Over its devices and the steps that put work on them, as analysis steps has them. A trace without marked steps has one:
--- the window of each device.
+-- Mean recorded step of each trace, over its devices.
+-- Without marked steps, the device window counts as one step.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   trace_id     INTEGER -> trace  the trace
---   step_count   BIGINT            steps with work; 0 where the window is taken for one
---   recorded_ns  DOUBLE            the step, ns
---   work_ns      DOUBLE            time of it in which a device works, ns; NULL where CPUs do the work
+--   trace_id    INTEGER -> trace
+--   step_count  BIGINT  steps with device work; 0 if the window is used
+--   recorded_ns  DOUBLE
+--   work_ns     DOUBLE  GPU busy time per step; NULL on cpu
 
 WITH work AS (
     SELECT trace_id, device, step, sum(wall_ns)::BIGINT AS wall_ns

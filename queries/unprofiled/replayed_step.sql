@@ -1,20 +1,14 @@
--- The step of each trace in replays of the dependency graph
--- As recorded, without the profiler, and with the lower and the higher weights of table plain_weight; and the factor on the
--- host's own time with which the replay takes the step that was measured without the profiler. A step is the mean
--- of ten that are queued behind each other, as a loop is timed: behind the last of fewer come as many as are missing,
--- each as long as the ends of those that are there are apart. The statement gives the edges that are replayed.
+-- Step time of each trace in replays of the dependency graph: recorded, unprofiled, and bounds.
+-- Also the host slowdown factor at which the replay matches the measured step. A step is the mean of ten queued ones,
+-- extrapolated from those recorded. The statement provides the edges; the replay runs natively.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   trace_id           BIGINT -> trace   the trace
---   replayed_ns        BIGINT            the step, replayed as recorded, ns
---   plain_ns           BIGINT            without the profiler, ns
---   low_ns             BIGINT            at least, ns
---   high_ns            BIGINT            at most, ns
---   recorded_ns        BIGINT            the same step as it was recorded, ns
---   factor_millionths  BIGINT            the factor, 4 at most, times 1,000,000; NULL where no step was measured
+--   trace_id BIGINT -> trace, replayed_ns BIGINT, plain_ns BIGINT, low_ns BIGINT, high_ns BIGINT
+--   recorded_ns BIGINT
+--   factor_millionths  BIGINT  host slowdown factor × 1,000,000, at most 4; NULL without a measured step
 
 SELECT
     e.source_node, e.target_node, e.target_ns,

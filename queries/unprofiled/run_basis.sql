@@ -1,21 +1,18 @@
--- What does a step of each trace take without the profiler, on what does that rest, and why is it not told?
+-- Estimated unprofiled step time per trace, the basis of the estimate, or why there is none.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   trace_id        INTEGER -> trace  the trace
---   step_count      BIGINT            marked steps with work; 0 where the whole window is taken for one
---   recorded_ns     BIGINT            a step as recorded, ns
---   work_ns         BIGINT            time of it in which the busiest accelerator works, ns; NULL without one
---   measured_ns     BIGINT            a step that was measured without the profiler, ns
---   unprofiled_ns   BIGINT            a step without the profiler, ns; NULL with a reason
---   low_ns          BIGINT            at least, ns
---   high_ns         BIGINT            at most, ns
---   factor          DOUBLE            on the host's own time, so that the replay takes the measured step
---   basis           VARCHAR           plain step or constants
---   reason          VARCHAR           why unprofiled_ns is not told
---   is_replayed     BOOLEAN           the run can be replayed: the weights of plain_weight with that factor are its own
+--   trace_id     INTEGER -> trace
+--   step_count   BIGINT   steps with device work; 0 if the window is used
+--   recorded_ns BIGINT, work_ns BIGINT
+--   measured_ns  BIGINT   step measured without the profiler
+--   unprofiled_ns BIGINT, low_ns BIGINT, high_ns BIGINT
+--   factor       DOUBLE   host slowdown factor at which the replay matches the measured step
+--   basis        VARCHAR  plain step or constants
+--   reason       VARCHAR
+--   is_replayed  BOOLEAN  plain_weight with this factor describes the unprofiled run
 
 WITH covered AS (
     SELECT
@@ -41,7 +38,8 @@ estimate AS (
         if(p.plain_ns IS NULL, 'constants', 'plain step') AS basis,
         0.96 * least(m.low_ns, m.plain_ns, m.high_ns) AS estimated_low_ns,
         1.04 * greatest(m.low_ns, m.plain_ns, m.high_ns) AS estimated_high_ns,
-        -- No run is longer than its recording, nor shorter than its work: of few steps a replay may say so.
+        -- An unprofiled step is no longer than the recorded one and no shorter than its work;
+        -- replays of few steps can violate both.
         round(
             coalesce(p.plain_ns, least(greatest(m.plain_ns, r.work_ns), r.recorded_ns))
         )::BIGINT AS usual_ns,
@@ -100,7 +98,7 @@ SELECT
     if(reason IS NULL OR starts_with(reason, 'too wide'), least_ns, NULL) AS low_ns,
     if(reason IS NULL OR starts_with(reason, 'too wide'), most_ns, NULL) AS high_ns,
     factor, basis, reason,
-    -- An interval that is too wide for one figure has a middle, and a step that was given is a step.
+    -- Replays stay valid if only the interval is too wide, or if a measured step was given.
     bool_and(
         reason IS NULL OR regexp_matches(reason, '^(too wide|the host would have to be)')
     ) OVER () AS is_replayed

@@ -1,23 +1,20 @@
--- Which part of a step is the accelerator idle, in the recording and in the run?
--- The profiler makes the host slower: a loop that waits for its host is recorded longer than it runs, and idle for longer.
--- Work takes as long as it does without the profiler, so where a step was measured without it, the rest is idle. Analysis
--- unprofiled estimates it where none was measured. One row, of the mean over steps and devices; none without marked
--- steps.
+-- Share of a step in which the accelerator is idle, recorded and unprofiled.
+-- Profiling slows the host, so recorded steps are longer and idle longer. GPU work takes equally long without the
+-- profiler; the rest of a measured step is idle time. If no step was measured, see `unprofiled`.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Input:    step_totals
 -- Columns:
---   recorded_step_ns   BIGINT   a step of the recording, in the mean, ns
---   work_ns            BIGINT   time of it in which the device works, ns
---   plain_step_ns      BIGINT   a step without the profiler, ns; NULL where none was measured
---   recorded_idle_pct  DOUBLE   share of a recorded step in which the device is idle, 0 to 100
---   idle_pct           DOUBLE   share of a step without the profiler, 0 to 100; NULL where none was measured, or one that is
---                               shorter than the work: it is not of this program
+--   recorded_step_ns   BIGINT   mean recorded step, ns
+--   work_ns            BIGINT   GPU busy time per step, ns
+--   plain_step_ns      BIGINT   measured step without the profiler, ns; NULL if not measured
+--   recorded_idle_pct  DOUBLE   idle share of the recorded step, 0 to 100
+--   idle_pct           DOUBLE   idle share without the profiler, 0 to 100; NULL if not measured, or shorter than the work (another program)
 --   source             VARCHAR  given or measured
 -- Invariant: idle_pct IS NULL OR (0 <= idle_pct AND idle_pct <= 100)
--- Empty: device_events: no work of a device is recorded
--- Empty: no step of a loop is marked
+-- Empty: device_events: no GPU work was recorded
+-- Empty: no steps are marked
 
 SELECT
     s.mean_span_ns::BIGINT AS recorded_step_ns,

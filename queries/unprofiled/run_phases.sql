@@ -1,23 +1,18 @@
--- The phases of a step, in the recording and without the profiler
--- Of each accelerator: its work in the phase and its idle time while the host is in it, as in analysis phases. The
--- recorded ones add up to the recorded step, those of the run to the unprofiled step: its idle time has the shares that
--- the phases have in the replay of the run, where a gap is shared as it is in the recording. Without marked steps it is
--- all of the window.
+-- Time per phase of a step, recorded and without the profiler.
+-- GPU work in the phase plus idle time while the host is in it, per device; phases add up to the step. The unprofiled
+-- idle time is divided as in the replay of the unprofiled run. Without marked steps, the window counts as one step.
 --
 -- Kind:     analysis
 -- Scope:    run
 -- Columns:
---   rank         INTEGER  global rank
---   device       VARCHAR  number of the device
---   phase        VARCHAR  phase
---   work_ns      BIGINT   of a step, in which work of the phase runs, ns
---   recorded_ns  BIGINT   of a recorded step, that and its idle time, ns
---   run_ns       BIGINT   the same of a step without the profiler, ns; NULL where that is not known
---   low_ns       BIGINT   at least, ns
---   high_ns      BIGINT   at most, ns
+--   rank INTEGER, device VARCHAR, phase VARCHAR
+--   work_ns      BIGINT  GPU busy time per step, ns
+--   recorded_ns  BIGINT  recorded busy and idle time per step, ns
+--   run_ns       BIGINT  unprofiled busy and idle time per step, ns; NULL if unknown
+--   low_ns BIGINT, high_ns BIGINT
 -- Invariant: work_ns <= recorded_ns AND (run_ns IS NULL OR work_ns <= run_ns)
 -- Invariant: low_ns IS NULL OR run_ns IS NULL OR (low_ns <= run_ns AND run_ns <= high_ns)
--- Empty: no work of an accelerator is recorded
+-- Empty: no GPU work was recorded
 
 WITH placed AS (
     SELECT trace_id, device, phase, step, wall_ns, 0 AS idle_ns
@@ -71,7 +66,7 @@ gap AS (
     GROUP BY p.trace_id, p.device, coalesce(g.phase, p.phase)
 ),
 
--- Where no gap is recorded or replayed, idle time is shared as work is.
+-- If no gap is recorded or replayed, divide idle time in proportion to work.
 shared AS (
     SELECT
         r.trace_id, r.device, r.phase, r.work_ns,

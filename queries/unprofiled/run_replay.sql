@@ -1,14 +1,14 @@
--- When does each node come in the run, without the profiler?
--- The statement gives the edges that are replayed, with the weights of table run_weight; without a row where that has none.
+-- Replayed time of each node without the profiler.
+-- The statement provides the edges with the weights of `run_weight`; the replay runs natively.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   node       BIGINT  the node, as in graph_edge
---   at_ns      BIGINT  when it comes, from the first node on, ns
---   latest_ns  BIGINT  when it may come at the latest, ns; NULL where no end waits for it
---   edge_id    BIGINT  the edge that binds it; NULL for the first node
+--   node       BIGINT
+--   at_ns      BIGINT  replayed time, from the first node
+--   latest_ns  BIGINT  latest time that delays no end; NULL where no end depends on it
+--   edge_id    BIGINT  binding edge; NULL for the first node
 
 SELECT
     e.edge_id, e.source_node, e.target_node,

@@ -1,19 +1,13 @@
--- How much lies between the nodes of each edge at least in the run itself, without the profiler?
--- As table graph_weight has it of the recording: quick, usual and slow. Where a step was measured, the host's own time has the
--- factor of table run_basis; else the lower and the higher weights of table plain_weight are the quick and the slow ones.
--- Without a row where the run is not told: table run_basis says why.
+-- Edge weights of the unprofiled run: quick, typical, and slow.
+-- With a measured step, the host's own time is scaled by the factor in `run_basis`; otherwise the bounds of
+-- `plain_weight` are the quick and slow weights. Empty if `run_basis` gives a reason against a replay.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   edge_id         BIGINT  the edge
---   quick_ns        BIGINT  its weight at least, ns
---   quick_rest_ns   BIGINT  its rest, as recorded, ns
---   usual_ns        BIGINT  its usual weight, ns
---   usual_rest_ns   BIGINT  its rest, ns
---   slow_ns         BIGINT  its weight at most, ns
---   slow_rest_ns    BIGINT  its rest, ns
+--   edge_id BIGINT, quick_ns BIGINT, quick_rest_ns BIGINT, usual_ns BIGINT, usual_rest_ns BIGINT
+--   slow_ns BIGINT, slow_rest_ns BIGINT
 
 WITH basis AS (
     SELECT

@@ -1,5 +1,5 @@
--- Which share of a whole does a part leave, 0 to 100?
--- NULL where either is not known; 0 where the part is as long or longer.
+-- Percentage of a total that remains after a part.
+-- NULL if either is unknown; 0 if the part exceeds the total.
 --
 -- Kind:     function
 -- Access:   private

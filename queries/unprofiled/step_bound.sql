@@ -1,14 +1,13 @@
--- The nodes of the graph at which the first step of each trace begins and its steps end
--- A step ends with its last work. The first begins when the host begins it and the devices are done with what was
--- launched before it. A trace without marked steps has one: from its first work to its last.
+-- Graph nodes at which the first step begins and steps end.
+-- A step ends with its last work. The first one begins once the host has begun it and earlier work has finished.
+-- Without marked steps, the window counts as one step.
 --
 -- Kind:     table
 -- Made:     when asked for
 -- Access:   private
 -- Columns:
---   trace_id  INTEGER -> trace  the trace
---   node      BIGINT            the node, as in graph_edge
---   bound     INTEGER           0: the begin of the first step; 1: its end; 2: the end of a later one; the last of each counts
+--   trace_id INTEGER -> trace, node BIGINT
+--   bound  INTEGER  0: begin of the first step; 1: its end; 2: end of a later one; the last node of each bound counts
 
 WITH worked AS (
     SELECT trace_id, bool_or(device <> 'cpu') AS has_device

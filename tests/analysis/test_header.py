@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tracekit.analysis.header import ColumnSpec, Param, parameters, parse_header, views_of
+from tracekit.analysis.glossary import COLUMN_MEANINGS
+from tracekit.analysis.header import (
+    ColumnSpec,
+    Key,
+    Param,
+    parameters,
+    parse_header,
+    views_of,
+)
 from tracekit.errors import QueryError
 
 GOOD = """\
@@ -68,6 +76,32 @@ def test_everything_in_a_good_header_is_read() -> None:
     assert spec.notes == ("idle is what is left.",)
     assert spec.sql == GOOD
     assert [param.is_required for param in spec.params] == [False, False, False, False, True]
+
+
+def test_columns_of_the_glossary_need_no_meaning_and_share_a_line() -> None:
+    columns = ("-- Columns:", "--   trace_id INTEGER -> trace, rank INTEGER", "--   a  BIGINT  x")
+    assert parse_header(analysis(*columns), "a", "a.sql").columns == (
+        ColumnSpec(
+            "trace_id", "INTEGER", COLUMN_MEANINGS["trace_id"], Key("trace", (("trace_id",) * 2,))
+        ),
+        ColumnSpec("rank", "INTEGER", COLUMN_MEANINGS["rank"]),
+        ColumnSpec("a", "BIGINT", "x"),
+    )
+
+
+def test_columns_of_a_private_file_need_no_meaning() -> None:
+    text = (
+        "-- Parts.\n--\n-- Kind: table\n-- Access: private\n-- Columns:\n"
+        "--   part INTEGER, size DECIMAL(18,3), span(a, b) BIGINT\nSELECT 1"
+    )
+    with pytest.raises(QueryError, match="cannot read"):
+        parse_header(text, "parts", "parts.sql")
+    spec = parse_header(text.replace("span(a, b)", "span"), "parts", "parts.sql")
+    assert spec.columns == (
+        ColumnSpec("part", "INTEGER", ""),
+        ColumnSpec("size", "DECIMAL(18,3)", ""),
+        ColumnSpec("span", "BIGINT", ""),
+    )
 
 
 def test_reasons_for_no_rows_name_what_else_is_empty() -> None:

@@ -294,7 +294,7 @@ def test_steps_lead_to_their_events(tiny_trace: Callable[..., Path]) -> None:
 def test_a_trace_without_requests_says_so(trace: Trace) -> None:
     async def steps(screen: Screen) -> None:
         shown = await screen.press("0")
-        assert lines(shown)[0].startswith("Requests of serving")
+        assert lines(shown)[0].startswith("Serving requests")
         assert "asking" not in shown
         assert lines(await screen.press("8"))[0].startswith("Collectives")
 

@@ -79,14 +79,14 @@ def test_the_trace_before_the_name_is_a_usage_error(
     assert "hint: the name comes first: query NAME TRACE" in outcome.stderr
 
 
-def test_the_list_shows_names_and_questions(tracekit_command: Command) -> None:
+def test_the_list_shows_names_and_descriptions(tracekit_command: Command) -> None:
     outcome = tracekit_command("query", "--list", "--format", "json")
     first, second = json.loads(outcome.stdout)
     assert first == {
         "name": "kernels",
         "subject": "analyses",
         "scope": "trace",
-        "question": "Which kernels held the device longest?",
+        "description": "Which kernels held the device longest?",
         "family": "",
         "file": "tracekit",
     }

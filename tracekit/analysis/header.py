@@ -2,8 +2,8 @@
 
 The header is the run of `--` lines at the top of the file:
 
-    -- The question in one line?
-    -- Optional further lines.
+    -- A noun phrase that names the rows.
+    -- Why they are wanted and how they are found: a few lines, or none.
     --
     -- Kind:     analysis | view | table | function
                  | advice (an analysis whose columns and invariants are :data:`ADVICE`)
@@ -22,6 +22,7 @@ The header is the run of `--` lines at the top of the file:
     --   event_id   BIGINT -> event  meaning          (joins the column of the same name there)
     --   launch_id  BIGINT -> event.event_id  meaning (joins the column event_id there)
     --   tid        BIGINT -> thread(pid, tid)  meaning  (joins it together with its column pid)
+    --   rank INTEGER, device VARCHAR           (described in :data:`COLUMN_MEANINGS`)
     -- Keep:      columns, the last to go where a screen is too narrow for all
     -- View:                                       (ways to show it besides a table: `VIEWS`)
     --   chart  form=bars title="Time by phase" y=phase x=span_ns axis="time" tip=phase,span_ns
@@ -34,10 +35,11 @@ The header is the run of `--` lines at the top of the file:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar, get_args
 
+from tracekit.analysis.glossary import COLUMN_MEANINGS
 from tracekit.analysis.params import PARAM_TYPES, default_of
 from tracekit.analysis.spec import ColumnSpec, Key, Kind, Param, Scope, Spec
 from tracekit.errors import QueryError, UsageError, did_you_mean
@@ -113,16 +115,17 @@ def until_blank(lines: Sequence[Line]) -> list[Line]:
 TYPE = r"[A-Z][A-Z0-9_]*(?:\([^)]*\))?(?:\[\])*"
 """A type, as headers write it."""
 
-COLUMN = re.compile(
-    rf"(?P<name>[a-z][a-z0-9_]*)\s+(?P<type>{TYPE})\s+"
-    r"(?:->\s*(?P<table>[a-z][a-z0-9_]*)"
-    r"(?:\.(?P<other>[a-z][a-z0-9_]*)|\((?P<several>[a-z0-9_, ]+)\))?\s+)?"
-    r"(?P<meaning>(?!->)\S.*)"
+_NAMED = (
+    rf"(?P<name>[a-z][a-z0-9_]*)\s+(?P<type>{TYPE})"
+    r"(?:\s+->\s*(?P<table>[a-z][a-z0-9_]*)"
+    r"(?:\.(?P<other>[a-z][a-z0-9_]*)|\((?P<several>[a-z0-9_, ]+)\))?)?"
 )
+_COLUMN = re.compile(rf"{_NAMED}\s+(?P<meaning>(?!->|,)\S.*)")
+_BARE_COLUMN = re.compile(rf"{_NAMED}(?:,\s*|\Z)")
 
 
 def key_of(match: re.Match[str]) -> Key | None:
-    """Return what a column joins, from a match of `COLUMN`; None if nothing."""
+    """Return the join key in a match of a column, or None."""
     if match["table"] is None:
         return None
     if match["several"] is not None:
@@ -226,15 +229,15 @@ def _settings(text: str) -> View:
 
 ADVICE = """
 Columns:
-  what      VARCHAR  what was seen
-  place     VARCHAR  where
-  change    VARCHAR  what `tracekit predict` is asked, changes with "; " between them; NULL where it is not recorded
-  cost_ns   BIGINT   how long that took, ns; NULL where it is not known
-  remedy    VARCHAR  what to do
-  evidence  VARCHAR  the command that shows it
+  what      VARCHAR  what was observed
+  place     VARCHAR  where it was observed
+  change    VARCHAR  changes for `tracekit predict`, separated by "; "; NULL if there is none
+  cost_ns   BIGINT   time spent on it, ns; NULL if unknown
+  remedy    VARCHAR  suggested change
+  evidence  VARCHAR  command that shows the evidence
 Invariant: cost_ns IS NULL OR cost_ns > 0
-"""  # noqa: E501
-"""What the header of a rule says besides what stands in it."""
+"""
+"""What the header of every rule declares besides its own fields."""
 
 _FIELD = re.compile(r"(?P<name>[A-Za-z]+):[ \t]*(?P<value>.*)")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -248,6 +251,8 @@ _PARAM = re.compile(
 SQL_TOKEN = re.compile(
     r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\$(?P<param>[A-Za-z_]\w*)", re.DOTALL
 )
+
+_COLUMN_FORM = "write `name  TYPE  meaning`, or `name  TYPE -> table.column  meaning`"
 
 _OF_COLUMNS = (
     *("x", "y", "x_of", "parts", "tip", "largest", "label", "bar", "figures", "lines", "columns"),
@@ -293,7 +298,7 @@ class _Reader:
     def read(self, path: str, subject: str) -> Spec:
         first_paragraph = until_blank(self._header)
         if not first_paragraph:
-            self._wrong(1, "the header is missing", "begin the file with `-- A question?`")
+            self._wrong(1, "the header is missing", "begin with what the rows are: `-- Kernels.`")
         if not self._body.strip():
             self._wrong(len(self._header) + 1, "there is no SQL below the header")
         if not _NAME.fullmatch(self._name):
@@ -483,41 +488,56 @@ class _Reader:
     def _columns(self, kind: Kind | None) -> tuple[ColumnSpec, ...]:
         columns = []
         names: set[str] = set()
-        entries = self._entries("Columns")
-        for number, entry in entries:
-            match = COLUMN.fullmatch(entry)
-            if match is None:
-                self._wrong(
-                    number,
-                    f"Columns: cannot read {entry!r}",
-                    "write `name  TYPE  meaning`, or `name  TYPE -> table.column  meaning`",
-                )
-            else:
-                columns.append(
-                    ColumnSpec(
-                        match["name"], match["type"], match["meaning"].strip(), key_of(match)
-                    )
-                )
-                self._check_unique(number, "Columns", match["name"], names)
-        if not entries and kind not in (None, "function"):
+        for number, match in self._declared():
+            name, meaning = match["name"], match.groupdict().get("meaning")
+            if meaning is None:
+                meaning = COLUMN_MEANINGS.get(name, "")
+                if not meaning and kind != "function" and not self._is_private:
+                    self._wrong(number, f"Columns: {name} has no meaning", _COLUMN_FORM)
+            columns.append(ColumnSpec(name, match["type"], meaning.strip(), key_of(match)))
+            self._check_unique(number, "Columns", name, names)
+        if not self._entries("Columns") and kind not in (None, "function"):
             found = self._one("Columns")
             number = 1 if found is None else found.number
             self._wrong(number, "the header field Columns is missing or empty")
         return tuple(columns)
+
+    @property
+    def _is_private(self) -> bool:
+        found = self._one("Access")
+        return found is not None and found.text == "private"
+
+    def _declared(self) -> Iterator[tuple[int, re.Match[str]]]:
+        """Yield the columns with the numbers of their lines.
+
+        An entry is one column with its meaning, or any number without, separated by commas.
+        """
+        for number, entry in self._entries("Columns"):
+            begin = 0
+            while match := _BARE_COLUMN.match(entry, begin):
+                yield number, match
+                begin = match.end()
+                if begin == len(entry):
+                    break
+            else:
+                if begin == 0 and (described := _COLUMN.fullmatch(entry)):
+                    yield number, described
+                else:
+                    self._wrong(number, f"Columns: cannot read {entry!r}", _COLUMN_FORM)
 
     def _keep(self) -> tuple[str, ...]:
         found = self._one("Keep")
         if found is None:
             return ()
         names = tuple(part.strip() for part in found.text.split(","))
-        declared = {entry.split()[0] for _, entry in self._entries("Columns")}
+        declared = {match["name"] for _, match in self._declared()}
         for name in names:
             if name not in declared:
                 self._wrong(found.number, f"Keep: {name!r} is none of the columns")
         return names
 
     def _check_views(self) -> None:
-        declared = {entry.split()[0] for _, entry in self._entries("Columns")}
+        declared = {match["name"] for _, match in self._declared()}
         known = {*declared, "where"}
         for number, entry in self._entries("View"):
             way, _, text = entry.partition(" ")

@@ -66,10 +66,10 @@ class ColumnSpec:
 class Spec:
     """One SQL file: an analysis, a view, a derived table, or functions.
 
-    `question` is the first line of the header, `description` the rest of its first paragraph. Only
-    an analysis has a `scope`. A table that `is_on_demand` is no part of a store: it is created
-    when something first reads it. Without a row of `input`, which is what may stand after FROM, a
-    relation has none.
+    `question` is the first line of the header, which names the rows, and `description` the rest of
+    its first paragraph. Only an analysis has a `scope`. A table that `is_on_demand` is no part of a
+    store: it is created when something first reads it. Without a row of `input`, which is what may
+    stand after FROM, a relation has none.
     `keep` are the columns that a screen too narrow for all keeps longest, the most telling first.
     `invariants` are SQL conditions over the columns that hold for every row. `empty` are reasons
     why there is no row, each with the relation whose lack of rows it tells, or with none. `sql` is

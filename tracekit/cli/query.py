@@ -156,7 +156,7 @@ class _AnalysisCommand(click.Command):
     "--list",
     "list_them",
     is_flag=True,
-    help="List twelve questions, then the analyses with theirs, by subject.",
+    help="List twelve questions with their commands, then the analyses, by subject.",
 )
 @click.option(
     "--all", "is_all", is_flag=True, help="With --list: the rules of `tracekit advise`, too."
@@ -199,7 +199,7 @@ def _list(
     format_name = format_name or given["format_name"]
     library = _library_of((*given["queries"], *reading.queries), traces)
     if format_name == "brief":
-        # With its questions the list would not fit.
+        # With descriptions the list would not fit.
         emit(_catalogued().by_subject(), format_name)
         return
     result = _list_result(library, is_all=given["is_all"])
@@ -208,7 +208,7 @@ def _list(
         for question, way in QUESTIONS:
             click.echo(f"{question:<{width}}  {way}")
         click.echo()
-        # The column of families is too wide beside that of questions, and mostly empty.
+        # The column of families is too wide beside that of descriptions, and mostly empty.
         *columns, _, file = result.columns
         rows = [
             (*row[:3], f"{row[3]} Also: {row[4]}." if row[4] else row[3], row[5])
@@ -231,7 +231,7 @@ def _list_result(library: Library, *, is_all: bool) -> Result:
     for name, own in library.analyses.items():
         spec = own.spec
         rows.append((name, spec.subject, spec.scope, spec.question, "", spec.path))
-    names = ("name", "subject", "scope", "question", "family", "file")
+    names = ("name", "subject", "scope", "description", "family", "file")
     return Result("analyses", tuple(Column(name, "VARCHAR") for name in names), rows)
 
 

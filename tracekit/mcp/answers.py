@@ -283,7 +283,7 @@ def _explained(topic: str, budget: int) -> str:
         (one.name, one.scope, one.question) for one in analyses.titles() if one.subject == topic
     ]
     if titles:
-        return brief(_table(topic, ("analysis", "scope", "question"), titles), budget=budget)
+        return brief(_table(topic, ("analysis", "scope", "description"), titles), budget=budget)
     everything = {name: columns for name, (_, columns) in relations.items()}
     everything |= {name: spec.columns for name, spec in analyses.items()}
     places = [

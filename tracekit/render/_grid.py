@@ -27,7 +27,7 @@ from tracekit.render._text import cell_width, fit, printable, shorten
 _GAPS = (2, 1)
 _MIN_TEXT = 24
 # Columns that hold a sentence: cut off it would say nothing.
-_SENTENCES = frozenset({"as_printed", "meaning", "note", "question", "reason"})
+_SENTENCES = frozenset({"as_printed", "description", "meaning", "note", "question", "reason"})
 _CEILING = "ceiling_"
 _CEILING_TEXTS = {"ceiling_source": "measured", "ceiling_reason": "no ceiling"}
 _MAX_TEXTS = 5
