@@ -47,6 +47,6 @@ def test_the_finding_of_the_tutorial(opened: Opened) -> None:
 def test_the_reasons_are_those_of_the_rules(opened: Opened) -> None:
     trace = opened(DOCS / "samples" / "made_up_step.json")
     said = trace.sql("FROM attribution_reasons()").rows
-    text = (DOCS / "definitions.md").read_text("utf-8")
+    text = (DOCS / "explanation" / "attribution.md").read_text("utf-8")
     table = text[text.index("| reason | says |") :].split("\n\n")[0].splitlines()[2:]
     assert table == [f"| `{reason}` | {meaning} |" for reason, meaning in said]
