@@ -28,20 +28,18 @@ def test_the_finding_of_the_tutorial(opened: Opened) -> None:
     steps = [row for row in trace.query("steps").to_dicts() if row["step"] is not None]
     (count,) = {row["kernel_count"] for row in steps}
     plain_ms, work_ms = idle["plain_step_ns"] / 1e6, idle["work_ns"] / 1e6
-    assert f"the GPU works {work_ms:.0f} of {plain_ms:.0f} ms" in text
-    assert f"recorded step took {idle['recorded_step_ns'] / 1e6:.0f} ms" in text
-    assert (
-        f"{idle['idle_pct']:.0f} % of a step is idle, and not {idle['recorded_idle_pct']:.0f} %"
-        in text
-    )
-    assert f"launches {count:,} small kernels in a step" in text
-    assert f"In {plain_ms:.0f} ms, the CPU has {1e3 * plain_ms / count:.0f} µs for each" in text
+    assert f"{work_ms:.0f} of {plain_ms:.0f} ms" in text
+    assert f"took {idle['recorded_step_ns'] / 1e6:.0f} ms" in text
+    assert f"{idle['idle_pct']:.0f} % of an" in text
+    assert f"not {idle['recorded_idle_pct']:.0f} %" in text
+    assert f"launches {count:,} small" in text
+    assert f"has {1e3 * plain_ms / count:.0f} µs" in text
     predicted = trace.predict("graph on").as_result().to_dicts()[0]
     left = [
         round(100 * predicted[n] / predicted["before_step_ns"])
         for n in ("predicted_step_ns", "low_step_ns", "high_step_ns")
     ]
-    assert f"would take {left[0]} % of its time, {left[1]} to {left[2]} %" in text
+    assert f"{left[0]} % of its time ({left[1]} to {left[2]} %)" in text
 
 
 def test_the_reasons_are_those_of_the_rules(opened: Opened) -> None:

@@ -38,21 +38,24 @@ ADVICE = "advice"
 """The subject of rules, which `tracekit advise` asks together."""
 
 QUESTIONS = (
-    (
-        "How far is this recording from the run without the profiler?",
-        "query unprofiled TRACE",
-    ),
-    ("What would a CUDA graph give?", "predict TRACE --change 'graph on'"),
-    ("Why is this decode step slow?", "query serving_steps TRACE"),
+    ("How long is a step?", "query step_totals TRACE"),
+    ("How long is a step without the profiler?", "query unprofiled TRACE"),
+    ("How long are forward, backward, and optimizer?", "query phase_steps TRACE"),
+    ("Why is the GPU idle?", "query idle_cause_totals TRACE"),
+    ("Is the data loader the bottleneck?", "query idle_causes TRACE"),
+    ("Which layers and modules take the most time?", "pivot TRACE --rows module"),
+    ("Which kernels take the most time?", "query kernel_class_totals TRACE"),
+    ("How efficient are the GEMMs?", "query gemm_totals TRACE"),
+    ("What is the MFU?", "query mfu TRACE"),
+    ("What uses the GPU memory at its peak?", "memory TRACE"),
+    ("Is communication hidden behind compute?", "query communication_totals TRACE"),
     ("Which rank is late, and why?", "query waits TRACE"),
-    ("What would hidden communication gain?", "predict TRACE --change overlap"),
-    ("Is the loader the reason?", "query idle_causes TRACE"),
     ("What changed between two runs?", "compare BASE NEW"),
-    ("Which module holds the memory?", "memory TRACE"),
-    ("How efficient are the products of each layer, and the step?", "query mfu TRACE"),
-    ("How does the batch act on the latency of decoding?", "query serving_steps TRACE"),
-    ("What is to be fused first, and what does it gain?", "advise TRACE"),
-    ("Can this trace be trusted?", "health TRACE"),
+    ("What should I change first?", "advise TRACE"),
+    ("What would a CUDA graph gain?", "predict TRACE --change 'graph on'"),
+    ("Why is this decode step slow?", "query serving_steps TRACE"),
+    ("How does batch size affect decode latency?", "query serving_steps TRACE"),
+    ("Can I trust this trace?", "health TRACE"),
 )
 """The questions of the manual's page, and the command that begins the answer to each."""
 
@@ -156,7 +159,7 @@ class _AnalysisCommand(click.Command):
     "--list",
     "list_them",
     is_flag=True,
-    help="List twelve questions with their commands, then the analyses, by subject.",
+    help="List common questions, then all analyses by subject.",
 )
 @click.option(
     "--all", "is_all", is_flag=True, help="With --list: the rules of `tracekit advise`, too."
