@@ -1,0 +1,57 @@
+"""`make lint`: flag phrases that this project no longer uses, with the words to use instead.
+
+`wording.toml` lists them: `[everywhere]` for all text and code, `[prose]` for Markdown pages alone.
+Code blocks and inline code of pages, and generated tables between markers, are skipped.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parents[2]
+LIST = Path(__file__).with_name("wording.toml")
+SUFFIXES = {".md", ".py", ".sql", ".toml", ".c", ".h", ".js", ".css"}
+
+_NOT_PROSE = re.compile(
+    r"^```.*?^```|<!-- begin: make .*?<!-- end: make [^>]*>|`[^`\n]*`", re.MULTILINE | re.DOTALL
+)
+
+
+def found(text: str, phrases: dict[str, str]) -> Iterator[tuple[int, str, str]]:
+    """Yield line, phrase, and replacement of each match; a match may span a line break."""
+    for phrase, instead in phrases.items():
+        words = r"[\s#*-]+".join(map(re.escape, phrase.split()))
+        for match in re.finditer(rf"(?<![\w'])(?:{words})(?![\w'])", text, re.IGNORECASE):
+            yield text.count("\n", 0, match.start()) + 1, phrase, instead
+
+
+def without_code(text: str) -> str:
+    """Return the prose of a Markdown page, with its line numbers."""
+    return _NOT_PROSE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+
+
+def main() -> int:
+    lists = tomllib.loads(LIST.read_text("utf-8"))
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=REPO, capture_output=True, check=True)
+    count = 0
+    for name in listed.stdout.decode().split("\0"):
+        path = REPO / name
+        if path.suffix not in SUFFIXES or path == LIST or not path.is_file():
+            continue
+        text = path.read_text("utf-8", errors="replace")
+        hits = list(found(text, lists["everywhere"]))
+        if path.suffix == ".md":
+            hits += found(without_code(text), lists["prose"])
+        for line, phrase, instead in sorted(hits):
+            sys.stdout.write(f"{name}:{line}: '{phrase}': write {instead}\n")
+        count += len(hits)
+    return 1 if count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
