@@ -97,6 +97,8 @@ lint: $(DEV)/.installed
 		{ echo "not formatted as ruff does it: make format" >&2; exit 1; }
 	@if command -v cc > /dev/null; then echo "== cc"; cc $(CFLAGS_STRICT) -Inative \
 		native/*.c tests/fuzz/native.c; fi
+	@echo "== wording"
+	@$(DEV)/bin/python tests/docs/check_wording.py >&2
 
 types: $(DEV)/.installed
 	@echo "== mypy"

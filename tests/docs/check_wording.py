@@ -1,7 +1,7 @@
 """`make lint`: flag phrases that this project no longer uses, with the words to use instead.
 
 `wording.toml` lists them: `[everywhere]` for all text and code, `[prose]` for Markdown pages alone.
-Code blocks and inline code of pages, and generated tables between markers, are skipped.
+Code and link targets of pages, and generated tables between markers, are skipped.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LIST = Path(__file__).with_name("wording.toml")
 SUFFIXES = {".md", ".py", ".sql", ".toml", ".c", ".h", ".js", ".css"}
 
 _NOT_PROSE = re.compile(
-    r"^```.*?^```|<!-- begin: make .*?<!-- end: make [^>]*>|`[^`\n]*`", re.MULTILINE | re.DOTALL
+    r"^```.*?^```|<!-- begin: make .*?<!-- end: make [^>]*>|`[^`\n]*`|\]\([^)]*\)", re.MULTILINE | re.DOTALL
 )
 
 
