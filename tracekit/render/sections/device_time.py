@@ -205,7 +205,7 @@ def run_idle(screen: Screen) -> list[Text]:
         ]
     )
     labels = fitted(["recorded", "without the profiler"])
-    heading = screen.heading("Step", "█ device works   ░ idle; of the device with most work")
+    heading = screen.heading("Step", "█ device works   ░ idle; mean of steps and devices")
     return [heading, *bar_lines(labels, bars, figures, screen.width, least=4)]
 
 
