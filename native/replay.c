@@ -417,7 +417,7 @@ const SweepKind MOMENTS = {
     .free = free_moments,
 };
 
-/* A step of each trace as recorded and in four replays, and the factor on the host's own time with
+/* A step of each trace as recorded and in four replays, and the host slowdown factor with
  * which the step in the mean of all of them is the wanted one. A step is the mean of ten that follow
  * each other: behind fewer come as many as are missing, each as long as the ends of these are apart. */
 

@@ -18,7 +18,8 @@ LIST = Path(__file__).with_name("wording.toml")
 SUFFIXES = {".md", ".py", ".sql", ".toml", ".c", ".h", ".js", ".css"}
 
 _NOT_PROSE = re.compile(
-    r"^```.*?^```|<!-- begin: make .*?<!-- end: make [^>]*>|`[^`\n]*`|\]\([^)]*\)", re.MULTILINE | re.DOTALL
+    r"^```.*?^```|<!-- begin: make .*?<!-- end: make [^>]*>|`[^`\n]*`|\]\([^)]*\)",
+    re.MULTILINE | re.DOTALL,
 )
 
 

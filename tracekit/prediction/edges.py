@@ -419,7 +419,7 @@ def _find_pauses(connection: duckdb.DuckDBPyConnection, where: str) -> None:
 
 
 def _change_pauses(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    """Change pauses of the program that steps repeat, on all threads of the host."""
+    """Change host stalls that steps repeat, on all threads of the host."""
     connection.execute(
         f"CREATE OR REPLACE TABLE {TABLE}_op AS "
         "SELECT (p.trace_id, s.pid, s.tid) AS part, p.start_ns + c.shift_ns AS start_ns, "
