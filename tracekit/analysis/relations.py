@@ -355,7 +355,7 @@ class Relations:
                 session.provided.pop(name, None)
 
     def give(self, name: str, values: Sequence[Sequence[object]]) -> None:
-        """Fill a table that is created on demand with these rows, in place of its SQL."""
+        """Fill a table created on demand with these rows, in place of its SQL."""
         table = load_catalog().tables[name]
         place = f"{SESSION}.main.{name}"
         types = {column.name: column.type for column in table.columns}
