@@ -295,8 +295,9 @@ def overhead_of(first: LoopReport, export_stall_ns: int | None = None) -> manife
     if steps:
         several = steps if len(steps) > 1 else 2 * steps
         tenths = statistics.quantiles(several, n=10, method="inclusive")
-        low, high = round(tenths[0]), round(tenths[8])
+        # The lower of two middle steps may lie below the interpolated tenth.
         median = statistics.median_low(steps)
+        low, high = min(round(tenths[0]), median), max(round(tenths[8]), median)
         overhead.plain_step_ns, overhead.plain_after_count = median, first.after_count
         overhead.plain_step_low_ns, overhead.plain_step_high_ns = low, high
         overhead.plain_phase_ns = first.plain_phase_ns

@@ -68,7 +68,7 @@ def test_the_gate_of_the_workflows_runs(
 
 
 def test_every_rule_of_the_page_is_one() -> None:
-    table = PAGE.partition("## Rules")[2].partition("\n\nA bound")[0]
+    table = PAGE.partition("## Rules")[2].partition("\n\nA limit")[0]
     texts = [
         text
         for row in table.splitlines()[4:]
