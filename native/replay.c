@@ -417,9 +417,10 @@ const SweepKind MOMENTS = {
     .free = free_moments,
 };
 
-/* A step of each trace as recorded and in four replays, and the host slowdown factor with
- * which the step in the mean of all of them is the wanted one. A step is the mean of ten that follow
- * each other: behind fewer come as many as are missing, each as long as the ends of these are apart. */
+/* The step of each trace as recorded and in four replays, and the host slowdown factor with which the
+ * mean step of all traces takes the wanted time. A step is the mean of ten that follow each other: a
+ * shorter recording is extended by steps as long as its step ends are apart. prediction/predicting.py
+ * has the same formula for replays under changes. */
 
 #define LEAST_FACTOR 0.2
 #define MOST_FACTOR 4.0
@@ -456,8 +457,14 @@ static bool take_step_edge(Sweep *sweep, void *state, bool is_new_part)
         || sweep_fail(sweep, "Out of Memory Error: a sweep has no room");
 }
 
-/* What a step of each trace takes with each of the weights, the recorded one in the place of the last
- * of them if asked; NOTHING where there is none. Behind the traces comes their mean. */
+/* Times that SQL hands over may be any: those beyond 64 bits stay at the bounds. */
+static int64_t whole(double ns)
+{
+    return ns >= 9e18 ? INT64_MAX : ns <= -9e18 ? INT64_MIN : (int64_t)ns;
+}
+
+/* Find the step of each trace with each of the weights, and behind the traces their mean; NOTHING for
+ * a trace without steps. If asked, the last weight is replaced by the recorded times. */
 static void find_steps(const Nodes *nodes, const Edge *edges, const Steps *steps, bool is_recorded,
                        int64_t *at, int64_t *ends, int64_t *found, size_t traces)
 {
@@ -503,18 +510,18 @@ static void find_steps(const Nodes *nodes, const Edge *edges, const Steps *steps
                      * (double)bounded_difference(end[j], first_end[j]) / (count - 1);
                 count = STEPS_OF_LOOP;
             }
-            step[j] = (int64_t)(all / count);
+            step[j] = whole(all / count);
             sums[j] += all / count;
         }
     }
     for (size_t j = 0; j < WEIGHTS && with_steps > 0; j++)
-        found[traces * WEIGHTS + j] = (int64_t)(sums[j] / (double)with_steps);
+        found[traces * WEIGHTS + j] = whole(sums[j] / (double)with_steps);
 }
 
-/* Replay with more and less of the host's time until the step is the wanted one; where the device
- * alone takes as long, its host may be as it is. */
-static double find_factor(const Nodes *nodes, const Edge *edges, Steps *steps, int64_t *at,
-                          int64_t *ends, int64_t *found, size_t traces)
+/* Replay with more and less host time until the step takes the wanted time. The factor is 1 where the
+ * device alone takes as long. `plain` has room for one weight of each edge. */
+static double find_factor(const Nodes *nodes, const Edge *edges, Steps *steps, int64_t *plain,
+                          int64_t *at, int64_t *ends, int64_t *found, size_t traces)
 {
     Weighed *weighed = (Weighed *)steps->moments.weighed.data;
     const Bound *bounds = (const Bound *)steps->bounds.data;
@@ -522,34 +529,28 @@ static double find_factor(const Nodes *nodes, const Edge *edges, Steps *steps, i
     double wanted = (double)steps->wanted;
     double low = LEAST_FACTOR, high = MOST_FACTOR, low_step = 0, high_step = 0;
     size_t count = edge_count(&steps->moments.replay);
-    int64_t *plain = malloc(count * sizeof *plain);
-    for (size_t i = 0; plain != NULL && i < count; i++)
+    for (size_t i = 0; i < count; i++)
         plain[i] = weighed[i].weights[1];
-    for (int round = 0; plain != NULL && round < 6; round++) {
+    for (int round = 0; round < 6; round++) {
         double factors[WEIGHTS];
         for (size_t j = 0; j < WEIGHTS; j++)
             factors[j] = low + (high - low) * (double)j / (WEIGHTS - 1);
         for (size_t i = 0; i < count; i++)
             for (size_t j = 0; j < WEIGHTS; j++)
                 weighed[i].weights[j]
-                    = plain[i] + (int64_t)((factors[j] - 1) * (double)bounds[i].host);
+                    = bounded_sum(plain[i], whole((factors[j] - 1) * (double)bounds[i].host));
         find_steps(nodes, edges, steps, false, at, ends, found, traces);
-        if (round == 0 && (double)mean[0] >= 0.995 * wanted) {
-            low = high = 1;
-            break;
-        }
-        if (round == 0 && (double)mean[WEIGHTS - 1] < wanted) {
-            low = high = MOST_FACTOR;
-            break;
-        }
+        if (round == 0 && (double)mean[0] >= 0.995 * wanted)
+            return 1;
+        if (round == 0 && (double)mean[WEIGHTS - 1] < wanted)
+            return MOST_FACTOR;
         size_t above = 1;
         while (above < WEIGHTS - 1 && (double)mean[above] < wanted)
             above++;
         low = factors[above - 1], high = factors[above];
         low_step = (double)mean[above - 1], high_step = (double)mean[above];
     }
-    free(plain);
-    return plain != NULL && high_step > low_step
+    return high_step > low_step
              ? low + (high - low) * (wanted - low_step) / (high_step - low_step)
              : high;
 }
@@ -575,7 +576,9 @@ static bool give_steps(Sweep *sweep, void *state)
     int64_t *at = NULL, *ends = malloc(BOUNDS * traces * WEIGHTS * sizeof *ends);
     int64_t *found = malloc((traces + 1) * WEIGHTS * sizeof *found);
     int64_t *told = malloc(traces * WEIGHTS * sizeof *told);
-    if (ends != NULL && found != NULL && told != NULL && replay_all(&nodes, edges, count))
+    int64_t *plain = malloc(count * sizeof *plain);
+    if (ends != NULL && found != NULL && told != NULL && plain != NULL
+        && replay_all(&nodes, edges, count))
         at = malloc(nodes.count * WEIGHTS * sizeof *at);
     bool is_good = at != NULL;
     if (is_good) {
@@ -583,7 +586,8 @@ static bool give_steps(Sweep *sweep, void *state)
         find_steps(&nodes, edges, steps, true, at, ends, found, traces);
         memcpy(told, found, traces * WEIGHTS * sizeof *told);
         if (steps->wanted != NOTHING)
-            factor = (int64_t)(find_factor(&nodes, edges, steps, at, ends, found, traces) * MILLION);
+            factor = (int64_t)(find_factor(&nodes, edges, steps, plain, at, ends, found, traces)
+                               * MILLION);
         for (size_t i = 0; is_good && i < traces; i++) {
             if (told[i * WEIGHTS] == NOTHING)
                 continue;
@@ -599,6 +603,7 @@ static bool give_steps(Sweep *sweep, void *state)
     free(ends);
     free(found);
     free(told);
+    free(plain);
     return is_good;
 }
 

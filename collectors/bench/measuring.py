@@ -1,7 +1,7 @@
-"""Measure points one after the other; what goes wrong with one is its line, and costs no other.
+"""Measure points one at a time; an error is reported in the line of its point.
 
-Clocks, power and temperature come from NVML, which is part of NVIDIA's driver (libnvidia-ml.so.1,
-nvml.h). They are null where it is missing or does not know the device (a slice of a GPU).
+Clocks, power, and temperature come from NVML, a part of NVIDIA's driver (libnvidia-ml.so.1,
+nvml.h). They are null if NVML is missing or does not know the device, such as a slice of a GPU.
 """
 
 from __future__ import annotations

@@ -72,12 +72,12 @@ _MODES = [
 
 @unseen
 def is_captured() -> bool:
-    """Tell whether torch takes down what is called, instead of running it.
+    """Return whether torch records calls as a graph instead of running them.
 
-    It does in `torch.jit.trace` and ONNX export, `torch.fx`, `make_fx`, `torch.export`, under fake
-    tensors, and while a CUDA graph is captured. A range would become part of the result or end the
-    program, what is called is no step, and nothing may wait for the device. Dynamo must not see
-    this: ask `torch.compiler.is_compiling()` before.
+    It does so in `torch.jit.trace`, ONNX export, `torch.fx`, `make_fx`, and `torch.export`, under
+    fake tensors, and during CUDA graph capture. A range would then become part of the graph or
+    crash the program, no call is a training step, and nothing may wait for the device. Dynamo must
+    not trace this function: check `torch.compiler.is_compiling()` first.
     """
     return bool(
         torch._C._is_tracing()

@@ -138,7 +138,7 @@ def _post_hook(optimizer: Any, args: Any, kwargs: Any) -> None:
     del args, kwargs
     if torch.compiler.is_compiling():
         return
-    # Of a compiled step, a part may run as it is: it is told of by neither hook.
+    # If only part of a compiled step runs eagerly, neither hook reports it.
     one = threading.get_ident(), id(optimizer)
     if one in _stepping:
         _stepping.discard(one)
@@ -146,7 +146,7 @@ def _post_hook(optimizer: Any, args: Any, kwargs: Any) -> None:
 
 
 def _nothing(optimizer: Any, args: Any, kwargs: Any) -> None:
-    """Stand for a hook that Dynamo traces: a frame that asks `is_compiling` is none without ops."""
+    """Replace a hook while Dynamo traces it, so that Dynamo counts no frame for the hook."""
 
 
 for _hook in (_pre_hook, _post_hook):

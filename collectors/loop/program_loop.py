@@ -151,7 +151,7 @@ class _Loop(Observer):
                 self.step_is_over(is_part=self._watch.steps.begin())
 
     def stepped_elsewhere(self) -> None:
-        """Give no step time: what is seen of steps that threads take in turn is longer than one."""
+        """Report no step time: threads take turns, so the time seen on one spans several steps."""
         if self.recorder is not None:
             self.recorder.report.is_in_turn = True
 
@@ -319,7 +319,7 @@ class _Loop(Observer):
         if before is not None:
             report.later_count, report.longest_later = before.loop_count, before.longest
         elif best is self._kept and self._outgrown is not None:
-            # It was to be recorded in place of this one, and ended before.
+            # The later loop ended before it could be recorded in place of this one.
             now = 0 if self.recorder is None else self.recorder.report.step_count
             report.later_count = self._outgrown[0]
             report.longest_later = max(self._outgrown[1], now)

@@ -33,11 +33,9 @@ GRADLESS_NOTE = (
     "evaluate, call model.eval() first"
 )
 
-APART_NOTE = (
-    "steps took {before} before the profile and {after} after it: the step time is the latter"
-)
-MIXED_NOTE = "no step time: models train in turn, for several steps each, so that no two are alike"
-IN_TURN_NOTE = "no step time: threads take the steps of the loop in turn, and those of one are seen"
+APART_NOTE = "steps took {before} before the profile and {after} after it; the later ones are used"
+MIXED_NOTE = "no step time: models train alternately for several steps each"
+IN_TURN_NOTE = "no step time: threads take turns, and only the steps of one thread are visible"
 COMPILED_OPTIMIZER_NOTE = "the optimizer is compiled: its work is in phase forward or other"
 
 OWN_PROFILER_NOTE = (

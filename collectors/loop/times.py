@@ -161,7 +161,7 @@ class LoopTimes:
         self._report = report
         self.clock = self._ended = StepClock()
         self._their_clock: StepClock | None = None
-        # Of each block of timed steps: time, phases and kind of each step.
+        # Time, phases, and kind of each step, by block of timed steps.
         self._blocks: list[list[tuple[int, dict[str, int], Hashable]]] = []
 
     def begin(self) -> None:
@@ -223,16 +223,16 @@ class LoopTimes:
         report.memory = report.memory or memory.peak(self.device)
 
     def keep_again(self) -> None:
-        """Report the block that has ended, the last step of which was a loop's last."""
+        """Report the block that ended again, without its last step, which ended the loop."""
         self._ended.cut_last()
         self._blocks.pop()
         self._keep_block()
 
     def _keep_block(self) -> None:
-        """Report a block, and the step time: of steps in which the same optimizers stepped.
+        """Add the block that ended, and report the step time from steps of the most common kind.
 
-        Steps before and after the profile that take different times are not mixed: those after it
-        count, as a loop becomes what it is.
+        If steps before and after the profile take different times, only those after it count: the
+        first steps of a program often include warm-up.
         """
         ended, report = self._ended, self._report
         self._blocks.append([*zip(ended.stop(), ended.phases(), ended.kinds, strict=True)])
@@ -264,7 +264,7 @@ class LoopTimes:
 
 
 def _are_apart(before: list[int], after: list[int]) -> bool:
-    """Tell whether the times of two blocks differ, and by more than they vary."""
+    """Return whether two blocks differ by more than 20 % and by more than their steps vary."""
     first, second = statistics.median(before), statistics.median(after)
     vary = min(after) <= first <= max(after) or min(before) <= second <= max(before)
     return max(first, second) > _APART * min(first, second) and not vary

@@ -83,7 +83,7 @@ class Observer:
         """Hear that an optimizer has taken a step, and of one of the parameters that it trains."""
 
     def stepped_elsewhere(self) -> None:
-        """Hear that an optimizer of the loop has stepped on another thread than the loop's."""
+        """Called after an optimizer of the loop stepped on a thread other than the loop's."""
 
     def failed(self, error: Exception) -> None:
         """Hear that watching has failed and is over."""
@@ -389,9 +389,9 @@ class LoopWatch(training_hooks.Listener):
             self._generated = beginning, (count, max(length + 1, shape[1]))
 
     def _note_trained_text(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """See that a step trains on text that was generated: as many tokens, all or some of it.
+        """Note that a step trains on generated text: a batch with as many tokens, or part of it.
 
-        The last token may lack, or come to it.
+        The batch may lack the last token or have one more.
         """
         if self._generated is None:
             return

@@ -53,6 +53,16 @@ step_fact AS (
     GROUP BY trace_id
 ),
 
+-- Steps whose number occurred before; numbers in the name of an optimizer are none of steps.
+repeated_fact AS (
+    SELECT trace_id, count(*) AS repeated_count
+    FROM step_ranges
+    WHERE
+        NOT starts_with(name, 'Optimizer.step#')
+        AND try_cast(regexp_extract(name, '\d{1,18}') AS BIGINT) <> step
+    GROUP BY trace_id
+),
+
 work AS (
     SELECT
         e.trace_id, e.class, e.dur_ns, e.wall_ns, a.launch_id, a.op_id, a.module_id,
@@ -205,6 +215,7 @@ fact AS MATERIALIZED (
         l.* EXCLUDE (trace_id),
         coalesce(n.lacking_step_count, 0) AS lacking_step_count,
         n.lacking_steps,
+        coalesce(p.repeated_count, 0) AS repeated_count,
         e.* EXCLUDE (trace_id),
         i.* EXCLUDE (trace_id),
         m.cut_path_count,
@@ -220,6 +231,7 @@ fact AS MATERIALIZED (
     LEFT JOIN unreturned_fact AS v USING (trace_id)
     LEFT JOIN launch_fact AS l USING (trace_id)
     LEFT JOIN step_fact AS n USING (trace_id)
+    LEFT JOIN repeated_fact AS p USING (trace_id)
     INNER JOIN recording AS e USING (trace_id)
     LEFT JOIN idle_fact AS i USING (trace_id)
     LEFT JOIN module_fact AS m USING (trace_id)
@@ -539,6 +551,16 @@ metric AS (
                                 'steps with launches whose kernels are not in the file: '
                                 || lacking_steps || '; one without any is in no mean'
                         ELSE 'no step lacks the kernels that it launched'
+                    END
+                },
+                {
+                    position: 30, metric: 'repeated_step_numbers', value: repeated_count::DOUBLE,
+                    unit: 'count', severity: if(repeated_count > 0, 'note', 'ok'),
+                    meaning: CASE
+                        WHEN repeated_count > 0
+                            THEN
+                                'steps that got another number, because the recorded numbers repeat'
+                        ELSE 'no step number repeats'
                     END
                 },
                 -- Share of device work with module, row, and phase, and how they are known.

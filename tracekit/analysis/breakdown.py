@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING
+from statistics import fmean
+from typing import TYPE_CHECKING, NamedTuple
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.library import reads
@@ -149,3 +150,28 @@ def is_small(timeline: Result) -> bool:
     """Return whether it is short work to replay what these devices did."""
     counts = timeline.column("event_count")
     return len(counts) <= _MOST_DEVICES and all(count <= _MOST_DEVICE_EVENTS for count in counts)
+
+
+class UnprofiledStep(NamedTuple):
+    """A step without the profiler, with its interval, and the GPU work in it; ns.
+
+    The step is None if only its interval is known, the work if CPUs do it.
+    """
+
+    step_ns: float | None
+    low_ns: float
+    high_ns: float
+    work_ns: float | None
+
+
+def unprofiled_step(unprofiled: Result) -> UnprofiledStep | None:
+    """Return the mean over ranks of analysis `unprofiled`; None if a rank has no interval."""
+    if not unprofiled.rows:
+        return None
+    names = ("unprofiled_step_ns", "low_ns", "high_ns", "work_ns")
+    step_ns, low_ns, high_ns, work_ns = (
+        None if None in column else fmean(column) for column in map(unprofiled.column, names)
+    )
+    if low_ns is None or high_ns is None:
+        return None
+    return UnprofiledStep(step_ns, low_ns, high_ns, work_ns)

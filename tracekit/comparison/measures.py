@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import NormalDist, fmean, median
 from typing import NamedTuple
 
-from tracekit.analysis.breakdown import is_small
+from tracekit.analysis.breakdown import is_small, unprofiled_step
 from tracekit.comparison.cells import Side
 from tracekit.comparison.noise import Difference, Verdict, compare_series, share_pct
 from tracekit.comparison.statistics import ALPHA, least_count, spread
@@ -97,7 +97,7 @@ def plain_steps(traces: Sequence[Trace]) -> list[float]:
 
 
 class RunStep(NamedTuple):
-    """A step of a side without the profiler, measured or estimated, and its interval, ns."""
+    """The unprofiled step of one side, measured or estimated, with its interval; ns."""
 
     step_ns: float
     low_ns: float
@@ -106,7 +106,7 @@ class RunStep(NamedTuple):
 
 
 class RunDifference(NamedTuple):
-    """How two sides differ without the profiler; the interval of the difference, ns."""
+    """Difference of the unprofiled steps of two sides, with its interval; ns."""
 
     base: RunStep
     new: RunStep
@@ -126,14 +126,14 @@ class RunDifference(NamedTuple):
 
     @property
     def basis(self) -> str:
-        """What that rests on: measured or estimated."""
+        """Whether both steps were measured, or at least one is an estimate."""
         return "measured" if self.base.is_measured and self.new.is_measured else "estimated"
 
 
 def run_step(traces: Sequence[Trace], plain: Sequence[float]) -> RunStep | None:
-    """Return a step of runs without the profiler, in the mean of the traces; None if unknown.
+    """Return the unprofiled step of one side, the mean over its traces; None if unknown.
 
-    `plain` are the steps that were measured, ns.
+    `plain` are the measured unprofiled steps, ns.
     """
     if plain:
         return RunStep(median(plain), min(plain), max(plain), is_measured=True)
@@ -153,18 +153,16 @@ def _run_step(trace: Trace) -> RunStep | None:
         return RunStep(plain_ns, plain_ns, plain_ns, is_measured=True)
     if not is_small(trace.query("timeline")):
         return None
-    told = [row for row in trace.query("unprofiled").to_dicts() if row["unprofiled_step_ns"]]
-    if not told:
+    found = unprofiled_step(trace.query("unprofiled"))
+    if found is None or found.step_ns is None:
         return None
-    names = ("unprofiled_step_ns", "low_ns", "high_ns")
-    step_ns, low_ns, high_ns = (fmean(row[name] for row in told) for name in names)
-    return RunStep(step_ns, low_ns, high_ns, is_measured=False)
+    return RunStep(found.step_ns, found.low_ns, found.high_ns, is_measured=False)
 
 
 def run_difference(
     base: RunStep | None, new: RunStep | None, measures: Sequence[Measure], margin_pct: float
 ) -> RunDifference | None:
-    """Return how two sides differ without the profiler; None where that is not known of both."""
+    """Return the difference of the unprofiled steps; None if one of them is unknown."""
     if base is None or new is None:
         return None
     low_ns, high_ns = new.low_ns - base.high_ns, new.high_ns - base.low_ns

@@ -163,14 +163,14 @@ def few_test(base: Sequence[float], new: Sequence[float]) -> float | None:
 
 
 def student_tail(t: float, freedom: float) -> float:
-    """Return how likely a variable with Student's t distribution is at least as far from 0.
+    """Return the two-sided tail probability of Student's t distribution.
 
-    By the integral of its density over the angle whose tangent is t / √freedom (Abramowitz and
-    Stegun, 26.7), by Simpson's rule.
+    Integrates the density over the angle whose tangent is t / √freedom (Abramowitz and Stegun,
+    26.7) by Simpson's rule.
     """
     outer = math.atan2(math.sqrt(freedom), abs(t))
     norm = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(math.pi)
-    # The cosine of the angle is the sine of what is left of a right one: from there on is the tail.
+    # The tail runs from the angle to π/2; `outer` is its width, and cos(x) = sin(π/2 − x).
     step = outer / _SIMPSON
     heights = [math.sin(place * step) ** (freedom - 1) for place in range(1, _SIMPSON)]
     inner = 4 * sum(heights[::2]) + 2 * sum(heights[1::2])

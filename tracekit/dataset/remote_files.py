@@ -1,4 +1,4 @@
-"""The files of a dataset behind a URL, for DuckDB: read in ranges, only the files that are listed.
+"""Gives DuckDB the files of a remote dataset: range reads, and only of listed files.
 
 DuckDB asks a file system of fsspec that is registered for one connection. It knows the listed files
 and their sizes; it writes nothing and gives access to nothing else. Small pieces (the end of a

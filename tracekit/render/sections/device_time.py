@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from tracekit.analysis.breakdown import ROLES, has_modules
+from tracekit.analysis.breakdown import ROLES, has_modules, unprofiled_step
 from tracekit.palette import KIND
 from tracekit.render._bars import Part, cells_of, share_bar, stacked_bar
 from tracekit.render._text import cell_width, printable, shorten, shortened
@@ -141,17 +141,14 @@ def idle_of_step(data: Mapping[str, Result]) -> Row | None:
     rows = data["run_idle"].to_dicts() if "run_idle" in data else []
     if rows and rows[0]["idle_pct"] is not None:
         return rows[0]
-    estimates = data["unprofiled"].to_dicts() if "unprofiled" in data else []
-    known = [row for row in estimates if row["idle_low_pct"] is not None]
-    if known:
-        row = max(known, key=lambda row: row["work_ns"])
-        estimate = row | {"plain_step_ns": row["unprofiled_step_ns"]}
-        # The recorded step is one figure wherever it stands: that of the breakdown.
-        recorded = rows[0] if rows else row
-        return estimate | {
-            name: recorded[name] for name in ("recorded_step_ns", "recorded_idle_pct")
-        }
-    return rows[0] if rows else None
+    found = unprofiled_step(data["unprofiled"]) if "unprofiled" in data else None
+    if found is None or found.work_ns is None or not rows:
+        return rows[0] if rows else None
+    idle_pct, low_pct, high_pct = (
+        100 * max(1 - found.work_ns / ns, 0) if ns else None for ns in found[:3]
+    )
+    estimate = {"idle_low_pct": low_pct, "idle_high_pct": high_pct}
+    return rows[0] | estimate | {"plain_step_ns": found.step_ns, "idle_pct": idle_pct}
 
 
 def idle_sentence(data: Mapping[str, Result]) -> str | None:
