@@ -504,14 +504,15 @@ static void find_steps(const Nodes *nodes, const Edge *edges, const Steps *steps
             continue;
         with_steps++;
         for (size_t j = 0; j < WEIGHTS; j++) {
-            double all = (double)bounded_difference(end[j], begin[j]), count = (double)steps_of;
+            double step_ns = (double)bounded_difference(end[j], begin[j]), n = (double)steps_of;
             if (steps_of > 1 && steps_of < STEPS_OF_LOOP) {
-                all += (STEPS_OF_LOOP - count)
-                     * (double)bounded_difference(end[j], first_end[j]) / (count - 1);
-                count = STEPS_OF_LOOP;
+                double apart = (double)bounded_difference(end[j], first_end[j]) / (n - 1);
+                step_ns += (STEPS_OF_LOOP - n) * apart;
+                n = STEPS_OF_LOOP;
             }
-            step[j] = whole(all / count);
-            sums[j] += all / count;
+            step_ns /= n;
+            step[j] = whole(step_ns);
+            sums[j] += step_ns;
         }
     }
     for (size_t j = 0; j < WEIGHTS && with_steps > 0; j++)

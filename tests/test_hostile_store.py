@@ -11,6 +11,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from traces_by_hand import span
 
 import tracekit
 from tracekit import database
@@ -343,3 +344,19 @@ def test_an_invalid_file_in_the_cache_is_replaced(
     path.write_bytes(b"no store")
     assert cli("query", "timeline", sample_trace).exit_code == 0
     assert database.open_store(path).execute("SELECT count(*) FROM trace").fetchone() == (1,)
+
+
+def test_steps_that_threads_mark_at_once_make_a_store(tiny_trace: Any, tmp_path: Path) -> None:
+    """Each of two threads marks each step: a table of steps may have several rows of one."""
+    events = [
+        span("user_annotation", f"ProfilerStep#{step}", 100 * step, 100 * step + 90, tid=tid)
+        for tid in (1, 2)
+        for step in (0, 1)
+    ]
+    stored = tmp_path / "store.duckdb"
+    ingest([tiny_trace(events)], stored)
+    with tracekit.open(stored) as trace:
+        assert trace.sql("SELECT step, count(*) FROM step_ranges GROUP BY 1 ORDER BY 1").rows == [
+            (0, 2),
+            (1, 2),
+        ]

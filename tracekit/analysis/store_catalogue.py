@@ -32,7 +32,6 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "record": ("trace_id", "event_id"),
     "launch": ("trace_id", "launch_id"),
     "surroundings": ("trace_id", "event_id"),
-    "step_ranges": ("trace_id", "step"),
     **dict.fromkeys(("device_events", "launch_link", "attribution", "cpu_work"), _PIECES),
 }
 """Columns that tell the rows of a table apart: where they do not, a join of rows has no end."""
