@@ -21,6 +21,7 @@ from traces_by_hand import kernel
 import tracekit
 from tracekit import database
 from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.library import library_file
 from tracekit.errors import StoreError
 from tracekit.opening import ingest
 from tracekit.schema import SCHEMA_VERSION, TABLES
@@ -165,7 +166,7 @@ def test_cleanup_spares_live_processes_and_other_files(tmp_path: Path) -> None:
     (folder / f".x.pftrace.{temp_dirs.host()}.{dead.pid}.a.building").write_bytes(b"half")
     kept.append(f".x.pftrace.{temp_dirs.host()}.1.a.building")
     (folder / kept[-1]).write_bytes(b"half")
-    with database.build_store(folder / "run.duckdb"):
+    with database.build_store(folder / "run.duckdb", library=library_file()):
         pass
     assert left_in(folder) == sorted([*kept, "run.duckdb"])
 

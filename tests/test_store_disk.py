@@ -16,6 +16,7 @@ import pytest
 from store_folders import left_in
 
 import tracekit
+from tracekit.analysis.library import library_file
 from tracekit.database import connections
 from tracekit.database.building import build_store
 from tracekit.errors import StoreError
@@ -139,7 +140,7 @@ def test_the_store_of_a_removed_trace_is_private(tmp_path: Path) -> None:
     """The permissions of the trace are unknown."""
     source, store = tmp_path / "trace.json", tmp_path / "run.duckdb"
     source.write_text("{}")
-    with build_store(store, [source]):
+    with build_store(store, [source], library=library_file()):
         source.unlink()
     assert store.stat().st_mode & 0o777 == 0o600
 

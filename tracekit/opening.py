@@ -8,7 +8,6 @@ import logging
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -204,9 +203,9 @@ def points_of(run: Path) -> list[tuple[object, ...]]:
     import duckdb
 
     from tracekit.analysis.device_peaks import fill_named_peaks
-    from tracekit.analysis.library import start_session
+    from tracekit.analysis.library import library_file, start_session
     from tracekit.analysis.relations import ensure
-    from tracekit.database import create_run_tables, create_tables, temporary_folder
+    from tracekit.database import create_tables, temporary_folder
     from tracekit.ingest.runs import load_runs
 
     folder = run.parent if run.name == BENCHMARKS_NAME else run
@@ -219,8 +218,7 @@ def points_of(run: Path) -> list[tuple[object, ...]]:
     try:
         with duckdb.connect() as connection:
             start_session(connection, is_complete=True)
-            create_tables(connection)
-            create_run_tables(connection)
+            create_tables(connection, library_file())
             load_runs(connection, [folder], work_folder)
             fill_named_peaks(connection)
             ensure(connection, ["ceiling_point", "bench_ceilings"])
@@ -651,7 +649,8 @@ def _fill_traces(
     progress: Callable[[Progress], None] | None,
     begun: Reading | None,
 ) -> Relations:
-    from tracekit.database import SMALL_SOURCE_BYTES, cursor_of, with_room
+    from tracekit.analysis.rules import create_rule_tables
+    from tracekit.database import SMALL_SOURCE_BYTES, with_room
     from tracekit.ingest.load import forget_trace, load_trace
     from tracekit.ingest.reading import Reading
 
@@ -660,25 +659,20 @@ def _fill_traces(
     # DuckDB takes a block on one thread while the next one is read on another: more threads would
     # only hold more memory.
     connection.execute("SET threads = 1")
-    with ThreadPoolExecutor(1, thread_name_prefix="tracekit-prepare") as pool:
-        # What depends on no trace is loaded and made while the first one is read.
-        prepared = pool.submit(_prepare, cursor_of(connection), rules)
-        if rules is not None:
-            # What is wrong with the user's rules is said before a long reading, not after it.
-            prepared.result()
-        readings = [] if begun is None else [begun]
-        tried: set[int] = set()
-        for trace_id, source in enumerate(sources.traces):
+    if rules is not None:
+        create_rule_tables(connection, rules)
+    readings = [] if begun is None else [begun]
+    tried: set[int] = set()
+    for trace_id, source in enumerate(sources.traces):
 
-            def load(source: Place = source, trace_id: int = trace_id) -> None:
-                if trace_id in tried:
-                    forget_trace(connection, trace_id)
-                tried.add(trace_id)
-                with readings.pop() if readings else Reading(source, progress) as reading:
-                    load_trace(connection, reading, trace_id)
+        def load(source: Place = source, trace_id: int = trace_id) -> None:
+            if trace_id in tried:
+                forget_trace(connection, trace_id)
+            tried.add(trace_id)
+            with readings.pop() if readings else Reading(source, progress) as reading:
+                load_trace(connection, reading, trace_id)
 
-            with_room(connection, text_bytes, load)
-        prepared.result()
+        with_room(connection, text_bytes, load)
     if text_bytes > SMALL_SOURCE_BYTES:
         connection.execute("RESET threads")
     if sources.runs:
@@ -720,18 +714,9 @@ def _fill_traces(
     return Relations(connection, text_bytes, {THREAD: fill_threads})
 
 
-def _prepare(connection: duckdb.DuckDBPyConnection, rules: Path | None) -> None:
-    from tracekit.analysis.relations import prepare
-
-    prepare(connection, rules)
-
-
 def _fill_runs(build: Build, sources: Sources, progress: Callable[[Progress], None] | None) -> None:
-    from tracekit.database import create_run_tables
     from tracekit.ingest.runs import load_runs
 
-    if not sources.traces:
-        create_run_tables(build.connection)
     run_ids = load_runs(
         build.connection, sources.runs, build.folder, progress, needs_one=not sources.traces
     )

@@ -43,6 +43,7 @@ def main() -> None:
     from tracekit.analysis import relations
     from tracekit.analysis.breakdown import BREAKDOWN, TOTALS
     from tracekit.analysis.catalog import load_catalog
+    from tracekit.analysis.library import library_file
     from tracekit.analysis.run import run_analysis
     from tracekit.database import build_temporary
     from tracekit.ingest.load import load_trace
@@ -60,10 +61,11 @@ def main() -> None:
 
     relations._Making._make_one = timed_one
     with contextlib.ExitStack() as resources:
-        build = timed("store: tables", lambda: resources.enter_context(build_temporary()))
+        build = timed(
+            "store: tables", lambda: resources.enter_context(build_temporary(library_file()))
+        )
         connection = build.connection
         connection.execute("SET threads = 1")
-        timed("store: rules and macros", partial(relations.prepare, connection))
 
         def read() -> None:
             with Reading(trace) as reading:

@@ -13,7 +13,7 @@ from tracekit.analysis.device_peaks import (
     load_device_peaks,
     peak_of,
 )
-from tracekit.analysis.library import start_session
+from tracekit.analysis.library import library_file, start_session
 from tracekit.database import create_tables
 
 
@@ -108,7 +108,7 @@ def test_each_device_of_a_trace_has_the_peak_of_its_units(
 ) -> None:
     with duckdb.connect() as connection:
         start_session(connection, is_complete=True)
-        create_tables(connection)
+        create_tables(connection, library_file())
         for number, count in enumerate(counts):
             connection.execute(
                 "INSERT INTO device (trace_id, device_id, name, sm_count) "

@@ -14,6 +14,7 @@ import tracekit
 from tracekit.analysis import relations
 from tracekit.analysis.breakdown import BREAKDOWN, TOTALS
 from tracekit.analysis.catalog import load_catalog
+from tracekit.database import session_of
 from tracekit.errors import TracekitError
 
 EVENTS = [
@@ -47,10 +48,8 @@ def asked(trace: tracekit.Trace, name: str) -> object:
 
 
 def made(trace: tracekit.Trace) -> set[str]:
-    """Return the derived tables and views that are there."""
-    catalog = load_catalog()
-    found = trace._connection.execute("SHOW TABLES")
-    return {name for (name,) in found.fetchall()} & {*catalog.tables, *catalog.views}
+    """Return the derived tables that have been filled."""
+    return session_of(trace._connection).row_counts.keys() & load_catalog().tables.keys()
 
 
 def test_analyses_match_those_of_a_cached_store(path: Path, cache: Path) -> None:

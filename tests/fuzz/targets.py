@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 import tracekit
+from tracekit.analysis.library import library_file
 from tracekit.analysis.rules import check_rules
 from tracekit.database import build_temporary
 from tracekit.errors import TraceError, TracekitError, UsageError
@@ -150,7 +151,7 @@ def _is_plain(event: object) -> bool:
 def _tables(path: Path) -> tuple[set[int], set[int]] | None:
     """Return the ids of the events that are read, and of those that are rejected."""
     try:
-        with build_temporary() as build, Reading(path) as reading:
+        with build_temporary(library_file()) as build, Reading(path) as reading:
             build.connection.execute("SET threads = 1")
             load_trace(build.connection, reading, 0)
             kept, rejected = (
@@ -242,7 +243,7 @@ def check_format(data: bytes) -> None:
         path = place / "trace"
         path.write_bytes(data)
         try:
-            with build_temporary() as build, Reading(path) as reading:
+            with build_temporary(library_file()) as build, Reading(path) as reading:
                 build.connection.execute("SET threads = 1")
                 load_trace(build.connection, reading, 0)
         except TraceError as error:

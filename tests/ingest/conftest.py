@@ -11,6 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from tracekit.analysis.library import library_file
 from tracekit.database import Build, build_temporary
 from tracekit.ingest.array_frames import BLOCK_BYTES, TraceText
 from tracekit.ingest.byte_stream import ByteStream
@@ -61,7 +62,7 @@ class Loaded:
 @pytest.fixture(scope="session")
 def build() -> Iterator[Build]:
     """Return a store that each load empties first: creating one takes longer than most loads."""
-    with build_temporary() as build:
+    with build_temporary(library_file()) as build:
         build.connection.execute("SET threads = 1")
         yield build
 

@@ -11,7 +11,8 @@ import pytest
 from traces_by_hand import kernel
 
 import tracekit
-from tracekit.database import create_run_tables, create_tables
+from tracekit.analysis.library import library_file
+from tracekit.database import create_tables
 from tracekit.engine.many_ranks import ingest_dataset
 from tracekit.errors import TraceError, UsageError
 from tracekit.ingest.counter_files import load_counters
@@ -25,8 +26,7 @@ Samples = list[tuple[str | None, str, str | None, float, float]]
 @pytest.fixture(scope="module")
 def store() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as connection:
-        create_tables(connection)
-        create_run_tables(connection)
+        create_tables(connection, library_file())
         yield connection
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from tracekit.analysis.library import library_file
 from tracekit.database import Build, build_temporary
 from tracekit.ingest.event_collector import EventCollector, EventRows
 from tracekit.ingest.event_loader import EventLoader
@@ -20,7 +21,7 @@ COLLECTOR = EventCollector()
 @pytest.fixture
 def own_build() -> Iterator[Build]:
     """Return a store that the test may damage."""
-    with build_temporary() as build:
+    with build_temporary(library_file()) as build:
         yield build
 
 

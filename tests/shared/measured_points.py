@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 
 import duckdb
 
-from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.device_peaks import create_device_peaks
-from tracekit.analysis.library import start_session
+from tracekit.analysis.library import library_file, start_session
 from tracekit.analysis.relations import Relations, ensure
-from tracekit.database import create_run_tables, create_tables
+from tracekit.database import create_tables
 from tracekit.opening import points_of
 
 MakeBench = Callable[..., Path]
@@ -55,9 +54,7 @@ def ceilings_of(place: TracedDevice, bench: Path) -> list[dict[str, Any]]:
     """Return the rows of `device_ceiling` for a traced device and a benchmark run."""
     with duckdb.connect() as connection:
         start_session(connection, is_complete=True)
-        create_tables(connection)
-        create_run_tables(connection)
-        connection.execute(load_catalog().tables["accelerator"].empty_table())
+        create_tables(connection, library_file())
         connection.execute("INSERT INTO trace (trace_id, run_id) VALUES (0, 'traced')")
         connection.execute(
             "INSERT INTO accelerator (trace_id, accelerator) VALUES (0, ?)",

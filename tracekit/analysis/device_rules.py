@@ -23,7 +23,7 @@ DEVICE_MARK = "device_mark"
 ROLES = ("work", "copy", "comm", "wait", "mark", "launch")
 """What an event of a device may be."""
 
-_TABLES = f"""
+DEVICE_TABLES = f"""
 CREATE TABLE {DEVICE_MARK} (trace_id INTEGER, event_id BIGINT, accelerator VARCHAR, role VARCHAR,
     class VARCHAR, device VARCHAR, stream BIGINT);
 CREATE TABLE device_process (trace_id INTEGER, pid BIGINT, name VARCHAR, label VARCHAR,
@@ -65,12 +65,11 @@ def create_unrecorded_marks(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def create_device_marks(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create the tables ``device_mark`` and ``device_process``.
+    """Fill the tables ``device_mark`` and ``device_process``.
 
     A row of ``device_process`` is a process that is named or labelled like a device, with the count
     of its events that Kineto's categories do not explain; ``is_unknown`` where no rule takes one.
     """
-    connection.execute(_TABLES)
     is_odd, is_bare = connection.execute(
         "SELECT bool_or(category IS NULL OR NOT is_known_category(category)), "
         "bool_or(trace_id NOT IN (SELECT trace_id FROM event_kind WHERE is_device_work(category))) "

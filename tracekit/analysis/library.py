@@ -1,8 +1,8 @@
-"""The library: macros, built-in rules, and parsed headers of the SQL files, built once per version.
+"""The library: macros, an empty store, and parsed headers of the SQL files, built once per version.
 
 Building it takes longer than a small trace needs in all, so the result is saved: a read-only DuckDB
-file that every connection attaches as ``library``, and two files for Python. A macro reads the
-tables of the connection that calls it.
+file that every connection attaches as ``library``, one that every new store is a copy of, and two
+files for Python. A macro reads the tables of the connection that calls it.
 """
 
 from __future__ import annotations
@@ -32,15 +32,12 @@ from tracekit.analysis.rules import (
     builtin_classes,
     class_macros,
     create_role_macros,
-    create_rule_tables,
 )
+from tracekit.database.connections import EMPTY_STORE
 from tracekit.sql_text import literal, quote
 
 _KEPT_S = 86_400
 """Age at which the library of another version is deleted, seconds."""
-
-RULES = "rules"
-"""The schema of the library with the tables of the built-in rules."""
 
 if TYPE_CHECKING:
     import duckdb
@@ -207,7 +204,7 @@ def _create(folder: Path) -> None:
             _reads.update({name: reads_of(spec) for name, spec in specs.items()})
         (building / "headers.msgpack").write_bytes(catalog.encoded_headers())
         (building / "reads.json").write_text(json.dumps(_reads), "utf-8")
-        _fill(building / "library.duckdb")
+        _fill(building / "library.duckdb", building / EMPTY_STORE)
         building.chmod(0o755)
         with contextlib.suppress(OSError):
             # Another process may have finished first.
@@ -221,8 +218,8 @@ def _create(folder: Path) -> None:
                 shutil.rmtree(other, ignore_errors=True)
 
 
-def _fill(path: Path) -> None:
-    """Create the macros of all functions in a DuckDB file.
+def _fill(library: Path, empty_store: Path) -> None:
+    """Create the macros of all functions in a DuckDB file, and the empty store in another.
 
     DuckDB creates a macro only if the tables that it reads exist, so empty ones are created first.
     Macros of analyses are not saved: attaching 150 of them takes longer than creating the few that
@@ -230,22 +227,23 @@ def _fill(path: Path) -> None:
     """
     import duckdb
 
-    from tracekit.analysis.device_rules import create_unrecorded_marks
-    from tracekit.analysis.relations import create_every_table
-    from tracekit.database import LIBRARY, SCRATCH, add_session
+    from tracekit.analysis.relations import create_empty_store
+    from tracekit.database import LIBRARY, add_session, create_tables
 
     catalog = load_catalog()
     with duckdb.connect() as connection:
         connection.execute(
-            f"ATTACH {quote(str(path))} AS {LIBRARY}; CREATE SCHEMA {LIBRARY}.{RULES}; "
-            f"ATTACH ':memory:' AS {SCRATCH}; USE {LIBRARY}.{RULES}"
+            f"ATTACH {quote(str(empty_store))} AS empty_store; USE empty_store; "
+            f"ATTACH {quote(str(library))} AS {LIBRARY}"
         )
-        create_rule_tables(connection)
-        create_unrecorded_marks(connection)
-        connection.execute(class_macros(builtin_classes(), f"{LIBRARY}.main."))
-        connection.execute("USE memory")
         add_session(connection)
-        create_every_table(connection, has_all=True)
+        create_empty_store(connection)
+        connection.execute("USE memory; DETACH empty_store")
+        create_tables(connection, library)
+        add_session(connection)
+        connection.execute(class_macros(builtin_classes(), f"{LIBRARY}.main."))
+        for spec in (*catalog.tables.values(), *catalog.analyses.values()):
+            connection.execute(spec.empty_table())
         create_role_macros(connection)
         statements = [
             _MACRO.sub(rf"CREATE OR REPLACE MACRO {LIBRARY}.main.\g<1>", text)

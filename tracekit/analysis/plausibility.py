@@ -148,7 +148,7 @@ def create_event_kinds(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def judge_records(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create table ``implausible``, have its records count as it says, and table ``event_kind``.
+    """Fill table ``implausible``, have its records count as it says, and table ``event_kind``.
 
     It may be done before events of other recordings are added: those are not judged.
     """
@@ -157,14 +157,12 @@ def judge_records(connection: duckdb.DuckDBPyConnection) -> None:
         return
     made[IMPLAUSIBLE] = None
     create_event_kinds(connection)
-    spec = load_catalog().tables[IMPLAUSIBLE]
     screens = [_FAR_TIMES, _ODD_WORK]
     if connection.execute(_HAS_CALLS).fetchone():
         screens.append(_OPEN_CALLS)
     if not any(connection.execute(sql).fetchone() for sql in screens):
-        connection.execute(spec.empty_table())
         return
-    execute_own(connection, f"CREATE TABLE {IMPLAUSIBLE} AS\n{spec.sql}")
+    execute_own(connection, f"INSERT INTO {IMPLAUSIBLE}\n{load_catalog().tables[IMPLAUSIBLE].sql}")
     if connection.execute(f"SELECT 1 FROM {IMPLAUSIBLE} LIMIT 1").fetchone():
         connection.execute(_APPLY)
         create_event_kinds(connection)

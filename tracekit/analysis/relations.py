@@ -14,7 +14,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from graphlib import TopologicalSorter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import duckdb
@@ -24,13 +23,14 @@ from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.device_peaks import DEVICE_PEAK, create_device_peaks
 from tracekit.analysis.device_rules import (
     DEVICE_MARK,
+    DEVICE_TABLES,
     create_device_marks,
     create_unrecorded_marks,
 )
 from tracekit.analysis.graph_sweeps import TABLES as SWEPT_TABLES
 from tracekit.analysis.graph_sweeps import create_swept
 from tracekit.analysis.header import SQL_TOKEN
-from tracekit.analysis.library import RULES, macro_of_analysis, names_in, reads
+from tracekit.analysis.library import macro_of_analysis, names_in, reads
 from tracekit.analysis.params import ParamValue, bind
 from tracekit.analysis.plausibility import (
     EVENT_KIND,
@@ -43,7 +43,6 @@ from tracekit.analysis.result import Column, columns_of
 from tracekit.analysis.rules import (
     CLASS_MACROS,
     ROLE_MACROS,
-    RULE_TABLES,
     RULED_RANGE,
     RULED_WORK,
     create_class_macros,
@@ -55,13 +54,10 @@ from tracekit.analysis.rules import (
 from tracekit.analysis.spec import Spec
 from tracekit.analysis.sweeps import SWEEPS, sweep_table
 from tracekit.database import (
-    LIBRARY,
     SCRATCH,
     SESSION,
     SMALL_SOURCE_BYTES,
     Session,
-    create_run_tables,
-    create_tables,
     cursor_of,
     execute_own,
     session_of,
@@ -143,62 +139,31 @@ def with_values(spec: Spec, values: Mapping[str, ParamValue]) -> str:
     return SQL_TOKEN.sub(replacement, spec.sql) if types else spec.sql
 
 
-def prepare(connection: duckdb.DuckDBPyConnection, rules: Path | None = None) -> None:
-    """Create what depends on no trace: the tables of runs and rules, the functions of the views.
+def create_empty_store(connection: duckdb.DuckDBPyConnection) -> None:
+    """Create what every store has in an empty database: tables, views, and functions of the views.
 
-    Other programs may read the views, so their functions are in the store.
-
-    Raises:
-        UsageError: the rules file is not valid.
+    Only the tables of rules have rows. Other programs may read the views, so their functions are in
+    the store.
     """
-    create_run_tables(connection)
-    if rules is None:
-        for table in RULE_TABLES:
-            connection.execute(f"CREATE TABLE {table} AS FROM {LIBRARY}.{RULES}.{table}")
-    else:
-        create_rule_tables(connection, rules)
-        create_unrecorded_marks(connection)
+    for table in TABLES:
+        connection.execute(table.create_sql())
+    create_rule_tables(connection)
+    create_unrecorded_marks(connection)
+    connection.execute(DEVICE_TABLES)
     catalog = load_catalog()
-    named = _closure(catalog.views, lambda name: name in catalog.views or name in catalog.functions)
+    views = catalog.views
+    named = _closure(views, lambda name: name in views or name in catalog.functions)
     for name in reversed(named):
         if name in catalog.functions:
             execute_own(connection, catalog.functions[name].sql)
-
-
-def create_every_table(
-    connection: duckdb.DuckDBPyConnection, rules: Path | None = None, *, has_all: bool = False
-) -> list[str]:
-    """Create every table of a store, with rows in those of rules alone, and the functions of views.
-
-    Args:
-        connection: to an empty database.
-        rules: a rules file of the user.
-        has_all: also create views and analyses as tables, and the tables that are created on
-            demand.
-
-    Returns:
-        The names of the tables.
-
-    Raises:
-        UsageError: the rules file is not valid.
-    """
-    create_tables(connection)
-    prepare(connection, rules)
-    create_device_peaks(connection)
     create_event_kinds(connection)
-    create_device_marks(connection)
-    catalog = load_catalog()
-    for table in catalog.tables.values():
-        if has_all or not table.is_on_demand:
-            connection.execute(table.empty_table())
-    if has_all:
-        for name, spec in [*catalog.views.items(), *catalog.analyses.items()]:
-            if name not in _INGESTED:
-                connection.execute(spec.empty_table())
-    found = connection.execute(
-        "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()"
-    ).fetchall()
-    return [name for (name,) in found]
+    create_device_peaks(connection)
+    for spec in catalog.tables.values():
+        if not spec.is_on_demand:
+            connection.execute(spec.empty_table())
+    required = {name: views.keys() & reads(name) for name in views}
+    for name in TopologicalSorter(required).static_order():
+        connection.execute(f"CREATE VIEW {name} AS\n{views[name].sql}")
 
 
 def dependencies(names: Iterable[str]) -> frozenset[str]:
@@ -592,8 +557,12 @@ class _Making:
             spec.kind == "analysis" or spec.is_on_demand
         )
         place = spec.name if is_of_store else f"{SESSION}.main.{spec.name}"
+        if spec.kind == "view":
+            return None
+        is_there = is_of_store and spec.kind == "table"
         if has_no_input(cursor, spec):
-            cursor.execute(spec.empty_table(place))
+            if not is_there:
+                cursor.execute(spec.empty_table(place))
             return 0
         if spec.name in self._asked:
             execute_own(cursor, with_values(spec, bind(spec, {})))
@@ -606,11 +575,11 @@ class _Making:
             sweep_table(cursor, spec)
             return None
         text = with_values(spec, bind(spec, {})) if spec.kind == "analysis" else spec.sql
-        what = "VIEW" if spec.kind == "view" else "TABLE"
-        # It exists already where the transaction that created it was committed.
-        execute_own(cursor, f"CREATE {what} IF NOT EXISTS {place} AS\n{text}")
+        # One of a session exists already where the transaction that created it was committed.
+        begin = f"INSERT INTO {place}" if is_there else f"CREATE TABLE IF NOT EXISTS {place} AS"
+        execute_own(cursor, f"{begin}\n{text}")
         found = cursor.fetchall()
-        return found[0][0] if found and spec.kind != "view" else None
+        return found[0][0] if found else None
 
 
 def _is_in_transaction(connection: duckdb.DuckDBPyConnection) -> bool:

@@ -59,12 +59,6 @@ CLASS_TEXTS = {"collective": "none", "copy": "none", "serving_task": "other"}
 CLASS_CALLS = frozenset((*CLASS_FLAGS, *(f"{key}_of" for key in CLASS_TEXTS)))
 """The macros that return an attribute of a class."""
 
-RULE_TABLES = (
-    *("kernel_rule", "range_rule", "role_rule", "fusion_rule", "class_attribute"),
-    "unrecorded_mark",
-)
-"""The tables of a store with the rules that it was made with."""
-
 Rule = dict[str, Any]
 
 
@@ -404,7 +398,7 @@ def create_rule_tables(
             for rule_id, rule in enumerate(rules, start=1)
         ]
         columns = {"rule_id": "INTEGER", **form.columns}
-        connection.execute(f"CREATE TABLE {table} AS {select_rows(columns, rows)}")
+        connection.execute(f"CREATE OR REPLACE TABLE {table} AS {select_rows(columns, rows)}")
     builtin = builtin_classes()
     attributes = [
         (name, key, json.dumps(value))
@@ -413,7 +407,9 @@ def create_rule_tables(
         for key, value in facts.items()
     ]
     columns = dict.fromkeys(("class", "attribute", "value"), "VARCHAR")
-    connection.execute(f"CREATE TABLE class_attribute AS {select_rows(columns, attributes)}")
+    connection.execute(
+        f"CREATE OR REPLACE TABLE class_attribute AS {select_rows(columns, attributes)}"
+    )
 
 
 def create_class_macros(connection: duckdb.DuckDBPyConnection) -> None:

@@ -13,11 +13,8 @@ from pathlib import Path
 
 import duckdb
 
-from tracekit.analysis.catalog import load_catalog
-from tracekit.analysis.library import reads, start_session
-from tracekit.analysis.relations import create_every_table
-from tracekit.analysis.spec import Spec
-from tracekit.database import SCRATCH, lock
+from tracekit.analysis.library import library_file, start_session
+from tracekit.database import SCRATCH, create_tables, lock
 from tracekit.database.opening import OF_TRACES
 from tracekit.errors import StoreError
 from tracekit.event_description import MAX_TIME_US
@@ -124,33 +121,10 @@ def _reference() -> Catalogue:
     with duckdb.connect() as connection:
         connection.execute(f"SET threads = 1; ATTACH ':memory:' AS {SCRATCH}")
         connection.execute("ATTACH ':memory:' AS store; USE store")
+        create_tables(connection, library_file(), "store")
         start_session(connection)
         lock(connection)
-        create_every_table(connection)
-        for view in views_in_order():
-            connection.execute(f"CREATE VIEW {view.name} AS\n{view.sql}")
         return _catalogue_of(connection, "store")
-
-
-def views_in_order() -> list[Spec]:
-    """Return the views of a store, each behind those that it requires."""
-    return _in_order(load_catalog().views)
-
-
-def _in_order(views: Mapping[str, Spec]) -> list[Spec]:
-    """Return views, each behind those that it requires."""
-    found: dict[str, Spec] = {}
-
-    def add(spec: Spec) -> None:
-        for name in reads(spec.name):
-            if name in views and name not in found:
-                add(views[name])
-        found[spec.name] = spec
-
-    for spec in views.values():
-        if spec.name not in found:
-            add(spec)
-    return list(found.values())
 
 
 def _catalogue_of(connection: duckdb.DuckDBPyConnection, database: str) -> Catalogue:

@@ -40,13 +40,11 @@ SWEPT = "swept_rows"
 
 
 def sweep_table(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
-    """Create a table of :data:`SWEEPS`."""
+    """Fill a table of :data:`SWEEPS`."""
     sweep = SWEEPS[spec.name]
     columns = ", ".join(f"{column.name}::{column.type} AS {column.name}" for column in spec.columns)
     with swept(connection, sweep.name, spec.sql):
-        connection.execute(
-            f"CREATE TABLE {spec.name} AS SELECT {columns} FROM {SWEPT} {sweep.order}"
-        )
+        connection.execute(f"INSERT INTO {spec.name} SELECT {columns} FROM {SWEPT} {sweep.order}")
 
 
 @contextlib.contextmanager

@@ -21,6 +21,7 @@ from tracekit.database.cache import (
     touch,
 )
 from tracekit.database.connections import (
+    EMPTY_STORE,
     LIBRARY,
     SCRATCH,
     SESSION,
@@ -30,7 +31,6 @@ from tracekit.database.connections import (
     Session,
     add_session,
     bounded,
-    create_run_tables,
     create_tables,
     cursor_of,
     execute_own,
@@ -47,6 +47,7 @@ from tracekit.database.opening import Check, attach_library, open_store
 from tracekit.storage.temp_dirs import atomic_path, temporary_folder, temporary_place
 
 __all__ = [
+    "EMPTY_STORE",
     "LIBRARY",
     "SCRATCH",
     "SESSION",
@@ -66,7 +67,6 @@ __all__ = [
     "cache_dir",
     "cached_store_path",
     "clear_cache",
-    "create_run_tables",
     "create_tables",
     "cursor_of",
     "execute_own",

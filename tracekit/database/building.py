@@ -49,7 +49,7 @@ def build_store(
     final: Path,
     sources: Sequence[Place] = (),
     *,
-    library: Path | None = None,
+    library: Path,
     replaces: bool = True,
 ) -> Iterator[Build]:
     """Build a store and move it to its final name when the block ends without an error.
@@ -69,7 +69,6 @@ def build_store(
             partial = folder / "store.duckdb"
             connection = _connect(partial, folder, library)
             try:
-                create_tables(connection)
                 yield Build(connection, folder)
                 connection.execute("CHECKPOINT")
             finally:
@@ -120,7 +119,7 @@ def _move_if_free(partial: Path, final: Path) -> None:
 
 
 @contextlib.contextmanager
-def build_temporary(library: Path | None = None) -> Iterator[Build]:
+def build_temporary(library: Path) -> Iterator[Build]:
     """Build a store that is never seen under a name and goes with its connection.
 
     Raises:
@@ -131,7 +130,6 @@ def build_temporary(library: Path | None = None) -> Iterator[Build]:
         with explained(folder):
             connection = _connect(None, folder, library)
             try:
-                create_tables(connection)
                 yield Build(connection, folder)
             finally:
                 connection.close()
@@ -139,7 +137,7 @@ def build_temporary(library: Path | None = None) -> Iterator[Build]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _connect(path: Path | None, folder: Path, library: Path | None) -> duckdb.DuckDBPyConnection:
+def _connect(path: Path | None, folder: Path, library: Path) -> duckdb.DuckDBPyConnection:
     import duckdb
 
     connection = duckdb.connect()
@@ -151,7 +149,7 @@ def _connect(path: Path | None, folder: Path, library: Path | None) -> duckdb.Du
             f"ATTACH {quote(str(path))} AS store (RECOVERY_MODE NO_WAL_WRITES); USE store; "
             f"SET checkpoint_threshold = {quote(CHECKPOINT_THRESHOLD)}"
         )
-    if library is not None:
-        attach_library(connection, library)
+    create_tables(connection, library, "memory" if path is None else "store")
+    attach_library(connection, library)
     add_session(connection)
     return connection

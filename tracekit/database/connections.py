@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from tracekit.errors import StoreError
-from tracekit.schema import RUN_TABLES, TABLES
 from tracekit.sql_text import quote
 from tracekit.units import MB
 
@@ -279,15 +278,18 @@ def _limited(connection: duckdb.DuckDBPyConnection, limit_s: float) -> Iterator[
         timer.cancel()
 
 
-def create_tables(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create the ingested tables, but for those of run folders."""
-    made = [table.create_sql() for table in TABLES if table not in RUN_TABLES]
-    execute_own(connection, ";\n".join(made))
+EMPTY_STORE = "empty_store.duckdb"
+"""The file beside the library that every new store is a copy of."""
 
 
-def create_run_tables(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create the tables of run folders; apart, so that it can be done while a trace is read."""
-    connection.execute(";\n".join(table.create_sql() for table in RUN_TABLES))
+def create_tables(
+    connection: duckdb.DuckDBPyConnection, library: Path, database: str = "memory"
+) -> None:
+    """Create the tables, views, and functions of a store; only the tables of rules have rows."""
+    connection.execute(
+        f"ATTACH {quote(str(library.with_name(EMPTY_STORE)))} AS empty_store (READ_ONLY); "
+        f"COPY FROM DATABASE empty_store TO {database}; DETACH empty_store"
+    )
 
 
 def lock(connection: duckdb.DuckDBPyConnection, allowed_folder: str | None = None) -> None:

@@ -166,15 +166,15 @@ def write_run_tables(runs: Sequence[Place], folder: Path) -> Iterator[tuple[str,
         return
     import duckdb
 
-    from tracekit.database import create_run_tables, create_tables
+    from tracekit.analysis.library import library_file
+    from tracekit.database import create_tables
     from tracekit.ingest.runs import load_runs
     from tracekit.schema import RUN_TABLES
 
     target = folder / "runs.parquet"
     with duckdb.connect() as connection:
         connection.execute("SET threads = 1")
-        create_tables(connection)
-        create_run_tables(connection)
+        create_tables(connection, library_file())
         load_runs(connection, runs, folder)
         if (connection.execute("SELECT EXISTS (FROM benchmark)").fetchone() or (False,))[0]:
             from tracekit.analysis.device_peaks import fill_named_peaks

@@ -132,27 +132,31 @@ def _create_tables(
     connection: duckdb.DuckDBPyConnection, manifest: Manifest, files: _Files, folder: Path
 ) -> None:
     """Create what a store has: tables that are views over files, views, and macros."""
-    from tracekit.analysis.relations import create_every_table
-    from tracekit.analysis.store_catalogue import views_in_order
+    from tracekit.analysis.catalog import load_catalog
+    from tracekit.analysis.library import library_file
+    from tracekit.analysis.rules import create_rule_tables
+    from tracekit.database import create_tables
 
-    rules = None
+    create_tables(connection, library_file())
     if manifest.rules is not None:
         rules = folder / "rules.toml"
         rules.write_text(manifest.rules, encoding="utf-8")
-    empty = create_every_table(connection, rules)
-    for name in empty:
+        create_rule_tables(connection, rules)
+    found = connection.execute(
+        "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()"
+    ).fetchall()
+    for (name,) in found:
         if name in manifest.tables:
             described = connection.execute(f"DESCRIBE {name}").fetchall()
             connection.execute(f"DROP TABLE {name}")
             _create_view(connection, manifest, files, name, [(row[0], row[1]) for row in described])
     info = (manifest.schema_version, manifest.tracekit_version, manifest.made_by)
     connection.execute(f"INSERT INTO store_info VALUES {rows([info])}")
-    for view in views_in_order():
+    for view in load_catalog().views.values():
         if view.name in manifest.tables:
             columns = [(column.name, column.type) for column in view.columns]
+            connection.execute(f"DROP VIEW {view.name}")
             _create_view(connection, manifest, files, view.name, columns)
-        else:
-            connection.execute(f"CREATE VIEW {view.name} AS\n{view.sql}")
 
 
 def _list_analyses(

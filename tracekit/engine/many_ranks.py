@@ -167,14 +167,14 @@ class DistributedIngest:
             return {}
         import duckdb
 
-        from tracekit.database import create_run_tables, create_tables, temporary_folder
+        from tracekit.analysis.library import library_file
+        from tracekit.database import create_tables, temporary_folder
         from tracekit.ingest.runs import load_runs
 
         folder = temporary_folder()
         try:
             with duckdb.connect() as connection:
-                create_tables(connection)
-                create_run_tables(connection)
+                create_tables(connection, library_file())
                 ids = load_runs(connection, self.sources.runs, folder)
         finally:
             shutil.rmtree(folder, ignore_errors=True)

@@ -19,9 +19,10 @@ import duckdb
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.device_peaks import fill_named_peaks
-from tracekit.analysis.library import reads, start_session
+from tracekit.analysis.library import library_file, reads, start_session
 from tracekit.analysis.params import bind
-from tracekit.analysis.relations import Relations, is_relation, prepare, with_values
+from tracekit.analysis.relations import Relations, is_relation, with_values
+from tracekit.analysis.rules import create_rule_tables
 from tracekit.database import SCRATCH, SESSION, create_tables, temporary_folder
 from tracekit.dataset.files import File, put_file
 from tracekit.dataset.layout import BY_TIME, LARGE_TABLES, SMALL_TABLES, WRITTEN_AS
@@ -120,8 +121,9 @@ class Worker:
                 f"ATTACH ':memory:' AS {SCRATCH}"
             )
             start_session(connection)
-            create_tables(connection)
-            prepare(connection, self._rules)
+            create_tables(connection, library_file())
+            if self._rules is not None:
+                create_rule_tables(connection, self._rules)
             yield connection
 
     def _load(
