@@ -426,9 +426,9 @@ class Trace:
         return results
 
     def _breakdown(self) -> dict[str, Result]:
-        names = breakdown_of(self._contents, self._trace_count())
-        results = self.results(names)
-        if self._trace_count() == 1 and not has_modules(results["module_totals"]):
+        trace_count = self._trace_count()
+        results = self.results(breakdown_of(self._contents, trace_count))
+        if trace_count == 1 and not has_modules(results["module_totals"]):
             results |= self.results([ROLES])
         if self._contents.runs:
             results[HEALTH] = self._with_health_of_run(results.get(HEALTH))

@@ -9,7 +9,7 @@ import pytest
 
 from tracekit.analysis.device_peaks import (
     DevicePeak,
-    create_device_peaks,
+    fill_device_peaks,
     load_device_peaks,
     peak_of,
 )
@@ -115,7 +115,7 @@ def test_each_device_of_a_trace_has_the_peak_of_its_units(
                 "VALUES (0, ?, 'AMD Instinct MI300X', ?)",
                 [number, count],
             )
-        create_device_peaks(connection)
+        fill_device_peaks(connection)
         found = connection.execute("SELECT DISTINCT device FROM device_peak").fetchall()
     assert {device for (device,) in found} == rows
 

@@ -20,6 +20,7 @@ def test_owned_time_of_more_rows_than_a_batch() -> None:
     with duckdb.connect() as connection:
         start_session(connection, is_complete=True)
         spec = load_catalog().tables["device_events"]
+        connection.execute(spec.empty_table())
         connection.execute(
             """
             CREATE TABLE kernel_class AS SELECT * FROM (VALUES

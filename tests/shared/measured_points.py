@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import duckdb
 
-from tracekit.analysis.device_peaks import create_device_peaks
+from tracekit.analysis.device_peaks import fill_device_peaks
 from tracekit.analysis.library import library_file, start_session
 from tracekit.analysis.relations import Relations, ensure
 from tracekit.database import create_tables
@@ -74,7 +74,7 @@ def ceilings_of(place: TracedDevice, bench: Path) -> list[dict[str, Any]]:
                 "INSERT INTO device (trace_id, device_id, name, sm_count) VALUES (0, 0, ?, ?)",
                 [place.name, place.unit_count],
             )
-        create_device_peaks(connection)
+        fill_device_peaks(connection)
         Relations(connection).give("ceiling_point", points_of(bench))
         ensure(connection, ["device_ceiling"])
         rows = connection.execute("FROM device_ceiling")

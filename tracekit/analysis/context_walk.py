@@ -43,6 +43,7 @@ from tracekit.analysis.walk_markers import (
     tells,
 )
 from tracekit.analysis.walked_modules import TraceModules, finished
+from tracekit.database import session_of
 from tracekit.native import Answers
 from tracekit.sql_text import quote
 
@@ -192,7 +193,7 @@ def walk_contexts(connection: duckdb.DuckDBPyConnection, folder: Path | None = N
     if any(marker.is_bare_node for marker in markers):
         numbered = {trace_id for (trace_id,) in connection.execute(_NUMBERED).fetchall()}
     has_optimizer = any(tells(marker.told, "optimizer") for marker in markers)
-    has_captures = connection.execute("SELECT 1 FROM captured_call LIMIT 1").fetchall()
+    has_captures = session_of(connection).row_counts["captured_call"]
     spans = (
         _SPANS.replace("$holds", _HOLDS if has_optimizer else "FALSE")
         .replace("$event", HOST_EVENTS if has_captures else "event")
@@ -436,7 +437,7 @@ def _listed(file: Path, columns: Sequence[str], kind: str = "BIGINT") -> str:
 
 def _load(connection: duckdb.DuckDBPyConnection) -> None:
     """Make the table of the walk from what was noted."""
-    connection.execute(
+    [(count,)] = connection.execute(
         "CREATE OR REPLACE TABLE scratch.walked AS SELECT trace_id::INTEGER AS trace_id, "
         "event_id, op_id, module_number, node_id, "
         f"how & {_AGAIN | _NUMBERED_IN_NODE} > 0 AS is_recompute, FALSE AS is_derivative, "
@@ -445,7 +446,8 @@ def _load(connection: duckdb.DuckDBPyConnection) -> None:
         f"nullif(told >> {PHASE_BITS}, 0) AS phase_marker_id, "
         "nullif(abs(row), 0) AS row_marker_id, range_number, hook_number, part_marker_id "
         f"FROM {SWEPT}"
-    )
+    ).fetchall()
+    session_of(connection).row_counts["scratch.walked"] = count
 
 
 def _load_modules(connection: duckdb.DuckDBPyConnection, modules: Path) -> None:

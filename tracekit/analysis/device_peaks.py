@@ -24,6 +24,16 @@ FILE_NAME = "devices.toml"
 DEVICE_PEAK = "device_peak"
 """Name of the table."""
 
+_PEAK_TYPES = {
+    "product": "VARCHAR",
+    "dtype": "VARCHAR",
+    "flop_per_s": "DOUBLE",
+    "memory_bytes_per_s": "DOUBLE",
+    "source": "VARCHAR",
+}
+
+DEVICE_PEAK_TYPES = {"trace_id": "INTEGER", "device": "VARCHAR", **_PEAK_TYPES}
+
 
 class DevicePeak(NamedTuple):
     """The peak rates of one product.
@@ -141,12 +151,10 @@ def lay_peaks(
         rows += [(one, *said, memory.get(one), f"given: {dtype}") for one in traces]
     if MEMORY in peaks:
         rows = [(*row[:5], peaks[MEMORY], f"{row[6]}, memory given") for row in rows]
-    described = connection.execute(f"DESCRIBE {DEVICE_PEAK}").fetchall()
-    types = {name: kind for name, kind, *_ in described}
     place = f"{SESSION}.given_peaks"
     connection.execute(f"CREATE SCHEMA IF NOT EXISTS {place}")
     connection.execute(
-        f"CREATE OR REPLACE TABLE {place}.{DEVICE_PEAK} AS {select_rows(types, rows)}"
+        f"CREATE OR REPLACE TABLE {place}.{DEVICE_PEAK} AS {select_rows(DEVICE_PEAK_TYPES, rows)}"
     )
     session = session_of(connection)
     if place not in session.search_path:
@@ -154,8 +162,8 @@ def lay_peaks(
         connection.execute(f"SET search_path = {quote(session.search_path)}")
 
 
-def create_device_peaks(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create table ``device_peak``: a row per known device of each trace and type of number.
+def fill_device_peaks(connection: duckdb.DuckDBPyConnection) -> None:
+    """Fill table ``device_peak``: a row per known device of each trace and type of number.
 
     Where all devices that a file lists are the same product, the rows hold for every device
     (``*``): the numbers of the devices that ran are not always among those listed. A file that
@@ -165,9 +173,9 @@ def create_device_peaks(connection: duckdb.DuckDBPyConnection) -> None:
         "SELECT DISTINCT trace_id, device_id::VARCHAR, coalesce(name, ''), sm_count FROM device "
         "ORDER BY ALL"
     ).fetchall()
-    doubted = (
-        connection.execute("SELECT trace_id FROM newer_kernels()").fetchall() if listed else ()
-    )
+    if not listed:
+        return
+    doubted = connection.execute("SELECT trace_id FROM newer_kernels()").fetchall()
     kinds: dict[int, set[tuple[str, int | None]]] = {}
     for trace_id, _, name, unit_count in listed:
         kinds.setdefault(trace_id, set()).add((name, unit_count))
@@ -177,9 +185,8 @@ def create_device_peaks(connection: duckdb.DuckDBPyConnection) -> None:
         for trace_id, device, name, unit_count in listed
         if (trace_id,) not in doubted
     )
-    types = {"trace_id": "INTEGER", "device": "VARCHAR", **_PEAK_TYPES}
     connection.execute(
-        f"CREATE OR REPLACE TABLE {DEVICE_PEAK} AS {select_rows(types, _peaks_of(devices))}"
+        f"INSERT INTO {DEVICE_PEAK} {select_rows(DEVICE_PEAK_TYPES, _peaks_of(devices))}"
     )
 
 
@@ -192,15 +199,6 @@ def fill_named_peaks(connection: duckdb.DuckDBPyConnection) -> None:
     rows = _peaks_of(2 * row for row in named)
     types = {"device_name": "VARCHAR", "unit_count": "INTEGER", **_PEAK_TYPES}
     connection.execute(f"INSERT INTO named_peak {select_rows(types, rows)}")
-
-
-_PEAK_TYPES = {
-    "product": "VARCHAR",
-    "dtype": "VARCHAR",
-    "flop_per_s": "DOUBLE",
-    "memory_bytes_per_s": "DOUBLE",
-    "source": "VARCHAR",
-}
 
 
 def _peaks_of(

@@ -20,7 +20,7 @@ import duckdb
 
 from tracekit.analysis import context_walk, replayed_ops, stretch_alignment
 from tracekit.analysis.catalog import load_catalog
-from tracekit.analysis.device_peaks import DEVICE_PEAK, create_device_peaks
+from tracekit.analysis.device_peaks import DEVICE_PEAK, DEVICE_PEAK_TYPES, fill_device_peaks
 from tracekit.analysis.device_rules import (
     DEVICE_MARK,
     DEVICE_TABLES,
@@ -89,7 +89,7 @@ _IN_PYTHON: dict[str, tuple[Step, tuple[str, ...]]] = {
     replayed_ops.REPLAYED_OPS: (replayed_ops.add_replayed_ops, replayed_ops.REQUIRES),
     RULED_WORK: (rule_work, ("device_work",)),
     RULED_RANGE: (rule_ranges, (DEVICE_MARK,)),
-    DEVICE_PEAK: (create_device_peaks, ()),
+    DEVICE_PEAK: (fill_device_peaks, ()),
     DEVICE_MARK: (create_device_marks, ()),
     IMPLAUSIBLE: (judge_records, ()),
     CLASS_MACROS: (create_class_macros, ()),
@@ -157,7 +157,8 @@ def create_empty_store(connection: duckdb.DuckDBPyConnection) -> None:
         if name in catalog.functions:
             execute_own(connection, catalog.functions[name].sql)
     create_event_kinds(connection)
-    create_device_peaks(connection)
+    peaks = ", ".join(f"{name} {kind}" for name, kind in DEVICE_PEAK_TYPES.items())
+    connection.execute(f"CREATE TABLE {DEVICE_PEAK} ({peaks})")
     for spec in catalog.tables.values():
         if not spec.is_on_demand:
             connection.execute(spec.empty_table())
@@ -255,8 +256,10 @@ def has_no_input(connection: duckdb.DuckDBPyConnection, spec: Spec) -> bool:
     """
     if not spec.input:
         return False
-    count = session_of(connection).row_counts.get(spec.input)
-    if count is not None:
+    table, _, condition = spec.input.partition(" ")
+    count = session_of(connection).row_counts.get(table)
+    is_filtered = condition.startswith("WHERE ") and "UNION" not in condition
+    if count is not None and (not condition or (count == 0 and is_filtered)):
         return count == 0
     return not connection.execute(f"SELECT 1 FROM {spec.input} LIMIT 1").fetchall()
 
@@ -363,7 +366,7 @@ class Relations:
             ):
                 session.is_complete = True
                 for table in _OF_STEPS:
-                    self._connection.execute(f"DROP TABLE {SCRATCH}.{table}")
+                    self._connection.execute(f"DROP TABLE IF EXISTS {SCRATCH}.{table}")
             return making.answers
 
     def _graph(self, names: Iterable[str], session: Session) -> dict[str, frozenset[str]]:
@@ -422,13 +425,15 @@ class _Making:
         """Make relations, each after what it requires."""
         if not graph:
             return
-        if _is_in_transaction(self._connection):
+        text_bytes = self._relations._text_bytes
+        # Statements of the user's run when a store is complete.
+        is_building = text_bytes is not None and not self._session.is_complete
+        if not is_building and _is_in_transaction(self._connection):
             # It sees what other connections make no more than they see what it makes. What it
             # makes may be rolled back, so it does not count as made.
             for name in TopologicalSorter(graph).static_order():
                 self._make_one(self._connection, name)
             return
-        text_bytes = self._relations._text_bytes
         is_limited = not self._relations._is_bounded
         if is_limited:
             set_first_limit(self._connection, text_bytes or 0)
@@ -572,8 +577,7 @@ class _Making:
             create_swept(cursor, place, SWEPT_TABLES[spec.name], spec.sql)
             return None
         if spec.name in SWEEPS:
-            sweep_table(cursor, spec)
-            return None
+            return sweep_table(cursor, spec)
         text = with_values(spec, bind(spec, {})) if spec.kind == "analysis" else spec.sql
         # One of a session exists already where the transaction that created it was committed.
         begin = f"INSERT INTO {place}" if is_there else f"CREATE TABLE IF NOT EXISTS {place} AS"

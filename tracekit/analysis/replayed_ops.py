@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tracekit.database import session_of
+
 if TYPE_CHECKING:
     import duckdb
 
@@ -19,7 +21,7 @@ def add_replayed_ops(connection: duckdb.DuckDBPyConnection) -> None:
     An op that was captured once is called once by every replay: what is said of calls, as how many
     operations they are, is said of each. No view of events has these rows.
     """
-    if connection.execute("SELECT 1 FROM replayed_event LIMIT 1").fetchall():
+    if session_of(connection).row_counts["replayed_event"]:
         connection.execute(
             """
             INSERT INTO record BY NAME

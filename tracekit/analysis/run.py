@@ -23,7 +23,7 @@ from tracekit.analysis.relations import (
 )
 from tracekit.analysis.result import Column, Result, RowStream, columns_of
 from tracekit.analysis.spec import Spec
-from tracekit.database import bounded, execute_own
+from tracekit.database import bounded, execute_own, session_of
 from tracekit.errors import QueryError
 
 
@@ -196,14 +196,15 @@ def _answer(
     connection: duckdb.DuckDBPyConnection, spec: Spec, statement: str, *, has_defaults: bool
 ) -> Answer:
     with _left_clean(connection):
-        if has_defaults and has_rows_of(connection, spec.name):
-            ensure(connection, [spec.name])
+        is_made = has_defaults and has_rows_of(connection, spec.name)
+        ensure(connection, [spec.name] if is_made else reads(spec.name))
+        is_empty = is_made and session_of(connection).row_counts.get(spec.name) == 0
+        if is_empty or (not is_made and has_no_input(connection, spec)):
+            columns = tuple(Column(column.name, column.type) for column in spec.columns)
+            return Answer(columns, [])
+        if is_made:
             connection.execute(f"FROM {spec.name}")
         else:
-            ensure(connection, reads(spec.name))
-            if has_no_input(connection, spec):
-                columns = tuple(Column(column.name, column.type) for column in spec.columns)
-                return Answer(columns, [])
             execute_own(connection, statement)
         columns = columns_of(connection)
         check_declared(spec, columns)

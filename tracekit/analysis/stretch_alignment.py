@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import duckdb
@@ -119,14 +119,17 @@ ORDER BY p.trace_id, p.device, p.stream, p.position
 
 
 def align_stretches(connection: duckdb.DuckDBPyConnection) -> None:
-    """Fill the table ``aligned`` of the database ``scratch``."""
+    """Fill the table ``aligned`` of the database ``scratch``, where launches are unknown."""
+    unknown = "SELECT 1 FROM launch_link WHERE launch_id IS NULL LIMIT 1"
+    if not connection.execute(unknown).fetchall():
+        return
     connection.execute(
         f"CREATE OR REPLACE TABLE scratch.{TABLE} "
         "(trace_id INTEGER, event_id BIGINT, like_event_id BIGINT)"
     )
     stream: _Stream | None = None
     pairs: list[tuple[int, int, int]] = []
-    for trace_id, device, number, *event in _fetched(connection):
+    for trace_id, device, number, *event in connection.execute(_EVENTS).fetchall():
         key = (trace_id, device, number)
         if stream is None or stream.key != key:
             if stream is not None:
@@ -140,13 +143,6 @@ def align_stretches(connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute(
             f"INSERT INTO scratch.{TABLE} SELECT unnest($1), unnest($2), unnest($3)", columns
         )
-
-
-def _fetched(connection: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
-    is_there = "SELECT 1 FROM launch_link WHERE launch_id IS NULL LIMIT 1"
-    if not connection.execute(is_there).fetchall():
-        return []
-    return connection.execute(_EVENTS).fetchall()
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,12 +39,15 @@ SWEEPS = {
 SWEPT = "swept_rows"
 
 
-def sweep_table(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
-    """Fill a table of :data:`SWEEPS`."""
+def sweep_table(connection: duckdb.DuckDBPyConnection, spec: Spec) -> int:
+    """Fill a table of :data:`SWEEPS`; return how many rows it has."""
     sweep = SWEEPS[spec.name]
     columns = ", ".join(f"{column.name}::{column.type} AS {column.name}" for column in spec.columns)
     with swept(connection, sweep.name, spec.sql):
-        connection.execute(f"INSERT INTO {spec.name} SELECT {columns} FROM {SWEPT} {sweep.order}")
+        [(count,)] = connection.execute(
+            f"INSERT INTO {spec.name} SELECT {columns} FROM {SWEPT} {sweep.order}"
+        ).fetchall()
+    return int(count)
 
 
 @contextlib.contextmanager

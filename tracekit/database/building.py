@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from tracekit.database.connections import (
     SCRATCH,
     add_session,
+    connect,
     create_tables,
     explained,
-    set_limits,
 )
 from tracekit.database.opening import attach_library
 from tracekit.errors import StoreError
@@ -138,10 +138,7 @@ def build_temporary(library: Path) -> Iterator[Build]:
 
 
 def _connect(path: Path | None, folder: Path, library: Path) -> duckdb.DuckDBPyConnection:
-    import duckdb
-
-    connection = duckdb.connect()
-    set_limits(connection, folder / "spill")
+    connection = connect(folder / "spill")
     connection.execute(f"ATTACH ':memory:' AS {SCRATCH}")
     if path is not None:
         # What is built here is thrown away unless it is complete: a log of it would be waste.
@@ -149,7 +146,8 @@ def _connect(path: Path | None, folder: Path, library: Path) -> duckdb.DuckDBPyC
             f"ATTACH {quote(str(path))} AS store (RECOVERY_MODE NO_WAL_WRITES); USE store; "
             f"SET checkpoint_threshold = {quote(CHECKPOINT_THRESHOLD)}"
         )
-    create_tables(connection, library, "memory" if path is None else "store")
+    database = "memory" if path is None else "store"
+    create_tables(connection, library, database)
     attach_library(connection, library)
-    add_session(connection)
+    add_session(connection, database)
     return connection

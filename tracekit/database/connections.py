@@ -86,21 +86,41 @@ SMALL_SOURCE_BYTES = 100 * MB
 """Up to this much JSON text the first limit is tried first."""
 
 
-def set_limits(connection: duckdb.DuckDBPyConnection, spill_folder: Path | None) -> None:
-    """Bound memory and time; what is too much for memory goes to a folder, where there is one.
+def connect(spill_folder: Path | None = None) -> duckdb.DuckDBPyConnection:
+    """Connect to a database in memory whose statements have bounded memory and time.
 
     Where DuckDB expects few rows on the left of an ASOF join, it compares each with all on the
     right. It often expects too few: 8,000 stretches in one gap took 3.7 s in place of 0.2.
+
+    Args:
+        spill_folder: where rows go that are too many for memory; None for nowhere.
     """
-    set_limit_of_questions(connection)
-    connection.execute("SET GLOBAL asof_loop_join_threshold = 0")
-    connection.execute(f"SET temp_directory = {quote(str(spill_folder or ''))}")
+    import duckdb
+
+    return duckdb.connect(
+        config={
+            "memory_limit": _limit_of_questions(),
+            "asof_loop_join_threshold": 0,
+            "temp_directory": str(spill_folder or ""),
+        }
+    )
+
+
+def _limit_of_questions() -> str:
+    return os.environ.get("TRACEKIT_MEMORY_LIMIT", MEMORY_LIMITS[1])
 
 
 def set_limit_of_questions(connection: duckdb.DuckDBPyConnection) -> None:
     """Give a store that was built here the memory that one has which was opened."""
-    limit = os.environ.get("TRACEKIT_MEMORY_LIMIT", MEMORY_LIMITS[1])
-    connection.execute(f"SET memory_limit = {quote(limit)}")
+    _set_limit(connection, _limit_of_questions())
+
+
+def _set_limit(connection: duckdb.DuckDBPyConnection, limit: str) -> None:
+    """Set the memory limit of the store, which costs a millisecond."""
+    session = session_of(connection)
+    if session.memory_limit != limit:
+        connection.execute(f"SET memory_limit = {quote(limit)}")
+        session.memory_limit = limit
 
 
 def with_room(
@@ -116,9 +136,9 @@ def with_room(
 
 
 def set_first_limit(connection: duckdb.DuckDBPyConnection, text_bytes: int) -> None:
-    """Set the limit that is tried first; once for many steps: it costs a millisecond."""
+    """Set the limit that is tried first."""
     if "TRACEKIT_MEMORY_LIMIT" not in os.environ:
-        connection.execute(f"SET memory_limit = {quote(_limits(text_bytes)[0])}")
+        _set_limit(connection, _limits(text_bytes)[0])
 
 
 def with_more_room(
@@ -141,7 +161,7 @@ def with_more_room(
     first, *higher = _limits(text_bytes)
     try:
         for limit in higher:
-            connection.execute(f"SET memory_limit = {quote(limit)}")
+            _set_limit(connection, limit)
             try:
                 step()
             except duckdb.OutOfMemoryException:
@@ -150,7 +170,7 @@ def with_more_room(
             else:
                 return
     finally:
-        connection.execute(f"SET memory_limit = {quote(first)}")
+        _set_limit(connection, first)
 
 
 def _limits(text_bytes: int) -> tuple[str, ...]:
@@ -180,6 +200,7 @@ class Session:
         provided: the statement that reads a relation from the files of a dataset, by name.
         is_complete: the store has every table and view of a store.
         limit_s: how long a statement of tracekit's may take; None where the rows are its own.
+        memory_limit: what DuckDB's buffers may hold now; empty where nobody has changed it.
         lock: held while relations are created.
     """
 
@@ -188,6 +209,7 @@ class Session:
     provided: dict[str, str] = field(default_factory=dict)
     is_complete: bool = False
     limit_s: float | None = None
+    memory_limit: str = ""
     lock: RLock = field(default_factory=RLock)
 
 
@@ -211,15 +233,25 @@ def cursor_of(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnectio
     return cursor
 
 
-def add_session(connection: duckdb.DuckDBPyConnection, *, is_complete: bool = False) -> None:
+def add_session(
+    connection: duckdb.DuckDBPyConnection, database: str = "", *, is_complete: bool = False
+) -> None:
     """Attach the database in memory for relations that are created on demand.
 
-    Names are looked up in the current database first, then in the session, then in the library
-    where that is attached.
+    Names are looked up in the store first, then in the session, then in the library where that is
+    attached.
+
+    Args:
+        connection: the connection.
+        database: that of the store, if the library is attached; the current one unless given.
+        is_complete: it has every table and view of a store.
     """
-    [(database, has_library)] = connection.execute(
-        f"SELECT current_database(), bool_or(database_name = '{LIBRARY}') FROM duckdb_databases()"
-    ).fetchall()
+    has_library = True
+    if not database:
+        [(database, has_library)] = connection.execute(
+            f"SELECT current_database(), bool_or(database_name = '{LIBRARY}') "
+            "FROM duckdb_databases()"
+        ).fetchall()
     quoted = '"' + database.replace('"', '""') + '"'
     path = f"{quoted}.main,{SESSION}.main" + (f",{LIBRARY}.main" if has_library else "")
     connection.execute(

@@ -13,9 +13,9 @@ from tracekit.database.connections import (
     LIBRARY,
     DamagedStoreError,
     add_session,
+    connect,
     lock,
     session_of,
-    set_limits,
 )
 from tracekit.errors import StoreError
 from tracekit.schema import SCHEMA_VERSION
@@ -72,7 +72,7 @@ def open_store(
         connection.close()
         connection = _attached(path, library, spill_folder, is_locked=False)
     connection.execute("USE store")
-    add_session(connection, is_complete=True)
+    add_session(connection, "" if library is None else "store", is_complete=True)
     session_of(connection).row_counts.update(dict.fromkeys(tables))
     return connection
 
@@ -120,10 +120,9 @@ def _attached(
     """Return a connection on which a store is attached as ``store``, and nothing has been read."""
     import duckdb
 
-    connection = duckdb.connect()
+    connection = connect(spill_folder)
     name = path.resolve()
     try:
-        set_limits(connection, spill_folder)
         if path.stat().st_size <= SMALL_STORE_BYTES:
             connection.execute("SET threads = 1")
         with _passing_name(path) if is_locked else contextlib.nullcontext(name) as name:
@@ -210,9 +209,8 @@ def attach_stores(
 
     spill_folder = temporary_folder()
     resources.callback(shutil.rmtree, spill_folder, ignore_errors=True)
-    connection = duckdb.connect()
+    connection = connect(spill_folder)
     resources.callback(connection.close)
-    set_limits(connection, spill_folder)
     with contextlib.ExitStack() as names:
         for name, path in stores.items():
             try:

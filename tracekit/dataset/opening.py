@@ -69,14 +69,13 @@ def open_listed(
     import duckdb
 
     from tracekit.analysis.library import start_session
-    from tracekit.database import lock, set_limits, temporary_folder
+    from tracekit.database import connect, lock, temporary_folder
 
     folder = temporary_folder()
     resources.callback(shutil.rmtree, folder, ignore_errors=True)
-    connection = duckdb.connect()
+    connection = connect(folder)
     try:
         files = _Files(dataset, connection, manifest, folder)
-        set_limits(connection, folder)
         start_session(connection)
         _create_tables(connection, manifest, files, folder)
         _list_analyses(connection, manifest, files)

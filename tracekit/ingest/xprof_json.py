@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import duckdb
 
 _LANE = r"""
-CREATE TEMP TABLE xprof_lane AS
+CREATE OR REPLACE TABLE scratch.xprof_lane AS
 WITH named AS (
     SELECT trace_id, pid, tid, name AS kind, args ->> '$.name' AS name
     FROM record
@@ -66,7 +66,7 @@ SET device = lane.device,
             AS BIGINT
         )
     ))
-FROM xprof_lane AS lane
+FROM scratch.xprof_lane AS lane
 WHERE
     record.trace_id = lane.trace_id
     AND record.pid = lane.pid
@@ -94,7 +94,7 @@ SET correlation = try_cast(args ->> '$.correlation_id' AS BIGINT),
         WHEN contains(args, '"hlo_op"') THEN 'xla::' || name
         ELSE name
     END
-FROM xprof_lane AS lane
+FROM scratch.xprof_lane AS lane
 WHERE
     record.trace_id = lane.trace_id
     AND record.pid = lane.pid
@@ -109,7 +109,7 @@ INSERT INTO record BY NAME
 WITH path AS (
     SELECT trace_id, correlation, any_value(_PATH) AS name
     FROM record
-    WHERE category = 'kernel' AND trace_id IN (SELECT trace_id FROM xprof_lane)
+    WHERE category = 'kernel' AND trace_id IN (SELECT trace_id FROM scratch.xprof_lane)
     GROUP BY trace_id, correlation
     HAVING count(*) = 1
 ),
@@ -118,7 +118,7 @@ named AS (
     SELECT l.*, coalesce(_PATH, p.name) AS path
     FROM record AS l
     LEFT JOIN path AS p USING (trace_id, correlation)
-    WHERE l.category = 'cuda_runtime' AND trace_id IN (SELECT trace_id FROM xprof_lane)
+    WHERE l.category = 'cuda_runtime' AND trace_id IN (SELECT trace_id FROM scratch.xprof_lane)
 )
 
 SELECT
@@ -228,7 +228,7 @@ SET event_count = (SELECT count(*) FROM record AS r WHERE r.trace_id = trace.tra
         SELECT count(*) FROM record AS r
         WHERE r.trace_id = trace.trace_id AND r.view_name = 'event'
     )
-WHERE trace_id IN (SELECT trace_id FROM xprof_lane)
+WHERE trace_id IN (SELECT trace_id FROM scratch.xprof_lane)
 """
 
 
@@ -237,12 +237,10 @@ def name_xprof_events(connection: duckdb.DuckDBPyConnection) -> None:
 
     What an XSpace told already stays; traces without streams of a GPU are left alone.
     """
-    connection.execute(_LANE)
-    if connection.execute("FROM xprof_lane LIMIT 1").fetchall():
+    if connection.execute(_LANE).fetchall() != [(0,)]:
         device = _DEVICE
         for side in ("grid", "block"):
             device = device.replace(f"_SIZES('{side}')", _SIZES.replace("SIDE", side))
         paths = _PATHS.replace("_PATH", _PATH)
         for statement in (device, _HOST, paths, _SCHEDULED, _COUNTS):
             connection.execute(statement)
-    connection.execute("DROP TABLE xprof_lane")
