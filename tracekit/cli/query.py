@@ -47,7 +47,7 @@ QUESTIONS = (
     ("Which kernels take the most time?", "query kernel_class_totals TRACE"),
     ("How efficient are the GEMMs?", "query gemm_totals TRACE"),
     ("What is the MFU?", "query mfu TRACE"),
-    ("What uses the GPU memory at its peak?", "memory TRACE"),
+    ("What uses the GPU memory at its peak?", "query memory TRACE"),
     ("Is communication hidden behind compute?", "query communication_totals TRACE"),
     ("Which rank is late, and why?", "query waits TRACE"),
     ("What changed between two runs?", "compare BASE NEW"),
@@ -55,7 +55,7 @@ QUESTIONS = (
     ("What would a CUDA graph gain?", "predict TRACE --change 'graph on'"),
     ("Why is this decode step slow?", "query serving_steps TRACE"),
     ("How does batch size affect decode latency?", "query serving_steps TRACE"),
-    ("Can I trust this trace?", "health TRACE"),
+    ("Can I trust this trace?", "query health TRACE"),
 )
 """The questions of the manual's page, and the command that begins the answer to each."""
 
@@ -174,10 +174,10 @@ def command(
     queries: tuple[Path, ...],
     format_name: str,
 ) -> None:
-    """Run one analysis; NAME --help shows its options and columns.
+    """Run a built-in analysis.
 
-    Analyses of your own lie in a folder that --queries names, or in tracekit/queries of your
-    configuration folder.
+    `--list` shows them, `NAME --help` the columns and parameters of one. Your own analyses are SQL
+    files in a folder named by --queries, or in tracekit/queries of your configuration folder.
     """
     del queries, format_name, is_all
     if ctx.invoked_subcommand is not None:
