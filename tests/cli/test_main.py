@@ -313,7 +313,7 @@ def test_without_stdout_nothing_breaks() -> None:
         ("tracekit check --aga", "--against"),
         ("tracekit check baseline sa", "save"),
         ("tracekit history --as", "--as-given"),
-        ("tracekit query memory_peak", "memory_peak memory_peaks"),
+        ("tracekit query phases --per to", "total"),
     ],
 )
 def test_shell_completion(line: str, offered: str) -> None:
