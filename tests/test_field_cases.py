@@ -64,7 +64,7 @@ EXPECTED: list[tuple[str, str, list[tuple[Any, ...]]]] = [
     ("30", CLASSES, [("attention", 200), ("gemm", 100)]), ("31", CLASSES, [("gemm", 50)]),
     (
         "34",
-        "SELECT place, layer, pass_ns // 1000 FROM repeated_layers",
+        "SELECT place, layer, pass_ns // 1000 FROM layers",
         [("before", None, 4), ("layer", 0, 106), ("layer", 1, 116), ("after", None, 50)],
     ),
     ("37", PHASES, [("backward", 350), ("forward", 180), ("other", 50)]),

@@ -141,7 +141,7 @@ def test_commands_name_a_crafted_store(
     # The list of cached stores reads each one, and does not trust this one.
     (tmp_path / "cache").mkdir()
     store.rename(tmp_path / "cache" / f"{0xAA:016x}-{0xBB:024x}.duckdb")
-    listed = cli("cache", "list", "--format", "json").json()
+    listed = cli("ingest", "cache", "list", "--format", "json").json()
     assert [row["source_path"] for row in listed] == ["?"]
 
 

@@ -290,5 +290,5 @@ def test_a_store_of_runs(sweep: Path, cli: Cli, tmp_path: Path) -> None:
 def test_the_cache_lists_the_source_of_a_store_of_runs(make_run: MakeRun, cli: Cli) -> None:
     folder = make_run("one", [OK])
     assert cli("query", "latency", folder).exit_code == 0
-    listed = cli("cache", "list", "--format", "json").json()
+    listed = cli("ingest", "cache", "list", "--format", "json").json()
     assert str(folder) in " ".join(store["source_path"] for store in listed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -169,7 +170,8 @@ class Trace:
 
         Args:
             name: of the analysis, as ``tracekit query --list`` shows it.
-            **params: its parameters; the rest have their defaults.
+            **params: its parameters; the rest have their defaults. With ``per`` the rows and
+                columns are others: ``query("phases", per="step")``.
 
         Raises:
             QueryError: there is no such analysis or parameter, or nothing here that it is about.
@@ -230,9 +232,16 @@ class Trace:
             return question()
 
     def _query(self, name: str, params: Mapping[str, object]) -> Result:
-        from tracekit.analysis.catalog import load_catalog
+        from tracekit.analysis.catalog import load_catalog, renamed
 
-        spec = load_catalog().analyses.get(name)
+        analyses = load_catalog().analyses
+        if name not in analyses and (today := renamed(name)) != name:
+            warnings.warn(f"{name} is now {today}", FutureWarning, stacklevel=4)
+            name = today
+        if "per" in params and name in analyses:
+            name = analyses.member(name, params["per"])
+            params = {key: value for key, value in params.items() if key != "per"}
+        spec = analyses.get(name)
         if spec is None:
             from tracekit.analysis.user_queries import run_own_analysis
 

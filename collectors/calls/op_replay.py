@@ -1,6 +1,6 @@
 """Calls single ops again, with arguments as a trace has them, and says how long they take now.
 
-`tracekit reproduce` writes this file with the calls below it: it needs torch and nothing else.
+`tracekit export reproduce` writes this file with the calls below it: it needs only torch.
 Shapes, types and strides are those that torch.profiler notes with record_shapes, and so are the
 values of numbers and lists of numbers. Contents of tensors are in no trace: floating-point ones are
 random, others zero, which is valid where they are indices. Times are those of the profiler, as the

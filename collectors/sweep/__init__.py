@@ -1,1 +1,1 @@
-"""`tracekit sweep`: a grid of runs, one folder each, resumable."""
+"""`tracekit collect sweep`: a grid of runs, one folder each, resumable."""

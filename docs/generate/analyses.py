@@ -163,7 +163,8 @@ def _section(spec: Spec, folder: Path) -> str:
     if spec.invariants:
         parts += ["True in every row:\n", *(f"- `{text}`" for text in spec.invariants), ""]
     parts += [_example(spec, folder)]
-    parts += [f"SQL: {link(sql, sql, page)}, also `tracekit query {spec.name} --explain`\n"]
+    words = load_catalog().analyses.words(spec.name)
+    parts += [f"SQL: {link(sql, sql, page)}, also `tracekit query {words} --explain`\n"]
     return "\n".join(parts)
 
 
@@ -187,7 +188,8 @@ def _example(spec: Spec, folder: Path) -> str:
         sample, options = _ASKED[spec.name]
         samples = [sample]
     for sample in samples:
-        command = f"tracekit query {spec.name} {sample}{options}"
+        words = load_catalog().analyses.words(spec.name)
+        command = f"tracekit query {words} {sample}{options}"
         output = run(command, folder)
         if _says_something(output):
             break

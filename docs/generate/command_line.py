@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
-
-from tracekit.cli._main import group
+from tracekit.cli._main import SECTIONS, subcommands
 
 from .markdown import console
 from .sessions import run
@@ -28,15 +26,12 @@ def command_line_page(folder: Path) -> dict[str, str]:
         ),
         console("tracekit --help", run("tracekit --help", folder)),
     ]
-    context = click.Context(group, info_name="tracekit")
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
+    for name in (name for names in SECTIONS.values() for name in names):
         parts += _help_of(f"tracekit {name}", folder)
-        # The commands below query are the analyses.
-        if isinstance(command, click.Group) and name != "query":
-            below = click.Context(command, info_name=name, parent=context)
-            for inner in command.list_commands(below):
-                parts += _help_of(f"tracekit {name} {inner}", folder)
+        for word, command in subcommands(name).items():
+            parts += _help_of(f"tracekit {name} {word}", folder)
+            for inner in getattr(command, "commands", ()):
+                parts += _help_of(f"tracekit {name} {word} {inner}", folder)
     return {PAGE: "\n".join(parts)}
 
 

@@ -79,7 +79,7 @@ def questions(base: Path, new: Path) -> Iterator[tuple[str, Callable[[], object]
     yield "breakdown --full", called("breakdown", store, "--full")
     yield "breakdown json", called("breakdown", store, "--format", "json")
     yield "query modules", called("query", "modules", store)
-    yield "health command", called("health", store)
+    yield "health command", called("query", "health", store)
     yield "check", called("check", store, "--rule", "timeline.idle_pct >= 0")
     yield "compare with itself", called("compare", store, store)
     yield "compare", called("compare", store, new, "--no-cache")

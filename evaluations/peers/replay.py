@@ -1,4 +1,4 @@
-"""Ops of a run that is recorded here, called again by what `tracekit reproduce` writes."""
+"""Ops of a run that is recorded here, called again by what `tracekit export reproduce` writes."""
 
 from __future__ import annotations
 

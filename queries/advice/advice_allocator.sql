@@ -61,7 +61,7 @@ SELECT
     NULL AS cost_ns,
     'a run to compare with, with PYTORCH_ALLOC_CONF=expandable_segments:True and the larger batch '
     || 'that fits then' AS remedy,
-    'tracekit memory TRACE' AS evidence
+    'tracekit query memory TRACE' AS evidence
 FROM peaks
 WHERE reserved_bytes >= 0.8 * memory_bytes AND unused_bytes >= 0.1 * memory_bytes
 ORDER BY cost_ns DESC NULLS LAST

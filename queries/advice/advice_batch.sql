@@ -23,7 +23,7 @@ SELECT
     NULL::BIGINT AS cost_ns,
     'a run to compare with, with a larger batch: kernels get larger and launches do not get more; '
     || 'with traces of two sizes, tracekit predict --change batch=N tells others' AS remedy,
-    'tracekit memory TRACE' AS evidence
+    'tracekit query memory TRACE' AS evidence
 FROM used
 WHERE
     reserved_bytes < 0.5 * memory_bytes

@@ -3,7 +3,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Family:   communication
+-- Family:   communication per total
 -- Input:    communication
 -- Columns:
 --   class VARCHAR, pg_name VARCHAR

@@ -3,7 +3,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Family:   communication
+-- Family:   communication per step
 -- Input:    steps
 -- Columns:
 --   kind            VARCHAR  comm or memcpy

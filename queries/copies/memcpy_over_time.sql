@@ -4,7 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Family:   memcpy
+-- Family:   memcpy per interval
 -- Params:
 --   points  BIGINT = 120  number of parts per device
 -- Columns:

@@ -4,7 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Family:   memcpy
+-- Family:   memcpy per step
 -- Columns:
 --   rank            INTEGER
 --   device          VARCHAR  device number

@@ -2,7 +2,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Family:   memcpy
+-- Family:   memcpy per total
 -- Input:    memcpy
 -- Columns:
 --   direction VARCHAR, copy_count BIGINT, kernel_ns BIGINT, wall_ns BIGINT

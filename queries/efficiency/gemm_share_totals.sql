@@ -3,7 +3,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Family:   gemm_share
+-- Family:   gemm_share per total
 -- Input:    gemm_share
 -- Columns:
 --   phase           VARCHAR  phase; backward includes recompute; (all) for all phases

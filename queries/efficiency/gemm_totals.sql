@@ -3,7 +3,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Family:   gemms
+-- Family:   gemms per total
 -- Columns:
 --   m BIGINT, n BIGINT, k BIGINT, batch BIGINT, dtype VARCHAR, call_count BIGINT, kernel_ns BIGINT
 --   mean_ns   DOUBLE  time per call, ns

@@ -3,7 +3,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Family:   critical_path
+-- Family:   critical_path per total
 -- Params:
 --   by  VARCHAR{kind|phase|module|class|op|name|rank|known_by} = kind  grouping attribute
 -- Columns:

@@ -2,7 +2,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Family:   trace
+-- Family:   trace per total
 -- Columns:
 --   trace_count         BIGINT  number of traces
 --   truncated_count     BIGINT  number of truncated traces

@@ -2,7 +2,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Family:   unrecorded
+-- Family:   unrecorded per total
 -- Input:    unrecorded
 -- Columns:
 --   kind      VARCHAR  op, call (runtime or driver), or range

@@ -4,7 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Family:   idle_causes
+-- Family:   idle_causes per total
 -- Input:    idle_causes
 -- Columns:
 --   cause       VARCHAR  as in idle_causes

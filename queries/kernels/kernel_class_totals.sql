@@ -4,7 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Family:   kernel_classes
+-- Family:   kernel_classes per total
 -- Input:    kernel_classes
 -- Columns:
 --   class VARCHAR, kind VARCHAR, kernel_count BIGINT, kernel_ns BIGINT

@@ -2,7 +2,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Family:   launch_delays
+-- Family:   launch_delays per launch
 -- Params:
 --   limit         BIGINT = 20                  rows per device; 0 for all
 --   by            VARCHAR{delay|call} = delay  sort by delay or by duration of the call

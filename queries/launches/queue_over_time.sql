@@ -3,7 +3,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Family:   queue_length
+-- Family:   queue_length per interval
 -- Params:
 --   points  BIGINT = 120  number of parts per stream
 -- Columns:

@@ -3,6 +3,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
+-- Family:   memory_peaks per holder
 -- Input:    memory_peak
 -- Columns:
 --   rank INTEGER, device VARCHAR

@@ -3,6 +3,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
+-- Family:   memory_peaks per block
 -- Columns:
 --   rank INTEGER, device VARCHAR
 --   category     VARCHAR  parameters, gradients, optimizer state, activations, inputs, temporary, unknown, or (before the recording); files may define others

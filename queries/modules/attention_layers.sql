@@ -4,7 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Family:   repeated_layers
+-- Family:   layers per attention
 -- Columns:
 --   phase         VARCHAR
 --   step_wall_ns  DOUBLE  exclusive busy time per step and layer, ns

@@ -3,7 +3,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Family:   modules
+-- Family:   modules per class_icicle
 -- Input:    module_classes
 -- Columns:
 --   class          VARCHAR  as in kernel_classes

@@ -3,6 +3,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
+-- Family:   modules per class
 -- Columns:
 --   rank INTEGER, device VARCHAR
 --   module_path     VARCHAR  module path with layer numbers replaced by *, or a named row in parentheses

@@ -5,7 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Family:   modules
+-- Family:   modules per icicle
 -- Input:    modules
 -- Columns:
 --   view          VARCHAR  modules, or phases

@@ -4,7 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Family:   modules
+-- Family:   modules per total
 -- Input:    modules
 -- Columns:
 --   module_path      VARCHAR  module path with layer numbers replaced by *, or a named row in parentheses

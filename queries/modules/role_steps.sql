@@ -3,7 +3,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Family:   roles
+-- Family:   roles per step
 -- Columns:
 --   phase         VARCHAR  as in roles
 --   role          VARCHAR  part, as in roles

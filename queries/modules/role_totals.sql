@@ -4,7 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Family:   roles
+-- Family:   roles per total
 -- Columns:
 --   role          VARCHAR  part, as in roles
 --   kernel_count BIGINT, kernel_ns BIGINT

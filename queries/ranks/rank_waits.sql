@@ -4,6 +4,7 @@
 -- Kind:     analysis
 -- Access:   private
 -- Scope:    run
+-- Family:   waits per rank
 -- Params:
 --   mad_count  DOUBLE = 6  outlier threshold in robust standard deviations (1.4826 × median absolute deviation)
 --   least_pct  DOUBLE = 1  minimum distance of an outlier from the median, percent

@@ -3,6 +3,7 @@
 --
 -- Kind:     analysis
 -- Scope:    runs
+-- Family:   health per run
 -- Columns:
 --   run       VARCHAR
 --   metric    VARCHAR  what was checked

@@ -3,7 +3,7 @@
 --
 -- Kind:     analysis
 -- Scope:    runs
--- Family:   latency
+-- Family:   latency per percentile
 -- Params:
 --   metric  VARCHAR{e2e|ttft|tpot|itl|client_wait|all} = e2e  latency metric
 --   points  BIGINT = 100                                      points per curve, evenly spaced in percent; 0 for every value

@@ -5,6 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
+-- Family:   request_steps per percentile
 -- Params:
 --   points  BIGINT = 100  points per curve, evenly spaced in percent; 0 for every value
 -- Columns:

@@ -3,7 +3,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Family:   serving_modules
+-- Family:   serving_modules per step
 -- Input:    serving_modules
 -- Columns:
 --   phase VARCHAR, task_group VARCHAR

@@ -2,7 +2,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Family:   serving_modules
+-- Family:   serving_modules per total
 -- Input:    serving_modules
 -- Columns:
 --   phase VARCHAR, task_group VARCHAR

@@ -3,7 +3,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Family:   serving_timeline
+-- Family:   serving_timeline per step
 -- Input:    serving_timeline
 -- Columns:
 --   phase         VARCHAR

@@ -4,7 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    runs
--- Family:   throughput
+-- Family:   throughput per interval
 -- Params:
 --   points  BIGINT = 40  number of parts
 -- Columns:

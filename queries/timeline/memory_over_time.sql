@@ -4,7 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Family:   memory_timeline
+-- Family:   memory_timeline per interval
 -- Params:
 --   points  BIGINT = 1000  number of parts per device
 -- Columns:

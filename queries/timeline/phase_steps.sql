@@ -4,7 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Family:   phases
+-- Family:   phases per step
 -- Input:    phases
 -- Columns:
 --   phase                   VARCHAR  phase; backward includes recompute

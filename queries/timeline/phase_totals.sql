@@ -4,7 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Family:   phases
+-- Family:   phases per total
 -- Input:    phases
 -- Columns:
 --   phase VARCHAR, kernel_ns BIGINT, wall_ns BIGINT, idle_ns BIGINT

@@ -2,7 +2,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Family:   steps
+-- Family:   steps per step
 -- Input:    steps
 -- Columns:
 --   step        BIGINT

@@ -3,7 +3,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
--- Family:   steps
+-- Family:   steps per total
 -- Input:    steps
 -- Columns:
 --   step_count    BIGINT  number of steps with device work, counted per device

@@ -5,7 +5,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Family:   timeline
+-- Family:   timeline per event
 -- Params:
 --   limit  BIGINT = 100000  number of events with their own row; 0 for all
 --   tiles  BIGINT = 4096    number of parts of the device window for the rest

@@ -4,7 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    trace
--- Family:   timeline
+-- Family:   timeline per thread
 -- Params:
 --   limit  BIGINT = 20000  number of ops; 0 for all
 -- Columns:

@@ -4,6 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
+-- Family:   unprofiled per total
 -- Input:    step_totals
 -- Columns:
 --   recorded_step_ns   BIGINT   mean recorded step, ns

@@ -4,6 +4,7 @@
 --
 -- Kind:     analysis
 -- Scope:    run
+-- Family:   phases per unprofiled_step
 -- Columns:
 --   rank INTEGER, device VARCHAR, phase VARCHAR
 --   work_ns      BIGINT  GPU busy time per step, ns

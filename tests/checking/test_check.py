@@ -225,10 +225,10 @@ def test_exit_codes(
 
 
 def test_the_command_as_a_ci_runs_it(cli: Callable[..., Any], tmp_path: Path) -> None:
-    saved = cli("baseline", "save", "main", SAMPLE)
+    saved = cli("check", "baseline", "save", "main", SAMPLE)
     assert (saved.exit_code, saved.stderr) == (0, "")
     assert saved.stdout.startswith(".tracekit/baselines/main.baseline.json: 2 samples, ")
-    (row,) = cli("baseline", "list", "--format", "json").json()
+    (row,) = cli("check", "baseline", "list", "--format", "json").json()
     assert (row["name"], row["per"], row["sample_count"]) == ("main", "step", 2)
     (tmp_path / "pyproject.toml").write_text(
         "[tool.tracekit.check]\n"
@@ -243,7 +243,7 @@ def test_the_command_as_a_ci_runs_it(cli: Callable[..., Any], tmp_path: Path) ->
     ]
     assert checked.stderr.startswith("::error title=tracekit check::idle: failed: ")
     assert ET.parse(tmp_path / "out.xml").getroot().get("tests") == "2"
-    shown = cli("baseline", "show", "main", "--format", "json").json()
+    shown = cli("check", "baseline", "show", "main", "--format", "json").json()
     assert sum(row["wall_ns"] for row in shown) == pytest.approx(180_470_688.0)
 
 
@@ -264,7 +264,7 @@ def test_sides_that_do_not_both_mark_steps(tracekit_in_process: Callable[..., An
 
 
 def test_a_baseline_of_another_unit_is_refused(tracekit_in_process: Callable[..., Any]) -> None:
-    assert tracekit_in_process("baseline", "save", "main", SAMPLE).exit_code == 0
+    assert tracekit_in_process("check", "baseline", "save", "main", SAMPLE).exit_code == 0
     rule = ("--rule", "step_time <= +3%", "--per", "window")
     done = tracekit_in_process("check", SAMPLE, "--against", "main", *rule)
     assert (done.exit_code, done.stdout) == (2, "")

@@ -34,12 +34,12 @@ def test_every_command_of_the_workflows_is_understood() -> None:
     commands = _commands()
     assert [command[0] for command in commands] == [
         *("collect", "check"),
-        *("collect", "baseline", "collect", "check"),
+        *("collect", "check", "collect", "check"),
     ]
     for name, *arguments in commands:
-        command = group.get_command(click.Context(group), name)
+        _, command, rest = group.resolve_command(click.Context(group), [name, *arguments])
         assert command is not None
-        command.make_context(name, [*arguments])
+        command.make_context(name, rest)
 
 
 @pytest.mark.nightly("a page of the manual")
@@ -52,7 +52,7 @@ def test_the_gate_of_the_workflows_runs(
     places = {"runs/new": SAMPLE, "runs/main": SAMPLE, "s3://ci/perf": tmp_path / "perf"}
     for command in _commands():
         arguments = [str(places.get(part, part)) for part in command]
-        if command[0] == "baseline":
+        if command[1] == "baseline":
             assert tracekit_in_process(*arguments).exit_code == 0
         elif command[0] == "check":
             more = []

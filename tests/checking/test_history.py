@@ -104,7 +104,7 @@ def test_runs_are_in_the_order_of_time(
     assert (by_measure["step_ns"]["run"], by_measure["step_ns"]["basis"]) == ("late", "steps")
     assert "idle_pct" not in by_measure
     page = tmp_path / "page.html"
-    assert main(["history", *names, "--page", str(page)]) == 0
+    assert main(["check", "history", *names, "--page", str(page)]) == 0
     change = "ecorded step 102.500 µs → 202.500 µs (+97.6 %) from late on"
     assert change in capsys.readouterr().out
     assert change in page.read_text("utf-8")

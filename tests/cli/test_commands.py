@@ -1,4 +1,4 @@
-"""`breakdown`, `health`, `ingest`, `cache`: what they ask the library for and what they say."""
+"""`breakdown`, `ingest`, `ingest cache`: what they ask the library for and what they say."""
 
 from __future__ import annotations
 
@@ -32,11 +32,6 @@ def test_a_breakdown_that_cannot_be_shown_closes_its_trace(fake_trace: Any) -> N
     with pytest.raises(ValueError, match="no room"), closed_meanwhile(fake_trace):
         raise ValueError("no room")
     assert fake_trace.is_closed
-
-
-def test_health_is_the_trust_statement(tracekit_command: Command) -> None:
-    outcome = tracekit_command("health", "x", "--format", "csv")
-    assert outcome.stdout == "metric,value\nrejected,0.0\n"
 
 
 def test_ingest_says_on_stderr_what_it_read(
@@ -84,14 +79,14 @@ def test_cache_lists_clears_and_tells_its_place(
     monkeypatch.setattr(tracekit.database, "clear_cache", lambda: 1)
     monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path))
 
-    listed = json.loads(tracekit_command("cache", "list", "--format", "json").stdout)
+    listed = json.loads(tracekit_command("ingest", "cache", "list", "--format", "json").stdout)
     assert listed[0]["source_path"] == "/x/rank0.json"
     assert listed[0]["size_bytes"] == 2_500_000
-    assert "2.500" in tracekit_command("cache", "list").stdout
+    assert "2.500" in tracekit_command("ingest", "cache", "list").stdout
 
-    outcome = tracekit_command("cache", "clear")
+    outcome = tracekit_command("ingest", "cache", "clear")
     assert (outcome.stdout, outcome.stderr) == ("", f"removed 1 cached store from {tmp_path}\n")
-    assert tracekit_command("cache", "path").stdout == f"{tmp_path}\n"
+    assert tracekit_command("ingest", "cache", "path").stdout == f"{tmp_path}\n"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`tracekit join`, and what the parts of a job are when they are given together."""
+"""`tracekit collect join`, and what the parts of a job are when they are given together."""
 
 from __future__ import annotations
 
@@ -67,17 +67,17 @@ def test_parts_are_one_run_together(nodes: list[str], cli: Run) -> None:
 
 def test_joining(nodes: list[str], tmp_path: Path, cli: Run) -> None:
     out = tmp_path / "whole"
-    result = cli("join", *nodes, "-o", str(out))
+    result = cli("collect", "join", *nodes, "-o", str(out))
     assert (result.exit_code, result.stdout) == (0, f"{out}\n")
     assert result.stderr == "4 of 4 ranks, 4 traces, 2 nodes\n"
     run = manifest.read(out)
     assert [rank.rank for rank in run.ranks] == [0, 1, 2, 3]
     assert all((out / name).is_file() for name in run.traces)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["nodes", "whole"]
-    result = cli("join", *nodes, "-o", str(out))
+    result = cli("collect", "join", *nodes, "-o", str(out))
     assert result.exit_code == 2
     assert result.stderr.splitlines()[0] == f"error: {out} exists"
-    assert cli("join", str(tmp_path / "nodes"), "-o", str(out), "--force").exit_code == 0
+    assert cli("collect", "join", str(tmp_path / "nodes"), "-o", str(out), "--force").exit_code == 0
 
 
 def test_what_cannot_be_joined(nodes: list[str], tmp_path: Path, cli: Run) -> None:
@@ -90,7 +90,7 @@ def test_what_cannot_be_joined(nodes: list[str], tmp_path: Path, cli: Run) -> No
         ([nodes[0]], "one run was given"),
         ([nodes[0], str(empty)], f"{empty} holds no run"),
     ):
-        result = cli("join", *parts, "-o", str(tmp_path / "out"))
+        result = cli("collect", "join", *parts, "-o", str(tmp_path / "out"))
         assert result.exit_code in (2, 3)
         assert said in result.stderr
         assert not (tmp_path / "out").exists()

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 import tracekit
-from tracekit.cli._main import _check_owner
+from tracekit.cli._main import SUBCOMMANDS, _check_owner, group
 from tracekit.errors import (
     QueryError,
     StoreError,
@@ -113,7 +114,7 @@ def test_a_file_in_place_of_a_command_is_met_with_breakdown(
         ["breakdown", "x", "--ful"],
         ["breakdown", "x", "--format", "xml"],
         ["ingest", "x"],
-        ["cache", "empty"],
+        ["ingest", "cache", "empty"],
         ["query"],
     ],
 )
@@ -303,11 +304,33 @@ def test_without_stdout_nothing_breaks() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_shell_completion_knows_the_commands() -> None:
-    asked = {"COMP_WORDS": "tracekit bre", "COMP_CWORD": "1"}
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("tracekit bre", "breakdown"),
+        ("tracekit collect s", "sweep"),
+        ("tracekit check h", "history"),
+        ("tracekit check --aga", "--against"),
+        ("tracekit check baseline sa", "save"),
+        ("tracekit history --as", "--as-given"),
+        ("tracekit query phases --per to", "total"),
+    ],
+)
+def test_shell_completion(line: str, offered: str) -> None:
+    asked = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
     env = {**os.environ, **asked, "_TRACEKIT_COMPLETE": "bash_complete"}
     done = python("from tracekit.cli._main import main; main()", env=env)
-    assert done.stdout.strip() == "plain,breakdown"
+    assert done.stdout.split() == [f"plain,{word}" for word in offered.split()]
+    assert done.stderr == ""
+
+
+def test_commands_are_few_and_described_shortly() -> None:
+    names = group.list_commands(click.Context(group))
+    assert len(names) <= 20
+    for name in (*names, *SUBCOMMANDS):
+        _, command, _ = group.resolve_command(click.Context(group), [name])
+        assert command is not None
+        assert len(command.get_short_help_str(200)) <= 61, name
 
 
 def test_a_folder_that_another_distribution_shares_is_refused(tmp_path: Path) -> None:

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+import tracekit
 from tracekit.analysis.catalog import load_catalog
+from tracekit.cli._main import SUBCOMMANDS
 from tracekit.cli.query import QUESTIONS
 from tracekit.cli.query import command as query
 
@@ -87,11 +89,11 @@ def test_the_list_shows_names_and_descriptions(tracekit_command: Command) -> Non
         "subject": "analyses",
         "scope": "trace",
         "description": "Which kernels held the device longest?",
-        "family": "",
+        "per": "",
         "file": "tracekit",
     }
     assert (second["name"], second["scope"]) == ("steps", "run")
-    assert "kernels  analyses  trace  Which kernels" in tracekit_command("query", "--list").stdout
+    assert "\nAnalyses\n  kernels  Which kernels" in tracekit_command("query", "--list").stdout
 
 
 def test_explain_prints_the_file_and_needs_no_trace(
@@ -112,10 +114,20 @@ def test_help_of_an_analysis_comes_from_its_header(tracekit_command: Command) ->
     assert "NULL" not in text
 
 
-def test_help_of_query_lists_the_analyses(tracekit_command: Command) -> None:
-    text = tracekit_command("query", "--help").stdout
-    assert "kernels" in text
-    assert "How long did step $number take?" in text
+def test_a_member_of_a_family_is_chosen_by_per(cli: Command) -> None:
+    trace = SAMPLES / "pretrain_Naive"
+    shown = cli("query", "phases", "--per", "step", trace, "--format", "csv")
+    old = cli("query", "phase_steps", trace, "--format", "csv")
+    assert old.stdout == shown.stdout != ""
+    assert shown.stderr == ""
+    (note,) = old.stderr.splitlines()
+    assert "tracekit query phases --per step" in note
+    assert "step_span_ns" in cli("query", "phases", "--per=step", "--help").stdout
+    assert cli("query", "phases", "--per", "day", trace).exit_code == 5
+    with tracekit.open(trace) as opened:
+        assert opened.query("phases", per="total").name == "phase_totals"
+        with pytest.warns(FutureWarning, match="layers"):
+            opened.query("repeated_layers")
 
 
 def test_every_analysis_of_the_package_makes_a_command() -> None:
@@ -125,7 +137,9 @@ def test_every_analysis_of_the_package_makes_a_command() -> None:
         for name in load_catalog().analyses:
             made = query.get_command(ctx, name)  # type: ignore[attr-defined]
             assert made is not None
-            assert made.get_help(click.Context(made, info_name=name))
+            text = made.get_help(click.Context(made, info_name=name, terminal_width=100))
+            is_long = len(load_catalog().analyses[name].columns) > 12
+            assert is_long or text.count("\n") < 24, name
 
 
 @pytest.mark.parametrize("analysis", ["request_steps", "parallel_groups"])
@@ -143,7 +157,7 @@ def test_the_list_begins_with_the_questions_of_the_manual(cli: Command) -> None:
     assert [line.partition("  ")[0] for line in questions.splitlines()] == headings
     for _, way in QUESTIONS:
         name, *words = way.split()
-        assert name != "query" or words[0] in load_catalog().analyses
+        assert name != "query" or words[0] in {*load_catalog().analyses, *SUBCOMMANDS}
     assert "advice_sync" not in rows
     assert "idle_causes" in rows
     assert "advice_sync" in cli("query", "--list", "--all").stdout

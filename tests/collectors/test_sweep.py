@@ -1,4 +1,4 @@
-"""`tracekit sweep`: its cells and folders with a stand-in for the runs, and one real sweep."""
+"""`tracekit collect sweep`: cells and folders with a stand-in for the runs, and one sweep."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def names(folder: Path) -> list[str]:
 
 
 def sweep(tmp_path: Path, *arguments: str) -> int:
-    return tracekit_main(["sweep", *arguments, "--out", str(tmp_path / "runs")])
+    return tracekit_main(["collect", "sweep", *arguments, "--out", str(tmp_path / "runs")])
 
 
 # -- the grid --------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ def test_wrong_arguments_are_refused_before_anything_runs(
     arguments: list[str],
     named: str,
 ) -> None:
-    words = ["sweep", "--nproc", "1", "--out", str(tmp_path / "runs"), *arguments]
+    words = ["collect", "sweep", "--nproc", "1", "--out", str(tmp_path / "runs"), *arguments]
     assert tracekit_main(words) == 2
     assert named in capsys.readouterr().err
     assert behave() == []
@@ -135,7 +135,7 @@ def test_max_needs_a_limit_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_out_is_needed_and_no_launcher(
     tmp_path: Path, behave: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert tracekit_main(["sweep", "--opt", "Naive"]) == 2
+    assert tracekit_main(["collect", "sweep", "--opt", "Naive"]) == 2
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert sweep(tmp_path, "--opt", "Naive") == 2
@@ -291,7 +291,7 @@ def hanging_sweep(tmp_path: Path, *words: str) -> tuple[subprocess.Popen[str], l
         "import sys; from tracekit.cli._main import main\n"
         "from tracekit.collectors.sweep import cell\n"
         f"cell.COLLECT = ({str(FAKE)!r},)\n"
-        "sys.exit(main(['sweep', *sys.argv[1:]]))"
+        "sys.exit(main(['collect', 'sweep', *sys.argv[1:]]))"
     )
     given = json.dumps({"log": str(log), "hanging": ["R"]})
     process = subprocess.Popen(
@@ -346,7 +346,7 @@ def test_a_sweep_that_trains(tmp_path: Path) -> None:
     # An even number of steps, and of profiled ones: ACP-SGD sends P and Q in turn.
     few = ["--layers", "1", "--seq-len", "16", "--steps", "1", "--repeats", "2"]
     words = [*few, "--profile-steps", "2", "--nproc", "2", "--opt", "Naive,GC:acpsgd"]
-    words = ["sweep", *words, "--out", str(runs), "--format", "json"]
+    words = ["collect", "sweep", *words, "--out", str(runs), "--format", "json"]
     done = finished(sys.executable, "-m", "tracekit", *words, OMP_NUM_THREADS="1")
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)

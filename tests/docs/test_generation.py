@@ -39,13 +39,13 @@ def test_an_error_that_a_page_shows_is_written_anew(tmp_path: Path) -> None:
 def test_what_a_page_writes_is_in_its_way_neither_next_time_nor_in_the_tree(
     keep_stores: Callable[..., None], tmp_path: Path
 ) -> None:
-    command = "tracekit baseline save a sample_traces/pretrain_Naive --baselines build/of-a-test"
+    command = "tracekit check baseline save a sample_traces/pretrain_Naive --baselines build/a"
     for number in range(2):
         folder = tmp_path / str(number)
         keep_stores(folder / "cache", REPO / "sample_traces" / "pretrain_Naive")
         page = with_outputs(f"```console\n$ {command}\n```\n", folder)
-        assert "\nbuild/of-a-test/a.baseline.json: " in page
-    assert not (REPO / "build/of-a-test").exists()
+        assert "\nbuild/a/a.baseline.json: " in page
+    assert not (REPO / "build/a").exists()
 
 
 def test_a_folder_that_nobody_described_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""`tracekit reproduce`: recorded ops are called again, by torch alone."""
+"""`tracekit export reproduce`: recorded ops are called again, by torch alone."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_what_a_trace_says_is_printed_as_text(
 
 def test_the_command(cli: Callable[..., Any], tmp_path: Path) -> None:
     out = tmp_path / "ops.py"
-    done = cli("reproduce", LORA, "--op", "aten::mm", "--limit", "2", "-o", out)
+    done = cli("export", "reproduce", LORA, "--op", "aten::mm", "--limit", "2", "-o", out)
     assert (done.exit_code, done.stdout) == (0, "")
     assert done.stderr == f"{out}: 2 calls; python {out} runs them\n"
     compile(out.read_text(), str(out), "exec")

@@ -12,7 +12,7 @@ from trial import Trial
 pytestmark = pytest.mark.alone
 
 _ASKED = {
-    **{f"figure{number}": ("paper", f"figure{number}") for number in range(11, 16)},
+    **{f"figure{number}": ("compare", "paper", f"figure{number}") for number in range(11, 16)},
     **{
         name: ("query", name)
         for name in ("bench_gemm", "bench_memcpy", "bench_collectives", "bench_launches")

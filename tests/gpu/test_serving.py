@@ -97,8 +97,9 @@ def _claim_load(trial: Trial, run: dict[str, Any], request_count: int) -> None:
 
 
 _TABLES = {
-    **{name: ("paper", name) for name in ("table10", "table11")},
-    **{name: ("query", name) for name in ("throughput", "latency", "latency_cdf")},
+    **{name: ("compare", "paper", name) for name in ("table10", "table11")},
+    **{name: ("query", name) for name in ("throughput", "latency")},
+    "latency_cdf": ("query", "latency", "--per", "percentile"),
 }
 
 

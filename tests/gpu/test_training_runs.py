@@ -71,7 +71,7 @@ def test_a_run_of_the_paper(name: str, trial: Trial) -> None:
 @each("table", [f"table{n}" for n in (3, 5, 6, 7, 8, 9, 12, 13, 14)], on_cpu=["table7"])
 def test_a_table_of_training(table: str, trial: Trial) -> None:
     """Tables III, V to IX and XII to XIV are made, ours with the paper's, and kept."""
-    trial.table("paper", table, about="training/*")
+    trial.table("compare", "paper", table, about="training/*")
 
 
 _GIB = 2**30

@@ -191,4 +191,4 @@ def test_exit_codes(cli: Callable[..., Any], tiny_trace: Callable[..., Path]) ->
     path = tiny_trace([span("user_annotation", "x", 1, 3)])
     done = cli("predict", path, "--change", "host x0.5")
     assert (done.exit_code, done.stdout) == (5, "")
-    assert cli("replay", path).exit_code == 0
+    assert cli("query", "replay", path).exit_code == 0

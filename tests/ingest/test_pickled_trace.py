@@ -211,7 +211,7 @@ def test_hostile_and_damaged_pickles_are_refused(
 
 def test_the_command(tmp_path: Path, cli: Callable[..., CliResult]) -> None:
     path = written(tmp_path / "snapshot.pickle", history())
-    done = cli("memory", path, "--blocks", "--format", "json")
+    done = cli("query", "memory", path, "--blocks", "--format", "json")
     assert done.exit_code == 0
     assert [*done.json()] == ["memory_peaks", "memory_holders", "memory_peak"]
-    assert "train.py:14: forward" in cli("memory", path).stdout
+    assert "train.py:14: forward" in cli("query", "memory", path).stdout

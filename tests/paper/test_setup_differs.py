@@ -42,7 +42,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def rows_of(cli: Cli, *args: str | Path, env: dict[str, str] | None = None) -> list[dict[str, Any]]:
-    done = cli("paper", *args, "--format", "json", env=env)
+    done = cli("compare", "paper", *args, "--format", "json", env=env)
     assert (done.exit_code, done.stderr) == (0, "")
     rows: list[dict[str, Any]] = done.json()
     return rows
@@ -60,7 +60,7 @@ def test_the_setup_of_the_paper_has_no_mark(cli: Cli, write_run: Write) -> None:
     folder = write_run("same", opt="Naive", **ROW, **A800)
     (row,) = of_run(rows_of(cli, "table3", folder), "same", is_beside=True)
     assert (row["mark"], row["differences"]) == (None, None)
-    assert "mark" not in cli("paper", "table3", folder).stdout
+    assert "mark" not in cli("compare", "paper", "table3", folder).stdout
 
 
 def test_everything_that_differs_is_marked(cli: Cli, write_run: Write) -> None:
@@ -177,7 +177,9 @@ def test_a_real_run_of_one_layer_beside_the_paper(cli: Cli, kept: dict[str, str]
 def test_people_read_it_on_narrow_terminals_too(
     cli: Cli, kept: dict[str, str], table: str, columns: int
 ) -> None:
-    lines = cli("paper", table, CUT, env=kept | {"COLUMNS": str(columns)}).stdout.splitlines()
+    lines = cli(
+        "compare", "paper", table, CUT, env=kept | {"COLUMNS": str(columns)}
+    ).stdout.splitlines()
     assert max(map(len, lines)) <= columns
     # A table, and no records.
     assert not [line for line in lines if line.startswith("─ row")]
@@ -185,14 +187,14 @@ def test_people_read_it_on_narrow_terminals_too(
 
 
 def test_markdown_and_csv_have_the_same_figures(cli: Cli, kept: dict[str, str]) -> None:
-    done = cli("paper", "table5", CUT, "--format", "markdown", env=kept)
+    done = cli("compare", "paper", "table5", CUT, "--format", "markdown", env=kept)
     assert done.exit_code == 0
     head = next(line for line in done.stdout.splitlines() if line.startswith("| phase"))
     names = [cell.strip() for cell in head.strip("|").split("|")]
     assert names[:3] == ["phase", "paper_step %", "our_step %"]
     assert names[-1] == "mark"
 
-    text = cli("paper", "table5", CUT, "--format", "csv", env=kept).stdout
+    text = cli("compare", "paper", "table5", CUT, "--format", "csv", env=kept).stdout
     rows = list(csv.DictReader(io.StringIO(text)))
     told = rows_of(cli, "table5", CUT, env=kept)
     for row, other in zip(rows, told, strict=True):

@@ -26,7 +26,7 @@ ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<
 
 
 def rows_of(cli: Cli, *args: str | Path) -> list[dict[str, Any]]:
-    done = cli("paper", *args, "--format", "json")
+    done = cli("compare", "paper", *args, "--format", "json")
     assert (done.exit_code, done.stderr) == (0, "")
     rows: list[dict[str, Any]] = done.json()
     return rows
@@ -288,7 +288,7 @@ def test_serving_stands_beside_the_engine_that_is_strictly_the_same(
     ],
 )
 def test_wrong_usage_says_what_is_wrong(cli: Cli, args: tuple[str, ...], exit_code: int) -> None:
-    done = cli("paper", *args)
+    done = cli("compare", "paper", *args)
     assert (done.exit_code, done.stdout) == (exit_code, "")
     assert done.stderr.startswith("error: ")
 
@@ -300,7 +300,7 @@ def test_wrong_usage_says_what_is_wrong(cli: Cli, args: tuple[str, ...], exit_co
 def test_figures_have_nothing_of_ours_beside_them(
     cli: Cli, write_run: Write, name: str, analysis: str
 ) -> None:
-    done = cli("paper", name, write_run("q", opt="Q", batch_size=2))
+    done = cli("compare", "paper", name, write_run("q", opt="Q", batch_size=2))
     assert (done.exit_code, done.stdout) == (2, "")
     assert name in done.stderr
     assert f"tracekit query {analysis}\n" in done.stderr
@@ -312,7 +312,7 @@ def test_a_manifest_that_cannot_be_read_is_left_out_with_a_warning(
     folder = write_run("broken")
     (folder / "run.json").write_text("{")
     write_run("fine", opt="Naive", batch_size=1)
-    done = cli("paper", "table3", folder.parent, "--format", "json")
+    done = cli("compare", "paper", "table3", folder.parent, "--format", "json")
     assert done.exit_code == 0
     assert done.stderr.startswith(
         f"warning: left out: {folder / 'run.json'}: the manifest is no JSON"
@@ -355,7 +355,7 @@ def run(make_run: MakeRun) -> str:
 
 
 def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert main(["paper", *arguments, "--no-cache"]) == 0
+    assert main(["compare", "paper", *arguments, "--no-cache"]) == 0
     return capsys.readouterr().out
 
 
@@ -409,5 +409,5 @@ def test_platforms_of_figure_13(run: str, capsys: pytest.CaptureFixture[str]) ->
 def test_runs_without_points_are_refused(
     make_run: MakeRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["paper", "figure13", str(make_run("train")), "--no-cache"]) == 5
+    assert main(["compare", "paper", "figure13", str(make_run("train")), "--no-cache"]) == 5
     assert "bench_collectives is about microbenchmarks" in capsys.readouterr().err

@@ -42,7 +42,7 @@ OF_EACH: dict[str, Callable[[int], Event]] = {
 }
 COMMANDS = {
     "breakdown": ("breakdown", "--full"),
-    "replay": ("replay",),
+    "replay": ("query", "replay"),
     "export": ("export", "-o", "{folder}/out.pftrace"),
     "report": ("report", "-o", "{folder}/out.html"),
     "advise": ("advise",),

@@ -391,7 +391,7 @@ def test_repeated_layers_are_those_of_modules(name: str, layer_count: int, tmp_p
     bare = tmp_path / "bare.json"
     bare.write_text(json.dumps(document), "utf-8")
     with tracekit.open(bare, cache=False) as trace:
-        rows = trace.query("repeated_layers").to_dicts()
+        rows = trace.query("layers").to_dicts()
     found = [
         (row["phase"], row["layer"], row["kernel_ns"]) for row in rows if row["place"] == "layer"
     ]

@@ -263,7 +263,7 @@ def test_without_modules_the_parts_of_a_decoder_stand_there(
     assert section[1].startswith("  parts by names and order of kernels and ops, ")
     found = {line.rsplit("  ", 1)[1]: line.split()[2] for line in section[2:-1]}
     assert found == {"MLP": "0.300", "Attention": "0.200", "Output": "0.080", "QKV": "0.030"}
-    assert section[-1] == "  by layer: tracekit query repeated_layers TRACE"
+    assert section[-1] == "  by layer: tracekit query layers TRACE"
 
 
 @pytest.mark.parametrize("run", ["pretrain_R+Z3", "h200_finetune_L", "serve_vllm"])

@@ -90,11 +90,11 @@ def test_runs_without_a_figure_are_refused(make_run: Callable[..., Path]) -> Non
 @pytest.mark.nightly("draws the figures of complete runs")
 def test_the_command_writes_the_page(cli: Callable[..., Any], tmp_path: Path) -> None:
     out = tmp_path / "figures.html"
-    done = cli("paper", "--pictures", out, RUNS[1])
+    done = cli("compare", "paper", "--pictures", out, RUNS[1])
     assert (done.exit_code, done.stdout) == (0, ""), done.stderr
     assert done.stderr.startswith(f"{out}: ")
     assert "bench_gemm" in out.read_text("utf-8")
-    done = cli("paper", "--pictures", out)
+    done = cli("compare", "paper", "--pictures", out)
     assert done.exit_code == 2
     assert "which runs?" in done.stderr
 

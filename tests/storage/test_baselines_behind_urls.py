@@ -28,19 +28,22 @@ def cached_store(
 def test_save_list_show_and_check(folder: Location, capsys: pytest.CaptureFixture[str]) -> None:
     where = ["--baselines", str(folder)]
     assert names(folder) == []
-    assert main(["baseline", "save", "main", str(SAMPLE), *where]) == 0
+    assert main(["check", "baseline", "save", "main", str(SAMPLE), *where]) == 0
     first = (folder / "main.baseline.json").read_bytes()
 
-    assert main(["baseline", "save", "main", str(SAMPLE), *where]) == 2
+    assert main(["check", "baseline", "save", "main", str(SAMPLE), *where]) == 2
     assert (folder / "main.baseline.json").read_bytes() == first
-    assert main(["baseline", "save", "main", str(SAMPLE), *where, "--force", "--skip", "1"]) == 0
+    assert (
+        main(["check", "baseline", "save", "main", str(SAMPLE), *where, "--force", "--skip", "1"])
+        == 0
+    )
     assert (folder / "main.baseline.json").read_bytes() != first
     capsys.readouterr()
 
-    assert main(["baseline", "list", *where, "--format", "json"]) == 0
+    assert main(["check", "baseline", "list", *where, "--format", "json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["name"], row["run"], row["sample_count"]) == ("main", "pretrain_Naive", 1)
-    assert main(["baseline", "show", "main", *where, "--format", "csv"]) == 0
+    assert main(["check", "baseline", "show", "main", *where, "--format", "csv"]) == 0
     assert "compute,gemm,forward" in capsys.readouterr().out
     rule = ["--rule", "class.gemm.kernel_count <= +0%"]
     for against in (["main", *where], [f"{folder}/main.baseline.json"]):
@@ -54,14 +57,16 @@ def test_two_concurrent_saves(folder: Location, monkeypatch: pytest.MonkeyPatch)
     """The second one finds a baseline that appeared after its check."""
     monkeypatch.setattr("tracekit.checking.baseline.names", lambda _folder: [])
     (folder / "main.baseline.json").write_bytes(b"of another job")
-    assert main(["baseline", "save", "main", str(SAMPLE), "--baselines", str(folder)]) == 2
+    assert main(["check", "baseline", "save", "main", str(SAMPLE), "--baselines", str(folder)]) == 2
     assert (folder / "main.baseline.json").read_bytes() == b"of another job"
 
 
 def test_a_baseline_on_a_web_server(
     web: WebServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], no_waiting: None
 ) -> None:
-    assert main(["baseline", "save", "main", str(SAMPLE), "--baselines", str(tmp_path)]) == 0
+    assert (
+        main(["check", "baseline", "save", "main", str(SAMPLE), "--baselines", str(tmp_path)]) == 0
+    )
     web.files["perf/main.baseline.json"] = (tmp_path / "main.baseline.json").read_bytes()
     url = f"{web.url}perf/main.baseline.json"
     kept = load("main", tmp_path)
@@ -76,6 +81,9 @@ def test_a_baseline_on_a_web_server(
         load(f"{url}?signature=secret", tmp_path)
     # A web server is read-only.
     web.failures.clear()
-    assert main(["baseline", "save", "new", str(SAMPLE), "--baselines", f"{web.url}perf/"]) == 4
+    assert (
+        main(["check", "baseline", "save", "new", str(SAMPLE), "--baselines", f"{web.url}perf/"])
+        == 4
+    )
     out = capsys.readouterr()
     assert "secret" not in out.out + out.err

@@ -28,17 +28,17 @@ _KIND = re.compile(r"^--[ ]?Kind:[ \t]*(?P<kind>\w+)[ \t]*$", re.MULTILINE)
 
 
 _SCOPE = re.compile(r"^--[ ]?Scope:[ \t]*(?P<scope>\w+)[ \t]*$", re.MULTILINE)
-_FAMILY = re.compile(r"^-- Family:[ \t]*(?P<head>\w+)[ \t]*$", re.MULTILINE)
+_FAMILY = re.compile(r"^-- Family:[ \t]*(?P<head>\w+) per (?P<per>\w+)[ \t]*$", re.MULTILINE)
 
 
 class Title(NamedTuple):
-    """What a list shows of an analysis; `family` are others that ask the same of other parts."""
+    """What a list shows of an analysis; `per` are the values of its parameter `per`."""
 
     name: str
     subject: str
     scope: str | None
     question: str
-    family: str = ""
+    per: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,7 @@ class Specs(Mapping[str, Spec]):
     _read: dict[str, Spec] = field(default_factory=dict)
     _encoded: dict[str, msgspec.Raw] = field(default_factory=dict)
     _views: dict[str, dict[str, View]] = field(default_factory=dict)
+    _families: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Spec:
         """Return what the header of a file says.
@@ -100,25 +101,47 @@ class Specs(Mapping[str, Spec]):
 
     def titles(self) -> Iterator[Title]:
         """Yield what a list shows of each file, for which its header need not be read whole."""
-        families = self._families()
         for name, file in self.files.items():
             scope = _SCOPE.search(file.text)
             question = file.text.partition("\n")[0].removeprefix("--").strip()
-            family = ", ".join(families.get(name, ()))
-            yield Title(name, file.subject, scope["scope"] if scope else None, question, family)
+            per = tuple(self.families().get(name, ()))
+            yield Title(name, file.subject, scope["scope"] if scope else None, question, per)
 
     def listed(self) -> list[Title]:
-        """Return what a list shows, by subject: of a family one, which names the rest."""
-        members = {name for family in self._families().values() for name in family}
-        titles = [title for title in self.titles() if title.name not in members]
+        """Return what a list shows, by subject: of a family its head."""
+        titles = [title for title in self.titles() if self.spelling(title.name)[1] is None]
         return sorted(titles, key=lambda title: (title.subject, title.name))
 
-    def _families(self) -> dict[str, list[str]]:
-        families: dict[str, list[str]] = {}
-        for name, file in self.files.items():
-            if found := _FAMILY.search(file.text):
-                families.setdefault(found["head"], []).append(name)
-        return families
+    def families(self) -> dict[str, dict[str, str]]:
+        """Return the names of the other members of each family, by the value of `per`."""
+        if not self._families:
+            self._families[""] = {}
+            for name, file in self.files.items():
+                if found := _FAMILY.search(file.text):
+                    self._families.setdefault(found["head"], {})[found["per"]] = name
+        return self._families
+
+    def spelling(self, name: str) -> tuple[str, str | None]:
+        """Return the name of an analysis for people, and the value of `per`."""
+        found = _FAMILY.search(self.files[name].text) if name in self.files else None
+        return (found["head"], found["per"]) if found else (name, None)
+
+    def words(self, name: str) -> str:
+        """Return the words of a command line that choose an analysis."""
+        head, per = self.spelling(name)
+        return f"{head} --per {per}" if per else head
+
+    def member(self, name: str, per: object) -> str:
+        """Return the member of a family that has a row per `per`.
+
+        Raises:
+            QueryError: the analysis has no such parameter or value.
+        """
+        members = self.families().get(name, {})
+        if per not in members:
+            hint = "one of: " + ", ".join(members) if members else "it has no parameter per"
+            raise QueryError(f"{name} has no rows per {per!r}", hint=hint)
+        return members[str(per)]
 
     def views(self, way: str) -> dict[str, View]:
         """Return how files say that they are shown in one way, by name; `header.VIEWS` has all."""
@@ -130,10 +153,11 @@ class Specs(Mapping[str, Spec]):
         return self._views.get(way, {})
 
     def by_subject(self) -> Result:
-        """Return the names of the files by subject."""
+        """Return the names of the files by subject, with the values of `per` in parentheses."""
         found: dict[str, list[str]] = {}
-        for name, file in sorted(self.files.items(), key=lambda item: item[1].subject):
-            found.setdefault(file.subject, []).append(name)
+        for title in self.listed():
+            name = f"{title.name}({'|'.join(title.per)})" if title.per else title.name
+            found.setdefault(title.subject, []).append(name)
         columns = (Column("subject", "VARCHAR"), Column("analyses", "VARCHAR"))
         return Result("analyses", columns, [(one, " ".join(names)) for one, names in found.items()])
 
@@ -188,6 +212,11 @@ def _words() -> dict[str, dict[str, str]]:
 def name_here(word: str, kind: str = "tables") -> str | None:
     """Return what a word of another tool is called here; `kind` is `tables` or `columns`."""
     return _words()[kind].get(word.strip('"').lower().removeprefix("get_"))
+
+
+def renamed(name: str) -> str:
+    """Return the name of today of an analysis."""
+    return _words()["renamed"].get(name, name)
 
 
 def unknown_analysis(name: str, known: Iterable[str]) -> QueryError:

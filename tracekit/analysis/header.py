@@ -9,7 +9,7 @@ The header is the run of `--` lines at the top of the file:
                  | advice (an analysis whose columns and invariants are :data:`ADVICE`)
     -- Made:     when asked for                       (tables that few questions read)
     -- Scope:    trace | run | runs                   (analyses)
-    -- Family:   analysis                             (a list names this one beside that)
+    -- Family:   analysis per word                    (this one is that one with `--per word`)
     -- Access:   private                              (helps others; may change with any version)
     -- Input:    relation, with WHERE or GROUP BY     (without a row of it, this has none either)
     -- Params:

@@ -57,7 +57,7 @@ def store_error(what: str, error: duckdb.Error | UnicodeDecodeError) -> StoreErr
     if is_damage:
         return DamagedStoreError(
             f"{what}: the store is damaged or cut off",
-            hint="make it again from the trace; tracekit cache clear removes cached ones",
+            hint="make it again from the trace; tracekit ingest cache clear removes cached ones",
         )
     if isinstance(error, duckdb.OutOfMemoryException | duckdb.IOException):
         return StoreError(

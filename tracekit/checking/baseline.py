@@ -128,14 +128,14 @@ def load(name: str, folder: Folder) -> Baseline:
         known = ", ".join(names(place.parent)) or "none"
         raise UsageError(
             f"there is no baseline {name!r}",
-            hint=f"in {place.parent}: {known}; tracekit baseline save",
+            hint=f"in {place.parent}: {known}; tracekit check baseline save",
         ) from error
     except OSError as error:
         raise StoreError(f"{place}: cannot be read: {error.strerror or error}") from error
     except ValueError as error:
         raise UsageError(
             f"{place}: not a baseline of this version of tracekit: {error}",
-            hint="make it anew: tracekit baseline save",
+            hint="make it anew: tracekit check baseline save",
         ) from error
 
 

@@ -67,7 +67,7 @@ def check(
             if per is not None and per != kept.side.per:
                 raise UsageError(
                     f"baseline {kept.name} is per {kept.side.per}, and not per {per}",
-                    hint=f"tracekit baseline save --per {per} makes one that can be held against",
+                    hint=f"save one: tracekit check baseline save --per {per} NAME TRACE",
                 )
             figures = kept.figures, None, kept.repeats, kept.step_ns, kept.latencies
             base = Measured(f"baseline {kept.name}", kept.side, kept.health, *figures)

@@ -13,11 +13,13 @@ import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn, TextIO, cast
 
 import click
+from click.shell_completion import CompletionItem
 
 import tracekit
 from tracekit import errors
@@ -30,54 +32,127 @@ UNEXPECTED = 70
 """The exit code of a bug of tracekit's own: EX_SOFTWARE of sysexits.h."""
 
 
+SECTIONS = {
+    "Record": ("collect", "bench"),
+    "Look": ("breakdown", "browse", "report", "query", "pivot", "sql", "view"),
+    "Improve": ("advise", "predict", "compare", "check"),
+    "Manage": ("ingest", "export", "mcp"),
+}
+"""The commands by task, as `tracekit --help` lists them; each is the module of its name."""
+
+SUBCOMMANDS = {
+    "sweep": "collect",
+    "join": "collect",
+    "health": "query",
+    "memory": "query",
+    "replay": "query",
+    "paper": "compare",
+    "baseline": "check",
+    "history": "check",
+    "cache": "ingest",
+    "perfetto": "export",
+    "collapsed": "export",
+    "speedscope": "export",
+    "reproduce": "export",
+}
+"""Subcommands with their commands. Without the command they work too, with a note."""
+
+
+def _subcommand(word: str) -> click.Command | None:
+    """Return a subcommand; None where it is an analysis of `query`."""
+    in_file = Path(__file__).with_name(f"{word}.py").exists()
+    module = import_module(f"tracekit.cli.{word if in_file else SUBCOMMANDS[word]}")
+    command: click.Command | None = getattr(module, "command" if in_file else word, None)
+    return command
+
+
+def subcommands(name: str) -> dict[str, click.Command]:
+    """Return the subcommands of a command; the analyses of `query` are not among them."""
+    found = {word: _subcommand(word) for word, parent in SUBCOMMANDS.items() if parent == name}
+    return {word: command for word, command in found.items() if command}
+
+
+@cache
+def _load(name: str) -> click.Command:
+    """Return a command, whose help and completion show its subcommands too."""
+    command: click.Command = import_module(f"tracekit.cli.{name}").command
+    words = {word: one.get_short_help_str(200) for word, one in subcommands(name).items()}
+    if not words:
+        return command
+    lines = [f"  {word:<{max(map(len, words))}}  {text}" for word, text in words.items()]
+    epilog = "\n".join(("\b", "Subcommands:", *lines))
+    command.epilog = f"{command.epilog}\n\n{epilog}" if command.epilog else epilog
+    arguments = [param for param in command.params if isinstance(param, click.Argument)]
+    first = arguments[0] if arguments else command
+    complete = first.shell_complete
+
+    def with_words(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        is_first = not any(ctx.params.get(str(one.name)) for one in arguments)
+        offered = [word for word in words if is_first and word.startswith(incomplete)]
+        return [*map(CompletionItem, offered), *complete(ctx, incomplete)]
+
+    first.shell_complete = with_words  # type: ignore[method-assign]
+    return command
+
+
 class _Commands(click.Group):
-    """The group whose commands are the modules beside this one."""
+    """The group whose commands are the modules next to this one."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
-        return sorted(file.stem for file in Path(__file__).parent.glob("[!_]*.py"))
+        return [name for names in SECTIONS.values() for name in names]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.list_commands(ctx):
-            return None
-        command: click.Command = import_module(f"tracekit.cli.{cmd_name}").command
-        return command
+        return _load(cmd_name) if cmd_name in self.list_commands(ctx) else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List them, each with its whole first sentence."""
-        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
-        with formatter.section("Commands"):
-            formatter.write_dl(
-                [(name, one.get_short_help_str(200)) for name, one in commands.items() if one]
-            )
+        """List them by task."""
+        width = max(map(len, self.list_commands(ctx)))
+        for section, names in SECTIONS.items():
+            for name in names:
+                title = section if name == names[0] else ""
+                text = _load(name).get_short_help_str(80).rstrip(".")
+                formatter.write(f"{title:<9}{name:<{width}}  {text}\n")
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands in their place: the options are --help and --version."""
+        formatter.write_paragraph()
+        self.format_commands(ctx, formatter)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         names = self.list_commands(ctx)
-        if args[0] not in names and not ctx.resilient_parsing:
-            hint = f"for example: tracekit breakdown {args[0]}"
-            if not Path(args[0]).exists():
-                hint = did_you_mean(args[0], names, count=1) or "commands: " + ", ".join(names)
-            raise UsageError(f"there is no command {args[0]!r}", hint=hint)
-        return super().resolve_command(ctx, args)
+        name, *rest = args
+        if name in SUBCOMMANDS:
+            name, rest = SUBCOMMANDS[name], args
+            if not ctx.resilient_parsing:
+                words = f"{name} {args[0]}"
+                click.echo(f"note: `tracekit {args[0]}` is now `tracekit {words}`", err=True)
+        if name not in names and not ctx.resilient_parsing:
+            hint = f"for example: tracekit breakdown {name}"
+            if not Path(name).exists():
+                hint = did_you_mean(name, names, count=1) or "commands: " + ", ".join(names)
+            raise UsageError(f"there is no command {name!r}", hint=hint)
+        if rest and SUBCOMMANDS.get(rest[0]) == name and (command := _subcommand(rest[0])):
+            return f"{name} {rest[0]}", command, rest[1:]
+        return super().resolve_command(ctx, [name, *rest])
 
 
 @click.group(
     cls=_Commands,
     invoke_without_command=True,
+    options_metavar="",
+    subcommand_metavar="COMMAND [OPTIONS]",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="TRACE is a trace file, a folder or a quoted glob of the ranks of one run, a run folder,"
+    " a .duckdb store, or a .tracekit dataset. Results go to stdout, everything else to stderr."
+    " `tracekit COMMAND --help` explains a command; --version shows the version.",
 )
 @click.version_option(tracekit.__version__, prog_name="tracekit", message="%(prog)s %(version)s")
 @click.pass_context
 def group(ctx: click.Context) -> None:
-    """Show where the time of an LLM step went, from profiler traces.
-
-    TRACE is a .json or .json.gz trace, a .sqlite export of Nsight Systems, a .db of rocprofv3, a
-    folder or a quoted glob of the ranks of one run, a run folder, a .duckdb store, or a .tracekit
-    dataset; several may be given. Results go to stdout, everything else to stderr. For assistants:
-    `tracekit mcp`, or --format brief, which keeps to 2,000 tokens.
-    """
+    """Find out where the time of a training or serving step went."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help(), err=True)
         ctx.exit(UsageError.exit_code)

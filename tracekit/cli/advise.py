@@ -65,10 +65,10 @@ def command(
     is_recorded: bool,
     reading: Reading,
 ) -> None:
-    """Rank what to change by what it would gain.
+    """Rank changes by predicted gain.
 
-    Each gain is what `tracekit predict` says of the change. Gains below 1 % of a step, and below
-    2.5 % where the interval holds 0, are not listed. With a rerun, noise that decides exits with 7.
+    Gains are those of `tracekit predict`. Gains below 1 % of a step are not listed, nor those below
+    2.5 % whose interval contains 0. With a rerun, the exit code is 7 if noise decides.
     """
     from tracekit.cli._emit import emit
     from tracekit.cli._open import open_traces

@@ -1,4 +1,4 @@
-"""`tracekit baseline`: what a run was like, kept small for later checks."""
+"""`tracekit check baseline`: what a run was like, kept small for later checks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tracekit.errors import UsageError
 
 @click.group(name="baseline")
 def command() -> None:
-    """Keep what a run was like, for `tracekit check --against NAME`."""
+    """Save, list, and show baselines for `tracekit check`."""
 
 
 @command.command()
@@ -37,7 +37,7 @@ def save(
     force: bool,
     no_cache: bool,
 ) -> None:
-    """Keep what a run was like under a name.
+    """Save a run as a named baseline.
 
     The file holds times by step, part, class, phase, module and op, no events: tens of kB to be
     kept beside the code.
@@ -66,7 +66,7 @@ def save(
 @baselines_option
 @format_option
 def list_baselines(baselines: str | None, format_name: str) -> None:
-    """List the baselines that are kept."""
+    """List the baselines."""
     from tracekit.checking.baseline import DEFAULT_FOLDER, baseline_list, load, names
 
     folder = baselines or DEFAULT_FOLDER
@@ -78,7 +78,7 @@ def list_baselines(baselines: str | None, format_name: str) -> None:
 @baselines_option
 @format_option
 def show(name: str, baselines: str | None, format_name: str) -> None:
-    """Show what is kept of a run."""
+    """Show a baseline."""
     from tracekit.checking.baseline import DEFAULT_FOLDER, baseline_rows, load
 
     emit(baseline_rows(load(name, baselines or DEFAULT_FOLDER)), format_name)

@@ -29,14 +29,13 @@ Examples:
 @format_option
 @click.pass_context
 def command(ctx: click.Context, /, what: str, format_name: str, **values: object) -> None:
-    """Measure products of matrices, copies, collectives and launches, and leave a run folder.
+    """Benchmark this machine's GEMMs, copies, and collectives.
 
-    Each point is measured until the 95 % confidence interval of its median is narrow enough, or
-    its time is over: with CUDA events on a GPU, by the wall clock on a CPU. The folder holds
-    run.json and benchmarks.jsonl, raw times; `tracekit query bench_gemm`, bench_memcpy,
-    bench_collectives and bench_launches make rates of them, and `--ceilings RUN` of other commands
-    compares traces with the highest. Stdout is a summary, the folder's path goes to stderr. Ctrl-C
-    keeps what was measured.
+    Each point is measured until the 95 % confidence interval of its median is narrow enough or its
+    time is up: with CUDA events on a GPU, by wall clock on a CPU. The run folder holds run.json and
+    the raw times (benchmarks.jsonl). `tracekit query bench_gemm` (bench_memcpy, bench_collectives,
+    bench_launches) shows rates; `--ceilings RUN` of other commands compares traces with the
+    highest. Ctrl-C keeps the points measured so far.
     """
     from tracekit.collectors.bench.run import run
 

@@ -27,10 +27,9 @@ from tracekit.cli._options import (
 def command(
     traces: tuple[str, ...], full: bool, wide: bool, format_name: str, reading: Reading
 ) -> None:
-    """Summarise where the time of the trace went.
+    """Summarize where GPU time went.
 
-    The parts of each device's window add up to it exactly; its health says how far the trace can be
-    trusted, and the end what to change.
+    The parts add up to the window of each device. Data quality and suggested changes follow.
     """
     import shlex
     import sys

@@ -14,11 +14,11 @@ from tracekit.errors import UsageError
 @trace_argument
 @reading_options("rules", "ceilings", "plain_step", "step", "no_cache")
 def command(traces: tuple[str, ...], reading: Reading) -> None:
-    """Walk a trace on the terminal: from the whole down to single events, with the keyboard.
+    """Explore a trace in the terminal.
 
-    Overview, modules, kernels, idle gaps and their causes, ranks, health, collectives, steps and
-    requests of serving. Enter goes deeper, Esc back, / searches, s shows the command and the SQL
-    that give the same, ? helps, q quits.
+    Overview, modules, kernels, idle gaps and their causes, ranks, data quality, collectives,
+    serving steps, and requests. Enter opens a row, Esc goes back, / searches, s shows the command
+    and the SQL of a page, ? shows help, q quits.
     """
     from tracekit.browse import browse, check_installed
     from tracekit.cli._open import open_traces

@@ -1,4 +1,4 @@
-"""`tracekit cache`: the stores that were made from traces given by path."""
+"""`tracekit ingest cache`: the stores that were made from traces given by path."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tracekit.cli._options import format_option
 
 @click.group(name="cache")
 def command() -> None:
-    """List, clear or locate the cached stores."""
+    """List, clear, or locate the cached stores."""
 
 
 @command.command(name="list")

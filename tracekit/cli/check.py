@@ -78,16 +78,16 @@ def command(
     format_name: str,
     no_cache: bool,
 ) -> None:
-    """Hold a run against rules, and against what it was before.
+    """Check a run against limits and a baseline (CI).
 
     A rule is SUBJECT OPERATOR BOUND, such as 'step_time <= +3%', 'exposed_comm_pct <= 10',
     'mfu >= 0.4', 'p99(ttft) <= 300 ms', 'peak_memory <= 70 GB', 'class.gemm.wall_ns <= +2%',
     'phase.backward.wall_ns <= +2%', 'cause.host_sync.idle_ns <= 1 ms',
     'module("*.self_attn").wall_ns <= +5%', 'health.device_time_linked >= 95',
-    "count(kernel LIKE '%nchwToNhwc%') = 0", the column of any analysis, as in
-    'timeline.idle_pct <= 20', or a SQL statement that must return no row. A bound with a sign and %
-    is relative to the base, and is judged by statistics over steps. Exit codes: 0 all rules are
-    kept, 1 a rule failed, 7 noise leaves one open.
+    "count(kernel LIKE '%nchwToNhwc%') = 0", a column of any analysis ('timeline.idle_pct <= 20'),
+    or a SQL statement that must return no rows. A bound with a sign and % is relative to the
+    baseline and tested over steps. Exit codes: 0 all rules hold, 1 a rule failed, 7 inconclusive
+    because of noise.
     """
     from tracekit.checking.baseline import DEFAULT_FOLDER
     from tracekit.checking.checking import check

@@ -47,16 +47,16 @@ def command(
     rule: str | None,
     **values: object,
 ) -> None:
-    """Run an LLM workload under the profiler and leave a run folder.
+    """Record a training, fine-tuning, or serving run.
 
-    The folder holds one trace per rank and run.json; its path is what goes to stdout. Throughput
-    and memory come from steps without profiler and ranges, the traces from further steps.
+    Prints the run folder, which holds one trace per rank and run.json. Throughput and memory are
+    measured in steps without the profiler; the traces come from additional steps.
 
-    Under torchrun or deepspeed, which set RANK and WORLD_SIZE, it takes its place among the ranks
-    instead of starting some. Running out of memory is recorded in the folder, with exit code 6.
+    Under torchrun or deepspeed (RANK and WORLD_SIZE are set) the process joins the ranks instead of
+    starting them. Running out of memory is recorded in the folder, with exit code 6.
 
-    A PROGRAM of your own runs as without tracekit: its output, signals and exit code are its own,
-    and what is said of the run folder goes to stderr.
+    A PROGRAM of your own keeps its output, signals, and exit code; messages about the run folder go
+    to stderr.
     """
     from tracekit.collectors.collect import is_first_rank, run
     from tracekit.manifest import FILE_NAME

@@ -87,12 +87,11 @@ def command(
     format_name: str,
     reading: Reading,
 ) -> None:
-    """Show where NEW takes longer or shorter than BASE, by how much, and whether that is real.
+    """Compare two runs.
 
-    The difference is split into parts that add up to it, to the nanosecond: compute, exposed
-    communication, exposed copies and idle time, by phase, module, class and cause. Work is matched
-    by what it is, not by the names of kernels. Steps are samples: whether a difference is more than
-    noise is a matter of statistics, and said; with one step on each side there is no verdict.
+    The difference is split into parts that add up to it: compute, exposed communication, exposed
+    copies, and idle time, by phase, module, class, and cause. Steps are samples: a statistical test
+    decides whether a difference is real. One step per side gives no verdict.
     """
     from tracekit.cli._progress import progress_bar
     from tracekit.opening import tune_for_traces

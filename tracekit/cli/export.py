@@ -111,33 +111,11 @@ def output_option(command: Command) -> Command:
     )(command)
 
 
-class _Formats(click.Group):
-    """The formats; without one it is Perfetto's."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if args and args[0] not in self.commands and not {"-h", "--help"} & {*args}:
-            args = ["perfetto", *args]
-        return super().parse_args(ctx, args)
-
-
-@click.group(
-    name="export",
-    cls=_Formats,
-    no_args_is_help=True,
-    subcommand_metavar="[FORMAT] TRACE... -o FILE",
-)
-def command() -> None:
-    """Write traces for viewers, with our attribution as tracks beside what ran.
-
-    Without a FORMAT the file is for Perfetto.
-    """
-
-
-@command.command(name="perfetto")
+@click.command(name="export")
 @choice_options
 @output_option
-def perfetto(output: Path, force: bool, choice: Choice) -> None:
-    """Write a trace for Perfetto, in its own format and exact in ns.
+def command(output: Path, force: bool, choice: Choice) -> None:
+    """Export a trace for Perfetto.
 
     Every event is there, those of a stream that overlap on lanes of their own; beside them what
     tracekit found: timeline, phases, modules, idle causes, collectives, steps, requests, counters.
@@ -153,6 +131,9 @@ def perfetto(output: Path, force: bool, choice: Choice) -> None:
     ):
         done = export_perfetto(trace, out.write, choice.selection, args=choice.is_with_args)
     say_what_was_written("stdout" if output == STDOUT else str(output), done, out.size_bytes)
+
+
+perfetto = command
 
 
 def stacks_options(command: Command) -> Command:
@@ -174,10 +155,10 @@ def stacks_options(command: Command) -> Command:
     return command
 
 
-@command.command(name="collapsed")
+@click.command(name="collapsed")
 @stacks_options
 def collapsed(**given: Any) -> None:
-    """Write stacks of the host for flame graphs: a line for each, and its weight in ns.
+    """Export host stacks for flame graphs.
 
     A stack is a thread and the Python calls, ranges, ops and runtime calls that lie in one another
     on it, with --weight device also the kernel. For flamegraph.pl and all that reads its input.
@@ -187,10 +168,10 @@ def collapsed(**given: Any) -> None:
     _write_stacks(write_collapsed, **given)
 
 
-@command.command(name="speedscope")
+@click.command(name="speedscope")
 @stacks_options
 def speedscope(**given: Any) -> None:
-    """Write the same stacks for speedscope, with a profile for each thread."""
+    """Export host stacks for speedscope."""
     from tracekit.export.stacks import write_speedscope
 
     _write_stacks(write_speedscope, **given)

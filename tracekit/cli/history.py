@@ -1,4 +1,4 @@
-"""`tracekit history`: several runs over time, and where their figures change."""
+"""`tracekit check history`: several runs over time, and where their figures change."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def command(
     format_name: str,
     no_cache: bool,
 ) -> None:
-    """Show step, idle time, exposed communication, MFU and tokens/s of RUNs over time.
+    """Show figures of several runs over time.
 
-    A RUN is a run folder, a trace, or a baseline: its name, or the path or URL of its file. The
-    order is that in which they were made, where each run has a date. Below it stands with which run
-    a figure changed, beyond how runs vary; of fewer than five runs, their steps decide. The commit
-    is that which the CI named when the run was recorded (GITHUB_SHA, CI_COMMIT_SHA).
+    A RUN is a run folder, a trace, or a baseline (its name, path, or URL), in order of creation.
+    Below is the run in which a figure changed by more than the variation between runs; with fewer
+    than five runs, the variation between steps decides. The commit is the one that the CI named
+    when the run was recorded (GITHUB_SHA, CI_COMMIT_SHA).
     """
     from tracekit.checking.baseline import DEFAULT_FOLDER
     from tracekit.checking.history import history

@@ -28,12 +28,11 @@ if TYPE_CHECKING:
 @click.option("--force", is_flag=True, help="Replace the store if it exists.")
 @reading_options("rules", "capture", "engine")
 def command(traces: tuple[str, ...], output: str, force: bool, reading: Reading) -> None:
-    """Build a store, or a dataset, from trace files, folders or globs.
+    """Store a trace as a DuckDB file or Parquet dataset.
 
-    It appears under its name only when it is complete, and can be given as TRACE to every other
-    command. A store is one file for any DuckDB client. A dataset is a folder of Parquet files, read
-    on all processors; a rank that cannot be read is listed in it, the exit code is 3 then, and the
-    same command once more reads only what is missing.
+    Every command accepts the result as TRACE. A store (.duckdb) is one file for any DuckDB client.
+    A dataset (.tracekit) is a folder of Parquet files, written in parallel. If some ranks cannot be
+    read, the exit code is 3, and the same command reads only the missing ones.
     """
     if output.rstrip("/").endswith(".tracekit"):
         if reading.capture:

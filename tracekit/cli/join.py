@@ -1,4 +1,4 @@
-"""`tracekit join`: the run folders of one job into one."""
+"""`tracekit collect join`: the run folders of one job into one."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from tracekit.ingest.sources import is_run, runs_below
 )
 @click.option("--force", is_flag=True, help="Replace the run folder if it exists.")
 def command(runs: tuple[Path, ...], output: Path, force: bool) -> None:
-    """Join the run folders that the nodes of one job left into one.
+    """Merge the per-node run folders of one job.
 
-    Each RUN holds other ranks of the job. Other commands take them together without that:
+    Each RUN holds other ranks of the job. Other commands accept several folders without a merge:
     tracekit breakdown node0 node1.
     """
     joined = join_runs(runs, output, force=force)

@@ -34,11 +34,10 @@ from tracekit.errors import StoreError, UsageError
     "--install", is_flag=True, help="Print the settings for common clients, and serve nothing."
 )
 def command(folders: tuple[Path, ...], port: int | None, timeout_s: float, install: bool) -> None:
-    """Let assistants ask about the traces in FOLDERs, by the Model Context Protocol.
+    """Serve traces to AI assistants (MCP).
 
-    Six tools: open, ask, sql, compare, advise, explain. They only read, and nothing outside of the
-    folders; what is read is kept in tracekit's cache. Answers keep to a budget of tokens, 2,000
-    unless told otherwise, and say what they leave out: the form of --format brief.
+    Six read-only tools for the traces in FOLDERs: open, ask, sql, compare, advise, and explain.
+    Answers keep to a token budget (2,000 by default), as --format brief does.
     """
     for folder in folders:
         if not folder.is_dir():

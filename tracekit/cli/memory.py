@@ -1,4 +1,4 @@
-"""`tracekit memory TRACE`: who held the memory when most was in use."""
+"""`tracekit query memory TRACE`: who held the memory when most was in use."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _ANALYSES = ("memory_peaks", "memory_holders")
 @format_option
 @reading_options("rules", "no_cache")
 def command(traces: tuple[str, ...], blocks: bool, format_name: str, reading: Reading) -> None:
-    """Show who held the memory of each device at its peak.
+    """Show what occupied GPU memory at its peak.
 
-    By category, phase, module, op and line: each adds up to the peak. TRACE was recorded with
-    profile_memory=True, or is what torch.cuda.memory._dump_snapshot wrote.
+    By category, phase, module, op, and line; each adds up to the peak. Record TRACE with
+    profile_memory=True, or use a snapshot of torch.cuda.memory._dump_snapshot.
     """
     from tracekit.cli._open import open_traces
     from tracekit.cli.query import say_what_is_missing

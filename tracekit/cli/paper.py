@@ -1,4 +1,4 @@
-"""`tracekit paper TABLE RUNS`: the paper's published figures, and ours beside them."""
+"""`tracekit compare paper TABLE RUNS`: the paper's published figures, and ours beside them."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def command(
     reading: Reading,
     format_name: str,
 ) -> None:
-    """Show a published table of arXiv 2311.03687, and runs of ours beside it.
+    """Show a table of arXiv 2311.03687, and your runs next to it.
 
     TABLE is table1 to table16, or a figure whose text states numbers. RUNS are run folders, or
-    folders of them. A run stands beside a row of the paper where stage, method and what the row is
-    about (phase, module, shape, …) are the same; what differs in the setup (model, layers, devices,
-    framework, precision, sizes) is said above and marked in the row. What is left over of either
-    side follows with the reason. Cells that cannot be right carry over as printed, and say so.
+    folders of them. A run is shown next to a row with the same stage, method, and subject (phase,
+    module, shape, …). Differences in the setup (model, layers, devices, framework, precision,
+    sizes) are listed above and marked in the row. Rows and runs without a match follow with the
+    reason. Cells that cannot be right are quoted as printed and marked.
     """
     from tracekit.paper.bench_figures import BENCH_FIGURES
     from tracekit.paper.tables import find_table
@@ -77,7 +77,7 @@ def command(
         _pictures(pictures, (table, *runs) if table is not None else runs, reading=reading)
         return
     if table is None:
-        raise UsageError("which table?", hint="tracekit paper --list shows them")
+        raise UsageError("which table?", hint="tracekit compare paper --list shows them")
     published = find_table(table)
     if not runs:
         result = published.to_result(platform)
@@ -109,7 +109,7 @@ def _pictures(output: Path, paths: tuple[str, ...], *, reading: Reading) -> None
     from tracekit.report import check_output, runs_page, write
 
     if not paths:
-        raise UsageError("which runs?", hint="tracekit paper --pictures FILE.html RUNS")
+        raise UsageError("which runs?", hint="tracekit compare paper --pictures FILE.html RUNS")
     check_output(output)
 
     def roles_of(folder: str) -> Result:

@@ -47,10 +47,9 @@ def command(
     wide: bool,
     reading: Reading,
 ) -> None:
-    """Show what the devices' time went to, grouped by any of its dimensions.
+    """Pivot GPU time by any two dimensions.
 
-    Rows and columns add up: the last row and the measure's own column are sums, of wall_ns the busy
-    time of the devices, of span_ns their windows.
+    Rows and columns add up: wall_ns to the busy time of the devices, span_ns to their windows.
     """
     from tracekit.cli._open import open_traces
     from tracekit.cli.query import say_what_is_missing

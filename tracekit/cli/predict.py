@@ -62,12 +62,12 @@ def command(
     is_recorded: bool,
     reading: Reading,
 ) -> None:
-    """Replay a recorded run with changes, and say how far that can be trusted.
+    """Predict the effect of a change.
 
-    Of a serving run's load or engine it is what requests would see; further runs only say how long
-    steps take. Another batch or sequence ("batch=8") takes further runs of other sizes. It exits
-    with 7 where what the trace leaves unexplained is more than what would be gained, or where the
-    unchanged simulation of a load is not like the recorded one.
+    For a change of a serving load or engine it predicts request latencies; further runs then only
+    provide step times. Another batch or sequence size ("batch=8") needs runs of other sizes. The
+    exit code is 7 if the unexplained time exceeds the gain, or if the simulation of the unchanged
+    load differs from the recorded one.
     """
     from tracekit.cli._emit import emit
     from tracekit.cli._open import open_traces

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -23,6 +24,7 @@ from tracekit.cli._options import (
 from tracekit.errors import QueryError, UsageError
 from tracekit.render import formats
 from tracekit.render._text import printable
+from tracekit.units import unit_of
 
 if TYPE_CHECKING:
     from tracekit.analysis.catalog import Specs
@@ -38,29 +40,43 @@ ADVICE = "advice"
 """The subject of rules, which `tracekit advise` asks together."""
 
 QUESTIONS = (
-    ("How long is a step?", "query step_totals TRACE"),
+    ("How long is a step?", "query steps --per total TRACE"),
     ("How long is a step without the profiler?", "query unprofiled TRACE"),
-    ("How long are forward, backward, and optimizer?", "query phase_steps TRACE"),
-    ("Why is the GPU idle?", "query idle_cause_totals TRACE"),
+    ("How long are forward, backward, and optimizer?", "query phases --per step TRACE"),
+    ("Why is the GPU idle?", "query idle_causes --per total TRACE"),
     ("Is the data loader the bottleneck?", "query idle_causes TRACE"),
     ("Which layers and modules take the most time?", "pivot TRACE --rows module"),
-    ("Which kernels take the most time?", "query kernel_class_totals TRACE"),
-    ("How efficient are the GEMMs?", "query gemm_totals TRACE"),
+    ("Which kernels take the most time?", "query kernel_classes --per total TRACE"),
+    ("How efficient are the GEMMs?", "query gemms --per total TRACE"),
     ("What is the MFU?", "query mfu TRACE"),
-    ("What uses the GPU memory at its peak?", "memory TRACE"),
-    ("Is communication hidden behind compute?", "query communication_totals TRACE"),
+    ("What uses the GPU memory at its peak?", "query memory TRACE"),
+    ("Is communication hidden behind compute?", "query communication --per total TRACE"),
     ("Which rank is late, and why?", "query waits TRACE"),
     ("What changed between two runs?", "compare BASE NEW"),
     ("What should I change first?", "advise TRACE"),
     ("What would a CUDA graph gain?", "predict TRACE --change 'graph on'"),
     ("Why is this decode step slow?", "query serving_steps TRACE"),
     ("How does batch size affect decode latency?", "query serving_steps TRACE"),
-    ("Can I trust this trace?", "health TRACE"),
+    ("Can I trust this trace?", "query health TRACE"),
 )
 """The questions of the manual's page, and the command that begins the answer to each."""
 
 _OWN = "tracekit.own_file"
 """Under this name a context holds the file of the user's that it is about."""
+
+_UNITS = {
+    "VARCHAR": "text",
+    "BIGINT": "int",
+    "INTEGER": "int",
+    "DOUBLE": "float",
+    "BOOLEAN": "bool",
+    "count": "int",
+    "pct": "%",
+    "per_s": "1/s",
+    "flop_per_s": "FLOP/s",
+    "bytes_per_s": "bytes/s",
+}
+"""What the help of an analysis shows of a column: its unit, or else its type."""
 
 _CLICK_TYPES: dict[str, click.ParamType[Any]] = {
     "BIGINT": click.INT,
@@ -85,20 +101,58 @@ class _Analyses(click.Group):
         own = ctx.meta.get(_OWN)
         return None if own is None else _analysis_command(own.spec, own)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options of the analyses in place of their names, which --list shows."""
+        shared = _params_of(_shared_options(lambda: None))
+        records = [record for one in shared[1:] if (record := one.get_help_record(ctx))]
+        with formatter.section("Options of every analysis"):
+            formatter.write_dl(records)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if ctx.params.get("list_them"):
             return "", _list, args
         name, *rest = args
-        if not ctx.resilient_parsing and name not in _catalogued():
+        analyses = _catalogued()
+        if ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        if name not in analyses:
+            from tracekit.analysis.catalog import renamed
+
             library = _library_of(ctx.params.get("queries", ()), rest)
+            today = renamed(name)
+            if today != name and name not in library.analyses:
+                _say_is_now(name, today)
+                return super().resolve_command(ctx, [today, *rest])
             if name not in library.analyses and Path(name).exists():
                 raise UsageError(
                     f"{name} is no analysis", hint="the name comes first: query NAME TRACE"
                 )
             ctx.meta[_OWN] = library.analysis(name)
-        return super().resolve_command(ctx, args)
+            return super().resolve_command(ctx, args)
+        head, per = analyses.spelling(name)
+        if per is not None:
+            _say_is_now(name, f"{head} --per {per}")
+        elif name in analyses.families() and (given := _per_of(rest)):
+            per, rest = given
+            name = analyses.member(name, per)
+        shown = f"{head} --per {per}" if per else name
+        return shown, self.get_command(ctx, name), rest
+
+
+def _per_of(args: Sequence[str]) -> tuple[str, list[str]] | None:
+    """Return the value of --per and the other arguments; None if it is not given."""
+    for at, arg in enumerate(args):
+        if arg == "--per" and at + 1 < len(args):
+            return args[at + 1], [*args[:at], *args[at + 2 :]]
+        if arg.startswith("--per="):
+            return arg.removeprefix("--per="), [*args[:at], *args[at + 1 :]]
+    return None
+
+
+def _say_is_now(name: str, today: str) -> None:
+    click.echo(f"note: `tracekit query {name}` is now `tracekit query {today}`", err=True)
 
 
 def _catalogued() -> Specs:
@@ -122,31 +176,50 @@ def _library_of(queries: Sequence[Path], args: Sequence[str]) -> Library:
 
 
 class _AnalysisCommand(click.Command):
-    """A command whose help also shows the columns of the analysis."""
+    """A command whose help fits on a screen: columns, parameters, and an example."""
 
-    def __init__(self, spec: Spec, own: OwnFile | None, **settings: Any) -> None:
-        super().__init__(spec.name, **settings)
+    def __init__(
+        self,
+        spec: Spec,
+        own: OwnFile | None,
+        options: Sequence[click.Parameter],
+        **settings: Any,
+    ) -> None:
+        super().__init__(spec.name, short_help=spec.question, **settings)
         self._spec = spec
         self._own = own
+        self._options = options
 
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the columns with type and meaning; the unit is the end of a name."""
-        del ctx
-        with formatter.section("Columns"):
-            longest = max(len(name) for name in self._spec.column_names)
-            formatter.write_dl(
-                [
-                    (f"{column.name:<{longest}}  {column.type}", column.meaning)
-                    for column in self._spec.columns
-                ],
-                col_max=60,
-            )
-        if self._spec.invariants:
-            with formatter.section("For every row"):
-                formatter.write_dl([(invariant, "") for invariant in self._spec.invariants])
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the help; --explain prints what it leaves out."""
+        from tracekit.render._text import shorten
+
+        spec = self._spec
+        self.format_usage(ctx, formatter)
+        formatter.write(f"\n{click.wrap_text(spec.question, formatter.width)}\n\n")
+        lines = ["Columns"]
+        names = max(map(len, spec.column_names))
+        units = {
+            column.name: _UNITS.get(unit := unit_of(column.name) or column.type, unit)
+            for column in spec.columns
+        }
+        width = max(map(len, units.values()))
+        for column in spec.columns:
+            unit = units[column.name]
+            meaning = column.meaning.removesuffix(f", {unit}")
+            lines.append(f"  {column.name:<{names}}  {unit:<{width}}  {meaning}")
+        records = [record for one in self._options if (record := one.get_help_record(ctx))]
+        if records:
+            width = max(len(flags) for flags, _ in records)
+            lines += ["Parameters", *(f"  {flags:<{width}}  {text}" for flags, text in records)]
+        needed = [one for one in spec.params if one.is_required or one.name in spec.needs[:1]]
+        given = "".join(f" --{one.name.replace('_', '-')} {one.name.upper()}" for one in needed)
+        lines.append(f"Example: {ctx.command_path} TRACE{given} --format csv")
+        lines.append("--explain prints the definition; other options: tracekit query --help")
+        for line in lines:
+            formatter.write(f"{shorten(line, formatter.width)}\n")
         if self._own is not None:
-            with formatter.section("File"):
-                formatter.write_dl([(printable(self._spec.path), self._own.origin)])
+            formatter.write(f"File: {printable(spec.path)} ({self._own.origin})\n")
 
 
 @click.group(
@@ -174,10 +247,10 @@ def command(
     queries: tuple[Path, ...],
     format_name: str,
 ) -> None:
-    """Run one analysis; NAME --help shows its options and columns.
+    """Run a built-in analysis.
 
-    Analyses of your own lie in a folder that --queries names, or in tracekit/queries of your
-    configuration folder.
+    `--list` shows them, `NAME --help` the columns and parameters of one. Your own analyses are SQL
+    files in a folder named by --queries, or in tracekit/queries of your configuration folder.
     """
     del queries, format_name, is_all
     if ctx.invoked_subcommand is not None:
@@ -207,40 +280,51 @@ def _list(
         return
     result = _list_result(library, is_all=given["is_all"])
     if format_name == "table":
-        width = max(len(question) for question, _ in QUESTIONS)
-        for question, way in QUESTIONS:
-            click.echo(f"{question:<{width}}  {way}")
-        click.echo()
-        # The column of families is too wide beside that of descriptions, and mostly empty.
-        *columns, _, file = result.columns
-        rows = [
-            (*row[:3], f"{row[3]} Also: {row[4]}." if row[4] else row[3], row[5])
-            for row in result.rows
-        ]
-        result = replace(result, columns=(*columns, file), rows=rows)
-        if not library.analyses:
-            # All are of tracekit.
-            result = replace(result, columns=tuple(columns), rows=[row[:-1] for row in rows])
-    emit(result, format_name)
+        _show_list(result)
+    else:
+        emit(result, format_name)
     for refused in library.refused:
         click.echo(f"note: not used: {printable(refused.reason)}", err=True)
+
+
+def _show_list(result: Result) -> None:
+    """Print the questions, and the analyses by subject, one a line."""
+    from tracekit.render._text import shorten
+    from tracekit.render.table import width_of
+
+    width = max(len(question) for question, _ in QUESTIONS)
+    for question, way in QUESTIONS:
+        click.echo(f"{question:<{width}}  {way}")
+    names = max(map(len, result.column("name")))
+    subject = ""
+    for row in result.to_dicts():
+        if row["subject"] != subject:
+            subject = row["subject"]
+            click.echo(f"\n{subject.capitalize()}")
+        own = "" if row["file"] == "tracekit" else f"  ({printable(row['file'])})"
+        per = f"  --per {row['per']}" if row["per"] else own
+        room = width_of(sys.stdout) - names - 4 - len(per)
+        text = shorten(printable(row["description"]), max(room, 20))
+        click.echo(f"  {row['name']:<{names}}  {text}{per}")
 
 
 def _list_result(library: Library, *, is_all: bool) -> Result:
     from tracekit.analysis.result import Column, Result
 
     titles = _catalogued().listed()
-    rows = [(*title, "tracekit") for title in titles if is_all or title.subject != ADVICE]
+    rows = [
+        (*title[:4], "|".join(title.per), "tracekit")
+        for title in titles
+        if is_all or title.subject != ADVICE
+    ]
     for name, own in library.analyses.items():
         spec = own.spec
         rows.append((name, spec.subject, spec.scope, spec.question, "", spec.path))
-    names = ("name", "subject", "scope", "description", "family", "file")
+    names = ("name", "subject", "scope", "description", "per", "file")
     return Result("analyses", tuple(Column(name, "VARCHAR") for name in names), rows)
 
 
 def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:
-    help_text = f"{spec.question}\n\n{spec.description}".strip()
-
     def run(
         traces: tuple[str, ...],
         format_name: str,
@@ -267,27 +351,37 @@ def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:
 
     from tracekit.analysis.library import reads_of
 
+    options: list[click.Parameter] = [*map(_option, spec.params)]
     if DEVICE_PEAK in reads_of(spec):
-        run = _device_option(_peak_option(run))
-    of_reading = reading_options(
-        "queries", "rules", "capture", "ceilings", "plain_step", "step", "no_cache", "engine"
-    )
-    for decorate in (of_reading, wide_option, format_option, trace_argument):
-        run = decorate(run)
-    shared_params: list[click.Parameter] = list(reversed(run.__click_params__))  # type: ignore[attr-defined]
-    taken = {param.name for param in shared_params}
-    taken |= {flag.strip("-").replace("-", "_") for param in shared_params for flag in param.opts}
+        options += _params_of(_device_option(_peak_option(lambda: None)))
+    if per := _catalogued().families().get(spec.name):
+        meaning = "Other rows and columns, which --help then shows."
+        choice = click.Choice(tuple(per))
+        options.append(click.Option(["--per"], type=choice, help=meaning, expose_value=False))
+    run = _shared_options(run)
+    shared = _params_of(run)
+    taken = {param.name for param in shared}
+    taken |= {flag.strip("-").replace("-", "_") for param in shared for flag in param.opts}
     for param in spec.params:
         if param.name in taken:
             raise QueryError(f"{spec.path}: the parameter {param.name} is the name of an option")
     return _AnalysisCommand(
-        spec,
-        own,
-        callback=run,
-        params=[*map(_option, spec.params), *shared_params, _explain_option(spec)],
-        help=help_text,
-        short_help=spec.question,
+        spec, own, options, callback=run, params=[*options, *shared, _explain_option(spec)]
     )
+
+
+def _shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the arguments and options of every analysis."""
+    of_reading = reading_options(
+        "queries", "rules", "capture", "ceilings", "plain_step", "step", "no_cache", "engine"
+    )
+    for decorate in (of_reading, wide_option, format_option, trace_argument):
+        command = decorate(command)
+    return command
+
+
+def _params_of(command: Callable[..., Any]) -> list[click.Parameter]:
+    return list(reversed(command.__click_params__))  # type: ignore[attr-defined]
 
 
 _device_option = click.option(

@@ -48,12 +48,10 @@ def command(
     force: bool,
     reading: Reading,
 ) -> None:
-    """Write what a breakdown says, and more, as one HTML file with pictures and tables.
+    """Write an HTML report.
 
-    The file opens by double click and needs no network. Its figures are those of the analyses, and
-    each section names the command and the SQL that give the same. Of two runs, BASE NEW, or of two
-    traces that are no ranks of one run, it says how they differ; of a folder of runs, as of a
-    sweep, it has their figures side by side.
+    The file needs no network. Each section names the command and the SQL behind it. Two runs (BASE
+    NEW) are compared; a folder of runs, as from a sweep, gives a table of them.
     """
     from tracekit.cli._open import open_traces
     from tracekit.report import check_output, overview_page, report, several_runs, write

@@ -1,4 +1,4 @@
-"""`tracekit reproduce TRACE --op aten::mm`: a program that calls recorded ops again."""
+"""`tracekit export reproduce TRACE --op aten::mm`: a program that calls recorded ops again."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def command(
     force: bool,
     reading: Reading,
 ) -> None:
-    """Write a Python program that calls recorded ops again, with torch alone.
+    """Generate a PyTorch script that reruns recorded ops.
 
-    Arguments have the recorded shapes, types, strides and numbers; contents of tensors are in no
-    trace. Run it where torch is: it prints the recorded time of each call beside the time now.
+    Arguments have the recorded shapes, types, strides, and numbers; a trace has no contents of
+    tensors. The script needs only torch and prints the recorded and the new time of each call.
     """
     from tracekit.cli._open import open_traces
     from tracekit.export.output import written_whole

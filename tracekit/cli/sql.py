@@ -49,7 +49,7 @@ def command(
     unsafe: bool,
     reading: Reading,
 ) -> None:
-    """Run SQL on a trace, read-only.
+    """Run SQL on a trace.
 
     STATEMENT is SQL in quotes. Without it, or with -, SQL is read from stdin. Columns are shown in
     their base units.

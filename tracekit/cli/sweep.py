@@ -1,4 +1,4 @@
-"""`tracekit sweep`: a grid of runs, one folder each."""
+"""`tracekit collect sweep`: a grid of runs, one folder each."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 @format_option
 @click.pass_context
 def command(ctx: click.Context, /, format_name: str, **values: object) -> None:
-    """Run every combination of the listed methods, models, rank counts and batch sizes.
+    """Run a grid of methods, models, ranks, and batch sizes.
 
-    Each is a process and a run folder of its own in RUNS. The same command again skips what is
-    finished and runs what failed or is missing. Out of memory is a result. Then
-    `tracekit query methods RUNS` compares the runs.
+    Each combination is a process with a run folder of its own in RUNS. If you repeat the command,
+    it skips finished runs and reruns failed ones. Out of memory is a result. `tracekit query
+    methods RUNS` compares the runs.
     """
     from tracekit.collectors.sweep.run import check, run_sweep
 

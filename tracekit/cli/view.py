@@ -23,10 +23,10 @@ from tracekit.cli.export import Choice, choice_options, say_what_was_written
     help="Address of the Perfetto UI.",
 )
 def command(no_browser: bool, ui: str, choice: Choice) -> None:
-    """Open a trace in Perfetto's UI, with tracekit's attribution as tracks.
+    """Open a trace in Perfetto.
 
-    The page reads the trace from this machine, and nothing is uploaded. Ctrl-C ends the server and
-    removes the trace.
+    Adds attribution tracks. The page reads the trace from this machine; nothing is uploaded. Ctrl-C
+    stops the server and removes the file.
     """
     import tempfile
     import webbrowser

@@ -243,7 +243,7 @@ def make_side(reading: Reading, per: Per, skip: int = 0) -> Side:
         missing = "step left" if is_stepped else "known work of a device"
         raise UsageError(
             f"{reading.label} has no {missing} to compare",
-            hint="--skip leaves out fewer" if skip and is_stepped else "tracekit health says why",
+            hint="--skip leaves out fewer" if skip and is_stepped else "see tracekit query health",
         )
     order = sorted(samples, key=lambda one: (one[0], one[1] is not None, one[1]))
     at = {samples[key]: number for number, key in enumerate(order)}

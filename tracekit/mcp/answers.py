@@ -303,6 +303,8 @@ def _explained(topic: str, budget: int) -> str:
 def _defined(spec: Spec, budget: int) -> str:
     """Return the definition of an analysis, and its SQL where there is room for that."""
     lines = [f"{spec.question} {spec.description}".strip(), *spec.notes]
+    if per := load_catalog().analyses.families().get(spec.name):
+        lines.append(f"parameter per gives other rows and columns: {', '.join(per)}")
     lines += [f"for every row: {one}" for one in spec.invariants]
     params = [
         (

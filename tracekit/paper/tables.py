@@ -130,7 +130,7 @@ def find_table(name: str) -> PaperTable:
         return tables[name]
     if name in FIGURE_ANALYSES:
         raise UsageError(f"the paper's text states no numbers on {name}", hint=hint_at_ours(name))
-    hint = did_you_mean(name, tables) or "tracekit paper --list shows them"
+    hint = did_you_mean(name, tables) or "tracekit compare paper --list shows them"
     raise UsageError(f"the paper has no {name!r}", hint=hint)
 
 

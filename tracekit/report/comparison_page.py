@@ -40,7 +40,7 @@ _DEFINITION = (
 
 _MODULES = (
     "Where the time of both sides was spent, as trees: a module is as wide as its time, within the "
-    "one around it, and both sides have one scale. What tracekit query module_icicle and "
+    "one around it, and both sides have one scale. What tracekit query modules --per icicle and "
     "class_icicle say of each."
 )
 

@@ -57,7 +57,8 @@ def _lines(drawn: Sequence[Chart], runs: Sequence[str]) -> Iterator[str]:
     yield from map(figure, drawn)
     yield rows_of("history")
     yield rows_of("history_changes")
-    yield f"<p>{copied('command-history', f'tracekit history {quoted(*runs)} --format json')}</p>"
+    command = f"tracekit check history {quoted(*runs)} --format json"
+    yield f"<p>{copied('command-history', command)}</p>"
     yield "</section>"
 
 

@@ -179,7 +179,8 @@ def sources(name: str, analyses: Sequence[str], traces: Sequence[str]) -> Iterat
 def command_of(analysis: str, traces: Sequence[str]) -> str:
     """Return the command that gives what a page shows of an analysis."""
     asked = "".join(f" --{name} {value}" for name, value in PARAMS.get(analysis, {}).items())
-    return f"tracekit query {analysis} {quoted(*traces)}{asked} --format json"
+    words = load_catalog().analyses.words(analysis)
+    return f"tracekit query {words} {quoted(*traces)}{asked} --format json"
 
 
 def quoted(*names: str) -> str:

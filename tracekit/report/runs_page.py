@@ -68,7 +68,7 @@ def runs_page(
         )
     if roles_of is not None and (decoder := decoder_of(runs, roles_of)) is not None:
         shown.insert(1, _decoder(decoder, paths))
-    command = escape(f"tracekit paper table3 {quoted(*paths)}")
+    command = escape(f"tracekit compare paper table3 {quoted(*paths)}")
     what = f'<p class="what">{_WHAT} <code>{command}</code></p>'
     title = ", ".join(printable(path) for path in paths[:3])
     return page_of((title, title), [what], shown)

@@ -313,7 +313,7 @@ def _roles(screen: Screen) -> list[Text]:
         Text(f"  {text}  {printable(row['role'])}")
         for text, row in zip(figures, shown, strict=True)
     ]
-    layers = screen.line("  by layer: tracekit query repeated_layers TRACE", "dim")
+    layers = screen.line("  by layer: tracekit query layers TRACE", "dim")
     return [screen.line(f"  {told}", "dim"), *lines, *more(len(rows) - len(shown), "role"), layers]
 
 
