@@ -1,4 +1,4 @@
-"""Lines on the terminal: how far something is, and what a program of the user's should know."""
+"""Progress and messages on the terminal."""
 
 from __future__ import annotations
 

@@ -207,7 +207,8 @@ class Collection(Observer):
             return self
         if not IS_POSSIBLE:
             write_notice(
-                "this torch cannot be watched beside torch.compile; the loop is not recorded"
+                "this torch version cannot be recorded together with torch.compile; the "
+                "loop is not recorded"
             )
             return self
         defer_to_program()
@@ -377,13 +378,15 @@ class Collection(Observer):
         if error is not None:
             recorder.report.note_error(error)
             if is_recorded:
-                recorder.report.reason = f"{recorder.report.reason}, after it was recorded"
+                recorder.report.reason = (
+                    f"{recorder.report.reason}, after the recording was complete"
+                )
         self._finish()
         if self._finisher is not None:
             self._finisher.join()
         if error is not None and self._run is not None and self._run.outcome == "ok":
             report = recorder.report
-            reason = f"rank {report.rank}: {report.reason}, after it was recorded"
+            reason = f"rank {report.rank}: {report.reason}, after the recording was complete"
             folder.end(self._run, None, report.outcome, reason)
         if folder.made is None and (self._place.local_rank == 0 or error is not None):
             wait_s = _FAILED_WAIT_S if error is not None else _WAIT_S

@@ -1,8 +1,8 @@
-"""The clocks of the measurements: events of a CUDA device, and the wall clock of the host.
+"""Clocks for benchmarks: CUDA events and the wall clock.
 
-Both time a batch of calls. Between the two events of a batch the device has nothing to wait for:
-it is kept busy until the host has queued the calls, so that the time is the device's and not that
-of launching. (`torch.cuda.Event.elapsed_time` resolves about half a microsecond.)
+Both time a batch of calls. A CUDA device is kept busy until the host has queued the batch, so that
+the time between the two events contains no launch overhead. (`torch.cuda.Event.elapsed_time` has a
+resolution of about half a microsecond.)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What it costs to launch: an empty kernel, a graph, a synchronisation, the call of a small op."""
+"""Launch overhead: an empty kernel, a graph, a synchronization, and a small op."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _empty_kernel() -> Call:
 
     sleep = getattr(torch.cuda, "_sleep", None)
     if sleep is None:
-        raise UnsupportedError("this torch has no kernel that does nothing (torch.cuda._sleep)")
+        raise UnsupportedError("this torch version has no empty kernel (torch.cuda._sleep)")
     return lambda: sleep(0)
 
 

@@ -163,7 +163,7 @@ class _ElsewhereError(Exception):
     """Another rank could not do it."""
 
     def __init__(self, outcome: Outcome) -> None:
-        super().__init__("on another rank, whose log says more")
+        super().__init__("on another rank; see its log")
         self.outcome = outcome
 
 

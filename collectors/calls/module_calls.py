@@ -1,4 +1,4 @@
-"""Sees every call of an `nn.Module`, without a hook on any.
+"""Observes every call of an `nn.Module` without registering hooks.
 
 While somebody listens, `nn.Module.__call__` is a function of ours around torch's own. Hooks would
 do for most programs, but not for compiled ones: Dynamo guards on them, compiles them, and warns of

@@ -1,11 +1,10 @@
-"""The paths of a model's modules, whatever trains it.
+"""Paths of a model's modules, independent of its wrappers.
 
-They are the names of `named_modules()` of the user's own model. What merely wraps it is left
-out, so that runs of one model compare whatever trains it: DDP, FSDP and DeepSpeed (`module.`),
-compiled, FSDP1 and checkpoint wrappers (`_orig_mod.`, `_fsdp_wrapped_module.`,
-`_checkpoint_wrapped_module.`), and PEFT (`base_model.model.`). The model itself, which has no name
-there, and the wrappers around it go by the name of its class. A module of two names keeps its
-first.
+Paths are the names of `named_modules()` of the user's model. Wrappers are left out, so that runs of
+one model are comparable: DDP, FSDP, and DeepSpeed (`module.`), compiled, FSDP1, and checkpoint
+wrappers (`_orig_mod.`, `_fsdp_wrapped_module.`, `_checkpoint_wrapped_module.`), and PEFT
+(`base_model.model.`). The model itself and the wrappers around it are named after their class. A
+module with two names has its first one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sees every backward pass and every step of a `torch.optim.Optimizer`, unseen by Dynamo.
+"""Observes every backward pass and every step of a `torch.optim.Optimizer`, invisible to Dynamo.
 
 `Tensor.backward`, and so every framework, goes through `torch.autograd.backward`, which has no
 hook: while somebody listens it is a function of ours around torch's own.

@@ -1,4 +1,4 @@
-"""Says what a loop trains: its model, its engine, its precision, how its ranks share the work."""
+"""Describes the trained model, its engine, its precision, and its parallelism."""
 
 from __future__ import annotations
 

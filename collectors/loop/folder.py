@@ -1,8 +1,8 @@
-"""Makes the run folder of a recorded loop of what its ranks leave in a working folder.
+"""Builds the run folder of a recorded loop from the output of its ranks.
 
-The working folder lies beside the run folder. Ranks leave their reports in `work` and their traces
-in `path`; whoever finishes moves the traces into a folder that gets the name. What comes later, the
-traces of later windows and the exit code, is added.
+The working folder is next to the run folder. Ranks write their reports to `work` and their traces
+to `path`; the last rank moves the traces to the final folder. Traces of later windows and the exit
+code are added later.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class LoopFolder:
             run.notes = [note for note in run.notes if not note.startswith(start)]
             if count := rejected_count(self.work, report.rank):
                 others = "another process" if count == 1 else f"{count} other processes"
-                run.notes.append(f"{start}; {others} of that rank trained, in no figure")
+                run.notes.append(f"{start}; {others} of that rank trained and are not recorded")
 
     def _move_traces(self, reports: Sequence[LoopReport], folder: Path) -> None:
         for report in reports:

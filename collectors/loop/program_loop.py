@@ -1,11 +1,11 @@
-"""The training loop of a program that is recorded, from inside of it.
+"""The training loop of a recorded program, observed from inside.
 
-The first step tells which models are trained: those called outside of any other. From then on a
-step begins where a model is called for training after every optimizer took a step. So several
-optimizers, accumulated gradients and engines that step group by group make one step each. In a
-later stage of a pipeline the next begins at once: what it is to be called with it waits for, and
-so for all that the first stage does between two steps. A process in which no optimizer takes a step
-is left alone.
+The first step shows which models are trained: those called outside any other module. Then a step
+begins when a model is called for training after every optimizer took a step. Several optimizers,
+gradient accumulation, and engines that step group by group therefore form one step. In later
+pipeline stages the next step begins immediately, because it waits for its input and thus for
+everything that the first stage does between two steps. Processes without an optimizer step are left
+alone.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class _Loop(Observer):
 
     def watch(self) -> None:
         if not IS_POSSIBLE:
-            self._unusable("this torch cannot keep what watches it out of torch.compile's sight")
+            self._unusable("this torch version cannot hide tracekit's hooks from torch.compile")
             return
         os.register_at_fork(after_in_child=self._forked)
         self._profilers.attach()
@@ -132,7 +132,7 @@ class _Loop(Observer):
         if recorder is not None and not recorder.is_done and self._before_count:
             self._loop_count -= 1
             steps = f"the first {self._before_count} steps"
-            recorder.report.note(f"nothing of {steps} counts: fewer optimizers stepped then")
+            recorder.report.note(f"{steps} are excluded: fewer optimizers stepped then")
             recorder.report.loop_number, recorder.report.before_count = self._loop_count, 0
             self._kept, self._before_count = None, 0
 
@@ -173,7 +173,7 @@ class _Loop(Observer):
 
     def defer_to_program(self) -> None:
         """Leave the program alone from now on, as it records its loop itself."""
-        reason = "the program records its loop itself, by tracekit.collect"
+        reason = "the program already records its loop with tracekit.collect"
         if self.recorder is None:
             with contextlib.suppress(OSError):
                 (self._folder / UNRECORDED).write_text(reason, "utf-8")
@@ -221,10 +221,10 @@ class _Loop(Observer):
         self._watch.steps.begin()
         self._begin([model], self._lone_step_count)
         if self.recorder is not None:
-            how = "inside of a compiled function" if has_compiled() else "past nn.Module.__call__"
+            how = "inside a compiled function" if has_compiled() else "bypassing nn.Module.__call__"
             self.recorder.report.notes.append(
-                f"the model is called {how}: steps are those of the optimizer, and neither modules "
-                "nor tokens are seen"
+                f"the model is called {how}: steps are those of the optimizer, and "
+                "modules and tokens are unknown"
             )
 
     def _begin(self, trained: list[nn.Module], step_number: int) -> None:
@@ -273,8 +273,8 @@ class _Loop(Observer):
             report.note(COMPILED_OPTIMIZER_NOTE)
         if self._fitted is not None:
             report.note(
-                f"fewer steps are recorded, {plan.measured_count} timed and {plan.profiled_count} "
-                f"profiled, as the loop before had {self._before_count}"
+                f"fewer steps are recorded ({plan.measured_count} timed, {plan.profiled_count} "
+                f"profiled), because the previous loop had only {self._before_count}"
             )
         self.recorder.begin_step()
         if self._recorder_count == 1:

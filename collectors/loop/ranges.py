@@ -1,10 +1,10 @@
-"""The ranges of a loop that is recorded: its step, its phases, the modules of all that it calls.
+"""Ranges of a recorded loop: steps, phases, and modules.
 
-The phase forward is the call of a model, and of whatever else is called outside of any model in a
-step, such as a loss. A call in evaluation mode, also of a copy of the model, is evaluation; what
-generates text for a step to train on is generation. Backward is every backward pass, and the
-optimizer phase the step of any `torch.optim.Optimizer`. An engine such as DeepSpeed's, which has
-`backward` and `step` of its own, has phases around those, so that its communication is inside.
+The forward phase is the call of a model, and of anything else called outside models in a step, such
+as a loss. Calls in evaluation mode, including those of a copy of the model, are evaluation; text
+generated for a step to train on is generation. Backward is every backward pass, and the optimizer
+phase the step of any `torch.optim.Optimizer`. For engines with their own `backward` and `step`,
+such as DeepSpeed, the phases enclose these, and so include their communication.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Of several processes that say they are one rank, one is recorded.
+"""Ensures that only one process per rank is recorded.
 
-Processes that no launcher has numbered (a search over settings, Hogwild) are all rank 0. Each would
-leave its report and its trace under the same names, and one run would be made of both. The first
-that trains is recorded, unless it does nothing while another trains, before its record is complete:
-a worker that has taken a few steps may stay in its pool for as long as the program runs.
+Processes without a launcher (hyperparameter search, Hogwild) are all rank 0, and would write
+reports and traces with the same names into one run. The first process that trains is recorded,
+unless it becomes idle while another trains and its recording is incomplete: a worker that took a
+few steps may stay in its pool as long as the program runs.
 """
 
 from __future__ import annotations

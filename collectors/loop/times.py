@@ -1,4 +1,4 @@
-"""What the steps of a loop take, without making any of them wait for the device."""
+"""Measures step times of a loop without synchronizing the device."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ class LoopTimes:
         report.sequence_length = self.tokens.sequence_length
         report.is_without_ids = self.tokens.is_without_ids
         if self.tokens.ranges is not None:
-            report.note(f"the model is given {self.tokens.ranges}")
+            report.note(f"the input of the model is {self.tokens.ranges}")
         # The profiler has memory of its own, which stays.
         report.memory = report.memory or memory.peak(self.device)
 

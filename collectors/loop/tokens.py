@@ -1,4 +1,4 @@
-"""Counts the tokens that a model is given to train on, where it is given tokens."""
+"""Counts the training tokens passed to a model."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class TokenCounter:
     @property
     def ranges(self) -> str | None:
         """Say how batches and sequences vary; None where neither does."""
-        names = ("sequences in a call", "tokens in a sequence")
+        names = ("sequences per call", "tokens per sequence")
         parts = [
             f"{min(values):,} to {max(values):,} {name}"
             for name, values in zip(names, zip(*self.shapes, strict=True), strict=False)

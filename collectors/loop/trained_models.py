@@ -1,4 +1,4 @@
-"""Which models a loop trains, by what it calls and by what holds that."""
+"""Determines which models a loop trains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tells what the calls of modules are to a training loop: its steps, its evaluation, its models.
+"""Classifies module calls in a training loop as step, evaluation, or auxiliary model.
 
 A call outside of any other module's is that of a root: the model that is trained, a second one, a
 teacher, a loss. A root is trained if it has parameters that want gradients and is called for

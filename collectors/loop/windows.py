@@ -1,9 +1,9 @@
-"""When a loop is profiled again after its first window: every so many steps, or when asked.
+"""Schedules further profiled windows of a loop: periodic or on demand.
 
-It is asked by a file, empty or with the number of steps. It may be seen between its creation and
-what is written into it: so an empty one counts once it has stayed so for a moment. All ranks are to
-profile the same steps, though each looks by itself: the first rank to see the file proposes a step
-a little ahead in the store of the process group, and the others take that.
+Windows on demand are requested by a file, empty or with the number of steps. Because the file may
+be seen before it is written, an empty one counts only after a moment. All ranks must profile the
+same steps, although each watches the file itself: the first rank to see it proposes a step slightly
+ahead in the store of the process group, and the others use it.
 """
 
 from __future__ import annotations

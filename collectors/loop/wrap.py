@@ -1,4 +1,4 @@
-"""`tracekit collect … -- python train.py`: record a program of one's own, unchanged.
+"""`tracekit collect … -- python train.py`: records an unchanged program.
 
 The program may be started in any way that ends in Python: `python`, `torchrun`, `deepspeed`,
 `accelerate launch`, `srun`, a shell script. `bootstrap` runs in each of its Python processes
@@ -142,7 +142,7 @@ class _Wrapped:
             self._plan.write(work)
         except (StoreError, OSError) as error:
             reason = error.message if isinstance(error, StoreError) else str(error)
-            self._echo(f"{reason}; the program runs without being recorded")
+            self._echo(f"{reason}; running the program without recording")
             return dict(os.environ)
         _notify_outer(os.environ.get(VARIABLE))
         before = os.environ.get("PYTHONPATH")
@@ -188,7 +188,7 @@ class _Wrapped:
         try:
             # It may be drawing a progress bar on the same terminal: its line stays as it is.
             begin = "\n" if os.isatty(2) else ""
-            self._commit(reports, "ok", None, None, "the program runs on", begin=begin)
+            self._commit(reports, "ok", None, None, "the program is still running", begin=begin)
         except TracekitError as error:
             self._echo(f"the run folder was not written: {error.message}")
 
@@ -202,7 +202,7 @@ class _Wrapped:
         begin: str = "",
     ) -> manifest.Manifest:
         if self._run is not None:
-            more = ("of a longer loop, in place of the one before", *more)
+            more = ("of a longer loop, replacing the previous one", *more)
         run = self._run = self._folder.commit(reports, outcome, reason, exit_code)
         self._echo(*summary(run, self._folder.made or self._folder.target), *more, begin=begin)
         return run
@@ -237,7 +237,7 @@ class _Wrapped:
             if failed is not None:
                 reason = f"rank {failed.rank}: {failed.reason}; {reason}"
             is_whole = not _unfinished_steps(reports, code)
-            self._echo(f"{reason}; {self._folder.made} is whole" if is_whole else reason)
+            self._echo(f"{reason}; {self._folder.made} is complete" if is_whole else reason)
         outcome = "failed" if failed is None else failed.outcome
         known = {*run.notes}
         run.notes += [note for note in loop_notes(reports) if note not in known]
@@ -250,26 +250,27 @@ class _Wrapped:
     def _nothing_seen(self) -> str:
         shown = shlex.join(mask_words(self._program))
         if not self._folder.work.is_dir():
-            return f"{shown}: it has removed {self._folder.path}, so nothing is recorded"
+            return f"{shown} removed {self._folder.path}, so nothing was recorded"
         unusable = self._folder.work / UNUSABLE
         if unusable.is_file():
             return (
-                f"{shown}: its Python cannot load the collectors: {unusable.read_text('utf-8')}; "
-                "no run folder was written; install tracekit where the program runs"
+                f"{shown}: its Python cannot load tracekit: {unusable.read_text('utf-8')}; no run "
+                "folder was written. Install tracekit in the program's environment."
             )
         unrecorded = self._folder.work / UNRECORDED
         if unrecorded.is_file():
-            return f"{shown}: {unrecorded.read_text('utf-8')}; this has left no run folder"
+            return f"{shown}: {unrecorded.read_text('utf-8')}; no run folder was written here"
         if not (self._folder.work / TORCH).is_file():
             return (
-                f"{shown}: no Python of it was seen to import torch, so no run folder was written; "
-                "python -I, -E and -S and other machines and containers hide what they run"
+                f"{shown}: no Python process imported torch, so no run folder was "
+                "written; processes started with python -I, -E, or -S, in containers, or "
+                "on other machines are not visible"
             )
         return (
-            f"{shown}: no training step was seen, so no run folder was written: no optimizer of "
-            "torch took a step on what a module holds that was called; after each step of another "
-            "optimizer call `tracekit.step()`, in a loop of another kind use "
-            "`with tracekit.collect(model=…) as step:`"
+            f"{shown}: no training step was detected, so no run folder was written: no "
+            "torch optimizer updated parameters of a called module. For other "
+            "optimizers, call `tracekit.step()` after each step; for other loops, use "
+            "`with tracekit.collect(model=…) as step:`."
         )
 
 
@@ -277,7 +278,7 @@ def _notify_outer(folder: str | None) -> None:
     """Tell another one of us, which runs the program that runs this one, who records it."""
     if folder:
         with contextlib.suppress(OSError):  # it may be of one that has ended
-            text = "a `tracekit collect` inside of it recorded what it trains"
+            text = "a nested `tracekit collect` recorded the training"
             (Path(folder) / UNRECORDED).write_text(text, "utf-8")
 
 
@@ -300,7 +301,7 @@ def _outcome(
     # Of what a shell ran, its exit code tells of a signal.
     number = shell_code(code) - 128
     if number > 0 and memory.was_killed_for_memory(-number, kill_count):
-        return "oom", f"{ending}: the kernel ended it because memory ran out"
+        return "oom", f"{ending}: killed by the kernel, out of memory"
     if not reports or _unfinished_steps(reports, code):
         return "failed", ending
     return "ok", None
@@ -311,12 +312,12 @@ def _ending(reports: Sequence[LoopReport], code: int, *, is_explained: bool) -> 
     ending = f"the program ended with {describe_exit_code(code)}"
     steps = _unfinished_steps(reports, code)
     if reports and not steps:
-        return f"{ending} after it was recorded"
+        return f"{ending} after the recording was complete"
     if is_explained:
         return ending
     if not reports:
         return f"{ending} before a training step was seen"
-    return f"{ending} in step {min(steps)}, before it was recorded to the end"
+    return f"{ending} in step {min(steps)}, before the recording was complete"
 
 
 def _unfinished_steps(reports: Sequence[LoopReport], code: int) -> list[int]:
@@ -330,13 +331,15 @@ def _unfinished_steps(reports: Sequence[LoopReport], code: int) -> list[int]:
 
 def _plan(values: Mapping[str, Any], target: Path) -> LoopPlan:
     if values["stage"] == "serve":
-        raise UsageError("--stage serve cannot be given with a program: its training is recorded")
+        raise UsageError(
+            "--stage serve cannot be combined with a program; its training is recorded"
+        )
     if values.get("warmup", 1) < 1:
         raise UsageError("--warmup is 0, but must be 1 or more")
     if values.get("windows", 1) > 1 and "every" not in values:
-        raise UsageError("--windows needs --every: the steps from one window to the next")
+        raise UsageError("--windows needs --every, the steps between the starts of two windows")
     if "every" in values and "windows" not in values:
-        raise UsageError("--every needs --windows: how many windows of steps are profiled")
+        raise UsageError("--every needs --windows, the number of profiled windows")
     request = values.get("on_demand")
     if request is None and "on_signal" in values:
         whole = target.resolve()

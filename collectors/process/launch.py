@@ -1,4 +1,4 @@
-"""Start the ranks of a run on this machine, watch them, and leave none behind."""
+"""Starts and monitors the ranks of a run on this machine, and ends all of them."""
 
 from __future__ import annotations
 

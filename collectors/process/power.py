@@ -1,8 +1,8 @@
-"""Samples of power beside a run: the processors' own counters of energy (RAPL) and nvidia-smi.
+"""Power samples during a run: RAPL energy counters of processors, and nvidia-smi.
 
-A process of its own writes them, so that the program has none of it: in a session of its own, which
-no signal for the program reaches, and it ends when the process that started it does. Ten times a
-second; GPUs are numbered as the program sees them (CUDA_VISIBLE_DEVICES).
+A separate process writes them ten times per second, in its own session, so that signals for the
+program do not reach it; it ends with the process that started it. GPUs have the numbers that the
+program sees (CUDA_VISIBLE_DEVICES).
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def sampling(is_asked: bool, echo: Callable[[str], None]) -> Iterator[Keep]:
         yield lambda _folder: None
         return
     if not packages(_POWERCAP) and shutil.which("nvidia-smi") is None:
-        echo("No power is recorded: no energy counter of the processors can be read (RAPL), and")
-        echo("there is no nvidia-smi.")
+        echo("Power is not recorded: no processor energy counter is readable (RAPL), and")
+        echo("nvidia-smi is not installed.")
         yield lambda _folder: None
         return
     with tempfile.TemporaryDirectory(prefix="tracekit-power-") as name:

@@ -1,4 +1,4 @@
-"""The ranges that are open on each thread, and the names of all but those of modules.
+"""Open ranges of each thread, and range names except those of modules.
 
 The names are a contract with the analyses, and people read them in Perfetto and Nsight too:
 `tk/step/<n>`, `tk/phase/<name>`, `tk/part/<name>` and those of `modules`. Each range is an

@@ -1,4 +1,4 @@
-"""What each rank of a training run reports, and the manifest that is made of it."""
+"""Results of the ranks of a training run, and the manifest built from them."""
 
 from __future__ import annotations
 

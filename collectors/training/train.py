@@ -1,4 +1,4 @@
-"""The training of one rank: a program whose loop the recorder measures and profiles."""
+"""Training program of one rank, measured and profiled by the recorder."""
 
 from __future__ import annotations
 

@@ -285,31 +285,31 @@ def _views() -> dict[str, tuple[str, View]]:
 VIEWS = _views()
 """What each key shows: its own views, and those of the headers of analyses."""
 
-KEYS = "enter deeper  esc back  / search  s SQL  n p page  0-9 views  ? help  q quit"
+KEYS = "enter open  esc back  / search  s SQL  n p page  0-9 views  ? help  q quit"
 """One line of 80 columns."""
 
 HELP = "\n".join(
     [
-        "Every row leads deeper: a part of the time to its events, a module to those",
-        "inside of it, a kernel to its events, a gap to what ran around it, an event to",
-        "all that is known of it, and that to why it is in its phase and its module. A",
-        "collective leads to its event, a step to its events, a request to its steps.",
+        "Enter opens the selected row: the events of a part of the time, a kernel, or a",
+        "step; the submodules of a module; the events around a gap; the details of an",
+        "event, and then the reasons for its phase and module; the event of a",
+        "collective; the steps of a request.",
         "",
-        "enter               go deeper",
+        "enter               open the row",
         "esc, backspace      go back",
-        "e                   of a module: the events of it and of all inside of it",
-        "up, down            the row before, the next; page up, page down likewise",
-        "left, right         the columns that do not fit",
-        "n, p                the next 200 rows, those before",
-        "/                   search: rows with that text, in any case; empty shows all",
-        "s                   the command and the SQL that give the same",
+        "e                   events of a module and its submodules",
+        "up, down            previous, next row; also page up, page down",
+        "left, right         columns that do not fit",
+        "n, p                next, previous 200 rows",
+        "/                   search rows for text, ignoring case; empty shows all",
+        "s                   command and SQL for the same rows",
         "? (or h)            this help",
         "q, ctrl+c           quit",
         "",
         *(f"{key}                   {name}" for key, (name, _) in VIEWS.items()),
         "",
-        "Times of events count from the first event of their trace. On cpu, an op that",
-        "others interrupt is a row for each of its pieces. s shows what a figure means.",
+        "Event times are relative to the first event of the trace. On cpu, an op that",
+        "nested ops interrupt has one row per piece. s explains the columns.",
     ]
 )
 """What ? shows."""

@@ -1,4 +1,4 @@
-"""Baselines: what a run was like, small enough to lie beside the code.
+"""Baselines: compact summaries of runs, small enough to commit.
 
 A baseline is one JSON file: the time of every step by part, class, phase, module and op, the facts
 and the health of the run, and a few figures of it as a whole; of serving the latency of each
@@ -107,7 +107,7 @@ def save(baseline: Baseline, folder: Folder, *, replaces: bool = True) -> tuple[
         (place.write_bytes if replaces else place.write_new)(data)
     except FileExistsError as error:
         raise UsageError(
-            f"{place}: there is a baseline {baseline.name!r}", hint="--force replaces it"
+            f"{place}: baseline {baseline.name!r} already exists", hint="--force replaces it"
         ) from error
     except OSError as error:
         raise StoreError(f"{place}: cannot be written: {error.strerror or error}") from error
@@ -127,15 +127,15 @@ def load(name: str, folder: Folder) -> Baseline:
     except FileNotFoundError as error:
         known = ", ".join(names(place.parent)) or "none"
         raise UsageError(
-            f"there is no baseline {name!r}",
-            hint=f"in {place.parent}: {known}; tracekit baseline save",
+            f"no baseline named {name!r}",
+            hint=f"baselines in {place.parent}: {known}; create one with tracekit baseline save",
         ) from error
     except OSError as error:
         raise StoreError(f"{place}: cannot be read: {error.strerror or error}") from error
     except ValueError as error:
         raise UsageError(
             f"{place}: not a baseline of this version of tracekit: {error}",
-            hint="make it anew: tracekit baseline save",
+            hint="create it again: tracekit baseline save",
         ) from error
 
 
@@ -166,7 +166,7 @@ def path_of(name: str, folder: Folder) -> Location:
     """
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"{name!r} cannot be the name of a baseline", hint="letters, digits, . _ and -"
+            f"{name!r} is not a valid baseline name", hint="use letters, digits, . _ and -"
         )
     return Location.of(folder) / (name + SUFFIX)
 
@@ -246,18 +246,18 @@ def _loaded(found: _Document) -> Baseline:
     """
     numbers = (*found.figures.values(), *found.health.values(), *found.plain_step_ns)
     if not all(map(math.isfinite, (*numbers, *found.tokens_per_s_of_repeats))):
-        raise ValueError("a figure that is no number")
+        raise ValueError("a value that is not a number")
     cells = []
     for part, class_name, phase, module, op, count, kernel_ns, samples in found.cells:
         if part not in PARTS or len(samples) != len(found.sample_units):
-            raise ValueError("a cell of no part of the time, or of another number of samples")
+            raise ValueError("a cell with an unknown kind of time or another number of samples")
         cell = Cell(part, class_name, phase, module, op, None, None, count, kernel_ns, sum(samples))
         cell.samples = {number: ns for number, ns in enumerate(samples) if ns}
         cells.append(cell)
     if len(found.sample_names) != len(found.sample_units):
         raise ValueError("samples without names")
     if sum(cell.wall_ns for cell in cells) != found.total_ns:
-        raise ValueError("parts that do not add up")
+        raise ValueError("parts that do not add up to their total")
     modules = {one[0]: ModuleNode(*one) for one in found.modules}
     _check_parents(modules)
     side = Side(cells=cells, modules=modules, **{name: getattr(found, name) for name in _OF_SIDE})
@@ -291,11 +291,11 @@ def _latencies(rows: Sequence[tuple[str, int, list[int], list[int] | None]]) -> 
     found: dict[str, Ordered] = {}
     for metric, count, values, places in rows:
         if sorted(values) != values or sorted(places or []) != (places or []):
-            raise ValueError("latencies that are not in order")
+            raise ValueError("latencies that are not sorted")
         if not values or len(values) != (count if places is None else len(places)):
-            raise ValueError("latencies without their places")
+            raise ValueError("latencies without positions")
         if places is not None and not (places[0] >= 0 and places[-1] < count):
-            raise ValueError("latencies outside of their series")
+            raise ValueError("latencies outside their series")
         series = Ordered(count, values, places)
         # A version that looks at other places finds no percentile in it, and says so.
         if is_enough(series, QUANTILES):

@@ -1,4 +1,4 @@
-"""Checking a run against rules, and against what it was before."""
+"""Checks a run against rules and a baseline."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def check(
             kept = load(str(against), baselines)
             if per is not None and per != kept.side.per:
                 raise UsageError(
-                    f"baseline {kept.name} is per {kept.side.per}, and not per {per}",
-                    hint=f"tracekit baseline save --per {per} makes one that can be held against",
+                    f"baseline {kept.name} is per {kept.side.per}, not per {per}",
+                    hint=f"create one with tracekit baseline save --per {per}",
                 )
             figures = kept.figures, None, kept.repeats, kept.step_ns, kept.latencies
             base = Measured(f"baseline {kept.name}", kept.side, kept.health, *figures)

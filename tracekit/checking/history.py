@@ -1,4 +1,4 @@
-"""Several runs over time: a row for each, and from which run on a measure is another."""
+"""Measures of several runs over time, and the runs in which they changed."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _run(
             "variables ->> '$.CI_COMMIT_SHA') FROM run"
         ).rows
         if len(manifests) > 1:
-            raise UsageError(f"{one}: holds {len(manifests):,} runs", hint="name each of them")
+            raise UsageError(f"{one}: contains {len(manifests):,} runs", hint="name each run")
         created_at, commit = manifests[0] if manifests else (None, None)
         measured = measure(trace, label_of(one))
         return Run(measured.label, created_at, commit, _series(measured))

@@ -1,4 +1,4 @@
-"""Names in rules: one that does not exist is refused, so that no rule passes because of a typo."""
+"""Validates names in rules, so that no rule passes because of a typo."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _refuse(subject: str, kind: str, name: str, known: Collection[str]) -> None:
     if name in known:
         return
     hint = did_you_mean(name, known) or ", ".join(sorted(known))
-    raise UsageError(f"unknown rule target {subject!r}: no {kind} is called {name!r}", hint=hint)
+    raise UsageError(f"unknown rule target {subject!r}: unknown {kind} {name!r}", hint=hint)
 
 
 def _known(group: str, sides: Sequence[Measured]) -> set[str]:
@@ -109,5 +109,5 @@ def _refuse_glob(subject: str, glob: str, sides: Sequence[Measured]) -> None:
     if not is_told or any(side.modules_like(glob) for side in sides):
         return
     paths = {path for side in sides for path in side.module_paths()}
-    hint = did_you_mean(glob, paths, cutoff=0.5) or "tracekit query modules lists them"
+    hint = did_you_mean(glob, paths, cutoff=0.5) or "tracekit query modules lists the modules"
     raise UsageError(f"unknown rule target {subject!r}: {glob!r} matches no module", hint=hint)

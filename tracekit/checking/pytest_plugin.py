@@ -1,4 +1,4 @@
-"""The pytest fixture `tracekit_profile`: performance tests beside unit tests.
+"""pytest fixture `tracekit_profile` for performance tests.
 
     def test_step(tracekit_profile):
         tracekit_profile(train_one_step, model, rules=["class.gemm.kernel_count <= 12"])
@@ -31,7 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("tracekit").addoption(
         _SAVE,
         action="store_true",
-        help="keep what tests profile as the baseline that they name, and check no relative rule",
+        help="save what tests profile as the baselines that they name, and skip relative rules",
     )
 
 
@@ -166,7 +166,7 @@ class StepProfiler:
         made: Path | None = collection.folder
         if made is None:
             raise tracekit.WorkloadError(
-                "the steps were not recorded", hint="what tracekit wrote to stderr says why"
+                "the steps were not recorded", hint="see the messages of tracekit on stderr"
             )
         return made
 

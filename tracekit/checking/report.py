@@ -1,4 +1,4 @@
-"""What became of all rules: as tables, as JUnit XML, as annotations of a CI."""
+"""Results of all rules as tables, JUnit XML, or CI annotations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules as they are written: what is looked at, and the bound that it must keep; files of them."""
+"""Parses rules (target and bound) and rule files."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Rule:
             return self.bound / 100
         raise UsageError(
             f"{self.title}: {self.subject} is not measured in {self.unit}",
-            hint="a bound relative to the base has a sign: <= +3%"
+            hint="a relative bound needs a sign: <= +3%"
             if self.unit == "%"
             else f"its unit is {unit}"
             if unit
@@ -112,13 +112,13 @@ def parse_rule(text: str, name: str | None = None) -> Rule:
     subject, found = plain[: max(at, 0)].rstrip(), _BOUND.fullmatch(plain, max(at, 0))
     if found is None or not subject or subject[-1] in "<>=":
         raise UsageError(
-            f"{text!r:.200} is no rule",
+            f"{text!r:.200} is not a rule",
             hint="for example: step_time <= +3%, or exposed_comm_pct <= 10",
         )
     unit = found["unit"]
     if unit not in _UNITS:
         raise UsageError(
-            f"{text!r:.200}: there is no unit {unit!r:.200}",
+            f"{text!r:.200}: unknown unit {unit!r:.200}",
             hint="units: " + ", ".join(filter(None, _UNITS)),
         )
     number = float(found["number"].replace("_", "")) * _UNITS[unit][0]

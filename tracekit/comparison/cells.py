@@ -1,4 +1,4 @@
-"""One side of a comparison: its time in cells, its samples, and what one unit of it is."""
+"""One side of a comparison: time in cells, samples, and units."""
 
 from __future__ import annotations
 
@@ -206,7 +206,10 @@ def make_side(reading: Reading, per: Per, skip: int = 0) -> Side:
     """
     is_stepped = per == "step" or (per != "window" and reading.has_steps)
     if per == "step" and not any(row.step is not None for run in reading.runs for row in run.rows):
-        raise UsageError(f"{reading.label} marks no steps", hint="--per window compares it whole")
+        raise UsageError(
+            f"{reading.label} has no marked steps",
+            hint="use --per window to compare the complete window",
+        )
     cells: dict[Key, Cell] = {}
     samples: dict[tuple[int, int | None], int] = {}
     sample_devices: dict[int, set[tuple[int, Device]]] = {}
@@ -240,10 +243,12 @@ def make_side(reading: Reading, per: Per, skip: int = 0) -> Side:
                 if sample_of is not None and (not is_stepped or step in taken):
                     sample_devices.setdefault(sample_of, set()).add((run, device))
     if not cells:
-        missing = "step left" if is_stepped else "known work of a device"
+        missing = "step left" if is_stepped else "known device work"
         raise UsageError(
             f"{reading.label} has no {missing} to compare",
-            hint="--skip leaves out fewer" if skip and is_stepped else "tracekit health says why",
+            hint="use --skip with a smaller number"
+            if skip and is_stepped
+            else "tracekit health shows the reason",
         )
     order = sorted(samples, key=lambda one: (one[0], one[1] is not None, one[1]))
     at = {samples[key]: number for number, key in enumerate(order)}
@@ -285,9 +290,9 @@ def _factor(reading: Reading, per: Per, *, run: int, step: int | None) -> int:
         found = None
     if not found:
         raise UsageError(
-            f"{reading.label} does not tell how many {per}s there are"
+            f"{reading.label}: the number of {per}s is unknown"
             + ("" if step is None else f" in step {step}"),
-            hint="--per step or --per window need no more than the trace",
+            hint="use --per step or --per window, which need only the trace",
         )
     return found
 

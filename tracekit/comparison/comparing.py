@@ -1,4 +1,4 @@
-"""Comparing two sides: open them, match their work, split the difference, judge it."""
+"""Compares two sides: opens them, matches their work, splits and judges the difference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why matched work takes another time: more of it, longer, of other shapes, less hidden."""
+"""Reasons why matched work takes a different time: count, duration, shapes, overlap."""
 
 from __future__ import annotations
 

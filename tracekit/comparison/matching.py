@@ -1,4 +1,4 @@
-"""Which work of one side is which of the other: by meaning, and not by the names of kernels.
+"""Matches the work of two sides by meaning rather than kernel names.
 
 Work is matched within one part of the time and one phase, in one module if it can be; there by op,
 shape and name, by op and shape, by op, by name, by class, and at last what is left of both sides of

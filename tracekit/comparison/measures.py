@@ -1,4 +1,4 @@
-"""What was measured on both sides, and whether it differs by more than noise."""
+"""Measurements of both sides, and whether their difference exceeds noise."""
 
 from __future__ import annotations
 

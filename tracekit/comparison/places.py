@@ -1,4 +1,4 @@
-"""Which module of one side is which of the other: by name, else by where it stands in the tree."""
+"""Matches modules of two sides by name, else by their position in the tree."""
 
 from __future__ import annotations
 

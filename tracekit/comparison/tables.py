@@ -1,4 +1,4 @@
-"""A comparison as tables: what every form of the output is made of."""
+"""A comparison as tables, the basis of all output formats."""
 
 from __future__ import annotations
 

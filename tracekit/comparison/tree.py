@@ -1,4 +1,4 @@
-"""The difference as a tree whose every level adds up: from the whole down to single work."""
+"""The difference as a tree whose levels add up."""
 
 from __future__ import annotations
 

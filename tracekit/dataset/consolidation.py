@@ -1,8 +1,7 @@
-"""Puts the small tables and the rows of analyses of all shards into one file each.
+"""Combines small tables and analyses of all shards into one file each.
 
-They come as the bytes of small Parquet files, from whatever engine and in any order, lie in a
-folder of this machine until all are there, and are sorted then: the files are the same, however the
-shards were made.
+They arrive as the bytes of small Parquet files, from any engine and in any order. They are sorted
+once all are there, so the files do not depend on the shards.
 """
 
 from __future__ import annotations

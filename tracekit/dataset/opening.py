@@ -48,8 +48,8 @@ def open_dataset(
     manifest = read_manifest(dataset)
     if manifest is None:
         raise StoreError(
-            f"{dataset.shown}: there is no dataset here: it has no manifest.json",
-            hint="make one: tracekit ingest RANKS -o NAME.tracekit; one that broke off goes on",
+            f"{dataset.shown}: not a dataset: it has no manifest.json",
+            hint="create one or continue it: tracekit ingest RANKS -o NAME.tracekit",
         )
     return open_listed(dataset, manifest, resources, unsafe=unsafe)
 
@@ -185,7 +185,7 @@ def _is_as_written(files: _Files, listed: ListedFile) -> str:
     """
     if files.dataset.local_path is None:
         return "TRUE"
-    changed = quote(f"Corrupt file: {listed.name} is not what the manifest says")
+    changed = quote(f"Corrupt file: {listed.name} differs from the manifest")
     return (
         f"(SELECT if(sha256(content) = {quote(listed.sha256)}, TRUE, error({changed})) "
         f"FROM read_blob({quote(files.begin + listed.name)}))"
@@ -228,8 +228,8 @@ def _with_markers(source: str, numbers: str) -> str:
 def _damaged(dataset: Location, text: str) -> StoreError:
     from tracekit.database import DamagedStoreError
 
-    reason = text.splitlines()[0] if text else "no reason is given"
+    reason = text.splitlines()[0] if text else "unknown reason"
     return DamagedStoreError(
         f"{dataset.shown}: the dataset is damaged: {reason}",
-        hint="make a new one: tracekit ingest RANKS -o NAME.tracekit --force",
+        hint="create it again: tracekit ingest RANKS -o NAME.tracekit --force",
     )

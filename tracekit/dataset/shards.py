@@ -112,12 +112,12 @@ def _read(place: Location) -> tuple[Description, dict[str, bytes]]:
         description = _decoder.decode(archive.read(_DESCRIPTION))
         for name, file in description.files.items():
             if not _FILE.fullmatch(file.name) or file.name.split("/")[1] != name:
-                raise ValueError("a name of a file that is none of ours")
+                raise ValueError("a file name that no dataset has")
         small = {}
         for name in archive.namelist():
             if name != _DESCRIPTION:
                 plain = name.removesuffix(".parquet")
                 if not _SMALL.fullmatch(plain):
-                    raise ValueError("a name that is none of ours")
+                    raise ValueError("a name that no dataset has")
                 small[plain] = archive.read(name)
     return description, small

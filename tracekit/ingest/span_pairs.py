@@ -21,9 +21,9 @@ from tracekit.units import NS_PER_US
 if TYPE_CHECKING:
     import duckdb
 
-NO_END = "it has no end: it lasts until the end of the trace"
-NO_BEGIN = "it has no begin: it is no span"
-TOO_LONG = "its end is more than 11 days later: it takes no time"
+NO_END = "no end: it counts until the end of the trace"
+NO_BEGIN = "no begin: it is not counted"
+TOO_LONG = "its end is more than 11 days later: it counts with no duration"
 """What table unpaired says."""
 
 _LINKS = [link.name for link in LINKS]

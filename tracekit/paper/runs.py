@@ -135,8 +135,8 @@ def find_our_runs(paths: Sequence[str | Path], ask_of: Callable[[Place], Ask]) -
     folders = find_runs(paths)
     if not folders:
         raise TraceError(
-            f"{', '.join(map(str, paths))}: there is no run",
-            hint=f"a run is a folder with {manifest.FILE_NAME}, as tracekit collect makes it",
+            f"{', '.join(map(str, paths))}: no run found",
+            hint=f"a run is a folder with {manifest.FILE_NAME}, written by tracekit collect",
         )
     names = _names_of(folders)
     runs, problems = [], []

@@ -128,7 +128,7 @@ class Chart:
             content = self.to_png()
         else:
             raise UsageError(
-                f"{path}: a chart is saved as .svg, .png or .json",
+                f"{path}: a chart is saved as .svg, .png, or .json",
                 hint=f"for example {path.with_suffix('.svg')}",
             )
         try:

@@ -1,8 +1,7 @@
-"""The batching loop of a serving engine: what each step serves, and when tokens come of it.
+"""Simulates the batching loop of a serving engine.
 
-A step decodes every request that runs, and with the tokens that are left it reads prompts in the
-order in which they came, the last one perhaps in part: transformers' FIFO scheduler does that, and
-vLLM's does.
+A step decodes all running requests, then prefills prompts in order with the remaining tokens, the
+last one possibly in part, like the FIFO schedulers of transformers and vLLM.
 """
 
 from __future__ import annotations
@@ -151,14 +150,16 @@ class Serving:
         decodes = len(self._running)
         tokens = engine.batch_token_count
         if tokens is not None and decodes > tokens:
-            raise QueryError(f"{decodes} requests would run, and a step has only {tokens} tokens")
+            raise QueryError(
+                f"{decodes} requests would run, but a step has room for only {tokens} tokens"
+            )
         pages = self._crossings[self._decoding_steps % page] if decodes else 0
         capacity = engine.page_count
         free = None if capacity is None else capacity - self._pages
         if free is not None and pages > free:
             raise QueryError(
-                f"the cache would be full with {decodes} requests, and one would be thrown out, "
-                "which no recorded step tells of"
+                f"the KV cache would be full with {decodes} requests, and no recorded "
+                "step shows a preemption"
             )
         is_scarce = capacity is not None and 100 * (capacity - self._pages) < (
             engine.free_pct * capacity
@@ -183,7 +184,7 @@ class Serving:
                 break
             finals.append(self._queue.popleft()[0])
         if not decodes and not read:
-            raise QueryError("a prompt would not fit into the cache")
+            raise QueryError("a prompt would not fit into the KV cache")
         self._context += decodes
         work = Work(read, decodes, self._context + context)
         took = step_ns(work)

@@ -1,4 +1,4 @@
-"""Kernels that take longer beside other work of their device: what a change of that comes to."""
+"""Slowdown of kernels that overlap with other work of their device."""
 
 from __future__ import annotations
 
@@ -99,12 +99,12 @@ class Contention:
                 all_ns = sum(100 * row["overlap_ns"] / row["compared_pct"] for row in found)
                 least_pct = min(least_pct, 100 * overlap_ns / all_ns)
                 said.append(
-                    f"{100 * extra_ns / overlap_ns:.1f} % of the time that {what} runs beside them "
-                    f"({count} kernels tell, {100 * overlap_ns / all_ns:.1f} % of that time)"
+                    f"{100 * extra_ns / overlap_ns:.1f} % of the time that {what} overlaps them "
+                    f"(from {count} kernels, {100 * overlap_ns / all_ns:.1f} % of that time)"
                 )
         self.is_sure = least_pct >= LEAST_COMPARED_PCT
-        where = "" if self.is_sure else ": in the interval alone"
-        self.said = f"kernels take longer by {', and by '.join(said)}{where}"
+        where = "" if self.is_sure else " (only in the interval)"
+        self.said = f"kernels slow down by {', and by '.join(said)}{where}"
 
     def change(self) -> None:
         """Let kernels take longer or shorter by what runs beside them under a change."""

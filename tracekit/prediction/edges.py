@@ -173,8 +173,8 @@ def need(
             "GROUP BY 1 ORDER BY sum(usual_ns) DESC, 1 LIMIT 6"
         ).fetchall()
         name = next(name for name, other in COLUMNS.items() if other == column)
-        hint = f"{name} here: {', '.join(value for (value,) in found) or 'none'}"
-    raise NothingChosenError(f"{change.text!r}: there is {what} in this trace", hint=hint)
+        hint = f"{name} in this trace: {', '.join(value for (value,) in found) or 'none'}"
+    raise NothingChosenError(f"{change.text!r}: {what} in this trace", hint=hint)
 
 
 def update(connection: duckdb.DuckDBPyConnection, assignment: str, where: str) -> None:
@@ -204,10 +204,10 @@ def _change_work(connection: duckdb.DuckDBPyConnection, change: Change) -> list[
     if {"range", "call"} & {*columns} or (change.action == REMOVE and "op" in columns):
         return _change_inside(connection, change)
     where = where_of(change, "part = 'work'")
-    need(connection, where, change, "no such work")
+    need(connection, where, change, "no matching work")
     if change.action == REMOVE:
         remove_work(connection, where)
-        return ["CPU time of the ops stays, without the launch"]
+        return ["the CPU time of the ops remains, without the launch"]
     update(connection, scaled(change.factor), where)
     return [] if change.factor == 1 else ["other GPU work is unchanged"]
 
@@ -262,7 +262,7 @@ def _change_inside(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
     (by, glob) = next(term for term in change.terms if term[0] in _INSIDE)
     others = [term for term in change.terms if term != (by, glob)]
     if any(column in _INSIDE for column, _ in others):
-        raise UsageError(f"{change.text!r}: only one op, range or call can be chosen")
+        raise UsageError(f"{change.text!r}: select only one op, range, or call")
     rest = where_of(replace(change, terms=tuple(others)), "TRUE")
     connection.execute(
         f"CREATE OR REPLACE TABLE {TABLE}_op AS "
@@ -272,7 +272,7 @@ def _change_inside(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
         f"WHERE {_INSIDE[by]} AND e.dur_ns > 0 AND e.name GLOB {quote(glob)}"
     )
     if not connection.execute(f"FROM {TABLE}_op LIMIT 1").fetchall():
-        raise QueryError(f"{change.text!r}: there is no such {by} in this trace")
+        raise QueryError(f"{change.text!r}: no such {by} in this trace")
     change_spans(connection, change, by, rest, glob)
     if change.action != REMOVE:
         return [f"GPU work that the {by} launches is unchanged; only its time on the CPU is scaled"]
@@ -315,7 +315,7 @@ def change_spans(
         f"INNER JOIN {TABLE}_part AS p USING (id) WHERE o.overlap_ns > 0"
     )
     if not connection.execute(f"FROM {TABLE}_inside LIMIT 1").fetchall():
-        raise QueryError(f"{change.text!r}: nothing of this trace lies in such a {by}")
+        raise QueryError(f"{change.text!r}: no recorded work is inside such a {by}")
     # What a thread waited for is no part of its weight. Of what ranges before have changed, what is
     # left is changed.
     connection.execute(
@@ -364,7 +364,7 @@ NAMED_NS = 100_000
 
 def _change_host(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
     where = where_of(change, "part = 'host'")
-    need(connection, where, change, "no such time of the host")
+    need(connection, where, change, "no matching host time")
     _find_pauses(connection, where)
     update(connection, scaled(change.factor), where_of(change, "part IN ('host', 'call')"))
     # Of what lies in no op, pauses stay as they were.
@@ -383,7 +383,7 @@ def _change_host(connection: duckdb.DuckDBPyConnection, change: Change) -> list[
     if found and found[0]:
         assumptions.append("Python, I/O, and sleeps of the program are unchanged")
     if connection.execute(f"FROM {TABLE} WHERE device = 'cpu' LIMIT 1").fetchall():
-        assumptions.append("on a CPU, ops are work, and not the host's own time")
+        assumptions.append("on a CPU, ops are compute and not host time")
     return assumptions
 
 
@@ -430,26 +430,26 @@ def _change_pauses(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
     )
     if not connection.execute(f"FROM {TABLE}_op LIMIT 1").fetchall():
         raise QueryError(
-            f"{change.text!r}: in less than half of the steps is the host without an event for "
-            "2 ms at one place"
+            f"{change.text!r}: no stall of 2 ms without a host event recurs at one place "
+            "in half of the steps"
         )
     change_spans(connection, change, "pause", where_of(change, "TRUE"))
-    return ["nothing that follows needs what the program did or waited for in its pauses"]
+    return ["no later work needs what the program did or waited for during the stalls"]
 
 
 def _change_python(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
     where = where_of(change, "part = 'host'")
-    need(connection, where, change, "no such time of the host")
+    need(connection, where, change, "no matching host time")
     update(connection, f"other_factor = other_factor * {change.factor!r}", where)
-    return ["what is in no op is Python"]
+    return ["time outside ops is Python"]
 
 
 def _change_launches(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
     launching = f"target_node // 2 IN (SELECT source_node // 2 FROM {TABLE} WHERE kind = 'launch')"
     where = where_of(change, "part = 'call'", launching)
-    need(connection, where, change, "no such launch")
+    need(connection, where, change, "no matching launch")
     update(connection, scaled(change.factor), where)
-    return ["ops and Python around launches stay; a captured graph has none of them either"]
+    return ["ops and Python around launches remain; a captured graph has neither"]
 
 
 _IN_GRAPH_NS = (350, 420, 600)
@@ -475,7 +475,7 @@ def _capture_steps(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
     if not connection.execute(
         "FROM launch WHERE regexp_matches(name, '^(cuda|cu[A-Z]|hip)') LIMIT 1"
     ).fetchall():
-        raise QueryError(f"{change.text!r}: nothing in this trace is launched by CUDA or HIP")
+        raise QueryError(f"{change.text!r}: no work in this trace was launched by CUDA or HIP")
     waits = connection.execute(
         "SELECT count(*) / nullif(count(DISTINCT (trace_id, step)), 0) FROM graph_breaks"
     ).fetchone()
@@ -490,7 +490,7 @@ def _capture_steps(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
         "GROUP BY m.trace_id, m.span_id, m.start_ns, w.step"
     )
     if not connection.execute(f"{starts} LIMIT 1").fetchall():
-        raise QueryError(f"{change.text!r}: no step with work of a GPU is marked in this trace")
+        raise QueryError(f"{change.text!r}: no marked step in this trace has GPU work")
     found = connection.execute(_GAPS_IN_GRAPHS).fetchone()
     quick_ns, usual_ns, slow_ns = found[0] if found else _IN_GRAPH_NS
     assumed = _change_host(connection, replace(change, keyword="host", action=REMOVE, factor=0.0))
@@ -511,34 +511,35 @@ def _capture_steps(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
             f"part = 'host' AND source_node IN (SELECT target_node FROM {TABLE} "
             "WHERE kind IN ('copy', 'sync'))",
         )
-        regions = f"CUDA graphs hold what lies between waits for the GPU ({waits[0]:.0f} a step)"
+        regions = f"CUDA graphs cover the work between GPU syncs ({waits[0]:.0f} per step)"
     assumed += [
         f"{regions}, with static shapes",
-        f"kernels of a graph are {usual_ns / 1e3:.2f} µs apart",
+        f"kernels in a CUDA graph are {usual_ns / 1e3:.2f} µs apart",
     ]
     if _count(connection, "part = 'work' AND phase = 'optimizer'"):
         # Capturable Adam of one program: 284 kernels more, 1.2 ms to 4.4.
         update(connection, "slow_ns = slow_ns * 1.25", "part = 'work' AND device <> 'cpu'")
         assumed.append(
-            "a capturable optimizer adds small kernels: the interval allows 25 % more GPU work"
+            "a capturable optimizer adds small kernels (the interval allows 25 % more GPU work)"
         )
     return assumed
 
 
 def _remove_waits(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
     where = where_of(change, "kind IN ('copy', 'sync', 'implicit_sync')")
-    need(connection, where, change, "no wait of the host that work comes after")
+    need(connection, where, change, "no host wait that is followed by GPU work")
     connection.execute(f"DELETE FROM {TABLE} WHERE {where}")
-    return ["nothing that the host does needs what it waited for"]
+    return ["the host does not need the result that it waited for"]
 
 
 def _change_loading(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
     where = where_of(change, "loading_ns > 0")
-    hint = "a loop that loads by itself may pause meanwhile: 'pauses remove'"
+    hint = "if the loop itself loads data, try 'pauses remove'"
     need(connection, where, change, "no data loading", hint)
     if change.action == WORKERS and _count(connection, "kind = 'batch'"):
         raise QueryError(
-            f"{change.text!r}: workers load its data already, and what one takes is not recorded"
+            f"{change.text!r}: workers already load the data, and their time per batch is "
+            "not recorded"
         )
     _find_loading(connection, change)
     if change.action == WORKERS:
@@ -553,9 +554,12 @@ def _change_loading(connection: duckdb.DuckDBPyConnection, change: Change) -> li
     if change.action != WORKERS:
         return []
     return [
-        f"each of {change.count} workers takes as long for a batch, and is at most two ahead",
-        "to hand a batch over takes nothing; the interval has 1 ms for it",
-        "workers had begun before the window, and take no time from what runs beside them",
+        (
+            f"each of {change.count} workers loads a batch in the recorded time and stays at "
+            "most two ahead"
+        ),
+        "handing over a batch takes no time (the interval allows 1 ms)",
+        "workers start before the window and do not slow other work",
     ]
 
 
@@ -665,8 +669,8 @@ def lay_measured(
     ]
     if points and not here:
         raise QueryError(
-            f"{change.text!r}: collectives were measured on {points[0][4]}, and this trace is of "
-            "another device"
+            f"{change.text!r}: collectives were measured on {points[0][4]}, but the trace "
+            "is from another device"
         )
     ensure_named(connection, "collective_class()")
     # The latency is where a line through the two smallest sizes begins.
@@ -725,23 +729,24 @@ def fit_transfers(connection: duckdb.DuckDBPyConnection, change: Change) -> list
     ).fetchone()
     count, fitted, measured, measured_in = found or (0, 0, 0, None)
     if not count:
-        raise QueryError(f"{change.text!r}: no collective tells the size of its message")
+        raise QueryError(f"{change.text!r}: no collective has a known message size")
     if change.keyword in ("latency", "algorithm") and not fitted:
         raise QueryError(
-            f"{change.text!r}: its latency cannot be told apart from its bandwidth",
-            hint="it takes collectives of one kind with messages of several sizes, or what "
-            "tracekit bench collectives measured (--ceilings)",
+            f"{change.text!r}: latency and bandwidth cannot be separated",
+            hint="use a trace with collectives of one kind and several message sizes, or "
+            "pass a run of tracekit bench collectives (--ceilings)",
         )
-    by = "by the run's sizes"
+    by = "fitted to the message sizes of the run"
     if measured:
-        by = f"of {measured} of {count} with the latency measured in {measured_in}"
-    assumptions = [f"time of a collective is latency and bytes over bandwidth, {by}"]
+        by = f"with the measured latency for {measured} of {count} ({measured_in})"
+    assumptions = [f"a collective takes latency plus bytes over bandwidth, {by}"]
     if fitted < count:
         assumptions.append(
-            f"{count - fitted} of {count} collectives have one size, and are bandwidth alone"
+            f"{count - fitted} of {count} collectives have only one message size and "
+            "count as bandwidth alone"
         )
     if unmatched:
-        assumptions.append("waiting for ranks that are not here counts as transfer")
+        assumptions.append("waits for ranks without a trace count as transfer")
     return assumptions
 
 
@@ -785,7 +790,7 @@ def _hide_communication(connection: duckdb.DuckDBPyConnection, change: Change) -
         "AND coalesce(phase = 'backward', FALSE) AND source_node IN "
         f"({comm} AND phase = 'backward')"
     )
-    need(connection, waits, change, "no compute that waits for communication of the backward")
+    need(connection, waits, change, "no compute that waits for backward communication")
     add_edges(
         connection,
         "SELECT w.trace_id, w.source_node, o.target_node, 'event' AS kind, 'gap' AS part, "
@@ -795,13 +800,15 @@ def _hide_communication(connection: duckdb.DuckDBPyConnection, change: Change) -
         "ON w.trace_id = o.trace_id AND w.source_ns <= o.target_ns",
     )
     connection.execute(f"DELETE FROM {TABLE} WHERE {waits}")
-    return ["the optimizer is the first to need what communication of the backward brings"]
+    return ["the optimizer is the first to need the results of backward communication"]
 
 
 def _even_ranks(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
     found = connection.execute("SELECT count(DISTINCT rank) FROM trace").fetchone()
     if not found or found[0] < 2:
-        raise QueryError(f"{change.text!r}: there is one rank", hint="open the folder of all ranks")
+        raise QueryError(
+            f"{change.text!r}: the trace has only one rank", hint="open the folder of all ranks"
+        )
     connection.execute(
         f"UPDATE {TABLE} AS e SET {scaled('r.ratio')} FROM ("
         "SELECT rank, phase, op, median(ns) OVER (PARTITION BY phase, op) / ns AS ratio FROM ("
@@ -810,7 +817,7 @@ def _even_ranks(connection: duckdb.DuckDBPyConnection, change: Change) -> list[s
         "AS r WHERE e.rank = r.rank AND coalesce(e.phase, '') = r.phase "
         "AND coalesce(e.op, '') = r.op AND e.part = 'work' AND e.work_kind = 'compute'"
     )
-    return ["compute of each rank takes the median of the ranks, by phase and op"]
+    return ["each rank computes for the median time of all ranks, by phase and op"]
 
 
 Apply = Callable[[duckdb.DuckDBPyConnection, Change], list[str]]

@@ -1,4 +1,4 @@
-"""The same kernels on another device or in another type: each by what bounds it, by data sheets."""
+"""Scales kernels to another device or type by data-sheet peaks."""
 
 from __future__ import annotations
 
@@ -108,10 +108,10 @@ def scale_to_device(connection: duckdb.DuckDBPyConnection, table: str, name: str
         reached=str(here),
     )
     return [
-        f"{other.product}: kernels change by the ratio of data-sheet peaks ({said})",
+        f"{other.product}: kernels scale with the ratio of data-sheet peaks ({said})",
         how,
-        "copies, collectives, latencies and the host take what they took",
-        "the interval has every kernel at 0.8 to 1.25 times that",
+        "copies, collectives, latencies, and the host are unchanged",
+        "the interval allows each kernel 0.8 to 1.25 times the scaled time",
     ]
 
 
@@ -135,8 +135,8 @@ def _reached(connection: duckdb.DuckDBPyConnection, other: DevicePeak) -> tuple[
         here,
         there,
         (
-            f"products reach {100 * there:.0f} % of the other device's peak where they reach "
-            f"{100 * here:.0f} % of this one's, as measured at best; all else the same share"
+            f"GEMMs reach {100 * there:.0f} % of the other device's peak and {100 * here:.0f} % of "
+            "this device's, the best measured values; all else reaches the same share"
         ),
     )
 
@@ -156,7 +156,7 @@ def scale_to_type(connection: duckdb.DuckDBPyConnection, table: str, dtype: str)
         QueryError: the device has no published peak of that type.
     """
     if not connection.execute("FROM device_peak WHERE dtype = ? LIMIT 1", [dtype]).fetchall():
-        raise QueryError(f"precision={dtype}: no peak of that type is known of the device")
+        raise QueryError(f"precision={dtype}: the device has no published peak for that type")
     said = _scale(
         connection,
         table,
@@ -168,15 +168,15 @@ def scale_to_type(connection: duckdb.DuckDBPyConnection, table: str, dtype: str)
         reached="1",
     )
     return [
-        f"{dtype}: products of 32 bits change by the ratio of data-sheet peaks ({said})",
-        "their kernels reach the same share of that peak; casts and all else take what they took",
+        f"{dtype}: 32-bit GEMMs scale with the ratio of data-sheet peaks ({said})",
+        "the new kernels reach the same share of their peak; casts and all else are unchanged",
     ]
 
 
 def _scale(connection: duckdb.DuckDBPyConnection, table: str, asked: str, **ratio: str) -> str:
     """Scale compute by ratios of peaks; return which share of it what binds."""
     if not connection.execute("FROM device_peak LIMIT 1").fetchall():
-        raise QueryError(f"{asked}: no peak of the recorded device is known")
+        raise QueryError(f"{asked}: the peaks of the recorded device are unknown")
     ensure_named(connection, _NEEDED)
     connection.execute(
         _RATIOS.format(

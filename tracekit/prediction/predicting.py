@@ -1,4 +1,4 @@
-"""Replays a recorded run with a change, and says how far the result can be trusted."""
+"""Replays a recorded run with a change, with an interval for the result."""
 
 from __future__ import annotations
 
@@ -272,12 +272,12 @@ class Predictor:
         self._further = further
         if connection.execute("SELECT count(*) FROM trace").fetchone() == (0,):
             raise QueryError(
-                "no trace was recorded, so nothing can be replayed",
-                hint="changes of a load, such as 'rate x2', rest on its requests alone",
+                "the run has no trace to replay",
+                hint="only changes of a load, such as 'rate x2', need no trace",
             )
         replay = run_analysis(connection, load_catalog().analysis("replay"), {})
         if not replay.rows:
-            raise QueryError("no work of a device is recorded, so nothing can be replayed")
+            raise QueryError("the trace has no GPU work to replay")
         columns = [column.name for column in replay.columns]
         rows = [dict(zip(columns, row, strict=True)) for row in replay.rows]
         self._inferred_pct = max(row["inferred_pct"] or 0.0 for row in rows)
@@ -386,8 +386,8 @@ class Predictor:
         unexplained_ns = self._unexplained_ns * self.before_ns / max(self.recorded_ns, 1)
         if unexplained_ns > abs(gain_ns) and gain_ns > 0:
             reason = (
-                f"{unexplained_ns / 1e6:.3f} ms of the critical path have no explanation, "
-                f"which is more than the {gain_ns / 1e6:.3f} ms that would be gained"
+                f"{unexplained_ns / 1e6:.3f} ms of the critical path are unexplained, "
+                f"more than the predicted gain of {gain_ns / 1e6:.3f} ms"
             )
         return Prediction(
             tuple(change.text for change in changes),
@@ -502,7 +502,9 @@ class Predictor:
                     f"trace_id = {trace_id} AND source_node = 0 "
                     "AND kind IN ('start', 'backlog', 'no_launch')",
                 )
-                found.append("a rank that began as late as its steps end does so then, too")
+                found.append(
+                    "a rank that starts late at the end of its steps also does so after the change"
+                )
         return found
 
     def _write(self, changes: Sequence[Change], timeline: Path) -> None:
@@ -558,8 +560,8 @@ def predict(
 
     if timeline is not None or not all(change.keyword in SERVING for change in parsed):
         raise UsageError(
-            "changes of a load or its engine are made alone, and give no timeline",
-            hint=f"they begin with {', '.join(sorted(SERVING))}",
+            "changes of a load or its engine cannot be combined with others, and have no timeline",
+            hint=f"changes of a load or its engine: {', '.join(sorted(SERVING))}",
         )
     return LoadPredictor(connection).predict(parsed)
 

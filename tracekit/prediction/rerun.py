@@ -1,4 +1,4 @@
-"""Did it help: what was predicted beside what a rerun measured."""
+"""Compares a prediction with a measured rerun."""
 
 from __future__ import annotations
 
@@ -152,11 +152,13 @@ def changed_command(run: Manifest, advice: Candidate, out: Path) -> list[str]:
         UsageError: the collectors have no option for that, or the program is the user's own.
     """
     if run.command[1:2] != ["collect"] or "--" in run.command:
-        raise UsageError("this run is not of the collectors' own programs", hint=_HINT)
+        raise UsageError(
+            "--try supports only the built-in workloads of tracekit collect", hint=_HINT
+        )
     given = _kept_options(run.command[2:])
     changed = options_of(run, advice, given)
     if not changed:
-        raise UsageError(f"the collectors have no option for {advice.rule}", hint=_HINT)
+        raise UsageError(f"tracekit collect has no option for {advice.rule}", hint=_HINT)
     words = ["tracekit", "collect"]
     for name, value in {**given, **changed}.items():
         words += [name] if value is None else [name, value]
@@ -184,7 +186,7 @@ def _kept_options(words: list[str]) -> dict[str, str | None]:
         ):
             shown = f"{name} {value}" if value is not None else name
             raise UsageError(
-                f"the run's command has {shown[:80]}, which --try does not repeat",
+                f"the command of the run has {shown[:80]}, which --try does not repeat",
                 hint=_HINT,
             )
         found[name] = value

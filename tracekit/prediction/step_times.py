@@ -138,9 +138,9 @@ class _Kind:
         share = len(self._works) * _LEAST_ALIKE_PCT / 100
         if alike_count < max(_LEAST_ALIKE, min(share, _ENOUGH_ALIKE)):
             return (
-                f"would decode {work.decode_count} requests, as {alike_count} of "
-                f"{len(self._works)} recorded ones nearly do; all decode {self._decodes[0]} to "
-                f"{self._decodes[1]}"
+                f"would decode {work.decode_count} requests, similar to {alike_count} of "
+                f"{len(self._works)} recorded steps; recorded steps decode "
+                f"{self._decodes[0]} to {self._decodes[1]}"
             )
         for what, count, (low, high) in (
             ("prompts", work.prefill_token_count, read),
@@ -148,8 +148,8 @@ class _Kind:
         ):
             if max(low - count, count - high) > _NEAR * (high - low):
                 return (
-                    f"would have {count} tokens of {what} with {work.decode_count} decoded "
-                    f"requests; such as are recorded have {low} to {high}"
+                    f"would have {count} tokens of {what} with {work.decode_count} "
+                    f"decoded requests; recorded steps have {low} to {high}"
                 )
         return None
 
@@ -220,7 +220,7 @@ class StepTimes:
         reads = work.prefill_token_count > 0
         kind = self._kinds.get(reads)
         why = kind.strange(work) if kind is not None else "are not recorded"
-        return why and f"steps that {'read prompts' if reads else 'only decode'} {why}"
+        return why and f"steps that {'prefill' if reads else 'only decode'} {why}"
 
     def ratio(self, steps: Sequence[Timed]) -> float | None:
         """Return how much longer steps of another run take than these, if any are alike."""

@@ -1,4 +1,4 @@
-"""Writes a predicted run as a Chrome trace: work of devices, and what the host did, at new times.
+"""Writes a predicted run as a Chrome trace with the predicted times.
 
 Calls and work stand where the replay puts them. What else ran on a thread (ops, ranges, Python)
 is moved with them: between two nodes of its thread in proportion, so that it nests as it did. What

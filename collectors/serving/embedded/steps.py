@@ -1,4 +1,4 @@
-"""The steps of an embedded engine: what each works on, and what is written down of it."""
+"""Steps of an embedded engine: their work and its records."""
 
 from __future__ import annotations
 

@@ -52,8 +52,8 @@ class Fsdp2Engine(Engine):
         if whole:
             options["ignored_params"] = whole
             self.notes.append(
-                f"torch {torch.__version__} shards no integers: the packed 4-bit weights are whole "
-                "on every rank"
+                f"torch {torch.__version__} does not shard integers: every rank holds the "
+                "complete packed 4-bit weights"
             )
         for layer in _layers(model):
             fully_shard(layer, **options)
