@@ -30,7 +30,7 @@ _MOST_CYCLES = 15_000_000
 class WallClock:
     """Times calls by the clock of the host: until they are done on a CPU, launched on a device.
 
-    `synchronize` waits until a device has nothing left to do, outside of the time.
+    `synchronize` waits until a device has nothing left to do, outside the time.
     """
 
     timer = "wall_clock"
@@ -80,7 +80,7 @@ class EventClock:
         return self._begin.elapsed_time(self._end) * NS_PER_MS
 
     def _hold(self, count: int) -> None:
-        """Keep the device busy for about as long as the host needs to queue the calls."""
+        """Keep the device busy while the host queues the calls."""
         sleep = getattr(self._cuda, "_sleep", None)
         if sleep is not None:
             sleep(min(max(count * _CYCLES_PER_CALL, _LEAST_CYCLES), _MOST_CYCLES))

@@ -86,7 +86,7 @@ def _scaled_mm(point: Point, shape: tuple[int, int, int], device: torch.device) 
 
 
 def _grouped_mm(point: Point, shape: tuple[int, int, int], device: torch.device) -> Call:
-    """Multiply groups of rows by weights of their own each, as a mixture of experts does."""
+    """Multiply groups of rows by separate weights, like a mixture of experts."""
     import torch
 
     function = getattr(torch.nn.functional, "grouped_mm", None)

@@ -112,12 +112,10 @@ def _take_part(settings: Settings, part: Part | None) -> None:
 
 
 class _HangError(Exception):
-    """A point takes longer than anything can."""
+    """A point exceeds the time limit."""
 
 
 class _Bench:
-    """The parts of a run, measured by other processes."""
-
     def __init__(self, settings: Settings, folder: RunFolder) -> None:
         self._settings = settings
         self._folder = folder
@@ -227,7 +225,7 @@ class _Bench:
 
 
 class _Watch:
-    """Follows what processes leave of a part while they measure."""
+    """Monitors the progress of the worker processes of a part."""
 
     def __init__(self, part: Part, limit_s: float, line: ProgressLine) -> None:
         self._part = part
@@ -265,7 +263,7 @@ def _add_failed(part: Part, points: Sequence[Point], reason: str) -> None:
 
 
 def _rank_count(settings: Settings) -> int:
-    """Return how many ranks the collectives have if nobody says it: all GPUs, or two."""
+    """Return the default number of ranks for collectives: all GPUs, or two."""
     if settings.rank_count is not None:
         return settings.rank_count
     is_on_gpus = settings.device != "cpu" and settings.backend != "gloo"
@@ -273,7 +271,7 @@ def _rank_count(settings: Settings) -> int:
 
 
 def _load_note(load: float | None) -> list[str]:
-    """Return what is to be said of other work on the machine, which makes every time longer."""
+    """Return a note on other load of the machine, which makes every time longer."""
     cores = core_count()
     if load is None or load < _BUSY_SHARE * cores:
         return []

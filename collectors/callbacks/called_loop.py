@@ -73,14 +73,14 @@ class CalledLoop:
         self._collection = collection.__enter__()
 
     def _ended_without_a_word(self) -> None:
-        """End a loop at the end of its process that its trainer left by an exception."""
+        """End a loop at process exit whose trainer raised an exception."""
         if self._is_open and os.getpid() == self._pid:
             error = last_error() or RuntimeError("the program ended before the training did")
             self._guarded(lambda collection: collection.end_at_exit(error))
             self.end(error)
 
     def _guarded(self, act: Callable[[Any], object]) -> None:
-        """Let an act on the collection fail for us alone."""
+        """Run an action on the collection; errors do not reach the trainer."""
         try:
             act(self._collection)
         except Exception as error:  # noqa: BLE001 - the training must not fail for us

@@ -38,7 +38,7 @@ def class_name(module: nn.Module) -> str:
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
-    """Return the user's own model inside of what DDP, FSDP, DeepSpeed, PEFT or compile made."""
+    """Return the user's own model inside what DDP, FSDP, DeepSpeed, PEFT or compile made."""
     return _unwrapped(model)[0]
 
 
@@ -53,7 +53,7 @@ def _unwrapped(model: nn.Module) -> tuple[nn.Module, str]:
 
 
 def _wrapper_child(model: nn.Module) -> str | None:
-    """Return the name of the model that this one wraps, or None if it wraps none."""
+    """Return the attribute name of the wrapped model, or None for other modules."""
     children = dict(model.named_children())
     for name in (*_WRAPPERS, "module"):
         if list(children) == [name]:

@@ -65,7 +65,7 @@ _is_installed = False
 def install(folder: str) -> None:
     """Record what this process trains, should it import torch, or have done so already.
 
-    Once: of a `tracekit collect` inside of another, both have a sitecustomize here, and two
+    Once: of a `tracekit collect` inside another, both have a sitecustomize here, and two
     profilers in one process end in a crash.
     """
     global _is_installed

@@ -68,7 +68,7 @@ class RankClaim:
         return self._folder / f"rank{self._rank}.also-{process}"
 
     def _is_free(self) -> bool:
-        """Tell whether the process that holds the rank has ended, is this one, or is idle."""
+        """Return whether the owner of the rank has ended, is this process, or is idle."""
         holder = holder_of(self._folder, self._rank)
         if holder is None:  # it is being written
             return False
@@ -109,7 +109,7 @@ def rejected_count(folder: Path, rank: int) -> int:
 
 
 def _computed_s(process: int) -> float | None:
-    """Return how long a process has computed; None of one that has ended."""
+    """Return the CPU time of a process, s; None if it has ended."""
     stat = read_stat(Path(f"/proc/{process}/stat"))
     if stat is None or stat[1][0] in "ZX":
         return None

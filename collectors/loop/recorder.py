@@ -216,7 +216,7 @@ class LoopRecorder(CallListener, ProfilerListener):
             self._planned -= 1
 
     def restart(self) -> None:
-        """Begin the plan anew: what was taken for steps so far were parts of steps."""
+        """Begin the plan again: what was taken for steps so far were parts of steps."""
         is_early = self._planned <= self.plan.warmup_count
         if self.is_done or is_early or self.report.is_recorded or self.report.trace is not None:
             return
@@ -301,7 +301,7 @@ class LoopRecorder(CallListener, ProfilerListener):
                 self._attach()
 
     def _end_for_theirs(self) -> None:
-        """End our profile: the loop's own comes first."""
+        """Stop tracekit's profiler because the loop starts its own."""
         # Whoever starts it after the optimizer has stepped does so between two steps.
         is_between = self._watch.steps.is_over and self._watch.bounds == "found"
         if is_between:
@@ -427,7 +427,7 @@ class LoopRecorder(CallListener, ProfilerListener):
             describe(model, self.plan.name, self.report)
 
     def _begin_part(self) -> bool:
-        """Begin what this step is the first of, if anything; tell whether there is more to do."""
+        """Begin the part that starts with this step, if any; return whether more follow."""
         if self._windows.is_waiting:
             self._begin_window_if_due()
         elif not self._is_under_theirs:
@@ -505,7 +505,7 @@ class LoopRecorder(CallListener, ProfilerListener):
         self._publish()
 
     def _begin_light(self) -> None:
-        """Begin the light profile; whatever goes wrong with it, all else has been recorded."""
+        """Start the light profile; errors do not affect the completed recording."""
         if self._traces.is_open or self._theirs.was_seen or self.report.trace is None:
             return
         activities = accelerator.device_activities(self._times.device)
@@ -541,7 +541,7 @@ class LoopRecorder(CallListener, ProfilerListener):
             self._times.begin()
 
     def _keep_after(self) -> None:
-        """Report the timed steps that follow the profiled ones, as many as there were."""
+        """Report the timed steps after the profiled ones."""
         if self._is_after:
             self._is_after = False
             count = len(self.report.step_ns)
@@ -549,7 +549,7 @@ class LoopRecorder(CallListener, ProfilerListener):
             self.report.after_count = len(self.report.step_ns) - count
 
     def _end_window(self) -> None:
-        """End a window; what comes after it is another window or nothing."""
+        """End a profiled window."""
         if self._theirs.was_seen and not self._traces.is_open and self._lacks_trace():
             # The loop's own may come at any time until the program ends.
             return
@@ -580,7 +580,7 @@ class LoopRecorder(CallListener, ProfilerListener):
         self._traces.begin(count, folder)
 
     def _keep_timed(self) -> None:
-        """Report the timed steps, as many as there were, of a loop that ends among them."""
+        """Report the timed steps of a loop that ends among them."""
         count = self._planned - self.plan.warmup_count
         if 0 < count <= self.plan.measured_count and not self.report.step_ns:
             self._times.keep_measured()

@@ -56,7 +56,7 @@ class RecordingThread:
 
 
 class _Mark:
-    """What a thread holds until it ends."""
+    """A thread-local object that is destroyed when its thread ends."""
 
     def __init__(self, number: int, at_end: Callable[[], None] | None) -> None:
         self.number = number

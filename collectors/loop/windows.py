@@ -94,7 +94,7 @@ class Windows:
         self._due = int(agreed) if agreed is not None and agreed.isdecimal() else first
 
     def _stays_empty(self, mark: tuple[int, int]) -> bool:
-        """Tell whether an empty request has been there long enough for one without a number."""
+        """Return whether an empty request file is old enough to count without a number."""
         now_s = time.monotonic()
         if self._empty is None or self._empty[0] != mark:
             self._empty = mark, now_s

@@ -81,8 +81,6 @@ def run(
 
 
 class _Wrapped:
-    """A program that is being recorded into a run folder."""
-
     def __init__(
         self,
         folder: LoopFolder,
@@ -103,7 +101,7 @@ class _Wrapped:
         self._recorded: dict[int, str] = {}
 
     def run(self) -> Ended:
-        """Run the program to its end; the folder is made as soon as it can be."""
+        """Run the program to its end; write the run folder as soon as possible."""
         kill_count = memory.kernel_kill_count()
         environment = self._prepare()
         try:
@@ -121,7 +119,7 @@ class _Wrapped:
         return Ended(self._folder.made, shell_code(code))
 
     def _echo(self, *lines: str, begin: str = "") -> None:
-        """Write lines at once, on the terminal that the program writes to as well."""
+        """Print lines immediately, also on the terminal of the program."""
         is_one_of_many = self._place is not None and self._place.world_size > 1
         rank = f"rank {self._place.rank}: " if self._place is not None and is_one_of_many else ""
         texts = [mask_text(f"tracekit: {rank}{line}").replace("\n", " ") for line in lines]
@@ -154,7 +152,7 @@ class _Wrapped:
         }
 
     def _takes(self, number: int) -> bool:
-        """Take the signal that asks for another window; the others are the program's."""
+        """Consume the signal that requests a window; forward the others to the program."""
         if number != self._request_signal or self._plan.request is None:
             return False
         with contextlib.suppress(OSError):
@@ -162,7 +160,7 @@ class _Wrapped:
         return True
 
     def _look(self) -> None:
-        """Make the folder if every rank has left its trace and goes on without us."""
+        """Write the folder if every rank has left its trace."""
         if self._committer is not None and self._committer.is_alive():
             return
         reports = read_reports(self._folder.work, LoopReport)
@@ -173,14 +171,14 @@ class _Wrapped:
             self._committer.start()
 
     def _expected_count(self, report: LoopReport) -> int | None:
-        """Return how many ranks are ours, as far as that is known before they end."""
+        """Return the expected number of ranks, if known before they end."""
         place = self._place
         if place is not None and (place.rank, place.world_size) == (report.rank, report.world_size):
             return 1
         return report.local_rank_count or (1 if report.world_size == 1 else None)
 
     def _is_new(self, report: LoopReport) -> bool:
-        """Tell whether a rank has recorded what is not in the run folder."""
+        """Return whether a rank has recorded something that is not in the run folder."""
         return _is_recorded(report) and report.folder != self._recorded.get(report.rank)
 
     def _commit_early(self, reports: Sequence[LoopReport]) -> None:
@@ -208,7 +206,7 @@ class _Wrapped:
         return run
 
     def _finish(self, code: int, kill_count: int) -> None:
-        """Say how the program ended, in the run folder and to people."""
+        """Record how the program ended in the run folder, and report it."""
         reports = read_reports(self._folder.work, LoopReport)
         if self._run is not None:
             if reports and all(self._is_new(report) for report in reports):
@@ -229,7 +227,7 @@ class _Wrapped:
             self._note_end(run, code, reports)
 
     def _note_end(self, run: manifest.Manifest, code: int, reports: Sequence[LoopReport]) -> None:
-        """Note how a program ended that had been recorded before."""
+        """Record how a program ended after its recording was complete."""
         reason = None
         failed = first_failure(reports)
         if code:
@@ -275,7 +273,7 @@ class _Wrapped:
 
 
 def _notify_outer(folder: str | None) -> None:
-    """Tell another one of us, which runs the program that runs this one, who records it."""
+    """Tell an outer `tracekit collect` that this one records the program."""
     if folder:
         with contextlib.suppress(OSError):  # it may be of one that has ended
             text = "a nested `tracekit collect` recorded the training"
@@ -283,7 +281,7 @@ def _notify_outer(folder: str | None) -> None:
 
 
 def _is_recorded(report: LoopReport) -> bool:
-    """Tell whether a rank has left what it is to leave, and its program runs on."""
+    """Return whether a rank has finished recording and its program is still running."""
     is_whole = report.trace is not None or not report.is_traced
     is_over = report.is_complete or report.is_final
     return is_whole and report.outcome == "ok" and report.is_recorded and is_over
@@ -292,7 +290,7 @@ def _is_recorded(report: LoopReport) -> bool:
 def _outcome(
     reports: Sequence[LoopReport], code: int, kill_count: int
 ) -> tuple[manifest.Outcome, str | None]:
-    """Return what became of a program that had not been recorded when it ended, and why."""
+    """Return the outcome and reason of a program that was not recorded."""
     failed = first_failure(reports)
     ending = _ending(reports, code, is_explained=failed is not None)
     if failed is not None:
@@ -308,7 +306,7 @@ def _outcome(
 
 
 def _ending(reports: Sequence[LoopReport], code: int, *, is_explained: bool) -> str:
-    """Return how a program ended, and how far it was recorded, unless that `is_explained`."""
+    """Return how a program ended and how far it was recorded, unless `is_explained`."""
     ending = f"the program ended with {describe_exit_code(code)}"
     steps = _unfinished_steps(reports, code)
     if reports and not steps:
@@ -321,7 +319,7 @@ def _ending(reports: Sequence[LoopReport], code: int, *, is_explained: bool) -> 
 
 
 def _unfinished_steps(reports: Sequence[LoopReport], code: int) -> list[int]:
-    """Return the steps in which loops ended that had not been recorded to the end."""
+    """Return the steps in which incompletely recorded loops ended."""
     return [
         report.step_count
         for report in reports
@@ -357,7 +355,7 @@ def _plan(values: Mapping[str, Any], target: Path) -> LoopPlan:
 
 
 def _stem(program: Sequence[str]) -> str:
-    """Return a short name for a program: that of its script."""
+    """Return a short name for a program, from its script."""
     for word in program:
         if word.endswith((".py", ".sh")):
             return Path(word).stem

@@ -85,7 +85,7 @@ def _is_accelerator(device: torch.device) -> bool:
 
 
 def _numbered(device: torch.device) -> torch.device:
-    """Return a device with its number; without one it is the current one."""
+    """Return a device with its index; the default is the current one."""
     if device.index is not None:
         return device
     current = getattr(_module(device), "current_device", None)

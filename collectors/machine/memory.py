@@ -73,7 +73,7 @@ def peak(device: torch.device) -> dict[str, int]:
 
 
 def _statistics(device: torch.device, function: str) -> int | None:
-    """Call a function of a device's allocator; None where that kind of device has none."""
+    """Call a statistics function of a device's allocator; None if it has none."""
     import torch
 
     found = getattr(getattr(torch, device.type, None), function, None)

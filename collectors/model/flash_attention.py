@@ -145,7 +145,7 @@ def flash_backend_problem(
 def _masks(
     device: torch.device, dtype: torch.dtype, shape: AttentionShape, config: Any
 ) -> list[torch.Tensor | None]:
-    """Return the masks that the layers of a model get, one of each kind; None is causal."""
+    """Return the distinct masks of the layers of a model; None means causal."""
     from transformers.masking_utils import create_causal_mask, create_sliding_window_causal_mask
 
     own = copy.deepcopy(config)
@@ -174,7 +174,7 @@ def _masks(
 def _run_once(
     device: torch.device, dtype: torch.dtype, shape: AttentionShape, mask: torch.Tensor | None
 ) -> str | None:
-    """Return why the backend refuses an input, or None."""
+    """Return the error of a backend for an input, or None."""
     module = nn.Module()
     module.is_causal = True
     module.num_key_value_groups = shape.head_count // shape.key_value_head_count
@@ -213,7 +213,7 @@ def _register_flash() -> None:
 
 
 def _flash_attention(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-    """Run transformers' SDPA attention with no backend but flash."""
+    """Run transformers' SDPA attention with the flash backend only."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 

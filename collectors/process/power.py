@@ -96,7 +96,7 @@ def _read(folder: Path, name: str = "energy_uj") -> int:
 
 
 class _Energy:
-    """The energy of all processors since the first sample, µJ, through wraps of their counters."""
+    """Energy of all processors since the first sample, µJ, across counter overflows."""
 
     def __init__(self, folders: list[Path]) -> None:
         self._ranges = {folder: _read(folder, "max_energy_range_uj") for folder in folders}
@@ -111,8 +111,6 @@ class _Energy:
 
 
 class _Smi:
-    """nvidia-smi, if there is one, and its lines as samples."""
-
     def __init__(self) -> None:
         command, visible = shutil.which("nvidia-smi"), os.environ.get("CUDA_VISIBLE_DEVICES")
         self._rest = b""

@@ -70,7 +70,7 @@ def run_program(
 
 
 def _next_signal(limit_s: float) -> int | None:
-    """Take a signal that waits for us, or that comes in time, and return its number."""
+    """Return the number of a pending or arriving signal."""
     if hasattr(signal, "sigtimedwait"):
         found = signal.sigtimedwait(_WAITED_FOR, limit_s)
         return None if found is None else found.si_signo

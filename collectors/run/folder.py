@@ -45,7 +45,8 @@ class RunFolder:
             `failed` and which has no trace is replaced, because it holds no result.
 
     Raises:
-        UsageError: the target exists, or is no run folder and so is not replaced even by `force`.
+        UsageError: the target exists, or is not a run folder and so is not replaced even by
+            `force`.
         StoreError: the folder cannot be written.
     """
 

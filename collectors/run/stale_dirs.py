@@ -18,7 +18,7 @@ from pathlib import Path
 from ..process.sessions import is_alive
 
 WORK = ".work"
-"""The folder inside of a working folder for what only the making needs."""
+"""The folder inside a working folder for what only the making needs."""
 
 _OWNERS = "owners"
 # What a process adds to the name of a working folder for what it takes out of it.

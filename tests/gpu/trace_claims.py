@@ -28,8 +28,8 @@ def claim_trace(
     """Hold a trace, or a run folder's, against what any trace must satisfy.
 
     The window, and busy and idle time over phases, modules, classes and causes, add up to the
-    nanosecond; no event is rejected, the file is complete, device time is in a phase, in a module or
-    a named row, and of a class; on a GPU it is linked to launches, of which none is missing.
+    nanosecond. No event is rejected, and the file is complete. Device time has a phase, a class,
+    and a module or named row. On a GPU it is linked to launches, of which none is missing.
 
     Args:
         trial: takes the claims.

@@ -225,7 +225,7 @@ class Browser(App[None]):
             self._show()
 
     def action_events(self) -> None:
-        """Go from a module to its events, whatever is inside of it."""
+        """Go from a module to its events, whatever is inside it."""
         view, page = self._here.view, self._page
         if isinstance(view, Modules) and page is not None and page.rows:
             self._go(view.events(page.rows[self._here.row]))

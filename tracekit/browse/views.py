@@ -118,7 +118,7 @@ def _bar(share_pct: float | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Modules:
-    """The modules right inside of one, or the topmost; of all devices, layers rolled up.
+    """The modules right inside one, or the topmost; of all devices, layers rolled up.
 
     A search looks at every module, and shows whole paths.
     """
@@ -162,11 +162,11 @@ class Modules:
         return f"{text}\n\nShown of it: rows {note}"
 
     def deeper(self, row: Row) -> View | None:
-        """Lead to what is inside of a module; where nothing is, to its events."""
+        """Lead to what is inside a module; where nothing is, to its events."""
         return Modules(row["module_path"]) if row["has_inner"] else self.events(row)
 
     def events(self, row: Row) -> View:
-        """Return the events of a module and of all inside of it."""
+        """Return the events of a module and of all inside it."""
         path = row["module_path"]
         return events_of(f"Events of {path}, and of what is inside", [module_is(path)])
 

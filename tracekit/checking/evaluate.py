@@ -26,7 +26,7 @@ Outcome = Literal["passed", "failed", "inconclusive"]
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What became of a rule. Values are in the base unit of what it looks at, as is `limit`."""
+    """Result of a rule. Values and `limit` are in the base unit of the target."""
 
     rule: Rule
     outcome: Outcome
@@ -39,7 +39,7 @@ class Judgement:
 
     @property
     def text(self) -> str:
-        """The value with its limit and its change, and why it is so."""
+        """Value, limit, change, and reason."""
         parts = []
         if self.value is not None:
             limit = amount_text(self.limit, self.unit)
@@ -51,7 +51,7 @@ class Judgement:
 
 
 def amount_text(amount: float | None, unit: Unit | None) -> str | None:
-    """Return an amount, given in the base unit, with the unit that suits it; None for none."""
+    """Return an amount with a suitable unit; None for no amount."""
     if amount is None:
         return None
     if unit == "ns":
@@ -142,7 +142,7 @@ def _joined(*reasons: str) -> str:
 
 
 def _beyond_noise(rule: Rule, new: Values, base: Values, is_kept: bool) -> tuple[Outcome, str]:
-    """Return whether a relative rule is kept, by what is known of the noise of its subject."""
+    """Decide a relative rule with the noise of its target."""
     if new.is_exact and base.is_exact:
         return "passed" if is_kept else "failed", "one value each"
     if rule.operator == "=":

@@ -29,7 +29,7 @@ FIGURES: Mapping[str, Unit | None] = {
     "peak_memory": "bytes",
     "mfu": None,
 }
-"""Figures of a run as a whole, with their units."""
+"""Figures of a complete run, with their units."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Values:
     rests_on: str = ""
 
     def worst(self, operator: Operator) -> float:
-        """Return the value that is furthest from keeping a bound; of samples the median."""
+        """Return the worst value for a bound; for samples the median."""
         if self.is_sampled:
             return median(self.series)
         return min(self.series) if operator in (">=", ">") else max(self.series)
@@ -77,11 +77,11 @@ class Measured:
     latencies: Mapping[str, Ordered] = field(default_factory=dict)
 
     def values(self, subject: str) -> Values:
-        """Return what a subject is on this side.
+        """Return the values of a target on this side.
 
         Raises:
-            UsageError: there is no such subject.
-            QueryError: this side does not have it.
+            UsageError: unknown target.
+            QueryError: this side has no value.
         """
         for pattern, look in _SUBJECTS:
             found = pattern.fullmatch(subject)
@@ -93,7 +93,7 @@ class Measured:
         """Return the side with its cells.
 
         Raises:
-            QueryError: there is no trace, so there are none.
+            QueryError: this side has no trace.
         """
         if self.side is None:
             run_count = _run_count(self.trace) if self.trace is not None else 0
@@ -103,13 +103,13 @@ class Measured:
         return self.side, self.side.cells
 
     def module_paths(self) -> set[str]:
-        """Return the modules that there are, and the rows that stand for none."""
+        """Return the module paths and named rows of this side."""
         if self.side is None:
             return set()
         return {*self.side.modules, *(cell.module for cell in self.side.cells)}
 
     def modules_like(self, glob: str) -> set[str]:
-        """Return the modules that a pattern matches (`*` is any text), with what is inside them."""
+        """Return the modules that match a pattern (`*` is any text), and their children."""
         meant: set[str] = set()
         modules = self.side.modules if self.side else {}
         for path in self.module_paths():
@@ -246,7 +246,7 @@ def ask(trace: Trace, statement: str, subject: str) -> list[Any]:
     """Return the rows of a rule's SQL.
 
     Raises:
-        UsageError: DuckDB refuses it: the rule is wrong, whatever the run is like.
+        UsageError: DuckDB rejects the statement.
     """
     try:
         return list(trace.sql(statement))
@@ -295,17 +295,17 @@ _SUBJECTS: tuple[tuple[re.Pattern[str], _Look], ...] = (
     (_COUNT, _count),
     (COLUMN, _column),
 )
-"""What a rule can look at, and how it is found; the first that fits."""
+"""Rule targets and the functions that find their values; the first match applies."""
 
 
 # -- figures of a run as a whole, and what they rest on --------------------------------------------
 
 MFU_KNOWN_PCT = 95.0
-"""MFU is known of a run if it is of so much of the time of its steps, percent."""
+"""Minimum share of step time with known MFU, percent."""
 
 _QUANTILES = ("mean", "p50", "p90", "p99", "max")
 _OF_REQUESTS = ("e2e", "ttft", "tpot")
-"""Metrics of latency with one value for each request; those of one request are no samples."""
+"""Latency metrics with one value per request; several values of one request are not independent."""
 
 _MOST_KEPT = 1_000
 
@@ -325,7 +325,8 @@ class Mfu:
 def figures_of(trace: Trace) -> dict[str, float]:
     """Return the figures of a run as a whole, as far as it tells them.
 
-    Where several runs are open together there is no run as a whole, so there are none of those that
+    Where several runs are open together there is not a run as a whole, so there are none of those
+        that
     manifests and requests tell.
 
     Returns:
@@ -358,10 +359,10 @@ def figures_of(trace: Trace) -> dict[str, float]:
 
 
 def mfu_of(trace: Trace, label: str) -> Mfu:
-    """Return the model FLOPs utilisation of a run, each step weighing by its time.
+    """Return the MFU of a run, weighted by step time.
 
     Raises:
-        QueryError: too little is known of it.
+        QueryError: MFU is known for too little of the time.
     """
     ((has_trace,),) = trace.sql("SELECT EXISTS (FROM trace)")
     found = _mfu(trace) if has_trace else None
@@ -404,7 +405,7 @@ def repeats_of(trace: Trace) -> tuple[list[float], list[float]]:
 
 
 def requests_of(trace: Trace, metric: str) -> Sequence[int]:
-    """Return a latency of each request, ns; of gaps between tokens none, which are no samples."""
+    """Return one latency per request, ns; none for gaps between tokens."""
     if metric not in _OF_REQUESTS:
         return []
     rows = trace.sql(f"SELECT value_ns FROM request_latency('sent') WHERE metric = '{metric}'")

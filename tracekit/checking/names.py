@@ -21,7 +21,7 @@ HEALTH = re.compile(r"health\.(?P<metric>\w+)")
 COLUMN = re.compile(r"(?P<analysis>[a-z_]\w*)\.(?P<column>[a-z_]\w*)")
 
 LATENCIES = ("e2e", "ttft", "tpot", "itl", "client_wait")
-"""The metrics of analysis `latency`."""
+"""Metrics of analysis `latency`."""
 
 OF_MANIFESTS = (
     *("manifest_unreadable", "run_not_ok", "missing_trace_files"),
@@ -29,7 +29,7 @@ OF_MANIFESTS = (
     *("requests_left_out", "requests_missing", "rejected_benchmark_lines"),
     *("points_without_time", "points_with_wide_interval"),
 )
-"""Metrics of health that only runs with a manifest have."""
+"""Health metrics of runs with a manifest."""
 
 _COLUMNS = {
     "class": ("wall_ns", "kernel_ns", "kernel_count"),
@@ -37,7 +37,7 @@ _COLUMNS = {
     "cause": ("idle_ns", "wall_ns"),
     "module": ("wall_ns", "kernel_ns", "kernel_count", "idle_ns"),
 }
-"""What a rule may ask of each group."""
+"""Columns of each group that rules can use."""
 
 
 def refuse_unknown(subject: str, sides: Sequence[Measured]) -> None:

@@ -20,7 +20,7 @@ PARTS = tuple(part.name for part in time_parts.PARTS)
 _COVERED_BY_STEPS_PCT = 50
 
 OUTSIDE_WINDOW = ("before_first_work", "behind_last_work")
-"""Causes of idle time of a step that lies outside of the window of its device."""
+"""Causes of idle time of a step that lies outside the window of its device."""
 
 Device = tuple[int | None, str]
 """A device of a run: its rank, and its number there."""
@@ -171,7 +171,7 @@ def split_rows(trace: Trace) -> SplitRows:
     Rows are in the order in which `split` first has them.
 
     Raises:
-        QueryError: there is no trace.
+        QueryError: there is not a trace.
     """
     ((has_traces,),) = trace.sql("SELECT EXISTS (FROM trace)")
     if not has_traces:
@@ -279,7 +279,7 @@ def make_side(reading: Reading, per: Per, skip: int = 0) -> Side:
 
 
 def _factor(reading: Reading, per: Per, *, run: int, step: int | None) -> int:
-    """Return how many units there are in one sample on one device."""
+    """Return the number of units per sample on one device."""
     if per in ("step", "window"):
         return 1
     found = reading.unit_counts[run]
@@ -311,7 +311,7 @@ def _unit_count(trace: Trace, per: Per | None) -> Mapping[int, int] | int | None
 
 
 def _tokens(trace: Trace) -> Mapping[int, int] | int | None:
-    """Return the tokens of each serving step, or those of any training step on a device."""
+    """Return the tokens of each serving step, or of any training step on a device."""
     served = {
         row["step"]: (row["prefill_token_count"] or 0) + (row["decode_token_count"] or 0)
         for row in trace.query("serving_steps").to_dicts()

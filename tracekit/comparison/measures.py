@@ -179,7 +179,6 @@ def run_difference(
 
 
 def _by_run(side: Side) -> list[float]:
-    """Return the median of each run."""
     series: dict[str, list[float]] = {}
     for name, value in zip(side.sample_names, side.series(side.cells), strict=True):
         series.setdefault(name.partition(",")[0], []).append(value)

@@ -105,7 +105,6 @@ def read_shards(
 
 
 def _read(place: Location) -> tuple[Description, dict[str, bytes]]:
-    """Read one shard."""
     with zipfile.ZipFile(io.BytesIO(place.read_bytes(_MAX_SMALL_BYTES))) as archive:
         if sum(info.file_size for info in archive.infolist()) > _MAX_SMALL_BYTES:
             raise ValueError("too large for a shard")

@@ -68,7 +68,7 @@ def make_engine(name: str, worker_count: int, *, address: str | None = None) -> 
 
     Args:
         name: one of :data:`ENGINES`.
-        worker_count: how many units at a time, at most; 0 on Ray for as many as it has processors.
+        worker_count: maximum number of concurrent units; 0 on Ray for its number of processors.
         address: of the cluster that Ray shall join; None for that of RAY_ADDRESS, or one of this
             machine.
 

@@ -71,7 +71,7 @@ class RayEngine:
     """Does units as tasks of Ray; see :class:`tracekit.engine.engines.Engine`.
 
     Attributes:
-        asked_count: how many units at a time, at most; 0 for as many as there are processors.
+        asked_count: maximum number of concurrent units; 0 for the number of processors.
         address: of the cluster, as ``ray.init`` takes it; None for that of RAY_ADDRESS, or, without
             it, one of this machine.
     """
@@ -119,7 +119,7 @@ class _Tasks:
         # One waits for each node that gets free: no round trip lies between two batches.
         self._most = worker_count + max(1, worker_count // 8)
         self._under_way: dict[Any, _Task] = {}
-        # Tasks that die are done anew by us: in smaller shards, and not for ever.
+        # Tasks that die are done again by us: in smaller shards, and not for ever.
         self._remote = ray.remote(
             num_cpus=1,
             memory=job.memory_bytes,

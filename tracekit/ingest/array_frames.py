@@ -180,7 +180,7 @@ class TraceText:
             self._ahead.appendleft(memoryview(bytes(memoryview(buffer)[start:])))
 
     def _events_start(self, buffer: bytearray, base: int) -> tuple[int | None, bool]:
-        """Return where events begin outside of an array, and whether they are stray ones.
+        """Return where events begin outside an array, and whether they are stray ones.
 
         That is behind the ``[`` that opens the next array of events; or, stray, where events go on
         behind a ``]`` that did not end them. None: neither is in the buffer.
@@ -322,7 +322,7 @@ class Nesting:
 
     @property
     def is_in_inner_object(self) -> bool:
-        """Whether a member of an object inside of the outermost one may stand here.
+        """Whether a member of an object inside the outermost one may stand here.
 
         Only where the brackets prove it: nothing can be said behind damage.
         """

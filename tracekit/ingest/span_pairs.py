@@ -175,7 +175,7 @@ WHERE NOT is_begin OR end_id IS NULL OR end_ns - ts_ns > {MAX_DUR_US * NS_PER_US
 ORDER BY event_id
 """
 
-# The rows are written anew: that is many times faster than an update. What both say, the end says
+# The rows are written again: that is many times faster than an update. What both say, the end says
 # last.
 _SPANS = f"""
 INSERT INTO record

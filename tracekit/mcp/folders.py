@@ -19,7 +19,7 @@ _MAX_LISTED = 5_000
 
 
 def allowed(folders: Sequence[Path], name: str) -> Path:
-    """Return the trace, run folder or store that an assistant names: inside of the folders alone.
+    """Return the trace, run folder or store that an assistant names: inside the folders alone.
 
     Args:
         folders: those that may be looked into, resolved.

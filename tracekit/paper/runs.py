@@ -130,7 +130,7 @@ def find_our_runs(paths: Sequence[str | Path], ask_of: Callable[[Place], Ask]) -
     """Find the runs that are meant by run folders, folders of them and globs of either.
 
     Raises:
-        TraceError: a path does not exist, or there is no run in any.
+        TraceError: a path does not exist, or there is not a run in any.
     """
     folders = find_runs(paths)
     if not folders:

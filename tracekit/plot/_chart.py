@@ -54,7 +54,7 @@ class Chart:
         }
 
     def _spec_with_labels(self) -> Mapping[str, Any]:
-        """Return the description with the texts inside of bars that the report sets by itself."""
+        """Return the description with the texts inside bars that the report sets by itself."""
         label = self.spec.get("usermeta", {}).get("label")
         if label is None:
             return self.spec

@@ -2,7 +2,7 @@
 
     class=gemm module=*.mlp x0.5    work of devices that all terms choose; * and ? are any text
     op=aten::item remove            work and ops that are not there any more
-    range=augment x0.5              what a thread does inside of a range that the program named
+    range=augment x0.5              what a thread does inside a range that the program named
     call=cudaMalloc remove          calls of the runtime or driver
     host x0.5                       a keyword in place of terms; terms beside it choose of it
     host x0-0.1                     a tenth is left, and nothing where most is gained
@@ -39,10 +39,10 @@ COLUMNS: Mapping[str, str] = MappingProxyType(
         "group": "pg_name",
     }
 )
-"""What work is chosen by, and the column of table ``edge_fact`` that holds it.
+"""Columns that select work, and their column in table ``edge_fact``.
 
-A range is no column of that, but an annotation or a Python call of ``event``, and a call one of the
-runtime or driver.
+Ranges and calls are not columns of that table: a range is an annotation or Python call of
+``event``, a call is a runtime or driver call.
 """
 
 SCALE, REMOVE, WORKERS = "scale", "remove", "workers"
@@ -82,16 +82,14 @@ KEYWORDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "prefill": (APART,),
     }
 )
-"""What else can be changed, and how.
+"""Keywords of changes, with their actions.
 
-The time of the host, of its Python, of launch calls; steps captured in a CUDA graph each; compiled
-code; waits for the device; data loading; repeated pauses, in which no thread of the host has an
-event; bandwidth and latency of collectives, ranks in their groups and their algorithm; whether
-communication is hidden behind compute; ranks that are slower than the others; the device that all
-runs on; the type that products are computed in. Methods: recomputation, one kernel in place of
-several, gradient accumulation, an offloaded optimizer, the stage of ZeRO. Of :data:`SERVING`:
-requests per second; requests that run at most, and tokens of a step; tokens that the cache of keys
-and values holds; whether prompts are read by an engine of their own.
+Host time, Python time, launch calls; one CUDA graph per step; compiled code; GPU syncs; data
+loading; recurring host stalls; bandwidth and latency of collectives, their group size and
+algorithm; overlap of communication with compute; slow ranks; another device; type of GEMMs.
+Methods: recomputation, fused kernels, gradient accumulation, optimizer offload, ZeRO stage. For
+:data:`SERVING`: requests per second; running requests and tokens per step; tokens in the KV cache;
+separate prefill engines.
 """
 
 EXAMPLES: Mapping[str, str] = MappingProxyType(
@@ -130,13 +128,13 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
         "prefill apart": "serving: a separate engine for prefill",
     }
 )
-"""A change of each kind, and what it means."""
+"""Examples of changes with their meaning."""
 
 SERVING = frozenset({"rate", "batch", "kv", "prefill"})
-"""Keywords of changes that a simulation of the engine answers, and not the graph of the work."""
+"""Keywords of changes that are simulated instead of replayed."""
 
 LAST = ("recompute", "accumulate")
-"""Keywords of changes that are made behind the others: they count work as those leave it."""
+"""Keywords of changes that are applied last, because they repeat or count changed work."""
 
 _FACTOR = re.compile(r"[x×*](?:(?P<least>\d+(?:\.\d*)?|\.\d+)-)?(?P<factor>\d+(?:\.\d*)?|\.\d+)")
 _TERM = re.compile(r"(?P<column>[a-z]+)=(?P<glob>\S+)")
@@ -185,10 +183,10 @@ class Change:
 
 
 def parse_change(text: str) -> Change:
-    """Return the change that a text says.
+    """Parse a change.
 
     Raises:
-        UsageError: it says none.
+        UsageError: the text is not a change.
     """
     words = text.split()
     if words == ["overlap"]:

@@ -21,19 +21,19 @@ from tracekit.prediction.changes import COLUMNS, REMOVE, WORKERS, Change
 from tracekit.sql_text import quote
 
 TABLE = f"{SESSION}.main.changed_edge"
-"""The table of the edges of a prediction."""
+"""The edge table of a prediction."""
 
 ADDED = f"{TABLE}_added"
-"""Of work that a method adds: the end, the span that it is a copy of, and one whose lane it is on.
+"""Columns of added work: end node, copied span, and a span on the same lane.
 
-Batches of workers are copies of nothing; they have a worker, and what they take.
+Batches of workers copy no span; they have a worker and a duration.
 """
 
 ENTERED = f"{TABLE}_entered"
-"""Where that comes on a thread: the span behind it, the recorded moment, first and last node."""
+"""Position on a thread: next span, recorded time, first and last node."""
 
 WEIGHTS = ("quick", "usual", "slow")
-"""By which percentile of what is usual latencies and gaps are weighed: columns of graph_weight."""
+"""Percentile of usual latencies and gaps per variant, as columns of graph_weight."""
 
 # Moments that a replay reports: where work begins, 0; where it ends, one for each step of a trace;
 # where the first step begins.
@@ -88,17 +88,17 @@ VARIANTS = (
     ("usual", False),
     ("quick", False),
 )
-"""Which latencies and gaps, and whether what the graph does not explain stays: the first is the
-prediction, the others are for its interval."""
+"""Variants of a replay: latency percentile, and whether unexplained time remains. The first is the
+prediction, the others form its interval."""
 
 
 def own_ns(weight: str = "usual") -> str:
-    """Return the expression for what changes leave of an edge without its data loading, ns."""
+    """Return the SQL expression for the changed weight of an edge without data loading, ns."""
     return f"(({weight}_ns - loading_ns - other_ns) * factor + other_ns * other_factor) * kept"
 
 
 def left_ns(weight: str) -> str:
-    """Return the expression for what changes leave of an edge, ns."""
+    """Return the SQL expression for the changed weight of an edge, ns."""
     return f"round({own_ns(weight)} + loading_ns * loading_factor * kept)::BIGINT"
 
 
@@ -113,18 +113,18 @@ EDGES = (
     f"SELECT edge_id, source_node, target_node, {_weight(*VARIANTS[0])} AS weight_ns, target_ns, "
     f"is_end FROM {TABLE} ORDER BY edge_id"
 )
-"""What a replay takes of them, for the times of all nodes."""
+"""Columns of edges that the replay needs for the times of all nodes."""
 
 MOMENTS = (
     "SELECT source_node, target_node, target_ns, moment, "
     + ", ".join(f"{_weight(*one)} AS weight_{i}_ns" for i, one in enumerate(VARIANTS))
     + f" FROM {TABLE}"
 )
-"""And for the moments, with the weights of all :data:`VARIANTS`; in the table's order, the same."""
+"""The same with the weights of all :data:`VARIANTS`, in table order."""
 
 
 def create_edges(connection: duckdb.DuckDBPyConnection, weights: str = "graph_weight") -> None:
-    """Create the edges with the weights of the recording, or of the run: ``run_weight``."""
+    """Create the edges with the weights of the profiled or the unprofiled run (``run_weight``)."""
     connection.execute(_CREATE.format(table=TABLE, weights=weights))
     drop(connection, "ranged")
     connection.execute(
@@ -138,7 +138,7 @@ def create_edges(connection: duckdb.DuckDBPyConnection, weights: str = "graph_we
 
 
 def where_of(change: Change, *parts: str) -> str:
-    """Return the condition of edges that all terms of a change choose, and these besides."""
+    """Return the SQL condition for edges that match all terms of a change and `parts`."""
     chosen = [f"{column}::VARCHAR GLOB {quote(glob)}" for column, glob in change.terms]
     return " AND ".join([*parts, *chosen])
 
@@ -149,7 +149,7 @@ def _count(connection: duckdb.DuckDBPyConnection, where: str) -> int:
 
 
 class NothingChosenError(QueryError):
-    """No edge is of what a change chooses."""
+    """No edge matches a change."""
 
 
 def need(
@@ -159,10 +159,10 @@ def need(
     what: str,
     hint: str | None = None,
 ) -> None:
-    """Refuse a change, with what there is in its place, where no edge is chosen.
+    """Raise if no edge matches, with the available values as a hint.
 
     Raises:
-        NothingChosenError: no edge is.
+        NothingChosenError: no edge matches.
     """
     if _count(connection, where):
         return
@@ -178,17 +178,17 @@ def need(
 
 
 def update(connection: duckdb.DuckDBPyConnection, assignment: str, where: str) -> None:
-    """Set columns of edges."""
+    """Update columns of edges."""
     connection.execute(f"UPDATE {TABLE} SET {assignment} WHERE {where}")
 
 
 def scaled(factor: float | str) -> str:
-    """Return the assignment that scales edges, data loading apart."""
+    """Return the SQL assignment that scales edges, except data loading."""
     return f"factor = factor * {factor}, other_factor = other_factor * {factor}"
 
 
 def add_edges(connection: duckdb.DuckDBPyConnection, rows: str) -> None:
-    """Add edges that a change assumes: rows of nodes, moments, kind, part and weights."""
+    """Add edges that a change assumes, from rows of nodes, times, kind, part, and weights."""
     connection.execute(
         f"INSERT INTO {TABLE} BY NAME SELECT (SELECT max(edge_id) FROM {TABLE}) "
         "+ row_number() OVER () AS edge_id, 'assumed' AS known_by, 0 AS is_end, 0 AS loading_ns, "
@@ -213,13 +213,13 @@ def _change_work(connection: duckdb.DuckDBPyConnection, change: Change) -> list[
 
 
 def drop(connection: duckdb.DuckDBPyConnection, *names: str) -> None:
-    """Drop tables that a change has made of the edges, where they are."""
+    """Drop temporary tables of a change, if they exist."""
     for name in names:
         connection.execute(f"DROP TABLE IF EXISTS {TABLE}_{name}")
 
 
 def remove_work(connection: duckdb.DuckDBPyConnection, where: str) -> None:
-    """Take away work, the calls that launched nothing else, and what waits for either."""
+    """Remove work, calls that launched nothing else, and waits for either."""
     connection.execute(
         f"CREATE OR REPLACE TABLE {TABLE}_gone AS "
         f"SELECT target_node // 2 AS span_id FROM {TABLE} WHERE {where}"
@@ -254,11 +254,11 @@ _INSIDE = {
     "OR regexp_matches(e.name, '^(Torch-Compiled Region|CompiledFunction)'))",
     "call": "is_launch_call(e.category)",
 }
-"""What events of a thread are chosen by a name, and change with all that they hold."""
+"""Host events that are selected by name and change with everything inside them."""
 
 
 def _change_inside(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    """Change what threads do inside of ops or ranges; what is removed takes its launches along."""
+    """Change the time of threads inside ops or ranges; removed ones take their launches along."""
     (by, glob) = next(term for term in change.terms if term[0] in _INSIDE)
     others = [term for term in change.terms if term != (by, glob)]
     if any(column in _INSIDE for column, _ in others):
@@ -282,7 +282,7 @@ def _change_inside(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
 def change_spans(
     connection: duckdb.DuckDBPyConnection, change: Change, by: str, rest: str, glob: str = ""
 ) -> None:
-    """Change what threads do inside of spans that are laid out: the table of edges with `_op`.
+    """Change what threads do inside spans that are laid out: the table of edges with `_op`.
 
     Args:
         connection: one with that table, which is dropped.
@@ -296,7 +296,7 @@ def change_spans(
     """
     connection.execute(f"CREATE TABLE IF NOT EXISTS {TABLE}_ranged AS FROM {TABLE}_op LIMIT 0")
     connection.execute(f"INSERT INTO {TABLE}_ranged FROM {TABLE}_op")
-    # Time of the host inside of these, and calls and work of CPUs that lie in them.
+    # Time of the host inside these, and calls and work of CPUs that lie in them.
     connection.execute(
         f"CREATE OR REPLACE TABLE {TABLE}_part AS "
         "SELECT (e.trace_id, s.pid, s.tid) AS part, e.edge_id AS id, "
@@ -355,11 +355,11 @@ def change_spans(
 
 
 PAUSE_NS = 1_000_000
-"""Between two calls a program sleeps, reads or computes where so much lies in no op: what launches
-take there, with a profiler that records Python, is well below."""
+"""Host time outside ops between two calls counts as stall from this length on. Launches under a
+profiler that records Python take much less."""
 
 NAMED_NS = 100_000
-"""A Python call or range that lasts so long and launches nothing is work of the program's own."""
+"""A Python call or range of this length without launches counts as work of the program."""
 
 
 def _change_host(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
@@ -388,7 +388,7 @@ def _change_host(connection: duckdb.DuckDBPyConnection, change: Change) -> list[
 
 
 def _find_pauses(connection: duckdb.DuckDBPyConnection, where: str) -> None:
-    """Lay out which share of the host's time outside of ops launches nothing, by edge.
+    """Lay out which share of the host's time outside ops launches nothing, by edge.
 
     All of it where it is a pause; else what lies in calls or ranges of the program that launch
     nothing.
@@ -419,7 +419,7 @@ def _find_pauses(connection: duckdb.DuckDBPyConnection, where: str) -> None:
 
 
 def _change_pauses(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    """Change host stalls that steps repeat, on all threads of the host."""
+    """Change host stalls that recur in steps, on all host threads."""
     connection.execute(
         f"CREATE OR REPLACE TABLE {TABLE}_op AS "
         "SELECT (p.trace_id, s.pid, s.tid) AS part, p.start_ns + c.shift_ns AS start_ns, "
@@ -453,9 +453,9 @@ def _change_launches(connection: duckdb.DuckDBPyConnection, change: Change) -> l
 
 
 _IN_GRAPH_NS = (350, 420, 600)
-"""From the end of a kernel to the start of the next one within a graph: percentiles 10, 50 and 90.
+"""Gap between two kernels in a CUDA graph: percentiles 10, 50, and 90.
 
-Of 1,785 kernels of a captured step on an H200.
+From 1,785 kernels of a captured step on an H200.
 """
 
 _GRAPH_LAUNCH_NS = 15_000
@@ -471,7 +471,7 @@ HAVING count(*) >= 100
 
 
 def _capture_steps(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    """Let one launch of a graph put the work of each step on the device."""
+    """Launch the work of each step with one CUDA graph."""
     if not connection.execute(
         "FROM launch WHERE regexp_matches(name, '^(cuda|cu[A-Z]|hip)') LIMIT 1"
     ).fetchall():
@@ -564,7 +564,7 @@ def _change_loading(connection: duckdb.DuckDBPyConnection, change: Change) -> li
 
 
 def _find_loading(connection: duckdb.DuckDBPyConnection, change: Change) -> None:
-    """Lay out the edges inside of data loaders, and which call of one it was: on cpu ops, too."""
+    """Create a table of the edges inside data loaders with the number of the call; also CPU ops."""
     connection.execute(
         f"CREATE OR REPLACE TABLE {TABLE}_loader AS "
         "SELECT (w.trace_id, w.pid, w.tid) AS part, w.ts_ns + c.shift_ns AS start_ns, "
@@ -635,7 +635,7 @@ def _add_workers(connection: duckdb.DuckDBPyConnection, count: int) -> None:
 
 
 MEASURED = f"{TABLE}_measured"
-"""What bench measured of collectives, by class and size of the group."""
+"""Benchmarks of collectives by class and group size."""
 
 _POINTS = (
     "SELECT b.op, b.group_size, b.message_bytes, b.median_ns, b.device_name, r.folder_name, "
@@ -649,15 +649,15 @@ def lay_measured(
     change: Change,
     runs: Sequence[Callable[[str], Sequence[Sequence[Any]]]],
 ) -> None:
-    """Lay out the latency of collectives and their time for a byte, as bench measured them.
+    """Create a table with the measured latency and time per byte of collectives.
 
     Args:
-        connection: to a store with the edges laid out.
-        change: what is asked.
-        runs: answer statements on this run and on further ones.
+        connection: to a store with the edges.
+        change: the requested change.
+        runs: query functions for this run and further ones.
 
     Raises:
-        QueryError: what was measured is of other devices alone.
+        QueryError: the benchmarks are from another device.
     """
     points = [row for ask in runs for row in ask(_POINTS)]
     names = connection.execute("SELECT lower(name) FROM device WHERE name IS NOT NULL").fetchall()
@@ -691,13 +691,13 @@ def lay_measured(
 
 
 def fit_transfers(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    """Tell the latency of each transfer apart, as measured, else by the run's own sizes.
+    """Separate the latency of each transfer, as measured or fitted to the run's message sizes.
 
     Returns:
-        What that assumes.
+        Assumptions.
 
     Raises:
-        QueryError: no collective has a size, or its latency is asked for and cannot be told.
+        QueryError: no collective has a known size, or the requested latency cannot be separated.
     """
     connection.execute(
         f"CREATE OR REPLACE TABLE {TABLE}_transfer AS WITH transfer AS ("
@@ -836,4 +836,4 @@ CHANGES: Mapping[str | None, Apply] = {
     "overlap": _hide_communication,
     "ranks": _even_ranks,
 }
-"""By keyword what applies a change to the edges, and returns what that assumes."""
+"""Functions that apply a change to the edges and return assumptions, by keyword."""

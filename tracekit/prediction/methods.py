@@ -241,17 +241,17 @@ WHERE g.is_back AND g.is_chosen AND g.usual_ns > 0
 
 
 def recompute(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    """Let modules be recomputed, or no more.
+    """Enable or disable recomputation of modules.
 
     Raises:
-        UsageError: they shall be, and no module is chosen.
-        QueryError: nothing of these is recorded, or they are recomputed already.
+        UsageError: no module is selected.
+        QueryError: nothing matches, or the modules are already recomputed.
     """
     return (_stop_recomputing if change.action == OFF else _start_recomputing)(connection, change)
 
 
 def _stop_recomputing(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    """Take away what runs again, with the host's time that leads to it and back from it."""
+    """Remove recomputation and the host time that leads to it and continues the backward pass."""
     chosen = where_of(change, "phase = 'recompute'")
     connection.execute(_BACK.format(table=TABLE, chosen=f"coalesce({chosen}, FALSE)"))
     for keyword in (None, "host"):
@@ -364,7 +364,7 @@ def _start_recomputing(connection: duckdb.DuckDBPyConnection, change: Change) ->
 
 
 def _add_again(connection: duckdb.DuckDBPyConnection) -> None:
-    """Put the chains of what runs again in front of their nodes."""
+    """Insert the chains of recomputed work before their nodes."""
     # The first work of a stream may begin with the host.
     add_edges(
         connection,
@@ -405,10 +405,10 @@ def _add_again(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def fuse_norms(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    """Let norms in pieces take what one kernel has to move.
+    """Replace unfused norms by one kernel with the same memory traffic.
 
     Raises:
-        QueryError: there are none.
+        QueryError: the trace has no unfused norm.
     """
     # The last kernel of a norm in pieces reads its input once and writes its output, as a fused one
     # does; backward there is one tensor more to read.
@@ -456,10 +456,10 @@ def fuse_norms(connection: duckdb.DuckDBPyConnection, change: Change) -> list[st
 
 
 _HOST_OF_COMPILED_US = (30, 45, 60)
-"""The host's time for a kernel of compiled code without CUDA graphs: least, usual, most.
+"""Host time per kernel of compiled code without CUDA graphs, µs: least, usual, most.
 
-38 to 53 were measured in two programs on an H200, in which the kernels between products took 0.26
-and 0.30 of their time before; small loops and other CPUs are further apart.
+Two programs on an H200 took 38 to 53 µs, and their kernels between GEMMs 0.26 and 0.30 of their
+time before; small loops and other CPUs differ more.
 """
 
 _FUSED = """
@@ -486,11 +486,11 @@ WINDOW chain AS (
 
 
 def compile_model(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    """Let one kernel do what lies between two products, and the host what compiled code takes.
+    """Fuse the kernels between two GEMMs, and use the host time of compiled code.
 
     Raises:
-        QueryError: the model is compiled already, or no two kernels follow each other between
-            products of a GPU.
+        QueryError: the model is already compiled, or no two kernels follow each other between GEMMs
+            of a GPU.
     """
     if connection.execute(f"FROM {TABLE} WHERE is_fused(class) LIMIT 1").fetchall():
         raise QueryError(f"{change.text!r}: kernels in this trace are already compiled")
@@ -548,7 +548,7 @@ def compile_model(connection: duckdb.DuckDBPyConnection, change: Change) -> list
 
 
 def fuse_attention(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    """Take away what lies between the products of attention in pieces.
+    """Remove the kernels between the GEMMs of unfused attention.
 
     Raises:
         QueryError: there is none.
@@ -629,7 +629,7 @@ def fuse_attention(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
 
 
 def accumulate(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    """Scale the number of micro-batches of a step of the optimizer.
+    """Scale the number of micro-batches per optimizer step.
 
     Raises:
         QueryError: there is no forward and backward pass.
@@ -679,10 +679,10 @@ _ALGORITHMS: Mapping[str, Mapping[str, tuple[str, str]]] = {
 
 
 def change_collectives(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    """Let collectives have another algorithm, or groups another number of ranks.
+    """Change the algorithm of collectives or the number of ranks in their groups.
 
     Raises:
-        QueryError: no collective is such a one, or none tells its size.
+        QueryError: no collective matches, or message sizes are unknown.
     """
     assumptions = fit_transfers(connection, change)
     forms = [
@@ -692,7 +692,7 @@ def change_collectives(connection: duckdb.DuckDBPyConnection, change: Change) ->
     ]
 
     def ratio(at: int) -> str:
-        """Return what a part has then of what it has now."""
+        """Return the ratio of a part's new to its current cost."""
         branches = []
         for is_tree, collective, *form in forms:
             after = form[at]
@@ -809,10 +809,10 @@ WHERE is_hook AND is_node
 
 
 def change_zero(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    """Let parameters be whole on each rank: stage 2 of ZeRO where stage 3 was recorded.
+    """Keep complete parameters on each rank: ZeRO stage 2 instead of the recorded stage 3.
 
     Raises:
-        QueryError: another stage is asked for, or no gathers of parameters are recorded.
+        QueryError: another stage is requested, or no parameter gathers are recorded.
     """
     if change.count == 3:
         raise QueryError(
@@ -860,16 +860,16 @@ _RULES = {
     "optimizer": ("advice_optimizer", "no optimizer with many small kernels or ops"),
     "offload": ("advice_offload", "no copies of an offloaded optimizer"),
 }
-"""The advice that has the changes of a method, and those for the upper end of its gain."""
+"""Advice that contains the changes of a method, and those for the upper end of its gain."""
 
 
 def expand(
     connection: duckdb.DuckDBPyConnection, change: Change
 ) -> tuple[list[Change], list[Change], list[str]]:
-    """Return the changes that make up one, the same for the most that is gained, and the reason.
+    """Expand a change into its parts, those with the largest gain, and the reason.
 
     Raises:
-        QueryError: the trace has nothing of what is changed.
+        QueryError: the trace has no matching work.
     """
     if change.keyword == "offload" and change.action == ON:
         raise QueryError(
@@ -911,16 +911,16 @@ _OF_LINKS = ("bandwidth", "latency", "group", "algorithm")
 def apply_change(
     connection: duckdb.DuckDBPyConnection, change: Change, further: Sequence[Ask] = ()
 ) -> list[str]:
-    """Apply one change to the edges; return what it assumes.
+    """Apply one change to the edges and return its assumptions.
 
     Args:
-        connection: to a store with the edges laid out.
-        change: what is changed.
-        further: answers statements on further runs.
+        connection: to a store with the edges.
+        change: the change.
+        further: query functions for further runs.
 
     Raises:
-        UsageError: it says too little.
-        QueryError: the trace has nothing of what is changed, or does not tell what it needs.
+        UsageError: the change is incomplete.
+        QueryError: nothing in the trace matches, or the trace lacks required information.
     """
     runs = [lambda statement: connection.execute(statement).fetchall(), *further]
     if change.keyword == "size":

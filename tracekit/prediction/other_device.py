@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     import duckdb
 
 LAUNCH_BOUND_NS = 3_000
-"""What runs no longer is what a device needs for any kernel, and is kept."""
+"""Kernels up to this duration are launch overhead of the device and stay unchanged."""
 
 MATRIX_TYPES = ("fp8", "bf16", "fp16", "tf32", "int8")
-"""Types whose products the units for matrices take: those reach other shares of their peaks."""
+"""Types that matrix units support, which reach other shares of their peaks."""
 
 # Work of a product counts as bound by arithmetic or by memory as its op's operations and bytes say
 # on the recorded device; where they are not known, products by arithmetic, all else by memory.
@@ -86,10 +86,10 @@ _NEEDED = "FROM launched_op_costs WHERE computed_type() is_tf32_kernel()"
 
 
 def scale_to_device(connection: duckdb.DuckDBPyConnection, table: str, name: str) -> list[str]:
-    """Scale the compute in a table of edges to another device; return what that assumes.
+    """Scale the compute in an edge table to another device; return the assumptions.
 
     Raises:
-        QueryError: the device is not known, or the recorded one has no published peak.
+        QueryError: the device is unknown, or the recorded one has no published peak.
     """
     other = find_device(name)
     here, there, how = _reached(connection, other)
@@ -116,7 +116,7 @@ def scale_to_device(connection: duckdb.DuckDBPyConnection, table: str, name: str
 
 
 def _reached(connection: duckdb.DuckDBPyConnection, other: DevicePeak) -> tuple[float, float, str]:
-    """Return which share of its peak each of the devices reaches in products, and that in words.
+    """Return the share of peak that GEMMs reach on both devices, and its description.
 
     Both are 1 where one of them is not known.
     """
@@ -142,18 +142,18 @@ def _reached(connection: duckdb.DuckDBPyConnection, other: DevicePeak) -> tuple[
 
 
 def scale_to_type(connection: duckdb.DuckDBPyConnection, table: str, dtype: str) -> list[str]:
-    """Scale products of 32-bit floats in a table of edges to a narrower type.
+    """Scale 32-bit GEMMs in an edge table to a narrower type.
 
     Args:
         connection: to a store with the graph.
-        table: of edges.
-        dtype: bf16, fp16 or tf32.
+        table: the edge table.
+        dtype: bf16, fp16, or tf32.
 
     Returns:
-        What that assumes.
+        Assumptions.
 
     Raises:
-        QueryError: the device has no published peak of that type.
+        QueryError: the device has no published peak for that type.
     """
     if not connection.execute("FROM device_peak WHERE dtype = ? LIMIT 1", [dtype]).fetchall():
         raise QueryError(f"precision={dtype}: the device has no published peak for that type")
@@ -174,7 +174,7 @@ def scale_to_type(connection: duckdb.DuckDBPyConnection, table: str, dtype: str)
 
 
 def _scale(connection: duckdb.DuckDBPyConnection, table: str, asked: str, **ratio: str) -> str:
-    """Scale compute by ratios of peaks; return which share of it what binds."""
+    """Scale compute by ratios of peaks; return the share of time by bound."""
     if not connection.execute("FROM device_peak LIMIT 1").fetchall():
         raise QueryError(f"{asked}: the peaks of the recorded device are unknown")
     ensure_named(connection, _NEEDED)

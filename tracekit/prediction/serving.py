@@ -27,18 +27,18 @@ MEASURES = (
     "itl_p99_ns",
     "output_tokens_per_s",
 )
-"""What is predicted, as analyses `latency` (since arrival) and `throughput` define it."""
+"""Predicted figures, as defined by analyses `latency` (since arrival) and `throughput`."""
 
 WORST_PCT: Mapping[str, float] = {"ttft_mean_ns": 20, "tpot_mean_ns": 10, "output_tokens_per_s": 10}
-"""There is no prediction where the unchanged simulation misses the recorded run by more, in %."""
+"""Maximum error of the unchanged simulation, %; beyond it there is no prediction."""
 
 _UNKNOWN_PCT = 5.0
-"""Nor where more of the time would be in steps that are unlike all recorded ones."""
+"""Maximum share of time in steps unlike any recorded one."""
 
 _DRAWS = 41
 
 _MOST_PARTS = 10_000
-"""Steps that read one prompt."""
+"""Prefill steps of a single prompt."""
 
 _RUNS = """
 SELECT
@@ -75,7 +75,7 @@ ORDER BY q.sent_ns, q.request_id
 """
 
 _FREE_PCT_OF_TRANSFORMERS = 15.0
-"""Its FIFO scheduler takes no further prompt while less of the cache is free."""
+"""Free share of the cache below which transformers' FIFO scheduler admits no prompt."""
 
 _ASSUMPTIONS = (
     "prompts and answers have their recorded lengths",
@@ -132,7 +132,7 @@ class ServingPrediction:
 
 @dataclass(frozen=True, slots=True)
 class _Recorded:
-    """A recorded run: what was wanted of which engine, what came, and what its steps took."""
+    """A recorded run: its load, engine, requests, and step times."""
 
     name: str
     requests: Sequence[Request]
@@ -173,7 +173,7 @@ class LoadPredictor:
 
     @cached_property
     def _before(self) -> list[Mapping[str, float]]:
-        """What the unchanged simulation has, by draw."""
+        """Results of the unchanged simulation, by draw."""
         run = self._run
         return [
             _measured(run.requests, run.engine, self._times.drawn(seed))[0]
@@ -272,7 +272,7 @@ def _measured(
 def _measured_apart(
     requests: Sequence[Request], engine: Engine, step_ns: StepTime
 ) -> tuple[Mapping[str, float], _Steps]:
-    """Return the same of two engines: one reads prompts, and the other decodes."""
+    """Return the same for two engines, one for prefill and one for decode."""
     alone = [request._replace(output_token_count=1) for request in requests]
     read = Serving(alone, replace(engine, batch_limit=None), step_ns)
     order = sorted(
@@ -326,7 +326,7 @@ def _measures(
 
 
 def _interval(seen: float, replayed: float, draws: Sequence[float]) -> tuple[float, float]:
-    """Return where a figure may lie: what draws say, and the same if off as the replay is."""
+    """Return the interval of a figure, from the draws and the error of the unchanged simulation."""
     usual = statistics.median(draws)
     values = [draws[len(draws) // 40], draws[-1 - len(draws) // 40]]
     values += [value * seen / replayed for value in values] if replayed else []
@@ -419,7 +419,7 @@ def _recorded(connection: duckdb.DuckDBPyConnection, row: Sequence[Any]) -> _Rec
 def _steps(
     name: str, found: Sequence[Sequence[Any]], tokens: int | None
 ) -> tuple[list[Timed], int]:
-    """Return the steps of a run, and how long an idle engine takes to begin one, ns."""
+    """Return the steps of a run, and the time an idle engine needs to start one, ns."""
     decodes: defaultdict[int, int] = defaultdict(int)
     context: defaultdict[int, int] = defaultdict(int)
     readers: defaultdict[int, list[int]] = defaultdict(list)

@@ -131,7 +131,7 @@ def _recorded(ask: Ask, change: Change) -> int:
 
 
 def _ratio(sizes: Sequence[int], values: Sequence[float], change: Change) -> float:
-    """Return what the line has for a size, of what it has for the first."""
+    """Return the value of the line at a size, relative to the first size."""
     power = 1
     if change.action == "sequence":
         (small, least), *_, (large, most) = sorted(zip(sizes, values, strict=True))

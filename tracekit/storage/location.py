@@ -17,8 +17,8 @@ from tracekit.storage.url import is_url, local_part
 from tracekit.units import MB
 
 SMALL_FILE_BYTES = 32 * MB
-"""How much is read at most of a file that is no trace, such as `run.json`; its text is held whole,
-and what is parsed from it takes up to twenty times as much."""
+"""Maximum size of files other than traces, such as `run.json`: the text is kept in memory, and the
+parsed content takes up to twenty times as much."""
 
 
 class Location(ABC):
@@ -109,7 +109,7 @@ class Location(ABC):
 
     @abstractmethod
     def exists(self) -> bool:
-        """Tell whether there is a file or a folder; asks anew each time."""
+        """Tell whether there is a file or a folder; asks again each time."""
 
     @abstractmethod
     def is_file(self) -> bool:

@@ -150,7 +150,7 @@ class RemoteLocation(Location):
         """Return what is known of the file, or ask.
 
         Raises:
-            FileNotFoundError: there is no file.
+            FileNotFoundError: there is not a file.
         """
         if self._info is None or self._info.size_bytes is None:
             self._info = self._ask()

@@ -137,7 +137,7 @@ class StepRecorder:
                     add_step(record.steps, batch.number)
 
     def stage(self, name: str) -> contextlib.AbstractContextManager[object]:
-        """Return what a stage of the step is to be inside of."""
+        """Return what a stage of the step is to be inside."""
         del name
         return contextlib.nullcontext()
 

@@ -37,7 +37,7 @@ Received = Sequence[list[torch.Tensor]]
 class Codec(ABC):
     """How a method encodes the gradient matrix of a parameter, with the state of each parameter.
 
-    The state is kept by parameter, not by bucket, because DDP builds its buckets anew after the
+    The state is kept by parameter, not by bucket, because DDP builds its buckets again after the
     first step.
     """
 

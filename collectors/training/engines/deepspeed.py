@@ -165,7 +165,7 @@ def _sizes(model: torch.nn.Module, zero_stage: int) -> dict[str, int]:
 
 
 def _can_build(is_offloaded: bool, notes: list[str]) -> bool:
-    """Tell whether DeepSpeed's own Adam is there or can be compiled; if not, say why."""
+    """Return whether DeepSpeed's Adam exists or compiles; if not, print the reason."""
     from deepspeed.ops.op_builder import CPUAdamBuilder, FusedAdamBuilder
     from torch.utils.cpp_extension import CUDA_HOME
 

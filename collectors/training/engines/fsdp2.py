@@ -87,6 +87,6 @@ def _unshardable(model: torch.nn.Module, mesh: DeviceMesh) -> set[torch.nn.Param
 
 
 def _layers(model: torch.nn.Module) -> list[torch.nn.Module]:
-    """Return the repeated blocks of a model: the members of its longest module list."""
+    """Return the repeated blocks of a model: its longest module list."""
     lists = [module for module in model.modules() if isinstance(module, torch.nn.ModuleList)]
     return list(max(lists, key=len, default=[]))

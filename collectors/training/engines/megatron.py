@@ -134,7 +134,7 @@ def _transformer_config(spec: TrainingSpec, config: Any) -> Any:
 
 
 def _parameter_count(model: torch.nn.Module, tensor_size: int) -> int:
-    """Return the parameters of the whole model, of which this rank holds a part."""
+    """Return the parameter count of the complete model, of which this rank holds a part."""
     return sum(
         parameter.numel()
         * (tensor_size if getattr(parameter, "tensor_model_parallel", False) else 1)
