@@ -23,7 +23,7 @@ remedies (collective, remedy) AS (
         'Start reductions during the backward pass: DistributedDataParallel(bucket_cap_mb=…, '
         || 'gradient_as_bucket_view=True), with parameters registered in the order of use'
     ),
-    ('reducescatter', 'overlap_comm=True (DeepSpeed); fully_shard of each block (FSDP)'),
+    ('reducescatter', 'Use overlap_comm=True (DeepSpeed) or fully_shard per block (FSDP)'),
     (
         'allgather',
         'Prefetch: set_modules_to_backward_prefetch (FSDP), stage3_prefetch_bucket_size (DeepSpeed)'

@@ -122,7 +122,7 @@ answered AS (
         [
             class || ', ' || own_module || ', ' || node,
             phase_mark,
-            if(is_recompute, 'recomputed; ' || node, 'not recomputed; '),
+            if(is_recompute, 'recomputed; ' || node, 'not recomputed'),
             node, phase_mark, around, own_module,
             if(is_in_grad_mode, 'inside such an op; ', 'no such op; ') || traits,
             class || ', ' || name || '; ' || traits,
