@@ -1,17 +1,18 @@
-"""Workloads that run under the profiler and leave traces and a manifest on disk.
+"""Workloads and recorders that write traces and a manifest.
 
-Installed as ``tracekit.collectors``. This is the only code that imports torch; its output is
-files, so that the analysis half never needs the machine that the traces came from.
+Installed as ``tracekit.collectors``. Only this code imports torch. Its output is files, so the
+analysis half never needs the machine that recorded the traces.
 
-The faces are modules of this folder: ``collect`` (what ``tracekit collect`` and
-``python -m tracekit.collectors`` do), ``session`` (``tracekit.collect``) and ``options``. Each
-room beside them is for one thing, and imports only rooms below it:
+The entry points are ``collect`` (``tracekit collect`` and ``python -m tracekit.collectors``),
+``session`` (``tracekit.collect``), and ``options``. Packages, each of which imports only those
+below it:
 
-- ``sweep``, ``bench``, ``callbacks``: grids of runs, microbenchmarks, trainers that call back.
-- ``training``, ``serving``, ``loop``: our own training, engines under load, loops of others.
-- ``model``, ``profiler``: what is trained and served; the profiler, and step times without it.
-- ``ranges``: the names in traces.
-- ``calls``, ``run``: what a program calls of torch; a run's folder, manifest and environment.
-- ``process``: processes that are started and ended.
-- ``machine``, ``command_line``, ``progress``: hardware; options; lines on the terminal.
+- ``sweep``, ``bench``, ``callbacks``: grids of runs, microbenchmarks, trainer callbacks.
+- ``training``, ``serving``, ``loop``: built-in training, engines under load, third-party training
+  loops.
+- ``model``, ``profiler``: models; torch.profiler and unprofiled step times.
+- ``ranges``: range names in traces.
+- ``calls``, ``run``: hooks into torch; run folder, manifest, and trace files.
+- ``process``: ranks, child processes, signals.
+- ``machine``: accelerators and memory.
 """

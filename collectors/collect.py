@@ -1,4 +1,4 @@
-"""Run the stage that the arguments ask for: one way in for both command lines and the sweep."""
+"""Runs the selected stage: the entry point of both command lines and the sweep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of the collectors' commands: click's, with headings in the help and stages."""
+"""Click options of the collectors' commands, with help groups and stages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Parsed(click.ParamType):  # type: ignore[type-arg]  # generic since click 
 def _integer(least: int) -> click.ParamType[Any]:
     def read(text: str) -> int:
         if not text.isdecimal() or len(text) > 18 or int(text) < least:
-            raise ValueError(f"{text!r} is not an integer of {least} or more")
+            raise ValueError(f"{text!r} is not an integer of at least {least}")
         return int(text)
 
     return Parsed("N", read)
@@ -148,7 +148,7 @@ def given(values: Mapping[str, Any], options: Iterable[Option]) -> dict[str, Any
     found = {}
     for key, value in values.items():
         if key not in known:
-            raise UsageError(f"there is no option {key!r}")
+            raise UsageError(f"unknown option {key!r}")
         if value is not None and value is not False:
             try:
                 found[key] = known[key].type.convert(value, known[key], None)

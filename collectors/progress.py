@@ -1,4 +1,4 @@
-"""Lines on the terminal: how far something is, and what a program of the user's should know."""
+"""Progress and messages on the terminal."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ProgressLine:
 def write_notice(text: str) -> None:
     """Write a line to stderr that begins with `tracekit: ` and touches no open bar of tqdm.
 
-    tqdm's own `write` clears its bars, writes, and draws them anew. It is used only where the
+    tqdm's own `write` clears its bars, writes, and draws them again. It is used only where the
     program has imported tqdm. Nobody hears of it where stderr is closed.
     """
     line = f"tracekit: {text}"

@@ -11,7 +11,7 @@ go by. The loop is not cut short: after the steps that are recorded it runs on a
 `step.is_done` tells when, for those who want to leave; the run folder is there when the block ends.
 
 Under torchrun, deepspeed and the like every rank leaves its trace in a working folder of its node,
-and the last of them makes the run folder. No rank waits for another inside of the loop. Nodes that
+and the last of them makes the run folder. No rank waits for another inside the loop. Nodes that
 share a disk make one folder, others one each.
 
 What goes wrong in the loop is left to it: it gets its own exception, and the run folder says
@@ -86,10 +86,9 @@ def collect(
 ) -> Collection:
     """Record a training loop: step times, a trace per rank, and a manifest.
 
-    The loop must have `warmup + steps + 2 * profile_steps + 1` steps: those that do not count,
-    those that are timed with nothing added, as many as are profiled with ranges alone to know what
-    those cost, one for the profiler to warm up, and the profiled ones. As many as before are timed
-    after these, if the loop has them.
+    The loop must have `warmup + steps + 2 * profile_steps + 1` steps: warm-up steps, timed steps
+    without additions, steps with ranges only (their cost), one profiler warm-up step, and profiled
+    steps. If the loop continues, further steps are timed.
 
     Args:
         model: what the loop calls: a module, or the engine around it (DDP, FSDP, DeepSpeed, PEFT,
@@ -207,7 +206,8 @@ class Collection(Observer):
             return self
         if not IS_POSSIBLE:
             write_notice(
-                "this torch cannot be watched beside torch.compile; the loop is not recorded"
+                "this torch version cannot be recorded together with torch.compile; the "
+                "loop is not recorded"
             )
             return self
         defer_to_program()
@@ -377,13 +377,15 @@ class Collection(Observer):
         if error is not None:
             recorder.report.note_error(error)
             if is_recorded:
-                recorder.report.reason = f"{recorder.report.reason}, after it was recorded"
+                recorder.report.reason = (
+                    f"{recorder.report.reason}, after the recording was complete"
+                )
         self._finish()
         if self._finisher is not None:
             self._finisher.join()
         if error is not None and self._run is not None and self._run.outcome == "ok":
             report = recorder.report
-            reason = f"rank {report.rank}: {report.reason}, after it was recorded"
+            reason = f"rank {report.rank}: {report.reason}, after the recording was complete"
             folder.end(self._run, None, report.outcome, reason)
         if folder.made is None and (self._place.local_rank == 0 or error is not None):
             wait_s = _FAILED_WAIT_S if error is not None else _WAIT_S

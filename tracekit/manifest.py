@@ -392,15 +392,15 @@ def read(path: Place) -> Manifest:
     try:
         value = parse_json(text)
     except ValueError as error:
-        raise TraceError(f"{path}: the manifest is no JSON: {error}") from error
+        raise TraceError(f"{path}: the manifest is not JSON: {error}") from error
     if not isinstance(value, dict):
-        raise TraceError(f"{path}: the manifest is no JSON object")
+        raise TraceError(f"{path}: the manifest is not a JSON object")
     version = value.get("schema_version")
     if isinstance(version, int) and version > SCHEMA_VERSION:
         raise TraceError(
-            f"{path}: the manifest has version {version!s:.20}, "
-            f"this tracekit knows {SCHEMA_VERSION}",
-            hint="read it with the tracekit that wrote it, or a later one",
+            f"{path}: the manifest has version {version!s:.20}, but this tracekit reads "
+            f"up to {SCHEMA_VERSION}",
+            hint="read it with the version of tracekit that wrote it, or a later one",
         )
     try:
         run = msgspec.convert(value, Manifest)

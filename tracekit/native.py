@@ -91,8 +91,8 @@ class _Library:
             self.quick, self.long = ctypes.PyDLL(str(PATH)), ctypes.CDLL(str(PATH))
         except OSError as error:
             raise TracekitError(
-                f"tracekit's library in C cannot be loaded: {error}",
-                hint="install tracekit again; in a clone: pip install -e .",
+                f"cannot load tracekit's C library: {error}",
+                hint="reinstall tracekit; in a clone: pip install -e .",
             ) from error
         for library, functions in ((self.quick, _QUICK), (self.long, _LONG)):
             for name, (returned, *arguments) in functions.items():
@@ -311,7 +311,7 @@ class EventColumns:
             if array is None:
                 return
             if self._quick.move_array(library.pointer_in(array, b"arrow_array"), target):
-                raise ValueError("these events have been taken before")
+                raise ValueError("these events were already taken")
 
         callback = _Callback(_NextArray, move_next)
         stream = self._quick.columns_stream(self._columns, callback.function)

@@ -211,8 +211,8 @@ def points_of(run: Path) -> list[tuple[object, ...]]:
     folder = run.parent if run.name == BENCHMARKS_NAME else run
     if not folder.is_dir() or not has_benchmarks(folder):
         raise UsageError(
-            f"{run}: there is no {BENCHMARKS_NAME} here",
-            hint="give the folder of a run of tracekit bench",
+            f"{run}: no {BENCHMARKS_NAME} in this folder",
+            hint="pass a run folder of tracekit bench",
         )
     work_folder = temporary_folder()
     try:
@@ -232,14 +232,14 @@ def points_of(run: Path) -> list[tuple[object, ...]]:
         shutil.rmtree(work_folder, ignore_errors=True)
     if rejected_count:
         _log.warning(
-            "%s: %s no measured points and left out",
+            "%s: skipped %s without a benchmark point",
             run,
-            "1 line is" if rejected_count == 1 else f"{rejected_count} lines are",
+            "1 line" if rejected_count == 1 else f"{rejected_count} lines",
         )
     if not count:
         raise UsageError(
-            f"{run}: nothing that was measured in it is a ceiling",
-            hint="products, copies and collectives are, if they succeeded",
+            f"{run}: no benchmark point is a peak rate",
+            hint="peak rates need successful GEMM, copy, or collective benchmarks",
         )
     return found
 
@@ -250,8 +250,10 @@ def _is_cache_safe() -> bool:
     if not is_writable_by_all(folder := cache_dir()):
         return True
     _log.warning(
-        "%s: every user can write this folder, so nothing is read from it or kept there "
-        "(chmod 700 it, or set TRACEKIT_CACHE_DIR)",
+        (
+            "%s: every user can write to this cache folder, so it is not used (run chmod "
+            "700, or set TRACEKIT_CACHE_DIR)"
+        ),
         folder,
     )
     return False
@@ -325,12 +327,13 @@ def _open_ranks(
 
 def _reject_ingest_options(what: str, request: OpenRequest) -> None:
     for option, given, has in (
-        ("rules", request.rules, "has its classes already"),
-        ("capture", request.capture, "has the ops of its kernels already"),
+        ("rules", request.rules, "was created with its own kernel classes"),
+        ("capture", request.capture, "was created with its own kernel ops"),
     ):
         if given:
             raise StoreError(
-                f"{what} {has}", hint=f"when it is made: tracekit ingest TRACE --{option} FILE"
+                f"{what} {has}",
+                hint=(f"pass it when you create the store: tracekit ingest TRACE --{option} FILE"),
             )
 
 
@@ -340,8 +343,10 @@ def _warn_of_other_make(shown: str, made_by: str) -> None:
 
     if made_by != make_digest():
         _log.warning(
-            "%s: another version of tracekit made this store, and what this one makes of the trace "
-            "may differ (make it again: tracekit ingest TRACE -o NAME --force)",
+            (
+                "%s: this store is from another version of tracekit, and its rows may differ "
+                "(create it again: tracekit ingest TRACE -o NAME --force)"
+            ),
             shown,
         )
 
@@ -367,9 +372,8 @@ def _warn_of_other_times(connection: duckdb.DuckDBPyConnection) -> None:
     found = connection.execute(_OTHER_TIMES).fetchone()
     if found and found[0]:
         _log.warning(
-            "the traces tell no ranks, and each was recorded after another one had ended: they are "
-            "shown as parts of one run, which they may not be (to compare two: tracekit compare "
-            "OLD NEW)"
+            "the traces have no ranks and were recorded one after the other; they are shown as one "
+            "run, but may be different runs (to compare two: tracekit compare OLD NEW)"
         )
 
 
@@ -469,7 +473,7 @@ def _open_cached(
         database.forget_older(cached)
 
     def make_again(resources: contextlib.ExitStack) -> duckdb.DuckDBPyConnection:
-        _log.warning("%s: the cached store is damaged and is made again", sources.files[0])
+        _log.warning("%s: the cached store is damaged; creating it again", sources.files[0])
         database.forget(cached)
         make_it()
         return open_it(resources)
@@ -555,7 +559,7 @@ def ingest(
         )
     with named_paths():
         if output.exists() and not force:
-            raise StoreError(f"{output}: exists already", hint="--force replaces it")
+            raise StoreError(f"{output}: already exists", hint="use --force to replace it")
         sources = with_captures(find_sources(paths), capture)
     with (
         begin_reading(sources, progress) as reading,

@@ -138,7 +138,9 @@ class Trace:
     def _require_open(self) -> None:
         """Have an open store with the points that its devices are to be compared with."""
         if self._is_closed:
-            raise StoreError("the trace is closed", hint="ask before close(), inside of its with")
+            raise StoreError(
+                "the trace is closed", hint="query before close(), inside its with block"
+            )
         if self._ceilings and not self._has_ceilings:
             from tracekit.analysis.relations import Relations
 
@@ -211,7 +213,7 @@ class Trace:
         from tracekit.analysis.relations import Relations
 
         if step_ns <= 0:
-            raise UsageError("a step without the profiler takes more than no time")
+            raise UsageError("an unprofiled step must take more than 0 ns")
         self._predictors.clear()
         Relations(self.connection).give("plain_step", [(step_ns, None, None, "given")])
 

@@ -55,7 +55,7 @@ def parse_bytes(text: str) -> int:
     """
     found = _SIZE.fullmatch(text)
     if found is None:
-        raise ValueError(f"{text!r:.100} is no size: write 800MB or 4GiB")
+        raise ValueError(f"{text!r:.100} is not a size: write 800MB or 4GiB")
     power = " kmgt".index(found[2].lower() or " ")
     return int(float(found[1]) * (1024 if found[3] else 1000) ** power)
 
@@ -69,7 +69,7 @@ def parse_duration(text: str) -> int:
     found = _DURATION.fullmatch(text)
     ns = round(float(found[1]) * _DURATION_UNITS[found[2]]) if found else 0
     if not ns:
-        raise ValueError(f"{text!r:.100} is no time: write 41.4ms or 1.2s")
+        raise ValueError(f"{text!r:.100} is not a time: write 41.4ms or 1.2s")
     return ns
 
 

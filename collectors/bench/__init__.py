@@ -1,6 +1,6 @@
-"""Microbenchmarks: what a machine can really do, as `tracekit bench` measures it.
+"""Microbenchmarks of `tracekit bench`.
 
-`plan` says which points are measured, `sampling` how often, `clock` with what; `gemm`, `memcpy`,
-`collectives` and `launches` make the calls of one family each. `run` leaves a run folder of stage
-`bench`, with one line for each point in `benchmarks.jsonl`: raw times, no rates.
+`plan` selects the points, `sampling` the number of samples, and `clock` the clock. `gemm`,
+`memcpy`, `collectives`, and `launches` each make the calls of one family. `run` writes a run folder
+of stage `bench` with one line per point in `benchmarks.jsonl`: raw times, no rates.
 """

@@ -1,8 +1,8 @@
-"""The clocks of the measurements: events of a CUDA device, and the wall clock of the host.
+"""Clocks for benchmarks: CUDA events and the wall clock.
 
-Both time a batch of calls. Between the two events of a batch the device has nothing to wait for:
-it is kept busy until the host has queued the calls, so that the time is the device's and not that
-of launching. (`torch.cuda.Event.elapsed_time` resolves about half a microsecond.)
+Both time a batch of calls. A CUDA device is kept busy until the host has queued the batch, so that
+the time between the two events contains no launch overhead. (`torch.cuda.Event.elapsed_time` has a
+resolution of about half a microsecond.)
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MOST_CYCLES = 15_000_000
 class WallClock:
     """Times calls by the clock of the host: until they are done on a CPU, launched on a device.
 
-    `synchronize` waits until a device has nothing left to do, outside of the time.
+    `synchronize` waits until a device has nothing left to do, outside the time.
     """
 
     timer = "wall_clock"
@@ -80,7 +80,7 @@ class EventClock:
         return self._begin.elapsed_time(self._end) * NS_PER_MS
 
     def _hold(self, count: int) -> None:
-        """Keep the device busy for about as long as the host needs to queue the calls."""
+        """Keep the device busy while the host queues the calls."""
         sleep = getattr(self._cuda, "_sleep", None)
         if sleep is not None:
             sleep(min(max(count * _CYCLES_PER_CALL, _LEAST_CYCLES), _MOST_CYCLES))

@@ -1,11 +1,11 @@
-"""Collectives among all ranks, by torch.distributed.
+"""Collectives across all ranks with torch.distributed.
 
-Message bytes are those that nccl-tests counts: of an all-reduce, a reduce, a broadcast and a send
-the buffer of a rank; of an all-gather what comes out on each rank; of a reduce-scatter what goes in
-on each; of an all-to-all what each rank has in all. Point to point is nccl-tests' ring: each rank
-sends to the next one and receives from the one before at the same time.
+Message sizes are those of nccl-tests: the buffer of a rank for all-reduce, reduce, and broadcast;
+the output of a rank for all-gather; its input for reduce-scatter; all data of a rank for
+all-to-all. Point-to-point is nccl-tests' ring: each rank sends to the next and receives from the
+previous one at the same time.
 
-Buffers hold zeros, whose sum stays finite however often it is taken.
+Buffers contain zeros, so that repeated sums stay finite.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def call_of(op: str, zeros: Callable[[int], torch.Tensor], count: int, part_coun
         return lambda: dist.all_to_all_single(taken, whole)
     rank, group_size = dist.get_rank(), dist.get_world_size()
     if group_size == 1:
-        raise UnsupportedError("one rank has nobody to send to")
+        raise UnsupportedError("send/recv needs more than one rank")
     operations = [
         dist.P2POp(dist.isend, whole, (rank + 1) % group_size),
         dist.P2POp(dist.irecv, taken, (rank - 1) % group_size),
@@ -99,7 +99,7 @@ def _newest(*names: str) -> Callable[..., Any]:
     for name in names:
         if hasattr(dist, name):
             return getattr(dist, name)
-    raise UnsupportedError(f"this torch has no {names[-1]}")
+    raise UnsupportedError(f"this torch version has no {names[-1]}")
 
 
 class Group:

@@ -1,7 +1,7 @@
-"""Products of matrices, as linear layers compute them: activations [M, K] by weights [N, K]^T.
+"""GEMMs like those of linear layers: activations [M, K] times weights [N, K]^T.
 
-Operands are random: a GPU that multiplies zeros draws less power and clocks higher than it ever
-does in a model. They stay the same from call to call, so small ones are in a cache.
+Operands are random, because a GPU that multiplies zeros draws less power and clocks higher. They
+are the same in every call, so small ones are cached.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _scaled_mm(point: Point, shape: tuple[int, int, int], device: torch.device) 
 
     scaled_mm = getattr(torch, "_scaled_mm", None)
     if scaled_mm is None:
-        raise UnsupportedError("this torch has no scaled product (torch._scaled_mm)")
+        raise UnsupportedError("this torch version has no scaled GEMM (torch._scaled_mm)")
     m, n, k = shape
     dtype = _torch_type(point)
     left = torch.randn(m, k, device=device, dtype=torch.bfloat16).to(dtype)
@@ -86,13 +86,13 @@ def _scaled_mm(point: Point, shape: tuple[int, int, int], device: torch.device) 
 
 
 def _grouped_mm(point: Point, shape: tuple[int, int, int], device: torch.device) -> Call:
-    """Multiply groups of rows by weights of their own each, as a mixture of experts does."""
+    """Multiply groups of rows by separate weights, like a mixture of experts."""
     import torch
 
     function = getattr(torch.nn.functional, "grouped_mm", None)
     grouped_mm = function or getattr(torch, "_grouped_mm", None)
     if grouped_mm is None:
-        raise UnsupportedError("this torch has no grouped product (torch._grouped_mm)")
+        raise UnsupportedError("this torch version has no grouped GEMM (torch._grouped_mm)")
     m, n, k = shape
     count = point.batch or 1
     dtype = _torch_type(point)
@@ -107,7 +107,7 @@ def _torch_type(point: Point) -> torch.dtype:
 
     found = getattr(torch, TORCH_NAMES[point.dtype or "fp32"], None)
     if found is None:
-        raise UnsupportedError(f"this torch has no {point.dtype}")
+        raise UnsupportedError(f"this torch version has no {point.dtype}")
     return found
 
 
@@ -119,7 +119,7 @@ def _fp32_precision(precision: str, device: torch.device) -> Iterator[None]:
     """
     if device.type != "cuda":
         if precision != "ieee":
-            raise UnsupportedError("a CPU has no tf32")
+            raise UnsupportedError("CPUs have no tf32")
         yield
         return
     import torch

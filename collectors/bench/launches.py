@@ -1,4 +1,4 @@
-"""What it costs to launch: an empty kernel, a graph, a synchronisation, the call of a small op."""
+"""Launch overhead: an empty kernel, a graph, a synchronization, and a small op."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def prepared(point: Point, device: torch.device) -> Iterator[Call]:
 
 
 def _op_call(device: torch.device) -> Call:
-    """Add two numbers: all but nothing to compute, so what remains is the way there."""
+    """Add two numbers: almost no compute, so the time is call overhead."""
     import torch
 
     left, right, out = (torch.ones(1, device=device) for _ in range(3))
@@ -38,17 +38,17 @@ def _op_call(device: torch.device) -> Call:
 
 
 def _empty_kernel() -> Call:
-    """Launch a kernel of one thread that returns at once: torch's own, which waits for 0 cycles."""
+    """Launch an empty one-thread kernel: torch's own, which waits for 0 cycles."""
     import torch
 
     sleep = getattr(torch.cuda, "_sleep", None)
     if sleep is None:
-        raise UnsupportedError("this torch has no kernel that does nothing (torch.cuda._sleep)")
+        raise UnsupportedError("this torch version has no empty kernel (torch.cuda._sleep)")
     return lambda: sleep(0)
 
 
 def _graph_replay(kernel_count: int) -> Call:
-    """Replay a graph of so many empty kernels, one behind the other."""
+    """Replay a graph of consecutive empty kernels."""
     import torch
 
     launch = _empty_kernel()
@@ -62,7 +62,7 @@ def _graph_replay(kernel_count: int) -> Call:
 
 
 def _stream_sync(point: Point, device: torch.device) -> Call:
-    """Wait for a stream: one that is done already, or one that is given an empty kernel first."""
+    """Synchronize a stream that is idle, or that first gets an empty kernel."""
     import torch
 
     stream = torch.cuda.current_stream(device)

@@ -54,7 +54,7 @@ class LostDeviceError(Exception):
 
 
 class LostGroupError(Exception):
-    """A rank failed while others were inside of a collective: only other processes can go on."""
+    """A rank failed while others were inside a collective: only other processes can go on."""
 
 
 def facts_of(device: torch.device) -> DeviceFacts:
@@ -93,7 +93,7 @@ def measure(
 
 
 def _wake(device: torch.device) -> None:
-    """Keep a GPU busy until it has left the low clocks that it idles at."""
+    """Keep a GPU busy until it leaves its idle clocks."""
     if device.type != "cuda":
         return
     import torch
@@ -160,16 +160,16 @@ def _timing(
 
 
 class _ElsewhereError(Exception):
-    """Another rank could not do it."""
+    """The point failed on another rank."""
 
     def __init__(self, outcome: Outcome) -> None:
-        super().__init__("on another rank, whose log says more")
+        super().__init__("on another rank; see its log")
         self.outcome = outcome
 
 
 @contextlib.contextmanager
 def _together(point: Point, device: torch.device, group: collectives.Group) -> Iterator[Call]:
-    """Prepare a point on all ranks and make one call: if one of them cannot, none goes on."""
+    """Prepare a point on all ranks and make one call; if one rank fails, all skip the point."""
     with contextlib.ExitStack() as stack:
         call = _agreed(lambda: stack.enter_context(collectives.prepared(point, device)), group)
         _agreed(call, group)
@@ -177,7 +177,7 @@ def _together(point: Point, device: torch.device, group: collectives.Group) -> I
 
 
 def _agreed(action: Callable[[], Any], group: collectives.Group) -> Any:
-    """Do something; raise the own error or else, if another rank has one, that there is one."""
+    """Run a function on all ranks; raise the error of this rank, or that of another rank."""
     error: Exception | None = None
     made = None
     try:

@@ -1,8 +1,8 @@
-"""Copies between host and device, inside of the device, and inside of the host.
+"""Copies between host and device, within the device, and within the host.
 
-Every page of host memory is written first: pages that were never touched are all one page of zeros,
-and reading that is no copy. Copies are queued (`non_blocking`); from and to pageable memory the
-driver waits for its own staging.
+Every page of host memory is written first, because untouched pages all map to one page of zeros.
+Copies are queued (`non_blocking`); copies from and to pageable memory wait for the driver's staging
+buffer.
 """
 
 from __future__ import annotations

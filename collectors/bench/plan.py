@@ -1,8 +1,8 @@
-"""Which points are measured.
+"""Selects the points to measure.
 
-The full scale is the paper's (arXiv 2311.03687v2): Figure 11 and Table XII for products, Figure 12
-for copies, Figures 13 to 15 for collectives, and the shapes of the projections of Llama2. The small
-scale has the same kinds of points in sizes for which a CPU of two cores needs less than a minute.
+The full scale is the paper's (arXiv 2311.03687v2): Figure 11 and Table XII for GEMMs, Figure 12 for
+copies, Figures 13 to 15 for collectives, and the projections of Llama2. The small scale has the
+same kinds of points in sizes that take less than a minute on two CPU cores.
 """
 
 from __future__ import annotations

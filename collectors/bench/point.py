@@ -1,7 +1,7 @@
-"""A point that is measured, and the line of `benchmarks.jsonl` that it becomes.
+"""A benchmark point and its line in `benchmarks.jsonl`.
 
-Members of a line are the columns of table `benchmark` (tracekit/schema.py), which say what they
-mean; a member without a value is null.
+Members of a line are the columns of table `benchmark` (tracekit/schema.py); missing values are
+null.
 """
 
 from __future__ import annotations

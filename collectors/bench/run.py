@@ -1,13 +1,12 @@
-"""A bench run as a whole: its folder, the processes that measure, its manifest.
+"""A bench run: its folder, worker processes, and manifest.
 
-The measuring is done by other processes, so that whatever becomes of them costs one point: one that
-dies, hangs or loses its device leaves a line with the reason, and another goes on with the rest.
-What is left behind:
+Separate processes measure, so that a crash, hang, or lost device costs only one point, and another
+process continues. Result by outcome:
 
-- every point was tried: a run folder with outcome `ok` if any has a time, else `failed`.
-- Ctrl-C or SIGTERM: a run folder with outcome `incomplete` and the points so far, if there are any;
-  exit code 130.
-- under torchrun, where a rank that fails ends all: the same, with exit code 6.
+- all points tried: a run folder with outcome `ok` if any point has a time, else `failed`.
+- Ctrl-C or SIGTERM: a run folder with outcome `incomplete` and the finished points, if any; exit
+  code 130.
+- a failed rank under torchrun: the same, with exit code 6.
 """
 
 from __future__ import annotations
@@ -98,7 +97,7 @@ def run(what: str, values: Mapping[str, object], command: list[str], echo: Echo)
         echo(f"{target}: {made.reason}")
         raise KeyboardInterrupt
     if made.outcome != "ok":
-        raise WorkloadError(f"{target}: {made.reason}", hint=f"its logs are in {target}/logs")
+        raise WorkloadError(f"{target}: {made.reason}", hint=f"see the logs in {target}/logs")
     return target
 
 
@@ -113,12 +112,10 @@ def _take_part(settings: Settings, part: Part | None) -> None:
 
 
 class _HangError(Exception):
-    """A point takes longer than anything can."""
+    """A point exceeds the time limit."""
 
 
 class _Bench:
-    """The parts of a run, measured by other processes."""
-
     def __init__(self, settings: Settings, folder: RunFolder) -> None:
         self._settings = settings
         self._folder = folder
@@ -150,7 +147,7 @@ class _Bench:
                 _add_failed(part, [points[done]], reason)
                 done += 1
             if deaths >= _MOST_DEATHS:
-                reason = f"not tried: {deaths} processes failed in a row"
+                reason = f"skipped: {deaths} processes failed in a row"
                 _add_failed(part, points[done:], reason)
                 return
 
@@ -195,11 +192,11 @@ class _Bench:
         if stopped is not None:
             outcome = "incomplete"
             of_all = f" of {planned}" if planned is not None else ""
-            reason = f"{stopped} when {len(lines)}{of_all} points were measured"
+            reason = f"{stopped} after {len(lines)}{of_all} points"
         elif not outcomes["ok"]:
             outcome = "failed"
-            why = lines[0]["reason"] if lines else "there is no point of that kind on this device"
-            reason = f"not one point could be measured: {why}"
+            why = lines[0]["reason"] if lines else "no point of that kind on this device"
+            reason = f"no point could be measured: {why}"
         return manifest_of(
             "bench",
             "torch",
@@ -228,7 +225,7 @@ class _Bench:
 
 
 class _Watch:
-    """Follows what processes leave of a part while they measure."""
+    """Monitors the progress of the worker processes of a part."""
 
     def __init__(self, part: Part, limit_s: float, line: ProgressLine) -> None:
         self._part = part
@@ -266,7 +263,7 @@ def _add_failed(part: Part, points: Sequence[Point], reason: str) -> None:
 
 
 def _rank_count(settings: Settings) -> int:
-    """Return how many ranks the collectives have if nobody says it: all GPUs, or two."""
+    """Return the default number of ranks for collectives: all GPUs, or two."""
     if settings.rank_count is not None:
         return settings.rank_count
     is_on_gpus = settings.device != "cpu" and settings.backend != "gloo"
@@ -274,19 +271,19 @@ def _rank_count(settings: Settings) -> int:
 
 
 def _load_note(load: float | None) -> list[str]:
-    """Return what is to be said of other work on the machine, which makes every time longer."""
+    """Return a note on other load of the machine, which makes every time longer."""
     cores = core_count()
     if load is None or load < _BUSY_SHARE * cores:
         return []
-    said = f"other programs were at work when this began (load {load:.1f} on {cores} cores)"
-    return [f"{said}: times on the host are longer than the machine needs"]
+    said = f"other programs were running at the start (load {load:.1f} on {cores} cores)"
+    return [f"{said}: host times are longer than the machine needs"]
 
 
 def _notes(lines: list[dict[str, Any]], outcomes: Mapping[str, int]) -> list[str]:
     notes = []
     for outcome, said in (
         ("oom", "did not fit into memory"),
-        ("unsupported", "cannot be done here"),
+        ("unsupported", "are not supported here"),
         ("failed", "failed"),
     ):
         if not outcomes.get(outcome):

@@ -1,13 +1,13 @@
-"""How often a call is measured: until its median is known well enough, or time is up.
+"""Decides how many samples of a call are needed: until its median is known or time is up.
 
 A sample is the mean time of one call in a batch of inner calls, long enough for the clock. The
-interval of the median is that of order statistics, whatever the distribution: of n samples in
-order, the j-th from below and the j-th from above hold the median between them with the probability
-1 − 2 P(B ≤ j − 1), B binomial with n and 1/2 (David and Nagaraja, Order Statistics, 7.1). Five
-samples can give no interval of 95 %.
+interval of the median uses order statistics and holds for any distribution: of n sorted samples,
+the j-th from below and the j-th from above enclose the median with probability 1 − 2 P(B ≤ j − 1),
+B binomial with n and 1/2 (David and Nagaraja, Order Statistics, 7.1). Five samples cannot give a 95
+% interval.
 
-Whether the interval is narrow enough is looked at now and then only, after 6, 9, 13, 19, … samples:
-who looks after every sample and stops at the first narrow interval stops too early too often.
+The interval is checked only after 6, 9, 13, 19, … samples: checking after every sample and stopping
+at the first narrow interval stops too early too often.
 """
 
 from __future__ import annotations

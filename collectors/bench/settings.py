@@ -1,4 +1,4 @@
-"""What a bench run was asked for, as its processes pass it on."""
+"""Settings of a bench run, passed to its worker processes."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ OPTIONS: tuple[Option, ...] = (
     FORCE,
     Option(
         "--device",
-        "where to measure",
+        "device to measure",
         click.Choice(("cuda", "cpu")),
-        default="cuda if there is a GPU",
+        default="cuda if a GPU is available",
     ),
     Option(
         "--nproc",
-        "ranks of the collectives on this machine; under torchrun they are torchrun's",
+        "local ranks for collectives; set by torchrun if it starts the command",
         POSITIVE,
-        default="the number of GPUs; 2 without",
+        default="number of GPUs; 2 without GPUs",
     ),
     Option(
         "--backend",
@@ -65,33 +65,34 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "--dtype",
-        f"types of products, separated by commas: {', '.join(gemm.DTYPES)}; of collectives, where "
-        "they are all that is measured",
-        default="those that the device has; fp32 for collectives",
+        f"GEMM types, separated by commas: {', '.join(gemm.DTYPES)}; also for collectives "
+        "if only they are measured",
+        default="all types of the device; fp32 for collectives",
         metavar="LIST",
     ),
     Option(
         "--ops",
-        f"only these, separated by commas: {', '.join(op for ops in _OPS.values() for op in ops)}",
+        "measure only these operations, separated by commas: "
+        f"{', '.join(op for ops in _OPS.values() for op in ops)}",
         metavar="LIST",
     ),
     _of_points(
         "--sizes",
-        "small or full, the sizes for a CPU and those of the paper; or own ones, separated by "
-        "commas: MxNxK for products, bytes (1MiB) for copies and collectives",
-        default="full with a GPU, else small",
+        "small or full (sizes for a CPU, sizes of the paper), or a comma-separated list: "
+        "MxNxK for GEMMs, bytes (1MiB) for copies and collectives",
+        default="full on a GPU, else small",
         metavar="LIST",
     ),
     _of_points(
         "--seconds-per-point",
-        "how long a point may be measured, but for the fewest samples that tell",
+        "time limit per point, except for a minimum number of samples",
         number(NS_PER_S),
         default=0.25,
         metavar="S",
     ),
     _of_points(
         "--width",
-        "width of the median's 95 % confidence interval that ends a point before, in percent",
+        "stop a point once the 95 % confidence interval of the median has this width, percent",
         number(100),
         default=2,
         metavar="PCT",
@@ -151,13 +152,13 @@ def validated(what: str, values: Mapping[str, Any]) -> tuple[Settings, dict[str,
     scale, shapes, sizes_bytes = _sizes(asked.pop("sizes", None), families)
     rank_count = asked.pop("nproc", None)
     if rank_count is not None and "collective" not in families:
-        raise UsageError(f"--nproc {rank_count}: it is for collectives")
+        raise UsageError(f"--nproc {rank_count} applies only to collectives")
     device, backend = asked.pop("device", None), asked.pop("backend", None)
     if backend == "nccl" and device == "cpu":
         raise UsageError("--backend nccl needs GPUs, and --device is cpu")
     dtype = asked.pop("dtype", None)
     if dtype is not None and not {"gemm", "collective"} & set(families):
-        raise UsageError("--dtype is for products and collectives")
+        raise UsageError("--dtype applies only to GEMMs and collectives")
     dtypes = gemm.DTYPES if "gemm" in families else collectives.DTYPES
     settings = Settings(
         families=families,
@@ -183,7 +184,7 @@ def _chosen(name: str, text: str | None, options: Iterable[str]) -> tuple[str, .
     words = _words(text or "")
     for word in words:
         if word not in options:
-            raise UsageError(f"{name} {word!r}: there are {', '.join(options)}")
+            raise UsageError(f"{name} {word!r}: expected one of {', '.join(options)}")
     return tuple(dict.fromkeys(words))
 
 
@@ -206,13 +207,15 @@ def _sizes(
             except ValueError as error:
                 raise UsageError(f"--sizes: {error}") from None
             if size_bytes < 1:
-                raise UsageError(f"--sizes {word}: a size must be 1 byte or more")
+                raise UsageError(f"--sizes {word}: a size must be at least 1 byte")
             sizes_bytes.append(size_bytes)
     if shapes and "gemm" not in families:
-        raise UsageError("--sizes of the form MxNxK are for products", hint="for example 1KiB,1MiB")
+        raise UsageError(
+            "--sizes of the form MxNxK apply only to GEMMs", hint="for example 1KiB,1MiB"
+        )
     if sizes_bytes and not {"memcpy", "collective"} & set(families):
         hint = "for example 512x512x512" if "gemm" in families else None
-        raise UsageError("--sizes in bytes are for copies and collectives", hint=hint)
+        raise UsageError("--sizes in bytes apply only to copies and collectives", hint=hint)
     if not shapes and not sizes_bytes:
-        raise UsageError("--sizes names no size", hint=f"or one of {', '.join(SCALES)}")
+        raise UsageError("--sizes is empty", hint=f"or one of {', '.join(SCALES)}")
     return None, tuple(shapes), tuple(sizes_bytes)

@@ -1,9 +1,9 @@
-"""One process that measures: `python -m tracekit.collectors.bench.worker WORK PART FIRST`.
+"""Benchmark worker: `python -m tracekit.collectors.bench.worker WORK PART FIRST`.
 
-`run` starts it. WORK is the run's working folder with the settings; PART is `single` for what one
-process measures and `collective` for what all ranks do together; FIRST is the number of the point
-to begin with, 0 unless a process before ended in the middle. Rank 0 leaves the plan of the part, a
-description of the machine, and a line for each point as soon as it is measured.
+Started by `run`. WORK is the working folder with the settings. PART is `single` for points of one
+process and `collective` for points of all ranks. FIRST is the number of the first point, 0 unless
+an earlier process failed. Rank 0 writes the plan of the part, a description of the machine, and a
+line per point as soon as it is measured.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def device_for(settings: Settings, place: Place) -> torch.device:
         return torch.device("cpu")
     device = device_of(place)
     if device.type != "cuda" and (settings.device == "cuda" or settings.backend == "nccl"):
-        raise WorkloadError("torch finds no GPU here")
+        raise WorkloadError("torch finds no GPU on this machine")
     return device
 
 

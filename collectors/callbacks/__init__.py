@@ -1,5 +1,5 @@
-"""Callbacks for trainers that have such: thin, on the engine of `tracekit.collect`.
+"""Callbacks for third-party trainers, based on `tracekit.collect`.
 
-`tracekit.collectors.callbacks.transformers` and `tracekit.collectors.callbacks.lightning` each have
-a `TracekitCallback`. Neither is loaded by anything else, so their libraries need not be there.
+`tracekit.collectors.callbacks.transformers` and `tracekit.collectors.callbacks.lightning` each
+define a `TracekitCallback`. Nothing else imports them, so their libraries are optional.
 """

@@ -1,8 +1,8 @@
-"""The loop of a trainer that calls back, recorded by the engine of `tracekit.collect`.
+"""Records the loop of a trainer with callbacks.
 
-What such a trainer calls is not always the model that it was given: it wraps it first, or calls a
-part of it. So the first step only shows which models are called; the record begins with the second.
-The first counts as one that warms up, and the numbers of steps are those of the trainer.
+A trainer may call a wrapper or a part of the model it was given. Therefore the first step only
+shows which models are called, and counts as warm-up; recording starts with the second. Step numbers
+are those of the trainer.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class CalledLoop:
     def begin(self, model: nn.Module) -> None:
         """Begin to look at a loop; `model` is what is trained if nothing is seen to be called."""
         if self._is_open:
-            self.end(RuntimeError("the training before this one ended without a word"))
+            self.end(RuntimeError("the previous training ended without a final callback"))
         if not self._pid:
             at_exit(self._ended_without_a_word)
         self._pid = os.getpid()
@@ -73,14 +73,14 @@ class CalledLoop:
         self._collection = collection.__enter__()
 
     def _ended_without_a_word(self) -> None:
-        """End a loop at the end of its process that its trainer left by an exception."""
+        """End a loop at process exit whose trainer raised an exception."""
         if self._is_open and os.getpid() == self._pid:
             error = last_error() or RuntimeError("the program ended before the training did")
             self._guarded(lambda collection: collection.end_at_exit(error))
             self.end(error)
 
     def _guarded(self, act: Callable[[Any], object]) -> None:
-        """Let an act on the collection fail for us alone."""
+        """Run an action on the collection; errors do not reach the trainer."""
         try:
             act(self._collection)
         except Exception as error:  # noqa: BLE001 - the training must not fail for us

@@ -1,4 +1,4 @@
-"""A callback for the Trainer of Lightning (`lightning` or `pytorch_lightning`).
+"""Callback for Lightning's Trainer (`lightning` or `pytorch_lightning`).
 
     from tracekit.collectors.callbacks.lightning import TracekitCallback
 

@@ -1,4 +1,4 @@
-"""A callback for the Trainer of Transformers, and for those that are made of it (TRL's).
+"""Callback for Transformers' Trainer and trainers derived from it (TRL).
 
     from tracekit.collectors.callbacks.transformers import TracekitCallback
 

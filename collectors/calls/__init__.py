@@ -1,1 +1,1 @@
-"""Sees what a program calls of torch, unseen by Dynamo and without a change to the program."""
+"""Hooks into torch calls of an unchanged program, invisible to Dynamo."""

@@ -32,7 +32,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def _marker() -> Callable[[Any], None] | None:
-    """Return what makes Dynamo run the frames of a code object as they are."""
+    """Return the marker that makes Dynamo run the frames of a code object unchanged."""
     skip = getattr(_eval_frame, "skip_code", None)  # to torch 2.6
     if skip is not None:
         return skip
@@ -110,7 +110,7 @@ _undo: Callable[[], None] | None = None
 
 
 def listen_to_compiled(act: Callable[[], None]) -> bool:
-    """Call a function whenever a compiled one is called, outside of any other.
+    """Call a function whenever a compiled one is called, outside any other.
 
     What `torch.compile` returns asks a function of Dynamo's at each call what is to be done
     (`_callback_from_stance`, a private name). While somebody listens, ours is asked instead, and

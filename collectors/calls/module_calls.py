@@ -1,4 +1,4 @@
-"""Sees every call of an `nn.Module`, without a hook on any.
+"""Observes every call of an `nn.Module` without registering hooks.
 
 While somebody listens, `nn.Module.__call__` is a function of ours around torch's own. Hooks would
 do for most programs, but not for compiled ones: Dynamo guards on them, compiles them, and warns of
@@ -28,7 +28,7 @@ class Listener(Protocol):
     """Hears of calls: `before` and `after` of each, on the thread of the call."""
 
     wants_inner: bool
-    """Whether to hear of calls inside of others; without it, it may not."""
+    """Whether to hear of calls inside others; without it, it may not."""
 
     def before(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> object:
         """Hear that a call begins, and return what `after` shall be given."""
@@ -139,7 +139,7 @@ def _before(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
 ) -> list[object]:
-    """Tell of a call, and return what each listener gave; of one that failed `_drop`."""
+    """Notify the listeners of a call; return their results, and `_drop` for failed ones."""
     tokens: list[object] = []
     for listener in listeners:
         try:

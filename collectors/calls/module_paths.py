@@ -1,11 +1,10 @@
-"""The paths of a model's modules, whatever trains it.
+"""Paths of a model's modules, independent of its wrappers.
 
-They are the names of `named_modules()` of the user's own model. What merely wraps it is left
-out, so that runs of one model compare whatever trains it: DDP, FSDP and DeepSpeed (`module.`),
-compiled, FSDP1 and checkpoint wrappers (`_orig_mod.`, `_fsdp_wrapped_module.`,
-`_checkpoint_wrapped_module.`), and PEFT (`base_model.model.`). The model itself, which has no name
-there, and the wrappers around it go by the name of its class. A module of two names keeps its
-first.
+Paths are the names of `named_modules()` of the user's model. Wrappers are left out, so that runs of
+one model are comparable: DDP, FSDP, and DeepSpeed (`module.`), compiled, FSDP1, and checkpoint
+wrappers (`_orig_mod.`, `_fsdp_wrapped_module.`, `_checkpoint_wrapped_module.`), and PEFT
+(`base_model.model.`). The model itself and the wrappers around it are named after their class. A
+module with two names has its first one.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def class_name(module: nn.Module) -> str:
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
-    """Return the user's own model inside of what DDP, FSDP, DeepSpeed, PEFT or compile made."""
+    """Return the user's own model inside what DDP, FSDP, DeepSpeed, PEFT or compile made."""
     return _unwrapped(model)[0]
 
 
@@ -54,7 +53,7 @@ def _unwrapped(model: nn.Module) -> tuple[nn.Module, str]:
 
 
 def _wrapper_child(model: nn.Module) -> str | None:
-    """Return the name of the model that this one wraps, or None if it wraps none."""
+    """Return the attribute name of the wrapped model, or None for other modules."""
     children = dict(model.named_children())
     for name in (*_WRAPPERS, "module"):
         if list(children) == [name]:

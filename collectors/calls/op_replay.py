@@ -1,10 +1,9 @@
-"""Calls single ops again, with arguments as a trace has them, and says how long they take now.
+"""Reruns single ops with recorded arguments and prints their times.
 
-`tracekit export reproduce` writes this file with the calls below it: it needs only torch.
-Shapes, types and strides are those that torch.profiler notes with record_shapes, and so are the
-values of numbers and lists of numbers. Contents of tensors are in no trace: floating-point ones are
-random, others zero, which is valid where they are indices. Times are those of the profiler, as the
-trace's.
+`tracekit export reproduce` writes this file with the calls appended; it needs only torch. Shapes,
+types, strides, and values of numbers and lists of numbers are those that torch.profiler records
+with record_shapes. Traces do not contain tensor values: floating-point tensors are random, others
+zero, which is valid for indices. Times come from the profiler, like those of the trace.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ def argument(case: dict[str, Any], place: int, device: str) -> Any:
         ]
     if kind in ("Scalar", "ScalarList"):
         if len(value) > MAX_SIGNS:
-            raise UnknownError(f"a number of {len(value):,} signs")
+            raise UnknownError(f"a number with {len(value):,} characters")
         try:
             number = ast.literal_eval(value.replace("inf", "1e999"))
         except (ValueError, SyntaxError, MemoryError, RecursionError):
@@ -148,7 +147,7 @@ def repeat(case: dict[str, Any], range_name: str, device: str) -> str | None:
             for _ in range(CALLS):
                 call()
     except UnknownError as error:
-        return f"not known: {error}"
+        return f"unknown: {error}"
     except (
         *(ArithmeticError, AttributeError, IndexError, MemoryError),
         *(RuntimeError, TypeError, ValueError),
@@ -188,13 +187,16 @@ def main(cases: list[dict[str, Any]]) -> None:
         sys.stdout.write(json.dumps(rows) + "\n")
         return
     lines = [
-        f"µs a call: recorded mean; now median (least) of {CALLS} on {device}, {torch.__version__}",
+        (
+            f"µs per call: recorded mean; now median (minimum) of {CALLS} on {device}, "
+            f"{torch.__version__}"
+        ),
         f"{'host then':>10} {'host now':>20} {'device then':>12} {'device now':>20}  op, shapes",
     ]
     for case, now in zip(cases, measured, strict=True):
         why = now["reason"]
         if why is None and "TensorList" in case["types"]:
-            why = f"lists of tensors taken as {named(case['list_type'])}"
+            why = f"lists of tensors interpreted as {named(case['list_type'])}"
         device_then = f"{case['device_us']:.1f}" if case["is_on_device"] else "-"
         device_now = shown(now["device"] if has_device else [])
         lines.append(

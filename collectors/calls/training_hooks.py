@@ -1,4 +1,4 @@
-"""Sees every backward pass and every step of a `torch.optim.Optimizer`, unseen by Dynamo.
+"""Observes every backward pass and every step of a `torch.optim.Optimizer`, invisible to Dynamo.
 
 `Tensor.backward`, and so every framework, goes through `torch.autograd.backward`, which has no
 hook: while somebody listens it is a function of ours around torch's own.
@@ -82,7 +82,7 @@ def unlisten(listener: Listener) -> None:
 
 
 class _ForeignOptimizer:
-    """Stands for all optimizers that are none of torch's."""
+    """Stands for all optimizers that are not torch's."""
 
     param_groups: tuple[Any, ...] = ()
 
@@ -102,7 +102,7 @@ def forget_all() -> None:
 
 
 def _is_step_compiled() -> bool:
-    """Tell whether Dynamo has compiled what torch puts around the step of an optimizer."""
+    """Return whether Dynamo has compiled torch's wrapper around an optimizer's step."""
     constants = Optimizer.profile_hook_step.__code__.co_consts
     wrapper = next((one for one in constants if isinstance(one, CodeType)), None)
     if wrapper is None:

@@ -1,1 +1,1 @@
-"""The training loops of others: `tracekit.collect(…)` and `tracekit collect -- PROGRAM`."""
+"""Recorder for training loops: `tracekit.collect(…)` and `tracekit collect -- PROGRAM`."""

@@ -1,10 +1,10 @@
-"""Runs in every Python process of a program that is recorded, and waits for torch.
+"""Runs in every Python process of a recorded program, and waits for torch.
 
-`wrap.py` starts the program with a `sitecustomize` that calls `install`; so launchers need not be
-known. A process that never imports torch is left alone. Every Python process pays for this file, so
-it imports next to nothing; what records is imported once torch is.
+`wrap.py` starts the program with a `sitecustomize` that calls `install`, so no launcher needs
+support. Processes that never import torch are left alone. Because every Python process loads this
+file, it imports almost nothing; the recorder is imported after torch.
 
-Whatever goes wrong here is told to the other side, by a file, and never to the program.
+Errors are written to a file for the parent and never reach the program.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _is_installed = False
 def install(folder: str) -> None:
     """Record what this process trains, should it import torch, or have done so already.
 
-    Once: of a `tracekit collect` inside of another, both have a sitecustomize here, and two
+    Once: of a `tracekit collect` inside another, both have a sitecustomize here, and two
     profilers in one process end in a crash.
     """
     global _is_installed

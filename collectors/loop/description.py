@@ -1,4 +1,4 @@
-"""Says what a loop trains: its model, its engine, its precision, how its ranks share the work."""
+"""Describes the trained model, its engine, its precision, and its parallelism."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _fsdp_precision(model: nn.Module) -> str | None:
 
 
 def _accelerate_precision() -> str | None:
-    """Return what Accelerate wraps a model's forward in, where the calls themselves do not show."""
+    """Return Accelerate's autocast type of a model's forward, if calls do not show it."""
     state = sys.modules.get("accelerate.state")
     shared = getattr(getattr(state, "AcceleratorState", None), "_shared_state", {})
     return _ACCELERATE.get(str(shared.get("_mixed_precision")))
@@ -159,7 +159,7 @@ def _groups(model: nn.Module, world_size: int) -> Parallel | None:
 
 
 def _fsdp_size(model: nn.Module) -> int | None:
-    """Return over how many ranks FSDP2 shards and replicates, which are given different data."""
+    """Return the number of ranks over which FSDP2 shards and replicates, each with its own data."""
     for group in _fsdp_groups(model):
         info = getattr(group, "mesh_info", None)
         shard = getattr(info, "shard_mesh_size", None)

@@ -1,8 +1,8 @@
-"""Makes the run folder of a recorded loop of what its ranks leave in a working folder.
+"""Builds the run folder of a recorded loop from the output of its ranks.
 
-The working folder lies beside the run folder. Ranks leave their reports in `work` and their traces
-in `path`; whoever finishes moves the traces into a folder that gets the name. What comes later, the
-traces of later windows and the exit code, is added.
+The working folder is next to the run folder. Ranks write their reports to `work` and their traces
+to `path`; the last rank moves the traces to the final folder. Traces of later windows and the exit
+code are added later.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class LoopFolder:
             run.notes = [note for note in run.notes if not note.startswith(start)]
             if count := rejected_count(self.work, report.rank):
                 others = "another process" if count == 1 else f"{count} other processes"
-                run.notes.append(f"{start}; {others} of that rank trained, in no figure")
+                run.notes.append(f"{start}; {others} of that rank trained and are not recorded")
 
     def _move_traces(self, reports: Sequence[LoopReport], folder: Path) -> None:
         for report in reports:
@@ -110,7 +110,7 @@ class LoopFolder:
     def add_windows(self, reports: Sequence[LoopReport], run: manifest.Manifest) -> int:
         """Add the later windows that have come since, and return how many there are in all.
 
-        Each is a run folder inside of the run's: `step-<first step>`.
+        Each is a run folder inside the run's: `step-<first step>`.
         """
         found = sorted(
             (window["first_step"], window["step_count"], report.rank, path)
@@ -165,7 +165,7 @@ class LoopFolder:
 
     @contextlib.contextmanager
     def _aside(self) -> Iterator[Path]:
-        """Give a folder to put together in what leaves the working folder."""
+        """Return a temporary folder for the traces that leave the working folder."""
         aside = made_beside(self.path)
         with disk_errors(self.target):
             (aside / LOGS).mkdir(parents=True)
@@ -175,7 +175,7 @@ class LoopFolder:
                 shutil.rmtree(aside, ignore_errors=True)
 
     def _packed(self, report: LoopReport) -> LoopReport:
-        """Return a report with its trace compressed, or as it is where that fails."""
+        """Return a report with its trace compressed, or unchanged if that fails."""
         report = dataclasses.replace(report, light_trace=self._packed_light(report))
         if report.trace is None or not report.trace.endswith(".json"):
             return report
@@ -190,7 +190,7 @@ class LoopFolder:
             )
 
     def _packed_light(self, report: LoopReport) -> str | None:
-        """Compress the light trace of a report, and return its name; None where that fails."""
+        """Compress the light trace of a report; return its name, or None if that fails."""
         if report.light_trace is None:
             return None
         path = self.path / report.folder / report.light_trace

@@ -1,7 +1,7 @@
-"""Hides our modules from a program that is recorded, until it asks for one.
+"""Hides tracekit's modules from a recorded program until the program imports one.
 
-They are in `sys.modules` only while one of them imports others: a program may look there, as pytest
-does for packages that it is to rewrite. Once the program has imported tracekit they stay.
+The modules are in `sys.modules` only while one of them imports others, because programs may inspect
+it, as pytest does to rewrite assertions. Once the program imports tracekit, they stay.
 """
 
 import sys
@@ -11,7 +11,7 @@ _HIDDEN = "_tracekit_modules"
 
 
 class VisibleModules:
-    """Our modules are visible inside of the block, in which one of them imports others."""
+    """Our modules are visible inside the block, in which one of them imports others."""
 
     def __enter__(self) -> None:
         sys.modules.update(sys.__dict__.get(_HIDDEN, {}))

@@ -1,6 +1,6 @@
-"""How many steps of a loop are recorded, and how; and which ranks are traced.
+"""Selects the steps of a loop to record, and the ranks to trace.
 
-Ranks are chosen by `--ranks 0,8,16-23`, `first-of-node` or `all`.
+Ranks are selected by `--ranks 0,8,16-23`, `first-of-node`, or `all`.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _bounds(text: str) -> list[tuple[int, int]]:
         if first > last:
             raise UsageError(
                 f"--ranks is {text!r}, which is no choice of ranks",
-                hint="for example 0,8,16-23, or first-of-node, or all",
+                hint="for example 0,8,16-23, first-of-node, or all",
             )
         bounds.append((first, last))
     return bounds

@@ -1,11 +1,11 @@
-"""The training loop of a program that is recorded, from inside of it.
+"""The training loop of a recorded program, observed from inside.
 
-The first step tells which models are trained: those called outside of any other. From then on a
-step begins where a model is called for training after every optimizer took a step. So several
-optimizers, accumulated gradients and engines that step group by group make one step each. In a
-later stage of a pipeline the next begins at once: what it is to be called with it waits for, and
-so for all that the first stage does between two steps. A process in which no optimizer takes a step
-is left alone.
+The first step shows which models are trained: those called outside any other module. Then a step
+begins when a model is called for training after every optimizer took a step. Several optimizers,
+gradient accumulation, and engines that step group by group therefore form one step. In later
+pipeline stages the next step begins immediately, because it waits for its input and thus for
+everything that the first stage does between two steps. Processes without an optimizer step are left
+alone.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _loop: _Loop | None = None
 
 
 class _Loop(Observer):
-    """The training loop of this process, if it turns out to have one."""
+    """The training loop of this process, if it has one."""
 
     recorder: LoopRecorder | None = None
 
@@ -90,7 +90,7 @@ class _Loop(Observer):
 
     def watch(self) -> None:
         if not IS_POSSIBLE:
-            self._unusable("this torch cannot keep what watches it out of torch.compile's sight")
+            self._unusable("this torch version cannot hide tracekit's hooks from torch.compile")
             return
         os.register_at_fork(after_in_child=self._forked)
         self._profilers.attach()
@@ -99,13 +99,13 @@ class _Loop(Observer):
     def training_call_begins(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> None:
-        """Remember what is trained, to record it from its first step on."""
+        """Remember the trained model, to record it from its first step."""
         if not self._called:
             self._is_by_optimizer = _is_given_activations(args, kwargs)
         self._called[module] = None
 
     def loop_begins(self, called: list[nn.Module], optimizer: Any) -> None:
-        """Record another loop instead, unless the one before it was recorded to the end."""
+        """Record another loop, unless the previous one was recorded completely."""
         recorder = self.recorder
         if recorder is None:
             self._called = WeakKeyDictionary(dict.fromkeys(called))
@@ -127,17 +127,17 @@ class _Loop(Observer):
             self._profilers.attach()
 
     def loop_goes_on(self) -> None:
-        """Count it with the loop before: their optimizers step in turn, some from later on."""
+        """Count a step with the previous loop, whose optimizers step in turn."""
         recorder = self.recorder
         if recorder is not None and not recorder.is_done and self._before_count:
             self._loop_count -= 1
             steps = f"the first {self._before_count} steps"
-            recorder.report.note(f"nothing of {steps} counts: fewer optimizers stepped then")
+            recorder.report.note(f"{steps} are excluded: fewer optimizers stepped then")
             recorder.report.loop_number, recorder.report.before_count = self._loop_count, 0
             self._kept, self._before_count = None, 0
 
     def optimizer_stepped(self, parameter: Any) -> None:
-        """Take the first step of an optimizer for the end of a first step."""
+        """Treat the first step of an optimizer as the end of the first step."""
         if self.recorder is None:
             # While one thread begins, which takes imports, the loops of others are no loop's.
             if self._beginning.acquire(blocking=False):
@@ -172,8 +172,8 @@ class _Loop(Observer):
             self._watch_for_longer()
 
     def defer_to_program(self) -> None:
-        """Leave the program alone from now on, as it records its loop itself."""
-        reason = "the program records its loop itself, by tracekit.collect"
+        """Leave the program alone from now on, because it records its loop itself."""
+        reason = "the program already records its loop with tracekit.collect"
         if self.recorder is None:
             with contextlib.suppress(OSError):
                 (self._folder / UNRECORDED).write_text(reason, "utf-8")
@@ -206,7 +206,7 @@ class _Loop(Observer):
             self._count_lone_step(parameter)
 
     def _count_lone_step(self, parameter: Any) -> None:
-        """See a loop whose model is called where nothing sees it, as in a compiled function."""
+        """Detect a loop whose model calls are invisible, as in a compiled function."""
         self._lone_step_count += 1
         count = self._lone_step_count
         # It looks at every object, and of a tensor that is in no model it finds none: so only after
@@ -221,14 +221,14 @@ class _Loop(Observer):
         self._watch.steps.begin()
         self._begin([model], self._lone_step_count)
         if self.recorder is not None:
-            how = "inside of a compiled function" if has_compiled() else "past nn.Module.__call__"
+            how = "inside a compiled function" if has_compiled() else "bypassing nn.Module.__call__"
             self.recorder.report.notes.append(
-                f"the model is called {how}: steps are those of the optimizer, and neither modules "
-                "nor tokens are seen"
+                f"the model is called {how}: steps are those of the optimizer, and "
+                "modules and tokens are unknown"
             )
 
     def _begin(self, trained: list[nn.Module], step_number: int) -> None:
-        """Take the step that has just been seen for the first; `step_number` are over."""
+        """Start recording with the step that was just detected; `step_number` steps are over."""
         if not trained:
             return
         # Others train from now on what is not looked at. Autograd's threads step for the loop's.
@@ -273,15 +273,15 @@ class _Loop(Observer):
             report.note(COMPILED_OPTIMIZER_NOTE)
         if self._fitted is not None:
             report.note(
-                f"fewer steps are recorded, {plan.measured_count} timed and {plan.profiled_count} "
-                f"profiled, as the loop before had {self._before_count}"
+                f"fewer steps are recorded ({plan.measured_count} timed, {plan.profiled_count} "
+                f"profiled), because the previous loop had only {self._before_count}"
             )
         self.recorder.begin_step()
         if self._recorder_count == 1:
             at_exit(self._end)
 
     def _end(self) -> None:
-        """Report a loop that ended before it was recorded to the end, or exactly there."""
+        """Report a loop that ended before or exactly when its recording was complete."""
         recorder = self.recorder
         if os.getpid() != self._pid:
             return
@@ -303,7 +303,7 @@ class _Loop(Observer):
             self._stop()
 
     def _stop(self, later: _LaterLoops | None = None) -> None:
-        """Watch no more, but for a longer loop to come, if any; leave the last report."""
+        """Stop observing, except for a longer loop; write the last report."""
         # Before the other hears no more: no hook comes and goes.
         if later is not None:
             training_hooks.listen(later, backward=False)
@@ -343,7 +343,7 @@ class _Loop(Observer):
         self._stop(later if report.is_recorded and report.outcome == "ok" else None)
 
     def _is_other_idle(self, step_count: int) -> bool:
-        """Take the rank, if the process that has it is idle; looked at less and less often."""
+        """Take over the rank if its process is idle; checked less and less often."""
         is_due = not step_count & (step_count - 1)
         return is_due and self._claim is not None and self._claim.take()
 
@@ -369,7 +369,7 @@ class _Loop(Observer):
 
     @property
     def _best(self) -> LoopRecorder | None:
-        """The loop that the report is of: the last that was recorded, or else the longest."""
+        """Return the loop to report: the last recorded one, else the longest."""
         now, kept = self.recorder, self._kept
         if now is None or kept is None:
             return now or kept
@@ -393,7 +393,7 @@ class _Loop(Observer):
         self._report_unusable(str(self._folder), reason)
 
     def _forked(self) -> None:
-        """Let the child of a fork train itself, unless a profiler has run: no other can in it."""
+        """Let a forked child record its own loop, unless a profiler has run in it."""
         recorder = self.recorder
         # A thread that has held it is not here.
         self._beginning = threading.Lock()
@@ -412,7 +412,7 @@ class _Loop(Observer):
             self._watch_anew()
 
     def _reject(self, step_count: int) -> bool:
-        """Note that the child of a fork trains, in no figure."""
+        """Note that a forked child trains but is not recorded."""
         if step_count == 1 and self._claim is not None:
             self._claim.reject()
         return False
@@ -451,7 +451,7 @@ class _LaterLoops(training_hooks.Listener):
         self.loop_count = self.longest = 0
 
     def after_optimizer_step(self, optimizer: Any) -> None:
-        """Count a step; let a loop be recorded that is longer."""
+        """Count a step; start recording if the loop has become longer than the recorded one."""
         one = weakref.ref(optimizer)
         if one in self._own:
             self._own[one] += 1

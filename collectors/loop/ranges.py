@@ -1,10 +1,10 @@
-"""The ranges of a loop that is recorded: its step, its phases, the modules of all that it calls.
+"""Ranges of a recorded loop: steps, phases, and modules.
 
-The phase forward is the call of a model, and of whatever else is called outside of any model in a
-step, such as a loss. A call in evaluation mode, also of a copy of the model, is evaluation; what
-generates text for a step to train on is generation. Backward is every backward pass, and the
-optimizer phase the step of any `torch.optim.Optimizer`. An engine such as DeepSpeed's, which has
-`backward` and `step` of its own, has phases around those, so that its communication is inside.
+The forward phase is the call of a model, and of anything else called outside models in a step, such
+as a loss. Calls in evaluation mode, including those of a copy of the model, are evaluation; text
+generated for a step to train on is generation. Backward is every backward pass, and the optimizer
+phase the step of any `torch.optim.Optimizer`. For engines with their own `backward` and `step`,
+such as DeepSpeed, the phases enclose these, and so include their communication.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class LoopRanges(training_hooks.Listener):
             self.resume_step(number)
 
     def resume_step(self, number: int, *, is_anew: bool = False) -> None:
-        """Open it again, if an evaluation has closed it: inside of the step, or before its work."""
+        """Open it again, if an evaluation has closed it: inside the step, or before its work."""
         if self.is_attached and self._step is None:
             self._step = step(number, is_anew=is_anew)
             self._step.__enter__()
@@ -139,7 +139,7 @@ class LoopRanges(training_hooks.Listener):
             self._end_phase(name)
 
     def root_begins(self, module: nn.Module, phase: Phase) -> None:
-        """Open the phase of a call from outside of all modules; new ones get ranges."""
+        """Open the phase of a call from outside all modules; new ones get ranges."""
         if self.is_attached:
             if module not in self._modules:
                 self._modules.add(module)
@@ -154,8 +154,7 @@ class LoopRanges(training_hooks.Listener):
             self._undo.pop()()
 
     def _begin_phase(self, name: Phase) -> None:
-        """Open a phase, unless it is open or nothing is attached."""
-        # In backward it is a reentrant checkpoint's, inside of the phase.
+        # In backward it is a reentrant checkpoint's, inside the phase.
         if is_backward() or not self._undo or self._thread.is_elsewhere:
             return
         depth = self._open.counts.get(name, 0)
@@ -166,7 +165,7 @@ class LoopRanges(training_hooks.Listener):
             self._open.ranges[name].__enter__()
 
     def _end_phase(self, name: Phase) -> None:
-        """Close a phase, if this is the end of what opened it."""
+        """Close a phase if this is the end of the call that opened it."""
         if is_backward() or self._thread.is_elsewhere:
             return
         depth = self._open.counts.get(name, 0) - 1
@@ -243,8 +242,6 @@ def _unseen_call(function: Callable[[Phase], None], name: Phase) -> None:
 
 
 class _Open(threading.local):
-    """The phases that are open on this thread, and how often each was begun."""
-
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
         self.ranges: dict[str, Range] = {}

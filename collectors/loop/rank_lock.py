@@ -1,9 +1,9 @@
-"""Of several processes that say they are one rank, one is recorded.
+"""Ensures that only one process per rank is recorded.
 
-Processes that no launcher has numbered (a search over settings, Hogwild) are all rank 0. Each would
-leave its report and its trace under the same names, and one run would be made of both. The first
-that trains is recorded, unless it does nothing while another trains, before its record is complete:
-a worker that has taken a few steps may stay in its pool for as long as the program runs.
+Processes without a launcher (hyperparameter search, Hogwild) are all rank 0, and would write
+reports and traces with the same names into one run. The first process that trains is recorded,
+unless it becomes idle while another trains and its recording is incomplete: a worker that took a
+few steps may stay in its pool as long as the program runs.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class RankClaim:
         return self._folder / f"rank{self._rank}.also-{process}"
 
     def _is_free(self) -> bool:
-        """Tell whether the process that holds the rank has ended, is this one, or is idle."""
+        """Return whether the owner of the rank has ended, is this process, or is idle."""
         holder = holder_of(self._folder, self._rank)
         if holder is None:  # it is being written
             return False
@@ -109,7 +109,7 @@ def rejected_count(folder: Path, rank: int) -> int:
 
 
 def _computed_s(process: int) -> float | None:
-    """Return how long a process has computed; None of one that has ended."""
+    """Return the CPU time of a process, s; None if it has ended."""
     stat = read_stat(Path(f"/proc/{process}/stat"))
     if stat is None or stat[1][0] in "ZX":
         return None

@@ -1,14 +1,12 @@
-"""Measures and profiles the steps of a training loop that someone else wrote, as one rank.
+"""Measures and profiles the steps of a training loop on one rank.
 
-The steps go by in this order: some that do not count; some that are timed, with nothing added to
-them; as many as are profiled with ranges alone, which tells what those cost; one that the profiler
-needs to warm up; the profiled ones; and, if the loop has them, on an accelerator as many of which
-only its work and its calls are recorded (light ones), and again some that are timed, as a host is
-not equally fast at all times. Then nothing of ours is left and the loop runs on as it was, or
-until another window of profiled steps is due.
+Steps in order: warm-up steps; timed steps without any additions; steps with ranges only, which show
+the cost of ranges; one profiler warm-up step; profiled steps; on accelerators, light steps with
+only device activity and calls recorded; and timed steps again, because host speed varies. Then
+everything is removed, until another window of profiled steps is due.
 
-A loop that has a profiler of its own keeps it. Steps under it are not timed; they have ranges, and
-the trace that the loop writes takes the place of ours.
+A loop with its own profiler keeps it. Its profiled steps are not timed but have ranges, and its
+trace replaces tracekit's.
 """
 
 from __future__ import annotations
@@ -218,12 +216,12 @@ class LoopRecorder(CallListener, ProfilerListener):
             self._planned -= 1
 
     def restart(self) -> None:
-        """Begin the plan anew: what was taken for steps so far were parts of steps."""
+        """Begin the plan again: what was taken for steps so far were parts of steps."""
         is_early = self._planned <= self.plan.warmup_count
         if self.is_done or is_early or self.report.is_recorded or self.report.trace is not None:
             return
         count = self.report.step_count
-        self.report.note(f"nothing before step {count} counts: fewer optimizers stepped then")
+        self.report.note(f"steps before step {count} are excluded: fewer optimizers stepped then")
         self._ranges.close_step()
         self._traces.abandon()
         self._detach()
@@ -294,7 +292,7 @@ class LoopRecorder(CallListener, ProfilerListener):
     def on_user_profiler_start(self) -> None:
         """End ours, if it runs, and give the loop's profiler ranges to see."""
         if self._traces.is_light:
-            self._drop_light("the loop started a profiler of its own")
+            self._drop_light("the loop started its own profiler")
         elif self._traces.is_open:
             self._end_for_theirs()
         if self._lacks_trace():
@@ -303,15 +301,15 @@ class LoopRecorder(CallListener, ProfilerListener):
                 self._attach()
 
     def _end_for_theirs(self) -> None:
-        """End our profile: the loop's own comes first."""
+        """Stop tracekit's profiler because the loop starts its own."""
         # Whoever starts it after the optimizer has stepped does so between two steps.
         is_between = self._watch.steps.is_over and self._watch.bounds == "found"
         if is_between:
             self._watch.steps.begin()
             self.end_step()
         self.report.note(
-            f"the loop started a profiler of its own in step {self.report.step_count}, which ended "
-            "ours"
+            f"the loop started its own profiler in step {self.report.step_count}, which "
+            "stopped tracekit's"
         )
         self._ranges.close_step()
         self._write_trace()
@@ -334,7 +332,7 @@ class LoopRecorder(CallListener, ProfilerListener):
             return
         self.report.trace = keep_copy(path, self._folder, f"rank{self._place.rank}")
         self.report.note(
-            "the loop has a profiler of its own: the trace is what that wrote; ours did not run"
+            "the loop has its own profiler: its trace is used, and tracekit's profiler did not run"
         )
         if self._planned >= self.plan.step_count:
             self._end_window()
@@ -358,7 +356,7 @@ class LoopRecorder(CallListener, ProfilerListener):
         if self.is_done:
             return
         if self._watch.thread.is_elsewhere:
-            self.report.note("the thread of the loop runs on, and was recorded up to here")
+            self.report.note("the loop's thread is still running, and was recorded up to here")
             self.leave(is_ended=True)
             return
         if is_over and self._watch.steps.is_over:
@@ -397,7 +395,7 @@ class LoopRecorder(CallListener, ProfilerListener):
         is_recording = self._ranges.is_attached or self._traces.is_open or self._is_after
         if self.is_done or not is_recording:
             return False
-        self.report.note("the thread of the loop ended; other threads are not recorded")
+        self.report.note("the loop's thread ended; other threads are not recorded")
         self.close(is_over=self._watch.bounds == "found")
         return True
 
@@ -429,7 +427,7 @@ class LoopRecorder(CallListener, ProfilerListener):
             describe(model, self.plan.name, self.report)
 
     def _begin_part(self) -> bool:
-        """Begin what this step is the first of, if anything; tell whether there is more to do."""
+        """Begin the part that starts with this step, if any; return whether more follow."""
         if self._windows.is_waiting:
             self._begin_window_if_due()
         elif not self._is_under_theirs:
@@ -507,7 +505,7 @@ class LoopRecorder(CallListener, ProfilerListener):
         self._publish()
 
     def _begin_light(self) -> None:
-        """Begin the light profile; whatever goes wrong with it, all else has been recorded."""
+        """Start the light profile; errors do not affect the completed recording."""
         if self._traces.is_open or self._theirs.was_seen or self.report.trace is None:
             return
         activities = accelerator.device_activities(self._times.device)
@@ -535,7 +533,7 @@ class LoopRecorder(CallListener, ProfilerListener):
 
     def _drop_light(self, reason: str) -> None:
         self._is_plain = self._traces.drop_light()
-        self.report.note(f"there is no light trace: {reason}")
+        self.report.note(f"no light trace: {reason}")
 
     def _begin_after(self) -> None:
         if self._is_after and self._is_plain and not self._times.clock.step_count:
@@ -543,7 +541,7 @@ class LoopRecorder(CallListener, ProfilerListener):
             self._times.begin()
 
     def _keep_after(self) -> None:
-        """Report the timed steps that follow the profiled ones, as many as there were."""
+        """Report the timed steps after the profiled ones."""
         if self._is_after:
             self._is_after = False
             count = len(self.report.step_ns)
@@ -551,7 +549,7 @@ class LoopRecorder(CallListener, ProfilerListener):
             self.report.after_count = len(self.report.step_ns) - count
 
     def _end_window(self) -> None:
-        """End a window; what comes after it is another window or nothing."""
+        """End a profiled window."""
         if self._theirs.was_seen and not self._traces.is_open and self._lacks_trace():
             # The loop's own may come at any time until the program ends.
             return
@@ -582,7 +580,7 @@ class LoopRecorder(CallListener, ProfilerListener):
         self._traces.begin(count, folder)
 
     def _keep_timed(self) -> None:
-        """Report the timed steps, as many as there were, of a loop that ends among them."""
+        """Report the timed steps of a loop that ends among them."""
         count = self._planned - self.plan.warmup_count
         if 0 < count <= self.plan.measured_count and not self.report.step_ns:
             self._times.keep_measured()

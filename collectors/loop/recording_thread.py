@@ -1,8 +1,8 @@
 """The thread on which a loop is recorded.
 
-Torch's profiler sees the thread that started it, and a trace that is asked for on another thread
-ends the process (SIGSEGV, torch 2.13). So what other threads train is not looked at, and a record
-ends on its own thread: at the latest when that ends.
+torch.profiler observes the thread that started it, and exporting a trace on another thread crashes
+the process (SIGSEGV, torch 2.13). Training on other threads is therefore ignored, and a recording
+ends on its own thread, at the latest when that thread ends.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class RecordingThread:
 
 
 class _Mark:
-    """What a thread holds until it ends."""
+    """A thread-local object that is destroyed when its thread ends."""
 
     def __init__(self, number: int, at_end: Callable[[], None] | None) -> None:
         self.number = number

@@ -1,4 +1,4 @@
-"""What each rank reports of a loop that was recorded, and the manifest that is made of it."""
+"""Reports of the ranks of a recorded loop, and the manifest built from them."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from ..run.manifest import manifest_of, sentence, step_cost, write_whole
 from .plan import LoopPlan, default_ranks, is_traced
 
 EVALUATION_NOTE = (
-    "calls of the model, or of a copy of it, in evaluation mode between steps count as evaluation, "
-    "and are in no step's time"
+    "calls of the model or a copy of it in evaluation mode between steps count as "
+    "evaluation, outside the step time"
 )
 
 GRADLESS_NOTE = (
-    "calls of the model without gradients in training mode are in the steps' time; where they "
-    "evaluate, call model.eval() first"
+    "calls of the model without gradients in training mode count as step time; call "
+    "model.eval() before evaluation"
 )
 
 APART_NOTE = "steps took {before} before the profile and {after} after it; the later ones are used"
@@ -39,7 +39,7 @@ IN_TURN_NOTE = "no step time: threads take turns, and only the steps of one thre
 COMPILED_OPTIMIZER_NOTE = "the optimizer is compiled: its work is in phase forward or other"
 
 OWN_PROFILER_NOTE = (
-    "the loop has a profiler of its own, so ours did not run; it wrote no Chrome trace"
+    "the loop has its own profiler, so tracekit's did not run; it wrote no Chrome trace"
 )
 
 
@@ -182,15 +182,15 @@ def loop_notes(reports: Sequence[LoopReport]) -> list[str]:
     first = reports[0]
     if first.loop_number > 1 and first.is_recorded:
         notes.append(
-            f"loop {first.loop_number} of this process is recorded: the one before it, of another "
-            f"model or optimizer, ended after {first.before_count} steps"
+            f"loop {first.loop_number} of this process is recorded; the previous loop, "
+            f"with another model or optimizer, ended after {first.before_count} steps"
         )
     if first.longest_later > 1:
-        several = f"{first.later_count} loops that came later, of up to {first.longest_later} steps"
-        single = f"a loop that came later, of {first.longest_later} steps"
-        notes.append(f"{single if first.later_count == 1 else several}: in no figure")
+        several = f"{first.later_count} later loops with up to {first.longest_later} steps"
+        single = f"a later loop with {first.longest_later} steps"
+        notes.append(f"{single if first.later_count == 1 else several}: not recorded")
     if len({report.loop_number for report in reports}) > 1:
-        notes.append("ranks had different numbers of loops before the one that is recorded of each")
+        notes.append("ranks had different numbers of loops before the recorded one")
     return notes
 
 
@@ -326,13 +326,14 @@ def _add_throughput(
     if rate is not None:
         if run.parallel.data_size is None:
             run.notes.append(
-                f"tokens/s are per rank: how {first.world_size} ranks share the data is not known"
+                f"tokens/s are per rank, because it is unknown how {first.world_size} "
+                "ranks share the data"
             )
     elif wall_ns:
-        known = "the model is given no token ids"
-        unknown = "what the model is given is not known to be token ids"
+        known = "the model gets no token ids"
+        unknown = "the input of the model may not be token ids"
         is_known = all(report.is_without_ids for report in reports)
-        run.notes.append(f"{known if is_known else unknown}, so there is no figure in tokens/s")
+        run.notes.append(f"{known if is_known else unknown}, so tokens/s are unknown")
 
 
 def _add_notes(run: manifest.Manifest, reports: Sequence[LoopReport], plan: LoopPlan) -> None:
@@ -342,13 +343,13 @@ def _add_notes(run: manifest.Manifest, reports: Sequence[LoopReport], plan: Loop
     if untraced:
         chosen = plan.ranks or default_ranks(count)
         run.notes.append(
-            f"{len(untraced)} of the {len(reports)} ranks here leave no trace: --ranks {chosen}"
+            f"{len(untraced)} of the {len(reports)} ranks are not traced: --ranks {chosen}"
         )
     local_count = reports[0].local_rank_count if reports else None
     if local_count is not None and len(reports) < local_count and count <= local_count:
         missing = sorted(set(range(count)) - {report.rank for report in reports})
         run.notes.append(
-            f"{len(missing)} of {count} ranks left no report: {', '.join(map(str, missing))}"
+            f"no report from {len(missing)} of {count} ranks: {', '.join(map(str, missing))}"
         )
 
 
@@ -363,10 +364,10 @@ def summary(run: manifest.Manifest, target: Path) -> list[str]:
         lines.append(text)
     if overhead and overhead.export_stall_ns:
         stall = format_duration(overhead.export_stall_ns)
-        lines.append(f"the program paused for {stall} while its trace was written")
+        lines.append(f"the program paused for {stall} to write its trace")
     lines += [f"note: {note}" for note in run.notes]
     if run.traces:
-        lines.append(f"see where the time went: tracekit breakdown {target}")
+        lines.append(f"show the time breakdown: tracekit breakdown {target}")
     else:
-        lines.append(f"the run folder holds no trace: {target}")
+        lines.append(f"the run folder contains no trace: {target}")
     return lines

@@ -1,4 +1,4 @@
-"""What the steps of a loop take, without making any of them wait for the device."""
+"""Measures step times of a loop without synchronizing the device."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class StepClock:
     Steps follow each other: the end of one (`tick`) is the beginning of the next. What lies
     between `pause` and `resume` belongs to none. Without a device it takes no time of any.
 
-    Phases take their times between `begin_phase` and `end_phase`, less what phases inside of them
+    Phases take their times between `begin_phase` and `end_phase`, less what phases inside them
     take. A step with too many of them has none.
     """
 
@@ -82,7 +82,7 @@ class StepClock:
             self._last_optimized = None
 
     def pause(self) -> None:
-        """Stop the clock inside of a step; what follows is in none. Nothing if it is stopped."""
+        """Stop the clock inside a step; what follows is in none. Nothing if it is stopped."""
         if self._begin is not None:
             self._parts.append((self._begin, self._mark()))
             self._begin = None
@@ -115,7 +115,7 @@ class StepClock:
             self._open_phases.pop()
 
     def _end_part(self) -> None:
-        """End a part of the innermost phase, and begin the next one of whichever follows."""
+        """End a part of the innermost phase, and begin the next part."""
         mark = self._mark()
         if self._open_phases:
             self._phase_parts.append((self._open_phases[-1], self._phase_begin, mark))
@@ -180,7 +180,7 @@ class LoopTimes:
         return self._ended.stop()
 
     def restart(self) -> None:
-        """Forget what was timed so far; the parts of the plan begin anew."""
+        """Forget what was timed so far; the parts of the plan begin again."""
         self.clock = StepClock()
         self.tokens.end()
         report = self._report
@@ -218,7 +218,7 @@ class LoopTimes:
         report.sequence_length = self.tokens.sequence_length
         report.is_without_ids = self.tokens.is_without_ids
         if self.tokens.ranges is not None:
-            report.note(f"the model is given {self.tokens.ranges}")
+            report.note(f"the input of the model is {self.tokens.ranges}")
         # The profiler has memory of its own, which stays.
         report.memory = report.memory or memory.peak(self.device)
 
@@ -271,7 +271,7 @@ def _are_apart(before: list[int], after: list[int]) -> bool:
 
 
 def _medians_of_phases(steps: list[dict[str, int]]) -> dict[str, int]:
-    """Return the median time of each phase; none where a step lacks one, and so tells nothing."""
+    """Return the median time of each phase, or nothing if a step lacks a phase."""
     if not all(steps):
         return {}
     names = dict.fromkeys(name for step in steps for name in step)

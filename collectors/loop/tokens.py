@@ -1,4 +1,4 @@
-"""Counts the tokens that a model is given to train on, where it is given tokens."""
+"""Counts the training tokens passed to a model."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class TokenCounter:
     @property
     def ranges(self) -> str | None:
         """Say how batches and sequences vary; None where neither does."""
-        names = ("sequences in a call", "tokens in a sequence")
+        names = ("sequences per call", "tokens per sequence")
         parts = [
             f"{min(values):,} to {max(values):,} {name}"
             for name, values in zip(names, zip(*self.shapes, strict=True), strict=False)
@@ -112,7 +112,7 @@ class TokenCounter:
         self._alike_in_step.clear()
 
     def _is_repeated(self, module: nn.Module, ids: torch.Tensor) -> bool:
-        """Tell whether these ids came before in this step, when parameters were different."""
+        """Return whether these ids already appeared in this step, with other parameters."""
         parameter = next((p for p in module.parameters() if p.requires_grad), None)
         if type(ids) is not torch.Tensor or ids.is_inference() or parameter is None:
             return False
@@ -134,7 +134,7 @@ class TokenCounter:
 
 
 def _is_copied(versions: Sequence[tuple[torch.Tensor, int]]) -> bool:
-    """Tell whether the first is a copy of another; what was written to since tells nothing."""
+    """Return whether a tensor is a copy of another; later writes make this unknown."""
     (ids, is_known), *others = [(one, one._version == version) for one, version in versions]
     return is_known and any(is_same and ids.equal(other) for other, is_same in others)
 

@@ -1,4 +1,4 @@
-"""Our profiles of a loop, one at a time, and the traces that are made of them."""
+"""Profiles of a loop, one at a time, and their traces."""
 
 from __future__ import annotations
 

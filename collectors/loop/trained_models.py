@@ -1,4 +1,4 @@
-"""Which models a loop trains, by what it calls and by what holds that."""
+"""Determines which models a loop trains."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def is_alike(module: nn.Module, other: nn.Module) -> bool:
 
 
 def _modules() -> Iterator[nn.Module]:
-    """Yield every module that there is, looking at every object."""
+    """Yield all modules in memory."""
     for found in gc.get_objects():
         # Not isinstance: some objects answer it by doing something.
         if issubclass(type(found), nn.Module) and "_modules" in found.__dict__:

@@ -1,6 +1,6 @@
-"""Tells what the calls of modules are to a training loop: its steps, its evaluation, its models.
+"""Classifies module calls in a training loop as step, evaluation, or auxiliary model.
 
-A call outside of any other module's is that of a root: the model that is trained, a second one, a
+A call outside any other module's is that of a root: the model that is trained, a second one, a
 teacher, a loss. A root is trained if it has parameters that want gradients and is called for
 training. Evaluation is the call of one that is trained, or of a copy of it, in evaluation mode; in
 training mode it belongs to the step, also without gradients. Text that is generated in each step is
@@ -45,7 +45,7 @@ class CallListener:
         """The call of a root has ended."""
 
     def inner_begins(self) -> None:
-        """A module is called inside of another's call; only where `wants_inner`."""
+        """A module is called inside another's call; only where `wants_inner`."""
 
     def phase_begins(self, phase: Phase) -> None:
         """A backward pass or the step of an optimizer begins."""
@@ -153,7 +153,7 @@ class LoopWatch(training_hooks.Listener):
 
     @property
     def wants_inner(self) -> bool:
-        """Whether to hear of calls inside of others."""
+        """Whether to hear of calls inside others."""
         return self._wants_inner
 
     @wants_inner.setter
@@ -220,7 +220,7 @@ class LoopWatch(training_hooks.Listener):
             self._observer.recorder.phase_ended("backward")
 
     def _before_compiled_call(self) -> None:
-        """See that a step was over before the call that begins the next."""
+        """Detect that a step ended before the compiled call that begins the next one."""
         try:
             self._compare(self, self._leaf)
         except Exception as error:  # noqa: BLE001 - the program must not fail for us
@@ -294,7 +294,7 @@ class LoopWatch(training_hooks.Listener):
         self._optimizers = {**left, one: [weakref.ref(module) for module in called]}
 
     def _is_left(self, optimizer: Any, models: list[weakref.ref[nn.Module]]) -> bool:
-        """Tell whether an optimizer stepped some times, and nothing of its loop is called now."""
+        """Return whether an optimizer's loop is no longer running."""
         if not self._called or self._step_counts[optimizer] < 2:
             return False
         known = (model() for model in models)
@@ -306,13 +306,13 @@ class LoopWatch(training_hooks.Listener):
         return self.thread.is_elsewhere and not is_backward()
 
     def _look_for_compiled_step(self, module: nn.Module) -> None:
-        """See the step of a compiled optimizer, which calls no hook, by what it has changed."""
+        """Detect the step of a compiled optimizer, which calls no hook, by changed parameters."""
         if not self._has_seen_optimizer and has_compiled():
             trained = next((p for p in module.parameters() if p.requires_grad), None)
             self._compare(module, trained)
 
     def _compare(self, owner: object, parameter: torch.Tensor | None) -> None:
-        """Take it for a step of an optimizer that a parameter has changed since the last time."""
+        """Count an optimizer step if a parameter has changed since the last check."""
         if parameter is None:
             return
         before = self._versions.get(owner)
@@ -404,13 +404,13 @@ class LoopWatch(training_hooks.Listener):
             self._trained_beginnings.add(beginning)
 
     def _kind_of_copy(self, module: nn.Module) -> CallKind:
-        """Tell a teacher, which each step asks, from a copy that is evaluated between steps."""
+        """Separate a teacher, called in each step, from a copy evaluated between steps."""
         is_in_each = self._is_in_each_step(id(module))
         is_inside = bool(self._called) or self.steps.is_partial
         return "teacher" if is_in_each or is_inside else "evaluation"
 
     def _is_in_each_step(self, key: object) -> bool:
-        """Note that something is called, and tell whether it was in the step before as well."""
+        """Record a call; return whether the module was also called in the previous step."""
         number = self.steps.number
         at, was_in_each = self._called_at.get(key, (-2, False))
         if at != number:
@@ -419,7 +419,7 @@ class LoopWatch(training_hooks.Listener):
         return was_in_each
 
     def _is_training(self, root: nn.Module) -> bool:
-        """Tell whether a root is in training mode: a loss that holds the model has its mode."""
+        """Return whether a root is in training mode; a loss that holds the model has its mode."""
         held = self._trained_parts.get(root)
         part = None if held is None else held()
         if part is None:
@@ -428,7 +428,7 @@ class LoopWatch(training_hooks.Listener):
         return part.training
 
     def _is_copy(self, module: nn.Module) -> bool:
-        """Tell whether a root is a copy of a trained one, or holds one."""
+        """Return whether a root is a copy of a trained model, or contains one."""
         found = self._copies.get(module)
         if found is None:
             trained = [unwrapped(root) for root, is_training in self.trained.items() if is_training]
@@ -438,7 +438,7 @@ class LoopWatch(training_hooks.Listener):
         return found
 
     def _is_kin(self, module: nn.Module) -> bool:
-        """Tell whether a root is a trained one, or the same model in other wrappings."""
+        """Return whether a root is a trained model, possibly with other wrappers."""
         if module in self.trained:
             return True
         found = self._kin.get(module)
@@ -452,7 +452,7 @@ def _parameters(optimizer: Any) -> set[int]:
 
 
 def _leaf_of(tensors: Any) -> torch.Tensor | None:
-    """Return a parameter that a backward pass from here leads to."""
+    """Return a parameter that a backward pass from this tensor reaches."""
     first = tensors if isinstance(tensors, torch.Tensor) else next(iter(tensors), None)
     node = getattr(first, "grad_fn", None)
     seen: set[Any] = set()
@@ -535,7 +535,7 @@ class StepFinder:
 
     @property
     def _is_part(self) -> bool:
-        """Whether the optimizers of this step are new and others than those of the step before."""
+        """Whether this step has new optimizers, and none of the previous step's."""
         return self._has_new and bool(self._last) and self._last.isdisjoint(self._counts)
 
     def take_change(self) -> bool:

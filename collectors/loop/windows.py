@@ -1,9 +1,9 @@
-"""When a loop is profiled again after its first window: every so many steps, or when asked.
+"""Schedules further profiled windows of a loop: periodic or on demand.
 
-It is asked by a file, empty or with the number of steps. It may be seen between its creation and
-what is written into it: so an empty one counts once it has stayed so for a moment. All ranks are to
-profile the same steps, though each looks by itself: the first rank to see the file proposes a step
-a little ahead in the store of the process group, and the others take that.
+Windows on demand are requested by a file, empty or with the number of steps. Because the file may
+be seen before it is written, an empty one counts only after a moment. All ranks must profile the
+same steps, although each watches the file itself: the first rank to see it proposes a step slightly
+ahead in the store of the process group, and the others use it.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Windows:
         self._due = int(agreed) if agreed is not None and agreed.isdecimal() else first
 
     def _stays_empty(self, mark: tuple[int, int]) -> bool:
-        """Tell whether an empty request has been there long enough for one without a number."""
+        """Return whether an empty request file is old enough to count without a number."""
         now_s = time.monotonic()
         if self._empty is None or self._empty[0] != mark:
             self._empty = mark, now_s

@@ -1,4 +1,4 @@
-"""`tracekit collect … -- python train.py`: record a program of one's own, unchanged.
+"""`tracekit collect … -- python train.py`: records an unchanged program.
 
 The program may be started in any way that ends in Python: `python`, `torchrun`, `deepspeed`,
 `accelerate launch`, `srun`, a shell script. `bootstrap` runs in each of its Python processes
@@ -81,8 +81,6 @@ def run(
 
 
 class _Wrapped:
-    """A program that is being recorded into a run folder."""
-
     def __init__(
         self,
         folder: LoopFolder,
@@ -103,7 +101,7 @@ class _Wrapped:
         self._recorded: dict[int, str] = {}
 
     def run(self) -> Ended:
-        """Run the program to its end; the folder is made as soon as it can be."""
+        """Run the program to its end; write the run folder as soon as possible."""
         kill_count = memory.kernel_kill_count()
         environment = self._prepare()
         try:
@@ -121,7 +119,7 @@ class _Wrapped:
         return Ended(self._folder.made, shell_code(code))
 
     def _echo(self, *lines: str, begin: str = "") -> None:
-        """Write lines at once, on the terminal that the program writes to as well."""
+        """Print lines immediately, also on the terminal of the program."""
         is_one_of_many = self._place is not None and self._place.world_size > 1
         rank = f"rank {self._place.rank}: " if self._place is not None and is_one_of_many else ""
         texts = [mask_text(f"tracekit: {rank}{line}").replace("\n", " ") for line in lines]
@@ -142,7 +140,7 @@ class _Wrapped:
             self._plan.write(work)
         except (StoreError, OSError) as error:
             reason = error.message if isinstance(error, StoreError) else str(error)
-            self._echo(f"{reason}; the program runs without being recorded")
+            self._echo(f"{reason}; running the program without recording")
             return dict(os.environ)
         _notify_outer(os.environ.get(VARIABLE))
         before = os.environ.get("PYTHONPATH")
@@ -154,7 +152,7 @@ class _Wrapped:
         }
 
     def _takes(self, number: int) -> bool:
-        """Take the signal that asks for another window; the others are the program's."""
+        """Consume the signal that requests a window; forward the others to the program."""
         if number != self._request_signal or self._plan.request is None:
             return False
         with contextlib.suppress(OSError):
@@ -162,7 +160,7 @@ class _Wrapped:
         return True
 
     def _look(self) -> None:
-        """Make the folder if every rank has left its trace and goes on without us."""
+        """Write the folder if every rank has left its trace."""
         if self._committer is not None and self._committer.is_alive():
             return
         reports = read_reports(self._folder.work, LoopReport)
@@ -173,14 +171,14 @@ class _Wrapped:
             self._committer.start()
 
     def _expected_count(self, report: LoopReport) -> int | None:
-        """Return how many ranks are ours, as far as that is known before they end."""
+        """Return the expected number of ranks, if known before they end."""
         place = self._place
         if place is not None and (place.rank, place.world_size) == (report.rank, report.world_size):
             return 1
         return report.local_rank_count or (1 if report.world_size == 1 else None)
 
     def _is_new(self, report: LoopReport) -> bool:
-        """Tell whether a rank has recorded what is not in the run folder."""
+        """Return whether a rank has recorded something that is not in the run folder."""
         return _is_recorded(report) and report.folder != self._recorded.get(report.rank)
 
     def _commit_early(self, reports: Sequence[LoopReport]) -> None:
@@ -188,7 +186,7 @@ class _Wrapped:
         try:
             # It may be drawing a progress bar on the same terminal: its line stays as it is.
             begin = "\n" if os.isatty(2) else ""
-            self._commit(reports, "ok", None, None, "the program runs on", begin=begin)
+            self._commit(reports, "ok", None, None, "the program is still running", begin=begin)
         except TracekitError as error:
             self._echo(f"the run folder was not written: {error.message}")
 
@@ -202,13 +200,13 @@ class _Wrapped:
         begin: str = "",
     ) -> manifest.Manifest:
         if self._run is not None:
-            more = ("of a longer loop, in place of the one before", *more)
+            more = ("of a longer loop, replacing the previous one", *more)
         run = self._run = self._folder.commit(reports, outcome, reason, exit_code)
         self._echo(*summary(run, self._folder.made or self._folder.target), *more, begin=begin)
         return run
 
     def _finish(self, code: int, kill_count: int) -> None:
-        """Say how the program ended, in the run folder and to people."""
+        """Record how the program ended in the run folder, and report it."""
         reports = read_reports(self._folder.work, LoopReport)
         if self._run is not None:
             if reports and all(self._is_new(report) for report in reports):
@@ -229,7 +227,7 @@ class _Wrapped:
             self._note_end(run, code, reports)
 
     def _note_end(self, run: manifest.Manifest, code: int, reports: Sequence[LoopReport]) -> None:
-        """Note how a program ended that had been recorded before."""
+        """Record how a program ended after its recording was complete."""
         reason = None
         failed = first_failure(reports)
         if code:
@@ -237,7 +235,7 @@ class _Wrapped:
             if failed is not None:
                 reason = f"rank {failed.rank}: {failed.reason}; {reason}"
             is_whole = not _unfinished_steps(reports, code)
-            self._echo(f"{reason}; {self._folder.made} is whole" if is_whole else reason)
+            self._echo(f"{reason}; {self._folder.made} is complete" if is_whole else reason)
         outcome = "failed" if failed is None else failed.outcome
         known = {*run.notes}
         run.notes += [note for note in loop_notes(reports) if note not in known]
@@ -250,39 +248,40 @@ class _Wrapped:
     def _nothing_seen(self) -> str:
         shown = shlex.join(mask_words(self._program))
         if not self._folder.work.is_dir():
-            return f"{shown}: it has removed {self._folder.path}, so nothing is recorded"
+            return f"{shown} removed {self._folder.path}, so nothing was recorded"
         unusable = self._folder.work / UNUSABLE
         if unusable.is_file():
             return (
-                f"{shown}: its Python cannot load the collectors: {unusable.read_text('utf-8')}; "
-                "no run folder was written; install tracekit where the program runs"
+                f"{shown}: its Python cannot load tracekit: {unusable.read_text('utf-8')}; no run "
+                "folder was written. Install tracekit in the program's environment."
             )
         unrecorded = self._folder.work / UNRECORDED
         if unrecorded.is_file():
-            return f"{shown}: {unrecorded.read_text('utf-8')}; this has left no run folder"
+            return f"{shown}: {unrecorded.read_text('utf-8')}; no run folder was written here"
         if not (self._folder.work / TORCH).is_file():
             return (
-                f"{shown}: no Python of it was seen to import torch, so no run folder was written; "
-                "python -I, -E and -S and other machines and containers hide what they run"
+                f"{shown}: no Python process imported torch, so no run folder was "
+                "written; processes started with python -I, -E, or -S, in containers, or "
+                "on other machines are not visible"
             )
         return (
-            f"{shown}: no training step was seen, so no run folder was written: no optimizer of "
-            "torch took a step on what a module holds that was called; after each step of another "
-            "optimizer call `tracekit.step()`, in a loop of another kind use "
-            "`with tracekit.collect(model=…) as step:`"
+            f"{shown}: no training step was detected, so no run folder was written: no "
+            "torch optimizer updated parameters of a called module. For other "
+            "optimizers, call `tracekit.step()` after each step; for other loops, use "
+            "`with tracekit.collect(model=…) as step:`."
         )
 
 
 def _notify_outer(folder: str | None) -> None:
-    """Tell another one of us, which runs the program that runs this one, who records it."""
+    """Tell an outer `tracekit collect` that this one records the program."""
     if folder:
         with contextlib.suppress(OSError):  # it may be of one that has ended
-            text = "a `tracekit collect` inside of it recorded what it trains"
+            text = "a nested `tracekit collect` recorded the training"
             (Path(folder) / UNRECORDED).write_text(text, "utf-8")
 
 
 def _is_recorded(report: LoopReport) -> bool:
-    """Tell whether a rank has left what it is to leave, and its program runs on."""
+    """Return whether a rank has finished recording and its program is still running."""
     is_whole = report.trace is not None or not report.is_traced
     is_over = report.is_complete or report.is_final
     return is_whole and report.outcome == "ok" and report.is_recorded and is_over
@@ -291,7 +290,7 @@ def _is_recorded(report: LoopReport) -> bool:
 def _outcome(
     reports: Sequence[LoopReport], code: int, kill_count: int
 ) -> tuple[manifest.Outcome, str | None]:
-    """Return what became of a program that had not been recorded when it ended, and why."""
+    """Return the outcome and reason of a program that was not recorded."""
     failed = first_failure(reports)
     ending = _ending(reports, code, is_explained=failed is not None)
     if failed is not None:
@@ -300,27 +299,27 @@ def _outcome(
     # Of what a shell ran, its exit code tells of a signal.
     number = shell_code(code) - 128
     if number > 0 and memory.was_killed_for_memory(-number, kill_count):
-        return "oom", f"{ending}: the kernel ended it because memory ran out"
+        return "oom", f"{ending}: killed by the kernel, out of memory"
     if not reports or _unfinished_steps(reports, code):
         return "failed", ending
     return "ok", None
 
 
 def _ending(reports: Sequence[LoopReport], code: int, *, is_explained: bool) -> str:
-    """Return how a program ended, and how far it was recorded, unless that `is_explained`."""
+    """Return how a program ended and how far it was recorded, unless `is_explained`."""
     ending = f"the program ended with {describe_exit_code(code)}"
     steps = _unfinished_steps(reports, code)
     if reports and not steps:
-        return f"{ending} after it was recorded"
+        return f"{ending} after the recording was complete"
     if is_explained:
         return ending
     if not reports:
         return f"{ending} before a training step was seen"
-    return f"{ending} in step {min(steps)}, before it was recorded to the end"
+    return f"{ending} in step {min(steps)}, before the recording was complete"
 
 
 def _unfinished_steps(reports: Sequence[LoopReport], code: int) -> list[int]:
-    """Return the steps in which loops ended that had not been recorded to the end."""
+    """Return the steps in which incompletely recorded loops ended."""
     return [
         report.step_count
         for report in reports
@@ -330,13 +329,15 @@ def _unfinished_steps(reports: Sequence[LoopReport], code: int) -> list[int]:
 
 def _plan(values: Mapping[str, Any], target: Path) -> LoopPlan:
     if values["stage"] == "serve":
-        raise UsageError("--stage serve cannot be given with a program: its training is recorded")
+        raise UsageError(
+            "--stage serve cannot be combined with a program; its training is recorded"
+        )
     if values.get("warmup", 1) < 1:
         raise UsageError("--warmup is 0, but must be 1 or more")
     if values.get("windows", 1) > 1 and "every" not in values:
-        raise UsageError("--windows needs --every: the steps from one window to the next")
+        raise UsageError("--windows needs --every, the steps between the starts of two windows")
     if "every" in values and "windows" not in values:
-        raise UsageError("--every needs --windows: how many windows of steps are profiled")
+        raise UsageError("--every needs --windows, the number of profiled windows")
     request = values.get("on_demand")
     if request is None and "on_signal" in values:
         whole = target.resolve()
@@ -354,7 +355,7 @@ def _plan(values: Mapping[str, Any], target: Path) -> LoopPlan:
 
 
 def _stem(program: Sequence[str]) -> str:
-    """Return a short name for a program: that of its script."""
+    """Return a short name for a program, from its script."""
     for word in program:
         if word.endswith((".py", ".sh")):
             return Path(word).stem

@@ -1,1 +1,1 @@
-"""What the machine is and has: accelerators, memory."""
+"""Accelerators and memory of the machine."""

@@ -1,7 +1,7 @@
-"""The accelerator that a model computes on, whichever torch knows: CUDA, XPU, NPU, MTIA, HPU, MPS.
+"""The accelerator that a model uses: CUDA, XPU, NPU, MTIA, HPU, or MPS.
 
-Every kind of device has a module of torch by its name (`torch.cuda`, `torch.xpu`, …) with an
-`Event`, `synchronize` and figures of memory; those of the vendors' plug-ins have the same names.
+Each kind of device has a module of torch with its name (`torch.cuda`, `torch.xpu`, …) with `Event`,
+`synchronize`, and memory statistics; vendor plug-ins use the same names.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _is_accelerator(device: torch.device) -> bool:
 
 
 def _numbered(device: torch.device) -> torch.device:
-    """Return a device with its number; without one it is the current one."""
+    """Return a device with its index; the default is the current one."""
     if device.index is not None:
         return device
     current = getattr(_module(device), "current_device", None)

@@ -1,4 +1,4 @@
-"""The hardware of a machine, asked of the system: torch need not be loaded."""
+"""Hardware of the machine, queried from the system without torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory of a rank: its peak, a limit on it, and what running out of it looks like."""
+"""Memory of a rank: peak, limit, and recognition of out-of-memory errors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def limit(size_bytes: int, device: torch.device) -> None:
     try:
         resource.setrlimit(resource.RLIMIT_DATA, (size_bytes, resource.RLIM_INFINITY))
     except (OSError, ValueError) as error:
-        raise WorkloadError(f"--memory-limit cannot be set here: {error}") from error
+        raise WorkloadError(f"--memory-limit is not supported here: {error}") from error
 
 
 def reset_peak(device: torch.device) -> None:
@@ -73,7 +73,7 @@ def peak(device: torch.device) -> dict[str, int]:
 
 
 def _statistics(device: torch.device, function: str) -> int | None:
-    """Call a function of a device's allocator; None where that kind of device has none."""
+    """Call a statistics function of a device's allocator; None if it has none."""
     import torch
 
     found = getattr(getattr(torch, device.type, None), function, None)

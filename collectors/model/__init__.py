@@ -1,1 +1,1 @@
-"""The models that are trained and served, and how their attention is computed."""
+"""Models for training and serving, and their attention implementations."""

@@ -1,8 +1,7 @@
-"""FlashAttention: which implementation runs a model's attention, and why not another.
+"""Selects the FlashAttention implementation of a model, with the reason.
 
-Whether a kernel takes its input depends on all of it: the lengths of sequence and head, heads that
-share keys and values, the mask. So the real shapes are tried, with the mask that the model itself
-would make.
+Support depends on sequence and head sizes, grouped heads, and the mask. Therefore the actual shapes
+are tried, with the mask that the model would use.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class AttentionShape(NamedTuple):
     def __str__(self) -> str:
         heads = f"{self.head_count} heads"
         if self.key_value_head_count != self.head_count:
-            heads += f" ({self.key_value_head_count} of keys and values)"
+            heads += f" ({self.key_value_head_count} for keys and values)"
         size = f"of {self.head_size}"
         if self.value_size != self.head_size:
             size += f" (values {self.value_size})"
@@ -108,11 +107,11 @@ def flash_package_problem(
     Its limits are those of its README: CUDA of compute capability 8.0, heads of up to 256 elements.
     """
     if device.type != "cuda":
-        return f"flash-attn does not run on {device.type}"
+        return f"flash-attn does not support {device.type}"
     if dtype not in (torch.float16, torch.bfloat16):
-        return f"flash-attn does not compute in {str(dtype).removeprefix('torch.')}"
+        return f"flash-attn does not support {str(dtype).removeprefix('torch.')}"
     if max(shape.head_size, shape.value_size) > _LONGEST_HEAD:
-        return f"flash-attn takes heads of up to {_LONGEST_HEAD} elements, not {shape.head_size}"
+        return f"flash-attn supports head sizes up to {_LONGEST_HEAD}, not {shape.head_size}"
     capability = torch.cuda.get_device_capability(device)
     if capability < _LEAST_CAPABILITY:
         return f"flash-attn needs compute capability 8.0, not {capability[0]}.{capability[1]}"
@@ -124,7 +123,7 @@ def flash_package_problem(
         missing = isinstance(error, ModuleNotFoundError) and error.name == "flash_attn"
         return "flash-attn is not installed" if missing else f"flash-attn cannot load: {error}"
     if not is_flash_attn_2_available():
-        return "transformers refuses this version of flash-attn"
+        return "transformers does not support this version of flash-attn"
     return None
 
 
@@ -146,7 +145,7 @@ def flash_backend_problem(
 def _masks(
     device: torch.device, dtype: torch.dtype, shape: AttentionShape, config: Any
 ) -> list[torch.Tensor | None]:
-    """Return the masks that the layers of a model get, one of each kind; None is causal."""
+    """Return the distinct masks of the layers of a model; None means causal."""
     from transformers.masking_utils import create_causal_mask, create_sliding_window_causal_mask
 
     own = copy.deepcopy(config)
@@ -175,7 +174,7 @@ def _masks(
 def _run_once(
     device: torch.device, dtype: torch.dtype, shape: AttentionShape, mask: torch.Tensor | None
 ) -> str | None:
-    """Return why the backend refuses an input, or None."""
+    """Return the error of a backend for an input, or None."""
     module = nn.Module()
     module.is_causal = True
     module.num_key_value_groups = shape.head_count // shape.key_value_head_count
@@ -214,7 +213,7 @@ def _register_flash() -> None:
 
 
 def _flash_attention(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-    """Run transformers' SDPA attention with no backend but flash."""
+    """Run transformers' SDPA attention with the flash backend only."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 

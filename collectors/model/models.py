@@ -1,7 +1,7 @@
-"""The models that the collectors know by name: configurations only, weights are random.
+"""Built-in model configurations; weights are random.
 
-Nothing is downloaded. The sizes are those of the paper's models; `tiny` has the same structure and
-is small enough for a CPU, for training and for serving.
+Nothing is downloaded. Sizes are those of the paper's models; `tiny` has the same structure and is
+small enough to train and serve on a CPU.
 """
 
 from __future__ import annotations
@@ -59,11 +59,12 @@ def model_config(name: str, layer_count: int | None = None) -> transformers.Pret
     model_type = values.pop("model_type", None)
     if not isinstance(model_type, str) or model_type not in transformers.CONFIG_MAPPING:
         raise UsageError(
-            f"{name}: transformers {transformers.__version__} knows no model_type {model_type!r}"
+            f"{name}: transformers {transformers.__version__} does not support model_type "
+            f"{model_type!r}"
         )
     config = transformers.CONFIG_MAPPING[model_type].from_dict(values)
     if type(config) not in transformers.AutoModelForCausalLM._model_mapping:
-        raise UsageError(f"{name}: {model_type} is no causal language model")
+        raise UsageError(f"{name}: {model_type} is not a causal language model")
     if layer_count is not None:
         _check_layers(name, layer_count, config.num_hidden_layers)
         config.num_hidden_layers = layer_count
@@ -131,7 +132,7 @@ def _check_layers(name: str, layer_count: int | None, total: object) -> None:
     if layer_count is None or not isinstance(total, int):
         return
     if not 1 <= layer_count <= total:
-        raise UsageError(f"--layers is {layer_count}, but {name} has {total} layers")
+        raise UsageError(f"--layers is {layer_count}, but {name} has only {total} layers")
 
 
 def _config_values(name: str) -> dict[str, Any]:
@@ -144,12 +145,12 @@ def _config_values(name: str) -> dict[str, Any]:
         known = ", ".join(CONFIGS)
         raise UsageError(
             f"--model is {name!r}, which is neither a known model nor a configuration file",
-            hint=f"known: {known}; or the path of a config.json or of a model's folder",
+            hint=f"known models: {known}; or pass the path of a config.json or of a model folder",
         )
     try:
         values = parse_json(read_small(path))
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: the configuration cannot be read: {error}") from error
     if not isinstance(values, dict):
-        raise UsageError(f"{path}: the configuration is no JSON object")
+        raise UsageError(f"{path}: the configuration is not a JSON object")
     return values

@@ -1,6 +1,6 @@
-"""Processes: which rank of which job this is, and those that are started and ended.
+"""Processes: rank and job of this process, and child processes.
 
-What we start for ourselves (ranks, servers, the cells of a sweep) is a `child`: in a session of its
-own, and ended with all that it has started. A program of the user's is run by `program`: in our
-session, with every signal going through, and never ended by us.
+Processes that tracekit starts for itself (ranks, servers, cells of a sweep) are a `child`: in their
+own session, and ended with all their descendants. A program of the user is run by `program`: in
+tracekit's session, with all signals forwarded, and never ended by tracekit.
 """

@@ -1,8 +1,7 @@
-"""A process that we start for ourselves: the one way in which ranks, servers and cells are run.
+"""A child process of tracekit: the only way to run ranks, servers, and cells.
 
-It is in a session of its own, and is ended with everything that it has started there: by us, or by
-a guard beside it should this process be gone, however it ended. A program of the user's is not run
-like that: see `program`.
+It has its own session and is ended with all its descendants: by tracekit, or by a guard process if
+tracekit is gone. Programs of the user are not run like this: see `program`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The place of a process among the ranks of a run, and their process group."""
+"""Rank, world size, and process group of this process."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def place_in(environment: Mapping[str, str]) -> Place | None:
             int(environment["WORLD_SIZE"]),
         )
     except ValueError as error:
-        raise UsageError(f"RANK, LOCAL_RANK or WORLD_SIZE is no number: {error}") from error
+        raise UsageError(f"RANK, LOCAL_RANK, or WORLD_SIZE is not a number: {error}") from error
     if not 0 <= place.rank < place.world_size:
-        raise UsageError(f"RANK is {place.rank}, which is none of WORLD_SIZE {place.world_size}")
+        raise UsageError(f"RANK is {place.rank}, which is outside WORLD_SIZE {place.world_size}")
     return place
 
 
@@ -52,9 +52,9 @@ def device_of(place: Place) -> torch.device:
     count = torch.cuda.device_count()
     if place.local_rank >= count:
         raise UsageError(
-            f"there are {count} GPUs, but rank {place.rank} would be the number "
-            f"{place.local_rank + 1} on this machine",
-            hint="choose a smaller --nproc",
+            f"the machine has {count} GPUs, but rank {place.rank} would need GPU number "
+            f"{place.local_rank + 1}",
+            hint="use a smaller --nproc",
         )
     device = torch.device("cuda", place.local_rank)
     torch.cuda.set_device(device)

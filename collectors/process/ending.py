@@ -1,4 +1,4 @@
-"""How processes end, in words and as exit codes."""
+"""Exit codes and their descriptions."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Waits until gloo's threads rest, before a profile or a worker ends.
+"""Waits until gloo's threads are idle before a profile or a worker ends.
 
-Gloo tells that a collective is done first, and then, on a thread of its own, ends the span of it.
-Whoever waited for the collective may end the profile in between, which frees what that thread is
-about to write into. A few ms later the thread sleeps, and nothing can happen.
+Gloo reports that a collective is done before its thread ends the collective's span. If the profile
+ends in between, it frees memory that the thread is about to write. A few milliseconds later the
+thread sleeps.
 
-Such a thread frees the tensors of the last collective too, for which it may need the interpreter.
-One that ends meanwhile ends the thread, and that aborts the process; plain torch does so as well.
+The thread also frees the tensors of the last collective, for which it may need the interpreter. If
+the interpreter is shutting down, this aborts the process, also in plain torch.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which job a process belongs to, and which of its ranks it is, whatever started it.
+"""Job id and rank of a process, whatever launched it.
 
-A process group knows best. Until there is one, the launcher's variables tell: torchrun's and
-DeepSpeed's, Slurm's, Open MPI's, and those of PMI (MPICH, Intel MPI).
+A process group has precedence. Before it exists, the launcher's variables are used: torchrun,
+DeepSpeed, Slurm, Open MPI, and PMI (MPICH, Intel MPI).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Start the ranks of a run on this machine, watch them, and leave none behind."""
+"""Starts and monitors the ranks of a run on this machine, and ends all of them."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def _start(
 
 
 def _wait(ranks: Sequence[Child], logs: Path, watch: Callable[[], None]) -> int | None:
-    """Wait until all have ended well or one has not, and return that one: the first, of several."""
+    """Wait until all processes succeed or one fails; return the first failed one."""
     while True:
         codes = [rank.exit_code for rank in ranks]
         failed = {rank: code for rank, code in enumerate(codes) if code not in (None, 0)}

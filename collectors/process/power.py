@@ -1,8 +1,8 @@
-"""Samples of power beside a run: the processors' own counters of energy (RAPL) and nvidia-smi.
+"""Power samples during a run: RAPL energy counters of processors, and nvidia-smi.
 
-A process of its own writes them, so that the program has none of it: in a session of its own, which
-no signal for the program reaches, and it ends when the process that started it does. Ten times a
-second; GPUs are numbered as the program sees them (CUDA_VISIBLE_DEVICES).
+A separate process writes them ten times per second, in its own session, so that signals for the
+program do not reach it; it ends with the process that started it. GPUs have the numbers that the
+program sees (CUDA_VISIBLE_DEVICES).
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def sampling(is_asked: bool, echo: Callable[[str], None]) -> Iterator[Keep]:
         yield lambda _folder: None
         return
     if not packages(_POWERCAP) and shutil.which("nvidia-smi") is None:
-        echo("No power is recorded: no energy counter of the processors can be read (RAPL), and")
-        echo("there is no nvidia-smi.")
+        echo("Power is not recorded: no processor energy counter is readable (RAPL), and")
+        echo("nvidia-smi is not installed.")
         yield lambda _folder: None
         return
     with tempfile.TemporaryDirectory(prefix="tracekit-power-") as name:
@@ -96,7 +96,7 @@ def _read(folder: Path, name: str = "energy_uj") -> int:
 
 
 class _Energy:
-    """The energy of all processors since the first sample, µJ, through wraps of their counters."""
+    """Energy of all processors since the first sample, µJ, across counter overflows."""
 
     def __init__(self, folders: list[Path]) -> None:
         self._ranges = {folder: _read(folder, "max_energy_range_uj") for folder in folders}
@@ -111,8 +111,6 @@ class _Energy:
 
 
 class _Smi:
-    """nvidia-smi, if there is one, and its lines as samples."""
-
     def __init__(self) -> None:
         command, visible = shutil.which("nvidia-smi"), os.environ.get("CUDA_VISIBLE_DEVICES")
         self._rest = b""

@@ -1,12 +1,12 @@
-"""Runs a program as a shell would, seen from inside of it, and returns how it ended.
+"""Runs a program like a shell would, and returns how it ended.
 
-It shares our session, process group, terminal, open files and standard streams. Signals that are
-meant for us go on to it once: not those that it got itself, because they were sent to the whole
-process group (Ctrl-C, `kill -TERM -GROUP`, a launcher ending its ranks). It decides what to do and
-how long it takes; it is never killed, and what it leaves running is left.
+The program shares tracekit's session, process group, terminal, open files, and standard streams.
+Signals sent to tracekit are forwarded once, unless the program already got them because they were
+sent to the process group (Ctrl-C, `kill -TERM -GROUP`, a launcher ending its ranks). The program is
+never killed, and processes that it leaves running are not touched.
 
-To know which signals went to the group, a child of ours waits in it with all of them blocked: what
-is pending there was sent to all.
+To detect signals to the group, a child process waits in it with all signals blocked: those pending
+there were sent to all.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def run_program(
 
 
 def _next_signal(limit_s: float) -> int | None:
-    """Take a signal that waits for us, or that comes in time, and return its number."""
+    """Return the number of a pending or arriving signal."""
     if hasattr(signal, "sigtimedwait"):
         found = signal.sigtimedwait(_WAITED_FOR, limit_s)
         return None if found is None else found.si_signo
@@ -96,7 +96,7 @@ def _start(
             preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, mask),  # noqa: PLW1509
         )
     except OSError as error:
-        raise UsageError(f"{program[0]} cannot be started: {error.strerror}") from error
+        raise UsageError(f"cannot start {program[0]}: {error.strerror}") from error
 
 
 class _Witness:

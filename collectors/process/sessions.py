@@ -1,4 +1,4 @@
-"""Which processes run, which are of one session, and how all of a session is ended.
+"""Lists the processes of a session, and ends them.
 
     python -I sessions.py SESSION
 

@@ -1,7 +1,7 @@
-"""SIGTERM and SIGHUP as Ctrl-C: a run that is told to end ends in good order.
+"""Handles SIGTERM and SIGHUP like Ctrl-C, for an orderly shutdown.
 
-A job in the background of a script has SIGINT ignored, and one under `nohup` has SIGHUP ignored:
-what is ignored stays so. SIGTERM always counts.
+Background jobs of scripts ignore SIGINT, and processes under `nohup` ignore SIGHUP; ignored signals
+stay ignored. SIGTERM is always handled.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""torch.profiler, ours and the loop's own."""
+"""torch.profiler, started by tracekit or by the loop."""

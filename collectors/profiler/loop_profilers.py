@@ -1,9 +1,8 @@
-"""The profilers of the loop itself: at most one profiler runs in a process at a time.
+"""Detects profilers of the loop: only one profiler can run in a process.
 
-Two at once end in a crash of torch. So ours never starts where the loop has one of its own, and
-ends before one of the loop's starts. All profilers that are made in Python go through
-`torch.autograd.profiler.profile`, whose methods are replaced while this is attached; they do what
-they did. The trace that the loop writes is copied as soon as it is there.
+Two at once crash torch. So tracekit's profiler never starts while the loop has one, and ends before
+the loop starts one. All Python profilers use `torch.autograd.profiler.profile`, whose methods are
+wrapped while this is attached. The loop's trace is copied as soon as it is written.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Run `torch.profiler` and leave one trace per rank, whole or not at all."""
+"""Runs `torch.profiler` and writes one trace per rank, complete or not at all."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ class Profile:
         if not self.is_recorded:
             raise WorkloadError(
                 f"{self.path}: no trace was recorded: the workload ended before the "
-                f"{self._active} profiled steps that follow {self._warmup} others",
+                f"{self._active} profiled steps, which follow {self._warmup} others",
                 hint="run more steps, or profile fewer",
             )
 
@@ -272,7 +272,9 @@ class Profile:
             tail_at = file.seek(max(0, size - 4096))
             tail = file.read().rstrip()
             if not tail.endswith(b"}") or not any(member in tail for member in _LAST_MEMBERS):
-                raise OSError(errno.ENOSPC, "the profiler wrote it only in part; is the disk full?")
+                raise OSError(
+                    errno.ENOSPC, "the profiler wrote only a part of it; is the disk full?"
+                )
             # Kineto writes down where it wrote to: a folder that is gone, and nobody's business.
             name = json.dumps(self.path.name).encode()
             tail = _TRACE_NAME.sub(lambda found: found[1] + name, tail)
@@ -328,6 +330,6 @@ def _all_threads() -> Any:
         return _ExperimentalConfig(profile_all_threads=True)
     except (ImportError, TypeError) as error:
         raise WorkloadError(
-            f"torch {torch.__version__} cannot profile the threads that a workload starts itself",
+            f"torch {torch.__version__} cannot profile threads that a workload starts",
             hint="upgrade torch",
         ) from error

@@ -1,4 +1,4 @@
-"""Named ranges around what a model does: the names that traces have from us.
+"""Named ranges around model calls.
 
 `tk/step/<n>`, `tk/phase/<name>`, `tk/part/<name>` and
 `tk/module/<forward|backward|recompute>/<path>#<Class>`.

@@ -1,6 +1,6 @@
 """Attention as its parts, Bmm0, Softmax, Bmm1 and RoPE.
 
-The parts are ranges inside of the model's own eager attention function, so that outputs are the
+The parts are ranges inside the model's own eager attention function, so that outputs are the
 same to the bit: while it runs, a `TorchFunctionMode` opens `tk/part/bmm0` around the first matrix
 product, `tk/part/softmax` from there to the second (scaling, mask, softmax and dropout), and
 `tk/part/bmm1` around that. What is before and after (repeating the heads of keys and values, the

@@ -46,7 +46,7 @@ class ModuleRanges:
     cost 15 µs a call without any profiler; the analyses trust the sequence numbers of autograd's
     own nodes more.
 
-    Inside of a region of `torch.compile` modules have no ranges, and the region is not touched.
+    Inside a region of `torch.compile` modules have no ranges, and the region is not touched.
 
     No model is held: a program may make one in each step, be it a loss, and be done with it.
     """

@@ -1,4 +1,4 @@
-"""The ranges that are open on each thread, and the names of all but those of modules.
+"""Open ranges of each thread, and range names except those of modules.
 
 The names are a contract with the analyses, and people read them in Perfetto and Nsight too:
 `tk/step/<n>`, `tk/phase/<name>`, `tk/part/<name>` and those of `modules`. Each range is an
@@ -9,7 +9,7 @@ annotation of the profiler, and an NVTX range where something reads those (see `
 ranges are ops of the trace unless the profiler keeps shapes, and fail where one starts inside.
 
 **Threads.** Open ranges are kept per thread, and whatever closes one closes what was left open
-inside of it. So every range ends, on its own thread and in the right order, under exceptions, the
+inside it. So every range ends, on its own thread and in the right order, under exceptions, the
 early stop of non-reentrant checkpoints, and Ctrl-C.
 """
 
@@ -107,7 +107,7 @@ class Pass:
         return self.task is not None and self.task.is_over
 
     def holds(self, other: Pass) -> bool:
-        """Tell whether the range of another call may lie inside of this one's."""
+        """Tell whether the range of another call may lie inside this one's."""
         return not self.is_over and other.path.startswith(self.prefix)
 
 

@@ -1,1 +1,1 @@
-"""What every run leaves: its folder, its manifest, its traces, and where it ran."""
+"""Output of every run: folder, manifest, traces, and environment."""

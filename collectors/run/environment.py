@@ -1,4 +1,4 @@
-"""Where a run happens: packages, processor, memory, accelerators."""
+"""Environment of a run: packages, processor, memory, accelerators."""
 
 from __future__ import annotations
 

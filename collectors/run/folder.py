@@ -1,4 +1,4 @@
-"""A run folder is whole or absent: it is made beside its name and renamed."""
+"""Creates run folders atomically: under a temporary name, then renamed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ class RunFolder:
             `failed` and which has no trace is replaced, because it holds no result.
 
     Raises:
-        UsageError: the target exists, or is no run folder and so is not replaced even by `force`.
+        UsageError: the target exists, or is not a run folder and so is not replaced even by
+            `force`.
         StoreError: the folder cannot be written.
     """
 
@@ -113,7 +114,7 @@ def disk_errors(target: Path) -> Iterator[None]:
 def disk_error(target: Path, error: OSError) -> StoreError:
     hint = None
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        hint = "free some space, or write elsewhere with --out; nothing was left behind"
+        hint = "free space, or use another --out; partial files were removed"
     return StoreError(
         f"{target}: the run folder cannot be written: {error.strerror or error}", hint=hint
     )
@@ -135,13 +136,13 @@ def check_replaceable(target: Path, *, force: bool) -> None:
     has_run, has_result = _content(target)
     if not has_run and not (target.is_dir() and not any(target.iterdir())):
         raise UsageError(
-            f"{target} exists and is no run folder, so it is not replaced",
-            hint="choose another name with --out",
+            f"{target} exists and is not a run folder, so it is not replaced",
+            hint="use another --out",
         )
     if has_result and not force:
         raise UsageError(
-            f"{target} already holds a run",
-            hint="choose another name with --out, or replace it with --force",
+            f"{target} already contains a run",
+            hint="use another --out, or replace it with --force",
         )
 
 

@@ -1,13 +1,10 @@
-"""Gives a run its folder, beside the other fragments of its job if they are there.
+"""Places a run folder, merging it with other fragments of its job.
 
-A job may be recorded by several processes that know nothing of each other: one for each node, or
-one for each rank. Each makes a folder of what its own ranks left. Where they were given one name on
-one disk, the second adds what it has to the folder of the first, under a lock; so the folder holds
-more and more of the job, and is a whole run folder at all times. None waits for another longer than
-it takes to move some files. What has the name and is no fragment of the job is left alone: the run
-gets the next free name.
-
-A fragment of a job is what one of these processes left.
+Several independent processes may record a job, one per node or per rank. Each builds a folder from
+the output of its ranks. If they have the same name on the same disk, later ones add their files to
+the first folder, under a lock, so it is a valid run folder at all times. No process waits longer
+than it takes to move some files. A folder with that name that is not a fragment of the job is left
+alone: the run gets the next free name.
 """
 
 from __future__ import annotations
@@ -51,7 +48,7 @@ def commit_fragment(made: Path, target: Path, run: manifest.Manifest, *, force: 
                 return place
             if is_locked and _add(made, place, run):
                 return place
-    raise StoreError(f"{target}: no name is left for the run folder; {made} holds what there is")
+    raise StoreError(f"{target}: no free name for the run folder; the data is in {made}")
 
 
 def _names(target: Path) -> Iterator[Path]:

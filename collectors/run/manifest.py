@@ -1,6 +1,6 @@
-"""The manifest of a run, whatever ran, and what its summary says in words.
+"""The manifest of a run and the text of its summary.
 
-Each kind of run adds what it alone knows.
+Each kind of run adds its own members.
 """
 
 from __future__ import annotations

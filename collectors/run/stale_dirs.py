@@ -1,8 +1,8 @@
-"""What a run that is being made leaves beside its run folder, and its going if the run is killed.
+"""Working folders of unfinished runs, and their removal after a crash.
 
-Working folders are named `.NAME.partial-MARK`. The mark says who makes the run: `PID`, `PID.HOST`,
-or `JOB.HOST` where several processes of a host make it together; then each of them leaves its
-process id inside. A folder is left over when none of them runs.
+Working folders are named `.NAME.partial-MARK`. The mark identifies the owner: `PID`, `PID.HOST`, or
+`JOB.HOST` if several processes of a host share it; then each stores its process id inside. A folder
+is stale if none of them runs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from ..process.sessions import is_alive
 
 WORK = ".work"
-"""The folder inside of a working folder for what only the making needs."""
+"""The folder inside a working folder for what only the making needs."""
 
 _OWNERS = "owners"
 # What a process adds to the name of a working folder for what it takes out of it.

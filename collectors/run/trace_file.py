@@ -1,4 +1,4 @@
-"""Trace files are whole or absent, and compressed where nobody waits for it."""
+"""Writes trace files atomically, and compresses them in the background."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def whole_file(path: Path) -> Iterator[Path]:
         reason = error.strerror or str(error)
         raise WorkloadError(
             f"{path}: the trace cannot be written: {reason}",
-            hint="free some space, or write elsewhere",
+            hint="free space, or use another --out",
         ) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)

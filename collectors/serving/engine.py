@@ -1,8 +1,8 @@
-"""What `serve` asks of an engine, whether it answers over HTTP or runs in this process.
+"""Interface of serving engines, over HTTP or embedded.
 
 An engine is a module of `engines` without a leading underscore. Its `create(values, redactor)`
-takes the arguments of `tracekit collect`, and what keeps their secrets out of files, and returns a
-`ServingEngine`; creating one must not start anything or import torch.
+takes the arguments of `tracekit collect` and the redactor of secrets, and returns a
+`ServingEngine`; it must not start anything or import torch.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a serving run came to: its manifest, and a summary in a few lines, also when half failed.
+"""Manifest and summary of a serving run, also of a partly failed one.
 
-How long requests took is asked of analyses, by whoever runs this.
+The caller computes latencies with analyses.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def summary_lines(
         out.append(f"note: {load.profile_note}")
     if good_count:
         shown = "tracekit breakdown" if run.traces else "tracekit query latency"
-        out.append(f"see where the time went: {shown} {target}")
+        out.append(f"show the time breakdown: {shown} {target}")
     return out
 
 
@@ -142,7 +142,7 @@ def _outcome(result: LoadResult, measured: list[RequestRecord]) -> tuple[Outcome
     cancelled_count = sum(record.outcome == "cancelled" for record in measured)
     if cancelled_count:
         done = f"{len(measured) - cancelled_count} of {len(measured)}"
-        return partial, f"interrupted when {done} requests were done"
+        return partial, f"interrupted after {done} requests"
     if not ok_count:
         return "failed", f"no request was answered: {_failures(measured)}"
     if ok_count < len(measured):
@@ -156,10 +156,10 @@ def _coverage(measured: list[RequestRecord], ok_count: int) -> str:
     if span_ns is None:
         return f"no request was answered: {_failures(measured)}"
     if ok_count == len(measured):
-        return "the figures are of the whole load, what was to follow it is missing"
+        return "figures cover the complete load; the recording after it is missing"
     pct = 100 * ok_count // len(measured)
     return (
-        f"the figures are of the {ok_count} of {len(measured)} requests ({pct} %) that were "
+        f"figures cover the {ok_count} of {len(measured)} requests ({pct} %) that were "
         f"answered, within {format_duration(span_ns)}"
     )
 
@@ -188,19 +188,19 @@ def _token_notes(load: Load, good: list[RequestRecord], source: str) -> list[str
     short = [count for count in counts if count < load.max_new_token_count]
     if short:
         notes.append(
-            f"{len(short)} of {len(good)} answers have fewer tokens than asked for, {min(short)} "
-            "at least: the model ended them"
+            f"{len(short)} of {len(good)} answers have fewer tokens than requested (at "
+            f"least {min(short)}): the model ended them"
         )
     long = [count for count in counts if count > load.max_new_token_count]
     if long:
         notes.append(
-            f"{len(long)} of {len(good)} answers have more tokens than asked for, {max(long)} at "
-            "most, as the engine counts them"
+            f"{len(long)} of {len(good)} answers have more tokens than requested (at most "
+            f"{max(long)}), as the engine counts them"
         )
     of_prompts = {record.prompt_token_count for record in good}
     if source == "token_ids" and of_prompts - {load.prompt_token_count}:
         notes.append(
-            f"the engine counts {min(of_prompts)} to {max(of_prompts)} tokens in prompts of "
-            f"{load.prompt_token_count} ids"
+            f"the engine counts {min(of_prompts)} to {max(of_prompts)} tokens in prompts "
+            f"of {load.prompt_token_count} ids"
         )
     return notes

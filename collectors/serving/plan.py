@@ -1,6 +1,6 @@
-"""What is to be sent to a serving engine, and when: the same for every engine.
+"""The requests to send and their schedule, independent of the engine.
 
-`serve` makes a plan from the arguments; an engine carries it out and returns what became of it.
+`serve` builds a plan from the arguments; an engine executes it and returns the results.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ def parse_arrival(text: str) -> Arrival:
     if pattern in ("poisson", "constant") and colon:
         rate_per_s = _number(rate)
         if not rate_per_s:
-            raise UsageError(f"--arrival {text}: {rate!r} is no rate in requests per second")
+            raise UsageError(f"--arrival {text}: {rate!r} is not a rate in requests per second")
         # The comparison keeps the literal type.
         return Arrival("poisson" if pattern == "poisson" else "constant", rate_per_s)
     raise UsageError(
-        f"--arrival {text!r} is no arrival pattern",
-        hint="burst, poisson:RATE or constant:RATE, with the rate in requests per second",
+        f"--arrival {text!r} is not an arrival pattern",
+        hint="expected burst, poisson:RATE, or constant:RATE, with the rate in requests per second",
     )
 
 
@@ -105,8 +105,9 @@ def parse_mark(text: str, request_count: int, name: str) -> Mark:
     elif value.isdecimal():
         return Mark(request_count=int(value))
     raise UsageError(
-        f"{name} {text!r} is no point in the load",
-        hint=f"a number of requests ({name} 100), a share of them (10%), or a time (2s, 500ms)",
+        f"{name} {text!r} is not a point in the load",
+        hint=f"expected a number of requests ({name} 100), a share of them (10%), or a "
+        "time (2s, 500ms)",
     )
 
 

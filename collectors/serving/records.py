@@ -1,8 +1,7 @@
-"""`requests.jsonl`: what became of every request of a serving run, one JSON object a line.
+"""`requests.jsonl`: outcome of every request of a serving run, one JSON object per line.
 
-Every engine writes this form, whether it answers over HTTP or runs in this process. Times are
-integer nanoseconds from `Load.start_unix_ns` of the manifest, the instant at which the measured
-load begins; a warm-up request has negative times.
+All engines write this format. Times are integer nanoseconds from `Load.start_unix_ns` of the
+manifest, the start of the measured load; warm-up requests have negative times.
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ def _run(
         word = "incomplete: " if run_manifest.outcome == "incomplete" else ""
         raise WorkloadError(
             f"{target}: {word}{run_manifest.reason}",
-            hint=f"each request's outcome is in {target}/{records.FILE_NAME}",
+            hint=f"the outcome of each request is in {target}/{records.FILE_NAME}",
         )
     return target
 
@@ -165,14 +165,14 @@ def _engine(name: str, values: Mapping[str, Any], redactor: Redactor) -> Serving
     names = engine_names()
     if name not in names:
         raise UsageError(
-            f"--engine {name!r} is no serving engine", hint=f"engines: {', '.join(names)}"
+            f"--engine {name!r} is not a serving engine", hint=f"engines: {', '.join(names)}"
         )
     given = next((key for key in _OF_SERVERS if values.get(key) is not None), None)
     if name == DEFAULT_ENGINE and given is not None:
         others = ", ".join(other for other in names if other != DEFAULT_ENGINE)
         raise UsageError(
-            f"--{given.replace('_', '-')} is for a server, and --engine transformers has none",
-            hint=f"say which server it is: --engine {others}",
+            f"--{given.replace('_', '-')} needs a server, and --engine transformers has none",
+            hint=f"choose an engine with a server: --engine {others}",
         )
     if name != DEFAULT_ENGINE:
         require({"httptools": "httptools", "psutil": "psutil"}, f"--engine {name}", "serve")
@@ -216,8 +216,8 @@ def _plan(wanted: WantedLoad, facts: EngineFacts) -> tuple[LoadPlan, str, list[s
     limit = facts.max_token_count
     if limit is not None and token_count + load.max_new_token_count > limit:
         raise UsageError(
-            f"a request of {token_count} + {load.max_new_token_count} tokens is longer than the "
-            f"{limit} that the engine takes",
+            f"a request of {token_count} + {load.max_new_token_count} tokens exceeds the "
+            f"engine's limit of {limit}",
             hint="lower --prompt-len or --max-new-tokens",
         )
     # The second sending of the load has prompts of its own, and so has the warm-up: an engine that
@@ -232,13 +232,13 @@ def _plan(wanted: WantedLoad, facts: EngineFacts) -> tuple[LoadPlan, str, list[s
         source = "text" if told is None else "usage"
         if told is None:
             notes.append(
-                f"prompts are {token_count} words: the engine takes no token ids and does not say "
-                "how many tokens a text has"
+                f"prompts have {token_count} words: the engine accepts no token ids and "
+                "does not report the number of tokens of a text"
             )
         elif told != token_count:
             notes.append(
-                f"prompts have about {told} tokens instead of {token_count}, which no number of "
-                "words gives"
+                f"prompts have about {told} tokens instead of {token_count}, which no "
+                "number of words yields"
             )
     plan = LoadPlan(
         prompts=made[:count],
@@ -257,7 +257,7 @@ def _plan(wanted: WantedLoad, facts: EngineFacts) -> tuple[LoadPlan, str, list[s
 
 def _announcement(wanted: WantedLoad, engine: str) -> str:
     load = wanted.load
-    bound = f", {load.concurrency} in flight at most" if load.concurrency else ""
+    bound = f", at most {load.concurrency} in flight" if load.concurrency else ""
     return (
         f"sending {load.request_count} requests ({load.prompt_token_count} tokens in, "
         f"{load.max_new_token_count} out, {load.arrival}{bound}) to {engine}"

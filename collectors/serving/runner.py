@@ -1,8 +1,8 @@
-"""A load from its beginning to its end, over whatever transport: warm-up, measured load, profile.
+"""Runs a load over any transport: warm-up, measured load, profile.
 
-The load is sent twice when there is a profile: the first time is what the figures are of; the
-second time, with other prompts so that no cache of the engine knows them, lasts until the profile's
-window is over. Its requests are recorded as `is_profiled`.
+With a profile, the load is sent twice. Figures come from the first time. The second time uses other
+prompts, so that the engine's caches do not contain them, and lasts until the profile window is
+over. Its requests are recorded as `is_profiled`.
 """
 
 from __future__ import annotations

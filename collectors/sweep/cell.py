@@ -1,6 +1,6 @@
-"""One run of a sweep as a process of its own, so that no crash can reach the others.
+"""One run of a sweep in its own process, isolated from crashes.
 
-A lock on each cell keeps it from running twice at once.
+A lock prevents a cell from running twice at once.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class CellLock:
         while (holder := self._take()) is not None:
             if (holder and is_alive(holder)) or time.monotonic() > deadline:
                 raise UsageError(
-                    f"{self._folder} is being made by another sweep, process {holder}",
-                    hint="wait for it, or choose another --out",
+                    f"{self._folder} is in use by another sweep, process {holder}",
+                    hint="wait for it, or use another --out",
                 )
             time.sleep(_POLL_S)
         return self

@@ -1,4 +1,4 @@
-"""The cells of a sweep: every combination of the listed arguments, each with its folder's name."""
+"""Cells of a sweep: all combinations of the listed arguments, with their folder names."""
 
 from __future__ import annotations
 
@@ -31,23 +31,25 @@ MAX_BATCH_SIZE = 1024
 _CHANGES: dict[str, dict[str, Any]] = {
     "stage": {"type": click.Choice(TRAINING)},
     "model": {
-        "meaning": "models, separated by commas: tiny, llama2-7b, llama2-13b, llama2-70b, a "
-        "CONFIG.json or a model's FOLDER"
+        "meaning": (
+            "models, separated by commas: tiny, llama2-7b, llama2-13b, llama2-70b, a "
+            "CONFIG.json, or a model FOLDER"
+        )
     },
-    "opt": {"meaning": 'methods as in collect, separated by commas: "Naive,Z2,R+Z3"'},
+    "opt": {"meaning": 'optimizations as in collect, separated by commas: "Naive,Z2,R+Z3"'},
     "engine": {"meaning": "engines, separated by commas: deepspeed, ddp, fsdp2, megatron"},
     "nproc": {"meaning": "numbers of local ranks, separated by commas"},
     "batch_size": {
-        "meaning": "sequences of a rank in a step, separated by commas; max finds the largest that "
-        "fits"
+        "meaning": (
+            "sequences per rank and step, separated by commas; max finds the largest that fits"
+        )
     },
     "out": {
-        "meaning": "the folder that takes a run folder for each cell; finished cells in it are "
-        "skipped",
+        "meaning": "folder for the run folders of all cells; finished cells are skipped",
         "default": None,
         "metavar": "RUNS",
     },
-    "force": {"meaning": "run finished cells again"},
+    "force": {"meaning": "rerun finished cells"},
 }
 
 OPTIONS: tuple[Option, ...] = (
@@ -61,7 +63,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "--max-batch-size",
-        "the largest batch that max tries; without a GPU max needs it or --memory-limit",
+        "upper bound of --batch-size max; without a GPU, max needs it or --memory-limit",
         POSITIVE,
         default=MAX_BATCH_SIZE,
         group="Model and data",
@@ -109,7 +111,7 @@ def make_grid(values: Mapping[str, object]) -> list[Cell]:
     for cell in cells:
         if cell.name in seen:
             raise UsageError(
-                f"two cells of the sweep would both be {cell.name}",
+                f"two cells of the sweep would have the name {cell.name}",
                 hint="a value is listed twice, or two models have the same name",
             )
         seen[cell.name] = cell
@@ -136,7 +138,7 @@ def _items(key: str, value: object) -> list[str]:
     items = [item.strip() for item in str(value).split(",")]
     name = "--" + key.replace("_", "-")
     if not all(items):
-        raise UsageError(f"{name} {value!r}: an item of the list is empty")
+        raise UsageError(f"{name} {value!r}: the list has an empty item")
     return items
 
 
@@ -148,8 +150,8 @@ def _cell(values: dict[str, object], limit: object) -> Cell:
     is_bounded = limit is not None or asked.get("memory_limit") is not None
     if is_max and not is_bounded and not accelerator_count():
         raise UsageError(
-            "--batch-size max has no end on a machine without a GPU",
-            hint="give --memory-limit, for example 8GB, or --max-batch-size",
+            "--batch-size max needs a limit on a machine without a GPU",
+            hint="pass --memory-limit, for example 8GB, or --max-batch-size",
         )
     spec = make_spec(asked, [])
     return Cell(_name(spec, is_max), asked, spec, is_max)

@@ -1,4 +1,4 @@
-"""A sweep as a whole: its cells one after the other, and what became of each."""
+"""Runs the cells of a sweep sequentially and reports their outcomes."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ class Sweep:
             run = manifest.read(folder)
         except TraceError as error:
             raise UsageError(
-                f"{folder} exists and is no run folder ({error.message})",
-                hint="remove it, or choose another --out",
+                f"{folder} exists and is not a run folder ({error.message})",
+                hint="remove it, or use another --out",
             ) from error
         if run.outcome not in _FINISHED:
             return None
         other = difference(cell, run)
         if other is not None:
             raise UsageError(
-                f"{folder} holds a run of other arguments: {other}",
-                hint="run it again with --force, or choose another --out",
+                f"{folder} contains a run with other arguments: {other}",
+                hint="run it again with --force, or use another --out",
             )
         return run
 
@@ -71,7 +71,7 @@ class Sweep:
                 label = f"[{number}/{len(self.cells)}] {cell.name}"
                 run = finished[cell.name]
                 if run is not None:
-                    echo(f"{label}: skipped, finished before: {outcome_text(run)}")
+                    echo(f"{label}: skipped, already finished: {outcome_text(run)}")
                     results[cell.name] = run
                     continue
                 echo(label)
@@ -84,8 +84,8 @@ class Sweep:
                 results[cell.name] = run
         except KeyboardInterrupt:
             echo(
-                f"interrupted: {len(results)} of {len(self.cells)} cells are finished; the same "
-                "command goes on with the next"
+                f"interrupted: {len(results)} of {len(self.cells)} cells are finished; "
+                "run the same command to continue"
             )
             raise
         return results
@@ -126,7 +126,7 @@ class Sweep:
             failed[0].rename(folder)
             return manifest.read(folder)
         if batch_size == self.batch_limit:
-            echo(f"  larger ones were not tried: --max-batch-size is {self.batch_limit}")
+            echo(f"  larger sizes were not tried: --max-batch-size is {self.batch_limit}")
         while True:
             size = max(1, batch_size)
             arguments = cell.arguments(folder, batch_size=size, force=True)
@@ -147,14 +147,14 @@ def make_sweep(values: Mapping[str, object]) -> Sweep:
     asked = given(values, OPTIONS)
     if place_in(os.environ) is not None:
         raise UsageError(
-            "a sweep starts its ranks itself, but RANK and WORLD_SIZE are set",
+            "a sweep starts its own ranks, but RANK and WORLD_SIZE are set",
             hint="run it without torchrun or deepspeed",
         )
     if "out" not in asked:
-        raise UsageError("--out is missing", hint="name the folder that takes the runs")
+        raise UsageError("--out is missing", hint="pass a folder for the runs")
     out: Path = asked["out"]
     if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is no folder")
+        raise UsageError(f"{out} is not a folder")
     limit = asked.get("max_batch_size", MAX_BATCH_SIZE)
     return Sweep(make_grid(asked), out, limit, bool(asked.get("force")))
 
@@ -172,8 +172,8 @@ def check(results: Mapping[str, manifest.Manifest]) -> None:
     if failed:
         raise WorkloadError(
             f"{len(failed)} of {len(results)} cells failed: {', '.join(failed)}",
-            hint="each folder has the reason in run.json and in logs/; the same command runs "
-            "only these again",
+            hint="the reasons are in run.json and logs/ of each folder; run the same "
+            "command to repeat only these",
         )
 
 

@@ -1,1 +1,1 @@
-"""`--stage pretrain` and `--stage finetune`: training runs of our own."""
+"""Built-in training workloads: `--stage pretrain` and `--stage finetune`."""

@@ -1,8 +1,8 @@
-"""What the methods of `--opt` do to a model that is made: 4-bit weights, adapters.
+"""Applies methods of `--opt` to a model: 4-bit weights and adapters.
 
-Without an adapter every weight is trained, or with Q all but the 4-bit ones; an adapter (LoRA,
-QLoRA, LoRA-FA, prompt tuning) is trained alone. The 4-bit weights are NF4 with double quantization
-(bitsandbytes), made from the weights in memory.
+Without an adapter all weights are trained, or with Q all except the 4-bit ones; adapters (LoRA,
+QLoRA, LoRA-FA, prompt tuning) are trained alone. 4-bit weights are NF4 with double quantization
+(bitsandbytes), created from the weights in memory.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`--opt`: the optimization methods of a run, their one parser and the rules of combining them.
+"""Parses `--opt`, the optimization methods of a run, and checks their combinations.
 
-The canonical form is the one the paper prints: the fine-tuning method, F, R, Q, the ZeRO stage, O,
-gradient compression; `z3+r` becomes `R+Z3`.
+The canonical order is that of the paper: fine-tuning method, F, R, Q, ZeRO stage, O, gradient
+compression; `z3+r` becomes `R+Z3`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NAIVE = "Naive"
 
 # Token to what it does, in canonical order.
 TOKENS: dict[str, str] = {
-    NAIVE: "data parallel, nothing else",
+    NAIVE: "data parallel only",
     "L": "LoRA",
     "QL": "QLoRA",
     "LFA": "LoRA-FA",
@@ -98,7 +98,7 @@ def parse(text: str, stage: str = "pretrain") -> Opt:
         if token is None:
             raise _unknown(text, word)
         if token in tokens:
-            raise UsageError(f"--opt {text}: {token} is given twice")
+            raise UsageError(f"--opt {text}: {token} appears twice")
         tokens.append(token)
     order = list(TOKENS)
     opt = Opt(tuple(sorted(tokens, key=order.index)))
@@ -116,20 +116,20 @@ def check_engine(opt: Opt, engine: str, *, tensor_size: int = 1, stage: str = "p
     if engine.lower() not in known:
         raise UsageError(
             f"--engine is {engine!r}, not one of {', '.join(ENGINES)}",
-            hint=f"these are the engines of --stage {stage}",
+            hint=f"engines of --stage {stage}",
         )
     name = known[engine.lower()]  # type: ignore[index]
     reason = hint = None
     if tensor_size != 1 and name != "megatron":
         reason = f"--tp is for --engine megatron, not for {name}"
     elif name == "ddp" and opt.zero_stage:
-        reason = f"--opt {opt}: {_zero(opt)} shards what DDP keeps whole"
+        reason = f"--opt {opt}: {_zero(opt)} shards state that DDP replicates"
         hint = "use --engine deepspeed or --engine fsdp2"
     elif name != "ddp" and opt.compression:
         reason = f"--opt {opt}: gradient compression is a communication hook of DDP, not of {name}"
         hint = "use --engine ddp"
     elif name != "ddp" and "LFA" in opt:
-        reason = f"--opt {opt}: LoRA-FA is an optimizer of its own, which only --engine ddp runs"
+        reason = f"--opt {opt}: LoRA-FA has its own optimizer, which only --engine ddp supports"
     elif name == "fsdp2":
         reason, hint = _fsdp2_refusal(opt)
     elif name == "megatron":
@@ -144,14 +144,14 @@ def _unknown(text: str, word: str) -> UsageError:
         return UsageError(f"--opt {text!r}: a method is missing", hint="for example --opt R+Z3")
     if word.upper().startswith("GC"):
         return UsageError(
-            f"--opt {text}: {word} is no gradient compression",
+            f"--opt {text}: {word} is not a gradient compression",
             hint="known: " + ", ".join(f"GC:{name}" for name in COMPRESSIONS),
         )
     upper = {token.upper(): token for token in TOKENS}
     close = get_close_matches(word.upper(), upper, n=1, cutoff=0.6)
     hint = f"did you mean {upper[close[0]]}? " if close else ""
     return UsageError(
-        f"--opt {text}: there is no method {word!r}", hint=f"{hint}known: {', '.join(TOKENS)}"
+        f"--opt {text}: unknown method {word!r}", hint=f"{hint}known: {', '.join(TOKENS)}"
     )
 
 
@@ -161,29 +161,29 @@ def _check_combination(opt: Opt, stage: str) -> None:
     compressions = [token for token in opt.tokens if token.startswith("GC:")]
     reason = hint = None
     if NAIVE in opt and len(opt.tokens) > 1:
-        reason = "Naive means nothing else"
-        hint = "leave Naive out"
+        reason = "Naive cannot be combined with other methods"
+        hint = "omit Naive"
     elif len(zero) > 1:
         reason = f"{' and '.join(zero)} exclude each other"
     elif len(compressions) > 1:
         reason = f"{' and '.join(compressions)} exclude each other"
     elif adapters and stage == "pretrain":
-        reason = f"{adapters[0]} ({TOKENS[adapters[0]]}) is a method of fine-tuning"
+        reason = f"{adapters[0]} ({TOKENS[adapters[0]]}) is a fine-tuning method"
         hint = "use --stage finetune"
     elif len(adapters) > 1:
         reason = f"{' and '.join(adapters)} exclude each other"
         if set(adapters) == {"L", "QL"}:
             hint = "QL is LoRA over 4-bit weights"
     elif "Q" in opt and stage == "finetune":
-        reason = "Q freezes the 4-bit weights and trains the rest, which is pre-training here"
-        hint = "to fine-tune over 4-bit weights use QL"
+        reason = "Q freezes the 4-bit weights and trains the rest, which means pre-training here"
+        hint = "use QL to fine-tune over 4-bit weights"
     elif "O" in opt and zero not in (["Z2"], ["Z3"]):
         reason = "O (offload) needs Z2 or Z3"
     elif compressions and zero:
-        reason = f"{compressions[0]} compresses what {zero[0]} would shard"
-        hint = f"leave {zero[0]} out: gradient compression is a communication hook of DDP"
+        reason = f"{compressions[0]} compresses gradients that {zero[0]} would shard"
+        hint = f"omit {zero[0]}: gradient compression is a communication hook of DDP"
     elif "LFA" in opt and zero:
-        reason = f"{zero[0]} would shard what LoRA-FA's optimizer needs whole"
+        reason = f"{zero[0]} would shard state that the LoRA-FA optimizer needs on every rank"
     if reason:
         raise UsageError(f"--opt {opt}: {reason}", hint=hint)
 
@@ -194,14 +194,14 @@ def _zero(opt: Opt) -> str:
 
 def _fsdp2_refusal(opt: Opt) -> tuple[str | None, str | None]:
     if opt.zero_stage not in (2, 3):
-        return f"--opt {opt}: --engine fsdp2 runs Z2 or Z3", "add Z2 or Z3, or use --engine ddp"
+        return f"--opt {opt}: --engine fsdp2 needs Z2 or Z3", "add Z2 or Z3, or use --engine ddp"
     return None, None
 
 
 def _megatron_refusal(opt: Opt, stage: str) -> tuple[str | None, str | None]:
     if stage != "pretrain":
-        return "--engine megatron is for --stage pretrain", None
+        return "--engine megatron supports only --stage pretrain", None
     others = [token for token in opt.tokens if token not in (NAIVE, "R")]
     if others:
-        return f"--opt {opt}: --engine megatron runs Naive and R, not {others[0]}", None
+        return f"--opt {opt}: --engine megatron supports Naive and R, not {others[0]}", None
     return None, None

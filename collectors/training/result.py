@@ -1,4 +1,4 @@
-"""What each rank of a training run reports, and the manifest that is made of it."""
+"""Results of the ranks of a training run, and the manifest built from them."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def make_manifest(
 
 
 def _repeats(spec: TrainingSpec, results: Sequence[RankResult]) -> list[manifest.Repeat]:
-    """Return the repeats: the tokens of all ranks over the slowest rank's time."""
+    """Return the throughput of each repeat: tokens of all ranks over the slowest rank's time."""
     tokens = spec.batch_size * spec.sequence_length * spec.data_size * spec.measured_count
     repeats = []
     for index, final_loss in enumerate(results[0].final_losses):

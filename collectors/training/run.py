@@ -1,4 +1,4 @@
-"""A training run as a whole: its folder, its ranks, its manifest, what is said about it."""
+"""A training run: its folder, ranks, manifest, and summary."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def run(values: Mapping[str, Any], command: list[str], echo: Echo) -> Path:
         if failure is not None and failure.exit_code == StoreError.exit_code:
             raise StoreError(
                 f"{target}: the run folder cannot be written: No space left on device",
-                hint="free some space, or write elsewhere with --out; nothing was left behind",
+                hint="free space, or use another --out; partial files were removed",
             )
         if failure is None:
             run = make_manifest(spec, results)
@@ -82,7 +82,7 @@ def _require_packages(spec: TrainingSpec) -> None:
         needed["deepspeed"] = "deepspeed"
     if spec.engine == "megatron":
         if not accelerator_count():
-            raise WorkloadError("--engine megatron needs CUDA devices, and there are none here")
+            raise WorkloadError("--engine megatron needs CUDA devices, and this machine has none")
         needed["megatron.core"] = "megatron-core"
         asked = "--engine megatron"
     if spec.opt.is_quantized:
@@ -101,7 +101,7 @@ def _failed_manifest(
         outcome, reason = "oom", f"rank {first.rank}: {first.reason}"
     elif memory.was_killed_for_memory(failure.exit_code, kill_count):
         outcome = "oom"
-        reason = f"rank {failure.rank}: killed by the kernel, which had no memory left"
+        reason = f"rank {failure.rank}: killed by the kernel, out of memory"
     # The rank that a signal ended left no result; else the one that failed first is the cause.
     elif first is not None and any(
         one.rank == failure.rank and one.outcome == "failed" for one in results
@@ -149,7 +149,7 @@ def _run_in_place(spec: TrainingSpec, place: Place, target: Path, force: bool, e
                 refusal = error
         made = distributed.from_first_rank(None if refusal else str(folder.path))
         if made is None:
-            raise refusal or WorkloadError(f"{target}: rank 0 could not make the run folder")
+            raise refusal or WorkloadError(f"{target}: rank 0 could not create the run folder")
         folder.join(Path(made))
         say = echo if place.rank == 0 else lambda _: None
         result = worker.run_rank(spec, place, folder.path, folder.work, say=say)
@@ -194,7 +194,9 @@ def _raise_outcome(run: manifest.Manifest, target: Path) -> None:
             f"{target}: out of memory: {run.reason}",
             hint=f"recorded as a result; {_needs_less(run)}",
         )
-    raise WorkloadError(f"{target}: {run.reason}", hint=f"the ranks' logs are in {target}/logs")
+    raise WorkloadError(
+        f"{target}: {run.reason}", hint=f"see the logs of the ranks in {target}/logs"
+    )
 
 
 def _needs_less(run: manifest.Manifest) -> str:
@@ -208,14 +210,14 @@ def _needs_less(run: manifest.Manifest) -> str:
 
 def summary(run: manifest.Manifest, target: Path) -> list[str]:
     size = manifest.peak_bytes(run)
-    memory = "peak memory not known" if size is None else f"peak {size / GB:.2f} GB a rank"
+    memory = "peak memory unknown" if size is None else f"peak {size / GB:.2f} GB per rank"
     ranks = "1 rank" if run.parallel.world_size == 1 else f"{run.parallel.world_size} ranks"
     what = f"{run.stage} {run.model.name if run.model else ''} {run.opt} ({run.engine}), {ranks}"
     lines = [f"{what}: {rate_text(run)}, {memory}"]
     overhead = run.overhead
     if overhead and overhead.plain_step_ns:
         plain = [ns for repeat in run.repeats for ns in repeat.step_ns]
-        lines.append(f"{step_cost(overhead, plain)}; only plain steps count above")
+        lines.append(f"{step_cost(overhead, plain)}; figures above are for plain steps")
     lines += [f"note: {note}" for note in run.notes]
-    lines.append(f"see where the time went: tracekit breakdown {target}")
+    lines.append(f"show the time breakdown: tracekit breakdown {target}")
     return lines

@@ -1,4 +1,4 @@
-"""What a training run is to do: the arguments, as they go from the launcher to its ranks."""
+"""Arguments of a training run, passed from the launcher to its ranks."""
 
 from __future__ import annotations
 
@@ -93,31 +93,31 @@ def make_spec(
     chosen = {**defaults, **values}
     if chosen["seq_len"] < 2:
         raise UsageError(
-            f"--seq-len is {chosen['seq_len']}, but a next token needs at least 2 tokens"
+            f"--seq-len is {chosen['seq_len']}, but next-token prediction needs at least 2 tokens"
         )
     check_name(chosen["model"], chosen.get("layers"))
     if world_size is not None and values.get("nproc") not in (None, world_size):
         raise UsageError(
-            f"--nproc is {values['nproc']}, but WORLD_SIZE says {world_size} ranks",
-            hint="leave --nproc out under torchrun or deepspeed",
+            f"--nproc is {values['nproc']}, but WORLD_SIZE is {world_size}",
+            hint="omit --nproc under torchrun or deepspeed",
         )
     rank_count = world_size or chosen["nproc"]
     device_count = accelerator_count()
     if world_size is None and 0 < device_count < rank_count:
-        raise UsageError(f"--nproc is {rank_count}, but there are {device_count} GPUs here")
+        raise UsageError(f"--nproc is {rank_count}, but the machine has {device_count} GPUs")
     opt = opt_module.parse(chosen["opt"], chosen["stage"])
     asked = chosen.get("engine") or opt_module.default_engine(opt)
     engine = opt_module.check_engine(opt, asked, tensor_size=chosen["tp"], stage=chosen["stage"])
     if opt.compression in ("acpsgd", "topk") and chosen["precision"] == "fp16":
         # One step that overflows would leave its infinity in what is carried over, for good.
         raise UsageError(
-            f"--opt {opt}: what was not sent is carried over, but --precision fp16 changes the "
-            "gradient's scale from step to step",
+            f"--opt {opt}: gradients that were not sent are carried over, but --precision "
+            "fp16 changes their scale from step to step",
             hint="use --precision bf16",
         )
     if engine in ("fsdp2", "megatron") and chosen["precision"] == "fp16":
         raise UsageError(
-            f"--engine {engine} has no loss scaling here, which --precision fp16 needs",
+            f"--engine {engine} does not support loss scaling, which --precision fp16 needs",
             hint="use --precision bf16",
         )
     if rank_count % chosen["tp"]:

@@ -1,4 +1,4 @@
-"""The training of one rank: a program whose loop the recorder measures and profiles."""
+"""Training program of one rank, measured and profiled by the recorder."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _train(
     result: RankResult,
     say: Callable[[str], None],
 ) -> None:
-    """Train the steps of the plan; all ranks begin each part of it together."""
+    """Train the steps of the plan; all ranks start each part together."""
     ranged = plan.warmup_count + plan.measured_count
     profiled = ranged + plan.profiled_count
     measured_on = plan.step_count + recorder.light_count
@@ -145,7 +145,7 @@ def _train(
 
 
 def _build(spec: TrainingSpec, config: Any, device: torch.device, result: RankResult) -> Engine:
-    """Make the model as the methods ask, hand it to the engine, and note what it is."""
+    """Create the model with the methods applied, pass it to the engine, and describe it."""
     module = import_module(f".engines.{spec.engine}", __package__)
     if hasattr(module, "build"):  # an engine with models of its own
         return module.build(spec, config, device, result)
@@ -171,7 +171,7 @@ def _build(spec: TrainingSpec, config: Any, device: torch.device, result: RankRe
 def _construction(
     module: Any, spec: TrainingSpec, config: Any, dtype: torch.dtype, device: torch.device
 ) -> AbstractContextManager[Any]:
-    """Return in what the model is to be made: an engine may shard it meanwhile."""
+    """Return the context in which the engine wants the model to be created."""
     if not hasattr(module, "construction"):
         return contextlib.nullcontext()
     shapes = models.build(config, seed=spec.seed, dtype=dtype, device="meta")
@@ -180,7 +180,7 @@ def _construction(
 
 
 def _recompute_activations(model: Any) -> None:
-    """Let every decoder layer be recomputed in the backward pass, in the non-reentrant form."""
+    """Enable non-reentrant activation checkpointing for every decoder layer."""
     options = {"use_reentrant": False}
     if hasattr(model, "activation_checkpointing_enable"):  # transformers 5.20 renamed it
         model.activation_checkpointing_enable(options)

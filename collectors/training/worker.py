@@ -1,7 +1,7 @@
-"""One rank of a training run: `python -m tracekit.collectors.training.worker FOLDER`.
+"""Rank of a training run: `python -m tracekit.collectors.training.worker FOLDER`.
 
-The launcher starts it. The folder is the run's working folder: it holds the spec, the store through
-which the ranks find each other, and takes each rank's result.
+Started by the launcher. FOLDER is the working folder with the spec, the rendezvous store, and the
+results of the ranks.
 """
 
 from __future__ import annotations

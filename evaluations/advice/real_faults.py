@@ -123,14 +123,14 @@ def serving_faults(seed: int) -> list[Fault]:
     return [
         limited("batch limit too small", queue, "limit of running requests", queued,
                 "--max-batch-requests", 2, 4),
-        limited("client with few requests in flight", queue, "before requests are sent", queued,
+        limited("client with few requests in flight", queue, "queue before sending", queued,
                 "--concurrency", 2, 4),
-        replace(limited("prompts read at once", "advice_serving_prefill", "tokens of a step", long,
+        replace(limited("prompts read at once", "advice_serving_prefill", "tokens per step", long,
                         "--max-batch-tokens", 512, 64), is_asked=True),
         engine("scheduler that sleeps", "scheduling",
                load(requests=8, prompt_len=32, max_new_tokens=draw.randint(32, 44)),
                sleep_ms=round(draw.uniform(8, 14), 1)),
-        engine("text made in each step", "making text of tokens",
+        engine("text made in each step", "detokenization",
                load(requests=8, prompt_len=32, max_new_tokens=draw.randint(32, 40), with_stack=""),
                texts=draw.randint(14, 18)),
     ]  # fmt: skip

@@ -43,13 +43,13 @@ passes AS (
 
 SELECT
     format(
-        'gradients are reduced {} times for {} steps of the optimizer, {}', max(pass_count),
+        'Gradients are all-reduced {} times for {} optimizer steps ({})', max(pass_count),
         max(step_count), in_ms(max(comm_ns))
     ) AS what,
     'gradient accumulation' AS place,
     format('class=comm_allreduce phase=backward x0-{:.3f}', 1 / min(batch_count)) AS change,
     max(comm_ns)::BIGINT AS cost_ns,
-    'with model.no_sync(): around all backward passes but the last of a step' AS remedy,
+    'Wrap all backward passes of a step except the last in model.no_sync()' AS remedy,
     'tracekit query communication TRACE' AS evidence
 FROM passes
 HAVING count(*) > 0 AND max(comm_ns) > 0

@@ -34,33 +34,33 @@ peaks AS (
 
 SELECT
     format(
-        '{} calls of {}, {} together{}', sum(call_count), string_agg(name, ', ' ORDER BY name),
+        '{} calls of {} take {}{}', sum(call_count), string_agg(name, ', ' ORDER BY name),
         in_ms(sum(wait_ns)),
         if(
             EXISTS (FROM step_ranges), '',
-            '; no steps are marked, so those of a first one may be among them'
+            '. No steps are marked, so calls of the first step may be included'
         )
     ) AS what,
-    'the caching allocator' AS place,
+    'caching allocator' AS place,
     string_agg(format('call={} remove', chosen_name(name)), '; ' ORDER BY name) AS change,
     sum(wait_ns)::BIGINT AS cost_ns,
-    'PYTORCH_ALLOC_CONF=expandable_segments:True (PYTORCH_CUDA_ALLOC_CONF before torch 2.9); no '
-    || 'empty_cache() in the loop; pad batches to a few lengths' AS remedy,
+    'Set PYTORCH_ALLOC_CONF=expandable_segments:True (PYTORCH_CUDA_ALLOC_CONF before torch '
+    || '2.9), remove empty_cache() from the loop, and pad batches to a few lengths' AS remedy,
     'tracekit query idle_gaps TRACE --cause allocator' AS evidence
 FROM calls
 HAVING sum(wait_ns) > 0
 UNION ALL
 SELECT
     format(
-        'of {:.1f} GiB memory the allocator keeps {:.1f}, and {:.1f} of these lie unused when most '
-        || 'are in use', memory_bytes / (1 << 30), reserved_bytes / (1 << 30),
+        'The allocator reserves {1:.1f} of {0:.1f} GiB of GPU memory, and {2:.1f} GiB of that '
+        || 'are unused at the peak', memory_bytes / (1 << 30), reserved_bytes / (1 << 30),
         unused_bytes / (1 << 30)
     ) AS what,
-    'memory in fragments' AS place,
+    'fragmented GPU memory' AS place,
     NULL AS change,
     NULL AS cost_ns,
-    'a run to compare with, with PYTORCH_ALLOC_CONF=expandable_segments:True and the larger batch '
-    || 'that fits then' AS remedy,
+    'Record a second run with PYTORCH_ALLOC_CONF=expandable_segments:True and the larger batch '
+    || 'that then fits' AS remedy,
     'tracekit query memory TRACE' AS evidence
 FROM peaks
 WHERE reserved_bytes >= 0.8 * memory_bytes AND unused_bytes >= 0.1 * memory_bytes

@@ -76,13 +76,13 @@ chosen AS (
 
 SELECT
     format(
-        '{} softmax kernels or ops between batched products, {} with the {} others there',
+        '{} softmax kernels or ops between batched GEMMs take {}, including {} other kernels there',
         softmax_count, in_ms(work_ns), work_count - softmax_count
     ) AS what,
-    coalesce(module, 'attention in pieces') AS place,
+    coalesce(module, 'unfused attention') AS place,
     format('attention fused{0}; op={1}{0} x0.5-1', term, product) AS change,
     work_ns AS cost_ns,
-    'torch.nn.functional.scaled_dot_product_attention, or attn_implementation="sdpa" or '
+    'Use torch.nn.functional.scaled_dot_product_attention, attn_implementation="sdpa", or '
     || '"flash_attention_2" (collect --opt with F)' AS remedy,
     'tracekit query ops TRACE' AS evidence
 FROM chosen

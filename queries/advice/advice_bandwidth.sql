@@ -45,14 +45,16 @@ slow AS (
 
 SELECT
     format(
-        '{} transfers {} reach {:.1f} GB/s, and {:.1f} GB/s were measured', transfer_count, class,
+        '{} {} transfers reach only {:.1f} GB/s (measured peak: {:.1f} GB/s)',
+        transfer_count, class,
         bus_bytes_per_s / 1e9, ceiling / 1e9
     ) AS what,
     class AS place,
     format('class={} x{:.3f}', class, share) AS change,
     comm_ns AS cost_ns,
-    'late ranks count as transfer: see tracekit query waits; else the link: NCCL_DEBUG=INFO for '
-    || 'the transport, NCCL_IB_HCA, NCCL_P2P_DISABLE=0, topology, other jobs' AS remedy,
+    'First check for late ranks with tracekit query waits: their delay counts as transfer time. '
+    || 'Then check the link: transport (NCCL_DEBUG=INFO), NCCL_IB_HCA, NCCL_P2P_DISABLE=0, '
+    || 'topology, and other jobs.' AS remedy,
     'tracekit query communication TRACE' AS evidence
 FROM slow
 ORDER BY comm_ns DESC, class

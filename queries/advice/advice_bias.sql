@@ -73,7 +73,8 @@ kernels AS (
 
 SELECT
     format(
-        '{} convolutions before a batch norm add a bias, {} with its gradient', sum(work_count),
+        '{} convolutions before a batch norm add a bias; the bias and its gradient take {}',
+        sum(work_count),
         in_ms(sum(gone_ns))
     ) AS what,
     'convolutions before batch norm' AS place,
@@ -82,7 +83,7 @@ SELECT
         ORDER BY op_name, name
     ) AS change,
     sum(gone_ns)::BIGINT AS cost_ns,
-    'torch.nn.Conv2d(..., bias=False)' AS remedy,
+    'Use torch.nn.Conv2d(..., bias=False)' AS remedy,
     'tracekit query op_kernels TRACE' AS evidence
 FROM kernels
 HAVING count(*) > 0

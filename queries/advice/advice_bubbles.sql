@@ -19,13 +19,13 @@ WITH pipeline AS (
 
 SELECT
     format(
-        '{} stages wait {} for each other, {:.1f} % of their time{}', stage_count,
+        '{} pipeline stages wait {} for each other ({:.1f} % of their time){}', stage_count,
         in_ms(bubble_ns), bubble_pct,
         coalesce(
             format(
-                '; {} with {:.0f} micro-batches costs {:.1f} % at least, with twice as many '
-                || '{:.1f} %',
-                coalesce(schedule, 'a schedule'), microbatch_count, schedule_pct,
+                '. {} with {:.0f} micro-batches has a bubble of at least {:.1f} % ({:.1f} % '
+                || 'with twice as many)',
+                coalesce(schedule, 'The schedule'), microbatch_count, schedule_pct,
                 100 * (stage_count - 1) / (2 * microbatch_count + stage_count - 1)
             ), ''
         )
@@ -33,8 +33,8 @@ SELECT
     'pipeline' AS place,
     NULL::VARCHAR AS change,
     bubble_ns::BIGINT AS cost_ns,
-    'a run to compare with, with more micro-batches in a step, stages in several parts '
-    || '(interleaved 1F1B), or layers moved from the stage that waits least' AS remedy,
+    'Record a second run with more micro-batches per step, interleaved stages (interleaved '
+    || '1F1B), or layers moved away from the stage that waits least' AS remedy,
     'tracekit query pipeline_bubbles TRACE' AS evidence
 FROM pipeline
 WHERE bubble_ns >= 1

@@ -33,7 +33,9 @@ phases AS (
 )
 
 SELECT
-    format('{} kernels cast between fp32 and 16 bits, {}', sum(cast_count), in_ms(sum(cast_ns)))
+    format(
+        '{} kernels cast between fp32 and 16-bit types ({})', sum(cast_count), in_ms(sum(cast_ns))
+    )
         AS what,
     'casts in ' || string_agg(phase, ' and ' ORDER BY cast_ns DESC, phase) AS place,
     string_agg(
@@ -43,8 +45,8 @@ SELECT
         ), '; ' ORDER BY cast_ns DESC, phase
     ) AS change,
     sum(cast_ns)::BIGINT AS cost_ns,
-    'weights in bf16 with an optimizer that keeps fp32 copies (model.to(torch.bfloat16), FSDP '
-    || 'MixedPrecisionPolicy), in place of autocast; or torch.compile, which fuses casts' AS remedy,
+    'Use bf16 weights with an optimizer that keeps fp32 copies (model.to(torch.bfloat16), FSDP '
+    || 'MixedPrecisionPolicy) instead of autocast, or fuse the casts with torch.compile' AS remedy,
     'tracekit query op_kernels TRACE' AS evidence
 FROM phases
 HAVING count(*) > 0

@@ -36,18 +36,19 @@ summed AS (
 
 SELECT
     format(
-        '{} copies to the device, {} from pageable memory, of {:,} bytes in the median: the host '
-        || 'waits {}, and nothing else runs for {}', copy_count, pageable_count, median_bytes,
+        '{} host-to-device copies ({} from pageable memory, median size {:,} bytes): the host '
+        || 'waits {}, and the device runs nothing else for {}',
+        copy_count, pageable_count, median_bytes,
         in_ms(wait_ns), in_ms(wall_ns)
     ) AS what,
-    'copies from host to device' AS place,
+    'host-to-device copies' AS place,
     'class=memcpy_h2d remove' AS change,
     least(
         wait_ns + wall_ns, (SELECT sum(window_ns) FROM device_windows)::BIGINT - copy_ns
     ) AS cost_ns,
-    if(pageable_count > 0, 'pin the memory (DataLoader(pin_memory=True)), ', '')
-    || 'copy the next batch while this one computes: '
-    || 'batch.to(device, non_blocking=True) on a stream of its own; small ones as one tensor'
+    if(pageable_count > 0, 'Pin the memory (DataLoader(pin_memory=True)). ', '')
+    || 'Copy the next batch while the current one computes: batch.to(device, non_blocking=True) on '
+    || 'a separate stream. Combine small tensors into one.'
         AS remedy,
     'tracekit query memcpy TRACE' AS evidence
 FROM summed

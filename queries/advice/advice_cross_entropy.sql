@@ -47,16 +47,16 @@ gone AS (
 
 SELECT
     format(
-        'cross-entropy takes {} kernels, {} without the one that a fused loss needs',
+        'Cross-entropy takes {} kernels; all but the one that a fused loss needs take {}',
         sum(work_count), in_ms(sum(dur_ns))
     ) AS what,
-    'cross-entropy in pieces' AS place,
+    'unfused cross-entropy' AS place,
     string_agg(
         format('op={} phase={} x{:.3f}', op_name, phase, 1 - dur_ns / all_ns), '; '
         ORDER BY dur_ns DESC, op_name, phase
     ) AS change,
     sum(dur_ns)::BIGINT AS cost_ns,
-    'Liger: LigerFusedLinearCrossEntropyLoss, or '
+    'Use Liger: LigerFusedLinearCrossEntropyLoss, or '
     || 'apply_liger_kernel_to_…(fused_linear_cross_entropy=True)' AS remedy,
     'tracekit query op_kernels TRACE' AS evidence
 FROM gone

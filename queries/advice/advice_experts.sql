@@ -44,7 +44,7 @@ summed AS (
 
 SELECT
     format(
-        'experts of rank {} compute {}, {:.2f} times the mean of {} ranks', rank, in_ms(most_ns),
+        'The experts of rank {} compute for {}, {:.2f}× the mean of {} ranks', rank, in_ms(most_ns),
         most_ns / mean_ns, rank_count
     ) AS what,
     format('experts of rank {}', rank) AS place,
@@ -58,8 +58,8 @@ SELECT
         WHERE l.term = summed.term
     ) AS change,
     (most_ns - mean_ns)::BIGINT AS cost_ns,
-    'a router that spreads its tokens (auxiliary loss or bias, capacity), or copies of the experts '
-    || 'that are asked most (vLLM --enable-eplb, SGLang --enable-eplb)' AS remedy,
+    'Balance the router (auxiliary loss or bias, capacity), or replicate the busiest experts '
+    || '(vLLM --enable-eplb, SGLang --enable-eplb)' AS remedy,
     'tracekit query expert_balance TRACE' AS evidence
 FROM summed
 WHERE rank_count > 1 AND most_ns > mean_ns

@@ -20,34 +20,34 @@ remedies (collective, remedy) AS (
     VALUES
     (
         'allreduce',
-        'reductions that begin during the backward pass: DistributedDataParallel(bucket_cap_mb=…, '
-        || 'gradient_as_bucket_view=True), parameters in the order in which they are used'
+        'Start reductions during the backward pass: DistributedDataParallel(bucket_cap_mb=…, '
+        || 'gradient_as_bucket_view=True), with parameters registered in the order of use'
     ),
-    ('reducescatter', 'overlap_comm=True (DeepSpeed); fully_shard of each block (FSDP)'),
+    ('reducescatter', 'Use overlap_comm=True (DeepSpeed) or fully_shard per block (FSDP)'),
     (
         'allgather',
-        'prefetching: set_modules_to_backward_prefetch (FSDP), stage3_prefetch_bucket_size '
-        || '(DeepSpeed)'
+        'Prefetch: set_modules_to_backward_prefetch (FSDP), stage3_prefetch_bucket_size (DeepSpeed)'
     ),
     (
         'alltoall',
-        'two micro-batches in turns, so that one computes while the other sends its tokens'
+        'Alternate two micro-batches, so that one computes while the other sends its tokens'
     )
 )
 
 SELECT
     format(
-        '{} of {} in {} collectives{} is exposed{}', in_ms(sum(e.wall_ns)), e.class, count(*),
+        '{0} of communication is exposed, in {2} {1} collectives{3}{4}',
+        in_ms(sum(e.wall_ns)), e.class, count(*),
         of_ranks(), CASE
-            WHEN e.is_cpu THEN ', on a CPU that has to move the bytes, too'
-            WHEN NOT e.is_gradient THEN ', and the backward pass needs what it brings'
+            WHEN e.is_cpu THEN '. It competes with compute for the CPU cores'
+            WHEN NOT e.is_gradient THEN '. The backward pass needs the results right away'
             ELSE ''
         END
     ) AS what,
     'phase backward' AS place,
     if(e.is_cpu OR NOT e.is_gradient, NULL, 'overlap') AS change,
     if(change IS NULL, mean_ns(sum(e.wall_ns)::BIGINT), sum(e.wall_ns)::BIGINT) AS cost_ns,
-    if(e.is_cpu OR NOT e.is_gradient, 'a run to compare with, with ', '')
+    if(e.is_cpu OR NOT e.is_gradient, 'Record a second run to see the effect. ', '')
     || any_value(r.remedy) AS remedy,
     'tracekit query communication TRACE' AS evidence
 FROM exposed AS e

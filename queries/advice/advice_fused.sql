@@ -35,7 +35,8 @@ scaled AS (
 
 SELECT
     format(
-        '{}: {} chains of {} kernels, {} but for the longest of each', r.name, sum(s.chain_count),
+        '{}: {} chains of {} kernels; all but the longest kernel of each chain take {}',
+        r.name, sum(s.chain_count),
         round(sum(s.work_count) / sum(s.chain_count))::BIGINT, in_ms(sum(s.gone_ns))
     ) AS what,
     r.name AS place,

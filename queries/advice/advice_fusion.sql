@@ -53,13 +53,14 @@ largest AS (
 
 SELECT
     format(
-        '{} element-wise, norm, and reduction kernels run one after the other, {} without the '
-        || 'longest of each chain', count(*), in_ms(sum(dur_ns) FILTER (NOT is_longest))
+        '{} element-wise, norm, and reduction kernels run in chains; all but the longest kernel '
+        || 'of each chain take {}', count(*), in_ms(sum(dur_ns) FILTER (NOT is_longest))
     ) AS what,
-    coalesce('most in ' || (SELECT module FROM largest), 'chains of small kernels') AS place,
+    'chains of small kernels' || coalesce(', mostly in ' || (SELECT module FROM largest), '')
+        AS place,
     'compile on' AS change,
     sum(dur_ns) FILTER (NOT is_longest)::BIGINT AS cost_ns,
-    'torch.compile(model), or fused kernels (Liger, Apex, Triton)' AS remedy,
+    'Use torch.compile(model) or fused kernels (Liger, Apex, Triton)' AS remedy,
     'tracekit query kernel_classes TRACE' AS evidence
 FROM chains
 WHERE length > 1

@@ -4,12 +4,16 @@
 -- Scope:    run
 
 SELECT
-    format('{} copies of gradients from buckets{}, {}', count(*), of_ranks(), in_ms(sum(dur_ns)))
+    format(
+        '{} copies of gradients out of their buckets{} take {}',
+        count(*), of_ranks(), in_ms(sum(dur_ns))
+    )
         AS what,
     'DistributedDataParallel' AS place,
     'module=(gradient?accumulation) op=aten::copy_ phase=backward remove' AS change,
     sum(dur_ns)::BIGINT AS cost_ns,
-    'DistributedDataParallel(..., gradient_as_bucket_view=True): gradients are views of the buckets'
+    'Use DistributedDataParallel(..., gradient_as_bucket_view=True), which makes gradients '
+    || 'views of the buckets'
         AS remedy,
     'tracekit query modules TRACE --phase backward' AS evidence
 FROM attributed_events

@@ -96,20 +96,20 @@ waits AS (
 
 SELECT
     format(
-        'CPU-bound: GPU{} idle {} while the CPU launches kernels ({}){}', of_ranks(),
-        in_ms(sum(p.idle_ns)),
+        'The GPU is idle for {}{} while the CPU launches kernels ({}){}',
+        in_ms(sum(p.idle_ns)), of_ranks(),
         string_agg(
             format('{} in {}', in_ms(p.idle_ns), p.phase), ', ' ORDER BY p.idle_ns DESC, p.phase
         ),
         if(
             any_value(h.pause_ns) > 0,
             format(
-                '. Another {} are host stalls that this change does not remove',
+                '. Host stalls cause another {} of idle time, which remains',
                 in_ms(any_value(h.pause_ns))
             ), ''
         )
     ) AS what,
-    'the GPU waits for the CPU to launch kernels' AS place,
+    'GPU waits for kernel launches (CPU-bound)' AS place,
     CASE
         WHEN any_value(u.may_be_captured) THEN 'graph on'
         WHEN any_value(u.is_cuda AND u.is_compiled) THEN any_value(r.change)
@@ -119,46 +119,46 @@ SELECT
             )
     END AS change,
     sum(p.idle_ns)::BIGINT AS cost_ns,
-    if(
-        any_value(u.is_cuda AND w.wait_count > 0),
-        format(
-            'remove what waits for the GPU, {:.0f} a step{}, as no CUDA graph can hold it; then ',
-            any_value(w.step_wait_count), coalesce(format(' ({})', any_value(w.places)), '')
-        ), ''
-    )
-    || CASE
+    CASE
         WHEN NOT any_value(u.is_cuda)
             THEN
-                'launch fewer, larger kernels (torch.compile, fused ops), capture a graph with '
-                || 'what the device''s runtime has for that, or use a larger batch'
+                'Launch fewer, larger kernels (torch.compile, fused ops), capture a graph with '
+                || 'the device runtime, or use a larger batch'
         -- Engines only: a plain generate loop also has phases of serving.
         WHEN
             bool_or(p.phase IN ('decode', 'prefill', 'mixed', 'generation'))
             AND NOT EXISTS (FROM generating_launch)
             THEN
-                'capture CUDA graphs for the batch sizes that occur (vLLM: no enforce_eager; '
+                'Capture CUDA graphs for the batch sizes that occur (vLLM: no enforce_eager; '
                 || 'SGLang: --cuda-graph-max-bs; LightLLM: no --disable_cudagraph), or serve '
                 || 'larger batches'
         WHEN bool_and(p.phase = 'optimizer')
             THEN
-                'capture the optimizer step in a CUDA graph (capturable=True), or use a larger '
+                'Capture the optimizer step in a CUDA graph (capturable=True), or use a larger '
                 || 'batch'
         WHEN any_value(u.has_graphs)
             THEN
-                'capture the rest in CUDA graphs, too (no graph breaks, static shapes), or use a '
-                || 'larger batch'
+                'Capture the remaining launches in CUDA graphs as well (no graph breaks, static '
+                || 'shapes), or use a larger batch'
         WHEN any_value(u.is_compiled)
             THEN
-                'capture CUDA graphs of the compiled code (mode="reduce-overhead"), or use a '
+                'Capture CUDA graphs of the compiled code (mode="reduce-overhead"), or use a '
                 || 'larger batch'
         WHEN NOT any_value(u.is_training)
             THEN
-                'torch.compile(model, mode="reduce-overhead") with static shapes (of generation: '
-                || 'a static KV cache), or a larger batch'
+                'Use torch.compile(model, mode="reduce-overhead") with static shapes (for '
+                || 'generation, a static KV cache), or a larger batch'
         ELSE
-            'capture the training step in a CUDA graph, use torch.compile(model, '
+            'Capture the training step in a CUDA graph, use torch.compile(model, '
             || 'mode="reduce-overhead"), or increase the batch size'
-    END AS remedy,
+    END
+    || if(
+        any_value(u.is_cuda AND w.wait_count > 0),
+        format(
+            '. First remove the GPU syncs ({:.0f} per step{}): a CUDA graph cannot contain them.',
+            any_value(w.step_wait_count), coalesce(': ' || any_value(w.places), '')
+        ), ''
+    ) AS remedy,
     'tracekit query idle_causes TRACE' AS evidence
 FROM phases AS p
 CROSS JOIN in_use AS u

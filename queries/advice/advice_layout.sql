@@ -16,12 +16,15 @@ WITH kernels AS (
 )
 
 SELECT
-    format('{} kernels convert the layout, {}', sum(work_count), in_ms(sum(work_ns))) AS what,
+    format(
+        '{} kernels convert between memory formats ({})', sum(work_count), in_ms(sum(work_ns))
+    ) AS what,
     string_agg(word, ', ' ORDER BY word) AS place,
     string_agg(format('name=*{}* remove', word), '; ' ORDER BY word) AS change,
     sum(work_ns)::BIGINT AS cost_ns,
-    'one format everywhere: model.to(memory_format=torch.channels_last), and the input too (on AMD '
-    || 'with PYTORCH_MIOPEN_SUGGEST_NHWC=1)' AS remedy,
+    'Use one memory format for the model and its input: '
+    || 'model.to(memory_format=torch.channels_last) (on AMD, with PYTORCH_MIOPEN_SUGGEST_NHWC=1)'
+        AS remedy,
     'tracekit query kernels TRACE' AS evidence
 FROM kernels
 HAVING sum(work_ns) > 0

@@ -30,24 +30,24 @@ changed AS (
 
 SELECT
     format(
-        'ranks {} take {} for {} {}, {} more than {} groups like it in the median{}',
+        'Ranks {} take {} for {} {} transfers, {} more than the median of {} comparable groups{}',
         array_to_string(ranks, ', '), in_ms(transfer_ns), match_count, class, in_ms(excess_ns),
         peer_count,
         coalesce(
             format(
-                ': {:.1f} in place of {:.1f} GB/s', bus_bytes_per_s / 1e9,
+                ' ({:.1f} instead of {:.1f} GB/s)', bus_bytes_per_s / 1e9,
                 peer_bus_bytes_per_s / 1e9
             ), ''
         )
     ) AS what,
     if(
-        len(nodes) = 1, format('link in {}', nodes[1]),
+        len(nodes) = 1, format('link within {}', nodes[1]),
         'link between ' || array_to_string(if(nodes = [], ranks::VARCHAR[], nodes), ', ')
     ) AS place,
     (SELECT string_agg(change, '; ' ORDER BY change) FROM changed) AS change,
     (sum(excess_ns) OVER ())::BIGINT AS cost_ns,
-    'look at its cable, its card and what else uses it: NCCL_DEBUG=INFO says which transport it '
-    || 'took, nvidia-smi topo -m and ibstat the links' AS remedy,
+    'Check the cable, the card, and other users of the link. NCCL_DEBUG=INFO shows the '
+    || 'transport; nvidia-smi topo -m and ibstat show the links.' AS remedy,
     'tracekit query stragglers TRACE' AS evidence
 FROM slow
 ORDER BY excess_ns DESC, class, ranks

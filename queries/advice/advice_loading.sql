@@ -39,17 +39,17 @@ worst AS (
 )
 
 SELECT
-    format('{} waits for data, {} together', wait_count, in_ms(wait_ns)) AS what,
+    format('Waits for data: {}, {} in total', wait_count, in_ms(wait_ns)) AS what,
     at_rank(rank, if(has_workers, 'data loader with workers', 'data loader without workers'))
         AS place,
     if(has_workers, 'loading remove', format('loading workers={}', worker_count)) AS change,
     wait_ns AS cost_ns,
     if(
         has_workers,
-        'more workers, or less to do in each: DataLoader(num_workers=…, prefetch_factor=4, '
-        || 'persistent_workers=True); what is the same in every epoch belongs before the training',
+        'Use more workers, or do less in each: DataLoader(num_workers=…, prefetch_factor=4, '
+        || 'persistent_workers=True). Precompute work that is the same in every epoch.',
         format(
-            'let workers load ahead: DataLoader(num_workers={}, pin_memory=True, '
+            'Load batches ahead in workers: DataLoader(num_workers={}, pin_memory=True, '
             || 'persistent_workers=True)', worker_count
         )
     ) AS remedy,

@@ -32,15 +32,15 @@ kernels AS (
 
 SELECT
     format(
-        '{} kernels{}, {}, fill half of the SMs at most: {} has blocks for {:.0f} %',
+        '{} kernels{} ({}) fill at most half of the SMs: {} has blocks for {:.0f} % of them',
         sum(work_count)::BIGINT, of_ranks(), in_ms(sum(work_ns)),
         arg_max(name, (unused_ns, name))[:80], 100 * arg_max(block_share, (unused_ns, name))
     ) AS what,
-    'kernels of few blocks' AS place,
+    'kernels with few blocks' AS place,
     NULL::VARCHAR AS change,
     mean_ns(sum(unused_ns)::BIGINT) AS cost_ns,
-    'a run to compare with, of a larger batch, or with kernels that split the work further '
-    || '(split-K products, flash-decoding)' AS remedy,
+    'Record a second run with a larger batch or with kernels that split the work further '
+    || '(split-K GEMMs, flash-decoding)' AS remedy,
     'tracekit query kernels TRACE' AS evidence
 FROM kernels
 HAVING count(*) > 0

@@ -28,7 +28,7 @@ WITH copies AS (
 
 SELECT
     format(
-        '{} copies of what is offloaded, {} of them exposed', sum(copy_count),
+        '{} copies of offloaded data, {} of them exposed', sum(copy_count),
         in_ms(sum(wall_ns))
     ) AS what,
     'phase ' || string_agg(DISTINCT phase, ', ' ORDER BY phase) AS place,
@@ -36,8 +36,8 @@ SELECT
         format('class={} phase={} remove', class, phase), '; ' ORDER BY class DESC, phase
     ) AS change,
     sum(wall_ns)::BIGINT AS cost_ns,
-    'keep it on the device where memory allows (collect --opt without O), or ZeRO over more ranks; '
-    || 'activations: recompute them, or copy on a stream of their own' AS remedy,
+    'Keep the offloaded data on the device if memory allows (collect --opt without O), or use '
+    || 'ZeRO over more ranks. Recompute activations, or copy them on a separate stream.' AS remedy,
     'tracekit query memcpy TRACE' AS evidence
 FROM copies
 HAVING count(DISTINCT copy_of(class)) = 2 AND sum(wall_ns) > 0

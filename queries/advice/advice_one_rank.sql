@@ -32,7 +32,8 @@ SELECT
     if(
         range_count > 0,
         format(
-            'FSDP runs on one rank: {} hooks take {} of CPU time, and its copies {} of GPU time',
+            'FSDP runs on one rank: {} hooks take {} of CPU time, and FSDP copies take {} of '
+            || 'GPU time',
             range_count, in_ms(range_ns), in_ms(coalesce(work_ns, 0))
         ),
         'DeepSpeed shards with ZeRO on one rank'
@@ -40,9 +41,9 @@ SELECT
     'sharding on one rank' AS place,
     if(range_count > 0, 'range=FSDP::* remove', NULL) AS change,
     if(range_count > 0, range_ns, NULL) AS cost_ns,
-    if(range_count > 0, '', 'a run to compare with: ')
-    || 'no FSDP or ZeRO on one rank (collect --opt without Z): plain or DistributedDataParallel '
-    || 'training has no gathers and no hooks' AS remedy,
+    if(range_count > 0, '', 'Record a second run to see the effect. ')
+    || 'Disable FSDP or ZeRO on one rank (collect --opt without Z). Plain or '
+    || 'DistributedDataParallel training needs no gathers and no sharding hooks.' AS remedy,
     'tracekit sql TRACE "FROM annotations"' AS evidence
 FROM ranks, ranges, work, hooked
 WHERE world_size = 1 AND rank_count = 1 AND (range_count > 0 OR is_deepspeed)

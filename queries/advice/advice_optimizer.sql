@@ -67,23 +67,29 @@ changed AS (
 
 SELECT
     format(
-        'the optimizer{} takes {} kernels or ops, {:,.1f} µs each in the median, {} together{}',
-        of_ranks(), work_count
-        || if(
-            step_count > 0, format(' ({:.0f} a step)', step_work_count / nullif(step_count, 0)), ''
+        'The optimizer runs {} kernels or ops{}{}: {:,.1f} µs in the median, {} in total{}',
+        work_count, of_ranks(),
+        if(
+            step_count > 0,
+            format(' ({:.0f} per step)', step_work_count / nullif(step_count, 0)), ''
         ),
         median_ns / 1e3, in_ms(work_ns),
-        if(is_cpu OR idle_ns = 0, '', format('; GPUs idle {} in it', in_ms(idle_ns)))
+        if(is_cpu OR idle_ns = 0, '', format(
+            '. The GPU is idle for {} in the optimizer step', in_ms(idle_ns)
+        ))
     ) AS what,
-    if(foreach_count > 0, 'optimizer by foreach kernels', 'optimizer by single ops') AS place,
+    if(
+        foreach_count > 0, 'optimizer with multi-tensor (foreach) kernels',
+        'optimizer with single-tensor ops'
+    ) AS place,
     format(form, if(is_cpu, 0.4, 1) * least, kept) AS change,
     if(is_cpu, NULL, ((1 - least) * work_ns)::BIGINT + idle_ns) AS cost_ns,
     CASE
         WHEN coalesce(optimizer LIKE 'Adam%', is_adam)
             THEN
-                'torch.optim.AdamW(..., fused=True), or '
+                'Use torch.optim.AdamW(..., fused=True) or '
                 || 'TrainingArguments(optim="adamw_torch_fused")'
-        ELSE format('torch.optim.{}(..., fused=True)', coalesce(optimizer, 'SGD'))
+        ELSE format('Use torch.optim.{}(..., fused=True)', coalesce(optimizer, 'SGD'))
     END AS remedy,
     'tracekit pivot TRACE --rows op --where "phase = ''optimizer''"' AS evidence
 FROM changed

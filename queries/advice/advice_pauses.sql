@@ -46,9 +46,9 @@ worst AS (
 
 SELECT
     format(
-        'no thread of the host has an event for up to {} before {}{}, {}{}', in_ms(longest_ns),
+        'No host thread has an event for up to {} before {}{}, {}{}', in_ms(longest_ns),
         coalesce(place, 'the next step'),
-        if(into_ns IS NULL, '', format(', {} after the start of a step', in_ms(into_ns))),
+        if(into_ns IS NULL, '', format(' ({} after the start of a step)', in_ms(into_ns))),
         if(
             of_count IS NULL,
             format('{} times', place_count),
@@ -56,14 +56,14 @@ SELECT
         ),
         if(
             pause_count > place_count,
-            format('; {} such pauses together {}', pause_count, in_ms(pause_ns)), ''
+            format('. All {} such stalls take {}', pause_count, in_ms(pause_ns)), ''
         )
     ) AS what,
-    at_rank(rank, 'a pause of the program') AS place,
+    at_rank(rank, 'host stall') AS place,
     'pauses' || if((SELECT count(*) FROM trace) > 1, coalesce(format(' rank={}', rank), ''), '')
     || ' remove' AS change,
     pause_ns AS cost_ns,
-    'the program sleeps, reads or computes there: leave it out, or do it in another thread or '
-    || 'process; with_stack=True shows the lines' AS remedy,
+    'Remove the sleep, I/O, or computation there, or move it to another thread or process. '
+    || 'Record with with_stack=True to see the lines.' AS remedy,
     'tracekit sql TRACE "FROM host_pauses"' AS evidence
 FROM worst

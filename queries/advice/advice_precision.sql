@@ -41,7 +41,9 @@ typed AS (
 )
 
 SELECT
-    format('{} products of type {}, {}', work_count, dtype, in_ms(work_ns)) AS what,
+    format(
+        '{} GEMMs or convolutions of type {} take {}', work_count, dtype, in_ms(work_ns)
+    ) AS what,
     ops AS place,
     if(
         dtype = 'float',
@@ -51,9 +53,9 @@ SELECT
     work_ns AS cost_ns,
     if(
         dtype = 'float',
-        'torch.autocast(device_type, dtype=torch.bfloat16), or weights in bf16'
+        'Use torch.autocast(device_type, dtype=torch.bfloat16) or bf16 weights'
         || if(is_full, ', or torch.set_float32_matmul_precision("high")', ''),
-        'float32: look for what makes tensors of 64 bits, such as numpy arrays'
+        'Use float32: find the source of the 64-bit tensors, such as NumPy arrays'
     ) AS remedy,
     'tracekit query gemms TRACE' AS evidence
 FROM typed

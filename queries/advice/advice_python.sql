@@ -85,7 +85,7 @@ times AS (
 
 SELECT
     format(
-        'the GPU idles {} while the CPU is in {} calls of {}', in_ms(l.idle_ns), t.call_count,
+        'The GPU is idle for {} during {} calls of {}', in_ms(l.idle_ns), t.call_count,
         l.name
     ) AS what,
     at_rank(r.rank, l.name) AS place,
@@ -97,10 +97,10 @@ SELECT
         -- The profiler's name of gc.collect.
         WHEN '<built-in function collect>'
             THEN
-                'the program collects garbage itself: no gc.collect() in the loop, or every n '
-                || 'steps; gc.freeze() after the start makes each shorter'
-        WHEN '<built-in function sleep>' THEN 'no time.sleep() in the loop'
-        ELSE 'run it every n steps, or in another thread or process while the GPU works'
+                'Remove gc.collect() from the loop, or call it every n steps. gc.freeze() after '
+                || 'startup makes each collection shorter.'
+        WHEN '<built-in function sleep>' THEN 'Remove time.sleep() from the loop'
+        ELSE 'Run it every n steps, or in another thread or process while the GPU works'
     END AS remedy,
     'tracekit query idle_gaps TRACE' AS evidence
 FROM largest AS l

@@ -64,15 +64,15 @@ room AS (
 )
 
 SELECT
-    format('{} of work{} is recomputation', in_ms(work_ns), of_ranks())
-    || if(idle_ns >= 100_000, format(', and {} idle time in it', in_ms(idle_ns)), '')
+    format('Recomputation takes {}{}', in_ms(work_ns), of_ranks())
+    || if(idle_ns >= 100_000, format(', plus {} of idle time', in_ms(idle_ns)), '')
     || if(
         reserved_bytes > 0 AND memory_bytes > 0,
         format(
-            '; the allocator keeps {:.1f} of {:.1f} GiB at most', reserved_bytes / (1 << 30),
+            '. The allocator reserves at most {:.1f} of {:.1f} GiB', reserved_bytes / (1 << 30),
             memory_bytes / (1 << 30)
         ) || coalesce(
-            format(', and {:.1f} more would be kept without it', needed_bytes / (1 << 30)), ''
+            format(', and {:.1f} GiB more without recomputation', needed_bytes / (1 << 30)), ''
         ), ''
     ) AS what,
     'phase recompute' AS place,
@@ -81,15 +81,15 @@ SELECT
         format('phase=recompute x{0:.2f}; host phase=recompute x{0:.2f}', 1 - share)
     ) AS change,
     work_ns + idle_ns AS cost_ns,
-    'no gradient checkpointing'
+    'Disable gradient checkpointing'
     || if(
-        share = 1, ', or of fewer layers, where memory allows',
-        format(' of {:.0f} % of the layers, which the memory is there for', 100 * share)
+        share = 1, ', or use it for fewer layers, if memory allows',
+        format(' for {:.0f} % of the layers, which fit into memory', 100 * share)
     )
     || ' (model.gradient_checkpointing_disable(); collect --opt without R)'
     || if(
         memory_bytes > 0 AND reserved_bytes IS NULL,
-        '; profile_memory=True records what is left', ''
+        '. Record with profile_memory=True to see how much memory is free.', ''
     ) AS remedy,
     'tracekit query phases TRACE' AS evidence
 FROM room

@@ -57,7 +57,9 @@ unseen AS (
         sum(i.awaited_ns)::BIGINT AS awaited_ns,
         sum(i.coarse_ns)::BIGINT AS coarse_ns,
         sum(w.window_ns)::BIGINT AS window_ns,
-        if(EXISTS (FROM device_windows WHERE device <> 'cpu'), 'GPU', 'devices') AS device_word
+        if(
+            EXISTS (FROM device_windows WHERE device <> 'cpu'), 'The GPU is', 'The devices are'
+        ) AS device_word
     FROM idle AS i
     INNER JOIN device_window AS w USING (trace_id)
     LEFT JOIN p USING (trace_id)
@@ -67,13 +69,13 @@ ranks AS (SELECT max(world_size) AS world_size, count(DISTINCT rank) AS rank_cou
 
 SELECT
     format(
-        '{}{} idle {} because of the host, and no Python is recorded{}', device_word, of_ranks(),
-        in_ms(host_ns),
+        '{} idle for {}{} because of the host, and the trace has no Python events{}', device_word,
+        in_ms(host_ns), of_ranks(),
         if(
             silent_ns > 0.01 * window_ns,
             format(
-                '; {} of it where no thread has an event, at {} places and for up to {}: the '
-                || 'program sleeps, reads or computes there',
+                '. For {} of that ({} gaps, longest {}), no host thread has an event: the '
+                || 'program sleeps, reads, or computes there',
                 in_ms(silent_ns), silent_count, in_ms(longest_ns)
             ), ''
         )
@@ -81,28 +83,28 @@ SELECT
     'between launches' AS place,
     NULL::VARCHAR AS change,
     mean_ns(host_ns) AS cost_ns,
-    'profile(..., with_stack=True), or collect --with-stack, to see the lines' AS remedy,
+    'Record with profile(..., with_stack=True) or collect --with-stack to see the lines' AS remedy,
     'tracekit query idle_causes TRACE' AS evidence
 FROM unseen
 WHERE host_ns > 0.05 * window_ns
 UNION ALL
 SELECT
     format(
-        '{}{} idle {} for a reason that is not recorded', device_word, of_ranks(),
-        in_ms(unknown_ns)
+        '{} idle for {}{} for a reason that is not recorded', device_word,
+        in_ms(unknown_ns), of_ranks()
     ) AS what,
-    'before work that was launched in time' AS place,
+    'before kernels that were launched in time' AS place,
     NULL AS change,
     mean_ns(unknown_ns) AS cost_ns,
-    'waits of streams: profile(experimental_config='
-    || '_ExperimentalConfig(enable_cuda_sync_events=True)); of graphs their nodes: nsys profile '
-    || '--cuda-graph-trace=node' AS remedy,
+    'Record stream waits with '
+    || 'profile(experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True)), and the '
+    || 'nodes of CUDA graphs with nsys profile --cuda-graph-trace=node' AS remedy,
     'tracekit query idle_gaps TRACE' AS evidence
 FROM unseen
 WHERE unknown_ns > 0.05 * window_ns
 UNION ALL
 SELECT
-    format('{}{} idle {} {}', device_word, of_ranks(), in_ms(d.idle_ns), d.why) AS what,
+    format('{} idle for {}{}{}', device_word, in_ms(d.idle_ns), of_ranks(), d.why) AS what,
     'between launches' AS place,
     NULL AS change,
     mean_ns(d.idle_ns) AS cost_ns,
@@ -110,23 +112,26 @@ SELECT
 FROM unseen, (
     VALUES
     (
-        awaited_ns, 'while the host waits for work that is not in the trace',
-        'a longer warm-up of the profiler, or fewer events in one recording',
+        awaited_ns, ' while the host waits for GPU work that is not in the trace',
+        'Use a longer profiler warm-up, or record fewer events at a time',
         'tracekit query sync_waits TRACE'
     ),
     (
-        coarse_ns, 'and the clock of the host does not tell launches apart',
-        'on a machine whose clock has a resolution of 1 µs or less', 'tracekit query health TRACE'
+        coarse_ns, ', and the host clock is too coarse to separate launches',
+        'Record on a machine whose host clock has a resolution of 1 µs or better',
+        'tracekit query health TRACE'
     )
 ) AS d (idle_ns, why, remedy, evidence)
 WHERE d.idle_ns > 0.05 * window_ns
 UNION ALL
 SELECT
-    format('waits for other ranks ({} of {} are here)', rank_count, world_size) AS what,
+    format(
+        'Waits for other ranks are unknown: the trace has {} of {} ranks', rank_count, world_size
+    ) AS what,
     'other ranks' AS place,
     NULL AS change,
     NULL AS cost_ns,
-    'open the folder of all ranks: who waits for whom shows only there' AS remedy,
+    'Open the folder of all ranks to see which rank waits for which' AS remedy,
     'tracekit query trace TRACE' AS evidence
 FROM ranks
 WHERE rank_count < world_size

@@ -36,16 +36,17 @@ eager AS (
 
 SELECT
     format(
-        '{} of {} decoding steps run without a graph, with {} to {} requests; devices wait {} in '
-        || 'them',
+        '{} of {} decode steps run without a CUDA graph, with {} to {} requests; the GPU is '
+        || 'idle for {} in them',
         eager_count, step_count, least_count, most_count, in_ms(idle_ns)
     ) AS what,
-    'decoding steps without a graph' AS place,
+    'decode steps without a CUDA graph' AS place,
     'host phase=decode x0-0.1' AS change,
     idle_ns AS cost_ns,
     format(
-        'capture graphs for up to {} requests (vLLM --compilation-config cudagraph_capture_sizes, '
-        || 'SGLang --cuda-graph-max-bs, LightLLM --graph_max_batch_size)', most_count
+        'Capture graphs for up to {} requests (vLLM --compilation-config '
+        || 'cudagraph_capture_sizes, SGLang --cuda-graph-max-bs, LightLLM --graph_max_batch_size)',
+        most_count
     ) AS remedy,
     'tracekit query serving_steps TRACE' AS evidence
 FROM eager

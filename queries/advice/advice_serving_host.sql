@@ -13,14 +13,15 @@ WITH stage (stage, pattern, remedy) AS (
         || '|sglang/srt/managers/scheduler\.py\(\d+\): (get_next_batch_to_run|recv_requests)$'
         || '|lightllm/server/router/manager\.py\(\d+\): \w+$'
         || '|continuous_batching/scheduler\.py\(\d+\): schedule_batch$',
-        'schedule while devices work (vLLM --async-scheduling, SGLang without '
-        || '--disable-overlap-schedule, transformers use_async_batching), or fewer requests a batch'
+        'Schedule while the GPU computes (vLLM --async-scheduling, SGLang without '
+        || '--disable-overlap-schedule, transformers use_async_batching), or use fewer requests '
+        || 'per batch'
     ),
     (
-        'preparing inputs',
+        'input preparation',
         '^tk/stage/prepare$|vllm/v1/worker/\w+\.py\(\d+\): (_prepare_inputs|_update_states)$'
         || '|sglang/srt/managers/schedule_batch\.py\(\d+\): prepare_for_(extend|decode)$',
-        'prepare the next step while devices work (vLLM --async-scheduling, SGLang without '
+        'Prepare the next step while the GPU computes (vLLM --async-scheduling, SGLang without '
         || '--disable-overlap-schedule, transformers use_async_batching)'
     ),
     (
@@ -28,27 +29,27 @@ WITH stage (stage, pattern, remedy) AS (
         'vllm/v1/sample/sampler\.py\(\d+\): forward$|sglang/srt/layers/sampler\.py\(\d+\): forward$'
         || '|generation/logits_process\.py\(\d+\): __call__$'
         || '|continuous_batching/\w+\.py\(\d+\): _sample$',
-        'no penalties, logprobs, grammars and logits processors in Python where requests do not '
-        || 'need them; sample on the device'
+        'Avoid penalties, logprobs, grammars, and logits processors in Python where requests do '
+        || 'not need them; sample on the device'
     ),
     (
-        'taking in tokens',
+        'token processing',
         '^tk/stage/update$|sglang/srt/managers/\w+\.py\(\d+\): process_batch_result\w*$'
         || '|vllm/v1/engine/output_processor\.py\(\d+\): process_outputs$',
-        'no stop strings and no callbacks on the engine''s thread; send tokens in larger chunks'
+        'Avoid stop strings and callbacks on the engine thread; send tokens in larger chunks'
     ),
     (
-        'making text of tokens',
+        'detokenization',
         'vllm/v1/engine/detokenizer\.py\(\d+\): \w+$|detokenizer_manager\.py\(\d+\): \w+$'
         || '|tokenization_utils\w*\.py\(\d+\): (batch_)?decode$',
-        'make text in a process of its own, with a fast tokenizer (SGLang --stream-interval; vLLM: '
-        || 'more API servers, --api-server-count), or once, at the end of an answer'
+        'Detokenize in a separate process with a fast tokenizer (SGLang --stream-interval; '
+        || 'vLLM: more API servers, --api-server-count), or once at the end of an answer'
     ),
     (
-        'waiting for another process of the engine',
+        'waiting for another engine process',
         'vllm/distributed/device_communicators/shm_broadcast\.py\(\d+\): acquire_read$',
-        'what the engine''s own process does meanwhile, which schedules: '
-        || 'VLLM_ENABLE_V1_MULTIPROCESSING=0 has it in the same trace, py-spy its Python'
+        'Look at the engine process that schedules: VLLM_ENABLE_V1_MULTIPROCESSING=0 records it '
+        || 'in the same trace, and py-spy shows its Python stack'
     )
 ),
 
@@ -119,7 +120,7 @@ chosen AS (
 )
 
 SELECT
-    format('devices wait {} in {} calls of {}', in_ms(wait_ns), call_count, name) AS what,
+    format('The GPU is idle for {} in {} calls of {}', in_ms(wait_ns), call_count, name) AS what,
     at_rank(rank, stage) AS place,
     range || ' x0-0.1' AS change,
     wait_ns AS cost_ns,

@@ -39,11 +39,11 @@ steps AS (
 )
 
 SELECT
-    format('{} calls of {}: requests lose what was computed of them', call_count, name) AS what,
-    'engine, cache of keys and values' AS place,
+    format('{} calls of {}: preempted requests are computed again', call_count, name) AS what,
+    'engine: KV cache' AS place,
     NULL::VARCHAR AS change,
     NULL::BIGINT AS cost_ns,
-    'a run to compare with, with a larger cache or fewer requests at once (vLLM '
+    'Record a second run with a larger cache or fewer concurrent requests (vLLM '
     || '--gpu-memory-utilization, --max-num-seqs; SGLang --mem-fraction-static, '
     || '--schedule-conservativeness; collect --cache-blocks, --max-batch-requests)' AS remedy,
     'tracekit query requests TRACE' AS evidence
@@ -52,14 +52,15 @@ WHERE call_count > 0
 UNION ALL
 SELECT
     format(
-        '{} of {} steps with prompts take {} tokens, the most of all, and the next reads on',
+        '{} of {} prefill steps process {} tokens, the maximum, and the next step continues the '
+        || 'prefill',
         full_count, step_count, most
     ) AS what,
-    'engine, tokens of a step' AS place,
+    'engine: tokens per step' AS place,
     format('batch tokens={}', 2 * most) AS change,
     NULL AS cost_ns,
     format(
-        'let {} tokens be read in a step (vLLM --max-num-batched-tokens, SGLang '
+        'Allow {} tokens per step (vLLM --max-num-batched-tokens, SGLang '
         || '--chunked-prefill-size, LightLLM --chunked_prefill_size, collect --max-batch-tokens)',
         2 * most
     ) AS remedy,

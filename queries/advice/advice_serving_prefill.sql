@@ -75,22 +75,22 @@ proposed AS (
 
 SELECT
     format(
-        '{} steps read prompts, {} tokens in {} in the median, while up to {} requests decode, '
-        || 'which alone takes {}', read_count, token_count::BIGINT, in_ms(read_ns), held_count,
+        '{} prefill steps (median: {} tokens, {}) delay up to {} decoding requests; a decode '
+        || 'step alone takes {}', read_count, token_count::BIGINT, in_ms(read_ns), held_count,
         in_ms(decode_ns)
     ) AS what,
-    if(is_long, 'engine, tokens of a step', 'engine, prompts between decoding') AS place,
+    if(is_long, 'engine: tokens per step', 'engine: prefill between decode steps') AS place,
     if(is_long, format('batch tokens={}', chunk), 'prefill apart') AS change,
     held_ns::BIGINT AS cost_ns,
     if(
         is_long,
         format(
-            'read prompts in parts: at most {} tokens in a step (vLLM --max-num-batched-tokens, '
-            || 'SGLang --chunked-prefill-size with --enable-mixed-chunk, LightLLM '
-            || '--chunked_prefill_size, collect --max-batch-tokens)', chunk
+            'Use chunked prefill with at most {} tokens per step (vLLM '
+            || '--max-num-batched-tokens, SGLang --chunked-prefill-size with --enable-mixed-chunk, '
+            || 'LightLLM --chunked_prefill_size, collect --max-batch-tokens)', chunk
         ),
-        'another engine for prompts (vLLM --kv-transfer-config, SGLang --disaggregation-mode); it '
-        || 'takes further devices, which could as well share the requests'
+        'Use separate prefill engines (vLLM --kv-transfer-config, SGLang '
+        || '--disaggregation-mode). They need more devices, which could instead share the requests.'
     ) AS remedy,
     'tracekit query serving_steps TRACE' AS evidence
 FROM proposed

@@ -141,31 +141,33 @@ causes AS (
 
 SELECT
     format(
-        'requests wait {} together, {:.0f} % of their time, {}', in_ms(wait_ns),
+        'Requests wait {} in total ({:.0f} % of their time) because {}', in_ms(wait_ns),
         100.0 * wait_ns / all_ns,
         CASE cause
-            WHEN 'client' THEN format('as the client has at most {} in flight', was)
-            WHEN 'batch' THEN format('as at most {} run at once', was)
-            ELSE format('as the cache of {} tokens is full', was)
+            WHEN 'client' THEN format('the client has at most {} in flight', was)
+            WHEN 'batch' THEN format('at most {} run at once', was)
+            ELSE format('the KV cache of {} tokens is full', was)
         END
     ) AS what,
     CASE cause
-        WHEN 'client' THEN 'client, before requests are sent'
-        WHEN 'batch' THEN 'engine, limit of running requests'
-        ELSE 'engine, cache of keys and values'
+        WHEN 'client' THEN 'client: queue before sending'
+        WHEN 'batch' THEN 'engine: limit of running requests'
+        ELSE 'engine: KV cache'
     END AS place,
     if(cause = 'cache', format('kv tokens={}', more), format('batch limit={}', more)) AS change,
     wait_ns::BIGINT AS cost_ns,
     CASE cause
-        WHEN 'client' THEN format('{} requests in flight (collect --concurrency {})', more, more)
+        WHEN 'client'
+            THEN format('Allow {0} requests in flight (collect --concurrency {0})', more)
         WHEN 'batch'
             THEN format(
-                'let {} requests run at once (vLLM --max-num-seqs, SGLang --max-running-requests, '
-                || 'LightLLM --running_max_req_size, collect --max-batch-requests)', more
+                'Let {} requests run at once (vLLM --max-num-seqs, SGLang '
+                || '--max-running-requests, LightLLM --running_max_req_size, collect '
+                || '--max-batch-requests)', more
             )
         ELSE
-            'a larger cache, or one of 8 bits (vLLM --gpu-memory-utilization, --kv-cache-dtype '
-            || 'fp8; SGLang --mem-fraction-static, --kv-cache-dtype; LightLLM '
+            'Use a larger KV cache, or an 8-bit one (vLLM --gpu-memory-utilization, '
+            || '--kv-cache-dtype fp8; SGLang --mem-fraction-static, --kv-cache-dtype; LightLLM '
             || '--max_total_token_num; collect --cache-blocks)'
     END AS remedy,
     if(

@@ -90,8 +90,9 @@ kernels AS (
 
 SELECT
     format(
-        '{} products have sides that are no multiples of 8, such as {} (M x N x K); at the rate of '
-        || 'others they would take {} less', sum(product_count), arg_max(size, work_ns - left_ns),
+        '{} GEMMs have dimensions that are not multiples of 8, such as {} (M x N x K); at the '
+        || 'rate of aligned GEMMs they would take {} less',
+        sum(product_count), arg_max(size, work_ns - left_ns),
         in_ms(sum(work_ns - left_ns))
     ) AS what,
     string_agg(DISTINCT op_name, ', ' ORDER BY op_name) AS place,
@@ -101,7 +102,7 @@ SELECT
         ), '; ' ORDER BY work_ns - left_ns DESC, op_name, name
     ) AS change,
     sum(work_ns - left_ns)::BIGINT AS cost_ns,
-    'pad the vocabulary, hidden sizes and heads to multiples of 64, of 8 at least: '
+    'Pad the vocabulary, hidden sizes, and heads to multiples of 64 (at least 8): '
     || 'model.resize_token_embeddings(pad_to_multiple_of=64)' AS remedy,
     'tracekit query gemms TRACE' AS evidence
 FROM kernels

@@ -22,14 +22,14 @@ slowest AS (
 
 SELECT
     format(
-        'rank {} computes {}, {} more than the median of {} ranks', rank, in_ms(compute_ns),
+        'Rank {} computes for {}, {} more than the median of {} ranks', rank, in_ms(compute_ns),
         in_ms(more_ns), rank_count
     ) AS what,
     format('rank {}', rank) AS place,
     'ranks=median' AS change,
     more_ns AS cost_ns,
-    'equal work (lengths of sequences, layers of a stage), else the device: clocks, heat, another '
-    || 'process, its node' AS remedy,
+    'Balance the work (sequence lengths, layers per stage). If it is balanced, check the '
+    || 'device: clocks, temperature, other processes, its node.' AS remedy,
     'tracekit query stragglers TRACE' AS evidence
 FROM slowest
 WHERE rank_count > 1 AND more_ns > 0

@@ -21,7 +21,7 @@ steps AS (SELECT greatest(count(*), 1) AS step_count FROM step_ranges)
 
 SELECT
     format(
-        '{} collectives {} of {:,.0f} bytes in the median, {} together', message_count, class,
+        '{} {} collectives with a median size of {:,.0f} bytes take {}', message_count, class,
         median_bytes, in_ms(comm_ns)
     ) AS what,
     class AS place,
@@ -32,8 +32,8 @@ SELECT
     )
     || coalesce(format('; kind=compute phase={} x0.5-1', cpu_phase), '') AS change,
     comm_ns AS cost_ns,
-    'larger buckets: DistributedDataParallel(bucket_cap_mb=25 or more), reduce_bucket_size and '
-    || 'allgather_bucket_size (DeepSpeed), fully_shard of whole blocks (FSDP)' AS remedy,
+    'Use larger buckets: DistributedDataParallel(bucket_cap_mb=25 or more), reduce_bucket_size '
+    || 'and allgather_bucket_size (DeepSpeed), fully_shard per block (FSDP)' AS remedy,
     'tracekit query communication TRACE' AS evidence
 FROM messages, steps
 WHERE median_bytes < 1 << 20 AND message_count >= 10 * step_count AND comm_ns > 0

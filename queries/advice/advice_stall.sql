@@ -6,7 +6,7 @@
 
 SELECT
     format(
-        'the GPU is idle {} during {} of {} on the CPU{}; a call takes {} in the median',
+        'The GPU is idle for {} during {} of {} on the CPU{} (median call: {})',
         in_ms(sum(idle_ns)), if(count(*) = 1, 'one call', format('{} calls', count(*))), op,
         coalesce(
             ' in step ' || array_to_string(
@@ -20,8 +20,8 @@ SELECT
     || coalesce(' step=' || if(count(DISTINCT step) = 1, min(step), NULL), '')
     || ' remove' AS change,
     sum(idle_ns)::BIGINT AS cost_ns,
-    'find out what this call waits for or computes on the CPU (with_stack=True shows the line); do '
-    || 'it once before the loop, or in another thread or process' AS remedy,
+    'Find out what this call waits for or computes on the CPU (with_stack=True shows the line). '
+    || 'Run it once before the loop, or in another thread or process.' AS remedy,
     'tracekit query idle_gaps TRACE --cause host_bound' AS evidence
 FROM host_stalls
 GROUP BY op

@@ -28,14 +28,19 @@ summed AS (
         sum(if(is_tested, wait_ns, 0)) > 0.1 * sum(wait_ns) AS has_tests,
         sum(if(is_tested, 0, wait_ns)) > 0.1 * sum(wait_ns) AS has_reads,
         string_agg(
-            CASE
-                WHEN step_count > 0 AND wait_count % step_count = 0
-                    THEN format('{} a step ', wait_count // step_count)
-                WHEN step_count > 0 THEN format('{} in {} steps ', wait_count, step_count)
-                ELSE format('{} times ', wait_count)
-            END
-            || if(is_tested, '`if tensor:` ', if(op IS NULL, '', '.item() '))
-            || coalesce(place || ' ', '') || in_ms(wait_ns), ', ' ORDER BY wait_ns DESC, place
+            format(
+                '{} ({}, {})',
+                concat_ws(
+                    ' ', if(is_tested, '`if tensor:`', if(op IS NULL, NULL, '.item()')), place
+                ),
+                CASE
+                    WHEN step_count > 0 AND wait_count % step_count = 0
+                        THEN format('{} per step', wait_count // step_count)
+                    WHEN step_count > 0 THEN format('{} in {} steps', wait_count, step_count)
+                    ELSE format('{}×', wait_count)
+                END,
+                in_ms(wait_ns)
+            ), ', ' ORDER BY wait_ns DESC, place
         ) FILTER (place IS NOT NULL OR is_tested) AS list
     FROM places
     GROUP BY call, op
@@ -43,10 +48,10 @@ summed AS (
 
 SELECT
     format(
-        'the host{} waits {} times for the device in {}, {}{}', of_ranks(), wait_count,
-        coalesce(op, call), in_ms(wait_ns), coalesce(': ' || list, '')
+        'The host waits for the GPU in {}: {}×, {} in total{}{}', coalesce(op, call), wait_count,
+        in_ms(wait_ns), of_ranks(), coalesce('; ' || list, '')
     ) AS what,
-    'the CPU waits for the GPU: '
+    'GPU sync: '
     || coalesce(
         python_line,
         if(op LIKE '%_local_scalar_dense' AND NOT has_reads, '`if tensor:`', NULL), op, call
@@ -60,29 +65,29 @@ SELECT
         WHEN op IN ('aten::_local_scalar_dense', 'aten::item')
             THEN
                 concat_ws(
-                    '; ',
+                    ' ',
                     if(
                         has_reads,
-                        'keep the value on the device: sum it up there and call .item() every 100 '
-                        || 'steps; no float(tensor) or print(tensor) in the loop', NULL
+                        'Keep the value on the GPU: accumulate it there and call .item() every '
+                        || '100 steps. Avoid float(tensor) and print(tensor) in the loop.', NULL
                     ),
                     if(
                         has_tests,
-                        'decide on the host what `if tensor:` asks the device for: lengths and '
-                        || 'masks are known there before they are copied; hand the model its '
-                        || 'attention mask and position_ids', NULL
+                        'Avoid `if tensor:`. Decide on the host, where lengths and masks are '
+                        || 'known before they are copied, and pass attention_mask and position_ids '
+                        || 'to the model.', NULL
                     )
                 )
         WHEN op IN ('aten::nonzero', 'aten::index', 'aten::masked_select')
             THEN
-                'no shapes that depend on values: torch.where or a multiplication by the mask '
+                'Avoid shapes that depend on values: use torch.where, or multiply by the mask '
                 || 'instead of x[mask]'
         WHEN op LIKE 'aten::%linalg%'
-            THEN 'run it every n steps, or on fewer and larger batches of matrices'
+            THEN 'Run it every n steps, or on fewer, larger batches of matrices'
         WHEN op IS NOT NULL
             THEN
-                'copy at the end, or with non_blocking=True to pinned memory and read later'
-        ELSE 'no torch.cuda.synchronize() in the loop; time with torch.cuda.Event'
+                'Copy at the end, or with non_blocking=True to pinned memory and read it later'
+        ELSE 'Remove torch.cuda.synchronize() from the loop, and time with torch.cuda.Event'
     END AS remedy,
     'tracekit query sync_waits TRACE' AS evidence
 FROM summed

@@ -22,7 +22,7 @@ CREATE OR REPLACE MACRO is_user_python(category, name) AS (
 );
 
 CREATE OR REPLACE MACRO of_ranks() AS (
-    SELECT if(count(*) > 1, format(' of {} ranks', count(*)), '') FROM trace
+    SELECT if(count(*) > 1, format(' across {} ranks', count(*)), '') FROM trace
 );
 
 CREATE OR REPLACE MACRO mean_ns(ns) AS (ns // (SELECT count(*) FROM trace))::BIGINT;

@@ -6,11 +6,11 @@
 -- Scope:    run
 
 SELECT
-    format('{} kernels or ops set gradients to zero, {}', count(*), in_ms(sum(a.dur_ns))) AS what,
+    format('{} kernels or ops set gradients to zero ({})', count(*), in_ms(sum(a.dur_ns))) AS what,
     'Optimizer.zero_grad' AS place,
     'range=Optimizer.zero_grad#* remove' AS change,
     sum(a.dur_ns)::BIGINT AS cost_ns,
-    'optimizer.zero_grad(set_to_none=True), which is the default' AS remedy,
+    'Use optimizer.zero_grad(set_to_none=True), which is the default' AS remedy,
     'tracekit query modules TRACE --phase optimizer' AS evidence
 FROM attributed_events AS a
 WHERE a.row_name = '(zero_grad)'

@@ -43,51 +43,51 @@ evidence AS (
         s.is_weak_row, s.is_in_grad_mode, s.marked_phase,
         n.launch_id IS NOT NULL AS has_neighbours,
         CASE
-            WHEN pm.marker_id IS NULL THEN 'no range, call or op around its launch tells a phase'
+            WHEN pm.marker_id IS NULL THEN 'no range, call, or op around the launch shows a phase'
             ELSE format('{} ({}): {}', pm.name, pm.category, s.marked_phase)
         END AS phase_mark, CASE
-            WHEN rm.marker_id IS NULL THEN 'no range, call or op around its launch tells a row'
+            WHEN rm.marker_id IS NULL THEN 'no range, call, or op around the launch shows a row'
             ELSE format(
                 '{} ({}): {}{}', rm.name, rm.category, s.marked_row,
-                if(s.is_weak_row, ', for what is in no module', '')
+                if(s.is_weak_row, ', for work in no module', '')
             )
         END AS row_mark,
-        coalesce(format('{}, event {}', node.name, s.node_id), 'no node') AS node,
+        coalesce(format('{}, event {}', node.name, s.node_id), 'no autograd node') AS node,
         coalesce(format('{}, event {}', forward_op.name, s.forward_op_id), 'no forward op')
             AS forward_op,
         coalesce(format('{} ({})', own_module.path, own_module.source), 'no module') AS own_module,
         coalesce(forward_module.path, 'in no module') AS forward_module,
         coalesce(hook_module.path, 'no such hook') AS hook_module,
-        coalesce(own_range.path, 'no range of the user') AS own_range,
-        coalesce(forward_range.path, 'in no range of the user') AS forward_range,
+        coalesce(own_range.path, 'no user range') AS own_range,
+        coalesce(forward_range.path, 'in no user range') AS forward_range,
         coalesce(placed.path, c.row_name) AS place,
         format(
-            'the trace has {} nodes of autograd, {} modules, {} phases by name',
+            'the trace has {} autograd nodes, {} modules, {} named phases',
             if(t.is_training, 'some', 'no'),
             if(t.has_modules, 'some', 'no'),
             if(t.has_phases, 'some', 'no')
         ) AS traits,
         CASE
-            WHEN n.launch_id IS NULL AND NOT t.is_training THEN 'not asked: nothing is trained'
-            WHEN n.launch_id IS NULL THEN 'not asked: it has no launch'
+            WHEN n.launch_id IS NULL AND NOT t.is_training THEN 'not applicable: no training'
+            WHEN n.launch_id IS NULL THEN 'not applicable: no launch'
             ELSE format(
-                'before it {}; after it {}; {} between them{}',
+                'before: {}; after: {}; {} between{}',
                 coalesce(
                     format('{} ({:,} ns)', n.label_before, l.ts_ns - n.before_ts_ns), 'nothing'
                 ),
                 coalesce(format('{} ({:,} ns)', n.label_after, n.after_ts_ns - l.ts_ns), 'nothing'),
-                if(n.is_model_block, 'work of a model', 'no work of a model'),
-                if(n.is_on_node_thread, '; on a thread of autograd', '')
-                || if(n.is_evaluation, '; a model runs outside of grad mode', '')
+                if(n.is_model_block, 'model work', 'no model work'),
+                if(n.is_on_node_thread, '; on an autograd thread', '')
+                || if(n.is_evaluation, '; a model runs outside grad mode', '')
             )
         END AS around, CASE
-            WHEN c.launch_id IS NOT NULL THEN 'not asked: its launch is known'
-            WHEN c.like_event_id IS NULL THEN 'it repeats none'
-            ELSE format('it repeats event {}', c.like_event_id)
+            WHEN c.launch_id IS NOT NULL THEN 'not applicable: its launch is known'
+            WHEN c.like_event_id IS NULL THEN 'repeats no event'
+            ELSE format('repeats event {}', c.like_event_id)
         END AS repeated, CASE
-            WHEN c.launch_id IS NOT NULL THEN 'not asked: its launch is known'
-            WHEN c.like_event_id IS NOT NULL THEN 'not asked: it repeats an event'
-            ELSE 'the others of its name'
+            WHEN c.launch_id IS NOT NULL THEN 'not applicable: its launch is known'
+            WHEN c.like_event_id IS NOT NULL THEN 'not applicable: it repeats an event'
+            ELSE 'other kernels with its name'
         END AS by_name
     FROM chosen AS c
     INNER JOIN attribution AS a USING (trace_id, event_id, piece)
@@ -122,9 +122,9 @@ answered AS (
         [
             class || ', ' || own_module || ', ' || node,
             phase_mark,
-            if(is_recompute, 'it runs again; ' || node, 'it runs for the first time'),
+            if(is_recompute, 'recomputed; ' || node, 'not recomputed'),
             node, phase_mark, around, own_module,
-            if(is_in_grad_mode, 'such an op is around it; ', 'no such op; ') || traits,
+            if(is_in_grad_mode, 'inside such an op; ', 'no such op; ') || traits,
             class || ', ' || name || '; ' || traits,
             class || ', ' || name || '; ' || traits,
             kind || '; ' || traits,
@@ -154,7 +154,7 @@ fact_row AS (
         unnest([
             {
                 rule: 1,
-                question: 'which work of a device?',
+                question: 'device event',
                 found: format(
                     '{} on device {}{}, {:,} ns', name, device,
                     coalesce(format(', stream {}', stream), ''), dur_ns
@@ -162,27 +162,27 @@ fact_row AS (
             },
             {
                 rule: 2,
-                question: 'launched by what?',
+                question: 'launch',
                 found: CASE
-                    WHEN link = 'cpu' THEN 'by itself: an op of the CPU'
+                    WHEN link = 'cpu' THEN 'none: CPU op'
                     WHEN launch_id IS NOT NULL
                         THEN format(
-                            '{}, event {}, {:,} ns before it{}', launch_name, launch_id,
+                            '{}, event {}, {:,} ns before{}', launch_name, launch_id,
                             launch_delay_ns,
                             coalesce(format('; captured as event {}', captured_id), '')
                         )
-                    WHEN link = 'before_window' THEN 'by a call before the trace began'
-                    ELSE 'by a call that the trace does not have'
+                    WHEN link = 'before_window' THEN 'before the trace began'
+                    ELSE 'not in the trace'
                 END
             },
             {
                 rule: 3,
-                question: 'inside of which op?',
+                question: 'enclosing op',
                 found: coalesce(format('{}, event {}', op_name, op_id), 'none')
             },
             {
                 rule: 4,
-                question: 'in which step?',
+                question: 'step',
                 found: coalesce(step::VARCHAR, 'none')
             }
         ], recursive := TRUE)
@@ -205,7 +205,7 @@ rule_row AS (
 last_row AS (
     SELECT
         trace_id, event_id, decides, NULL AS rule,
-        'and if nothing tells?' AS question,
+        'any other evidence?' AS question,
         'no rule decided' AS found,
         TRUE AS is_decided,
         any_value(decision) AS decision,
@@ -260,11 +260,11 @@ shown AS (
         'facts' AS decides,
         1 AS position,
         NULL AS rule,
-        'which work of a device?' AS question,
+        'device event' AS question,
         CASE
-            WHEN name IS NULL THEN 'the trace has no event of this number'
+            WHEN name IS NULL THEN 'the trace has no event with this id'
             WHEN launched IS NULL THEN format('none: {} ({})', name, category)
-            ELSE format('none: {} ({}); it launched the events {}', name, category, launched)
+            ELSE format('none: {} ({}); it launched events {}', name, category, launched)
         END AS found, NULL AS is_decided, NULL AS decision, NULL AS decision_reason
     FROM other_event
 )

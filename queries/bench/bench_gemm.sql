@@ -50,7 +50,7 @@ rated AS (
         d.flop_per_s AS peak_flop_per_s, CASE
             WHEN p.missing IS NOT NULL THEN p.missing
             WHEN p.flops IS NULL THEN 'the line has no shape'
-            WHEN p.device = 'cpu' THEN 'the data sheet of a CPU tells no peak'
+            WHEN p.device = 'cpu' THEN 'the data sheet of a CPU has no peak'
             WHEN d.flop_per_s IS NOT NULL THEN NULL
             WHEN EXISTS (
                 SELECT 1 FROM named_peak AS e
@@ -58,7 +58,7 @@ rated AS (
                     e.device_name = p.device_name
                     AND e.unit_count IS NOT DISTINCT FROM p.unit_count
             ) THEN 'the device has no peak for this type'
-            ELSE 'the peak of this device is not known'
+            ELSE 'the peak of this device is unknown'
         END AS why
     FROM point AS p
     LEFT JOIN named_peak AS d

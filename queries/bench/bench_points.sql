@@ -34,7 +34,7 @@ CREATE OR REPLACE MACRO bench_points(wanted) AS TABLE (
         CASE
             WHEN outcome <> 'ok' THEN outcome || coalesce(': ' || reason, '')
             WHEN median_ns IS NULL THEN 'the line has no time'
-            WHEN NOT has_time THEN 'it took no time that the clock could tell'
+            WHEN NOT has_time THEN 'shorter than the clock resolution'
         END AS missing
     FROM judged
 );

@@ -313,11 +313,11 @@ SELECT
         WHEN message_bytes IS NOT NULL AND group_size IS NOT NULL THEN NULL
         WHEN device <> 'cpu' AND launch_ts_ns IS NULL THEN 'its launch was not recorded'
         WHEN is_coalesced AND in_nelems IS NULL AND out_nelems IS NULL
-            THEN 'its calls were coalesced, and their sizes not recorded'
-        WHEN first_source IS NULL THEN 'nothing around its launch tells of a collective'
+            THEN 'its calls were coalesced, and their sizes were not recorded'
+        WHEN first_source IS NULL THEN 'the launch context shows no collective'
         WHEN in_nelems IS NULL AND out_nelems IS NULL
             THEN 'message size not recorded'
-        WHEN dtype IS NULL THEN 'its call does not tell the type of the elements'
+        WHEN dtype IS NULL THEN 'the call does not contain the element type'
         ELSE 'group size not recorded'
     END AS reason, ts_ns, dur_ns, end_ns, kind_wall_ns, wall_ns, step, phase,
     (role <> 'op' OR NOT has_spans) AND part = 1 AS is_transfer,

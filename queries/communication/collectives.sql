@@ -47,8 +47,8 @@ SELECT
         AS bus_bytes_per_s,
     CASE
         WHEN c.is_transfer THEN c.reason
-        WHEN c.device = 'cpu' THEN 'the call alone: its transfer has a row of its own'
-        ELSE 'a further copy of one collective'
+        WHEN c.device = 'cpu' THEN 'only the call: its transfer has a separate row'
+        ELSE 'another copy of the same collective'
     END AS reason, c.label,
     if(c.is_transfer, 'transfer', 'call') AS span_of
 FROM collective_events AS c

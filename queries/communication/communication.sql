@@ -85,13 +85,13 @@ rated AS (
         1e9 * message_bytes / sized_ns AS algorithm_bytes_per_s,
         bus_factor * (1e9 * message_bytes / sized_ns) AS bus_bytes_per_s,
         CASE
-            WHEN call_count = 0 THEN 'the call alone is no transfer'
+            WHEN call_count = 0 THEN 'only the call, not a transfer'
             WHEN bus_bytes_per_s IS NULL
-                THEN coalesce(reason, 'it took no time that the clock could tell')
+                THEN coalesce(reason, 'shorter than the clock resolution')
             WHEN NOT coalesce(has_backend, FALSE)
-                THEN 'neither NCCL nor gloo ran it, as far as names tell'
+                THEN 'run by neither NCCL nor gloo, according to the names'
             WHEN collective_of(class) = 'other' AND NOT coalesce(is_reduce(collective), FALSE)
-                THEN 'such collectives are not measured'
+                THEN 'no benchmark covers such collectives'
         END AS why
     FROM summed
 )
@@ -111,7 +111,7 @@ SELECT
         WHEN s.why IS NOT NULL THEN s.why
         WHEN ceiling_gap(r.trace_id, r.reason) IS NOT NULL THEN ceiling_gap(r.trace_id, r.reason)
         WHEN c.bus_bytes_per_s IS NULL
-            THEN format('it was not measured with {} in a group of {}', s.backend, s.group_size)
+            THEN format('not measured with {} in a group of {}', s.backend, s.group_size)
     END AS ceiling_reason
 FROM rated AS s
 INNER JOIN device_windows AS w ON s.trace_id = w.trace_id AND s.device = w.device

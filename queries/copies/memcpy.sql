@@ -49,13 +49,13 @@ named AS (
             WHEN contains(lower(name), 'pinned') THEN 'pinned'
             WHEN contains(lower(name), 'pageable') THEN 'pageable'
         END AS memory, CASE
-            WHEN op IS NULL THEN 'it copies nothing'
+            WHEN op IS NULL THEN 'copies no bytes'
             WHEN memory IS NULL
-                THEN 'its name does not tell whether the memory of the host is pinned'
+                THEN 'its name does not show whether the host memory is pinned'
             WHEN regexp_matches(name, '(?i)P(?:to|2)P')
-                THEN 'copies between two devices are not measured'
-            WHEN bytes IS NULL THEN 'the trace does not tell its bytes'
-            WHEN bandwidth_bytes_per_s IS NULL THEN 'it took no time that the clock could tell'
+                THEN 'no benchmark covers copies between two devices'
+            WHEN bytes IS NULL THEN 'its bytes were not recorded'
+            WHEN bandwidth_bytes_per_s IS NULL THEN 'shorter than the clock resolution'
         END AS why
     FROM summed
 )
@@ -67,7 +67,7 @@ SELECT
     c.source AS ceiling_source, CASE
         WHEN n.why IS NOT NULL THEN n.why
         WHEN ceiling_gap(r.trace_id, r.reason) IS NOT NULL THEN ceiling_gap(r.trace_id, r.reason)
-        WHEN c.bytes_per_s IS NULL THEN 'no copy of this kind was measured on this device'
+        WHEN c.bytes_per_s IS NULL THEN 'no such copy was measured on this device'
     END AS ceiling_reason
 FROM named AS n
 LEFT JOIN ceilings('copy') AS c

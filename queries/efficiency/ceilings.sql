@@ -39,7 +39,7 @@ CREATE OR REPLACE MACRO ceiling_reasons(wanted) AS TABLE (
             WHEN has_one THEN NULL
             WHEN refusal IS NOT NULL THEN refusal
             WHEN NOT has_any THEN 'no benchmark for this device'
-            WHEN wanted = 'memory' THEN 'the rate of its memory was not measured'
+            WHEN wanted = 'memory' THEN 'memory bandwidth was not measured'
             ELSE 'no ' || wanted || ' was measured on this device'
         END AS reason
     FROM known

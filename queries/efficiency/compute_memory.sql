@@ -134,15 +134,15 @@ SELECT
     peak_source, top_op, CASE
         WHEN uncounted IS NOT NULL THEN uncounted
         WHEN bytes IS NULL THEN why_not
-        WHEN is_cpu AND NOT is_known_device THEN 'the peak of a CPU is not known'
-        WHEN NOT is_known_device THEN 'the peak of this device is not known'
+        WHEN is_cpu AND NOT is_known_device THEN 'the peak of a CPU is unknown'
+        WHEN NOT is_known_device THEN 'the peak of this device is unknown'
         WHEN peak_flop_per_s IS NULL THEN 'the device has no peak for this type'
-        WHEN ridge IS NULL THEN 'the bandwidth of the device is not known'
-        WHEN bytes = 0 THEN 'there is nothing to read or write'
+        WHEN ridge IS NULL THEN 'the memory bandwidth of the device is unknown'
+        WHEN bytes = 0 THEN 'no bytes to read or write'
         WHEN 1e9 * bytes / nullif(kernel_ns, 0) > peak_bytes_per_s
-            THEN 'more bytes than the memory can move: part of them stayed in a cache'
+            THEN 'more bytes than the memory bandwidth allows: part of the data stayed in a cache'
         WHEN 1e9 * flops / nullif(kernel_ns, 0) > peak_flop_per_s
-            THEN 'more operations than the device can do: not all that shapes imply were done'
+            THEN 'more operations than the device can execute: not all of the shapes was computed'
     END AS reason, ceiling_flop_per_s,
     if(uncounted IS NULL, ceiling_bytes_per_s, NULL) AS ceiling_memory_bytes_per_s,
     ceiling_ridge AS ceiling_ridge_flop_per_byte, CASE
@@ -163,8 +163,8 @@ SELECT
         WHEN uncounted IS NOT NULL THEN uncounted
         WHEN bytes IS NULL THEN why_not
         WHEN no_ceiling IS NOT NULL THEN no_ceiling
-        WHEN ceiling_ridge IS NULL THEN 'no product of this type was measured on this device'
-        WHEN bytes = 0 THEN 'there is nothing to read or write'
+        WHEN ceiling_ridge IS NULL THEN 'no GEMM of this type was measured on this device'
+        WHEN bytes = 0 THEN 'no bytes to read or write'
     END AS ceiling_reason
 FROM placed
 ORDER BY rank NULLS LAST, trace_id, device, phase, kernel_ns DESC, op_class, dtype, reason

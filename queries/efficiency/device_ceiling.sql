@@ -148,20 +148,20 @@ refused AS MATERIALIZED (
         o.origin = 'given' AS is_given,
         CASE
             WHEN n.trace_id IS NULL AND is_given
-                THEN 'the ceilings given are of ' || if(p.is_cpu, 'no CPU', 'a CPU alone')
+                THEN 'the peak rates are from ' || if(p.is_cpu, 'no CPU', 'a CPU alone')
             WHEN n.trace_id IS NULL THEN NULL
             WHEN p.name IS NULL AND NOT is_given
                 THEN format(
-                    'nothing tells which {} it was; --ceilings says what counts', kind_of_device
+                    'unknown {}; use --ceilings to choose the peak rates', kind_of_device
                 )
             WHEN p.name IS NULL AND n.name_count > 1
                 THEN format(
-                    'ceilings of several devices were given; nothing tells which {} it was',
+                    'the peak rates are from several devices, and the {} of the run is unknown',
                     kind_of_device
                 )
             WHEN NOT n.has_own AND is_given
                 THEN format(
-                    'the ceilings given are of {}{}, this is {}',
+                    'the peak rates are from {}{}, this is {}',
                     array_to_string(n.names[:3], ' and '),
                     if(len(n.names) > 3, format(' and {} more', len(n.names) - 3), ''),
                     trim(p.name)
@@ -178,25 +178,25 @@ judged AS MATERIALIZED (
         CASE
             WHEN p.unit_count <> p.own_unit_count
                 THEN format(
-                    'it was measured on {} multiprocessors of a device of this name, '
+                    'measured on {} multiprocessors of a device with this name, '
                     'this one has {}', p.unit_count, p.own_unit_count
                 )
             WHEN p.unit_count IS NULL AND p.is_known AND p.is_part
                 THEN concat(
-                    'this is a part of a device, ',
-                    'and the measurement does not tell of which part it is'
+                    'this is a partition of a device, ',
+                    'and the measurement does not show which one it used'
                 )
             WHEN p.kind = 'collective' AND p.node_count <> p.own_node_count
                 THEN format(
-                    'it was measured on {} machine{}, the run had {}',
+                    'measured on {} machine{}, but the run used {}',
                     p.node_count, if(p.node_count = 1, '', 's'), p.own_node_count
                 )
             WHEN p.kind = 'collective' OR NOT p.is_cpu THEN NULL
             WHEN p.thread_count IS NULL
-                THEN 'the measurement does not tell how many threads it had'
+                THEN 'the measurement has no thread count'
             WHEN p.thread_count <> p.own_thread_count
                 THEN format(
-                    'it was measured with {} thread{}, the rank had {} thread{}',
+                    'measured with {} thread{}, but the rank used {} thread{}',
                     p.thread_count, if(p.thread_count = 1, '', 's'),
                     p.own_thread_count, if(p.own_thread_count = 1, '', 's')
                 )
@@ -206,7 +206,7 @@ judged AS MATERIALIZED (
                 OR count(DISTINCT coalesce(p.thread_count, -1)) OVER (
                     PARTITION BY p.trace_id, p.device, p.kind
                 ) > 1
-                THEN 'nothing tells how many threads the rank had'
+                THEN 'the thread count of the rank is unknown'
         END AS why_not
     FROM paired AS p
     INNER JOIN refused AS r

@@ -53,9 +53,9 @@ costed AS (
         o.m, o.n, o.k, o.batch, o.layout, o.dtype, o.flops, CASE
             WHEN w.why IS NOT NULL THEN w.why
             WHEN has_flops(o.op_class) AND NOT is_gemm(o.op_class)
-                THEN 'it is part of another operation'
+                THEN 'part of another operation'
             WHEN o.flops IS NULL OR NOT is_gemm(o.op_class)
-                THEN coalesce(o.reason, 'it is part of another operation')
+                THEN coalesce(o.reason, 'part of another operation')
         END AS no_size
     FROM work AS w
     LEFT JOIN launched_op_costs AS o ON w.trace_id = o.trace_id AND w.op_id = o.op_id
@@ -122,20 +122,20 @@ SELECT
             THEN
                 if(
                     w.device = 'cpu',
-                    'the peak of a CPU is not known',
-                    'the peak of this device is not known'
+                    'the peak of a CPU is unknown',
+                    'the peak of this device is unknown'
                 )
         WHEN p.flop_per_s IS NULL THEN 'the device has no peak for this type'
-        WHEN s.kernel_ns = 0 THEN 'it took no time that the clock could tell'
+        WHEN s.kernel_ns = 0 THEN 'shorter than the clock resolution'
         WHEN 1e9 * s.flops > s.kernel_ns * p.flop_per_s
-            THEN 'more operations than the device can do: its name, peak, or shapes are wrong'
+            THEN 'more operations than the device can execute: its name, peak, or shapes are wrong'
     END AS reason, c.flop_per_s AS ceiling_flop_per_s,
     100.0 * (1e9 * s.flops / nullif(s.kernel_ns, 0)) / c.flop_per_s AS ceiling_pct,
     c.source AS ceiling_source, CASE
         WHEN s.no_size IS NOT NULL THEN s.no_size
         WHEN ceiling_gap(r.trace_id, r.reason) IS NOT NULL THEN ceiling_gap(r.trace_id, r.reason)
-        WHEN c.flop_per_s IS NULL THEN 'no product of this type was measured on this device'
-        WHEN s.kernel_ns = 0 THEN 'it took no time that the clock could tell'
+        WHEN c.flop_per_s IS NULL THEN 'no GEMM of this type was measured on this device'
+        WHEN s.kernel_ns = 0 THEN 'shorter than the clock resolution'
     END AS ceiling_reason
 FROM summed AS s
 INNER JOIN device_windows AS w ON s.trace_id = w.trace_id AND s.device = w.device

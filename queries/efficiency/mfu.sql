@@ -207,13 +207,13 @@ judged AS (
         u.unknown_ops,
         ceiling_gap(r.trace_id, r.reason) AS no_ceiling,
         CASE
-            WHEN s.covered_pct IS NULL THEN 'it runs no products, attention or convolutions'
+            WHEN s.covered_pct IS NULL THEN 'no GEMMs, attention, or convolutions'
             WHEN s.flops IS NULL
-                THEN 'the operations of its ops are not known: no shapes, or no ops'
+                THEN 'the operations of its ops are unknown: no shapes, or no ops'
         END AS not_counted, CASE
             WHEN s.covered_pct < $min_covered_pct
-                THEN 'the operations are known for too little of the time of such kernels'
-            WHEN span.step_ns = 0 THEN 'it took no time that the clock could tell'
+                THEN 'the operations of most such kernel time are unknown'
+            WHEN span.step_ns = 0 THEN 'shorter than the clock resolution'
         END AS too_little, CASE
             WHEN
                 NOT EXISTS (
@@ -223,8 +223,8 @@ judged AS (
                 THEN
                     if(
                         span.device = 'cpu',
-                        'the peak of a CPU is not known',
-                        'the peak of this device is not known'
+                        'the peak of a CPU is unknown',
+                        'the peak of this device is unknown'
                     )
             WHEN not_counted IS NOT NULL THEN not_counted
             WHEN s.unknown_peak_count > 0 THEN 'the device has no peak for one of the types'
@@ -233,7 +233,7 @@ judged AS (
             WHEN no_ceiling IS NOT NULL THEN no_ceiling
             WHEN not_counted IS NOT NULL THEN not_counted
             WHEN s.unknown_ceiling_count > 0
-                THEN 'products of one of the types were not measured on this device'
+                THEN 'no GEMM of one of the types was measured on this device'
             WHEN too_little IS NOT NULL THEN too_little
         END AS ceiling_reason
     FROM span
@@ -287,14 +287,14 @@ told AS (
                 THEN
                     if(
                         j.device = 'cpu',
-                        'the peak of a CPU is not known',
-                        'the peak of this device for that type is not known'
+                        'the peak of a CPU is unknown',
+                        'the peak of this device for that type is unknown'
                     )
         END AS reason, CASE
             WHEN source = 'shapes' OR source IS NULL OR j.step_ns = 0 THEN j.ceiling_reason
             WHEN p.ceiling_flop_per_s IS NULL
                 THEN coalesce(
-                    j.no_ceiling, 'products of that type were not measured on this device'
+                    j.no_ceiling, 'no GEMM of that type was measured on this device'
                 )
         END AS ceiling_reason
     FROM judged AS j
@@ -308,8 +308,8 @@ trusted AS (
                 WHEN reason IS NOT NULL THEN reason
                 WHEN greatest(ideal_ns, model_ideal_ns) > step_ns
                     THEN
-                        'more operations than the device can do: its name, peak, or shapes are '
-                        || 'wrong'
+                        'more operations than the device can execute: its name, peak, or shapes '
+                        || 'are wrong'
             END AS reason
         )
     FROM told

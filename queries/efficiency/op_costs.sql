@@ -350,12 +350,12 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
         if(is_made_of_others, NULL, flops) AS flops,
         if(is_made_of_others, NULL, bytes) AS bytes,
         CASE
-            WHEN op_class IS NULL THEN 'its operations are not known'
-            WHEN is_made_of_others THEN 'it is made of other ops'
+            WHEN op_class IS NULL THEN 'its operations are unknown'
+            WHEN is_made_of_others THEN 'it consists of other ops'
             WHEN NOT has_shapes THEN 'its shapes were not recorded'
-            WHEN is_packed THEN 'its sequences are packed, and their lengths not in the shapes'
-            WHEN flops IS NULL THEN 'its shapes do not tell its operations'
-            WHEN bytes IS NULL THEN 'its shapes and types do not tell its bytes'
+            WHEN is_packed THEN 'its sequences are packed, without their lengths'
+            WHEN flops IS NULL THEN 'its operations do not follow from its shapes'
+            WHEN bytes IS NULL THEN 'its bytes do not follow from its shapes and types'
         END AS reason
     FROM nested
 );

@@ -69,18 +69,18 @@ uncategorised_trace AS (
         trace_id, CASE
             WHEN NOT has_categories
                 THEN
-                    'no event has a category, as in files of profilers of torch.autograd; those '
-                    || 'of torch.profiler have them'
+                    'no event has a category, as in files of the legacy torch.autograd '
+                    || 'profiler; record with torch.profiler'
             WHEN is_ray
                 THEN
-                    'the file is a timeline of Ray, of tasks and not of devices; record workers '
-                    || 'with torch.profiler'
+                    'the file is a Ray timeline, which shows tasks and no device work; record '
+                    || 'workers with torch.profiler'
             WHEN is_dftracer
                 THEN
-                    'the file is a trace of DFTracer, of input and output, not of devices; record '
+                    'the file is a DFTracer trace, which shows I/O and no device work; record '
                     || 'the program with torch.profiler'
             ELSE
-                'no event has a category that a profiler of ops or devices writes (most are '
+                'no event has a category of a known profiler (most are '
                 || categories || ')'
         END AS said
     FROM trace_work
@@ -110,11 +110,11 @@ SELECT
     CASE
         WHEN x.trace_id IS NOT NULL THEN x.reason
         WHEN u.trace_id IS NOT NULL AND NOT coalesce(w.has_work, FALSE) AND m.trace_id IS NULL
-            THEN 'what is work of a device is not known: ' || u.said
+            THEN 'the device work cannot be identified: ' || u.said
         WHEN c.trace_id IS NOT NULL
             THEN
-                'what is work of a device is not known: ' || c.said
-                || if(t.is_truncated, '; the file is cut off, and the rest may hold it', '')
+                'the device work cannot be identified: ' || c.said
+                || if(t.is_truncated, '; the file is cut off, and the rest may contain it', '')
     END AS reason, u.said AS unknown
 FROM trace AS t
 LEFT JOIN trace_work AS w USING (trace_id)

@@ -382,36 +382,36 @@ SELECT
     f.trace_id, f.event_id, f.problem, CASE f.problem
         WHEN 'lost_time'
             THEN
-                'whose times the profiler lost (they are 0'
+                'that the profiler recorded without a time (0'
                 || CASE
                     WHEN x.has_hip THEN ')'
-                    ELSE '; CUPTI of CUDA 12.6 to 13.0 loses them: use CUDA 13.0 update 1 or later)'
+                    ELSE '; known bug of CUPTI in CUDA 12.6 to 13.0: use 13.0 update 1 or later)'
                 END
-        WHEN 'other_clock' THEN 'of another clock, more than 11 days away'
-        WHEN 'outside_recording' THEN 'outside of what the host recorded by more than its length'
+        WHEN 'other_clock' THEN 'from another clock, more than 11 days away'
+        WHEN 'outside_recording' THEN 'outside the recorded host time by more than its length'
         WHEN 'left_over' THEN 'left over from before the recording'
-        WHEN 'delivered_twice' THEN 'that were delivered twice'
+        WHEN 'delivered_twice' THEN 'delivered twice'
         WHEN 'no_durations'
             THEN
                 'of which most last 0 ns'
-                || coalesce(' (the durations of the file are in whole ' || u.unit || ')', '')
-                || ', so that busy and idle time are unknown'
+                || coalesce(' (durations in the file are in whole ' || u.unit || ')', '')
+                || ', so busy and idle time are unknown'
         WHEN 'wrong_unit'
             THEN
-                'whose times are in a wrong unit, not in µs (most outlast the next of their stream '
-                || '100 times, or their launch calls take less than 50 ns)'
+                'with times in a wrong unit, not µs (most last 100 times longer than the gap to '
+                || 'the next event of their stream, or their launch calls take less than 50 ns)'
         WHEN 'unreturned' THEN 'of Python calls that never returned'
-        WHEN 'outlasts_recording' THEN 'that last longer than all that was recorded'
+        WHEN 'outlasts_recording' THEN 'longer than the complete recording'
         WHEN 'outlasts_next'
             THEN
-                'that outlast the next of their stream'
+                'that overlap the next event of their stream'
                 || if(c.problem IS NULL, ', and count until it begins', '')
     END
     || CASE
         WHEN c.problem IS NOT NULL
             THEN
-                ', too many for single wrong times: they count in full, the clock or the unit '
-                || 'of the device is wrong, and busy and idle time are unknown'
+                ', too many for single wrong times: they count in full, the device clock or '
+                || 'unit is wrong, and busy and idle time are unknown'
         ELSE ''
     END AS reason,
     coalesce(is_device_work(e.category), FALSE) AS is_work,

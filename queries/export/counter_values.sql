@@ -103,7 +103,7 @@ CREATE OR REPLACE MACRO counter_values(walls, facts, queues) AS TABLE (
     UNION ALL
     SELECT
         trace_id, device,
-        'achieved FLOP/s (0 where not known)' AS name,
+        'achieved FLOP/s (0 if unknown)' AS name,
         'FLOP/s' AS unit,
         start_ns AS at_ns,
         0 AS place,
@@ -113,7 +113,7 @@ CREATE OR REPLACE MACRO counter_values(walls, facts, queues) AS TABLE (
     UNION ALL
     SELECT
         trace_id, device,
-        'achieved bytes/s (0 where not known)' AS name,
+        'achieved bytes/s (0 if unknown)' AS name,
         'bytes/s' AS unit,
         start_ns AS at_ns,
         0 AS place,

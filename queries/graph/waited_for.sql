@@ -46,7 +46,7 @@ SELECT
     if(e.target_node % 2 = 0, 'start', 'end') AS moment,
     e.kind, e.known_by,
     CASE
-        WHEN e.source_node = 0 THEN 'the start of all'
+        WHEN e.source_node = 0 THEN 'all ranks starting'
         WHEN e.source_node < 0 THEN 'its ranks'
         ELSE s.name || if(e.source_node % 2 = 0, ' (start)', ' (end)')
     END AS source,

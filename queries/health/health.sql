@@ -143,8 +143,8 @@ doubtful AS (
         trace_id,
         CASE
             WHEN starts_with(reason, 'ts is 0')
-                THEN 'whose times the profiler lost (a start of 0)'
-            ELSE 'with times that no recording has (' || reason || ')'
+                THEN 'that the profiler recorded without a time (start is 0)'
+            ELSE 'with impossible times (' || reason || ')'
         END AS reason
     FROM rejected
     WHERE
@@ -254,27 +254,27 @@ metric AS (
                     meaning: CASE
                         WHEN doubtful_count > 0
                             THEN
-                                'records that are left out of every figure, or cut: ' || doubts
+                                'records excluded from all figures, or shortened: ' || doubts
                                 || '; see table implausible'
-                        ELSE 'no record has a time that cannot be'
+                        ELSE 'no record has an impossible time'
                     END
                 },
                 -- Completeness of the file.
                 {
                     position: 1, metric: 'rejected', value: rejected_count::DOUBLE, unit: 'count',
                     severity: if(rejected_count > 0, 'warn', 'ok'),
-                    meaning: 'pieces of the file that could not be read; see table rejected'
+                    meaning: 'parts of the file that could not be parsed; see table rejected'
                 },
                 {
                     position: 2, metric: 'repaired', value: repaired_count::DOUBLE, unit: 'count',
                     severity: if(repaired_count > 0, 'note', 'ok'),
-                    meaning: 'events read after mending their text; see table repaired'
+                    meaning: 'events parsed after repairing their text; see table repaired'
                 },
                 {
                     position: 3, metric: 'truncated', value: is_truncated::INTEGER::DOUBLE,
                     unit: 'count',
                     severity: if(is_truncated, 'warn', 'ok'),
-                    meaning: coalesce(truncation_reason, 'the file is whole')
+                    meaning: coalesce(truncation_reason, 'the file is complete')
                 },
                 {
                     position: 4, metric: 'rank_unknown',
@@ -284,11 +284,11 @@ metric AS (
                         WHEN rank >= world_size THEN 'warn' WHEN rank IS NULL THEN 'note' ELSE 'ok'
                     END,
                     meaning: CASE
-                        WHEN rank IS NULL THEN 'neither the file nor its name tells the rank'
+                        WHEN rank IS NULL THEN 'neither the file nor its name contains the rank'
                         WHEN rank >= world_size
                             THEN
                                 'rank ' || rank || ' of a world of ' || world_size
-                                || ' ranks cannot be: what needs ranks is unknown'
+                                || ' ranks is impossible: figures that need ranks are unknown'
                         ELSE 'rank from ' || rank_source
                     END
                 },
@@ -296,14 +296,14 @@ metric AS (
                     position: 14, metric: 'unfinished_ops',
                     value: unfinished_count::DOUBLE, unit: 'count',
                     severity: if(unfinished_count > 0, 'note', 'ok'),
-                    meaning: 'events that still ran when the profiler stopped, and begins without '
-                    || 'an end; cut at its end'
+                    meaning: 'events still running when the profiler stopped, and begin events '
+                    || 'without an end; cut at the end of the recording'
                 },
                 {
                     position: 15, metric: 'profiler_overhead', value: overhead_ns::DOUBLE,
                     unit: 'ns',
                     severity: if(overhead_ns > 0, 'note', 'ok'),
-                    meaning: 'time that the profiler says it spent itself, in '
+                    meaning: 'profiler time as reported by the profiler, in '
                     || overhead_count || ' events'
                 },
                 {
@@ -316,8 +316,8 @@ metric AS (
                     position: 18, metric: 'unreturned_calls', value: unreturned_count::DOUBLE,
                     unit: 'count',
                     severity: if(unreturned_count > 0, 'note', 'ok'),
-                    meaning: 'Python calls that an exception or a generator left, recorded until '
-                    || 'the end; they count until their caller goes on'
+                    meaning: 'Python calls left by an exception or a generator and recorded until '
+                    || 'the end; they count until their caller continues'
                 },
                 -- Presence and anomalies of device work.
                 {
@@ -327,12 +327,11 @@ metric AS (
                     severity: if(device_event_count = 0, 'warn', 'ok'),
                     meaning: CASE
                         WHEN NOT is_recorded THEN unrecorded_reason
-                        WHEN device_event_count = 0 THEN 'no work of a device is in the trace'
+                        WHEN device_event_count = 0 THEN 'the trace has no kernels or copies'
                         WHEN accelerator = 'cpu'
                             THEN
-                                'no accelerator was recorded: the ops of the CPU are the device '
-                                || 'work'
-                        ELSE 'kernels, copies and memsets'
+                                'no accelerator was recorded: CPU ops count as device work'
+                        ELSE 'kernels, copies, and memsets'
                     END
                 },
                 {
@@ -341,14 +340,14 @@ metric AS (
                     severity: if(
                         coalesce(classified_ns, 0) >= 0.98 * coalesce(kernel_ns, 0), 'ok', 'note'
                     ),
-                    meaning: 'device time of a class other than `other`; a rules file can add '
+                    meaning: 'device time with a class other than `other`; a rules file can add '
                     || 'classes'
                 },
                 {
                     position: 11, metric: 'zero_duration_device_events', value: zero_count::DOUBLE,
                     unit: 'count',
                     severity: if(zero_count > 0, 'note', 'ok'),
-                    meaning: 'device events shorter than the clock could tell; counted, with 0 ns'
+                    meaning: 'device events shorter than the clock resolution; counted, with 0 ns'
                 },
                 {
                     position: 12, metric: 'same_stream_overlaps',
@@ -358,13 +357,13 @@ metric AS (
                     END::DOUBLE,
                     unit: 'count',
                     severity: if(accelerator <> 'cpu' AND stream_overlap_count > 0, 'note', 'ok'),
-                    meaning: 'device events that start before an earlier one of their stream ends; '
-                    || 'overlapping time is given to one of them'
+                    meaning: 'device events that start before an earlier event of the same stream '
+                    || 'ends; overlapping time counts for only one of them'
                     || CASE
                         WHEN dependent_overlap_count > 0
                             THEN
-                                '; ' || dependent_overlap_count || ' more do so by a dependent '
-                                || 'launch (cudaLaunchKernelEx), as they may'
+                                '; ' || dependent_overlap_count || ' more overlap because of '
+                                || 'dependent launches (cudaLaunchKernelEx), which is allowed'
                         ELSE ''
                     END
                 },
@@ -378,30 +377,30 @@ metric AS (
                         WHEN before_launch_count > 0 THEN 'note'
                         ELSE 'ok'
                     END,
-                    meaning: 'device events that start before the call that launched them returns'
+                    meaning: 'device events that start before their launch call returns'
                     || CASE
                         WHEN accelerator = 'cpu' OR before_launch_count = 0 THEN ''
                         ELSE
                             format(
-                                '; {} of them up to {} µs before it begins',
+                                '; {} of them start up to {} µs before the call begins',
                                 before_launch_count, round(before_launch_ns / 1e3, 1)
                             )
                     END || CASE
                         WHEN accelerator = 'cpu' THEN ''
                         WHEN host_clock_ns IS NOT NULL
                             THEN
-                                '; the clock of the host has a resolution of '
-                                || round(host_clock_ns / 1e6, 3) || ' ms: launch delays and '
-                                || 'causes of idle time are unknown, and launches, steps, and '
-                                || 'phases are known to that resolution'
+                                '; the host clock has a resolution of '
+                                || round(host_clock_ns / 1e6, 3) || ' ms: launch delays and idle '
+                                || 'causes are unknown, and launches, steps, and phases are known '
+                                || 'only to that resolution'
                         WHEN before_launch_count = 0 THEN ''
                         WHEN has_reused_ids
                             THEN
-                                ': correlation ids are used by several calls; op, step, and phase '
+                                ': several calls share correlation ids, so op, step, and phase '
                                 || 'of such events may be wrong'
                         ELSE
-                            ': the clocks of host and device differ; launch delays and causes of '
-                            || 'idle time are uncertain by that'
+                            ': the host and device clocks differ, so launch delays and idle '
+                            || 'causes are uncertain by that amount'
                     END
                 },
                 {
@@ -413,8 +412,8 @@ metric AS (
                     ),
                     meaning: coalesce(
                         unknown_devices,
-                        other_device || ': it names another device than ran, and no peak is known',
-                        'no process looks like a device that is not known'
+                        other_device || ': the recorded device name is wrong, and no peak is known',
+                        'no process looks like an unknown device'
                     )
                 },
                 -- Share of device work linked to a launch. Work without its launch counts in all
@@ -437,12 +436,12 @@ metric AS (
                         ELSE 'warn'
                     END,
                     meaning: CASE
-                        WHEN accelerator = 'cpu' THEN 'ops of the CPU have no launch'
+                        WHEN accelerator = 'cpu' THEN 'CPU ops have no launch'
                         WHEN kernel_ns > 0 AND NOT has_launches
                             THEN
-                                'the file holds no call that launches work: nothing tells which '
-                                || 'op, module or phase the work of the device belongs to'
-                        ELSE 'device time whose launch is in the trace'
+                                'the file has no launch calls, so op, module, and phase of '
+                                || 'device events are unknown'
+                        ELSE 'device time linked to a launch in the trace'
                     END
                 },
                 {
@@ -451,7 +450,7 @@ metric AS (
                     unit: 'count',
                     severity: if(accelerator <> 'cpu' AND unlinked_count > 0, 'note', 'ok'),
                     meaning: 'device events without a launch in the trace (queued before it began, '
-                    || 'or their runtime call was not recorded); they count in every total'
+                    || 'or their runtime call was not recorded); they count in all totals'
                 },
                 {
                     position: 20, metric: 'device_time_in_op',
@@ -464,15 +463,15 @@ metric AS (
                     meaning: CASE
                         WHEN replayed_count > 0
                             THEN
-                                'linked device time whose launch is inside of an op; of '
-                                || replayed_count || ' device events that graphs replayed, '
-                                || matched_count || ' have op and module by the capture of their '
-                                || 'graph (--capture FILE, where it is in another file)'
+                                'linked device time launched inside an op; of '
+                                || replayed_count || ' device events replayed by graphs, '
+                                || matched_count || ' have op and module from the capture of their '
+                                || 'graph (--capture FILE if it is in another file)'
                         WHEN coalesce(op_ns, 0) < 0.9 * launched_ns
                             THEN
-                                'linked device time whose launch is inside of an op; of the rest, '
-                                || 'no op was recorded'
-                        ELSE 'linked device time whose launch is inside of an op'
+                                'linked device time launched inside an op; the rest has no '
+                                || 'recorded op'
+                        ELSE 'linked device time launched inside an op'
                     END
                 },
                 {
@@ -481,7 +480,7 @@ metric AS (
                     unit: 'count',
                     severity: if(before_window_count > 0, 'note', 'ok'),
                     meaning: CASE
-                        WHEN accelerator = 'cpu' THEN 'ops of the CPU have no launch'
+                        WHEN accelerator = 'cpu' THEN 'CPU ops have no launch'
                         ELSE
                             'device events queued before the profiler began, '
                             || round(coalesce(before_window_ns, 0) / 1e6, 3) || ' ms'
@@ -495,11 +494,11 @@ metric AS (
                     unit: 'count',
                     severity: if(has_launches AND missing_launch_count > 0, 'warn', 'ok'),
                     meaning: CASE
-                        WHEN accelerator = 'cpu' THEN 'ops of the CPU have no launch'
+                        WHEN accelerator = 'cpu' THEN 'CPU ops have no launch'
                         WHEN NOT has_launches
-                            THEN 'the file holds no call that launches work: none is missing'
+                            THEN 'the file has no launch calls, so none is missing'
                         ELSE
-                            'device events whose launch should be in the trace and is not, '
+                            'device events whose launch should be in the trace but is missing, '
                             || round(coalesce(missing_launch_ns, 0) / 1e6, 3) || ' ms'
                     END
                 },
@@ -517,22 +516,21 @@ metric AS (
                         ELSE 'ok'
                     END,
                     meaning: CASE
-                        WHEN accelerator = 'cpu' THEN 'ops of the CPU have no launch'
-                        WHEN launch_count IS NULL THEN 'the file holds no call that launches work'
+                        WHEN accelerator = 'cpu' THEN 'CPU ops have no launch'
+                        WHEN launch_count IS NULL THEN 'the file has no launch calls'
                         WHEN captured_launch_count > 0
                             THEN
-                                'calls that launch work without a device event of theirs in the '
-                                || 'file; ' || captured_launch_count || ' of ' || launch_count
+                                'launch calls without a device event in the file; '
+                                || captured_launch_count || ' of ' || launch_count
                                 || ' were captured in a graph, whose work is in the trace of its '
                                 || 'replay; graph launches in this file: ' || replay_count
                         WHEN missing_replay_count > 0
                             THEN
-                                'calls that launch work without a device event of theirs in the '
-                                || 'file; of ' || replay_count || ' replays of graphs, '
-                                || missing_replay_count || ' were not recorded: how busy the '
-                                || 'device was meanwhile is not known'
-                        ELSE
-                            'calls that launch work without a device event of theirs in the file'
+                                'launch calls without a device event in the file; of '
+                                || replay_count || ' graph replays, '
+                                || missing_replay_count || ' were not recorded: device utilization '
+                                || 'during them is unknown'
+                        ELSE 'launch calls without a device event in the file'
                     END
                 },
                 {
@@ -549,7 +547,7 @@ metric AS (
                         WHEN lacking_step_count > 0
                             THEN
                                 'steps with launches whose kernels are not in the file: '
-                                || lacking_steps || '; one without any is in no mean'
+                                || lacking_steps || '; means exclude steps without any kernels'
                         ELSE 'no step lacks the kernels that it launched'
                     END
                 },
@@ -559,7 +557,7 @@ metric AS (
                     meaning: CASE
                         WHEN repeated_count > 0
                             THEN
-                                'steps that got another number, because the recorded numbers repeat'
+                                'steps that were renumbered because the recorded numbers repeat'
                         ELSE 'no step number repeats'
                     END
                 },
@@ -573,11 +571,11 @@ metric AS (
                     meaning: CASE
                         WHEN has_modules
                             THEN
-                                'linked device time on a module, a range or a named row; the rest '
-                                || 'is (unattributed)'
+                                'linked device time attributed to a module, range, or named '
+                                || 'row; the rest is (unattributed)'
                         ELSE
-                            'linked device time on a named row; the trace names no modules (record '
-                            || 'with_stack, or with ranges)'
+                            'linked device time attributed to a named row; the trace has no '
+                            || 'modules (record with_stack, or with ranges)'
                     END
                 },
                 {
@@ -596,8 +594,9 @@ metric AS (
                         WHEN coalesce(inferred_ns, 0) > 0.01 * coalesce(kernel_ns, 0) THEN 'note'
                         ELSE 'ok'
                     END,
-                    meaning: 'device time whose phase or place does not come from its launch, but '
-                    || 'from its neighbours, its name or what it repeats; a warning from 25 % on'
+                    meaning: 'device time whose phase or module is not known from its launch, but '
+                    || 'inferred from adjacent launches, names, or repeated patterns; a warning '
+                    || 'above 25 %'
                 },
                 {
                     position: 26, metric: 'compiled_region_device_time',
@@ -608,12 +607,12 @@ metric AS (
                     unit: 'pct',
                     severity: if(compiled_ns > 0, 'note', 'ok'),
                     meaning: CASE
-                        WHEN region_count IS NULL THEN 'no region of torch.compile is in the trace'
+                        WHEN region_count IS NULL THEN 'the trace has no torch.compile regions'
                         ELSE
-                            'device time launched inside of compiled regions'
+                            'device time launched inside compiled regions'
                             || coalesce(' (graphs ' || graphs || ')', '')
-                            || '; modules inside have no ranges: their time is at the module that '
-                            || 'calls the region; analysis compiled tells more'
+                            || '; modules inside have no ranges, so their time counts for the '
+                            || 'module that calls the region; see analysis compiled'
                     END
                 },
                 {
@@ -621,10 +620,9 @@ metric AS (
                     unit: 'count',
                     severity: if(cut_path_count > 0, 'note', 'ok'),
                     meaning: CASE
-                        WHEN cut_path_count IS NULL THEN 'the trace names no modules'
+                        WHEN cut_path_count IS NULL THEN 'the trace has no modules'
                         ELSE
-                            'modules whose paths, beyond 2,000 characters, show two ends only and '
-                            || 'how much is left out'
+                            'modules with paths above 2,000 characters, shortened in the middle'
                     END
                 },
                 -- Share of idle time with a known cause.
@@ -652,11 +650,11 @@ metric AS (
                     meaning: CASE
                         WHEN late_start_count > 0
                             THEN
-                                'gaps before work that was launched in time, longer than launches '
-                                || 'take and without a reason in the file, '
+                                'gaps before kernels that were launched in time, longer than '
+                                || 'usual and unexplained, '
                                 || round(late_start_ns / 1e6, 1) || ' ms; events may be missing (a '
-                                || 'warning from 1 % of the window on)'
-                        ELSE 'gaps before work that was launched in time and started late'
+                                || 'warning above 1 % of the window)'
+                        ELSE 'unexplained gaps before kernels that were launched in time'
                     END
                 }
             ]

@@ -44,9 +44,9 @@ CREATE OR REPLACE MACRO health_of_ranks(facts) AS TABLE (
                     meaning: CASE
                         WHEN are_cycles
                             THEN
-                                'other files of the same rank, one behind the other in time: '
-                                || 'cycles of its profiler; each is shown by itself'
-                        ELSE 'other files that say they are the same rank; each is shown by itself'
+                                'other files of the same rank, recorded one after the other '
+                                || '(profiler cycles); each is shown separately'
+                        ELSE 'other files that claim the same rank; each is shown separately'
                     END
                 },
                 {
@@ -57,8 +57,8 @@ CREATE OR REPLACE MACRO health_of_ranks(facts) AS TABLE (
                     unit: 'count',
                     severity: CASE WHEN job_size > rank_count THEN 'note' ELSE 'ok' END,
                     meaning: CASE
-                        WHEN job_size IS NULL THEN 'the trace does not tell the size of the job'
-                        ELSE 'ranks of the job whose trace is not here, of ' || job_size
+                        WHEN job_size IS NULL THEN 'the trace does not contain the size of the job'
+                        ELSE 'ranks of the job without a trace, of ' || job_size
                     END
                 }
             ]

@@ -131,8 +131,8 @@ SELECT
     CASE
         WHEN s.left_out_count > 0
             THEN
-                'no work of a device has a usable time: all ' || s.left_out_count
-                || ' records of it are ones ' || s.left_out_reason
+                'no kernel or copy has a usable time: all ' || s.left_out_count
+                || ' records are ones ' || s.left_out_reason
         ELSE 'kernels were not recorded: '
     END
     || CASE
@@ -140,35 +140,34 @@ SELECT
         WHEN s.launch_count > 0
             THEN
                 s.launch_count
-                || if(s.launch_count = 1, ' launch call (', ' launch calls (most are ')
-                || s.launch_name || '), and the file holds none of their work'
+                || if(s.launch_count = 1, ' launch call (', ' launch calls (mostly ')
+                || s.launch_name || '), but none of the launched work is in the file'
         WHEN s.device_count > 0
             THEN
                 'the file describes ' || s.device_count || ' device'
                 || CASE WHEN s.device_count > 1 THEN 's' ELSE '' END
                 || coalesce(' (' || nullif(s.product, '') || ')', '')
-                || ', and holds neither work of a device nor calls that launch it'
+                || ', but has neither device work nor launch calls'
         WHEN s.process_count > 0
             THEN
                 'the file has ' || s.process_count || ' process'
                 || CASE WHEN s.process_count > 1 THEN 'es' ELSE '' END || ' named after a '
-                || 'device (' || s.label || '), and holds neither work of a device nor calls '
-                || 'that launch it'
+                || 'device (' || s.label || '), but has neither device work nor launch calls'
         ELSE
-            'the ops are those of a device (' || s.op_name || '), and the file holds none of '
-            || 'its work'
+            'the ops run on a device (' || s.op_name || '), but none of its work is in the '
+            || 'file'
     END
     || CASE
         -- Profilers write host events first.
         WHEN s.left_out_count > 0 THEN ''
         WHEN t.is_truncated
-            THEN '; the file is cut off, and what is missing of it may hold the kernels'
+            THEN '; the file is cut off, and the missing part may contain the kernels'
         WHEN s.unnamed_count > 0
-            THEN '; ' || s.unnamed_count || ' events have no category, and may be that work'
+            THEN '; ' || s.unnamed_count || ' events have no category and may be kernels'
         WHEN m.reason IS NULL THEN ''
         WHEN coalesce(s.launch_count, 0) = 0 AND s.op_mark_id IS NULL
             THEN
-                '; only the activity of the CPU was recorded, or nothing ran on the device, or '
+                '; only CPU activity was recorded, or nothing ran on the device, or '
                 || m.reason
         ELSE '; ' || m.reason
     END AS reason

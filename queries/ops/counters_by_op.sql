@@ -79,7 +79,8 @@ valued AS (
     SELECT
         r.trace_id, r.device, r.kernel, l.top_op, l.op,
         if(
-            l.number IS NULL, 'not as many launches of kernels as ranges of the profiler', NULL
+            l.number IS NULL, 'the number of kernel launches differs from the number of profiler '
+            || 'ranges', NULL
         ) AS reason,
         unnest(json_keys(r.args)) AS counter,
         try_cast(unnest(json_extract_string(r.args, '$.*')) AS DOUBLE) AS value

@@ -66,8 +66,8 @@ SELECT
     c.offset_ns, c.error_ns, c.spread_ns,
     abs(c.offset_ns) > c.error_ns AS is_beyond_error,
     CASE
-        WHEN c.offset_ns IS NULL AND d.trace_count < 2 THEN 'there is one rank'
-        WHEN c.offset_ns IS NULL THEN 'no matched collective has all ranks of the run'
+        WHEN c.offset_ns IS NULL AND d.trace_count < 2 THEN 'only one rank'
+        WHEN c.offset_ns IS NULL THEN 'no matched collective includes all ranks of the run'
     END AS reason
 FROM trace AS t
 CROSS JOIN device_count AS d

@@ -99,16 +99,16 @@ met AS (
         min(dur_ns) OVER match AS min_dur_ns,
         CASE
             WHEN collective_of(class) IN ('p2p', 'other') AND NOT is_pair
-                THEN 'no collective of a whole group'
+                THEN 'no collective spans a complete group'
             WHEN count(*) OVER match < 2 THEN 'no other rank recorded it'
             WHEN
                 matched_by = 'order'
                 AND min(family_count) OVER family_calls < max(family_count) OVER family_calls
-                THEN 'ranks recorded different numbers of them, and no Seq tells which is which'
+                THEN 'ranks recorded different numbers of collectives, and no sequence numbers'
             WHEN
                 collective_of(class) <> 'alltoall'
                 AND min(message_bytes) OVER match < max(message_bytes) OVER match
-                THEN 'ranks recorded messages of different sizes'
+                THEN 'ranks recorded different message sizes'
         END AS reason,
         row_number() OVER (
             PARTITION BY match_id ORDER BY dur_ns, rank NULLS LAST, trace_id, device

@@ -125,9 +125,9 @@ SELECT
                 array_to_string(s.missing_ranks[:5], ', '),
                 if(len(s.missing_ranks) > 5, format(' and {} more', len(s.missing_ranks) - 5), '')
             )
-        WHEN m.transfer_ns IS NULL AND NOT s.is_used THEN 'no collective names these groups'
+        WHEN m.transfer_ns IS NULL AND NOT s.is_used THEN 'no collective uses these groups'
         WHEN m.transfer_ns IS NULL
-            THEN 'no collective is matched over all ranks: collective_skew says why'
+            THEN 'no collective is matched over all ranks: see collective_skew for the reason'
     END AS reason
 FROM summed AS s
 LEFT JOIN moved AS m

@@ -156,10 +156,10 @@ SELECT
     100.0 * (stage_count - 1) / (microbatch_count + stage_count - 1) AS schedule_bubble_pct,
     pass_wait_ns, max_bubble_ns, max_bubble_rank, CASE
         WHEN NOT has_passes
-            THEN 'not all sends and receives between stages are there, with who is at the other end'
+            THEN 'some sends or receives between stages are missing, or their peers are unknown'
         WHEN NOT is_even THEN 'ranks or steps have different numbers of micro-batches'
         WHEN NOT is_1f1b AND NOT is_gpipe
-            THEN 'the order of forward and backward passes is that of neither GPipe nor 1F1B'
+            THEN 'the order of forward and backward passes matches neither GPipe nor 1F1B'
     END AS reason
 FROM fitted
 ORDER BY stage

@@ -57,33 +57,32 @@ metric AS (
                 position: 1, metric: 'manifest_unreadable', value: is_unreadable::INTEGER::DOUBLE,
                 unit: 'count',
                 severity: if(is_unreadable, 'warn', 'ok'),
-                meaning: if(is_unreadable, reason, 'run.json could be read')
+                meaning: if(is_unreadable, reason, 'run.json was read')
             },
             {
                 position: 2, metric: 'run_not_ok',
                 value: if(is_unreadable, NULL, outcome <> 'ok')::INTEGER::DOUBLE, unit: 'count',
                 severity: if(outcome = 'ok', 'ok', 'warn'),
                 meaning: if(
-                    outcome = 'ok', 'the run ended well',
-                    outcome || ': ' || coalesce(reason, 'no reason is given')
+                    outcome = 'ok', 'the run succeeded',
+                    outcome || ': ' || coalesce(reason, 'no reason was recorded')
                 )
             },
             {
                 position: 3, metric: 'missing_trace_files', value: missing_trace_count::DOUBLE,
                 unit: 'count',
                 severity: if(missing_trace_count > 0, 'warn', 'ok'),
-                meaning: 'trace files that run.json names and that are not in its folder'
+                meaning: 'trace files named in run.json that are missing from the folder'
             },
             {
                 position: 4, metric: 'tokens_per_s_spread', value: spread_pct, unit: 'pct',
                 severity: if(spread_pct > 5, 'note', 'ok'),
-                meaning: 'standard deviation of tokens/s over the repeats, of their mean'
+                meaning: 'standard deviation of tokens/s over the repeats, relative to their mean'
             },
             {
                 position: 5, metric: 'profiled_step_slowdown', value: slowdown_pct, unit: 'pct',
                 severity: if(slowdown_pct > 20, 'note', 'ok'),
-                meaning: 'how much longer steps take with ranges and profiler, which is how the '
-                || 'trace saw them'
+                meaning: 'slowdown of a step by ranges and profiler'
             },
             {
                 position: 6, metric: 'rejected_request_lines',
@@ -93,7 +92,7 @@ metric AS (
                 )::DOUBLE,
                 unit: 'count',
                 severity: if(rejected_count > 0, 'warn', 'ok'),
-                meaning: 'lines of requests.jsonl that could not be read; see table rejected'
+                meaning: 'lines of requests.jsonl that could not be parsed; see table rejected'
             },
             {
                 position: 7, metric: 'requests_left_out', value: left_out_count::DOUBLE,
@@ -103,7 +102,7 @@ metric AS (
                     WHEN left_out_count > 0 THEN 'note'
                     ELSE 'ok'
                 END,
-                meaning: 'measured requests that did not succeed and are in no figure, of '
+                meaning: 'measured requests that failed and are excluded from all figures, of '
                 || measured_count
             },
             {
@@ -114,7 +113,7 @@ metric AS (
                 )::DOUBLE,
                 unit: 'count',
                 severity: if(load_request_count > coalesce(measured_count, 0), 'warn', 'ok'),
-                meaning: 'requests of the load that are not in requests.jsonl'
+                meaning: 'requests of the load that are missing from requests.jsonl'
             },
             {
                 position: 9, metric: 'rejected_benchmark_lines',
@@ -123,14 +122,14 @@ metric AS (
                 )::DOUBLE,
                 unit: 'count',
                 severity: if(rejected_count > 0, 'warn', 'ok'),
-                meaning: 'lines of benchmarks.jsonl (or requests.jsonl) that could not be read; '
+                meaning: 'lines of benchmarks.jsonl (or requests.jsonl) that could not be parsed; '
                 || 'see table rejected'
             },
             {
                 position: 10, metric: 'points_without_time', value: without_time_count::DOUBLE,
                 unit: 'count',
                 severity: if(without_time_count > 0, 'note', 'ok'),
-                meaning: 'points that could not be measured; their reasons are in table benchmark'
+                meaning: 'points that could not be measured; see table benchmark for the reasons'
             },
             {
                 position: 11, metric: 'points_with_wide_interval',
@@ -141,8 +140,8 @@ metric AS (
                     WHEN wide_count > 0 THEN 'note'
                     ELSE 'ok'
                 END,
-                meaning: 'points whose median has a 95 % interval wider than a tenth of it, or '
-                || 'none: something else was at work, or more time is needed'
+                meaning: 'points with a 95 % interval of the median wider than 10 %, or without '
+                || 'one: other load on the machine, or too little time'
             }
         ]) AS fact
     FROM fact

@@ -94,7 +94,7 @@ SELECT
     100.0 * k.idle_ns / nullif(k.wall_ns + k.idle_ns, 0) AS idle_pct,
     CASE
         WHEN s.step_count IS NULL
-            THEN 'the ranges of the steps do not tell how many requests are in each batch'
+            THEN 'the step ranges do not contain the number of requests per batch'
     END AS reason
 FROM device_windows AS w
 INNER JOIN extent AS e USING (trace_id)

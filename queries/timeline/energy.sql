@@ -202,7 +202,7 @@ judged AS (
         CASE
             WHEN covered_pct < $min_covered_pct
                 THEN 'samples cover too little of that time'
-            WHEN sample_count < 2 THEN 'fewer than two samples lie in that time'
+            WHEN sample_count < 2 THEN 'fewer than two samples in that time'
         END AS reason,
         if(reason IS NULL, joules, NULL) AS energy_j
     FROM summed AS s

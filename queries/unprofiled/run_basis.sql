@@ -57,37 +57,37 @@ judged AS (
     SELECT
         *,
         CASE
-            WHEN recorded_ns IS NULL THEN 'no step of it has work'
+            WHEN recorded_ns IS NULL THEN 'no step has GPU work'
             WHEN replay_error > 0.05
                 THEN printf(
-                    'the replay of the recording itself is off by %.0f %%', 100 * replay_error
+                    'the replay of the profiled run is off by %.0f %%', 100 * replay_error
                 )
             WHEN measured_ns < 0.97 * work_ns
                 THEN printf(
-                    'the step without the profiler, %.1f ms, is shorter than the work of the '
-                    || 'device, %.1f ms: it is not of this program',
+                    'the unprofiled step (%.1f ms) is shorter than its GPU work (%.1f ms): it '
+                    || 'is not from this program',
                     measured_ns / 1e6, work_ns / 1e6
                 )
             WHEN
                 factor NOT BETWEEN 0.67 AND 1.5
                 AND measured_ns NOT BETWEEN estimated_low_ns AND estimated_high_ns
                 THEN printf(
-                    'the host would have to be %.2f times as slow as its events and its speed '
-                    || 'tell: not this program, or the machine was in another state',
+                    'the host would have to be %.2f times slower than its events imply: the '
+                    || 'step is from another program, or the machine was in another state',
                     factor
                 )
             WHEN basis = 'constants' AND paired_share < 0.5 AND most_ns > 1.15 * least_ns
                 THEN printf(
-                    'nested ops tell the speed of the host for %.0f %% of its time: '
-                    || 'give a step that was measured, with --plain-step',
+                    'nested ops show the host speed for only %.0f %% of its time: pass a '
+                    || 'measured step with --plain-step',
                     100 * paired_share
                 )
             WHEN basis = 'constants' AND ratio > 3.4
                 THEN
-                    'the host was more than three times as slow as is usual: '
-                    || 'give a step that was measured, with --plain-step'
+                    'the host was more than three times slower than usual: pass a measured step '
+                    || 'with --plain-step'
             WHEN basis = 'constants' AND most_ns > 2 * least_ns
-                THEN 'too wide for one figure: give a step that was measured, with --plain-step'
+                THEN 'too wide for a single figure: pass a measured step with --plain-step'
         END AS reason
     FROM estimate
 )

@@ -137,7 +137,7 @@ def test_memory_that_is_pinned_is_not_pinned_again(
             *work(at + 10, at + 106, at + 290, at + 2),
         ]
     (row,) = said(tiny_trace(events), "copies")
-    assert ("pin the memory" in row["remedy"]) is (memory == "Pageable")
+    assert ("Pin the memory" in row["remedy"]) is (memory == "Pageable")
 
 
 @pytest.mark.nightly("recordings of a GPU")

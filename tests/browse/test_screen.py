@@ -92,7 +92,7 @@ def test_search_sql_and_help(trace: Trace) -> None:
         assert """tracekit sql 'run'"'"'s.json' - <<'SQL'""" in told
         await screen.press("escape", "1", "s")
         assert "tracekit query timeline" in screen.text
-        assert "go deeper" in await screen.press("escape", "question_mark")
+        assert "open the row" in await screen.press("escape", "question_mark")
         assert lines(await screen.press("q"))[0].startswith("Overview")
 
     walk(trace, steps)
@@ -173,7 +173,7 @@ def test_quitting_ends_what_is_asked(
         # may come below the help.
         assert "asking" in screen.text
         await screen.pilot.press("3", "question_mark")
-        assert "go deeper" in await screen.press()
+        assert "open the row" in await screen.press()
         assert "gemm" in await screen.press("escape")
         begun.clear()
         await screen.pilot.press("7")

@@ -74,7 +74,7 @@ def test_what_there_is_not_is_refused() -> None:
     for text in ("speed <= 3", "class.gemm.colour <= 3"):
         with pytest.raises(UsageError, match="unknown rule target"):
             judge(parse_rule(text), _measured(BASE), None)
-    with pytest.raises(UsageError, match="nothing is given"):
+    with pytest.raises(UsageError, match="needs a baseline"):
         judge(parse_rule("step_time <= +3%"), _measured(BASE), None)
 
 
@@ -198,9 +198,9 @@ def test_a_broken_baseline_is_refused(tmp_path: Path) -> None:
         (tmp_path / "main.baseline.json").write_text(text)
         with pytest.raises(UsageError, match="not a baseline"):
             load("main", tmp_path)
-    with pytest.raises(UsageError, match="no baseline 'other'"):
+    with pytest.raises(UsageError, match="no baseline named 'other'"):
         load("other", tmp_path)
-    with pytest.raises(UsageError, match="cannot be the name"):
+    with pytest.raises(UsageError, match="not a valid baseline name"):
         save(Baseline("../x", _side(BASE), {}, {}, {}, ""), tmp_path)
 
 
@@ -268,7 +268,7 @@ def test_a_baseline_of_another_unit_is_refused(tracekit_in_process: Callable[...
     rule = ("--rule", "step_time <= +3%", "--per", "window")
     done = tracekit_in_process("check", SAMPLE, "--against", "main", *rule)
     assert (done.exit_code, done.stdout) == (2, "")
-    assert "baseline main is per step, and not per window" in done.stderr
+    assert "baseline main is per step, not per window" in done.stderr
 
 
 def test_several_runs_have_no_figure_of_one(tracekit_in_process: Callable[..., Any]) -> None:
@@ -276,8 +276,8 @@ def test_several_runs_have_no_figure_of_one(tracekit_in_process: Callable[..., A
     done = tracekit_in_process("check", SAMPLES, *rules, "--format", "json")
     time, memory = json.loads(done.stdout)
     assert (done.exit_code, time["outcome"], memory["outcome"]) == (7, *["inconclusive"] * 2)
-    assert "holds 6 runs" in time["reason"]
-    assert "does not tell peak_memory" in memory["reason"]
+    assert "contains 6 runs" in time["reason"]
+    assert "peak_memory is unknown" in memory["reason"]
 
 
 GATE = REPO / "tests" / "checking" / "gate"

@@ -151,7 +151,7 @@ def test_mfu_of_the_run_is_not_held_against_that_of_a_recording(make_run: MakeRu
 def test_several_runs_in_a_folder_are_named_one_by_one(make_run: MakeRun) -> None:
     folder = made(make_run, "a", 8, [100])
     made(make_run, "b", 9, [100])
-    with pytest.raises(UsageError, match="holds 2 runs"):
+    with pytest.raises(UsageError, match="contains 2 runs"):
         history([str(folder.parent)], cache=False)
 
 

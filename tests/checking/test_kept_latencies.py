@@ -78,7 +78,7 @@ def test_rules_on_percentiles(
     new = _measured(_baseline(_latencies(count, factor, seed=3)))
     found = judge(parse_rule(rule), new, _measured(load("main", tmp_path)))
     assert found.outcome == outcome, found.reason
-    assert f"{count:,} against {count:,} requests" in found.reason
+    assert f"{count:,} vs. {count:,} requests" in found.reason
 
 
 def test_it_stays_small(tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ def test_tokens_per_second_are_judged_by_repeats() -> None:
     assert [judge(rule, one, base).outcome for one in (slow, base)] == ["failed", "inconclusive"]
     fewer = replace(base, repeats=base.repeats[:2])
     found = judge(rule, fewer, fewer)
-    assert found.reason == ("2 against 2 repeats, all within the bound; 6 needed for a verdict")
+    assert found.reason == "2 vs. 2 repeats, all within the bound; a verdict needs 6"
 
 
 def test_steps_of_a_run_without_a_trace_are_judged() -> None:
@@ -169,7 +169,7 @@ def test_steps_of_a_run_without_a_trace_are_judged() -> None:
     assert judge(parse_rule("plain_step_time <= 103 ns"), base, None).outcome == "passed"
     untold = judge(parse_rule("plain_step_time <= 1 s"), RUN, None)
     assert untold.outcome == "inconclusive"
-    assert "does not tell plain_step_time" in untold.reason
+    assert "plain_step_time is unknown" in untold.reason
 
 
 def test_names_are_those_that_there_are(opened: Callable[[Path], tracekit.Trace]) -> None:
@@ -219,10 +219,10 @@ class _TellsMfu:
 @pytest.mark.parametrize(
     ("steps", "outcome", "share", "told"),
     [
-        ([(40.0, 900), (10.0, 100)], "failed", 0.37, "known of 100 %"),
-        ([(50.0, 980), (None, 20)], "passed", 0.5, "known of 98 %"),
-        ([(50.0, 900), (None, 100)], "inconclusive", None, "of 90.0 % of the time"),
-        ([(None, 900)], "inconclusive", None, "does not tell mfu"),
+        ([(40.0, 900), (10.0, 100)], "failed", 0.37, "known for 100 %"),
+        ([(50.0, 980), (None, 20)], "passed", 0.5, "known for 98 %"),
+        ([(50.0, 900), (None, 100)], "inconclusive", None, "only 90.0 %"),
+        ([(None, 900)], "inconclusive", None, "mfu is unknown"),
     ],
 )
 def test_mfu_says_what_it_rests_on(

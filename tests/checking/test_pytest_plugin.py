@@ -76,7 +76,7 @@ def test_the_fixture(tmp_path: Path) -> None:
     assert "failed: few: " in (failed.text or "")
     skipped = cases["test_is_open"].find("skipped")
     assert skipped is not None
-    assert "does not tell mfu" in (skipped.get("message") or "")
+    assert "mfu is unknown" in (skipped.get("message") or "")
     assert (tmp_path / "kept" / "step.baseline.json").is_file()
     (tmp_path / "test_others.py").write_text(f"SAVES = False\n{OTHERS}")
     exit_code, output, cases = run_pytest(eager, tmp_path, "-k", "as_it_was")

@@ -86,9 +86,9 @@ def test_what_cannot_be_joined(nodes: list[str], tmp_path: Path, cli: Run) -> No
     (empty := tmp_path / "empty").mkdir()
     for parts, said in (
         ([nodes[1], other], "different jobs"),
-        ([nodes[1], twice], "hold some rank twice"),
+        ([nodes[1], twice], "contain a rank twice"),
         ([nodes[0]], "one run was given"),
-        ([nodes[0], str(empty)], f"{empty} holds no run"),
+        ([nodes[0], str(empty)], f"{empty} is not a run"),
     ):
         result = cli("collect", "join", *parts, "-o", str(tmp_path / "out"))
         assert result.exit_code in (2, 3)

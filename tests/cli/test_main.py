@@ -260,7 +260,7 @@ def test_a_full_temporary_folder_is_not_called_stdout(tmp_path: Path) -> None:
         sys.exit(_main.main([]))
     """
     env = {**os.environ, "TMPDIR": str(tmp_path)}
-    hint = f"hint: temporary files go to {tmp_path}; TMPDIR names another folder\n"
+    hint = f"hint: temporary files are written to {tmp_path}; set TMPDIR to another folder\n"
     for name, said in (("", "a file"), (str(tmp_path / "x"), str(tmp_path / "x"))):
         done = python(script, name, env=env)
         assert done.returncode == StoreError.exit_code
@@ -282,7 +282,7 @@ def test_no_temporary_folder_at_all_is_one_sentence(tmp_path: Path, arguments: l
     done = python(script, *arguments, str(trace), env=env)
     assert done.returncode == StoreError.exit_code
     error, hint = done.stderr.splitlines()
-    assert error.startswith("error: no temporary folder can be written: ")
+    assert error.startswith("error: no temporary folder is writable: ")
     assert "TMPDIR" in hint
 
 

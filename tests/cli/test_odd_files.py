@@ -27,10 +27,10 @@ def rule(**members: str) -> str:
 
 HOSTILE = {
     "another key": ('[[rules]]\nclass = "gemm"\npattern = "x"\n', "unknown key 'rules'"),
-    "no rule": ("", "there is no rule in it"),
-    "a number for rules": ("rule = 5\n", "rule is no list of tables"),
-    "numbers for rules": ("range = [1, 2]\n", "range is no list of tables"),
-    "a list for a class": (rule(**{"class": '["a"]', "pattern": '"x"'}), "class is no text"),
+    "no rule": ("", "no rule found"),
+    "a number for rules": ("rule = 5\n", "rule is not a list of tables"),
+    "numbers for rules": ("range = [1, 2]\n", "range is not a list of tables"),
+    "a list for a class": (rule(**{"class": '["a"]', "pattern": '"x"'}), "class is not a string"),
     "a number for a pattern": (rule(**{"class": '"a"', "pattern": "5"}), "pattern is no text"),
     "a list for a category": (
         rule(**{"class": '"a"', "pattern": '"x"', "category": "[1]"}),
@@ -44,13 +44,16 @@ HOSTILE = {
         "[class]\na = 'comm'\n" + rule(**{"class": '"a"', "pattern": '"x"'}),
         "[class] must be a table of class",
     ),
-    "a number for what it applies to": ("[[range]]\napplies_to = 1\n", "applies_to is no text"),
+    "a number for what it applies to": (
+        "[[range]]\napplies_to = 1\n",
+        "applies_to is not a string",
+    ),
     "100,000 brackets": ("a = " + "[" * 100_000, "nested too deeply"),
     "100,000 brackets in a pattern": (
         rule(**{"class": '"a"', "pattern": '"' + "(" * 100_000 + '"'}),
-        "is no regular expression",
+        "is not a regular expression",
     ),
-    "a zero byte": (rule(**{"class": '"a"', "pattern": '"a\\u0000"'}), "holds a zero byte"),
+    "a zero byte": (rule(**{"class": '"a"', "pattern": '"a\\u0000"'}), "contains a zero byte"),
     "3,000 rules": (
         "".join(rule(**{"class": f'"c{at}"', "pattern": f'"k{at}.*"'}) for at in range(3_000)),
         "there are 3,000 tables [[rule]], 1,000 are the most",
@@ -117,7 +120,10 @@ def test_half_a_character_in_a_run_id(
         assert (done.exit_code, "Traceback" in done.stderr) == (0, False)
     rows = cli("sql", "--format", "json", run, "SELECT run_id, notes FROM run").json()
     assert rows == [
-        {"run_id": "a\ufffdb", "notes": ["run_id held half of a character, now U+FFFD"]}
+        {
+            "run_id": "a\ufffdb",
+            "notes": ["run_id contained half of a surrogate pair, replaced by U+FFFD"],
+        }
     ]
     assert cli("sql", "--format", "json", run, "SELECT run_id FROM trace").json() == [
         {"run_id": "a\ufffdb"}
@@ -127,4 +133,4 @@ def test_half_a_character_in_a_run_id(
 def test_a_statement_that_is_no_utf_8(cli: Callable[..., Any], sample_trace: Path) -> None:
     done = cli("sql", sample_trace, "SELECT '\udcff'")
     assert (done.exit_code, done.stdout) == (5, "")
-    assert done.stderr == "error: the statement holds bytes that are no UTF-8\n"
+    assert done.stderr == "error: the statement contains bytes that are not UTF-8\n"

@@ -93,7 +93,7 @@ def test_none_replaces_another(run: Any, trace: Path, tmp_path: Path) -> None:
     )
     mine = write_all(tmp_path / "mine")
     done = run("query", "--list", "--queries", mine)
-    taken = "an analysis of tracekit's own has the name timeline"
+    taken = "tracekit already has an analysis named timeline"
     assert f"not used: {config}/timeline.sql: {taken}" in done.stderr
     assert f"longest_ops.sql: {mine}/longest_ops.sql has the same name" in done.stderr
     assert "broken.sql: line 4: unknown Scope 'trce'" in done.stderr
@@ -109,7 +109,7 @@ def test_a_folder_that_is_named_must_be_right(run: Any, trace: Path, tmp_path: P
     done = run("query", "timeline", trace, "--queries", mine)
     assert (done.exit_code, done.stdout) == (5, "")
     assert done.stderr.splitlines()[0] == (
-        f"error: {mine}/timeline.sql: an analysis of tracekit's own has the name timeline"
+        f"error: {mine}/timeline.sql: tracekit already has an analysis named timeline"
     )
     done = run("query", "timeline", trace, "--queries", tmp_path / "nowhere")
     assert (done.exit_code, done.stdout) == (2, "")
@@ -187,7 +187,7 @@ def test_what_is_no_file_is_not_waited_for(trace: Path, tmp_path: Path) -> None:
     (folder / "bytes.sql").write_bytes(b"-- \xff\n")
     with tracekit.open(trace) as opened:
         assert opened.query("fine").rows == [(1,)]
-        with pytest.raises(QueryError, match=r"bytes\.sql: is no UTF-8"):
+        with pytest.raises(QueryError, match=r"bytes\.sql: not UTF-8"):
             opened.query("bytes")
 
 
@@ -224,7 +224,9 @@ def test_an_invariant_that_does_not_hold_is_a_warning(
     write(mine, longest_ops=LONGEST.replace("dur_ns >= 0", "name <> 'aten::mm'"))
     with tracekit.open(trace, queries=mine) as opened:
         assert opened.query("longest_ops").rows == LONGEST_ROWS
-    assert caplog.messages == [f"{mine}/longest_ops.sql: not so in 1 of 2 rows: name <> 'aten::mm'"]
+    assert caplog.messages == [
+        f"{mine}/longest_ops.sql: invariant violated in 1 of 2 rows: name <> 'aten::mm'"
+    ]
 
 
 REDUCING = """-- How much was computed on all devices?

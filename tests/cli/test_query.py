@@ -78,7 +78,7 @@ def test_the_trace_before_the_name_is_a_usage_error(
     file.touch()
     outcome = tracekit_command("query", str(file), "kernels")
     assert outcome.exit_code == 2
-    assert "hint: the name comes first: query NAME TRACE" in outcome.stderr
+    assert "hint: pass the name first: query NAME TRACE" in outcome.stderr
 
 
 def test_the_list_shows_names_and_descriptions(tracekit_command: Command) -> None:

@@ -440,7 +440,7 @@ def test_varying_lengths_are_a_range() -> None:
     other = torch.zeros((3, 1200), dtype=torch.int64)
     counter = counted(model, ((IDS,), {}), ((other,), {}))
     assert (counter.batch_size, counter.sequence_length) == (3, None)
-    assert counter.ranges == "5 to 1,200 tokens in a sequence"
+    assert counter.ranges == "5 to 1,200 tokens per sequence"
     assert counted(model, ((IDS,), {})).ranges is None
 
 

@@ -93,7 +93,7 @@ def config(**members: Any) -> Any:
 def test_the_shape_is_that_of_the_model() -> None:
     assert attention_shape(config(), 24) == AttentionShape(24, 4, 2, 8, 8)
     assert str(attention_shape(config(head_dim=16), 24)) == (
-        "24 tokens, 4 heads (2 of keys and values) of 16"
+        "24 tokens, 4 heads (2 for keys and values) of 16"
     )
     latent = config()
     latent.qk_nope_head_dim, latent.qk_rope_head_dim, latent.v_head_dim = 16, 8, 12
@@ -122,7 +122,7 @@ def test_on_a_cpu_it_is_torchs_backend_with_grouped_heads(tmp_path: Path) -> Non
 def test_types_and_sizes_that_it_cannot_compute_are_refused() -> None:
     backend = flash_attention.flash(CPU, torch.complex64, config(), 24)
     assert (backend.implementation, backend.name) == ("sdpa", "torch SDPA")
-    assert "24 tokens, 4 heads (2 of keys and values) of 8: " in backend.reason
+    assert "24 tokens, 4 heads (2 for keys and values) of 8: " in backend.reason
     # As in multi-head latent attention, where a probe with equal sizes would succeed.
     latent = config()
     latent.qk_nope_head_dim, latent.qk_rope_head_dim, latent.v_head_dim = 16, 8, 12

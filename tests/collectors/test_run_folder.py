@@ -85,7 +85,7 @@ def test_nothing_is_left_of_one_that_was_not_finished(
 @pytest.mark.parametrize("outcome", ["ok", "oom"])
 def test_a_result_is_replaced_only_by_force(outcome: manifest.Outcome, tmp_path: Path) -> None:
     target = make(tmp_path / "run", outcome=outcome)
-    with pytest.raises(UsageError, match="already holds a run"):
+    with pytest.raises(UsageError, match="already contains a run"):
         make(target)
     make(target, force=True)
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
@@ -104,7 +104,7 @@ def test_other_folders_are_never_replaced(force: bool, tmp_path: Path) -> None:
     target = tmp_path / "mine"
     target.mkdir()
     (target / "thesis.txt").write_text("years of work", "utf-8")
-    with pytest.raises(UsageError, match="is no run folder"):
+    with pytest.raises(UsageError, match="is not a run folder"):
         make(target, force=force)
     assert (target / "thesis.txt").read_text("utf-8") == "years of work"
 

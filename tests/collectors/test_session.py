@@ -266,7 +266,7 @@ def test_wrong_arguments(loop: Loop, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "mine.txt").write_text("keep")
     with (
-        pytest.raises(UsageError, match="is no run folder"),
+        pytest.raises(UsageError, match="is not a run folder"),
         collect(model=loop.model, out=tmp_path / "run", **STEPS),
     ):
         pass

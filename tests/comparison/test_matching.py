@@ -195,7 +195,7 @@ def test_what_is_one_unit(opened: Any, per: Any, factor: int) -> None:
 
 def test_a_unit_that_nobody_tells_is_refused(opened: Any) -> None:
     run = opened(REPO / "docs" / "samples" / "made_up_step.json")
-    with pytest.raises(UsageError, match="does not tell how many requests"):
+    with pytest.raises(UsageError, match="the number of requests"):
         tracekit.compare(run, run, per="request")
 
 

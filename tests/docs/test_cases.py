@@ -50,7 +50,7 @@ def seen(cli: Cli, run: Path, rule: str) -> list[dict[str, Any]]:
          (*DDP, "--micro-batches", "4", "--no-sync")),
         ("small_messages", "144 collectives comm_allreduce", (*SMALL, "--bucket-mb", "0.0001"),
          SMALL),
-        ("recompute", "is recomputation", (*TRAINING, "R"), (*TRAINING, "Naive")),
+        ("recompute", "Recomputation takes", (*TRAINING, "R"), (*TRAINING, "Naive")),
     ],
 )  # fmt: skip
 def test_the_change_takes_the_cause_away(
@@ -92,4 +92,4 @@ def test_smaller_parts_of_prompts(cli: Cli, tmp_path: Path) -> None:
         assert (read > 64) == (tokens > 64)
         if tokens == 1024:
             (row,) = seen(cli, run, "serving_prefill")
-            assert row["place"] == "engine, tokens of a step"
+            assert row["place"] == "engine: tokens per step"

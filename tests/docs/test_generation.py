@@ -24,14 +24,14 @@ WRONG = "tracekit query timelin sample_traces/finetune_QL"
 
 def test_an_error_is_not_written_where_an_output_stood(tmp_path: Path) -> None:
     page = f"```console\n$ {WRONG}\nrank  device\n```\n"
-    with pytest.raises(FailsNowError, match="there is no analysis named 'timelin'"):
+    with pytest.raises(FailsNowError, match="no analysis named 'timelin'"):
         with_outputs(page, tmp_path)
 
 
 def test_an_error_that_a_page_shows_is_written_anew(tmp_path: Path) -> None:
     page = f"```console\n$ {WRONG}\nerror: of yesterday\n```\n"
     now = with_outputs(page, tmp_path)
-    assert "error: there is no analysis named 'timelin'\nhint: " in now
+    assert "error: no analysis named 'timelin'\nhint: " in now
     assert "of yesterday" not in now
 
 

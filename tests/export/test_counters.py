@@ -61,8 +61,8 @@ def test_every_counter_of_a_device(tiny_trace: Callable[..., Path], tmp_path: Pa
         {"ph": "C", "name": "ours", "pid": 1, "tid": 1, "ts": 2, "args": {"a": 1.5, "b": "NaN"}},
     ]
     assert counters_of(tiny_trace(events), tmp_path / "x.pftrace") == {
-        "achieved FLOP/s (0 where not known)": [(10_000, 256e6), (14_000, 0)],
-        "achieved bytes/s (0 where not known)": [
+        "achieved FLOP/s (0 if unknown)": [(10_000, 256e6), (14_000, 0)],
+        "achieved bytes/s (0 if unknown)": [
             (10_000, 224e6),
             (14_000, 0),
             (16_000, 2e9),

@@ -105,12 +105,12 @@ def test_what_cannot_be_exported_is_said_and_leaves_nothing(
     folder = tmp_path / "out"
     folder.mkdir()
     for options, said, exit_code in (
-        (["--ranks", "7"], "none of the chosen ranks is here", 5),
-        (["--steps", "3"], "none of the chosen steps is here", 5),
+        (["--ranks", "7"], "none of the selected ranks is in the trace", 5),
+        (["--steps", "3"], "none of the selected steps is in the trace", 5),
         (["--max-size", "0MB"], "the export is larger than 0 MB", 5),
         (["--from", "later"], "--from: ", 2),
         (["--ranks", "5-3"], "--ranks: ", 2),
-        (["--from", "2s", "--to", "1s"], "--to is not after --from", 2),
+        (["--from", "2s", "--to", "1s"], "--to must be after --from", 2),
     ):
         done = cli("export", trace_file, "-o", folder / "x.pftrace", *options)
         assert said in done.stderr

@@ -55,7 +55,7 @@ def test_the_clocks_of_16_ranks_are_aligned(tmp_path: Path) -> None:
         offsets = {row["rank"]: row["offset_ns"] for row in trace.query("clock_offsets").to_dicts()}
         assert offsets == {rank: AHEAD_NS if rank == 5 else 0 for rank in range(RANKS)}
         done = export_perfetto(trace, file.write)
-        assert any("moved by 3,000.000 µs at most" in note for note in done.notes)
+        assert any("shifted by at most 3,000.000 µs" in note for note in done.notes)
         stored = dict(
             trace.sql(
                 "SELECT ('rank ' || t.rank, e.event_id), e.ts_ns + t.base_time_ns "
@@ -65,7 +65,7 @@ def test_the_clocks_of_16_ranks_are_aligned(tmp_path: Path) -> None:
         part: list[bytes] = []
         chosen = export_perfetto(trace, part.append, Selection(ranks=frozenset({5, 7})))
         assert chosen.trace_count == 2
-        assert any("moved by 3,000.000 µs at most" in note for note in chosen.notes)
+        assert any("shifted by at most 3,000.000 µs" in note for note in chosen.notes)
     with Engine(out) as engine:
         assert engine.problems() == {}
         rows = engine.rows(_COLLECTIVES)
@@ -106,13 +106,13 @@ def test_ranks_lie_by_the_clocks_of_their_hosts() -> None:
     axis = axis_of({0: Clock(1_000, 5), 1: Clock(2_000, 5)})
     assert axis.shifts == {0: 1_000, 1: 2_000}
     assert axis.is_since_epoch
-    assert "by the clocks of their hosts" in axis.notes[0]
+    assert "by their host clocks" in axis.notes[0]
 
 
 def test_where_collectives_tell_of_all_ranks_clocks_are_aligned() -> None:
     axis = axis_of({0: Clock(1_000, 5, 10), 1: Clock(2_000, 5, -10)})
     assert axis.shifts == {0: 990, 1: 2_010}
-    assert "moved by 0.010 µs at most" in axis.notes[0]
+    assert "shifted by at most 0.010 µs" in axis.notes[0]
     some = axis_of({0: Clock(1_000, 5, 10), 1: Clock(2_000, 5)})
     assert some.shifts == {0: 1_000, 1: 2_000}
 
@@ -121,4 +121,4 @@ def test_without_base_times_each_begins_at_0() -> None:
     axis = axis_of({0: Clock(0, 5), 1: Clock(2_000, 7)})
     assert axis.shifts == {0: -5, 1: -7}
     assert not axis.is_since_epoch
-    assert axis.notes == ["not every trace tells its base time: each begins at 0"]
+    assert axis.notes == ["some traces have no base time: each starts at 0"]

@@ -107,7 +107,7 @@ def test_a_trace_that_is_larger_than_the_memory(
 def test_a_critical_path_that_is_left_out_is_said(
     tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    left_out = "the critical path is left out: there is too much work on devices for it"
+    left_out = "the critical path is omitted: the trace has too much device work for it"
     with tracekit.open(tiny_trace(of_steps(3)), cache=False) as trace:
         whole = export_perfetto(trace, lambda _: None)
         monkeypatch.setattr(staging, "_MOST_WITH_PATH", 2)

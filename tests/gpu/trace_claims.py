@@ -28,8 +28,8 @@ def claim_trace(
     """Hold a trace, or a run folder's, against what any trace must satisfy.
 
     The window, and busy and idle time over phases, modules, classes and causes, add up to the
-    nanosecond; no event is rejected and the file is whole; device time is in a phase, in a module
-    or a named row, and of a class; on a GPU it is linked to launches, of which none is missing.
+    nanosecond. No event is rejected, and the file is complete. Device time has a phase, a class,
+    and a module or named row. On a GPU it is linked to launches, of which none is missing.
 
     Args:
         trial: takes the claims.
@@ -46,7 +46,7 @@ def claim_trace(
     _claim_sums(trial, tables)
     health = {row["metric"]: row["value"] for row in tables["health"]}
     trial.claim("no event was rejected", health["rejected"] == 0, health["rejected"])
-    trial.claim("the file is whole", health["truncated"] == 0, health["truncated"])
+    trial.claim("the file is complete", health["truncated"] == 0, health["truncated"])
     found = {row["phase"] for row in tables["phases"] if row["kernel_ns"] > 0}
     trial.claim("the phases are there", set(phases) <= found, found, f"at least {sorted(phases)}")
     if phases:

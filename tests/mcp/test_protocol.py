@@ -175,7 +175,7 @@ def test_http_is_for_this_machine_and_who_has_the_token(
                 check=False,
             )
         assert (done.returncode, done.stdout) == (4, "")
-        assert done.stderr.startswith(f"error: port {number}: cannot be served: Address already")
+        assert done.stderr.startswith(f"error: port {number}: cannot listen: Address already")
 
 
 def calls() -> list[psutil.Process]:
@@ -219,7 +219,9 @@ def test_a_long_call_is_stopped_and_blocks_nothing(over_stdio: Callable[..., Cli
                 listed = await client.call_tool("open", {})
                 assert "a.json" in text_of(listed)
                 assert not answers
-            assert answers[0].startswith("error: it took longer than 5 s and was stopped\nnext: ")
+            assert answers[0].startswith(
+                "error: the call took longer than 5 s and was stopped\nnext: "
+            )
             await until(running(False))
 
     anyio.run(run)
@@ -360,7 +362,7 @@ def test_what_is_printed_is_no_protocol(folder: Path, environment: dict[str, str
         assert process.stderr is not None
         *_, line = process.stdout.read().splitlines()
         assert not json.loads(line)["is_error"]
-        assert "every user can write this folder" in process.stderr.read()
+        assert "every user can write to this cache folder" in process.stderr.read()
 
 
 @_NIGHTLY
@@ -397,7 +399,7 @@ def test_without_the_extra_it_says_so(tmp_path: Path, folder: Path) -> None:
         check=False,
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert "mcp needs the extra of that name" in done.stderr
+    assert "mcp needs the extra `mcp`" in done.stderr
     assert "pip install '.[mcp]'" in done.stderr
 
 

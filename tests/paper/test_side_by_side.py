@@ -315,7 +315,7 @@ def test_a_manifest_that_cannot_be_read_is_left_out_with_a_warning(
     done = cli("compare", "paper", "table3", folder.parent, "--format", "json")
     assert done.exit_code == 0
     assert done.stderr.startswith(
-        f"warning: left out: {folder / 'run.json'}: the manifest is no JSON"
+        f"warning: skipped: {folder / 'run.json'}: the manifest is not JSON"
     )
     assert {row["run"] for row in done.json()} == {"fine", None}
 
@@ -410,4 +410,4 @@ def test_runs_without_points_are_refused(
     make_run: MakeRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["compare", "paper", "figure13", str(make_run("train")), "--no-cache"]) == 5
-    assert "bench_collectives is about microbenchmarks" in capsys.readouterr().err
+    assert "bench_collectives needs microbenchmarks" in capsys.readouterr().err

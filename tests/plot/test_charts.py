@@ -199,7 +199,7 @@ def test_a_chart_is_saved_in_the_form_of_its_name(opened: Opened, tmp_path: Path
     for name, begin in (("a.svg", b"<svg"), ("a.png", b"\x89PNG"), ("a.json", b"{")):
         chart.save(tmp_path / name)
         assert (tmp_path / name).read_bytes().startswith(begin)
-    with pytest.raises(UsageError, match=r"saved as \.svg, \.png or \.json"):
+    with pytest.raises(UsageError, match=r"saved as \.svg, \.png, or \.json"):
         chart.save(tmp_path / "a.gif")
     with pytest.raises(StoreError, match="No such file"):
         chart.save(tmp_path / "none" / "a.json")

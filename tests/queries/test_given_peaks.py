@@ -44,7 +44,7 @@ def test_peaks_are_given_and_said_to_be(product: Path) -> None:
         trace.assume_peaks(bf16=1e15, memory=4e12)
         given = row_of(trace)
         assert (given["peak_pct"], given["reason"]) == (50.0, None)
-        assert given["peak_source"] == "given: bf16, memory given"
+        assert given["peak_source"] == "given: bf16, memory bandwidth given"
         # Analyses that are made at the same time, on connections of their own, see them too.
         (total,) = trace.results(["gemm_totals", "roofline"])["gemm_totals"].to_dicts()
         assert total["peak_pct"] == 50.0

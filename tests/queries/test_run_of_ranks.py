@@ -227,7 +227,7 @@ def test_no_clock_is_told_without_collectives_of_all(asked: Callable[..., Any]) 
     _, found = asked("clock_offsets", layout=Layout(data=2, tensor=2), step=step)
     assert {row["offset_ns"] for row in found["clock_offsets"]} == {None}
     assert {row["reason"] for row in found["clock_offsets"]} == {
-        "no matched collective has all ranks of the run"
+        "no matched collective includes all ranks of the run"
     }
 
 
@@ -292,7 +292,7 @@ def test_a_group_that_no_collective_names_says_so(asked: Callable[..., Any]) -> 
     step = Step(forward_ns=100_000, backward_ns=200_000, has_world_end=False)
     _, found = asked("parallel_groups", layout=Layout(tensor=2), step=step)
     reasons = {row["dimension"]: row["reason"] for row in found["parallel_groups"]}
-    assert reasons == {"tensor": None, "world": "no collective names these groups"}
+    assert reasons == {"tensor": None, "world": "no collective uses these groups"}
 
 
 def test_distribution_names_a_rank_for_every_figure(asked: Callable[..., Any]) -> None:

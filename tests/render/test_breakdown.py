@@ -243,7 +243,7 @@ def test_idle_time_is_unknown_where_replays_of_graphs_are_missing(
 ) -> None:
     events = [call(10 * n, 10 * n + 5, n, "cudaGraphLaunch") for n in range(1, 6)]
     shown = cli("breakdown", tiny_trace([*events, kernel("k", 60, 90, 5)]), "--no-cache").stdout
-    line = "  of 5 replays of graphs, 4 were not recorded: idle time is unknown"
+    line = "  of 5 graph replays, 4 were not recorded: idle time is unknown"
     assert line in shown.splitlines()
 
 

@@ -99,7 +99,7 @@ def test_a_run_that_cannot_be_read_is_left_out_and_said(
     out = tmp_path / "overview.html"
     done = cli("report", sweep, "-o", out, "--each")
     assert done.exit_code == 0
-    assert f"warning: no report of {sweep / 'z2'}: " in done.stderr
+    assert f"warning: no report for {sweep / 'z2'}: " in done.stderr
     text = out.read_text("utf-8")
     assert "overview-runs/naive.html" in text
     assert f"tracekit report {sweep / 'z2'} -o report.html" in text

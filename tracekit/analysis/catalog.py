@@ -223,12 +223,12 @@ def unknown_analysis(name: str, known: Iterable[str]) -> QueryError:
     """Return the error of an analysis that there is not, with a hint at what there is."""
     catalog = load_catalog()
     if here := name_here(name):
-        hint = f"here it is {here}"
+        hint = f"in tracekit: {here}"
     elif name in catalog.tables or name in catalog.views:
         hint = f'it is for SQL: tracekit sql TRACE "FROM {name} LIMIT 10"'
     else:
-        hint = did_you_mean(name, known) or "tracekit query --list shows them"
-    return QueryError(f"there is no analysis named {name!r}", hint=hint)
+        hint = did_you_mean(name, known) or "list them with tracekit query --list"
+    return QueryError(f"no analysis named {name!r}", hint=hint)
 
 
 @cache
@@ -245,7 +245,7 @@ def load_catalog(root: Path | None = None) -> Catalog:
     for name, subject, path in _sql_files(root or QUERIES):
         file = _File(path.read_text(encoding="utf-8"), str(path), subject)
         if name in paths:
-            raise QueryError(f"{path}: {paths[name]} is of the same name")
+            raise QueryError(f"{path}: same name as {paths[name]}")
         paths[name] = file.path
         found[_kind_of(name, file)].files[name] = file
     catalog = Catalog(found["analysis"], found["table"], found["view"], found["function"])

@@ -102,8 +102,8 @@ def find_device(name: str) -> DevicePeak:
     if len(found) == 1:
         return found[0]
     known = ", ".join(peak.product for peak in found or peaks)
-    what = "several devices are called so" if found else "no such device is known"
-    raise QueryError(f"device={name}: {what}", hint=f"there are: {known}")
+    what = "several devices match" if found else "unknown device"
+    raise QueryError(f"device={name}: {what}", hint=f"known devices: {known}")
 
 
 DEVICE_CEILING = "device_ceiling"
@@ -132,7 +132,7 @@ def lay_peaks(
     types_known = sorted({dtype for peak in load_device_peaks() for dtype in peak.flop_per_s})
     for dtype in peaks.keys() - {MEMORY, *types_known}:
         raise QueryError(
-            f"peak of {dtype}: no such type is known", hint=f"there are: {', '.join(types_known)}"
+            f"peak of {dtype}: unknown type", hint=f"known types: {', '.join(types_known)}"
         )
     rows = connection.execute(f"FROM {DEVICE_PEAK} ORDER BY ALL").fetchall()
     traces = [row[0] for row in connection.execute("SELECT trace_id FROM trace").fetchall()]
@@ -150,7 +150,7 @@ def lay_peaks(
         rows = [row for row in rows if row[3] != dtype]
         rows += [(one, *said, memory.get(one), f"given: {dtype}") for one in traces]
     if MEMORY in peaks:
-        rows = [(*row[:5], peaks[MEMORY], f"{row[6]}, memory given") for row in rows]
+        rows = [(*row[:5], peaks[MEMORY], f"{row[6]}, memory bandwidth given") for row in rows]
     place = f"{SESSION}.given_peaks"
     connection.execute(f"CREATE SCHEMA IF NOT EXISTS {place}")
     connection.execute(

@@ -298,9 +298,11 @@ class _Reader:
     def read(self, path: str, subject: str) -> Spec:
         first_paragraph = until_blank(self._header)
         if not first_paragraph:
-            self._wrong(1, "the header is missing", "begin with what the rows are: `-- Kernels.`")
+            self._wrong(
+                1, "the header is missing", "start with the rows that it returns: `-- Kernels.`"
+            )
         if not self._body.strip():
-            self._wrong(len(self._header) + 1, "there is no SQL below the header")
+            self._wrong(len(self._header) + 1, "no SQL after the header")
         if not _NAME.fullmatch(self._name):
             self._wrong(1, f"the file name {self._name!r} is not a lower-case identifier")
         if first_paragraph:
@@ -354,10 +356,10 @@ class _Reader:
             if match is None:
                 self._wrong(
                     line.number,
-                    f"{line.text.strip()!r} is no header field",
+                    f"{line.text.strip()!r} is not a header field",
                     "fields: "
                     + ", ".join(_FIELDS)
-                    + "; other lines belong above the first `--` line",
+                    + "; other lines belong before the first `--` line",
                 )
             else:
                 found = HeaderField(match["name"], match["value"], line.number)
@@ -375,7 +377,7 @@ class _Reader:
                 close or "fields: " + ", ".join(_FIELDS),
             )
         elif name not in _REPEATABLE and any(known.name == name for known in before):
-            self._wrong(found.number, f"the header field {name} is given twice")
+            self._wrong(found.number, f"the header field {name} appears twice")
 
     def _one(self, name: str) -> HeaderField | None:
         return next((found for found in self._fields if found.name == name), None)
@@ -454,7 +456,9 @@ class _Reader:
         optional = [param.name for param in params if param.default == "NULL"]
         for name in names:
             if name not in optional:
-                self._wrong(found.number, f"Needs: {name!r} is no parameter with the default NULL")
+                self._wrong(
+                    found.number, f"Needs: {name!r} is not a parameter with the default NULL"
+                )
         return names
 
     def _param(self, number: int, match: re.Match[str], kind: Kind | None) -> Param:
@@ -472,7 +476,7 @@ class _Reader:
             self._wrong(
                 number,
                 f"Params: {param.name} has the type {param.type}",
-                "a parameter is one of: " + ", ".join(PARAM_TYPES),
+                "types of parameters: " + ", ".join(PARAM_TYPES),
             )
             return param
         if choices and param.type != "VARCHAR":
@@ -533,7 +537,7 @@ class _Reader:
         declared = {match["name"] for _, match in self._declared()}
         for name in names:
             if name not in declared:
-                self._wrong(found.number, f"Keep: {name!r} is none of the columns")
+                self._wrong(found.number, f"Keep: {name!r} is not a column")
         return names
 
     def _check_views(self) -> None:
@@ -565,14 +569,14 @@ class _Reader:
                     self._wrong(number, f"View: unknown setting {key!r}", _one_of(VIEWS[way]))
                 names = value.split(",") if key in _OF_COLUMNS else ()
                 if (way, key) != ("page", "rows") and (wrong := [*{*names} - known]):
-                    self._wrong(number, f"View: {min(wrong)!r} is none of the columns")
+                    self._wrong(number, f"View: {min(wrong)!r} is not a column")
 
     def _entries(self, name: str) -> list[tuple[int, str]]:
         found = self._one(name)
         if found is None:
             return []
         if found.value.strip():
-            self._wrong(found.number, f"{found.name}: begin its entries on the next line, indented")
+            self._wrong(found.number, f"{found.name}: put its entries on the next lines, indented")
         return found.entries
 
     def _check_unique(self, number: int, field_name: str, name: str, before: set[str]) -> None:

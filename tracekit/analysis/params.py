@@ -76,7 +76,7 @@ def coerce(param: Param, value: object) -> ParamValue:
     if value is None:
         if param.default == "NULL":
             return None
-        raise UsageError(f"{param.name} needs a value", hint=f"it is {param.meaning}")
+        raise UsageError(f"{param.name} needs a value", hint=f"meaning: {param.meaning}")
     wanted, read = _READERS[param.type]
     try:
         result = read(value)
@@ -84,13 +84,13 @@ def coerce(param: Param, value: object) -> ParamValue:
         raise UsageError(f"{param.name}: {value!r} is out of range for {param.type}") from None
     except (TypeError, ValueError):
         raise UsageError(
-            f"{param.name}: {value!r} is not {wanted}", hint=f"it is {param.meaning}"
+            f"{param.name}: {value!r} is not {wanted}", hint=f"meaning: {param.meaning}"
         ) from None
     if param.name == "limit" and isinstance(result, int) and result < 0:
-        raise UsageError(f"limit: {result} is negative", hint=f"it is {param.meaning}")
+        raise UsageError(f"limit: {result} is negative", hint=f"meaning: {param.meaning}")
     if param.choices and result not in param.choices:
         raise UsageError(
-            f"{param.name}: {value!r} is not one of its values",
+            f"{param.name}: {value!r} is not an allowed value",
             hint="one of: " + ", ".join(param.choices),
         )
     return result
@@ -124,7 +124,7 @@ def bind(spec: Spec, given: Mapping[str, object]) -> dict[str, ParamValue]:
             values[param.name] = coerce(param, given[param.name])
         elif param.is_required:
             raise QueryError(
-                f"{spec.name} needs the parameter {param.name!r}", hint=f"it is {param.meaning}"
+                f"{spec.name} needs the parameter {param.name!r}", hint=f"meaning: {param.meaning}"
             )
         else:
             values[param.name] = default_of(param)

@@ -64,9 +64,9 @@ def pivot(
         QueryError: DuckDB refuses the condition, or the table would be too large.
     """
     if not isinstance(where, str | None):
-        raise UsageError(f"where is {where!r:.80}, which is no text")
+        raise UsageError(f"where is {where!r:.80}, expected a string")
     if step is not None and (type(step) is not int or abs(step) >= 1 << 63):
-        raise UsageError("step is no whole number of 64 bits")
+        raise UsageError("step must be a 64-bit integer")
     if not rows:
         raise UsageError("a pivot needs rows", hint=f"one of {', '.join(dimensions())}")
     for name in (*rows, *([columns] if columns else ())):
@@ -87,10 +87,10 @@ def pivot(
 
 def _check(name: str, known: Sequence[str], what: str) -> None:
     if not isinstance(name, str):
-        raise UsageError(f"a {what} of a pivot is {name!r:.80}, which is no text")
+        raise UsageError(f"a {what} of a pivot is {name!r:.80}, expected a string")
     if name not in known:
-        hint = did_you_mean(name, known, count=1) or f"there are {', '.join(known)}"
-        raise UsageError(f"there is no {what} {name!r} in a pivot", hint=hint)
+        hint = did_you_mean(name, known, count=1) or f"expected one of {', '.join(known)}"
+        raise UsageError(f"unknown {what} {name!r} of a pivot", hint=hint)
 
 
 def _laid_out(
@@ -113,7 +113,7 @@ def _laid_out(
         raise QueryError(
             f"a pivot of {len(sums):,} rows and {len(shown):,} columns has more than "
             f"{MAX_CELLS:,} cells",
-            hint="name both dimensions in --rows: a row for each pair that occurs",
+            hint="name both dimensions in --rows to get a row for each existing pair",
         )
     is_numbered = all(isinstance(part, int) or part is None for key in sums for part in key)
 

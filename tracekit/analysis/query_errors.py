@@ -26,7 +26,9 @@ _MISSING_COLUMN = re.compile(
     r"|does not have a column named \"(?P<named>[^\"]+)\""
 )
 
-_LIFT_LIMITS = "SQL may not reach files, network or settings; --unsafe lifts that if you trust it"
+_LIFT_LIMITS = (
+    "SQL cannot access files, the network, or settings; pass --unsafe if you trust the statement"
+)
 
 
 def query_error(connection: duckdb.DuckDBPyConnection, error: duckdb.Error) -> QueryError:
@@ -42,7 +44,7 @@ def sql_error(
     """Return the error to show for a statement of the user's: a damaged store is not its fault."""
     blamed = store_error("sql", error)
     if isinstance(blamed, DamagedStoreError) or isinstance(error, UnicodeDecodeError):
-        return blamed or StoreError("sql: the store holds text that is no UTF-8")
+        return blamed or StoreError("sql: the store contains text that is not UTF-8")
     return query_error(connection, error)
 
 
@@ -56,13 +58,13 @@ def store_error(what: str, error: duckdb.Error | UnicodeDecodeError) -> StoreErr
         is_damage = type(error) is duckdb.Error or _DAMAGE.search(first_line) is not None
     if is_damage:
         return DamagedStoreError(
-            f"{what}: the store is damaged or cut off",
-            hint="make it again from the trace; tracekit ingest cache clear removes cached ones",
+            f"{what}: the store is damaged or incomplete",
+            hint="create it again from the trace, or run tracekit ingest cache clear",
         )
     if isinstance(error, duckdb.OutOfMemoryException | duckdb.IOException):
         return StoreError(
             f"{what}: {first_line}",
-            hint="free space in the temporary folder, or allow more: TRACEKIT_MEMORY_LIMIT=1GB",
+            hint="free space in the temporary folder, or raise TRACEKIT_MEMORY_LIMIT (such as 1GB)",
         )
     return None
 
@@ -72,7 +74,7 @@ def _hint(connection: duckdb.DuckDBPyConnection, error: duckdb.Error, message: s
     if missing and "/" in missing["name"]:
         return _LIFT_LIMITS
     if missing and (here := name_here(missing["name"])):
-        return f"here it is {here}"
+        return f"in tracekit: {here}"
     if missing and missing["name"].lower() in load_catalog().analyses:
         return f"it is an analysis: FROM {missing['name'].lower()}()"
     if missing:
@@ -83,7 +85,8 @@ def _hint(connection: duckdb.DuckDBPyConnection, error: duckdb.Error, message: s
         return "a store is opened read-only; SELECT from it, or use `ingest` to write a new one"
     if "max_temp_directory_size" in message:
         return (
-            f"it needs too much room on the disk: aggregate, add a LIMIT, or set {SPILL_LIMIT}=32GB"
+            "the statement needs too much disk space: aggregate, add a LIMIT, or set "
+            f"{SPILL_LIMIT}=32GB"
         )
     if isinstance(error, duckdb.OutOfMemoryException):
         return "aggregate in SQL, select fewer columns, or add a LIMIT"
@@ -91,14 +94,14 @@ def _hint(connection: duckdb.DuckDBPyConnection, error: duckdb.Error, message: s
     unknown = _MISSING_COLUMN.search(message)
     here = name_here(unknown["name"] or unknown["named"], "columns") if unknown else None
     if suggestion or here:
-        texts = (here and f"here it is {here}", suggestion and suggestion.group().strip())
+        texts = (here and f"in tracekit: {here}", suggestion and suggestion.group().strip())
         return ". ".join(filter(None, texts))
     place = _LINE.search(message)
     if place:
         # The caret stands under the text that follows `LINE n: `.
         column = len(place["caret"]) - len(f"LINE {place['line']}: ") + 1
         return f"line {place['line']}, column {column}: {place['text'].strip()}"
-    return "SHOW TABLES lists the tables and views, DESCRIBE NAME their columns"
+    return "SHOW TABLES lists the tables and views, DESCRIBE NAME lists the columns"
 
 
 def _tables_like(connection: duckdb.DuckDBPyConnection, name: str) -> str:

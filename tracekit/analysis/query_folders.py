@@ -86,7 +86,7 @@ def load_library(given: Sequence[Path] = ()) -> Library:
     refused: list[RefusedFile] = []
     for folder, origin in places:
         if origin == "given" and not folder.is_dir():
-            raise UsageError(f"{folder}: no such folder", hint="--queries names a folder")
+            raise UsageError(f"{folder}: no such folder", hint="--queries expects a folder")
         for path in _sql_files(folder, origin):
             try:
                 own = OwnFile(_read(path), origin)
@@ -126,7 +126,7 @@ def _read(path: Path) -> Spec:
     except OSError as error:
         raise QueryError(f"{path}: cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        raise QueryError(f"{path}: is no UTF-8") from error
+        raise QueryError(f"{path}: not UTF-8") from error
     return parse_header(text, path.stem, str(path), path.parent.name)
 
 
@@ -141,13 +141,13 @@ def _check_name(spec: Spec, files: dict[str, OwnFile]) -> None:
     }
     if spec.name in taken:
         raise QueryError(
-            f"{spec.path}: {taken[spec.name]} of tracekit's own has the name {spec.name}",
-            hint="give the file another name",
+            f"{spec.path}: tracekit already has {taken[spec.name]} named {spec.name}",
+            hint="rename the file",
         )
     if spec.name in files:
         raise QueryError(
-            f"{spec.path}: {files[spec.name].spec.path} has the same name",
-            hint="give one of them another name",
+            f"{spec.path}: same name as {files[spec.name].spec.path}",
+            hint="rename one of them",
         )
 
 

@@ -181,7 +181,9 @@ def load_classes(user_file: Path | None = None) -> dict[str, dict[str, Any]]:
     if not isinstance(given, dict) or not all(isinstance(facts, dict) for facts in given.values()):
         raise UsageError(f'{user_file}: [class] must be a table of class = {{ kind = "..." }}')
     if len(given) > MAX_RULES:
-        raise UsageError(f"{user_file}: {len(given):,} classes, {MAX_RULES:,} are the most")
+        raise UsageError(
+            f"{user_file}: {len(given):,} classes, but at most {MAX_RULES:,} are allowed"
+        )
     for name, facts in given.items():
         known = classes.get(name, {})
         _check_class(f"{user_file}: class {name}", facts, known.get("kind"))
@@ -260,17 +262,17 @@ def _read_user_file(path: Path) -> dict[str, Any]:
     unknown = sorted(set(content) - {*_TABLES, "class"})
     if unknown or not set(content) & {*_TABLES}:
         raise UsageError(
-            f"{path}: " + (f"unknown key {unknown[0]!r}" if unknown else "there is no rule in it"),
-            hint="rules are tables of: [[rule]], [[range]], [[role]], [[fusion]]; and [class]",
+            f"{path}: " + (f"unknown key {unknown[0]!r}" if unknown else "no rule found"),
+            hint="rules are tables: [[rule]], [[range]], [[role]], [[fusion]], and [class]",
         )
     for name in _TABLES:
         rules = content.get(name, [])
         if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
-            raise UsageError(f"{path}: {name} is no list of tables", hint=f"write [[{name}]]")
+            raise UsageError(f"{path}: {name} is not a list of tables", hint=f"write [[{name}]]")
         if len(rules) > MAX_RULES:
             raise UsageError(
-                f"{path}: there are {len(rules):,} tables [[{name}]], {MAX_RULES:,} are the most",
-                hint="one pattern may name many kernels: a|b|c",
+                f"{path}: {len(rules):,} tables [[{name}]], but at most {MAX_RULES:,} are allowed",
+                hint="one pattern can match many kernels: a|b|c",
             )
     return content
 
@@ -296,11 +298,11 @@ def _check_class(where: str, facts: Mapping[str, Any], known_kind: str | None) -
     if kind not in KINDS:
         raise UsageError(
             f"{where} has the kind {_cut(repr(kind))}",
-            hint="a kind is one of: " + ", ".join(KINDS),
+            hint="expected one of " + ", ".join(KINDS),
         )
     if known_kind not in (None, kind):
         raise UsageError(
-            f"{where} is of kind {known_kind}, not {kind}", hint="use a class name of your own"
+            f"{where} is of kind {known_kind}, not {kind}", hint="use another class name"
         )
 
 
@@ -312,7 +314,7 @@ def _check_rule(form: RuleForm, where: str, rule: Mapping[str, Any]) -> None:
                 hint="keys are: " + ", ".join(sorted((*form.choices, *form.texts))),
             )
         if not isinstance(value, str):
-            raise UsageError(f"{where}: {key} is no text")
+            raise UsageError(f"{where}: {key} is not a string")
         if key in form.choices and value not in form.choices[key]:
             raise UsageError(
                 f"{where}: {key} is {value!r}", hint="one of: " + ", ".join(form.choices[key])
@@ -326,14 +328,14 @@ def _check_pattern(where: str, pattern: str) -> None:
     import duckdb
 
     if "\0" in pattern:
-        raise UsageError(f"{where}: the pattern holds a zero byte")
+        raise UsageError(f"{where}: the pattern contains a zero byte")
     try:
         _pattern_connection().execute(f"SELECT regexp_matches('', {quote(pattern)})").fetchall()
     except (duckdb.Error, UnicodeEncodeError) as error:
         reason = _cut(str(error).splitlines()[0])
         raise UsageError(
-            f"{where}: the pattern {_cut(pattern)!r} is no regular expression: {reason}",
-            hint="patterns are RE2: no look-around, no back-references",
+            f"{where}: the pattern {_cut(pattern)!r} is not a regular expression: {reason}",
+            hint="patterns are RE2: no look-around and no back-references",
         ) from error
 
 

@@ -65,7 +65,7 @@ def check_writes(
             and _reads_files(connection)
         ):
             raise QueryError(
-                "a dataset is opened read-only: no statement may write files",
+                "a dataset is read-only: statements cannot write files",
                 hint="SELECT from it; --format csv, json or markdown writes a result to stdout",
             )
 
@@ -158,9 +158,7 @@ def stream_sql(
             raise sql_error(connection, error) from error
 
     def too_late() -> QueryError:
-        return QueryError(
-            f"the statement took longer than {timeout_s:g} s", hint="--timeout allows it more"
-        )
+        return QueryError(f"the statement took longer than {timeout_s:g} s", hint="raise --timeout")
 
     columns, take = ask(lambda: _open_text(connection, text))
 
@@ -222,11 +220,11 @@ def _statements(connection: duckdb.DuckDBPyConnection, text: str) -> list[str]:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise QueryError("the statement holds bytes that are no UTF-8") from error
+        raise QueryError("the statement contains bytes that are not UTF-8") from error
     statements = connection.extract_statements(text)
     if not statements:
         raise QueryError(
-            "there is no SQL statement to run", hint='for example: tracekit sql TRACE "SHOW TABLES"'
+            "no SQL statement to run", hint='for example: tracekit sql TRACE "SHOW TABLES"'
         )
     check_writes(connection, statements)
     for statement in statements[:-1]:

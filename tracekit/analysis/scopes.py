@@ -40,27 +40,27 @@ def check_scope(spec: Spec, contents: Contents) -> None:
     if spec.scope == "runs":
         if not contents.runs:
             raise QueryError(
-                f"{spec.name} is about runs, and there is no run.json beside the trace",
-                hint="tracekit collect writes one; give the folder that it made",
+                f"{spec.name} needs a run, but there is no run.json next to the trace",
+                hint="pass a folder written by tracekit collect",
             )
         count = len(contents.runs)
         have = f"{contents.runs[0]} has" if count == 1 else f"the {count} runs have"
         if not contents.has_requests and not _REQUEST_MACROS.isdisjoint(reads_of(spec)):
             raise QueryError(
-                f"{spec.name} is about requests, and {have} none",
-                hint="tracekit collect --stage serve records them",
+                f"{spec.name} needs requests, but {have} none",
+                hint="record requests with tracekit collect --stage serve",
             )
         if not contents.has_benchmarks and not _BENCH_MACROS.isdisjoint(reads_of(spec)):
             raise QueryError(
-                f"{spec.name} is about microbenchmarks, and {have} none",
-                hint="tracekit bench measures them",
+                f"{spec.name} needs microbenchmarks, but {have} none",
+                hint="measure them with tracekit bench",
             )
     elif not contents.has_traces:
         if len(contents.runs) > 1:
             raise several(spec.name, contents.runs)
         raise QueryError(
-            f"{spec.name} is about traces, and {contents.runs[0]} has none",
-            hint="tracekit query run shows how the run ended",
+            f"{spec.name} needs a trace, but {contents.runs[0]} has none",
+            hint="tracekit query run shows the result of the run",
         )
 
 
@@ -69,7 +69,7 @@ def several(name: str, runs: Sequence[str]) -> UsageError:
     shown = [Path(run).name for run in runs[:_MAX_NAMED]]
     more = len(runs) - len(shown)
     return UsageError(
-        f"{name} is about one run, and there are {len(runs)} here: {', '.join(shown)}"
+        f"{name} needs one run, but there are {len(runs)}: {', '.join(shown)}"
         + (f" and {more} more" if more else ""),
         hint=f"choose one, for example {runs[0]}",
     )

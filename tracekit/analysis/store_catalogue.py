@@ -61,14 +61,14 @@ def check_catalogue(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         if entry not in found:
             what = f"the {kind} {name} is missing"
         elif entry not in expected:
-            what = f"it holds a {kind} {name!r}, which tracekit does not make"
+            what = f"unknown {kind} {name!r}"
         elif found[entry] != expected[entry]:
-            what = f"the {kind} {name} is not tracekit's"
+            what = f"the {kind} {name} differs from tracekit's"
         else:
             continue
         raise StoreError(
-            f"{path}: not a store as tracekit makes it: {what}",
-            hint="make a new one from the trace: tracekit ingest TRACE -o STORE",
+            f"{path}: not a tracekit store: {what}",
+            hint="create it again from the trace: tracekit ingest TRACE -o STORE",
         )
 
 
@@ -92,14 +92,15 @@ def check_rows(
         bounds += [f"sum({name}) > {most_ns}" for name in times if name == "dur_ns"]
         events = "WHERE view_name = 'event'" if table == "record" else ""
         problems = {
-            f"several rows of one {key[-1]}": f"EXISTS (SELECT 1 FROM (SELECT {keys} FROM {place} "
-            f"USING SAMPLE reservoir({_SAMPLE_ROWS} ROWS)) GROUP BY {keys} HAVING count(*) > 1)",
-            "times beyond those of any trace": f"EXISTS (SELECT 1 FROM {place} {events} "
+            f"several rows with the same {key[-1]}": f"EXISTS (SELECT 1 FROM (SELECT {keys} "
+            f"FROM {place} USING SAMPLE reservoir({_SAMPLE_ROWS} ROWS)) GROUP BY {keys} "
+            "HAVING count(*) > 1)",
+            "impossible times": f"EXISTS (SELECT 1 FROM {place} {events} "
             f"HAVING {' OR '.join([*bounds, 'FALSE'])})",
         }
         if table == "module":  # They are numbered from the outside to the inside.
             is_inside_out = f"EXISTS (SELECT 1 FROM {place} WHERE parent_id >= module_id)"
-            problems["a module that lies in itself"] = is_inside_out
+            problems["a module that contains itself"] = is_inside_out
         count, *found = connection.execute(
             f"SELECT (SELECT count(*) FROM {place}), {', '.join(problems.values())}"
         ).fetchall()[0]
@@ -109,8 +110,8 @@ def check_rows(
             has.append(f"{row_count:,} rows in {size_bytes:,} bytes")
         if has:
             raise StoreError(
-                f"{shown}: not a store as tracekit makes it: {table} has {has[0]}",
-                hint="make a new one from the trace: tracekit ingest TRACE -o STORE",
+                f"{shown}: not a tracekit store: {table} has {has[0]}",
+                hint="create it again from the trace: tracekit ingest TRACE -o STORE",
             )
     return 20 + row_count * 1e-4
 

@@ -94,7 +94,7 @@ def _in_order(library: Library, own: OwnFile) -> list[OwnFile]:
         return [library.files[name] for name in TopologicalSorter(graph).static_order()]
     except CycleError as error:
         circle = " → ".join(reversed(error.args[1]))
-        raise QueryError(f"{own.spec.path}: these require each other: {circle}") from None
+        raise QueryError(f"{own.spec.path}: these files require each other: {circle}") from None
 
 
 def _create(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
@@ -105,8 +105,8 @@ def _create(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
     """
     if spec.kind == "analysis":
         raise QueryError(
-            f"{spec.path}: no file can require it: it is an analysis",
-            hint="put what they share into a file of Kind: view",
+            f"{spec.path}: an analysis cannot be required by another file",
+            hint="put the shared part into a file of Kind: view",
         )
     ensure(connection, reads_of(spec))
     try:
@@ -115,8 +115,8 @@ def _create(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
             connection.execute(_MACRO.sub(r"CREATE OR REPLACE TEMP MACRO \g<name>", spec.sql))
         elif _is_there(connection, spec.name):
             raise QueryError(
-                f"{spec.path}: the store has a table or view of that name",
-                hint="give the file another name",
+                f"{spec.path}: the store has a table or view with that name",
+                hint="rename the file",
             )
         else:
             what = "TABLE" if spec.kind == "table" else "VIEW"
@@ -135,9 +135,7 @@ def _reject_taken(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
         f"AND function_name IN (SELECT * FROM (VALUES {rows(names)}))"
     ).fetchone()
     if taken:
-        raise QueryError(
-            f"{spec.path}: there is a function {taken[0]} already", hint="give it another name"
-        )
+        raise QueryError(f"{spec.path}: function {taken[0]} already exists", hint="rename it")
 
 
 def _answer(
@@ -159,7 +157,7 @@ def _answer(
             ).fetchall()
             if broken:
                 what = f"{len(broken):,} of {len(found):,} rows"
-                _log.warning("%s: not so in %s: %s", spec.path, what, invariant)
+                _log.warning("%s: invariant violated in %s: %s", spec.path, what, invariant)
     except (duckdb.Error, UnicodeDecodeError) as error:
         raise _own_error(cursor, spec, error) from error
     return columns, found

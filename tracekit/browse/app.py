@@ -194,7 +194,7 @@ class Browser(App[None]):
 
     def _go(self, view: View | None) -> None:
         if view is None:
-            self._say("status", "this leads no deeper; s shows the SQL")
+            self._say("status", "nothing below this row; s shows the SQL")
             return
         self._places.append(_Place(view))
         self._show()
@@ -210,7 +210,7 @@ class Browser(App[None]):
             self._places.pop()
             self._show()
         else:
-            self._say("status", "this is where it begins; q quits")
+            self._say("status", "this is the first screen; q quits")
 
     def action_view(self, key: str) -> None:
         """Begin at one of the views."""
@@ -225,7 +225,7 @@ class Browser(App[None]):
             self._show()
 
     def action_events(self) -> None:
-        """Go from a module to its events, whatever is inside of it."""
+        """Go from a module to its events, whatever is inside it."""
         view, page = self._here.view, self._page
         if isinstance(view, Modules) and page is not None and page.rows:
             self._go(view.events(page.rows[self._here.row]))

@@ -75,7 +75,7 @@ def device_text(rank: int | None, device: str) -> str:
 
 
 def module_is(path: str) -> str:
-    """Return the condition that picks the events of a row of modules, and of all inside of it."""
+    """Return the condition that picks the events of a row of modules, and of all inside it."""
     return f"""(e.row_name = {literal_of(path)} OR (e.trace_id, e.module_id) IN (
     SELECT (i.trace_id, i.module_id)
     FROM module AS o

@@ -118,7 +118,7 @@ def _bar(share_pct: float | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Modules:
-    """The modules right inside of one, or the topmost; of all devices, layers rolled up.
+    """The modules right inside one, or the topmost; of all devices, layers rolled up.
 
     A search looks at every module, and shows whole paths.
     """
@@ -162,11 +162,11 @@ class Modules:
         return f"{text}\n\nShown of it: rows {note}"
 
     def deeper(self, row: Row) -> View | None:
-        """Lead to what is inside of a module; where nothing is, to its events."""
+        """Lead to what is inside a module; where nothing is, to its events."""
         return Modules(row["module_path"]) if row["has_inner"] else self.events(row)
 
     def events(self, row: Row) -> View:
-        """Return the events of a module and of all inside of it."""
+        """Return the events of a module and of all inside it."""
         path = row["module_path"]
         return events_of(f"Events of {path}, and of what is inside", [module_is(path)])
 
@@ -285,31 +285,31 @@ def _views() -> dict[str, tuple[str, View]]:
 VIEWS = _views()
 """What each key shows: its own views, and those of the headers of analyses."""
 
-KEYS = "enter deeper  esc back  / search  s SQL  n p page  0-9 views  ? help  q quit"
+KEYS = "enter open  esc back  / search  s SQL  n p page  0-9 views  ? help  q quit"
 """One line of 80 columns."""
 
 HELP = "\n".join(
     [
-        "Every row leads deeper: a part of the time to its events, a module to those",
-        "inside of it, a kernel to its events, a gap to what ran around it, an event to",
-        "all that is known of it, and that to why it is in its phase and its module. A",
-        "collective leads to its event, a step to its events, a request to its steps.",
+        "Enter opens the selected row: the events of a part of the time, a kernel, or a",
+        "step; the submodules of a module; the events around a gap; the details of an",
+        "event, and then the reasons for its phase and module; the event of a",
+        "collective; the steps of a request.",
         "",
-        "enter               go deeper",
+        "enter               open the row",
         "esc, backspace      go back",
-        "e                   of a module: the events of it and of all inside of it",
-        "up, down            the row before, the next; page up, page down likewise",
-        "left, right         the columns that do not fit",
-        "n, p                the next 200 rows, those before",
-        "/                   search: rows with that text, in any case; empty shows all",
-        "s                   the command and the SQL that give the same",
+        "e                   events of a module and its submodules",
+        "up, down            previous, next row; also page up, page down",
+        "left, right         columns that do not fit",
+        "n, p                next, previous 200 rows",
+        "/                   search rows for text, ignoring case; empty shows all",
+        "s                   command and SQL for the same rows",
         "? (or h)            this help",
         "q, ctrl+c           quit",
         "",
         *(f"{key}                   {name}" for key, (name, _) in VIEWS.items()),
         "",
-        "Times of events count from the first event of their trace. On cpu, an op that",
-        "others interrupt is a row for each of its pieces. s shows what a figure means.",
+        "Event times are relative to the first event of the trace. On cpu, an op that",
+        "nested ops interrupt has one row per piece. s explains the columns.",
     ]
 )
 """What ? shows."""

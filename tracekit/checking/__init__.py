@@ -1,1 +1,1 @@
-"""Rules that a run must keep, and the baselines that it is held against."""
+"""CI rules for runs, and baselines."""

@@ -1,4 +1,4 @@
-"""Baselines: what a run was like, small enough to lie beside the code.
+"""Baselines: compact summaries of runs, small enough to commit.
 
 A baseline is one JSON file: the time of every step by part, class, phase, module and op, the facts
 and the health of the run, and a few figures of it as a whole; of serving the latency of each
@@ -31,19 +31,19 @@ from tracekit.storage import Location
 
 SUFFIX = ".baseline.json"
 DEFAULT_FOLDER = Path(".tracekit") / "baselines"
-"""Where baselines lie unless told otherwise: below the current folder."""
+"""Default folder of baselines, relative to the current folder."""
 
 Folder = str | Path | Location
-"""A folder that baselines lie in: a path, or a URL of an object store or a web server."""
+"""Folder of baselines: a path, or the URL of an object store or web server."""
 
 _SMALL_PPM = 100
-"""Ops with less than these millionths of the whole are not told apart."""
+"""Ops below this share, in millionths of the total, are combined."""
 
 _OF_SIDE = (
     *("label", "per", "unit_count", "device_count", "run_count", "sample_names", "sample_units"),
     *("outside_ns", "total_ns"),
 )
-"""What the file has of a side as it is."""
+"""Members of a side that the file contains unchanged."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _MAX_MODULE_DEPTH = 500
@@ -51,7 +51,7 @@ _MAX_MODULE_DEPTH = 500
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What is kept of a run: its side of a comparison, and what it says of itself.
+    """Summary of a run: its side of a comparison, and its figures.
 
     `repeats` holds the tokens per second of each repeat of its measured steps, `step_ns` the times
     of those, `latencies` those of its requests by metric, ns: all, or of many those that
@@ -70,11 +70,11 @@ class Baseline:
 
 
 def save(baseline: Baseline, folder: Folder, *, replaces: bool = True) -> tuple[Location, int]:
-    """Write a baseline, whole or not at all; return where it lies, and its size in bytes.
+    """Write a baseline atomically; return its location and size in bytes.
 
     Raises:
-        UsageError: the name cannot be that of a file, or there is such a baseline.
-        StoreError: it cannot be written.
+        UsageError: the name is invalid, or the baseline already exists.
+        StoreError: the file cannot be written.
     """
     place = path_of(baseline.name, folder)
     side = baseline.side
@@ -107,7 +107,7 @@ def save(baseline: Baseline, folder: Folder, *, replaces: bool = True) -> tuple[
         (place.write_bytes if replaces else place.write_new)(data)
     except FileExistsError as error:
         raise UsageError(
-            f"{place}: there is a baseline {baseline.name!r}", hint="--force replaces it"
+            f"{place}: baseline {baseline.name!r} already exists", hint="--force replaces it"
         ) from error
     except OSError as error:
         raise StoreError(f"{place}: cannot be written: {error.strerror or error}") from error
@@ -115,11 +115,11 @@ def save(baseline: Baseline, folder: Folder, *, replaces: bool = True) -> tuple[
 
 
 def load(name: str, folder: Folder) -> Baseline:
-    """Read a baseline by its name, or by the path or URL of its file.
+    """Load a baseline by name, or by the path or URL of its file.
 
     Raises:
-        UsageError: there is none, or it is none.
-        StoreError: the folder cannot be listed, or the file not be read.
+        UsageError: no such baseline, or not a baseline.
+        StoreError: the folder cannot be listed, or the file cannot be read.
     """
     place = Location.of(name) if is_file_of_one(name) else path_of(name, folder)
     try:
@@ -127,20 +127,20 @@ def load(name: str, folder: Folder) -> Baseline:
     except FileNotFoundError as error:
         known = ", ".join(names(place.parent)) or "none"
         raise UsageError(
-            f"there is no baseline {name!r}",
-            hint=f"in {place.parent}: {known}; tracekit check baseline save",
+            f"no baseline named {name!r}",
+            hint=f"baselines in {place.parent}: {known}; see tracekit check baseline save",
         ) from error
     except OSError as error:
         raise StoreError(f"{place}: cannot be read: {error.strerror or error}") from error
     except ValueError as error:
         raise UsageError(
             f"{place}: not a baseline of this version of tracekit: {error}",
-            hint="make it anew: tracekit check baseline save",
+            hint="create it again: tracekit check baseline save",
         ) from error
 
 
 def is_file_of_one(text: str) -> bool:
-    """Whether a text is the path or the URL of a baseline's file; a signature may follow it."""
+    """Return whether a text is the path or URL of a baseline file, possibly with a signature."""
     return text.partition("?")[0].endswith(SUFFIX)
 
 
@@ -162,11 +162,11 @@ def path_of(name: str, folder: Folder) -> Location:
     """Return the file of a baseline.
 
     Raises:
-        UsageError: the name cannot be that of a file.
+        UsageError: the name is invalid.
     """
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"{name!r} cannot be the name of a baseline", hint="letters, digits, . _ and -"
+            f"{name!r} is not a valid baseline name", hint="use letters, digits, . _ and -"
         )
     return Location.of(folder) / (name + SUFFIX)
 
@@ -212,7 +212,7 @@ _Figure = Annotated[float, msgspec.Meta(ge=0)]
 
 @dataclass(frozen=True, slots=True)
 class _Document:
-    """The members of the file, with the types and the least values of what is in them."""
+    """Members of the file with their types and minimum values."""
 
     tracekit_baseline: Literal[1]
     name: str
@@ -242,22 +242,22 @@ def _loaded(found: _Document) -> Baseline:
     """Return the baseline of a file, whose times must add up.
 
     Raises:
-        ValueError: a member is no number, or does not fit the others.
+        ValueError: a member is not a number, or does not fit the others.
     """
     numbers = (*found.figures.values(), *found.health.values(), *found.plain_step_ns)
     if not all(map(math.isfinite, (*numbers, *found.tokens_per_s_of_repeats))):
-        raise ValueError("a figure that is no number")
+        raise ValueError("a value that is not a number")
     cells = []
     for part, class_name, phase, module, op, count, kernel_ns, samples in found.cells:
         if part not in PARTS or len(samples) != len(found.sample_units):
-            raise ValueError("a cell of no part of the time, or of another number of samples")
+            raise ValueError("a cell with an unknown kind of time or another number of samples")
         cell = Cell(part, class_name, phase, module, op, None, None, count, kernel_ns, sum(samples))
         cell.samples = {number: ns for number, ns in enumerate(samples) if ns}
         cells.append(cell)
     if len(found.sample_names) != len(found.sample_units):
         raise ValueError("samples without names")
     if sum(cell.wall_ns for cell in cells) != found.total_ns:
-        raise ValueError("parts that do not add up")
+        raise ValueError("parts that do not add up to their total")
     modules = {one[0]: ModuleNode(*one) for one in found.modules}
     _check_parents(modules)
     side = Side(cells=cells, modules=modules, **{name: getattr(found, name) for name in _OF_SIDE})
@@ -275,7 +275,7 @@ def _loaded(found: _Document) -> Baseline:
 
 
 def _check_parents(modules: Mapping[str, ModuleNode]) -> None:
-    """Raise a ValueError if a module lies in itself, or in more than any does."""
+    """Raise a ValueError if a module contains itself or is nested too deeply."""
     inside = {path: [node.parent] for path, node in modules.items() if node.parent in modules}
     depths: dict[str | None, int] = {None: 0}
     try:
@@ -291,11 +291,11 @@ def _latencies(rows: Sequence[tuple[str, int, list[int], list[int] | None]]) -> 
     found: dict[str, Ordered] = {}
     for metric, count, values, places in rows:
         if sorted(values) != values or sorted(places or []) != (places or []):
-            raise ValueError("latencies that are not in order")
+            raise ValueError("latencies that are not sorted")
         if not values or len(values) != (count if places is None else len(places)):
-            raise ValueError("latencies without their places")
+            raise ValueError("latencies without positions")
         if places is not None and not (places[0] >= 0 and places[-1] < count):
-            raise ValueError("latencies outside of their series")
+            raise ValueError("latencies outside their series")
         series = Ordered(count, values, places)
         # A version that looks at other places finds no percentile in it, and says so.
         if is_enough(series, QUANTILES):
@@ -304,7 +304,7 @@ def _latencies(rows: Sequence[tuple[str, int, list[int], list[int] | None]]) -> 
 
 
 def baseline_list(baselines: Sequence[Baseline]) -> Result:
-    """Return one row for each baseline: what it is of, and how long a unit of it took."""
+    """Return one row per baseline: its run, unit, and median time."""
     columns = columns_of_text(
         "name VARCHAR, run VARCHAR, created_at VARCHAR, per VARCHAR, sample_count BIGINT, "
         "median_ns DOUBLE"
@@ -321,7 +321,7 @@ def baseline_list(baselines: Sequence[Baseline]) -> Result:
 
 
 def baseline_rows(baseline: Baseline) -> Result:
-    """Return what is kept of a run: its time by place, the most first, ns per unit."""
+    """Return the time of a baseline by place, largest first, ns per unit."""
     columns = columns_of_text(
         "part VARCHAR, class VARCHAR, phase VARCHAR, module_path VARCHAR, op VARCHAR, "
         "kernel_count DOUBLE, kernel_ns DOUBLE, wall_ns DOUBLE"

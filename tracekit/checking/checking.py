@@ -1,4 +1,4 @@
-"""Checking a run against rules, and against what it was before."""
+"""Checks a run against rules and a baseline."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def check(
             kept = load(str(against), baselines)
             if per is not None and per != kept.side.per:
                 raise UsageError(
-                    f"baseline {kept.name} is per {kept.side.per}, and not per {per}",
-                    hint=f"save one: tracekit check baseline save --per {per} NAME TRACE",
+                    f"baseline {kept.name} is per {kept.side.per}, not per {per}",
+                    hint=f"create one with tracekit check baseline save --per {per}",
                 )
             figures = kept.figures, None, kept.repeats, kept.step_ns, kept.latencies
             base = Measured(f"baseline {kept.name}", kept.side, kept.health, *figures)
@@ -97,7 +97,7 @@ def measure(trace: Trace, label: str, per: Per | None = None, skip: int = 0) -> 
 
 
 def keep(name: str, trace: Trace, label: str, *, per: Per | None = None, skip: int = 0) -> Baseline:
-    """Return the baseline of a run, measured as by :func:`measure`."""
+    """Return the baseline of a run, measured by :func:`measure`."""
     measured = measure(trace, label, per, skip)
     side, _ = measured.cells()
     told = facts_of([trace]), health_of([trace]), measured.figures
@@ -107,7 +107,7 @@ def keep(name: str, trace: Trace, label: str, *, per: Per | None = None, skip: i
 
 
 def is_baseline(against: str | Path | Trace, folder: Folder) -> bool:
-    """Whether something names a baseline: one of the folder, or a file of one."""
+    """Return whether a text names a baseline in the folder or a baseline file."""
     if not isinstance(against, str | Path):
         return False
     text = str(against)
@@ -120,7 +120,7 @@ def is_baseline(against: str | Path | Trace, folder: Folder) -> bool:
 def opened(
     one: str | Path | Trace, cache: bool, progress: Callable[[Progress], None] | None
 ) -> Iterator[Trace]:
-    """Open a run, and close it at the end; one that is open stays so."""
+    """Open a run and close it at the end; an open one stays open."""
     import tracekit
 
     if isinstance(one, str | Path):
@@ -131,7 +131,7 @@ def opened(
 
 
 def label_of(one: str | Path | Trace) -> str:
-    """Return what a run is called: the name of its file or folder."""
+    """Return the label of a run: the name of its file or folder."""
     if isinstance(one, str | Path):
         return Location.of(one).name  # without the signature of a URL
     return one.store_path.name if one.store_path else "trace"

@@ -1,4 +1,4 @@
-"""Whether a rule is kept, beyond noise."""
+"""Decides whether a rule holds, beyond noise."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Outcome = Literal["passed", "failed", "inconclusive"]
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What became of a rule. Values are in the base unit of what it looks at, as is `limit`."""
+    """Result of a rule. Values and `limit` are in the base unit of the target."""
 
     rule: Rule
     outcome: Outcome
@@ -39,19 +39,19 @@ class Judgement:
 
     @property
     def text(self) -> str:
-        """The value with its limit and its change, and why it is so."""
+        """Value, limit, change, and reason."""
         parts = []
         if self.value is not None:
             limit = amount_text(self.limit, self.unit)
             bound = "" if limit is None else f", limit {limit}"
             parts.append(f"{amount_text(self.value, self.unit)}{bound}")
         if self.change_pct is not None:
-            parts.append(f"{self.change_pct:+.2f} % against the base")
+            parts.append(f"{self.change_pct:+.2f} % relative to the base")
         return "; ".join([*parts, *([self.reason] if self.reason else [])])
 
 
 def amount_text(amount: float | None, unit: Unit | None) -> str | None:
-    """Return an amount, given in the base unit, with the unit that suits it; None for none."""
+    """Return an amount with a suitable unit; None for no amount."""
     if amount is None:
         return None
     if unit == "ns":
@@ -90,13 +90,13 @@ def judge(rule: Rule, new: Measured, base: Measured | None) -> Judgement:
             return _absolute(rule, values)
         if base is None:
             raise UsageError(
-                f"{rule.title}: the rule is relative, and nothing is given to hold against",
-                hint="--against BASE: a run, a trace, or the name of a baseline",
+                f"{rule.title}: a relative rule needs a baseline",
+                hint="pass --against BASE: a run, a trace, or the name of a baseline",
             )
         is_timed = min(len(new.step_ns), len(base.step_ns)) >= least_count()
         if rule.subject == "step_time" and is_timed:
             # The recording is not the run; of fewer steps than decide, it is what there is.
-            of_run = replace(new.values("plain_step_time"), rests_on="without the profiler")
+            of_run = replace(new.values("plain_step_time"), rests_on="unprofiled")
             return _relative(rule, of_run, base.values("plain_step_time"))
         return _relative(rule, values, base.values(rule.subject))
     except QueryError as error:
@@ -106,9 +106,9 @@ def judge(rule: Rule, new: Measured, base: Measured | None) -> Judgement:
 
 def _of_statement(rule: Rule, new: Measured) -> Judgement:
     if new.trace is None:
-        raise QueryError(f"{new.label} is a baseline, which SQL cannot ask")
+        raise QueryError(f"{new.label} is a baseline, and SQL rules need a trace")
     count = len(ask(new.trace, rule.subject, rule.title))
-    reason = "no row" if count == 0 else f"{count:,} row{'s' * (count != 1)} where none may be"
+    reason = "no row" if count == 0 else f"{count:,} row{'s' * (count != 1)}, expected none"
     outcome: Outcome = "failed" if count else "passed"
     return Judgement(rule, outcome, float(count), None, 0.0, "count", None, reason)
 
@@ -121,7 +121,7 @@ def _absolute(rule: Rule, values: Values) -> Judgement:
     count = len(values.series)
     reason = f"median of {count:,} steps" if values.is_sampled and count > 1 else ""
     if not values.is_sampled and count > 1:
-        reason = f"the worst of {count:,} values"
+        reason = f"worst of {count:,} values"
     outcome: Outcome = "passed" if is_kept else "failed"
     reason = _joined(reason, values.rests_on)
     return Judgement(rule, outcome, value, None, bound, values.unit, None, reason)
@@ -142,11 +142,11 @@ def _joined(*reasons: str) -> str:
 
 
 def _beyond_noise(rule: Rule, new: Values, base: Values, is_kept: bool) -> tuple[Outcome, str]:
-    """Return whether a relative rule is kept, by what is known of the noise of its subject."""
+    """Decide a relative rule with the noise of its target."""
     if new.is_exact and base.is_exact:
         return "passed" if is_kept else "failed", "one value each"
     if rule.operator == "=":
-        raise UsageError(f"{rule.title}: a relative rule has a bound, not an equality")
+        raise UsageError(f"{rule.title}: a relative rule needs a bound, not an equality")
     if new.is_sampled and base.is_sampled:
         return _of_series(rule, new.series, base.series, "steps")
     if new.repeats and base.repeats:
@@ -154,7 +154,7 @@ def _beyond_noise(rule: Rule, new: Values, base: Values, is_kept: bool) -> tuple
     if new.requests and base.requests:
         allowed = base.requests.scaled(1 + rule.bound / 100)
         found = quantile_difference(allowed, new.requests, new.quantile, margin_pct=0)
-        counts = f"{base.requests.count:,} against {new.requests.count:,} requests"
+        counts = f"{base.requests.count:,} vs. {new.requests.count:,} requests"
         return _decided(rule, found.verdict, counts, "beyond noise", found.more_count)
     return "inconclusive", "one value each: noise unknown"
 
@@ -165,11 +165,11 @@ def _of_series(
     allowed = [value * (1 + rule.bound / 100) for value in base]
     # Whatever is not there on both sides keeps every bound.
     if not any(allowed) and not any(new):
-        return "passed", "none on both sides"
+        return "passed", "none in either run"
     found = compare_series(allowed, new, margin_pct=0)
-    counts = f"{len(base):,} against {len(new):,} {what}"
+    counts = f"{len(base):,} vs. {len(new):,} {what}"
     if found.verdict is None:
-        return "inconclusive", f"{counts}: noise unknown with one"
+        return "inconclusive", f"{counts}: noise is unknown with only one"
     beyond = f"beyond noise (p = {found.p_value:.2g})"
     needed = found.needed_count
     if found.verdict == "inconclusive" and needed is not None:
@@ -177,9 +177,9 @@ def _of_series(
         if found.is_apart:
             is_kept = (found.difference < 0) == (rule.operator in ("<=", "<"))
             side = "within" if is_kept else "beyond"
-            return "inconclusive", f"{counts}, all {side} the bound; {needed} needed for a verdict"
+            return "inconclusive", f"{counts}, all {side} the bound; a verdict needs {needed}"
         if found.more_count == needed - min(len(base), len(new)):
-            return "inconclusive", f"{counts}, too few; {needed} needed for a verdict"
+            return "inconclusive", f"{counts}, too few; a verdict needs {needed}"
     return _decided(rule, found.verdict, counts, beyond, found.more_count)
 
 
@@ -190,5 +190,5 @@ def _decided(
         is_below = verdict == "faster"
         outcome: Outcome = "passed" if is_below == (rule.operator in ("<=", "<")) else "failed"
         return outcome, f"{counts}, {beyond}"
-    more = "" if more_count is None else f"; {more_count:,} more would likely decide"
+    more = "" if more_count is None else f"; about {more_count:,} more would decide"
     return "inconclusive", f"{counts}, within noise{more}"

@@ -1,4 +1,4 @@
-"""Several runs over time: a row for each, and from which run on a measure is another."""
+"""Measures of several runs over time, and the runs in which they changed."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from tracekit.ingest.progress import Progress
 from tracekit.units import Unit
 
 MARGIN_PCT = 2.0
-"""A change up to this share of the earlier runs counts as none, percent; of shares, points."""
+"""Changes up to this share of the earlier runs are ignored, percent; for percentages, points."""
 
 LEAST_RUNS = 5
-"""From so many runs on, these decide by how they vary; fewer by their steps."""
+"""Minimum number of runs whose variation decides; fewer runs are decided by their steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A column of the history: what is measured, as rules of `tracekit check` name it."""
+    """A column of the history: a measure, named as in rules of `tracekit check`."""
 
     column: str
     subject: str
@@ -48,7 +48,7 @@ MEASURES = (
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run: its measurements by column, of each step where steps have it, else one."""
+    """Measurements of one run by column, per step if available."""
 
     name: str
     created_at: str | None
@@ -119,7 +119,7 @@ def history(
 
 
 def _date(text: str | None) -> datetime | None:
-    """Return an instant as manifests write it; None for what is none."""
+    """Return the time of a manifest; None if invalid."""
     try:
         date = datetime.fromisoformat(text or "")
     except ValueError:
@@ -141,7 +141,7 @@ def _run(
             "variables ->> '$.CI_COMMIT_SHA') FROM run"
         ).rows
         if len(manifests) > 1:
-            raise UsageError(f"{one}: holds {len(manifests):,} runs", hint="name each of them")
+            raise UsageError(f"{one}: contains {len(manifests):,} runs", hint="name each run")
         created_at, commit = manifests[0] if manifests else (None, None)
         measured = measure(trace, label_of(one))
         return Run(measured.label, created_at, commit, _series(measured))
@@ -159,7 +159,7 @@ def _series(measured: Measured) -> dict[str, Sequence[float]]:
 
 
 def tables_of(runs: Sequence[Run], margin_pct: float = MARGIN_PCT) -> dict[str, Result]:
-    """Return runs in their order, and where their measures change, as tables."""
+    """Return runs in order and the changes of their measures as tables."""
     columns = ", ".join(f"{one.column} {_type(one)}" for one in MEASURES)
     rows = [
         (run.name, run.created_at, run.commit and run.commit[:12], *map(_middle(run), MEASURES))
@@ -197,7 +197,7 @@ def _middle(run: Run) -> Callable[[Measure], float | None]:
 def _changed(
     one: Measure, runs: Sequence[Run], margin_pct: float
 ) -> Iterator[tuple[str | float | int, ...]]:
-    """Yield rows of the changes of a measure, over the runs that have it."""
+    """Yield the changes of a measure over the runs that have it."""
     measured = [run for run in runs if one.column in run.series]
     series = [run.series[one.column] for run in measured]
     for change in changes(series, margin_pct, is_share=one.unit == "pct"):
@@ -257,7 +257,7 @@ def changes(
 def _by_runs(
     _series: Sequence[Sequence[float]], middles: Sequence[float]
 ) -> tuple[int, float, str] | None:
-    """Return where runs are divided best, and how likely by chance; None of fewer than three."""
+    """Return the best split of runs and its p-value; None for fewer than three."""
     count = len(middles)
     if count < 3:
         return None
@@ -268,7 +268,7 @@ def _by_runs(
 def _by_steps(
     series: Sequence[Sequence[float]], middles: Sequence[float]
 ) -> tuple[int, float, str] | None:
-    """Return the same of fewer runs; None where their steps do not tell the sides apart."""
+    """Return the same for fewer runs, by their steps; None if those do not separate the sides."""
     count = len(middles)
     if count < 2:
         return None

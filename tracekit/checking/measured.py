@@ -1,4 +1,4 @@
-"""What rules look at: the figures of one side, each step by step where steps have it."""
+"""Values of rule targets for one side, per step if available."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tracekit.units import Unit, unit_of
 
 _COUNT = re.compile(r"count\((?P<condition>.*)\)", re.DOTALL)
 _PART = re.compile(rf"(?P<part>{'|'.join(PARTS)})_(?P<unit>ns|pct)")
-_HINT = "tracekit check --help shows what a rule can look at"
+_HINT = "tracekit check --help lists the rule targets"
 
 FIGURES: Mapping[str, Unit | None] = {
     "tokens_per_s": "per_s",
     "peak_memory": "bytes",
     "mfu": None,
 }
-"""Figures of a run as a whole, with their units."""
+"""Figures of a complete run, with their units."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Values:
     rests_on: str = ""
 
     def worst(self, operator: Operator) -> float:
-        """Return the value that is furthest from keeping a bound; of samples the median."""
+        """Return the worst value for a bound; for samples the median."""
         if self.is_sampled:
             return median(self.series)
         return min(self.series) if operator in (">=", ">") else max(self.series)
@@ -77,11 +77,11 @@ class Measured:
     latencies: Mapping[str, Ordered] = field(default_factory=dict)
 
     def values(self, subject: str) -> Values:
-        """Return what a subject is on this side.
+        """Return the values of a target on this side.
 
         Raises:
-            UsageError: there is no such subject.
-            QueryError: this side does not have it.
+            UsageError: unknown target.
+            QueryError: this side has no value.
         """
         for pattern, look in _SUBJECTS:
             found = pattern.fullmatch(subject)
@@ -93,25 +93,23 @@ class Measured:
         """Return the side with its cells.
 
         Raises:
-            QueryError: there is no trace, so there are none.
+            QueryError: this side has no trace.
         """
         if self.side is None:
             run_count = _run_count(self.trace) if self.trace is not None else 0
             if run_count > 1:
-                raise QueryError(
-                    f"{self.label} holds {run_count:,} runs, and a rule is about the time of one"
-                )
-            raise QueryError(f"{self.label} has no trace, and a rule is about its time")
+                raise QueryError(f"{self.label} contains {run_count:,} runs; a rule applies to one")
+            raise QueryError(f"{self.label} has no trace, which the rule needs")
         return self.side, self.side.cells
 
     def module_paths(self) -> set[str]:
-        """Return the modules that there are, and the rows that stand for none."""
+        """Return the module paths and named rows of this side."""
         if self.side is None:
             return set()
         return {*self.side.modules, *(cell.module for cell in self.side.cells)}
 
     def modules_like(self, glob: str) -> set[str]:
-        """Return the modules that a pattern matches (`*` is any text), with what is inside them."""
+        """Return the modules that match a pattern (`*` is any text), and their children."""
         meant: set[str] = set()
         modules = self.side.modules if self.side else {}
         for path in self.module_paths():
@@ -126,7 +124,7 @@ class Measured:
 def _advice(measured: Measured, found: re.Match[str]) -> Values:
     del found
     if measured.trace is None:
-        raise QueryError(f"{measured.label} has no trace, and advice is about one")
+        raise QueryError(f"{measured.label} has no trace, which advice needs")
     advice = [one for one in measured.trace.advise().advice if one.is_certain]
     gains = [one.prediction.gain_pct or 0.0 for one in advice] or [0.0]
     rule = advice[0].candidate.rule if advice else "nothing"
@@ -135,7 +133,7 @@ def _advice(measured: Measured, found: re.Match[str]) -> Values:
 
 def _plain_step_time(measured: Measured, found: re.Match[str]) -> Values:
     if not measured.step_ns:
-        raise QueryError(f"{measured.label} does not tell {found[0]}")
+        raise QueryError(f"{measured.label}: {found[0]} is unknown")
     return Values(measured.step_ns, True, "ns")
 
 
@@ -148,7 +146,7 @@ def _part(measured: Measured, found: re.Match[str]) -> Values:
     shares = [100 * part / all_ns for part, all_ns in zip(inside, whole, strict=True) if all_ns]
     if not shares:
         raise QueryError(
-            f"{measured.label}: no step has a time that {found[0]} could be a share of"
+            f"{measured.label}: {found[0]} needs the time of a step, and none is known"
         )
     return Values(shares, True, "pct")
 
@@ -181,7 +179,7 @@ def _module(measured: Measured, found: re.Match[str]) -> Values:
     glob, is_idle = found["glob"], found["column"] == "idle_ns"
     meant = measured.modules_like(glob)
     if not meant:
-        told = f"no module is like {glob!r}" if side.modules else "no module is told"
+        told = f"no module matches {glob!r}" if side.modules else "the trace has no modules"
         raise QueryError(f"{measured.label}: {told}")
     chosen = [cell for cell in cells if (cell.part == "idle") == is_idle and cell.module in meant]
     return _summed(measured, chosen, found["column"])
@@ -197,19 +195,19 @@ def _health(measured: Measured, found: re.Match[str]) -> Values:
             return Values([float(row["value"]) for row in told], False, unit, is_exact=True)
     elif metric in measured.health:
         return Values([measured.health[metric]], False, None, is_exact=True)
-    raise QueryError(f"{measured.label} does not tell {metric} in its health")
+    raise QueryError(f"{measured.label}: health has no value for {metric}")
 
 
 def _figure(measured: Measured, found: re.Match[str]) -> Values:
     name = found[0].replace(" ", "")
     if name == "mfu" and measured.trace is not None:
         mfu = mfu_of(measured.trace, measured.label)
-        told = f"known of {mfu.known_pct:.0f} % of the time of steps"
+        told = f"known for {mfu.known_pct:.0f} % of the step time"
         if mfu.is_of_run:
-            told += ", without the profiler"
+            told += ", unprofiled"
         return Values([mfu.share], False, None, rests_on=told)
     if name not in measured.figures:
-        raise QueryError(f"{measured.label} does not tell {name}")
+        raise QueryError(f"{measured.label}: {name} is unknown")
     unit = FIGURES.get(name, "ns")
     series = [measured.figures[name]]
     repeats = measured.repeats if name == "tokens_per_s" else ()
@@ -223,7 +221,7 @@ def _latency(measured: Measured, found: re.Match[str]) -> Values:
         # Those that failed are not in a percentile.
         for row in measured.trace.query("latency").to_dicts():
             if row["metric"] == metric and row["left_out_count"]:
-                text = f"{row['left_out_count']:,} requests that failed are left out"
+                text = f"{row['left_out_count']:,} failed requests are excluded"
                 value = replace(value, rests_on=text)
         series = requests_of(measured.trace, metric)
         requests = Ordered.of(series) if series else None
@@ -248,12 +246,12 @@ def ask(trace: Trace, statement: str, subject: str) -> list[Any]:
     """Return the rows of a rule's SQL.
 
     Raises:
-        UsageError: DuckDB refuses it: the rule is wrong, whatever the run is like.
+        UsageError: DuckDB rejects the statement.
     """
     try:
         return list(trace.sql(statement))
     except QueryError as error:
-        raise UsageError(f"a rule asks {subject!r}: {error.message}", hint=error.hint) from error
+        raise UsageError(f"rule target {subject!r}: {error.message}", hint=error.hint) from error
 
 
 def _column(measured: Measured, found: re.Match[str]) -> Values:
@@ -268,7 +266,7 @@ def _column(measured: Measured, found: re.Match[str]) -> Values:
         raise QueryError(f"{measured.label}: {found[0]} has no value")
     unit = unit_of(found["column"])
     missing = len(values) - len(numbers)
-    rests_on = f"{missing:,} of {len(values):,} rows have none" if missing else ""
+    rests_on = f"{missing:,} of {len(values):,} rows have no value" if missing else ""
     is_exact = unit in ("count", "bytes", "flops")
     return Values(numbers, False, unit, is_exact=is_exact, rests_on=rests_on)
 
@@ -276,8 +274,8 @@ def _column(measured: Measured, found: re.Match[str]) -> Values:
 def _opened(measured: Measured, subject: str) -> Trace:
     if measured.trace is None:
         raise QueryError(
-            f"the baseline {measured.label} does not tell {subject}",
-            hint="a rule about it cannot be relative to a baseline",
+            f"baseline {measured.label} has no {subject}",
+            hint="a rule for it cannot be relative to a baseline",
         )
     return measured.trace
 
@@ -297,17 +295,17 @@ _SUBJECTS: tuple[tuple[re.Pattern[str], _Look], ...] = (
     (_COUNT, _count),
     (COLUMN, _column),
 )
-"""What a rule can look at, and how it is found; the first that fits."""
+"""Rule targets and the functions that find their values; the first match applies."""
 
 
 # -- figures of a run as a whole, and what they rest on --------------------------------------------
 
 MFU_KNOWN_PCT = 95.0
-"""MFU is known of a run if it is of so much of the time of its steps, percent."""
+"""Minimum share of step time with known MFU, percent."""
 
 _QUANTILES = ("mean", "p50", "p90", "p99", "max")
 _OF_REQUESTS = ("e2e", "ttft", "tpot")
-"""Metrics of latency with one value for each request; those of one request are no samples."""
+"""Latency metrics with one value per request; several values of one request are not independent."""
 
 _MOST_KEPT = 1_000
 
@@ -327,7 +325,8 @@ class Mfu:
 def figures_of(trace: Trace) -> dict[str, float]:
     """Return the figures of a run as a whole, as far as it tells them.
 
-    Where several runs are open together there is no run as a whole, so there are none of those that
+    Where several runs are open together there is not a run as a whole, so there are none of those
+        that
     manifests and requests tell.
 
     Returns:
@@ -360,19 +359,19 @@ def figures_of(trace: Trace) -> dict[str, float]:
 
 
 def mfu_of(trace: Trace, label: str) -> Mfu:
-    """Return the model FLOPs utilisation of a run, each step weighing by its time.
+    """Return the MFU of a run, weighted by step time.
 
     Raises:
-        QueryError: too little is known of it.
+        QueryError: MFU is known for too little of the time.
     """
     ((has_trace,),) = trace.sql("SELECT EXISTS (FROM trace)")
     found = _mfu(trace) if has_trace else None
     if found is None:
-        raise QueryError(f"{label} does not tell mfu")
+        raise QueryError(f"{label}: mfu is unknown")
     if found.known_pct < MFU_KNOWN_PCT:
         raise QueryError(
-            f"{label} tells mfu of {found.known_pct:.1f} % of the time of its steps, which is less "
-            f"than {MFU_KNOWN_PCT:g} %"
+            f"{label}: mfu is known for only {found.known_pct:.1f} % of the step time (at "
+            f"least {MFU_KNOWN_PCT:g} % needed)"
         )
     return found
 
@@ -406,7 +405,7 @@ def repeats_of(trace: Trace) -> tuple[list[float], list[float]]:
 
 
 def requests_of(trace: Trace, metric: str) -> Sequence[int]:
-    """Return a latency of each request, ns; of gaps between tokens none, which are no samples."""
+    """Return one latency per request, ns; none for gaps between tokens."""
     if metric not in _OF_REQUESTS:
         return []
     rows = trace.sql(f"SELECT value_ns FROM request_latency('sent') WHERE metric = '{metric}'")

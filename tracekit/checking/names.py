@@ -1,4 +1,4 @@
-"""Names in rules: one that does not exist is refused, so that no rule passes because of a typo."""
+"""Validates names in rules, so that no rule passes because of a typo."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HEALTH = re.compile(r"health\.(?P<metric>\w+)")
 COLUMN = re.compile(r"(?P<analysis>[a-z_]\w*)\.(?P<column>[a-z_]\w*)")
 
 LATENCIES = ("e2e", "ttft", "tpot", "itl", "client_wait")
-"""The metrics of analysis `latency`."""
+"""Metrics of analysis `latency`."""
 
 OF_MANIFESTS = (
     *("manifest_unreadable", "run_not_ok", "missing_trace_files"),
@@ -29,7 +29,7 @@ OF_MANIFESTS = (
     *("requests_left_out", "requests_missing", "rejected_benchmark_lines"),
     *("points_without_time", "points_with_wide_interval"),
 )
-"""Metrics of health that only runs with a manifest have."""
+"""Health metrics of runs with a manifest."""
 
 _COLUMNS = {
     "class": ("wall_ns", "kernel_ns", "kernel_count"),
@@ -37,7 +37,7 @@ _COLUMNS = {
     "cause": ("idle_ns", "wall_ns"),
     "module": ("wall_ns", "kernel_ns", "kernel_count", "idle_ns"),
 }
-"""What a rule may ask of each group."""
+"""Columns of each group that rules can use."""
 
 
 def refuse_unknown(subject: str, sides: Sequence[Measured]) -> None:
@@ -72,7 +72,7 @@ def _refuse(subject: str, kind: str, name: str, known: Collection[str]) -> None:
     if name in known:
         return
     hint = did_you_mean(name, known) or ", ".join(sorted(known))
-    raise UsageError(f"unknown rule target {subject!r}: no {kind} is called {name!r}", hint=hint)
+    raise UsageError(f"unknown rule target {subject!r}: unknown {kind} {name!r}", hint=hint)
 
 
 def _known(group: str, sides: Sequence[Measured]) -> set[str]:
@@ -109,5 +109,5 @@ def _refuse_glob(subject: str, glob: str, sides: Sequence[Measured]) -> None:
     if not is_told or any(side.modules_like(glob) for side in sides):
         return
     paths = {path for side in sides for path in side.module_paths()}
-    hint = did_you_mean(glob, paths, cutoff=0.5) or "tracekit query modules lists them"
+    hint = did_you_mean(glob, paths, cutoff=0.5) or "tracekit query modules lists the modules"
     raise UsageError(f"unknown rule target {subject!r}: {glob!r} matches no module", hint=hint)

@@ -1,4 +1,4 @@
-"""The pytest fixture `tracekit_profile`: performance tests beside unit tests.
+"""pytest fixture `tracekit_profile` for performance tests.
 
     def test_step(tracekit_profile):
         tracekit_profile(train_one_step, model, rules=["class.gemm.kernel_count <= 12"])
@@ -27,17 +27,17 @@ _SAVE = "--tracekit-save"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Take whether baselines are to be made instead of held against."""
+    """Add the option that saves baselines instead of checking them."""
     parser.getgroup("tracekit").addoption(
         _SAVE,
         action="store_true",
-        help="keep what tests profile as the baseline that they name, and check no relative rule",
+        help="save what tests profile as the baselines that they name, and skip relative rules",
     )
 
 
 @dataclass
 class ProfiledRun:
-    """What one call of the fixture recorded: `folder` is the run folder, `report` the outcome.
+    """Result of one call of the fixture: `folder` is the run folder, `report` the outcome.
 
     `trace` is the run, open until the test ends, for figures of your own; `report` is None where
     there was no rule.
@@ -49,7 +49,7 @@ class ProfiledRun:
 
 
 class StepProfiler:
-    """What the fixture `tracekit_profile` gives: call it with a function that does one step."""
+    """Value of the fixture `tracekit_profile`: call it with a function that runs one step."""
 
     def __init__(self, request: pytest.FixtureRequest, folder: Path, resources: ExitStack) -> None:
         self._request = request
@@ -166,7 +166,7 @@ class StepProfiler:
         made: Path | None = collection.folder
         if made is None:
             raise tracekit.WorkloadError(
-                "the steps were not recorded", hint="what tracekit wrote to stderr says why"
+                "the steps were not recorded", hint="see the messages of tracekit on stderr"
             )
         return made
 
@@ -187,6 +187,6 @@ class StepProfiler:
 
 @pytest.fixture
 def tracekit_profile(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StepProfiler]:
-    """Profile steps of a test, and hold them against rules; see `StepProfiler`."""
+    """Profile steps of a test and check rules; see `StepProfiler`."""
     with ExitStack() as resources:
         yield StepProfiler(request, tmp_path / "tracekit", resources)

@@ -1,4 +1,4 @@
-"""What became of all rules: as tables, as JUnit XML, as annotations of a CI."""
+"""Results of all rules as tables, JUnit XML, or CI annotations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u206
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What became of all rules."""
+    """Results of all rules."""
 
     new: str
     base: str | None
@@ -26,12 +26,12 @@ class Report:
 
     @property
     def outcome(self) -> Outcome:
-        """Failed if a rule failed, else inconclusive if one was, else passed."""
+        """The overall outcome: failed, else inconclusive, else passed."""
         order: tuple[Outcome, ...] = ("passed", "inconclusive", "failed")
         return max((one.outcome for one in self.judgements), key=order.index, default="passed")
 
     def result(self) -> Result:
-        """Return one row for each rule."""
+        """Return one row per rule."""
         columns = columns_of_text(
             "rule VARCHAR, outcome VARCHAR, value DOUBLE, base_value DOUBLE, limit DOUBLE, "
             "unit VARCHAR, change_pct DOUBLE, reason VARCHAR"
@@ -46,7 +46,7 @@ class Report:
         return Result("check", columns, rows)
 
     def shown(self) -> Result:
-        """Return one row of text for each rule, for people."""
+        """Return one row of text per rule."""
         names = ("outcome", "rule", "value", "limit", "base", "reason")
         rows: list[tuple[str | None, ...]] = []
         for one in self.judgements:
@@ -60,7 +60,7 @@ class Report:
 
 
 def junit_text(report: Report) -> str:
-    """Return the XML: one test case for each rule; an inconclusive one is skipped."""
+    """Return JUnit XML with one test case per rule; inconclusive rules are skipped."""
     failures = sum(one.outcome == "failed" for one in report.judgements)
     skipped = sum(one.outcome == "inconclusive" for one in report.judgements)
     count = f'tests="{len(report.judgements)}" failures="{failures}" skipped="{skipped}"'
@@ -81,10 +81,10 @@ def junit_text(report: Report) -> str:
 
 
 def write_junit(report: Report, path: Path) -> None:
-    """Write the XML to a file.
+    """Write JUnit XML to a file.
 
     Raises:
-        StoreError: it cannot be written.
+        StoreError: the file cannot be written.
     """
     try:
         path.write_text(junit_text(report), encoding="utf-8")
@@ -97,7 +97,7 @@ def _attribute(text: str) -> str:
 
 
 def annotation_lines(report: Report) -> Iterator[str]:
-    """Return GitHub's workflow commands: an error for a failed rule, a warning for an open one."""
+    """Return GitHub workflow commands: errors for failed rules, warnings for inconclusive ones."""
     for one in report.judgements:
         if one.outcome == "passed":
             continue

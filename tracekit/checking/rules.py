@@ -1,4 +1,4 @@
-"""Rules as they are written: what is looked at, and the bound that it must keep; files of them."""
+"""Parses rules (target and bound) and rule files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HOLDS: Mapping[Operator, Callable[[float, float], bool]] = {
     ">": gt,
     "=": eq,
 }
-"""What each operator asks of a value and its bound."""
+"""Comparison functions of the operators."""
 
 _TIMES = {"ns": 1, "us": NS_PER_US, "µs": NS_PER_US, "ms": NS_PER_MS, "s": NS_PER_S}
 _SIZES = {"B": 1, "kB": KB, "MB": MB, "GB": GB, "TB": TB}
@@ -34,7 +34,7 @@ _UNITS: Mapping[str, tuple[int, tuple[Unit, ...]]] = {
     "%": (1, ("pct",)),
     "": (1, ()),
 }
-"""How many of its subject's a unit of a bound is, and of which units the subject must be for it."""
+"""Units of bounds: factor to the base unit, and the base units they apply to."""
 
 _BOUND = re.compile(
     r"(?P<operator><=|>=|==|=|<|>)\s*+"
@@ -65,7 +65,7 @@ class Rule:
 
     @property
     def title(self) -> str:
-        """What the rule is called: its name, else its text."""
+        """Title of the rule: its name, else its text."""
         return self.name or " ".join(self.text.split())
 
     def bound_in(self, unit: Unit | None, *, is_share: bool) -> float:
@@ -76,7 +76,7 @@ class Rule:
             is_share: whether the subject goes from 0 to 1; a bound in percent is one of it then.
 
         Raises:
-            UsageError: a time is held against bytes, or the like.
+            UsageError: a time is compared with bytes, or the like.
         """
         if not self.unit or unit in _UNITS[self.unit][1]:
             return self.bound
@@ -84,7 +84,7 @@ class Rule:
             return self.bound / 100
         raise UsageError(
             f"{self.title}: {self.subject} is not measured in {self.unit}",
-            hint="a bound relative to the base has a sign: <= +3%"
+            hint="a relative bound needs a sign: <= +3%"
             if self.unit == "%"
             else f"its unit is {unit}"
             if unit
@@ -93,15 +93,15 @@ class Rule:
 
 
 def parse_rule(text: str, name: str | None = None) -> Rule:
-    """Read a rule.
+    """Parse a rule.
 
     Args:
         text: such as `step_time <= +3%`, `p99(ttft) <= 300 ms`, or SQL that must return no row. A
             bound with a sign and a percent sign is relative to the base.
-        name: what it is called.
+        name: the title of the rule.
 
     Raises:
-        UsageError: it is no rule.
+        UsageError: the text is not a rule.
     """
     if _STATEMENT.match(text):
         return Rule(text, text.strip().rstrip(";"), name=name)
@@ -112,13 +112,13 @@ def parse_rule(text: str, name: str | None = None) -> Rule:
     subject, found = plain[: max(at, 0)].rstrip(), _BOUND.fullmatch(plain, max(at, 0))
     if found is None or not subject or subject[-1] in "<>=":
         raise UsageError(
-            f"{text!r:.200} is no rule",
+            f"{text!r:.200} is not a rule",
             hint="for example: step_time <= +3%, or exposed_comm_pct <= 10",
         )
     unit = found["unit"]
     if unit not in _UNITS:
         raise UsageError(
-            f"{text!r:.200}: there is no unit {unit!r:.200}",
+            f"{text!r:.200}: unknown unit {unit!r:.200}",
             hint="units: " + ", ".join(filter(None, _UNITS)),
         )
     number = float(found["number"].replace("_", "")) * _UNITS[unit][0]
@@ -130,7 +130,7 @@ def parse_rule(text: str, name: str | None = None) -> Rule:
 
 
 class Settings(msgspec.Struct, forbid_unknown_fields=True):
-    """What a file of rules sets: rules, as texts or by name, and how they are judged."""
+    """Content of a rules file: rules, as a list or by name, and settings."""
 
     rules: list[str] | dict[str, str]
     against: str | None = None
@@ -163,7 +163,7 @@ def load_rules(path: Path) -> tuple[list[Rule], Settings]:
 
 
 def _content(path: Path) -> dict[str, Any]:
-    """Return what a file sets: of a project's file, in its table of checks."""
+    """Return the settings in a file; in a project file, those of its table of checks."""
     content = parse_toml(read_small(path, MAX_TOML_BYTES))
     for name in ("tool", "tracekit", "check") if path.name == PROJECT_FILE else ():
         content = content.get(name) if isinstance(content, dict) else None
@@ -178,7 +178,7 @@ def _parsed(path: Path, text: str, name: str | None) -> Rule:
 
 
 def has_rules(path: Path) -> bool:
-    """Whether a project's file is there and has a table of rules."""
+    """Return whether a project file exists and has a table of rules."""
     try:
         return bool(_content(path))
     except (OSError, ValueError):

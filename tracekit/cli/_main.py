@@ -133,7 +133,7 @@ class _Commands(click.Group):
             hint = f"for example: tracekit breakdown {name}"
             if not Path(name).exists():
                 hint = did_you_mean(name, names, count=1) or "commands: " + ", ".join(names)
-            raise UsageError(f"there is no command {name!r}", hint=hint)
+            raise UsageError(f"unknown command {name!r}", hint=hint)
         if rest and SUBCOMMANDS.get(rest[0]) == name and (command := _subcommand(rest[0])):
             return f"{name} {rest[0]}", command, rest[1:]
         return super().resolve_command(ctx, [name, *rest])
@@ -204,7 +204,7 @@ def main(
         return UsageError.exit_code
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx else name
-        _say(error.format_message(), f"{path} --help shows what it takes")
+        _say(error.format_message(), f"see {path} --help")
         return UsageError.exit_code
     except click.ClickException as error:
         _say(error.format_message(), None)
@@ -229,7 +229,10 @@ def main(
         hint = None
         # No temporary folder at all may be writable.
         with suppress(OSError):
-            hint = f"temporary files go to {tempfile.gettempdir()}; TMPDIR names another folder"
+            hint = (
+                f"temporary files are written to {tempfile.gettempdir()}; set TMPDIR to "
+                "another folder"
+            )
         _say(f"{error.filename or 'a file'}: {error.strerror}", None if is_ours else hint)
         return StoreError.exit_code
     except Exception as error:  # noqa: BLE001 (exit code 1 would read as a rule that failed)
@@ -290,14 +293,14 @@ def _discard_stdout() -> None:
 
 def _unexpected(error: Exception) -> int:
     if reason := errors.failed_on_given_store(error):
-        _say(reason, "make a new one from the trace; if that fails too, report it")
+        _say(reason, "create it again from the trace; if that also fails, report it")
         return StoreError.exit_code
     from traceback import format_exception
 
     with suppress(OSError):
         click.echo(printable("".join(format_exception(error)), keep="\n"), nl=False, err=True)
     _say(
-        f"this is a bug of tracekit {tracekit.__version__}, and says nothing about the trace",
+        f"this is a bug in tracekit {tracekit.__version__}, not a problem of the trace",
         "please report it with the lines above",
     )
     return UNEXPECTED

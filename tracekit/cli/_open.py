@@ -92,8 +92,8 @@ def _rules_of(reading: Reading) -> Iterator[Path | None]:
         return
     if reading.rules is not None:
         raise UsageError(
-            "--step and --rules are given both",
-            hint='a [[range]] with means = "step" in the rules file names steps, too',
+            "--step and --rules cannot be combined",
+            hint='add a [[range]] with means = "step" to the rules file',
         )
     wild = {"*": ".*", "?": "."}
     pattern = "".join(

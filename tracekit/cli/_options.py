@@ -27,27 +27,27 @@ format_option = click.option(
     type=click.Choice(formats()),
     default="table",
     show_default=True,
-    help="Form of the output; csv and json hold exact base units.",
+    help="Output format. csv and json contain exact values in base units.",
 )
 
 wide_option = click.option(
-    "--wide", is_flag=True, help="Show every column of a table, however wide the terminal is."
+    "--wide", is_flag=True, help="Show all columns of a table, regardless of terminal width."
 )
 
 full_wide_option = click.option(
-    "--wide", is_flag=True, help="With --full: every column, however wide the terminal is."
+    "--wide", is_flag=True, help="With --full: show all columns, regardless of terminal width."
 )
 
 baselines_option = click.option(
     "--baselines",
     metavar="DIR",
-    help="The folder of baselines, or its URL.  [default: .tracekit/baselines]",
+    help="Folder or URL of the baselines.  [default: .tracekit/baselines]",
 )
 
 per_option = click.option(
     "--per",
     type=click.Choice(["step", "window"]),
-    help="What times are divided by.  [default: step where several are marked, else window]",
+    help="Unit to normalize times by.  [default: step if several are marked, else window]",
 )
 
 skip_option = click.option(
@@ -55,18 +55,18 @@ skip_option = click.option(
     type=click.IntRange(min=0),
     default=0,
     metavar="N",
-    help="Leave out the first N steps of each run.",
+    help="Skip the first N steps of each run.",
 )
 
 no_cache_option = click.option(
-    "--no-cache", is_flag=True, help="Read the trace again and keep nothing in the cache."
+    "--no-cache", is_flag=True, help="Read the trace again, and do not use the cache."
 )
 
 rules_option = click.option(
     "--rules",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Further rules that tell the class of a kernel by its name.",
+    help="File with additional rules for kernel classes, ranges, and fusions.",
 )
 
 queries_option = click.option(
@@ -74,16 +74,15 @@ queries_option = click.option(
     type=click.Path(path_type=Path),
     metavar="DIR",
     multiple=True,
-    help="A folder of SQL files of your own; may be given several times.  "
-    "[default: those of TRACEKIT_QUERIES]",
+    help="Folder with your own SQL analyses; may be repeated.  [default: TRACEKIT_QUERIES]",
 )
 
 ceilings_option = click.option(
     "--ceilings",
     type=click.Path(path_type=Path),
     metavar="RUN",
-    help="A run of tracekit bench on the devices, to compare the trace with its highest rates; "
-    "else what the run folder of TRACE holds.",
+    help="Run of tracekit bench on the same devices, for measured peak rates.  [default: "
+    "benchmarks in the run folder of TRACE]",
 )
 
 
@@ -91,8 +90,8 @@ capture_option = click.option(
     "--capture",
     metavar="FILE",
     multiple=True,
-    help="The trace of the capture of graphs that TRACE replays: tells op, shapes and module of "
-    "their kernels; may be given several times.",
+    help="Trace of the capture of CUDA graphs, for op, shapes, and module of replayed "
+    "kernels; may be repeated.",
 )
 
 
@@ -100,18 +99,21 @@ plain_step_option = click.option(
     "--plain-step",
     type=DURATION,
     metavar="TIME",
-    help="What a step takes without the profiler, as 41.4ms.  [default: as run.json has it]",
+    help="Unprofiled step time, such as 41.4ms.  [default: from run.json]",
 )
 
 step_option = click.option(
     "--step",
     metavar="PATTERN",
-    help="Ranges of these names are the steps, as 'denoising_step_*'.  "
-    "[default: tk/step/N, ProfilerStep#N, Optimizer.step]",
+    help="Names of ranges that mark steps, such as 'denoising_step_*'.  [default: "
+    "tk/step/N, ProfilerStep#N, Optimizer.step]",
 )
 
 recorded_option = click.option(
-    "--recorded", "is_recorded", is_flag=True, help="Of the recording, not of the run."
+    "--recorded",
+    "is_recorded",
+    is_flag=True,
+    help="Show figures of the profiled run, not the unprofiled one.",
 )
 
 
@@ -170,7 +172,7 @@ def engine_options(command: Command) -> Command:
         **others: Any,
     ) -> Any:
         if ray_address is not None and engine_name != "ray":
-            raise UsageError("--ray-address is for --engine ray")
+            raise UsageError("--ray-address needs --engine ray")
         engine = None
         if (engine_name, worker_count, memory_bytes) != (None, None, None):
             from tracekit.engine.choice import EngineChoice
@@ -188,26 +190,27 @@ _ENGINE_OPTIONS = (
         "--engine",
         "engine_name",
         type=click.Choice(["serial", "processes", "ray"]),
-        help="What reads the traces of many ranks.  [default: processes, where there are many]",
+        help="How to read the traces of many ranks.  [default: processes, for many traces]",
     ),
     click.option(
         "--workers",
         "worker_count",
         type=click.IntRange(min=1),
         metavar="COUNT",
-        help="How many ranks' traces are read at a time.  [default: one on each processor]",
+        help="Number of traces to read at a time.  [default: one per processor]",
     ),
     click.option(
         "--memory",
         "memory_bytes",
         type=SIZE,
         metavar="SIZE",
-        help="What all workers may take together, as 800MB.  [default: a share of the machine's]",
+        help="Memory limit of all workers, such as 800MB.  [default: a share of system memory]",
     ),
     click.option(
         "--ray-address",
         metavar="ADDRESS",
-        help="Of a Ray cluster, for --engine ray.  [default: RAY_ADDRESS, or this machine alone]",
+        help="Address of a Ray cluster, for --engine ray.  [default: RAY_ADDRESS, else "
+        "start Ray locally]",
     ),
 )
 

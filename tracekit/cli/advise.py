@@ -38,18 +38,18 @@ MOST = 3
 @click.option(
     "--against",
     metavar="CHANGED",
-    help="Hold what was predicted against a recording of the changed program, and keep both in its "
-    "run folder.",
+    help="Compare the prediction with a trace of the changed program, and save both in "
+    "its run folder.",
 )
 @click.option(
     "--try",
     "is_tried",
     is_flag=True,
-    help="Record a run of the collectors' own programs again with the advice taken; then the same. "
-    "Shows what will run and asks. A rerun that is there is not recorded again.",
+    help="For built-in workloads: record the run again with the change, and compare. "
+    "Shows the command and asks first. Reuses an existing rerun.",
 )
-@click.option("--yes", is_flag=True, help="Let --try record without asking.")
-@click.option("--rule", metavar="NAME", help="Which advice that is.  [default: the first]")
+@click.option("--yes", is_flag=True, help="Record with --try without asking.")
+@click.option("--rule", metavar="NAME", help="Name of the advice to verify.  [default: the first]")
 @format_option
 @recorded_option
 @reading_options("queries", "rules", "plain_step", "step", "no_cache")
@@ -74,16 +74,16 @@ def command(
     from tracekit.cli._open import open_traces
 
     if is_tried and (against is not None or len(traces) != 1):
-        raise UsageError("--try takes one run folder, and not --against")
+        raise UsageError("--try needs one run folder, and cannot be combined with --against")
     if yes and not is_tried:
-        raise UsageError("--yes goes with --try")
+        raise UsageError("--yes needs --try")
     if rule is not None and against is None and not is_tried:
-        raise UsageError("--rule goes with --against or --try")
+        raise UsageError("--rule needs --against or --try")
     with open_traces(traces, reading) as trace:
         if not trace.sql("SELECT 1 FROM request LIMIT 1") and not trace.query("timeline"):
             raise QueryError(
-                "no work of a device is recorded, so there is nothing to advise on",
-                hint="tracekit breakdown says what is missing, and why",
+                "the trace has no kernels or copies to advise on",
+                hint="tracekit breakdown shows what is missing, and why",
             )
         advised = trace.advise(is_recorded=is_recorded)
         if against is None and not is_tried:
@@ -109,8 +109,12 @@ def _chosen(advised: Advised, rule: str | None) -> Advice:
             return one
     given = ", ".join(dict.fromkeys(one.candidate.rule for one in advised.advice))
     raise QueryError(
-        f"there is no advice of {rule}" if rule else "there is no advice to hold a rerun against",
-        hint=f"there is: {given}" if given else "tracekit compare RUN CHANGED has what differs",
+        f"no advice named {rule} for this run"
+        if rule
+        else "no advice for this run, so there is nothing to verify",
+        hint=f"available: {given}"
+        if given
+        else "use tracekit compare RUN CHANGED to see the difference",
     )
 
 
@@ -135,7 +139,7 @@ def _tried(run: Path, advice: Candidate, *, is_agreed: bool) -> str:
     words = changed_command(read(run), advice, out)
     shown = printable(shlex.join(words))
     if not is_agreed and not sys.stdin.isatty():
-        raise UsageError(f"--try would run {shown}", hint="--yes lets it, or a yes on a terminal")
+        raise UsageError(f"--try would run {shown}", hint="confirm at the prompt, or pass --yes")
     click.echo(f"records {shown}", err=True)
     if not is_agreed:
         click.confirm("Run it?", abort=True, err=True)
@@ -147,7 +151,7 @@ def _tried(run: Path, advice: Candidate, *, is_agreed: bool) -> str:
         check=False,
     )
     if done.returncode:
-        raise WorkloadError(f"{shown}: ended with {done.returncode}")
+        raise WorkloadError(f"{shown}: failed with exit code {done.returncode}")
     return str(out)
 
 
@@ -194,6 +198,7 @@ def told(advised: Advised, traces: str, width: int) -> list[str]:
         width: columns of the terminal; commands stay on one line all the same.
     """
     from tracekit.prediction.advising import (
+        GAIN_UNKNOWN,
         NOTHING,
         NOTHING_KNOWN,
         UP_TO,
@@ -216,7 +221,7 @@ def told(advised: Advised, traces: str, width: int) -> list[str]:
         seen, told_of = one.candidate, one.prediction
         step = ""
         if one.load is None:
-            step = f", {format_duration(row['gain_ns'])}" + " a step" * bool(advised.step_count)
+            step = f", {format_duration(row['gain_ns'])}" + " per step" * bool(advised.step_count)
         changes = " ".join(f"--change {shlex.quote(change)}" for change in seen.changes)
         lines += [
             line(f"{number}. ", f"{gain_text(row)}{step}: {seen.place}"),
@@ -227,7 +232,7 @@ def told(advised: Advised, traces: str, width: int) -> list[str]:
         lines += [
             line("   change    ", seen.remedy),
             *([line("   brings    ", one.brings)] if one.brings else []),
-            line("   assumes   ", "; ".join(told_of.assumptions) or "nothing but the replay"),
+            line("   assumes   ", "; ".join(told_of.assumptions) or "the replay is accurate"),
         ]
         if one.load is None:  # of steps unlike all recorded, predict says nothing
             lines.append(line("   try       ", f"tracekit predict {traces} {changes}"))
@@ -249,9 +254,11 @@ def told(advised: Advised, traces: str, width: int) -> list[str]:
             printable(f"verify after the change: tracekit advise {traces} --against CHANGED")
         )
     for seen, why in advised.undecided[:SHOWN_UNDECIDED]:
-        lines.append(line("not known: ", f"{seen.what}: {why}"))
+        lines.append(
+            line("unknown gain: ", seen.what if why == GAIN_UNKNOWN else f"{seen.what} ({why})")
+        )
         if not seen.changes:
-            lines.append(line("   record    ", seen.remedy))
+            lines.append(line("   next      ", seen.remedy))
     return lines
 
 

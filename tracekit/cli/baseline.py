@@ -26,7 +26,7 @@ def command() -> None:
 @baselines_option
 @per_option
 @skip_option
-@click.option("--force", is_flag=True, help="Replace the baseline that has the name.")
+@click.option("--force", is_flag=True, help="Replace an existing baseline with the same name.")
 @no_cache_option
 def save(
     name: str,
@@ -52,7 +52,9 @@ def save(
     folder = baselines or DEFAULT_FOLDER
     place = path_of(name, folder)
     if not force and name in names(folder):  # said before a trace is read
-        raise UsageError(f"{place}: there is a baseline {name!r}", hint="--force replaces it")
+        raise UsageError(
+            f"{place}: baseline {name!r} already exists", hint="use --force to replace it"
+        )
     with (
         progress_bar() as progress,
         tracekit.open(trace, cache=not no_cache, progress=progress) as opened,

@@ -40,7 +40,7 @@ def command(ctx: click.Context, /, what: str, format_name: str, **values: object
     from tracekit.collectors.bench.run import run
 
     if ctx.meta["program"]:
-        raise UsageError("bench runs no program of your own: that is for collect")
+        raise UsageError("bench runs no program; use tracekit collect for that")
     try:
         folder = run(what, values, ctx.meta["command"], _echo)
     except KeyboardInterrupt:

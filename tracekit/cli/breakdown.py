@@ -19,7 +19,7 @@ from tracekit.cli._options import (
 @click.option(
     "--full",
     is_flag=True,
-    help="Show every row instead of the top ones, the critical path, and what to change.",
+    help="Show all rows instead of the largest, the critical path, and suggested changes.",
 )
 @full_wide_option
 @format_option

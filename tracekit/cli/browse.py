@@ -25,7 +25,7 @@ def command(traces: tuple[str, ...], reading: Reading) -> None:
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError(
-            "browse needs a terminal to show the trace on",
+            "browse needs a terminal",
             hint="tracekit breakdown prints the same figures",
         )
     check_installed()

@@ -26,27 +26,26 @@ _INCONCLUSIVE = 7
 @click.option(
     "--against",
     metavar="BASE",
-    help="What relative rules are relative to: a run, a trace, or a baseline: its name, "
-    "or the path or URL of its file.",
+    help="Base of relative rules: a run, a trace, or a baseline (name, path, or URL).",
 )
 @click.option(
     "--rules",
     "rules_path",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Rules in TOML.  [default: [tool.tracekit.check] in pyproject.toml here]",
+    help="TOML file with rules.  [default: [tool.tracekit.check] in ./pyproject.toml]",
 )
 @click.option(
     "--rule",
     "texts",
     metavar="RULE",
     multiple=True,
-    help="A rule, such as 'step_time <= +3%'. May be given several times.",
+    help="A rule, such as 'step_time <= +3%'; may be repeated.",
 )
 @click.option(
     "--inconclusive",
     type=click.Choice(["report", "pass", "fail"]),
-    help="What a rule that noise leaves open is.  [default: report, exit code 7]",
+    help="Outcome of a rule that noise leaves undecided.  [default: report it, with exit code 7]",
 )
 @baselines_option
 @per_option
@@ -55,12 +54,12 @@ _INCONCLUSIVE = 7
     "--junit",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write the outcome as JUnit XML, too.",
+    help="Also write the results as JUnit XML.",
 )
 @click.option(
     "--annotations",
     type=click.Choice(["github"]),
-    help="Write a line for each rule that is not kept, as annotations of a CI, to stderr.",
+    help="Print CI annotations for violated rules to stderr.",
 )
 @format_option
 @no_cache_option
@@ -110,9 +109,7 @@ def command(
         rules, settings = load_rules(rules_path)
     rules += [parse_rule(text) for text in texts]
     if not rules:
-        raise UsageError(
-            "there is no rule to check", hint="--rule 'step_time <= +3%', or --rules FILE"
-        )
+        raise UsageError("no rule to check", hint="use --rule 'step_time <= +3%', or --rules FILE")
     against = against or settings.against
     folder = baselines or settings.baselines or DEFAULT_FOLDER
     when_open = inconclusive or settings.inconclusive or "report"

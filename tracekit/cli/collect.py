@@ -30,14 +30,16 @@ Examples:
     options_metavar="[OPTIONS] [-- PROGRAM...]",
     epilog=_EXAMPLES,
 )
-@click.option("--breakdown", is_flag=True, help="Show the breakdown of the new run at once.")
+@click.option("--breakdown", is_flag=True, help="Show the breakdown of the new run.")
 @click.option(
     "--against",
     metavar="RUN",
-    help="Hold what tracekit advise predicts of RUN against the new run, as advise --against does. "
-    "A run that --out names already is not recorded again.",
+    help="Compare the prediction of tracekit advise for RUN with the new run, like advise "
+    "--against. Reuses a run that exists in --out.",
 )
-@click.option("--rule", metavar="NAME", help="Which advice of RUN that is.  [default: the first]")
+@click.option(
+    "--rule", metavar="NAME", help="Name of the advice of RUN to verify.  [default: the first]"
+)
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -62,10 +64,10 @@ def command(
     from tracekit.manifest import FILE_NAME
 
     if rule is not None and against is None:
-        raise UsageError("--rule goes with --against")
+        raise UsageError("--rule needs --against")
     if against is not None:
         if not Path(against).exists():
-            raise UsageError(f"--against {against}: there is no such run")
+            raise UsageError(f"--against {against}: no such run")
         out = values.get("out")
         if isinstance(out, Path) and (out / FILE_NAME).is_file() and not values.get("force"):
             _hold(ctx, against, out, rule)
@@ -108,11 +110,11 @@ def _serving_figures(folder: Path) -> list[str]:
         with tracekit.open(folder, traces=False, cache=False) as trace:
             throughput, latency = (trace.query(name) for name in ("throughput", "latency"))
     except TracekitError as error:
-        return [f"its figures cannot be shown: {error.message}"]
+        return [f"cannot show its figures: {error.message}"]
     out = []
     for row in throughput.to_dicts():
         if row["output_tokens_per_s"] is not None:
-            rate = f"{row['output_tokens_per_s']:,.0f} new tokens/s"
+            rate = f"{row['output_tokens_per_s']:,.0f} output tokens/s"
             out.append(f"throughput: {rate} over {format_duration(row['interval_ns'])}")
     rows = {row["metric"]: row for row in latency.to_dicts()}
     for metric, name in (("e2e", "latency"), ("ttft", "time to first token")):

@@ -36,26 +36,26 @@ if TYPE_CHECKING:
     "more_base",
     metavar="TRACE",
     multiple=True,
-    help="One more run of the base: a repeat. May be given several times.",
+    help="Another repeat of the base run; may be repeated.",
 )
 @click.option(
     "--new",
     "more_new",
     metavar="TRACE",
     multiple=True,
-    help="One more run of the other side. May be given several times.",
+    help="Another repeat of the other run; may be repeated.",
 )
 @click.option(
     "--per",
     type=click.Choice(["step", "window", "layer", "token", "request"]),
-    help="What times are divided by.  [default: step where both sides mark several, else window]",
+    help="Unit to normalize times by.  [default: step if both sides mark several, else window]",
 )
 @click.option(
     "--by",
     type=click.Choice(["module", "class", "phase"]),
     default="module",
     show_default=True,
-    help="What compute is split by first.",
+    help="Dimension that splits compute first.",
 )
 @skip_option
 @click.option(
@@ -65,10 +65,12 @@ if TYPE_CHECKING:
     default=1.0,
     show_default=True,
     metavar="PCT",
-    help="A difference up to this share of the base is none.",
+    help="Ignore differences up to this share of the base.",
 )
-@click.option("--sql", "statement", metavar="SELECT", help="Ask both: views base.* and new.*.")
-@click.option("--full", is_flag=True, help="Show every row instead of the largest ones.")
+@click.option(
+    "--sql", "statement", metavar="SELECT", help="Query both traces: views base.* and new.*."
+)
+@click.option("--full", is_flag=True, help="Show all rows instead of the largest.")
 @full_wide_option
 @format_option
 @reading_options("rules", "no_cache")
@@ -158,8 +160,8 @@ def ask_both(
         with tracekit.open(path, rules=rules, progress=progress) as trace:
             if trace.store_path is None:
                 raise UsageError(
-                    f"{path}: no store is kept of it, which SQL over two traces needs",
-                    hint="make one: tracekit ingest TRACE -o STORE.duckdb",
+                    f"{path}: SQL over two traces needs a store, and none is cached",
+                    hint="create one: tracekit ingest TRACE -o STORE.duckdb",
                 )
             stores[name] = trace.store_path
     with contextlib.ExitStack() as resources:

@@ -72,25 +72,29 @@ def choice_options(command: Command) -> Command:
             default="2GB",
             show_default=True,
             metavar="SIZE",
-            help="Stop, and leave nothing, where the file becomes larger: 500MB, 4GB.",
+            help="Stop and delete the file if it exceeds this size, such as 500MB or 4GB.",
         ),
-        click.option("--no-args", is_flag=True, help="Leave out the arguments of events."),
+        click.option("--no-args", is_flag=True, help="Omit event arguments."),
         click.option(
             "--to",
             "to_time",
             metavar="TIME",
-            help="Only what begins before: 900ms, 1.5s since the first event of all chosen ranks.",
+            help="Export only events that begin before this time, such as 900ms or 1.5s "
+            "after the first event of the selected ranks.",
         ),
         click.option(
             "--from",
             "from_time",
             metavar="TIME",
-            help="Only what ends after: 200us, 1.2s since the first event of all chosen ranks.",
+            help="Export only events that end after this time, such as 200us or 1.2s "
+            "after the first event of the selected ranks.",
         ),
         click.option(
-            "--steps", metavar="N,N-N", help="Only these steps, of training or serving: 3,5-7."
+            "--steps",
+            metavar="N,N-N",
+            help="Export only these training or serving steps, such as 3,5-7.",
         ),
-        click.option("--ranks", metavar="N,N-N", help="Only these ranks: 0-3,8."),
+        click.option("--ranks", metavar="N,N-N", help="Export only these ranks, such as 0-3,8."),
         trace_argument,
     )
     for option in options:
@@ -107,7 +111,7 @@ def output_option(command: Command) -> Command:
         type=click.Path(path_type=Path),
         metavar="FILE",
         required=True,
-        help="The file to write; - for stdout.",
+        help="Output file; - for stdout.",
     )(command)
 
 
@@ -145,7 +149,8 @@ def stacks_options(command: Command) -> Command:
             type=click.Choice(("host", "device")),
             default="host",
             show_default=True,
-            help="Own time of each span on the host, or busy time of devices that it launched.",
+            help="Weight stacks by the own time of host spans, or by the busy time of "
+            "devices that they launched.",
         ),
         output_option,
         trace_argument,
@@ -230,7 +235,7 @@ def _selection_of(
         None if to_time is None else _ns("--to", to_time),
     )
     if chosen.from_ns is not None and chosen.to_ns is not None and chosen.to_ns <= chosen.from_ns:
-        raise UsageError("--to is not after --from")
+        raise UsageError("--to must be after --from")
     return chosen
 
 
@@ -239,10 +244,10 @@ def _numbers(option: str, text: str) -> frozenset[int]:
     for item in text.split(","):
         match = _NUMBERS.fullmatch(item.strip())
         if match is None:
-            raise UsageError(f"{option}: {item.strip()!r} is no number or range, such as 0-3,8")
+            raise UsageError(f"{option}: {item.strip()!r} is not a number or range, such as 0-3,8")
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first or last - first >= _MOST_NUMBERS:
-            raise UsageError(f"{option}: {item.strip()!r} is no range from a smaller number")
+            raise UsageError(f"{option}: {item.strip()!r} must start with the smaller number")
         found.update(range(first, last + 1))
     return frozenset(found)
 
@@ -252,5 +257,5 @@ def _ns(option: str, text: str) -> int:
 
     match = _TIME.fullmatch(text.strip())
     if match is None:
-        raise UsageError(f"{option}: {text!r} cannot be read", hint="for example 1.5s or 200us")
+        raise UsageError(f"{option}: {text!r} is not a time", hint="for example 1.5s or 200us")
     return int(Decimal(match[1]) * _NS[match[2]])

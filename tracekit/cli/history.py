@@ -12,7 +12,7 @@ from tracekit.cli._options import baselines_option, format_option, full_wide_opt
 
 @click.command(name="history")
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True)
-@click.option("--as-given", is_flag=True, help="Keep the order given, instead of that of time.")
+@click.option("--as-given", is_flag=True, help="Keep the given order instead of sorting by time.")
 @click.option(
     "--within",
     "margin_pct",
@@ -20,13 +20,13 @@ from tracekit.cli._options import baselines_option, format_option, full_wide_opt
     default=2.0,
     show_default=True,
     metavar="PCT",
-    help="A change up to this share is none; of shares, so many points.",
+    help="Ignore changes up to this share; for percentages, up to this many points.",
 )
 @click.option(
     "--page",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write it as an HTML page with pictures, too; an earlier page is replaced.",
+    help="Also write an HTML page with charts; replaces an earlier page.",
 )
 @baselines_option
 @full_wide_option

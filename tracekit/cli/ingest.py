@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     "--output",
     metavar="STORE",
     required=True,
-    help="What to write: a store, run.duckdb, or a dataset of many ranks, run.tracekit.",
+    help="Output: a store (run.duckdb) or a dataset of many ranks (run.tracekit).",
 )
 @click.option("--force", is_flag=True, help="Replace the store if it exists.")
 @reading_options("rules", "capture", "engine")
@@ -36,12 +36,12 @@ def command(traces: tuple[str, ...], output: str, force: bool, reading: Reading)
     """
     if output.rstrip("/").endswith(".tracekit"):
         if reading.capture:
-            raise UsageError("--capture is for a store", hint="-o NAME.duckdb makes one")
+            raise UsageError("--capture needs a store", hint="use -o NAME.duckdb")
         _ingest_dataset(traces, output.rstrip("/"), force, reading)
         return
     if reading.engine is not None:
         raise UsageError(
-            "--engine, --workers and --memory are for a dataset", hint="-o NAME.tracekit makes one"
+            "--engine, --workers, and --memory need a dataset", hint="use -o NAME.tracekit"
         )
     _ingest_store(traces, Path(output), force, reading)
 
@@ -73,7 +73,7 @@ def _ingest_dataset(traces: tuple[str, ...], output: str, force: bool, reading: 
     )
     if manifest.missing:
         say_missing([(one.location, one.reason) for one in manifest.missing])
-        click.echo("hint: the same command once more reads only these", err=True)
+        click.echo("hint: run the same command again to read only these", err=True)
         raise click.exceptions.Exit(TraceError.exit_code)
 
 
@@ -109,7 +109,7 @@ def _ingest_store(traces: tuple[str, ...], output: Path, force: bool, reading: R
         parts.append(f"{run_count} run{'' if run_count == 1 else 's'}")
     click.echo(f"{store}: {', '.join(parts)}", err=True)
     if run_count > 1 and not ingested:
-        click.echo("hint: traces are read of one run at a time", err=True)
+        click.echo("hint: one command can read only the traces of one run", err=True)
 
 
 def _report(ingested: Result) -> list[str]:

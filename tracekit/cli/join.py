@@ -22,7 +22,7 @@ from tracekit.ingest.sources import is_run, runs_below
     type=click.Path(path_type=Path),
     metavar="DIR",
     required=True,
-    help="The run folder to make.",
+    help="Run folder to write.",
 )
 @click.option("--force", is_flag=True, help="Replace the run folder if it exists.")
 def command(runs: tuple[Path, ...], output: Path, force: bool) -> None:
@@ -85,20 +85,20 @@ def join_runs(folders: Sequence[Path], output: Path, *, force: bool = False) -> 
 def _below(folder: Path) -> list[Path]:
     found = list(runs_below(folder))
     if not found:
-        raise UsageError(f"{folder} holds no run", hint="a run is a folder with run.json")
+        raise UsageError(f"{folder} is not a run", hint="a run is a folder with run.json")
     return found
 
 
 def _check_fragments(folders: Sequence[Path], runs: Sequence[manifest.Manifest]) -> None:
     if len(runs) < 2:
-        raise UsageError("there is nothing to join: one run was given")
+        raise UsageError("only one run was given, so there is nothing to join")
     if manifest.are_fragments(runs):
         return
     first = runs[0]
     for folder, run in zip(folders[1:], runs[1:], strict=True):
         if run.job_id is None or run.job_id != first.job_id:
-            raise UsageError(f"{folders[0]} and {folder} are of different jobs")
-    raise UsageError(f"{folders[0]} and the others hold some rank twice, or differ in their ranks")
+            raise UsageError(f"{folders[0]} and {folder} belong to different jobs")
+    raise UsageError("the runs contain a rank twice, or have different world sizes")
 
 
 def _fill(

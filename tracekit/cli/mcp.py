@@ -18,8 +18,8 @@ from tracekit.errors import StoreError, UsageError
     "port",
     type=click.IntRange(0, 65_535),
     metavar="PORT",
-    help="Serve HTTP on 127.0.0.1 in place of stdio; 0 for any free port. Clients send the token "
-    "that is written to stderr, or that of TRACEKIT_MCP_TOKEN.",
+    help="Serve HTTP on 127.0.0.1 instead of stdio; 0 selects a free port. Clients must "
+    "send the token that is printed to stderr, or that of TRACEKIT_MCP_TOKEN.",
 )
 @click.option(
     "--timeout",
@@ -28,11 +28,9 @@ from tracekit.errors import StoreError, UsageError
     default=300.0,
     show_default=True,
     metavar="SECONDS",
-    help="Stop a call that takes longer.",
+    help="Stop calls that take longer.",
 )
-@click.option(
-    "--install", is_flag=True, help="Print the settings for common clients, and serve nothing."
-)
+@click.option("--install", is_flag=True, help="Print the settings for common clients and exit.")
 def command(folders: tuple[Path, ...], port: int | None, timeout_s: float, install: bool) -> None:
     """Serve traces to AI assistants (MCP).
 
@@ -41,7 +39,7 @@ def command(folders: tuple[Path, ...], port: int | None, timeout_s: float, insta
     """
     for folder in folders:
         if not folder.is_dir():
-            raise UsageError(f"{folder}: is no folder", hint="name the folders that hold traces")
+            raise UsageError(f"{folder}: not a folder", hint="pass folders that contain traces")
     if install:
         from tracekit.mcp.clients import settings
 
@@ -51,7 +49,7 @@ def command(folders: tuple[Path, ...], port: int | None, timeout_s: float, insta
         from tracekit.mcp.server import make_server, serve_http, serve_stdio
     except ImportError as error:
         raise UsageError(
-            f"mcp needs the extra of that name ({error.name} is not installed)",
+            f"mcp needs the extra `mcp` ({error.name} is not installed)",
             hint="install it with: pip install '.[mcp]'",
         ) from error
     server = make_server([folder.resolve() for folder in folders], timeout_s)
@@ -61,4 +59,4 @@ def command(folders: tuple[Path, ...], port: int | None, timeout_s: float, insta
     try:
         serve_http(server, port)
     except OSError as error:
-        raise StoreError(f"port {port}: cannot be served: {error.strerror or error}") from error
+        raise StoreError(f"port {port}: cannot listen: {error.strerror or error}") from error

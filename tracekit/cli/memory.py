@@ -12,7 +12,9 @@ _ANALYSES = ("memory_peaks", "memory_holders")
 
 @click.command(name="memory")
 @trace_argument
-@click.option("--blocks", is_flag=True, help="Also what held it by all of these at once.")
+@click.option(
+    "--blocks", is_flag=True, help="Also show the holders by all of these dimensions combined."
+)
 @format_option
 @reading_options("rules", "no_cache")
 def command(traces: tuple[str, ...], blocks: bool, format_name: str, reading: Reading) -> None:

@@ -28,24 +28,24 @@ _WIDTH = 100
 @click.command(name="paper")
 @click.argument("table", metavar="[TABLE]", required=False)
 @click.argument("runs", metavar="[RUNS]...", nargs=-1)
-@click.option("--list", "list_them", is_flag=True, help="List the tables with what they show.")
+@click.option("--list", "list_them", is_flag=True, help="List the tables with a description.")
 @click.option(
     "--platform",
     metavar="NAME",
-    help="Only this platform of the paper: A800, RTX4090, …  "
-    "[default: all of them, A800 beside runs]",
+    help="Show only this platform of the paper, such as A800 or RTX4090.  [default: all, "
+    "or A800 with runs]",
 )
 @click.option(
     "--strict",
     "is_strict",
     is_flag=True,
-    help="Only runs whose model, layers and batch size are those of the row.",
+    help="Show only runs whose model, layers, and batch size match the row.",
 )
 @click.option(
     "--pictures",
     type=click.Path(path_type=Path),
     metavar="FILE.html",
-    help="Write the figures of RUNS as a page with pictures, the paper's beside; no TABLE then.",
+    help="Write a page that compares the figures of RUNS with the paper; takes no TABLE.",
 )
 @reading_options("no_cache")
 @format_option
@@ -77,7 +77,7 @@ def command(
         _pictures(pictures, (table, *runs) if table is not None else runs, reading=reading)
         return
     if table is None:
-        raise UsageError("which table?", hint="tracekit compare paper --list shows them")
+        raise UsageError("which table?", hint="list them with tracekit compare paper --list")
     published = find_table(table)
     if not runs:
         result = published.to_result(platform)
@@ -137,7 +137,7 @@ def _beside(
 
     found = find_our_runs(paths, lambda folder: _ask_of(folder, reading=reading))
     for problem in found.problems:
-        click.echo(f"warning: left out: {printable(problem)}", err=True)
+        click.echo(f"warning: skipped: {printable(problem)}", err=True)
     if platform is None and "stage" in published.setup and "A800" in published.platforms:
         # The platform that the paper's analyses of modules are all of.
         platform = "A800"
@@ -153,10 +153,10 @@ def _beside(
     emit(presentation.beside_result(comparison), format_name)
     without = presentation.count_without_run(comparison.lines)
     if without and "stage" in published.setup:
-        click.echo(f"\n{without} rows of the paper without a run of ours")
+        click.echo(f"\n{without} rows of the paper without a measured run")
     why, alone = presentation.alone_result(comparison)
     if alone.rows:
-        head = "Ours that belong to no row of the paper" if sides else "Ours"
+        head = "Measured runs that match no row of the paper" if sides else "Ours"
         text = f"{head}: {printable(why)}" if why not in (None, NO_SUCH_ROW) else f"{head}:"
         click.echo(f"\n{click.wrap_text(text, width=_text_width())}\n")
         emit(alone, format_name)
@@ -186,7 +186,9 @@ def _bench_figure(
     ours = bench_figures.of_figure(figure, points)
     _head(published, format_name)
     emit(stated, format_name)
-    click.echo(f"\nOurs: {printable('; '.join(bench_figures.machines(ours)) or 'no such point')}")
+    click.echo(
+        f"\nMeasured on: {printable('; '.join(bench_figures.machines(ours)) or 'no such point')}"
+    )
     if ours.rows:
         click.echo()
         emit(ours, format_name)

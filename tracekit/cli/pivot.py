@@ -21,18 +21,19 @@ from tracekit.cli._options import (
     default="module",
     show_default=True,
     metavar="NAMES",
-    help="Dimensions, with commas between: module, phase, class, op, kernel, layer, step, rank, …",
+    help="Row dimensions, separated by commas: module, phase, class, op, kernel, layer, "
+    "step, rank, …",
 )
-@click.option("--columns", metavar="NAME", help="The dimension whose values become columns.")
+@click.option("--columns", metavar="NAME", help="Column dimension.")
 @click.option(
     "--values",
     default="wall_ns",
     show_default=True,
     metavar="MEASURE",
-    help="What is summed: wall_ns, idle_ns, span_ns (both), kernel_ns, kernel_count or bytes.",
+    help="Value to sum: wall_ns, idle_ns, span_ns (both), kernel_ns, kernel_count, or bytes.",
 )
 @click.option("--where", metavar="SQL", help="Only what this holds for: \"class = 'gemm'\".")
-@click.option("--step", type=int, metavar="NUMBER", help="Only this step.")
+@click.option("--step", type=int, metavar="NUMBER", help="Show only this step.")
 @format_option
 @wide_option
 @reading_options("rules", "capture", "no_cache", "engine")

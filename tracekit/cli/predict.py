@@ -32,21 +32,21 @@ INCONCLUSIVE = 7
     "changes",
     multiple=True,
     metavar="TEXT",
-    help='What is changed and how: "class=gemm x0.5", "op=aten::item remove", "host x0.5". '
-    "Several are made together. Without one, all kinds are listed.",
+    help='Target and change: "class=gemm x0.5", "op=aten::item remove", "host x0.5". '
+    "Several are combined. Without it, list examples.",
 )
 @click.option(
     "--timeline",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write the predicted run as a Chrome trace: calls, and work of devices; into a folder that"
-    " is there, one of each rank.",
+    help="Write the predicted run as a Chrome trace with launch calls and device work; an "
+    "existing folder gets one file per rank.",
 )
 @click.option(
     "--report",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write as a page how the predicted run differs from TRACE, one run: what compare says.",
+    help="Write a page that compares the predicted run with TRACE (one run).",
 )
 @format_option
 @recorded_option
@@ -75,7 +75,7 @@ def command(
 
     if not changes:
         _list_changes()
-        raise UsageError("which change?", hint='one of these: --change "class=gemm x0.5"')
+        raise UsageError("which change?", hint='pass one of these: --change "class=gemm x0.5"')
     if report is not None:
         from tracekit.report import check_output
 

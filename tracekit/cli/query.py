@@ -127,7 +127,7 @@ class _Analyses(click.Group):
                 return super().resolve_command(ctx, [today, *rest])
             if name not in library.analyses and Path(name).exists():
                 raise UsageError(
-                    f"{name} is no analysis", hint="the name comes first: query NAME TRACE"
+                    f"{name} is not an analysis", hint="pass the name first: query NAME TRACE"
                 )
             ctx.meta[_OWN] = library.analysis(name)
             return super().resolve_command(ctx, args)
@@ -235,7 +235,7 @@ class _AnalysisCommand(click.Command):
     help="List common questions, then all analyses by subject.",
 )
 @click.option(
-    "--all", "is_all", is_flag=True, help="With --list: the rules of `tracekit advise`, too."
+    "--all", "is_all", is_flag=True, help="With --list: include the rules of `tracekit advise`."
 )
 @queries_option
 @format_option
@@ -258,7 +258,7 @@ def command(
     if list_them:
         ctx.invoke(_list)
     else:
-        raise UsageError("which analysis?", hint="tracekit query --list shows them")
+        raise UsageError("which analysis?", hint="list them with tracekit query --list")
 
 
 @click.command(name="")
@@ -364,7 +364,7 @@ def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:
     taken |= {flag.strip("-").replace("-", "_") for param in shared for flag in param.opts}
     for param in spec.params:
         if param.name in taken:
-            raise QueryError(f"{spec.path}: the parameter {param.name} is the name of an option")
+            raise QueryError(f"{spec.path}: the parameter {param.name} conflicts with an option")
     return _AnalysisCommand(
         spec, own, options, callback=run, params=[*options, *shared, _explain_option(spec)]
     )
@@ -387,13 +387,13 @@ def _params_of(command: Callable[..., Any]) -> list[click.Parameter]:
 _device_option = click.option(
     "--device",
     metavar="NAME",
-    help="The device whose peaks count, in place of that in the trace: MI300X.",
+    help="Use the peak rates of this device instead of the recorded one, such as MI300X.",
 )
 _peak_option = click.option(
     "--peak",
     multiple=True,
     metavar="TYPE=RATE",
-    help="A peak that counts: bf16=989e12 (FLOP/s), memory=3.35e12 (bytes/s).",
+    help="Set a peak rate: bf16=989e12 (FLOP/s), memory=3.35e12 (bytes/s).",
 )
 
 
@@ -408,7 +408,7 @@ def _peak(text: str) -> tuple[str, float]:
         number = float(rate)
         if dtype and 0 < number < 1e21:
             return dtype, number
-    raise UsageError(f"--peak: {text!r} cannot be read", hint="for example bf16=989e12")
+    raise UsageError(f"--peak: {text!r} is not a peak rate", hint="for example bf16=989e12")
 
 
 def say_what_is_missing(trace: Trace, name: str) -> None:

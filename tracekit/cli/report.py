@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     metavar="FILE",
     required=True,
-    help="Where to write the page; an earlier report is replaced.",
+    help="Output page; replaces an earlier report.",
 )
 @click.option(
     "--base",
     metavar="BASE",
-    help="Report how TRACE, one run then, differs from this one: what compare says.",
+    help="Compare TRACE (one run) with this base, like tracekit compare.",
 )
 @click.option(
     "--each",
     is_flag=True,
-    help="Of several runs, write a report of each too, beside the page, which links to them.",
+    help="For several runs, also write a linked report of each next to the page.",
 )
-@click.option("--force", is_flag=True, help="Replace a file that is no report.")
+@click.option("--force", is_flag=True, help="Replace a file that is not a report.")
 @reading_options("rules", "ceilings", "plain_step", "step", "no_cache")
 def command(
     traces: tuple[str, ...],
@@ -123,7 +123,7 @@ def _each(runs: Sequence[Run], output: Path, reading: Reading, *, force: bool) -
         except StoreError:
             raise
         except TracekitError as error:
-            click.echo(f"warning: no report of {printable(named)}: {error.message}", err=True)
+            click.echo(f"warning: no report for {printable(named)}: {error.message}", err=True)
             continue
         write(html, file)
         links[named] = f"{folder.name}/{file.name}"
@@ -143,7 +143,7 @@ def compared(
     from tracekit.report import comparison_page, modules_of
 
     if len(traces) > 1:
-        raise UsageError("with --base there is one TRACE", hint="give the folder of its ranks")
+        raise UsageError("--base takes only one TRACE", hint="pass the folder of its ranks")
     (new,) = traces
     results = compare(base, new, cache=not reading.no_cache, rules=reading.rules).results()
     sides = {}

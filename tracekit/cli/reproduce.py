@@ -21,14 +21,14 @@ _MAX_BYTES = 100_000_000
 
 @click.command(name="reproduce")
 @trace_argument
-@click.option("--op", metavar="NAME", help="Only calls of this op: aten::mm.")
+@click.option("--op", metavar="NAME", help="Reproduce only calls of this op, such as aten::mm.")
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
     default=30,
     show_default=True,
     metavar="N",
-    help="Calls with different arguments, those that took longest.",
+    help="Number of calls with different arguments, slowest first.",
 )
 @output_option
 @reading_options("rules", "no_cache")
@@ -80,7 +80,7 @@ def op_program(trace: Trace, op: str | None, limit: int) -> tuple[str, int]:
             cases.append(case)
     if not cases:
         raise QueryError(
-            f"no call of {op or 'an op of torch'} has its arguments in the trace",
+            f"no call of {op or 'a torch op'} with recorded arguments",
             hint="record with torch.profiler's record_shapes=True",
         )
     program = files("tracekit").joinpath("collectors", "calls", "op_replay.py").read_text("utf-8")

@@ -23,19 +23,19 @@ _TRACE_ENDING = re.compile(r"\.(json|gz|duckdb)$", re.IGNORECASE)
     "--limit",
     type=click.IntRange(min=1),
     metavar="ROWS",
-    help=f"Show no more rows.  [default: {MAX_ROWS:,} in tables for people, else all]",
+    help=f"Maximum number of rows.  [default: {MAX_ROWS:,} in tables, else all]",
 )
 @click.option(
     "--timeout",
     "timeout_s",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="Stop the statement if it takes longer.",
+    help="Stop the statement after this time.",
 )
 @click.option(
     "--unsafe",
     is_flag=True,
-    help="Let the SQL read and write files and use the network; for SQL that you trust.",
+    help="Allow the SQL to access files and the network; only for SQL that you trust.",
 )
 @reading_options(
     "queries", "rules", "capture", "ceilings", "plain_step", "step", "no_cache", "engine"
@@ -59,7 +59,7 @@ def command(
     traces, statement = split_arguments(arguments)
     if statement in (None, "-"):
         if sys.stdin.isatty():
-            click.echo("Reading SQL from the terminal; Ctrl-D ends it.", err=True)
+            click.echo("Reading SQL from the terminal; end with Ctrl-D.", err=True)
         statement = sys.stdin.read()
     with open_traces(traces, reading, unsafe=unsafe) as trace:
         stream = trace.stream_sql(statement, timeout_s=timeout_s)

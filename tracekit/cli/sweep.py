@@ -32,11 +32,11 @@ def command(ctx: click.Context, /, format_name: str, **values: object) -> None:
     from tracekit.collectors.sweep.run import check, run_sweep
 
     if ctx.meta["program"]:
-        raise UsageError("a sweep runs the stages, no program of your own: that is for collect")
+        raise UsageError("sweep runs no program; use tracekit collect for that")
     results = run_sweep(values, lambda line: click.echo(line, err=True))
     emit(cells_result(results), format_name)
     check(results)
-    click.echo(f"compare them: tracekit query methods {values['out']}", err=True)
+    click.echo(f"compare the runs: tracekit query methods {values['out']}", err=True)
 
 
 def cells_result(results: Mapping[str, Manifest]) -> Result:

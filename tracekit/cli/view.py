@@ -52,8 +52,8 @@ def command(no_browser: bool, ui: str, choice: Choice) -> None:
         ):
             click.echo(address)
             if not no_browser and not webbrowser.open(page):
-                click.echo("note: no browser was found; open the address in one", err=True)
-            click.echo("Ctrl-C ends it", err=True)
+                click.echo("note: no browser found; open the address manually", err=True)
+            click.echo("stop with Ctrl-C", err=True)
             ended.wait()
 
 

@@ -1,1 +1,1 @@
-"""Two runs side by side: what differs, by how much, and whether that is more than noise."""
+"""Comparison of two runs: the difference, its parts, and its noise."""

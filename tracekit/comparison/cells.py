@@ -1,4 +1,4 @@
-"""One side of a comparison: its time in cells, its samples, and what one unit of it is."""
+"""One side of a comparison: time in cells, samples, and units."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PARTS = tuple(part.name for part in time_parts.PARTS)
 _COVERED_BY_STEPS_PCT = 50
 
 OUTSIDE_WINDOW = ("before_first_work", "behind_last_work")
-"""Causes of idle time of a step that lies outside of the window of its device."""
+"""Causes of idle time of a step that lies outside the window of its device."""
 
 Device = tuple[int | None, str]
 """A device of a run: its rank, and its number there."""
@@ -171,7 +171,7 @@ def split_rows(trace: Trace) -> SplitRows:
     Rows are in the order in which `split` first has them.
 
     Raises:
-        QueryError: there is no trace.
+        QueryError: there is not a trace.
     """
     ((has_traces,),) = trace.sql("SELECT EXISTS (FROM trace)")
     if not has_traces:
@@ -206,7 +206,10 @@ def make_side(reading: Reading, per: Per, skip: int = 0) -> Side:
     """
     is_stepped = per == "step" or (per != "window" and reading.has_steps)
     if per == "step" and not any(row.step is not None for run in reading.runs for row in run.rows):
-        raise UsageError(f"{reading.label} marks no steps", hint="--per window compares it whole")
+        raise UsageError(
+            f"{reading.label} has no marked steps",
+            hint="use --per window to compare the complete window",
+        )
     cells: dict[Key, Cell] = {}
     samples: dict[tuple[int, int | None], int] = {}
     sample_devices: dict[int, set[tuple[int, Device]]] = {}
@@ -240,10 +243,12 @@ def make_side(reading: Reading, per: Per, skip: int = 0) -> Side:
                 if sample_of is not None and (not is_stepped or step in taken):
                     sample_devices.setdefault(sample_of, set()).add((run, device))
     if not cells:
-        missing = "step left" if is_stepped else "known work of a device"
+        missing = "step left" if is_stepped else "known device work"
         raise UsageError(
             f"{reading.label} has no {missing} to compare",
-            hint="--skip leaves out fewer" if skip and is_stepped else "see tracekit query health",
+            hint="use --skip with a smaller number"
+            if skip and is_stepped
+            else "tracekit query health shows the reason",
         )
     order = sorted(samples, key=lambda one: (one[0], one[1] is not None, one[1]))
     at = {samples[key]: number for number, key in enumerate(order)}
@@ -274,7 +279,7 @@ def make_side(reading: Reading, per: Per, skip: int = 0) -> Side:
 
 
 def _factor(reading: Reading, per: Per, *, run: int, step: int | None) -> int:
-    """Return how many units there are in one sample on one device."""
+    """Return the number of units per sample on one device."""
     if per in ("step", "window"):
         return 1
     found = reading.unit_counts[run]
@@ -285,9 +290,9 @@ def _factor(reading: Reading, per: Per, *, run: int, step: int | None) -> int:
         found = None
     if not found:
         raise UsageError(
-            f"{reading.label} does not tell how many {per}s there are"
+            f"{reading.label}: the number of {per}s is unknown"
             + ("" if step is None else f" in step {step}"),
-            hint="--per step or --per window need no more than the trace",
+            hint="use --per step or --per window, which need only the trace",
         )
     return found
 
@@ -306,7 +311,7 @@ def _unit_count(trace: Trace, per: Per | None) -> Mapping[int, int] | int | None
 
 
 def _tokens(trace: Trace) -> Mapping[int, int] | int | None:
-    """Return the tokens of each serving step, or those of any training step on a device."""
+    """Return the tokens of each serving step, or of any training step on a device."""
     served = {
         row["step"]: (row["prefill_token_count"] or 0) + (row["decode_token_count"] or 0)
         for row in trace.query("serving_steps").to_dicts()

@@ -1,4 +1,4 @@
-"""Comparing two sides: open them, match their work, split the difference, judge it."""
+"""Compares two sides: opens them, matches their work, splits and judges the difference."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def _several(given: _Given) -> Sequence[str | Path | Trace]:
 
 
 def _labels(base: _Given, new: _Given) -> tuple[str, str]:
-    """Return what both sides are called: the names of their files, as short as tells them apart."""
+    """Return the shortest distinct file names of both sides."""
     parts = [[_path_of(one).parts for one in _several(side)] for side in (base, new)]
     for length in (1, 2, 3):
         names = [" + ".join("/".join(one[-length:]) for one in side) for side in parts]

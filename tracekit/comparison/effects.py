@@ -1,4 +1,4 @@
-"""Why matched work takes another time: more of it, longer, of other shapes, less hidden."""
+"""Reasons why matched work takes a different time: count, duration, shapes, overlap."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def shape_change(pairs: Sequence[Pair]) -> str | None:
 
 
 def _is_same(pair: Pair) -> bool:
-    """Whether both sides run the same kernels, as far as both tell."""
+    """Return whether both sides run the same kernels, if known."""
     # A baseline keeps no names.
     if not pair.base_names or not pair.new_names:
         return True

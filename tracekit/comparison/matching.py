@@ -1,4 +1,4 @@
-"""Which work of one side is which of the other: by meaning, and not by the names of kernels.
+"""Matches the work of two sides by meaning rather than kernel names.
 
 Work is matched within one part of the time and one phase, in one module if it can be; there by op,
 shape and name, by op and shape, by op, by name, by class, and at last what is left of both sides of
@@ -101,7 +101,7 @@ _DEEPEST = 32
 
 
 def _places_of(base: Side, new: Side, alignment: Alignment) -> dict[str, str]:
-    """Return what the modules of the new side are called in the tree of both."""
+    """Return the module paths of the new side in the common tree."""
     places = dict(alignment.base_of)
     aligned, taken = {*places.values()}, base.modules.keys() | new.modules.keys()
     for path in new.modules:
@@ -116,7 +116,7 @@ def _places_of(base: Side, new: Side, alignment: Alignment) -> dict[str, str]:
 
 
 def _around(parents: Mapping[str, str | None]) -> dict[str, tuple[int, str]]:
-    """Return of each place how deep it is, and where what it does not match is looked for next."""
+    """Return the depth of each place, and the place where its unmatched work is matched next."""
     found: dict[str, tuple[int, str]] = {_TOP: (-1, _TOP)}
     for start in parents:
         inner: list[str] = []
@@ -152,7 +152,7 @@ def _match_group(
     around: Mapping[str, tuple[int, str]],
     units: tuple[int, int],
 ) -> list[Pair]:
-    """Match the work of one part and phase: place by place, the innermost first."""
+    """Match the work of one part and phase by place, innermost first."""
     pairs: list[Pair] = []
     by_depth: dict[int, set[str]] = defaultdict(set)
     for place in (place for pool in pools for place in pool):
@@ -191,7 +191,7 @@ def _match_group(
 
 
 def _innermost_first(by_depth: Mapping[int, set[str]]) -> Iterator[tuple[int, str]]:
-    """Return places with their depths, also those that are added further out meanwhile."""
+    """Yield places by depth, innermost first, including places that are added meanwhile."""
     for depth in range(max(by_depth), -2, -1):
         for place in sorted(by_depth.get(depth, ()), reverse=True):
             yield depth, place
@@ -246,7 +246,7 @@ def _fused(
 
 
 def _nearest(offered: Sequence[tuple[float, int]], ns: float) -> Iterable[tuple[float, int]]:
-    """Return the first of those that are next to a time on either side."""
+    """Return the first items whose time is close to a given time on either side."""
     at = bisect_left(offered, (ns, -1))
     if at:
         yield offered[bisect_left(offered, (offered[at - 1][0], -1))]
@@ -266,7 +266,7 @@ def _common(cells: Iterable[Cell]) -> str:
 def _by_key(
     cells: tuple[Sequence[Cell], Sequence[Cell]], key: _Key, match: Match, *, is_idle: bool
 ) -> tuple[list[tuple[list[Cell], list[Cell]]], tuple[list[Cell], list[Cell]]]:
-    """Group cells of both sides by a key: what is on both sides, and what is left."""
+    """Group cells of both sides by a key; return common groups and remaining cells."""
     grouped: dict[object, tuple[list[Cell], list[Cell]]] = {}
     left: tuple[list[Cell], list[Cell]] = [], []
     for is_new in (0, 1):
@@ -289,6 +289,6 @@ def _by_key(
 
 
 def _are_alike(base: Sequence[Cell], new: Sequence[Cell], match: Match) -> bool:
-    """Whether work without the same op or name may be the same: neither side is most of it."""
+    """Return whether work without the same op or name can be the same: similar times."""
     sums = [_time(cells) for cells in (base, new)]
     return max(sums) <= _ALIKE_RATIO[match] * max(min(sums), 1)

@@ -1,4 +1,4 @@
-"""What was measured on both sides, and whether it differs by more than noise."""
+"""Measurements of both sides, and whether their difference exceeds noise."""
 
 from __future__ import annotations
 
@@ -179,7 +179,6 @@ def run_difference(
 
 
 def _by_run(side: Side) -> list[float]:
-    """Return the median of each run."""
     series: dict[str, list[float]] = {}
     for name, value in zip(side.sample_names, side.series(side.cells), strict=True):
         series.setdefault(name.partition(",")[0], []).append(value)

@@ -1,4 +1,4 @@
-"""Which module of one side is which of the other: by name, else by where it stands in the tree."""
+"""Matches modules of two sides by name, else by their position in the tree."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WRAPPERS = frozenset(
 
 _LIKE_ENOUGH = 0.5
 _MOST_INSIDE = 1000
-"""So many modules inside of one, the nearest, say what is inside of it."""
+"""So many modules inside one, the nearest, say what is inside it."""
 _MOST_ALIKE = 50
 """With about so many, those that hold its rarest names, a module is compared."""
 _WRAPPER = re.compile("|".join(sorted(_WRAPPERS)))
@@ -88,7 +88,7 @@ def _descend(
     renamed: dict[str, str],
     free_base: set[str],
 ) -> None:
-    """Align the children of modules that correspond, from the top of both trees down."""
+    """Match the children of matched modules, from the top of both trees down."""
     # As deep as a file says, which may be deeper than Python calls itself.
     waiting: list[tuple[str | None, str | None]] = [(None, None)]
     while waiting:
@@ -117,7 +117,7 @@ def _descend(
 def _by_key(
     base: Sequence[ModuleNode], new: Sequence[ModuleNode], key: _Key
 ) -> list[tuple[str, str]]:
-    """Pair modules of the same key, the first of one side with the first of the other."""
+    """Pair modules with the same key in order."""
     waiting: dict[str | None, deque[str]] = {}
     for node in base:
         waiting.setdefault(key(node) or None, deque()).append(node.path)
@@ -128,7 +128,7 @@ def _by_key(
 def _by_inside(
     base: Sequence[str], new: Sequence[str], children: tuple[_Children, _Children]
 ) -> list[tuple[str, str]]:
-    """Pair modules that hold modules of the same names, the most alike first."""
+    """Pair modules with the most similar contents first."""
     free: tuple[_Alike, _Alike] = {}, {}
     for paths, inside, alike in zip((base, new), children, free, strict=True):
         for number, path in enumerate(paths):
@@ -166,7 +166,7 @@ _Alike = dict[frozenset[str], deque[int]]
 def _near(
     names: frozenset[str], holders: Mapping[str, Sequence[frozenset[str]]]
 ) -> Mapping[frozenset[str], None]:
-    """Return which others hold one of these names, at least of the rarest."""
+    """Return the other modules that contain one of these names, at least of the rarest."""
     near: dict[frozenset[str], None] = {}
     for name in sorted(names & holders.keys(), key=lambda name: (len(holders[name]), name)):
         if len(near) < _MOST_ALIKE:
@@ -193,7 +193,6 @@ def _children(modules: Mapping[str, ModuleNode]) -> dict[str | None, list[str]]:
 
 
 def _bare(path: str) -> str:
-    """Return a path without the names of wrappers."""
     if not _WRAPPER.search(path):
         return ".".join(_NAME.findall(path))
     names = (name for name in _NAME.findall(path) if _NUMBER.sub("", name) not in _WRAPPERS)

@@ -204,7 +204,7 @@ def _rate(pairs: Sequence[tuple[int, int]]) -> float:
 
 
 def _blocks(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Sum neighbours, as many as the cube root of their number says, so that blocks are alike."""
+    """Sum blocks of consecutive values; the block size is the cube root of their number."""
     length = max(round(len(pairs) ** (1 / 3)), math.ceil(len(pairs) / _MAX_BLOCKS))
     return [
         (sum(a for a, _ in pairs[at : at + length]), sum(t for _, t in pairs[at : at + length]))
@@ -218,7 +218,7 @@ def _rank(count: int, quantile: int) -> int:
 
 
 def _is_inside(count: int, quantile: int, alpha: float) -> bool:
-    """Whether the percentile of a draw is hardly ever the smallest or the largest value."""
+    """Return whether a resampled percentile is rarely the smallest or largest value."""
     rank = _rank(count, quantile)
     if count < 2:
         return False

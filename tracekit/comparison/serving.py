@@ -215,7 +215,7 @@ def load_gain(base: Trace, new: Trace, figure: str, margin_pct: float = MARGIN_P
 
 
 def _amounts(side: Served, rate: str) -> list[tuple[int, int]]:
-    """Return requests or tokens with their times; nothing where some answer's are not known."""
+    """Return requests or tokens with their times; nothing if some answers are unknown."""
     found = []
     for one in side.answers:
         amount = 1 if rate == "requests_per_s" else one.output_token_count

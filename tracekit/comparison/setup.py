@@ -1,4 +1,4 @@
-"""What differs in the set-up of two sides, so that they are not like with like."""
+"""Differences in the setup of two sides that limit the comparison."""
 
 from __future__ import annotations
 

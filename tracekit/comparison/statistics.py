@@ -75,7 +75,7 @@ def interval_of_difference(base: Atoms, new: Atoms, alpha: float) -> tuple[float
 
 
 def _quantile(atoms: Atoms, share: float) -> float:
-    """Return the value below which a share of a distribution lies; atoms are in order."""
+    """Return the quantile of a distribution of sorted atoms."""
     reached = 0.0
     for value, chance in atoms:
         reached += chance
@@ -218,7 +218,7 @@ def least_count(alpha: float = ALPHA) -> int:
 def _distribution(ranks: tuple[int, ...], taken: int) -> tuple[int, ...]:
     """Return in how many ways so many of the ranks have each sum, by the sum.
 
-    The counts of all sums lie side by side in the bits of one integer.
+    The counts of all sums lie next to each other in the bits of one integer.
     """
     width = math.comb(len(ranks), taken).bit_length() + 1
     ways = [1] + [0] * taken
@@ -233,7 +233,7 @@ def _distribution(ranks: tuple[int, ...], taken: int) -> tuple[int, ...]:
 
 @cache
 def _excluded_pairs(first: int, second: int, alpha: float) -> int:
-    """Return how many of the sorted pairs' differences lie outside of the interval on a side."""
+    """Return how many sorted pair differences lie outside the interval on each side."""
     total = first + second
     if total <= EXACT_COUNT:
         ways = _distribution(tuple(range(1, total + 1)), first)
@@ -251,7 +251,7 @@ def _excluded_pairs(first: int, second: int, alpha: float) -> int:
 
 
 def _median_atoms(series: Sequence[float]) -> list[tuple[float, float]]:
-    """Return the values that the median of a drawn series may have, with their probabilities."""
+    """Return the possible medians of a resampled series, with their probabilities."""
     ordered, count = sorted(series), len(series)
     half = count // 2
     if count % 2 == 0 and count <= _PAIRS_OF_MIDDLES:
@@ -374,7 +374,7 @@ def difference_at(base: Sequence[float], new: Sequence[float], place: int) -> fl
 def _split(
     first: Sequence[float], second: Sequence[float], bound: float
 ) -> tuple[int, float, float]:
-    """Return how many differences are no more than a bound, the last of them, and the next."""
+    """Return the number of differences up to a bound, the last of them, and the next."""
     count = at = 0
     below, above = -math.inf, math.inf
     for x in first:

@@ -1,4 +1,4 @@
-"""A comparison as tables: what every form of the output is made of."""
+"""A comparison as tables, the basis of all output formats."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def _split(comparison: Comparison, tree: Node) -> Result:
 
 
 def _numbered(tree: Node) -> Iterator[tuple[int, int | None, int, Node]]:
-    """Return the nodes that are no single work: number, that of the parent, depth, node."""
+    """Return inner nodes with number, parent number, and depth."""
     waiting: list[tuple[Node, int | None, int]] = [(tree, None, 0)]
     number = 0
     while waiting:
@@ -257,7 +257,7 @@ def _work_row(comparison: Comparison, leaf: Node) -> tuple[Any, ...]:
 
 
 def _only(pair: Pair, side: int, name: str) -> str | None:
-    """Return what all cells of one side have; where they differ, the first with an ellipsis."""
+    """Return the common value of all cells of a side, else the first with an ellipsis."""
     found = list(dict.fromkeys(getattr(cell, name) for cell in (pair.base, pair.new)[side]))
     texts = [text for text in found if text is not None]
     return (texts[0] + (", …" if len(texts) > 1 else "")) if texts else None

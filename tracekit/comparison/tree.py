@@ -1,4 +1,4 @@
-"""The difference as a tree whose every level adds up: from the whole down to single work."""
+"""The difference as a tree whose levels add up."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def rearranged(root: Node, by: By) -> Node:
 
 
 def _leaf(pair: Pair) -> Node:
-    """Return one row of work; it is called by its op, else by its kernel."""
+    """Return one row of work, named by its op, else by its kernel."""
     names = {cell.op or cell.name or "" for cell in pair.base or pair.new}
     name = ", ".join(sorted(names)[:3]) + (", …" if len(names) > 3 else "")
     base_ns, new_ns = (sum(cell.wall_ns for cell in side) for side in (pair.base, pair.new))

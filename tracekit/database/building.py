@@ -106,7 +106,7 @@ def _move_if_free(partial: Path, final: Path) -> None:
     Raises:
         StoreError: something has.
     """
-    taken = StoreError(f"{final}: exists already", hint="--force replaces it")
+    taken = StoreError(f"{final}: already exists", hint="use --force to replace it")
     try:
         final.hardlink_to(partial)
     except FileExistsError as error:

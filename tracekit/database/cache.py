@@ -199,7 +199,7 @@ def clear_cache() -> int:
         except OSError as error:
             raise StoreError(
                 f"{file}: cannot be removed: {error.strerror or error}",
-                hint="may you write to its folder?",
+                hint="check the permissions of its folder",
             ) from error
         count += 1
     if folder.is_dir():
@@ -296,9 +296,9 @@ def fetch_store(
 def _check_size(location: Location, size_bytes: int) -> None:
     if size_bytes > limit_bytes():
         raise StoreError(
-            f"{location}: the store has {format_bytes(size_bytes)}, and would go to a cache "
-            f"that may hold {format_bytes(limit_bytes())}",
-            hint="set TRACEKIT_CACHE_LIMIT_BYTES to allow more",
+            f"{location}: the store needs {format_bytes(size_bytes)} in a cache limited "
+            f"to {format_bytes(limit_bytes())}",
+            hint="raise TRACEKIT_CACHE_LIMIT_BYTES",
         )
 
 

@@ -66,11 +66,11 @@ def _disk_error(final: Path, number: int | None, text: str) -> StoreError:
     if number == errno.ENOSPC:
         return StoreError(
             f"{_fuller(final)}: the disk is full; nothing was written",
-            hint="free space, or set TRACEKIT_CACHE_DIR, TMPDIR or -o to a folder on another disk",
+            hint="free space, or set TRACEKIT_CACHE_DIR, TMPDIR, or -o to a folder on another disk",
         )
     return StoreError(
         f"{final}: the store cannot be written: {text}",
-        hint="set TRACEKIT_CACHE_DIR or -o to a folder that can be written, or use --no-cache",
+        hint="set TRACEKIT_CACHE_DIR or -o to a writable folder, or use --no-cache",
     )
 
 
@@ -304,7 +304,7 @@ def _limited(connection: duckdb.DuckDBPyConnection, limit_s: float) -> Iterator[
             raise
         raise DamagedStoreError(
             f"a statement on the rows of the store takes longer than {limit_s:.0f} s",
-            hint="make a new one from the trace: tracekit ingest TRACE -o STORE",
+            hint="create it again from the trace: tracekit ingest TRACE -o STORE",
         ) from error
     finally:
         timer.cancel()

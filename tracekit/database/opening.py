@@ -62,7 +62,9 @@ def open_store(
         StoreError: no such file, no store of tracekit's, or one of another schema version.
     """
     if not path.is_file():
-        raise StoreError(f"{path}: no such store", hint="make one: tracekit ingest TRACE -o STORE")
+        raise StoreError(
+            f"{path}: no such store", hint="create one: tracekit ingest TRACE -o STORE"
+        )
     spill_folder = None
     if resources is not None:
         spill_folder = temporary_folder()
@@ -92,16 +94,16 @@ def _opened(
         missing = {"store_info", "trace", "run"} - tables
         if missing:
             raise StoreError(
-                f"{path}: not a store that tracekit can open: it has no table {min(missing)}",
-                hint="make a new one: tracekit ingest TRACE -o STORE",
+                f"{path}: not a tracekit store: it has no table {min(missing)}",
+                hint="create it again: tracekit ingest TRACE -o STORE",
             )
         row = connection.execute("SELECT schema_version FROM store.main.store_info").fetchone()
         if row is None or row[0] != SCHEMA_VERSION:
             version = "unknown" if row is None else row[0]
             raise StoreError(
-                f"{path}: the store has schema version {version}, "
-                f"this tracekit reads {SCHEMA_VERSION}",
-                hint="make a new one from the trace: tracekit ingest TRACE -o STORE",
+                f"{path}: the store has schema version {version}, but this tracekit reads "
+                f"{SCHEMA_VERSION}",
+                hint="create it again from the trace: tracekit ingest TRACE -o STORE",
             )
         if check is not None:
             check(connection, path)
@@ -144,19 +146,19 @@ def attach_library(connection: duckdb.DuckDBPyConnection, library: Path) -> None
 
 
 def _not_opened(path: Path, text: str) -> StoreError:
-    reason = text.splitlines()[0] if text else "no reason is given"
+    reason = text.splitlines()[0] if text else "unknown reason"
     if "Could not set lock" in reason:
         return StoreError(
             f"{path}: the store is in use: another process has it open for writing",
-            hint="wait for that process, or close it",
+            hint="close it there, or wait for that process",
         )
     # DuckDB's words for a file that ends before the place at which its data lie.
     is_cut_off = "attempted to read" in reason or "read enough bytes" in reason
     return DamagedStoreError(
-        f"{path}: the store is damaged or cut off"
+        f"{path}: the store is damaged or incomplete"
         if is_cut_off
-        else f"{path}: not a store that tracekit can open: {reason}",
-        hint="make a new one: tracekit ingest TRACE -o STORE",
+        else f"{path}: not a tracekit store: {reason}",
+        hint="create it again: tracekit ingest TRACE -o STORE",
     )
 
 

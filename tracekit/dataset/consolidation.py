@@ -1,8 +1,7 @@
-"""Puts the small tables and the rows of analyses of all shards into one file each.
+"""Combines small tables and analyses of all shards into one file each.
 
-They come as the bytes of small Parquet files, from whatever engine and in any order, lie in a
-folder of this machine until all are there, and are sorted then: the files are the same, however the
-shards were made.
+They arrive as the bytes of small Parquet files, from any engine and in any order. They are sorted
+once all are there, so the files do not depend on the shards.
 """
 
 from __future__ import annotations
@@ -106,7 +105,7 @@ class SmallFiles:
         return f"SELECT * EXCLUDE (file_row_number) FROM {source} ORDER BY {keys}, file_row_number"
 
     def _marker_numbers(self) -> str:
-        """Return SQL for the numbers of markers: each shard counted its own from 1."""
+        """Return SQL that renumbers markers, which each shard numbers from 1."""
         shards = " UNION ALL ".join(
             f"SELECT {number} AS shard, marker_id, category, name FROM read_parquet("
             f"{quote(str(self._place('tables/range_marker', number)))})"
@@ -121,7 +120,7 @@ class SmallFiles:
         )
 
     def _read(self, name: str, options: str = "") -> str:
-        """Return SQL that reads the files of a name, those of the first traces first."""
+        """Return SQL that reads the files of a table, ordered by trace."""
         numbers = sorted(self._names.get(name, ()), key=lambda number: self._traces[number])
         files = ", ".join(quote(str(self._place(name, number))) for number in numbers)
         return f"read_parquet([{files}]{', ' + options if options else ''})"
@@ -131,7 +130,7 @@ class SmallFiles:
 
 
 def _numbered(source: str) -> str:
-    """Return SQL for the markers of all shards, each once, numbered as in a store."""
+    """Return SQL for the distinct markers of all shards, numbered as in a store."""
     return (
         "SELECT * REPLACE ((row_number() OVER (ORDER BY category, name))::INTEGER AS marker_id) "
         "FROM (SELECT DISTINCT ON (category, name) * FROM "
@@ -140,7 +139,7 @@ def _numbered(source: str) -> str:
 
 
 def _with_ranks_of_all(health: str) -> str:
-    """Return SQL for health with what only all traces together tell of each."""
+    """Return SQL for health with the metrics that need all traces."""
     across = ", ".join(map(quote, _ACROSS))
     return f"""
         WITH fact AS (SELECT * FROM trace INNER JOIN rank_facts() USING (trace_id)),

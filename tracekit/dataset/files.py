@@ -1,4 +1,4 @@
-"""The Parquet files of a dataset, each known by what is in it."""
+"""Parquet files of a dataset, named by their content."""
 
 from __future__ import annotations
 

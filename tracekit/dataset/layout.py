@@ -2,7 +2,7 @@
 
 A dataset is a folder ``NAME.tracekit``:
 
-- ``manifest.json``: what is in it. It is written last; without it there is no dataset.
+- ``manifest.json``: what is in it. It is written last; without it there is not a dataset.
 - ``tables/<table>/<shard>.parquet``: a large table; each file holds the rows of some ranks, those
   of one shard, sorted by trace and time.
 - ``tables/<table>/all-….parquet``: a small table, of all ranks.

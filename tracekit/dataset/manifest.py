@@ -1,7 +1,7 @@
-"""The manifest of a dataset: what is in it, and what is not. Written last; it makes the dataset.
+"""The manifest of a dataset: its content and missing traces. Written last.
 
-It is JSON, described in docs/scale.md. A dataset is data, whoever
-made it: names of files in it are looked at before any is opened.
+It is JSON, described in docs/scale.md. Datasets are untrusted: file names in it are checked before
+opening.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def read_manifest(dataset: Location) -> Manifest | None:
         raise StoreError(
             f"{dataset.shown}: the dataset cannot be opened: {error.strerror or error}"
         ) from error
-    hint = "make a new one: tracekit ingest RANKS -o NAME.tracekit"
+    hint = "create it again: tracekit ingest RANKS -o NAME.tracekit"
     try:
         head = parse_json(data)
         if not isinstance(head, dict) or head.get("format") != FORMAT:
@@ -118,7 +118,7 @@ def read_manifest(dataset: Location) -> Manifest | None:
         if versions != (FORMAT_VERSION, SCHEMA_VERSION):
             raise StoreError(
                 f"{dataset.shown}: the dataset has version {versions[0]} with schema "
-                f"{versions[1]}, this tracekit reads {FORMAT_VERSION} with {SCHEMA_VERSION}",
+                f"{versions[1]}, but this tracekit reads {FORMAT_VERSION} with {SCHEMA_VERSION}",
                 hint=hint,
             )
         manifest = msgspec.convert(head, Manifest)
@@ -132,8 +132,8 @@ def read_manifest(dataset: Location) -> Manifest | None:
     ):
         if not _NAME.fullmatch(listed.name) or not listed.name.startswith(f"{kind}/"):
             raise StoreError(
-                f"{place.shown}: not the manifest of a dataset: {listed.name!r} is no name of a "
-                "file in one",
+                f"{place.shown}: not the manifest of a dataset: {listed.name!r} is not a "
+                "file name of a dataset",
                 hint=hint,
             )
     return manifest

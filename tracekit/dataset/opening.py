@@ -48,8 +48,8 @@ def open_dataset(
     manifest = read_manifest(dataset)
     if manifest is None:
         raise StoreError(
-            f"{dataset.shown}: there is no dataset here: it has no manifest.json",
-            hint="make one: tracekit ingest RANKS -o NAME.tracekit; one that broke off goes on",
+            f"{dataset.shown}: not a dataset: it has no manifest.json",
+            hint="create one or continue it: tracekit ingest RANKS -o NAME.tracekit",
         )
     return open_listed(dataset, manifest, resources, unsafe=unsafe)
 
@@ -91,7 +91,7 @@ def open_listed(
 
 
 class _Files:
-    """The files of a dataset, as DuckDB names them; `passing` is a folder that goes with it."""
+    """Files of a dataset as DuckDB names them; `passing` is a folder that goes with it."""
 
     def __init__(
         self,
@@ -122,7 +122,6 @@ class _Files:
         self.begin = f"{folder}/"
 
     def sql(self, listed: list[ListedFile]) -> str:
-        """Return SQL that reads files as one relation."""
         names = ", ".join(quote(self.begin + file.name) for file in listed)
         return f"read_parquet([{names}])"
 
@@ -130,7 +129,7 @@ class _Files:
 def _create_tables(
     connection: duckdb.DuckDBPyConnection, manifest: Manifest, files: _Files, folder: Path
 ) -> None:
-    """Create what a store has: tables that are views over files, views, and macros."""
+    """Create the tables, views, and macros of a store over the files."""
     from tracekit.analysis.catalog import load_catalog
     from tracekit.analysis.library import library_file
     from tracekit.analysis.rules import create_rule_tables
@@ -161,7 +160,7 @@ def _create_tables(
 def _list_analyses(
     connection: duckdb.DuckDBPyConnection, manifest: Manifest, files: _Files
 ) -> None:
-    """List the statements that read the rows of analyses which the dataset has."""
+    """Return the statements that read the stored rows of analyses."""
     from tracekit.analysis.catalog import load_catalog
     from tracekit.database import session_of
 
@@ -177,14 +176,14 @@ def _list_analyses(
 
 
 def _is_as_written(files: _Files, listed: ListedFile) -> str:
-    """Return a condition that fails if a file on a disk is no longer what was written.
+    """Return a condition that fails if a local file has changed since it was written.
 
     Parquet notices only some of what befalls its bytes: the rest would be other figures. Object
     stores keep checksums of their own.
     """
     if files.dataset.local_path is None:
         return "TRUE"
-    changed = quote(f"Corrupt file: {listed.name} is not what the manifest says")
+    changed = quote(f"Corrupt file: {listed.name} differs from the manifest")
     return (
         f"(SELECT if(sha256(content) = {quote(listed.sha256)}, TRUE, error({changed})) "
         f"FROM read_blob({quote(files.begin + listed.name)}))"
@@ -198,7 +197,6 @@ def _create_view(
     name: str,
     columns: Sequence[tuple[str, str]],
 ) -> None:
-    """Create a table as a view over its files."""
     source = files.sql(manifest.tables[name])
     if name == "surroundings":
         numbers = files.sql(manifest.tables[MARKER_NUMBER])
@@ -214,7 +212,7 @@ def _create_view(
 
 
 def _with_markers(source: str, numbers: str) -> str:
-    """Return SQL for table surroundings with the numbers that table range_marker has here."""
+    """Return SQL for table launch_context with marker numbers of this dataset."""
     return f"""(
         SELECT s.* REPLACE (p.marker_id AS phase_marker_id, r.marker_id AS row_marker_id)
         FROM {source} AS s
@@ -227,8 +225,8 @@ def _with_markers(source: str, numbers: str) -> str:
 def _damaged(dataset: Location, text: str) -> StoreError:
     from tracekit.database import DamagedStoreError
 
-    reason = text.splitlines()[0] if text else "no reason is given"
+    reason = text.splitlines()[0] if text else "unknown reason"
     return DamagedStoreError(
         f"{dataset.shown}: the dataset is damaged: {reason}",
-        hint="make a new one: tracekit ingest RANKS -o NAME.tracekit --force",
+        hint="create it again: tracekit ingest RANKS -o NAME.tracekit --force",
     )

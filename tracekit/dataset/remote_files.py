@@ -1,4 +1,4 @@
-"""Gives DuckDB the files of a remote dataset: range reads, and only of listed files.
+"""Gives DuckDB access to the files of a remote dataset: range reads of listed files only.
 
 DuckDB asks a file system of fsspec that is registered for one connection. It knows the listed files
 and their sizes; it writes nothing and gives access to nothing else. Small pieces (the end of a

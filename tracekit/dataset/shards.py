@@ -105,19 +105,18 @@ def read_shards(
 
 
 def _read(place: Location) -> tuple[Description, dict[str, bytes]]:
-    """Read one shard."""
     with zipfile.ZipFile(io.BytesIO(place.read_bytes(_MAX_SMALL_BYTES))) as archive:
         if sum(info.file_size for info in archive.infolist()) > _MAX_SMALL_BYTES:
             raise ValueError("too large for a shard")
         description = _decoder.decode(archive.read(_DESCRIPTION))
         for name, file in description.files.items():
             if not _FILE.fullmatch(file.name) or file.name.split("/")[1] != name:
-                raise ValueError("a name of a file that is none of ours")
+                raise ValueError("a file name that no dataset has")
         small = {}
         for name in archive.namelist():
             if name != _DESCRIPTION:
                 plain = name.removesuffix(".parquet")
                 if not _SMALL.fullmatch(plain):
-                    raise ValueError("a name that is none of ours")
+                    raise ValueError("a name that no dataset has")
                 small[plain] = archive.read(name)
     return description, small

@@ -263,14 +263,14 @@ def _tidy(dataset: Location, manifest: Manifest) -> None:
 
 def exists_already(dataset: Location) -> StoreError:
     """Return the error for a dataset in whose place another one lies."""
-    return StoreError(f"{dataset.shown}: exists already", hint="--force replaces it")
+    return StoreError(f"{dataset.shown}: already exists", hint="use --force to replace it")
 
 
 def _not_written(dataset: Location, error: OSError) -> StoreError:
     if error.errno == errno.ENOSPC:
         return StoreError(
             f"{dataset.shown}: the disk is full",
-            hint="free space and do the same again: what was written is taken over",
+            hint="free space and run the command again: it continues from the completed ranks",
         )
     return StoreError(f"{dataset.shown}: cannot be written: {error.strerror or error}")
 

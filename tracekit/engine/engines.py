@@ -68,7 +68,7 @@ def make_engine(name: str, worker_count: int, *, address: str | None = None) -> 
 
     Args:
         name: one of :data:`ENGINES`.
-        worker_count: how many units at a time, at most; 0 on Ray for as many as it has processors.
+        worker_count: maximum number of concurrent units; 0 on Ray for its number of processors.
         address: of the cluster that Ray shall join; None for that of RAY_ADDRESS, or one of this
             machine.
 
@@ -87,9 +87,7 @@ def make_engine(name: str, worker_count: int, *, address: str | None = None) -> 
         engine = RayEngine(worker_count, address)
         import_ray(is_cluster=engine.is_cluster)
         return engine
-    raise UsageError(
-        f"there is no engine {name!r} in this tracekit", hint="engines: " + ", ".join(ENGINES)
-    )
+    raise UsageError(f"unknown engine {name!r}", hint="engines: " + ", ".join(ENGINES))
 
 
 def given_up(batch: Batch, how_often: str, reason: str) -> BatchResult:
@@ -98,7 +96,7 @@ def given_up(batch: Batch, how_often: str, reason: str) -> BatchResult:
         Failure(
             rank,
             f"{rank.location.shown}: {how_often} ({reason})",
-            "--memory gives each more, --workers starts fewer",
+            "increase --memory or reduce --workers",
         )
         for rank in batch.ranks
     )

@@ -140,13 +140,15 @@ class DistributedIngest:
     def _ranks(self) -> list[Rank]:
         if self.sources.counters:
             raise UsageError(
-                f"{self.sources.counters[0]}: samples of counters beside many ranks are not read",
-                hint="let them lie in the run folder as power.csv",
+                f"{self.sources.counters[0]}: counter samples cannot be read together "
+                "with many ranks",
+                hint="save them in the run folder as power.csv",
             )
         if beside := [*self.sources.execution_traces, *self.sources.captures]:
             raise UsageError(
-                f"{beside[0]}: execution traces and captures beside many ranks are not read",
-                hint="-o NAME.duckdb makes a store, which takes them",
+                f"{beside[0]}: execution traces and captures cannot be read together with "
+                "many ranks",
+                hint="use -o NAME.duckdb to create a store, which supports them",
             )
         run_ids = self._run_ids()
         ranks = []
@@ -241,7 +243,7 @@ class DistributedIngest:
             return manifest
 
     def _forget(self, place: Path) -> None:
-        _log.warning("%s: the cached dataset is damaged and is made again", self.sources.files[0])
+        _log.warning("%s: the cached dataset is damaged; creating it again", self.sources.files[0])
         shutil.rmtree(place, ignore_errors=True)
 
 
@@ -275,7 +277,7 @@ def ingest_dataset(
     dataset = Location.of(output)
     if dataset.suffix != ".tracekit":
         raise UsageError(
-            f"{dataset.shown}: a dataset's name ends in .tracekit, a store's in .duckdb"
+            f"{dataset.shown}: the name of a dataset ends in .tracekit, that of a store in .duckdb"
         )
     if rules is not None:
         from tracekit.analysis.rules import check_rules
@@ -285,8 +287,8 @@ def ingest_dataset(
         sources = find_sources(paths)
     if not sources.traces:
         raise UsageError(
-            "a dataset is made of the traces of one run, and here are none, or several runs",
-            hint="give the folder of one run",
+            "a dataset needs the traces of one run; found none or several runs",
+            hint="pass the folder of one run",
         )
     contents = Contents(
         bool(sources.traces),

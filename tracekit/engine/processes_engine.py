@@ -138,7 +138,7 @@ class _Pool:
             waiting.extendleft(_Task(batch, is_retry=True) for batch in task.batch.split()[::-1])
             return
         reason = _cause_of_death(worker.process.returncode)
-        yield given_up(task.batch, "the process that read it ended twice", reason)
+        yield given_up(task.batch, "its process crashed twice", reason)
 
     def close(self) -> None:
         """End all workers, whatever they do, and remove what they were writing."""
@@ -166,7 +166,7 @@ def _cause_of_death(returncode: int | None) -> str:
     if returncode is None or returncode >= 0:
         return f"exit code {returncode}"
     if returncode == -signal.SIGKILL:
-        return "killed, as the system does when memory runs out"
+        return "killed, probably because the system ran out of memory"
     with contextlib.suppress(ValueError):
         return f"by {signal.Signals(-returncode).name}"
     return f"by signal {-returncode}"

@@ -71,7 +71,7 @@ class RayEngine:
     """Does units as tasks of Ray; see :class:`tracekit.engine.engines.Engine`.
 
     Attributes:
-        asked_count: how many units at a time, at most; 0 for as many as there are processors.
+        asked_count: maximum number of concurrent units; 0 for the number of processors.
         address: of the cluster, as ``ray.init`` takes it; None for that of RAY_ADDRESS, or, without
             it, one of this machine.
     """
@@ -119,7 +119,7 @@ class _Tasks:
         # One waits for each node that gets free: no round trip lies between two batches.
         self._most = worker_count + max(1, worker_count // 8)
         self._under_way: dict[Any, _Task] = {}
-        # Tasks that die are done anew by us: in smaller shards, and not for ever.
+        # Tasks that die are done again by us: in smaller shards, and not for ever.
         self._remote = ray.remote(
             num_cpus=1,
             memory=job.memory_bytes,
@@ -146,7 +146,7 @@ class _Tasks:
                     death_count = task.death_count + 1
                     waiting.extendleft(_Task(batch, death_count) for batch in again)
                 else:
-                    ended = f"the task that read it ended {_MOST_DEATHS} times"
+                    ended = f"its task crashed {_MOST_DEATHS} times"
                     yield given_up(task.batch, ended, answer)
 
     def _answer(self, reference: Any) -> BatchResult | str:
@@ -164,7 +164,7 @@ class _Tasks:
             if "No module named" in str(error):
                 raise UsageError(
                     "a node of the Ray cluster has no tracekit",
-                    hint=f"install tracekit=={__version__} on every node, or name it in the "
+                    hint=f"install tracekit=={__version__} on every node, or add it to the "
                     "cluster's runtime environment",
                 ) from None
             return _cause_of_death(error)
@@ -192,7 +192,7 @@ class _Tasks:
 def _cause_of_death(error: Exception) -> str:
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if "OutOfMemoryError" in kinds:
-        return "ended by Ray, as memory ran out on its node"
+        return "ended by Ray because its node ran out of memory"
     if "NodeDiedError" in kinds:
         return "its node left the cluster"
     if "WorkerCrashedError" in kinds:
@@ -216,9 +216,9 @@ def _check_memory(ray: ModuleType, memory_bytes: int) -> None:
     )
     if most_bytes < memory_bytes:
         raise UsageError(
-            f"no node of the Ray cluster has the {format_bytes(memory_bytes)} that a task takes: "
-            f"the largest has {format_bytes(most_bytes)}",
-            hint="--memory gives all tasks together less",
+            f"no node of the Ray cluster has the {format_bytes(memory_bytes)} that a task "
+            f"needs: the largest has {format_bytes(most_bytes)}",
+            hint="use a lower --memory",
         )
 
 
@@ -278,7 +278,7 @@ def _join(ray: ModuleType, address: str | None) -> None:
         reason = (text.splitlines() or [type(error).__name__])[0]
         raise UsageError(
             f"the Ray cluster {shown} cannot be reached: {reason}",
-            hint="--ray-address is what ray status --address takes; is RAY_AUTH_TOKEN set?",
+            hint="pass --ray-address as to ray status --address, and check RAY_AUTH_TOKEN",
         ) from error
 
 
@@ -336,7 +336,8 @@ def _start(ray: ModuleType, worker_count: int, resources: contextlib.ExitStack) 
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise UsageError(
                 f"Ray could not be started on this machine: {reason}",
-                hint="--engine processes needs no Ray; --ray-address names a cluster that runs",
+                hint="use --engine processes, which does not need Ray, or --ray-address "
+                "to use a running cluster",
             ) from error
         else:
             return

@@ -211,7 +211,7 @@ class Worker:
             ):
                 place = dataset.shown
             reason = f"{place}: the disk is full: {os.strerror(errno.ENOSPC)}"
-            hint = "free space and do the same again: what was written is taken over"
+            hint = "free space and run the command again: it continues from the completed ranks"
             return Failure(rank, reason, hint, is_of_disk=True)
         if isinstance(error, TracekitError):
             return Failure(rank, error.message, error.hint)

@@ -72,7 +72,7 @@ def do_batch(job: JobSpec, batch: Batch, version: str) -> Answer:
     """Do the unit of one batch."""
     if version != __version__:
         return UsageError(
-            f"a node of the Ray cluster has tracekit {__version__}, this is {version}",
+            f"a node of the Ray cluster has tracekit {__version__}, not {version}",
             hint=f"install tracekit=={version} on every node",
         )
     _tune()

@@ -31,9 +31,9 @@ class Bounded:
         self.size_bytes += len(block)
         if self.size_bytes > self._max_bytes:
             raise QueryError(
-                f"the export is larger than {self._max_bytes / 1e6:,.0f} MB, which viewers open",
-                hint="choose a part with --ranks, --steps or --from and --to; leave out arguments "
-                "with --no-args; or allow more with --max-size",
+                f"the export is larger than {self._max_bytes / 1e6:,.0f} MB, the limit of viewers",
+                hint="select a part with --ranks, --steps, or --from and --to; omit "
+                "arguments with --no-args; or raise --max-size",
             )
         self._write(block)
 
@@ -53,7 +53,7 @@ def written_whole(path: Path, *, force: bool, max_bytes: int) -> Iterator[Bounde
         stdout.flush()
         return
     if os.path.lexists(path) and not force:
-        raise StoreError(f"{path}: exists already", hint="--force replaces it")
+        raise StoreError(f"{path}: already exists", hint="use --force to replace it")
     try:
         with atomic_path(path) as building, building.open("xb", buffering=0) as file:
             yield Bounded(file.write, max_bytes)

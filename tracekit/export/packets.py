@@ -35,7 +35,7 @@ _EXPLICIT_ORDER = 3
 _MERGE_BY_KEY = 3
 _BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
 
-# trusted_packet_sequence_id = 1, sequence_flags: interned data starts anew, and is needed.
+# trusted_packet_sequence_id = 1, sequence_flags: interned data starts again, and is needed.
 _FIRST = number_field(10, 1) + number_field(13, 3)
 _NEXT = number_field(10, 1) + number_field(13, 2)
 
@@ -258,7 +258,7 @@ def _annotation(name: str, value: bytes) -> bytes:
 
 
 NESTING_LANES = 4
-"""On so many lanes a slice is looked for a place inside of others; the lanes behind are flat, so
+"""On so many lanes a slice is looked for a place inside others; the lanes behind are flat, so
 that the cost of a slice does not grow with how many overlap."""
 
 _NEVER = -(1 << 63)
@@ -292,7 +292,7 @@ class Lanes:
     """Lanes on which slices nest, and the ends of what is open on them.
 
     Args:
-        is_flat: no slice is put inside of another one, unless it is said to be a part of it.
+        is_flat: no slice is put inside another one, unless it is said to be a part of it.
     """
 
     __slots__ = ("_flat", "_last", "_last_end_ns", "_nesting_count", "_stacks")

@@ -45,10 +45,9 @@ def export_perfetto(
     tracks.write()
     notes = [*scope.notes]
     if tracks.has_no_path:
-        notes.append("the critical path is left out: there is too much work on devices for it")
+        notes.append("the critical path is omitted: the trace has too much device work for it")
     if tracks.left_out_arrow_count:
         notes.append(
-            f"{tracks.left_out_arrow_count:,} arrows lead to events outside of what was chosen "
-            "and are left out"
+            f"{tracks.left_out_arrow_count:,} arrows to events outside the selection are omitted"
         )
     return Exported(len(scope.parts), tracks.event_count, writer.slice_count, notes)

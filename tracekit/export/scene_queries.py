@@ -172,7 +172,7 @@ PATH = """
     WHERE x.from_ns < chosen.to_ns AND x.from_ns + x.end_ns - x.start_ns >= chosen.from_ns
     ORDER BY x.trace_id, x.position
 """
-"""What the end of each rank waited for; the arrows lead to what it was."""
+"""Critical path to the end of each rank; the arrows lead to what it was."""
 
 HOST_STEPS = f"""
     SELECT x.trace_id, x.ts_ns + chosen.shift_ns, x.dur_ns, 'step ' || x.step, 'step', NULL, NULL,

@@ -125,17 +125,17 @@ def axis_of(clocks: Mapping[int, Clock]) -> Axis:
         shifts = {number: clock.base_ns for number, clock in clocks.items()}
     else:
         shifts = {number: -clock.first_ns for number, clock in clocks.items()}
-        notes.append("not every trace tells its base time: each begins at 0")
+        notes.append("some traces have no base time: each starts at 0")
     if len(clocks) > 1 and is_told:
         shifts = {n: shift - (clocks[n].ahead_ns or 0) for n, shift in shifts.items()}
         most_ns = max(abs(clock.ahead_ns or 0) for clock in clocks.values())
         notes.append(
-            "the clocks of ranks are aligned by the ends of their collectives "
-            f"(moved by {most_ns / 1e3:,.3f} µs at most; see query {CLOCK_OFFSETS})"
+            "clocks of ranks are aligned by the ends of their collectives (shifted by at "
+            f"most {most_ns / 1e3:,.3f} µs; see query {CLOCK_OFFSETS})"
         )
     elif len(clocks) > 1 and is_since_epoch:
         notes.append(
-            "ranks lie side by side by the clocks of their hosts, which between hosts differ by "
+            "ranks are aligned by their host clocks, which differ between hosts by "
             "microseconds to milliseconds"
         )
     earliest = min(clock.first_ns + shifts[number] for number, clock in clocks.items())
@@ -167,7 +167,7 @@ def scope_of(trace: Trace, selection: Selection) -> Scope:
         "WHERE first_ts_ns IS NOT NULL ORDER BY rank NULLS LAST, trace_id"
     ).rows
     if not found:
-        raise QueryError("there is no event to export")
+        raise QueryError("no event to export")
     chosen = [
         row
         for row in found
@@ -175,7 +175,7 @@ def scope_of(trace: Trace, selection: Selection) -> Scope:
     ]
     if not chosen:
         ranks = ", ".join(str(row[6] if row[1] is None else row[1]) for row in found[:20])
-        raise QueryError("none of the chosen ranks is here", hint=f"ranks: {ranks}")
+        raise QueryError("none of the selected ranks is in the trace", hint=f"ranks: {ranks}")
     ahead = clock_offsets(trace) if len(chosen) > 1 else {}
     bases = {row[0]: row[4] or 0 for row in chosen}
     # Added to times, one that is further from the epoch than they can be leaves 64 bits.
@@ -200,10 +200,10 @@ def scope_of(trace: Trace, selection: Selection) -> Scope:
         parts.append(Part(trace_id, name, about, shift_ns, start_ns, end_ns))
     if not parts:
         raise QueryError(
-            "none of the chosen steps is here",
-            hint="tracekit query steps TRACE, or of a serving engine serving_steps, lists them",
+            "none of the selected steps is in the trace",
+            hint="list steps with tracekit query steps TRACE (serving engines: serving_steps)",
         )
-    notes = [f"{name}: its base time cannot be, and is left out" for name in odd]
+    notes = [f"{name}: its base time is impossible, and is ignored" for name in odd]
     notes += [*axis.notes, *_gaps_in_reading(trace, parts)]
     return Scope(tuple(parts), axis.is_since_epoch, notes)
 

@@ -1,4 +1,4 @@
-"""What an export asks for more than once, worked out once and laid in temporary tables.
+"""What an export asks for more than once, computed once and laid in temporary tables.
 
 DuckDB keeps to its limit of memory with them, and spills: a statement that would work out all of
 this by itself while it sorts the events holds everything at once. They are of all of the time, also
@@ -201,7 +201,7 @@ def blocks_of(trace: Trace, scope: Scope) -> Iterator[Block]:
 def with_ends(blocks: list[Block]) -> list[Block]:
     """Return blocks of which the first and the last of a trace reach as far as its part does.
 
-    What is worked out of events may begin where none of them does.
+    What is computed of events may begin where none of them does.
     """
     found = []
     for place, block in enumerate(blocks):

@@ -268,7 +268,7 @@ class _Thread:
         return self._spans
 
     def work(self) -> Any:
-        """Return the track of a stream's work, of which none is inside of another."""
+        """Return the track of a stream's work, of which none is inside another."""
         if self._work is None:
             self._work = self._writer.track(*self._place, is_flat=True)
         return self._work

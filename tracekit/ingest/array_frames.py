@@ -180,7 +180,7 @@ class TraceText:
             self._ahead.appendleft(memoryview(bytes(memoryview(buffer)[start:])))
 
     def _events_start(self, buffer: bytearray, base: int) -> tuple[int | None, bool]:
-        """Return where events begin outside of an array, and whether they are stray ones.
+        """Return where events begin outside an array, and whether they are stray ones.
 
         That is behind the ``[`` that opens the next array of events; or, stray, where events go on
         behind a ``]`` that did not end them. None: neither is in the buffer.
@@ -262,11 +262,11 @@ def unreadable(path: object, stream: ByteStream, text: TraceText, faults: Faults
     """Return the error for a file in which no event could be read."""
     if stream.text_bytes == 0:
         why = "the file is empty" if stream.problem is None else stream.problem
-        return TraceError(f"{path}: {why}", hint="collect the trace again, or copy it again")
+        return TraceError(f"{path}: {why}", hint="record the trace again, or copy it again")
     if not text.found_array and stream.problem is not None:
         return TraceError(
             f"{path}: {stream.problem}, before the first event",
-            hint="collect the trace again, or copy it again",
+            hint="record the trace again, or copy it again",
         )
     if not text.found_array:
         return TraceError(
@@ -278,10 +278,10 @@ def unreadable(path: object, stream: ByteStream, text: TraceText, faults: Faults
         return TraceError(
             f"{path}: no readable event; the first one, at byte {first.byte_offset}, is unreadable:"
             f" {first.reason}",
-            hint="collect the trace again, or copy it again",
+            hint="record the trace again, or copy it again",
         )
     return TraceError(
-        f"{path}: the trace holds no event", hint="was the profiler active for at least one step?"
+        f"{path}: the trace has no events", hint="was the profiler active for at least one step?"
     )
 
 
@@ -322,7 +322,7 @@ class Nesting:
 
     @property
     def is_in_inner_object(self) -> bool:
-        """Whether a member of an object inside of the outermost one may stand here.
+        """Whether a member of an object inside the outermost one may stand here.
 
         Only where the brackets prove it: nothing can be said behind damage.
         """

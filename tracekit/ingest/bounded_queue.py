@@ -42,7 +42,7 @@ class HandOver(Generic[T]):
         while not self._is_stopped:
             with contextlib.suppress(queue.Empty):
                 return self._waiting.get(timeout=_LOOK_S)
-        raise StoppedError("the reading was stopped")
+        raise StoppedError("reading was stopped")
 
     def stop(self) -> None:
         """End it, and let go what is still waiting."""

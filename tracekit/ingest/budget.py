@@ -83,7 +83,7 @@ class Budget:
         """
         self._held_bytes += held_bytes
         if self._held_bytes > MAX_HELD_BYTES:
-            raise self.exceeded(f"more than {MAX_HELD_BYTES >> 20} MiB besides whole events")
+            raise self.exceeded(f"more than {MAX_HELD_BYTES >> 20} MiB outside complete events")
 
     def is_stuck(self) -> bool:
         """Whether the reading has taken too long since its last events.
@@ -96,9 +96,9 @@ class Budget:
     def exceeded(self, what: str) -> TraceError:
         """Return the error for a file that comes to more than it may."""
         return TraceError(
-            f"{self._stream.path}: {self._stream.text_bytes:,} bytes come to {what}, "
-            "as no profiler writes it",
-            hint="the file is damaged, or made to exhaust its reader: record it again",
+            f"{self._stream.path}: {self._stream.text_bytes:,} bytes expand to {what}, "
+            "which no profiler writes",
+            hint="the file is damaged or malicious: record it again",
         )
 
     def admit(self, content: object) -> None:
@@ -130,7 +130,7 @@ class Budget:
                     self.admit_bytes(total)
                 found = known[id(value)] = total, height
             if depth + found[1] >= MAX_DEPTH:
-                raise self.exceeded(f"lists in lists, {MAX_DEPTH} deep or more")
+                raise self.exceeded(f"lists nested {MAX_DEPTH} levels or more")
             return found
 
         measured(content, 0)
@@ -142,4 +142,4 @@ class Budget:
             TraceError: it is too long.
         """
         if self._known.get(id(part), (0, 0))[0] > MAX_EVENT_BYTES:
-            raise self.exceeded(f"{what} of more than {MAX_EVENT_BYTES >> 20} MiB")
+            raise self.exceeded(f"{what} longer than {MAX_EVENT_BYTES >> 20} MiB")

@@ -130,7 +130,7 @@ class ByteStream:
                 for magic, (packing, hint) in _FOREIGN_MAGIC.items():
                     if head.startswith(magic):
                         raise TraceError(
-                            f"{self.path}: this is a {packing} file, which is not read", hint=hint
+                            f"{self.path}: {packing} files are not supported", hint=hint
                         )
                 raw = self._raw(head, file)
                 self._is_packed = head.startswith(_GZIP_MAGIC)
@@ -143,9 +143,9 @@ class ByteStream:
                     allowed = FREE_INFLATED_BYTES + INFLATED_PER_BYTE * self.file_bytes_read
                     if self.text_bytes > allowed:
                         raise TraceError(
-                            f"{self.path}: the first {self.file_bytes_read:,} bytes of gzip come "
-                            f"to more than {allowed >> 20:,} MiB, as no profiler's trace does",
-                            hint="if you know where it is from, unpack it first: gunzip FILE",
+                            f"{self.path}: the first {self.file_bytes_read:,} bytes of gzip expand "
+                            f"to more than {allowed >> 20:,} MiB, which no profiler writes",
+                            hint="if you trust the file, unpack it first: gunzip FILE",
                         )
                     yield chunk
         except OSError as error:
@@ -182,7 +182,7 @@ class ByteStream:
                     # One byte is enough to tell: a split magic number is settled by the inflater.
                     if not stripped.startswith(_GZIP_MAGIC[:1]):
                         self.problem = (
-                            f"{len(stripped)} bytes or more of something else follow the gzip "
+                            f"{len(stripped)} bytes or more of other data follow the gzip "
                             f"stream at file offset {offset + len(chunk) - len(stripped)}"
                         )
                         return

@@ -41,9 +41,9 @@ def load_capture(
         "AND contains(name, 'StreamBeginCapture') LIMIT 1"
     ).fetchall():
         raise TraceError(
-            f"{path}: no graph is captured in it",
-            hint="a capture begins with cudaStreamBeginCapture or hipStreamBeginCapture: profile "
-            "the start of the engine, with the activities of CPU and device",
+            f"{path}: no captured graph",
+            hint="a capture starts with cudaStreamBeginCapture or hipStreamBeginCapture: "
+            "profile the start of the engine with CPU and device activities",
         )
     connection.execute(
         f"""

@@ -65,7 +65,7 @@ def load_counters(
     def reject(offset: int, line: bytes) -> None:
         if len(rejected) < MAX_REJECTED:
             shown = line[:REJECTED_TEXT_BYTES].decode("utf-8", "replace")
-            rejected.append((None, offset, None, "no line of samples", shown, None))
+            rejected.append((None, offset, None, "no line with samples", shown, None))
 
     with part.open("w", newline="") as out:
         writer = csv.writer(out)
@@ -105,7 +105,7 @@ class _Table:
         for line in lines:
             start, offset = offset, offset + len(line)
             if offset > _MAX_BYTES:
-                raise TraceError(f"{self._path}: samples of more than {_MAX_BYTES // GB} GB")
+                raise TraceError(f"{self._path}: samples with more than {_MAX_BYTES // GB} GB")
             text = line.decode("utf-8-sig", "replace").strip()
             if _CONTROL.search(text):
                 reject(start, line)
@@ -116,9 +116,9 @@ class _Table:
             samples = [*self._samples(text, found)]
             if samples and found is None:
                 raise TraceError(
-                    f"{self._path}: samples that do not say when they were taken",
-                    hint="nvidia-smi --query-gpu=timestamp,… and dmon -o DT do; of other tools let "
-                    "`| ts %.s` put the time before each line",
+                    f"{self._path}: samples without timestamps",
+                    hint="use nvidia-smi --query-gpu=timestamp,… or dmon -o DT; for other "
+                    "tools, prefix each line with the time: `| ts %.s`",
                 )
             if found is None or not samples:
                 reject(start, line)
@@ -130,16 +130,16 @@ class _Table:
             # Lines of several devices that do not say which would count as those of one.
             if samples[0][0] is None and at == latest and at[0] % NS_PER_S:
                 raise TraceError(
-                    f"{self._path}: several samples of one moment, and no number of the device",
-                    hint="nvidia-smi --query-gpu=timestamp,index,power.draw tells it",
+                    f"{self._path}: several samples with the same timestamp, and no device number",
+                    hint="use nvidia-smi --query-gpu=timestamp,index,power.draw",
                 )
             latest = at
             count += len(samples)
             yield from ((device, name, unit, *at, value) for device, name, unit, value in samples)
         if not count:
             raise TraceError(
-                f"{self._path}: no sample of a counter could be read in it",
-                hint="what nvidia-smi, dcgmi, rocm-smi and amd-smi write as tables is",
+                f"{self._path}: no counter sample could be parsed",
+                hint="supported: tables written by nvidia-smi, dcgmi, rocm-smi, and amd-smi",
             )
 
     def _is_head(self, text: str) -> bool:
@@ -194,8 +194,8 @@ class _Table:
         units = [(_NUMBER.fullmatch(cell) or _NUMBER.match("0"))[2] for cell in cells]  # type: ignore[index]
         if units.count("W") != 1:
             raise TraceError(
-                f"{self._path}: columns without names, and without a unit that tells the power",
-                hint="leave noheader out of --format",
+                f"{self._path}: no column names, and no unit that identifies the power",
+                hint="omit noheader from --format",
             )
         bare = [at for at, cell in enumerate(cells) if cell.isascii() and cell.isdecimal()]
         self._names = [

@@ -52,8 +52,8 @@ class Database:
             beside = Path(f"{path}{suffix}")
             if beside.is_file() and beside.stat().st_size:
                 raise TraceError(
-                    f"{shown}: the database is not finished: {beside.name} lies beside it",
-                    hint="wait until it is written, or export it again",
+                    f"{shown}: the database is incomplete: {beside.name} is next to it",
+                    hint="wait until it is complete, or export it again",
                 )
         # It is never written, not even the files beside it that tell others who reads.
         self._connection = sqlite3.connect(
@@ -261,9 +261,9 @@ class DatabaseReader(EventTextReader):
         schema = next((schema for schema in self._schemas if schema.is_of(database)), None)
         if schema is None:
             raise TraceError(
-                f"{self._stream.path}: a SQLite database, but neither of Nsight Systems nor of "
+                f"{self._stream.path}: a SQLite database, but not from Nsight Systems or "
                 "rocprofv3 (rocpd)",
-                hint="nsys export --type sqlite and rocprofv3 --output-format rocpd write such",
+                hint="write one with nsys export --type sqlite or rocprofv3 --output-format rocpd",
             )
         statements = schema.events(database)
         yield from self._rows(text for sql in statements for text in database.texts(sql))
@@ -272,7 +272,6 @@ class DatabaseReader(EventTextReader):
     def unreadable(self) -> TraceError:
         """Return the error for a file in which no event could be read."""
         return TraceError(
-            f"{self._stream.path}: the database holds no event: no work of a device, no call and "
-            "no range",
-            hint="what was traced? nsys profile --trace=cuda,nvtx … or rocprofv3 --sys-trace …",
+            f"{self._stream.path}: the database has no device work, calls, or ranges",
+            hint="check the options: nsys profile --trace=cuda,nvtx … or rocprofv3 --sys-trace …",
         )

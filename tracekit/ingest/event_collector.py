@@ -130,7 +130,7 @@ class EventCollector:
         for text, offset in events:
             self.text_bytes += len(text) + _ROW_BYTES
             if not text.startswith(b"{"):
-                self.faults.reject(offset, "an event that is no object", text)
+                self.faults.reject(offset, "an event that is not an object", text)
                 continue
             if not is_utf8(text):
                 mended = repair_object(text)

@@ -126,7 +126,7 @@ def _row(event: Any, event_id: int, extra: bytes | None) -> Row | str:
     phase, name = _text(event.ph), _text(event.name)
     kind = _KIND_OF_NAME.get((phase, name)) or _KIND_OF.get(phase)
     if kind is None:
-        return "no phase (ph)" if phase is None else f"phase {phase} is not read"
+        return "no phase (ph)" if phase is None else f"unsupported phase {phase}"
     ts_ns: int | str | None = _start_ns(event.ts)
     dur_ns: int | str | None = _dur_ns(event.dur)
     if isinstance(ts_ns, str):

@@ -100,7 +100,7 @@ class EventTextReader:
                 if is_object(text) or not is_utf8(text):
                     yield text, at
                 else:
-                    self.faults.reject(at, "no JSON comes of the row", text)
+                    self.faults.reject(at, "the row does not convert to JSON", text)
             at += len(text) + 1
 
     def _taken(self) -> Iterator[EventRows]:

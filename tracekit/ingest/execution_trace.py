@@ -95,8 +95,8 @@ def join_execution_trace(connection: duckdb.DuckDBPyConnection, path: Place) -> 
         version, pid = content["schema"], int(content["pid"])
         if str(version).partition(".")[0] != _MAJOR_VERSION:
             raise TraceError(
-                f"{path}: an execution trace of schema {version}, which is not read",
-                hint="schemas 1.x are read",
+                f"{path}: unsupported schema {version} of an execution trace",
+                hint="supported: schemas 1.x",
             )
         connection.execute("CREATE OR REPLACE TEMP TABLE node (id BIGINT, name TEXT, args TEXT)")
         nodes = _rows(content["nodes"])
@@ -111,21 +111,22 @@ def join_execution_trace(connection: duckdb.DuckDBPyConnection, path: Place) -> 
         duckdb.DataError,
     ) as error:
         raise TraceError(
-            f"{path}: not as torch's ExecutionTraceObserver writes it: "
+            f"{path}: not an execution trace of torch's ExecutionTraceObserver: "
             f"{type(error).__name__} at {error}"
         ) from error
     found = connection.execute(_JOINED, {"pid": pid}).fetchone() or (0, None, 0)
     if found[0] == 0 or found[1] is not None:
-        unlike = found[1] or f"no op of process {pid} is in both"
+        unlike = found[1] or f"both have no op of process {pid} in common"
         raise TraceError(
-            f"{path}: the ops of the execution trace are not those of the trace: {unlike}",
-            hint="record both at once, profile(execution_trace_observer=ExecutionTraceObserver()), "
-            "with a torch that writes `Record function id`: others may number them anew",
+            f"{path}: the execution trace has other ops than the trace: {unlike}",
+            hint="record both together: "
+            "profile(execution_trace_observer=ExecutionTraceObserver()), with a torch version that "
+            "writes `Record function id`; others may renumber the ops",
         )
     if found[2] > 1:
         raise TraceError(
             f"{path}: {found[2]} of the traces have a process {pid}",
-            hint="open the trace that it was recorded with alone",
+            hint="open only the trace that it was recorded with",
         )
     connection.execute(_GAIN, {"pid": pid})
     connection.execute(_ADD, {"pid": pid})

@@ -77,7 +77,7 @@ class InspectorReader(EventTextReader):
 
     def unreadable(self) -> TraceError:
         """Return the error for a file in which no event could be read."""
-        return TraceError(f"{self._stream.path}: no line of it is of NCCL's inspector")
+        return TraceError(f"{self._stream.path}: no line from NCCL's inspector")
 
     def _lines(self) -> Iterable[bytes]:
         rest = b""
@@ -101,8 +101,8 @@ class InspectorReader(EventTextReader):
         version = told.inspector_output_format_version
         if version.partition(".")[0] != _MAJOR_VERSION:
             raise TraceError(
-                f"{self._stream.path}: a log of NCCL's inspector of format {version}, which is not "
-                f"read ({_MAJOR_VERSION} is)"
+                f"{self._stream.path}: unsupported format {version} of NCCL's inspector "
+                f"log (supported: {_MAJOR_VERSION})"
             )
         if told.hostname is not None:
             self._metadata["host_name"] = told.hostname

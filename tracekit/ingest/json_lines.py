@@ -211,10 +211,10 @@ def _checked(line: bytes, kind: LineKind, seen: set[object]) -> bytes:
         found = kind.decoder.decode(line)
         members = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise _UnreadableError(f"no {kind.what}: {error}") from None
+        raise _UnreadableError(f"not a {kind.what}: {error}") from None
     key = getattr(found, kind.key)
     if key in seen:
-        raise _UnreadableError(f"{kind.what} {key} comes twice")
+        raise _UnreadableError(f"{kind.what} {key} appears twice")
     seen.add(key)
     extra = {name: value for name, value in members.items() if name not in kind.members}
     record: dict[str, object] = {name: getattr(found, name) for name in kind.members}

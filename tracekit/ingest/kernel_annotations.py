@@ -54,8 +54,7 @@ def join_annotations(connection: duckdb.DuckDBPyConnection, path: Place) -> None
         rows = [*_rows(content)]
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise TraceError(
-            f"{path}: no annotations of kernels by graph node ids: "
-            f"{type(error).__name__} at {error}"
+            f"{path}: no kernel annotations by graph node id: {type(error).__name__} at {error}"
         ) from error
     match = re.fullmatch(ANNOTATIONS, path.name)
     rank = int(match[1]) if match else 0

@@ -157,16 +157,17 @@ class _Export:
         major = re.match(r"\d{1,9}(?=\.|$)", version, re.ASCII)
         if version and not (major and int(major[0]) <= _LAST_MAJOR_VERSION):
             raise TraceError(
-                f"{self._called}, which is not read",
-                hint=f"schemas up to {_LAST_MAJOR_VERSION}.x are read: export it by an older nsys",
+                f"{self._called}, which is not supported",
+                hint=f"supported: schemas up to {_LAST_MAJOR_VERSION}.x; export it with an "
+                "older nsys",
             )
         for table, needed in _NEEDED.items():
             columns = self._columns(table)
             lacking = [column for column in needed if columns and column not in columns]
             if lacking:
                 raise TraceError(
-                    f"{self._called}, whose table {self._name(table)} has no column {lacking[0]}",
-                    hint="export it by another release of nsys",
+                    f"{self._called} without the column {lacking[0]} in table {self._name(table)}",
+                    hint="export it with another release of nsys",
                 )
 
     # -- what is there -----------------------------------------------------------------------

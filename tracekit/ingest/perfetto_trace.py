@@ -78,7 +78,7 @@ class PerfettoReader(EventTextReader):
 
     def unreadable(self) -> TraceError:
         """Return the error for a file in which no event could be read."""
-        return TraceError(f"{self._stream.path}: the export holds no event of a trace")
+        return TraceError(f"{self._stream.path}: the export has no trace events")
 
     def _events(self) -> Iterator[bytes]:
         for text in self._packets():
@@ -119,7 +119,7 @@ class PerfettoReader(EventTextReader):
 
     def _damaged(self) -> TraceError:
         return TraceError(
-            f"{self._stream.path}: the export for Perfetto is damaged", hint="export it again"
+            f"{self._stream.path}: the Perfetto export is damaged", hint="export it again"
         )
 
     def _intern(self, data: _Message) -> None:
@@ -148,8 +148,8 @@ class PerfettoReader(EventTextReader):
         if self._tracks[uuid] is not None:
             if self._root not in (None, root):
                 raise TraceError(
-                    f"{self._stream.path}: an export of several ranks, which is not read back",
-                    hint="open the traces that it was made of, or export --ranks one by one",
+                    f"{self._stream.path}: an export of several ranks cannot be read",
+                    hint="open the original traces, or export each rank separately with --ranks",
                 )
             self._root = root
 

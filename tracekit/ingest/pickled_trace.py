@@ -86,12 +86,12 @@ class PickleReader(EventTextReader):
         ) as error:
             writer = "rocprofv3" if self._is_rocprof else "torch"
             raise TraceError(
-                f"{self._stream.path}: not as {writer} writes it: {type(error).__name__} at {error}"
+                f"{self._stream.path}: not a file of {writer}: {type(error).__name__} at {error}"
             ) from error
 
     def unreadable(self) -> TraceError:
         """Return the error for a file in which no event could be read."""
-        return TraceError(f"{self._stream.path}: nothing was recorded in it")
+        return TraceError(f"{self._stream.path}: the recording is empty")
 
     def _content(self) -> object:
         path = self._stream.path
@@ -107,10 +107,13 @@ class PickleReader(EventTextReader):
             raise
         except Exception as error:
             raise TraceError(
-                f"{path}: this {self._form} is not read: {error}",
-                hint="rocprofv3 --output-format rocpd writes a database, which is read, too"
+                f"{path}: unsupported {self._form}: {error}",
+                hint="record a database, which is supported: rocprofv3 --output-format rocpd"
                 if self._is_rocprof
-                else "basic types alone are, as torch's _dump_snapshot and _dump_nccl_trace write",
+                else (
+                    "supported: basic types, as written by torch's _dump_snapshot and "
+                    "_dump_nccl_trace"
+                ),
             ) from error
 
     def _known(self, content: object) -> Kind:
@@ -124,8 +127,8 @@ class PickleReader(EventTextReader):
         if isinstance(content, list) and self._form == "JSON":
             return MemoryTimeline(content)
         raise TraceError(
-            f"{self._stream.path}: a {self._form} that is neither an allocator's history nor a "
-            "dump of a flight recorder"
+            f"{self._stream.path}: a {self._form} that is neither an allocator history "
+            "nor a flight recorder dump"
         )
 
 
@@ -139,7 +142,9 @@ def whole_text(stream: ByteStream) -> bytearray:
     for chunk in stream:
         text += chunk
         if len(text) > MAX_BYTES:
-            raise TraceError(f"{stream.path}: more than {MAX_BYTES // GB} GB of this are not read")
+            raise TraceError(
+                f"{stream.path}: larger than {MAX_BYTES // GB} GB, the limit for this format"
+            )
     return text
 
 
@@ -304,7 +309,7 @@ def _before(
 def _whole(value: object) -> int:
     if isinstance(value, int):
         return value
-    raise TypeError(f"a {type(value).__name__} where a whole number stands")
+    raise TypeError(f"a {type(value).__name__} instead of an integer")
 
 
 def _active(action: str) -> int:

@@ -59,17 +59,17 @@ class _Plain(pickle._Unpickler):
 
     def persistent_load(self, pid: Any) -> Any:
         shown = pid if isinstance(pid, str) else type(pid).__name__
-        raise pickle.UnpicklingError(f"it names an object outside of it: {shown:.100}")
+        raise pickle.UnpicklingError(f"it refers to an external object: {shown:.100}")
 
     def load(self) -> Any:
         try:
             return super().load()
         except KeyError as error:
-            raise pickle.UnpicklingError(f"it holds more than basic types: {error}") from error
+            raise pickle.UnpicklingError(f"it contains other than basic types: {error}") from error
 
     def load_mark(self) -> None:
         if len(self.metastack) > MAX_DEPTH:
-            raise pickle.UnpicklingError(f"values in values, more than {MAX_DEPTH} deep")
+            raise pickle.UnpicklingError(f"values nested more than {MAX_DEPTH} levels")
         super().load_mark()  # type: ignore[misc]
 
     def load_long1(self) -> None:
@@ -91,7 +91,7 @@ class _Plain(pickle._Unpickler):
         if not all(
             isinstance(key, str) or (type(key) is int and -_KEYS < key < _KEYS) for key in keys
         ):
-            raise pickle.UnpicklingError("a key that is neither text nor number")
+            raise pickle.UnpicklingError("a key that is neither a string nor a number")
         self.stack[-1].update(zip(keys, items[1::2], strict=True))
 
     dispatch[pickle.MARK[0]] = load_mark
@@ -104,7 +104,7 @@ def _counted(load: Callable[[_Plain], None]) -> Callable[[_Plain], None]:
     def load_counted(self: _Plain) -> None:
         self.left -= 1
         if self.left < 0:
-            raise pickle.UnpicklingError("more values than its bytes can hold")
+            raise pickle.UnpicklingError("more values than fit in its bytes")
         load(self)
 
     return load_counted

@@ -63,9 +63,9 @@ class RocpdSchema:
         machines = {machine for process in processes for machine in process.machines()}
         if len(machines) > 1:
             raise TraceError(
-                f"{database.shown}: {len(machines)} machines were merged in it, whose devices have "
-                "the same numbers",
-                hint="open the databases that it was made of",
+                f"{database.shown}: merged from {len(machines)} machines whose devices "
+                "have the same numbers",
+                hint="open the original databases",
             )
         return [sql for process in processes for sql in process.events()]
 
@@ -99,14 +99,14 @@ class _Process:
         )
         called = f"{database.shown}: a database of rocprofv3 of schema {self._version!s:.40}"
         if str(self._version).partition(".")[0] not in _MAJOR_VERSIONS:
-            raise TraceError(f"{called}, which is not read", hint="schemas 3 and 4 are read")
+            raise TraceError(f"{called}, which is not supported", hint="supported: schemas 3 and 4")
         self._is_tracked = f"rocpd_timestamp{end}" in database.columns
         times = ("track_id", "start_id", "end_id") if self._is_tracked else ("start", "end", "pid")
         for table, needed in _NEEDED.items():
             is_timed = table in ("rocpd_region", _KERNELS, "rocpd_memory_copy")
             for column in (*needed, *(times if is_timed else ())):
                 if column not in self._columns(table):
-                    raise TraceError(f"{called}, whose table {table} has no column {column}")
+                    raise TraceError(f"{called} without the column {column} in table {table}")
         category = "rocpd_info_category"
         self._category_name = "c.name"
         if not self._columns(category):

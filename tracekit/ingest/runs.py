@@ -73,7 +73,10 @@ def load_runs(
             row = {"run_id": folder.name, "outcome": UNREADABLE, "reason": error.message}
         mended = _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", row["run_id"])
         if mended != row["run_id"]:
-            row["notes"] = [*row.get("notes", ()), "run_id held half of a character, now U+FFFD"]
+            row["notes"] = [
+                *row.get("notes", ()),
+                "run_id contained half of a surrogate pair, replaced by U+FFFD",
+            ]
         run_id = row["run_id"] = _unique(mended, {*ids.values()})
         ids |= dict.fromkeys(run.folders, run_id)
         row |= {"path": str(folder), "folder_name": folder.name}
@@ -192,7 +195,7 @@ def _run_row(found: Manifest) -> Row:
     members = {name: _cut(value) for name, value in members.items()}
     members["notes"] = [*map(_cut, found.notes[:_MAX_NOTES])]
     if len(found.notes) > _MAX_NOTES:
-        members["notes"].append(f"{len(found.notes) - _MAX_NOTES:,} further notes are left out")
+        members["notes"].append(f"{len(found.notes) - _MAX_NOTES:,} more notes are omitted")
     row: Row = members | dataclasses.asdict(found.parallel) | dataclasses.asdict(found.environment)
     for name, value in dataclasses.asdict(steps).items():
         row[name if name == "repeat_count" else name.replace("_count", "_step_count")] = value

@@ -117,7 +117,7 @@ class Salvager:
                 if len(buffer) - at <= MAX_EVENT_BYTES:
                     # The rest may be an event whose end is not here yet.
                     return Salvaged(at)
-                self._faults.reject(base + at, "no end of this event found", buffer[at:])
+                self._faults.reject(base + at, "the end of this event is missing", buffer[at:])
                 return Salvaged(len(buffer))
             at = damaged_at = behind
 
@@ -310,7 +310,7 @@ def _skip(buffer: bytes, at: int) -> int:
 def _why(piece: bytes, *, is_cut: bool) -> str:
     """Say in a few words why a piece of text, perhaps the cut-off end of a file, is no event."""
     if len(piece) > MAX_EVENT_BYTES:
-        return "no end of this event found"
+        return "the end of this event is missing"
     try:
         _members.decode(piece)
     except RecursionError:
@@ -318,7 +318,7 @@ def _why(piece: bytes, *, is_cut: bool) -> str:
     except UnicodeDecodeError:
         return "invalid UTF-8"
     except msgspec.ValidationError:
-        return "an event that is no object"
+        return "an event that is not an object"
     except msgspec.DecodeError as error:
         message = str(error)
         position = error_byte(error)
@@ -326,5 +326,5 @@ def _why(piece: bytes, *, is_cut: bool) -> str:
         is_at_end = position is not None and position >= len(piece) - 2
         if "truncated" in message or (is_cut and is_at_end):
             return "cut off"
-        return "malformed JSON: " + message.removeprefix("JSON is malformed: ")
+        return "malformed JSON: " + message.removeprefix("malformed JSON: ")
     return "malformed JSON"

@@ -108,7 +108,7 @@ def find_runs(paths: Sequence[str | Place]) -> list[Place]:
         for match in matches:
             if match.suffix == STORE_SUFFIX and match.is_file():
                 raise TraceError(
-                    f"{match}: a store cannot be mixed with traces", hint="open it by itself"
+                    f"{match}: a store cannot be combined with traces", hint="open it alone"
                 )
             inside: Iterable[Place]
             if not match.is_dir():
@@ -221,8 +221,8 @@ def find_sources(paths: Sequence[str | Place], *, traces: bool = True) -> Source
         paths = [path for path in paths if place_of(path) not in counters]
         if not paths:
             raise TraceError(
-                f"{counters[0]}: samples of counters, and no trace",
-                hint="give the trace that they were taken beside, too",
+                f"{counters[0]}: counter samples without a trace",
+                hint="add the trace that was recorded with them",
             )
     execution_traces: list[Place] = []
     if len(paths) > 1:
@@ -234,8 +234,8 @@ def find_sources(paths: Sequence[str | Place], *, traces: bool = True) -> Source
         runs = find_runs(paths)
         if not runs:
             raise TraceError(
-                f"{paths[0] if paths else '.'}: there is no run here",
-                hint="a run is a folder with run.json, which tracekit collect makes",
+                f"{paths[0] if paths else '.'}: no run found",
+                hint="a run is a folder with run.json, written by tracekit collect",
             )
         return Sources([], runs)
     try:
@@ -281,8 +281,9 @@ def with_captures(sources: Sources, captures: str | Place | Sequence[str | Place
         return sources
     if len(sources.traces) != 1:
         raise UsageError(
-            f"{captures[0]}: the capture of one trace, and {len(sources.traces)} are given",
-            hint="open the trace of the rank that it was captured on alone",
+            f"{captures[0]}: the capture belongs to one trace, but {len(sources.traces)} "
+            "were passed",
+            hint="pass only the trace of the rank that it was captured on",
         )
     return sources._replace(captures=find_traces(captures))
 
@@ -297,7 +298,7 @@ def find_traces(paths: Sequence[str | Place]) -> list[Place]:
         TraceError: a path does not exist, or a folder or glob has no trace.
     """
     if not paths:
-        raise TraceError("no trace was given", hint="name a trace file, a folder or a glob")
+        raise TraceError("no trace was passed", hint="pass a trace file, a folder, or a glob")
     found: list[Place] = []
     for given in paths:
         path = place_of(given)
@@ -305,7 +306,7 @@ def find_traces(paths: Sequence[str | Place]) -> list[Place]:
             inside = _traces_in(path)
             if not inside:
                 raise TraceError(
-                    f"{path}: there is no trace in this folder",
+                    f"{path}: no trace in this folder",
                     hint="traces end in " + " or ".join(_suffixes()),
                 )
             found += inside
@@ -322,7 +323,7 @@ def find_traces(paths: Sequence[str | Place]) -> list[Place]:
     for file in unique:
         if file.suffix == ".duckdb":
             raise TraceError(
-                f"{file}: a store cannot be mixed with traces", hint="open it by itself"
+                f"{file}: a store cannot be combined with traces", hint="open it alone"
             )
     return unique
 

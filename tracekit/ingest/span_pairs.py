@@ -21,9 +21,9 @@ from tracekit.units import NS_PER_US
 if TYPE_CHECKING:
     import duckdb
 
-NO_END = "it has no end: it lasts until the end of the trace"
-NO_BEGIN = "it has no begin: it is no span"
-TOO_LONG = "its end is more than 11 days later: it takes no time"
+NO_END = "no end: it counts until the end of the trace"
+NO_BEGIN = "no begin: it is not counted"
+TOO_LONG = "its end is more than 11 days later: it counts with no duration"
 """What table unpaired says."""
 
 _LINKS = [link.name for link in LINKS]
@@ -175,7 +175,7 @@ WHERE NOT is_begin OR end_id IS NULL OR end_ns - ts_ns > {MAX_DUR_US * NS_PER_US
 ORDER BY event_id
 """
 
-# The rows are written anew: that is many times faster than an update. What both say, the end says
+# The rows are written again: that is many times faster than an update. What both say, the end says
 # last.
 _SPANS = f"""
 INSERT INTO record

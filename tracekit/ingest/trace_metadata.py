@@ -93,7 +93,7 @@ class OutsideText:
         shown = rest.strip()
         if shown:
             offset = self._offset_of_rest(rest[rest.index(shown) :])
-            faults.reject(offset, "text behind the end of the trace", shown)
+            faults.reject(offset, "text after the end of the trace", shown)
 
     def _offset_of_rest(self, rest: bytes) -> int:
         """Return where the rest of the text begins in the file."""

@@ -145,13 +145,16 @@ def _unread(what: str, hint: str) -> Callable[[ByteStream], TraceReader]:
 
 
 _FOREIGN_PERFETTO = _unread(
-    "a trace in Perfetto's format that tracekit did not write, which is not read",
-    "convert it: traceconv json FILE trace.json (get.perfetto.dev/traceconv); torch.profiler "
-    "writes JSON to a path that ends in .json, rocprofv3 a database with --output-format rocpd",
+    "a Perfetto trace that tracekit did not write cannot be read",
+    (
+        "convert it: traceconv json FILE trace.json (get.perfetto.dev/traceconv). "
+        "torch.profiler writes JSON to a path that ends in .json, and rocprofv3 "
+        "--output-format rocpd writes a database"
+    ),
 )
 _EXECUTION_TRACE = _unread(
-    "an execution trace (Chakra), which tells no times",
-    "give it beside the trace that was recorded with it: tracekit breakdown TRACE FILE",
+    "an execution trace (Chakra), which has no times",
+    "open it together with the trace that was recorded with it: tracekit breakdown TRACE FILE",
 )
 
 
@@ -204,7 +207,7 @@ def reader_of(stream: ByteStream) -> TraceReader:
     """
     if stream.path.suffix in _REPORTS:
         raise TraceError(
-            f"{stream.path}: a report of Nsight Systems, which nsys alone can read",
+            f"{stream.path}: an Nsight Systems report, which only nsys can read",
             hint=f"export it: nsys export --type sqlite {stream.path.name}",
         )
     head = stream.head()

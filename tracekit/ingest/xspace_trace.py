@@ -106,7 +106,7 @@ class _Plane:
                 found[name] = told
                 size += len(name) + (len(told) if isinstance(told, str) else 8)
                 if size > MAX_EVENT_BYTES:
-                    raise ValueError(f"statistics of more than {MAX_EVENT_BYTES >> 20} MiB")
+                    raise ValueError(f"statistics larger than {MAX_EVENT_BYTES >> 20} MiB")
         return found
 
     def _kind(self, number: int) -> tuple[str, dict[str, Any]]:
@@ -198,12 +198,12 @@ class XSpaceReader(EventTextReader):
         """Return the error for a file in which no event could be read."""
         if self.truncation is not None:
             return TraceError(
-                f"{self._stream.path}: the XSpace is cut off before its first event",
+                f"{self._stream.path}: the XSpace ends before its first event",
                 hint="copy it again",
             )
         return TraceError(
-            f"{self._stream.path}: the XSpace holds no event",
-            hint="did the program run anything between start_trace and stop_trace?",
+            f"{self._stream.path}: the XSpace has no events",
+            hint="check that the program ran anything between start_trace and stop_trace",
         )
 
     def _events(self, data: memoryview) -> Iterator[dict[str, Any]]:

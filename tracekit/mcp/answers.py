@@ -35,10 +35,10 @@ _ONLY_WITH = {
 """Subjects of analyses that are about something which not every trace has."""
 
 _NEXT = {
-    "open": "open without a trace lists what there is",
+    "open": "open without a trace lists the available runs and traces",
     "ask": "explain(topic=NAME) shows parameters and columns; explain() lists the analyses",
     "sql": "explain(topic=TABLE) shows its columns, explain() lists tables and views",
-    "compare": "open without a trace lists what there is; both sides need a trace",
+    "compare": "open without a trace lists the available ones; both sides need a trace",
     "advise": "explain(topic='changes') shows how changes are written",
     "explain": "explain() lists analyses, tables and views",
 }
@@ -55,8 +55,8 @@ of a serving run: rate x2 | batch limit=8 | batch tokens=512 | kv tokens=65536 |
 several in the list are made together"""
 
 
-_REST = f"… the rest: ask(trace, NAME, skip_rows=N); whole names: max_tokens to {MOST_TOKENS:,}"
-_REST_OF_SQL = f"… the rest: LIMIT and OFFSET; whole names: max_tokens to {MOST_TOKENS:,}"
+_REST = f"… more: ask(trace, NAME, skip_rows=N); complete names: max_tokens up to {MOST_TOKENS:,}"
+_REST_OF_SQL = f"… more: LIMIT and OFFSET; complete names: max_tokens up to {MOST_TOKENS:,}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +94,16 @@ class Tools:
     def open(self, trace: str = "", max_tokens: int = USUAL_TOKENS) -> str:
         """Return what there is; of one trace, what it is, how far to trust it, what to ask."""
         if not trace:
-            step = "next: open(trace=NAME) says what it is and how far it can be trusted"
+            step = "next: open(trace=NAME) describes it and shows how reliable it is"
             return brief(traces_in(self.folders), budget=max_tokens, before=[step])
         with self._opened(trace) as opened:
             ((has_traces, run_count),) = opened.sql(
                 "SELECT EXISTS (FROM trace), (SELECT count(*) FROM run)"
             ).rows
             if not has_traces:
-                step = "ask(trace, NAME) with an analysis of the subjects runs, serving or bench"
+                step = "ask(trace, NAME) with an analysis of the subjects runs, serving, or bench"
                 if run_count > 1:
-                    step = "several runs: ask(trace, 'methods') compares them; or open one of them"
+                    step = "several runs: ask(trace, 'methods') compares them, or open one of them"
                 return brief(opened.query("run"), budget=max_tokens, before=[f"next: {step}"])
             from tracekit.analysis.breakdown import is_small
             from tracekit.render.sections.device_time import idle_sentence
@@ -123,10 +123,12 @@ class Tools:
         ]
         subjects = [row[0] for row in load_catalog().analyses.by_subject() if row[0] not in without]
         applying = (
-            f"analyses apply on: {' '.join(subjects)} (explain(topic=SUBJECT) lists them); "
-            f"nothing here on: {' '.join(without) or '-'}"
+            f"analyses available for: {' '.join(subjects)} (explain(topic=SUBJECT) lists "
+            f"them); not for: {' '.join(without) or '-'}"
         )
-        step = "next: advise(trace) says what to change; ask(trace, 'breakdown') where time went"
+        step = (
+            "next: advise(trace) suggests changes; ask(trace, 'breakdown') shows the time breakdown"
+        )
         return brief(tables, budget=max_tokens, before=[*said, applying, step], rest=_REST)
 
     def ask(
@@ -166,7 +168,7 @@ class Tools:
             kinds = [one.type for one in statements]
             if kinds and kinds != [duckdb.StatementType.SELECT]:
                 raise QueryError(
-                    "one statement that only reads is allowed",
+                    "only one read-only statement is allowed",
                     hint="SELECT …, FROM …, SHOW TABLES or DESCRIBE TABLE; one at a time",
                 )
             _bound_memory()
@@ -212,7 +214,9 @@ class Tools:
             ("rule", "what", "reason", "remedy"),
             [(one.rule, one.what, why, one.remedy) for one, why in advised.undecided],
         )
-        step = "next: advise(trace, changes=[the parts of change, apart by '; ']) predicts others"
+        step = (
+            "next: advise(trace, changes=[parts of change, split at '; ']) predicts other changes"
+        )
         if not advised.advice:
             step = NOTHING_KNOWN if advised.undecided else NOTHING
         tables = {"advise": advised.as_result(), "not known": undecided}
@@ -230,7 +234,7 @@ class Tools:
         if trace:
             if event_id is None and kernel is None:
                 raise UsageError(
-                    "with a trace, event_id or kernel says of which device event",
+                    "explain with a trace needs the event_id or kernel of a device event",
                     hint="sql(trace, 'SELECT event_id, name FROM device_events LIMIT 5')",
                 )
             given = {"event_id": event_id} if event_id is not None else {"kernel": kernel}
@@ -246,7 +250,7 @@ def _pivot(trace: Trace, params: Mapping[str, Any]) -> Result:
     rows = params.get("rows", "module")
     names = rows.split(",") if isinstance(rows, str) else rows
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
-        raise UsageError("rows is a text of dimensions, or a list of them")
+        raise UsageError("rows must be a string of dimensions or a list of them")
     _bound_memory()
     return trace.pivot(**{**params, "rows": [name.strip() for name in names]})
 
@@ -262,7 +266,7 @@ def _explained(topic: str, budget: int) -> str:
     analyses = catalog.analyses
     if not topic:
         lines = [
-            "explain(topic) takes an analysis, its subject, a table, a column, pivot or changes",
+            "topic of explain: an analysis, its subject, a table, a column, pivot, or changes",
             f"tables and views: {' '.join(sorted(relations))}",
         ]
         return brief(analyses.by_subject(), before=lines, budget=budget)
@@ -295,7 +299,7 @@ def _explained(topic: str, budget: int) -> str:
     if places:
         return brief(_table(f"column {topic}", ("of", "meaning"), places), budget=budget)
     raise QueryError(
-        f"there is no analysis, subject, table or column {topic!r}",
+        f"no analysis, subject, table, or column named {topic!r}",
         hint=did_you_mean(topic, everything),
     )
 
@@ -305,7 +309,7 @@ def _defined(spec: Spec, budget: int) -> str:
     lines = [f"{spec.question} {spec.description}".strip(), *spec.notes]
     if per := load_catalog().analyses.families().get(spec.name):
         lines.append(f"parameter per gives other rows and columns: {', '.join(per)}")
-    lines += [f"for every row: {one}" for one in spec.invariants]
+    lines += [f"per row: {one}" for one in spec.invariants]
     params = [
         (
             one.name,

@@ -60,10 +60,10 @@ def main() -> None:
         text, is_error = Tools(folders, progress).call(request["tool"], request["arguments"])
     except Exception as error:  # noqa: BLE001 (the client is told, and stderr has the traceback)
         print_exc()
-        reason = failed_on_given_store(error) or f"a bug of tracekit: {type(error).__name__}"
+        reason = failed_on_given_store(error) or f"bug in tracekit: {type(error).__name__}"
         text, is_error = f"error: {reason}", True
         if isinstance(error, MemoryError):
-            text = "error: memory ran out\nnext: ask for fewer or shorter columns, or aggregate"
+            text = "error: out of memory\nnext: ask for fewer or shorter columns, or aggregate"
     answered.set()
     tell(text=text, is_error=is_error)
     # Nothing that is held is taken down piece by piece.

@@ -28,7 +28,7 @@ def settings(folders: Sequence[str]) -> Iterator[str]:
     usual = json.dumps({"mcpServers": {"tracekit": entry}}, indent=2)
     vscode = json.dumps({"servers": {"tracekit": {"type": "stdio", **entry}}}, indent=2)
     codex = f"command = {json.dumps(sys.executable)}\nargs = {json.dumps(args, ensure_ascii=False)}"
-    yield f"Claude Code: run this\n\nclaude mcp add tracekit -- {command}"
+    yield f"Claude Code: run\n\nclaude mcp add tracekit -- {command}"
     yield (
         "Claude Desktop: claude_desktop_config.json; Cursor: .cursor/mcp.json; "
         f"Claude Code, for a project: .mcp.json\n\n{usual}"

@@ -19,7 +19,7 @@ _MAX_LISTED = 5_000
 
 
 def allowed(folders: Sequence[Path], name: str) -> Path:
-    """Return the trace, run folder or store that an assistant names: inside of the folders alone.
+    """Return the trace, run folder or store that an assistant names: inside the folders alone.
 
     Args:
         folders: those that may be looked into, resolved.
@@ -29,9 +29,9 @@ def allowed(folders: Sequence[Path], name: str) -> Path:
         UsageError: it is outside, or is or leads to no plain file or folder.
         TraceError: there is nothing of that name.
     """
-    listed = "open without a trace lists what there is"
+    listed = "open without a trace lists the available traces"
     if "://" in name or "\0" in name or not name.strip():
-        raise UsageError(f"{name!r} is no path of a trace", hint=listed)
+        raise UsageError(f"{name!r} is not the path of a trace", hint=listed)
     found = []
     for folder in folders:
         try:
@@ -42,12 +42,13 @@ def allowed(folders: Sequence[Path], name: str) -> Path:
             found.append(path)
     if not found:
         # Of what lies elsewhere nothing is said, not even whether it is there.
-        raise TraceError(f"{name!r}: there is no such trace in the given folders", hint=listed)
+        raise TraceError(f"{name!r}: no such trace in the served folders", hint=listed)
     path = found[0]
     for file in _files(path):
         if not (_is_inside(folders, file.resolve()) and stat.S_ISREG(file.stat().st_mode)):
             raise UsageError(
-                f"{name!r}: not all of it is plain files of the given folders", hint=listed
+                (f"{name!r}: contains files that are not plain files inside the served folders"),
+                hint=listed,
             )
     return path
 

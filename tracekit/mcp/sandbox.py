@@ -1,4 +1,4 @@
-"""Keeps a process from files outside of some folders, by the kernel (Landlock, Linux 5.19).
+"""Keeps a process from files outside some folders, by the kernel (Landlock, Linux 5.19).
 
 Names are looked at before files are opened, and whoever can write a folder can put a link in place
 of a file in between. The kernel asks where what is opened lies, so such a race leads nowhere.

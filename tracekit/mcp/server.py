@@ -42,7 +42,7 @@ AT_ONCE = 2
 _LOOK_S = 1.0
 """Seconds from one look whether a client is still there to the next."""
 
-_LEFT = "error: the client has left", True
+_LEFT = "error: the client disconnected", True
 
 INSTRUCTIONS = """tracekit says exactly where the time of an LLM step went, from profiler traces.
 Begin with open() for what there is, then open(trace=NAME) for what it is and whether to trust it.
@@ -57,7 +57,7 @@ _TOKENS = {
     "minimum": 500,
     "maximum": MOST_TOKENS,
     "default": USUAL_TOKENS,
-    "description": "budget of the answer",
+    "description": "token budget of the answer",
 }
 
 
@@ -79,42 +79,52 @@ def _text(description: str, **others: object) -> dict[str, object]:
 TOOLS = [
     _tool(
         "open",
-        "List runs and traces; with a trace: what it is, the verdict, how far to trust it, and "
-        "which subjects of analyses apply. Reading a trace the first time may take a minute.",
+        (
+            "List runs and traces. With a trace: what it contains, the verdict, data quality, and "
+            "available subjects of analyses. The first read of a trace may take a minute."
+        ),
         trace=_TRACE,
     ),
     _tool(
         "ask",
-        "Run an analysis by name (explain() lists them), or 'breakdown', or 'pivot' with params "
-        "rows, columns, values, where, step: what device time went to, by any dimension.",
+        (
+            "Run an analysis by name (explain() lists them), or 'breakdown', or 'pivot' with "
+            "params rows, columns, values, where, and step: device time by any dimension."
+        ),
         ["trace", "analysis"],
         trace=_TRACE,
         analysis=_text("such as timeline, modules, idle_gaps, pivot"),
-        params={"type": "object", "description": "its parameters by name: {'limit': 5}"},
-        skip_rows={"type": "integer", "minimum": 0, "description": "to see rows that were cut"},
+        params={"type": "object", "description": "parameters by name: {'limit': 5}"},
+        skip_rows={"type": "integer", "minimum": 0, "description": "number of rows to skip"},
     ),
     _tool(
         "sql",
-        "Run one read-only statement of DuckDB's SQL over the trace's tables and views; times are "
-        "integer ns. Analyses can be selected from, too: FROM timeline().",
+        (
+            "Run one read-only DuckDB SQL statement over the tables and views of the trace; "
+            "times are integer ns. Analyses can be used as tables: FROM timeline()."
+        ),
         ["trace", "statement"],
         trace=_TRACE,
         statement=_text("SELECT …; aggregate, or LIMIT"),
     ),
     _tool(
         "compare",
-        "Say where NEW takes longer or shorter than BASE, split into parts that add up, and "
-        "whether that is more than noise.",
+        (
+            "Compare NEW with BASE: where it is slower or faster, split into parts that add "
+            "up, and whether the difference exceeds noise."
+        ),
         ["base", "new"],
         base=_TRACE,
         new=_TRACE,
-        by=_text("what compute is split by", enum=["module", "class", "phase"]),
+        by=_text("dimension that splits compute", enum=["module", "class", "phase"]),
         per=_text("the unit", enum=["step", "window", "layer", "token", "request"]),
     ),
     _tool(
         "advise",
-        "Rank what to change by the gain that a replay predicts, with interval and evidence; with "
-        "changes: predict what these would gain (explain('changes') shows how to write them).",
+        (
+            "Rank suggested changes by predicted gain, with interval and evidence. With "
+            "changes: predict their gain (explain('changes') shows the syntax)."
+        ),
         ["trace"],
         trace=_TRACE,
         changes={
@@ -126,12 +136,14 @@ TOOLS = [
     ),
     _tool(
         "explain",
-        "Define an analysis, subject, table or column; with a trace and event_id or kernel: why a "
-        "device event is said to be in its phase and module. Without arguments: what there is.",
+        (
+            "Define an analysis, subject, table, or column. With a trace and event_id or kernel: "
+            "why a device event has its phase and module. Without arguments: list all topics."
+        ),
         topic=_text("such as timeline, kernels, device_events, exposed_comm_ns, pivot, changes"),
         trace=_TRACE,
-        event_id={"type": "integer", "description": "a device event, by table event"},
-        kernel=_text("or device events whose name holds this"),
+        event_id={"type": "integer", "description": "device event, by its id in table event"},
+        kernel=_text("or device events whose name contains this"),
     ),
 ]
 
@@ -181,21 +193,19 @@ def refusal(name: str, arguments: Mapping[str, Any]) -> str | None:
     try:
         json.dumps(arguments, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        return "error: arguments that hold half of a character\nnext: whole ones"
+        return "error: arguments with an unpaired surrogate\nnext: use valid Unicode"
     except (RecursionError, ValueError):
-        return (
-            "error: arguments that are too deep, or numbers that are too long\nnext: shorter ones"
-        )
+        return "error: arguments nested too deeply, or numbers too long\nnext: use shorter ones"
     tool = next((one for one in TOOLS if one.name == name), None)
     if tool is None:
-        return f"error: there is no tool {name!r}\nnext: one of {', '.join(t.name for t in TOOLS)}"
+        return f"error: unknown tool {name!r}\nnext: one of {', '.join(t.name for t in TOOLS)}"
     try:
         jsonschema.validate(arguments, tool.input_schema)
     except jsonschema.ValidationError as error:
         where = "/".join(map(str, error.absolute_path))
         shown = error.message if len(error.message) < 300 else f"{error.message[:300]}…"
         names = ", ".join(tool.input_schema["properties"])
-        return f"error: {name}: {where and where + ': '}{shown}\nnext: its arguments are {names}"
+        return f"error: {name}: {where and where + ': '}{shown}\nnext: the arguments are {names}"
     return None
 
 
@@ -227,13 +237,13 @@ async def _answer(
                     await session.report_progress(line["seconds"], None, line["doing"])
             code = await process.wait()
             return (
-                f"error: the call ended before its answer ({code}); memory may have run out\n"
-                "next: ask for less: aggregate in SQL, or give a limit"
+                f"error: the call crashed ({code}), probably out of memory\nnext: ask for "
+                "less: aggregate in SQL, or pass a limit"
             ), True
     return (
-        f"error: it took longer than {timeout_s:g} s and was stopped\n"
-        "next: ask for less; a large trace is read once and then kept: let `tracekit breakdown "
-        "TRACE` do that in a shell, or start `tracekit mcp` with a higher --timeout"
+        f"error: the call took longer than {timeout_s:g} s and was stopped\nnext: ask for "
+        "less; a large trace is cached after it was read once: run `tracekit breakdown "
+        "TRACE` in a shell, or start `tracekit mcp` with a higher --timeout"
     ), True
 
 
@@ -281,7 +291,7 @@ def serve_http(server: Server, port: int) -> None:
         app = _with_token(server.streamable_http_app(host="127.0.0.1"), token)
         config = uvicorn.Config(app, log_level="warning", access_log=False)
         sys.stderr.write(
-            f"listens on http://127.0.0.1:{port}/mcp\nheader: Authorization: Bearer {token}\n"
+            f"listening on http://127.0.0.1:{port}/mcp\nheader: Authorization: Bearer {token}\n"
         )
         sys.stderr.flush()
         uvicorn.Server(config).run(sockets=[listener])
@@ -296,7 +306,10 @@ def _with_token(app: ASGIApp, token: str) -> ASGIApp:
         if scope["type"] == "http" and not secrets.compare_digest(given, wanted):
             from starlette.responses import PlainTextResponse
 
-            hint = f"send the token: Authorization: Bearer, then {TOKEN} or what the server wrote\n"
+            hint = (
+                f"send the header Authorization: Bearer, with {TOKEN} or the token that "
+                "the server printed\n"
+            )
             await PlainTextResponse(hint, 401)(scope, receive, send)
         else:
             await app(scope, receive, send)

@@ -103,8 +103,8 @@ def remarks(name: str, curves: Mapping[str, Any], points: Result) -> list[str]:
     ours = of_figure(figure, points).to_dicts()
     found = list(dict.fromkeys(str(figure.curve(row)) for row in ours))
     texts = {
-        "curves of ours that the paper does not have": [one for one in found if one not in curves],
-        "curves of the paper without points of ours": [one for one in curves if one not in found],
+        "measured curves that the paper does not have": [one for one in found if one not in curves],
+        "curves of the paper without measured points": [one for one in curves if one not in found],
     }
     return [f"{text}: {', '.join(names)}" for text, names in texts.items() if names]
 

@@ -154,9 +154,7 @@ def compare(
         UsageError: the table has no such platform, or nothing of ours can stand beside it.
     """
     if table.name not in MEASURES:
-        raise UsageError(
-            f"{table.name} has no figures of ours beside it", hint=hint_at_ours(table.name)
-        )
+        raise UsageError(f"no figure to compare with {table.name}", hint=hint_at_ours(table.name))
     return _Matching(table, MEASURES[table.name], is_strict).comparison(runs, platform)
 
 
@@ -213,7 +211,7 @@ class _Matching:
             return _Taken(run, [], apart=self._why_alone(run))
         if run.manifest.outcome in ("failed", "incomplete"):
             how = "failed" if run.manifest.outcome == "failed" else "is incomplete"
-            return _Taken(run, [], f"the run {how}: {run.manifest.reason or 'no reason given'}")
+            return _Taken(run, [], f"the run {how}: {run.manifest.reason or 'unknown reason'}")
         try:
             taken = _Taken(run, self.measure.take(run))
         except TracekitError as error:
@@ -319,7 +317,7 @@ class _Matching:
         manifest = run.manifest
         if not self._is_of_stage(run):
             theirs = self.table.setup["stage"]
-            return f"stage {manifest.stage}: the paper's table is of stage {theirs}"
+            return f"stage {manifest.stage}: the paper's table is for stage {theirs}"
         rows: Sequence[Row] = self.table.rows
         for name in _KEYS:
             fitting = [row for row in rows if self._is_same(row, run, name)]

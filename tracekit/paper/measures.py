@@ -59,7 +59,7 @@ def _ask_of_steps(run: OurRun, name: str) -> list[_Row]:
     """
     rows = _ask(run, name)
     if not rows:
-        raise TraceError("the trace marks no steps")
+        raise TraceError("the trace has no marked steps")
     return rows
 
 
@@ -117,7 +117,7 @@ def _attention(run: OurRun, name: str) -> list[_Row]:
     if not found:
         # Of a trace without steps, that is the reason; of one with steps, its names are.
         _ask_of_steps(run, "transfer_steps")
-        raise TraceError("the trace names no attention modules")
+        raise TraceError("the trace has no attention modules")
     return found
 
 
@@ -126,10 +126,10 @@ def _first_gemm(run: OurRun) -> Figures:
     config = run.manifest.model.config if run.manifest.model else {}
     shape = (config.get("intermediate_size"), config.get("hidden_size"))
     if None in shape:
-        raise TraceError("the manifest does not tell the sizes of the model")
+        raise TraceError("the manifest has no model sizes")
     rows = [row for row in _ask(run, "gemm_totals") if (row["n"], row["k"]) == shape]
     if not rows:
-        raise TraceError("the trace has no such product, or no shapes")
+        raise TraceError("the trace has no such GEMM, or no shapes")
     longest = rows[0]
     return [(shape, (longest["m"], longest["mean_ns"] / NS_PER_MS, longest["peak_pct"]))]
 

@@ -140,8 +140,8 @@ def setup_remarks(comparison: Comparison) -> list[str]:
     found = []
     if differing:
         found.append(
-            f"{len(differing)} of {len(with_ours)} rows with ours rest on a run that differs from "
-            f"the paper's, as marked: {', '.join(_differences(differing))}"
+            f"{len(differing)} of {len(with_ours)} rows with measured values come from a run that "
+            f"differs from the paper's, as marked: {', '.join(_differences(differing))}"
         )
     return found
 

@@ -130,13 +130,13 @@ def find_our_runs(paths: Sequence[str | Path], ask_of: Callable[[Place], Ask]) -
     """Find the runs that are meant by run folders, folders of them and globs of either.
 
     Raises:
-        TraceError: a path does not exist, or there is no run in any.
+        TraceError: a path does not exist, or there is not a run in any.
     """
     folders = find_runs(paths)
     if not folders:
         raise TraceError(
-            f"{', '.join(map(str, paths))}: there is no run",
-            hint=f"a run is a folder with {manifest.FILE_NAME}, as tracekit collect makes it",
+            f"{', '.join(map(str, paths))}: no run found",
+            hint=f"a run is a folder with {manifest.FILE_NAME}, written by tracekit collect",
         )
     names = _names_of(folders)
     runs, problems = [], []

@@ -129,14 +129,16 @@ def find_table(name: str) -> PaperTable:
     if name in tables:
         return tables[name]
     if name in FIGURE_ANALYSES:
-        raise UsageError(f"the paper's text states no numbers on {name}", hint=hint_at_ours(name))
-    hint = did_you_mean(name, tables) or "tracekit compare paper --list shows them"
-    raise UsageError(f"the paper has no {name!r}", hint=hint)
+        raise UsageError(
+            f"the text of the paper has no numbers for {name}", hint=hint_at_ours(name)
+        )
+    hint = did_you_mean(name, tables) or "tracekit compare paper --list shows all"
+    raise UsageError(f"the paper has no table or figure {name!r}", hint=hint)
 
 
 def hint_at_ours(figure: str) -> str:
     """Return the hint that names the analysis of a figure."""
-    return f"ask for ours by themselves: tracekit query {FIGURE_ANALYSES[figure]}"
+    return f"show only the measured values: tracekit query {FIGURE_ANALYSES[figure]}"
 
 
 def _table(name: str, content: Mapping[str, Any]) -> PaperTable:
@@ -152,7 +154,7 @@ def _table(name: str, content: Mapping[str, Any]) -> PaperTable:
             row["outcome"] = "oom" if row["tokens_per_s"] is None else "ok"
     if marks := content.get("as_printed"):
         columns.append(
-            PaperColumn("as_printed", "VARCHAR", "why a cell cannot be right; it is as printed")
+            PaperColumn("as_printed", "VARCHAR", "why a cell is probably wrong; shown as printed")
         )
         for row in rows:
             reasons = [

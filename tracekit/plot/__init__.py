@@ -48,7 +48,7 @@ def find_chart(name: str) -> ChartKind:
     """
     if name not in chart_names():
         hint = did_you_mean(name, chart_names(), count=1) or "charts: " + ", ".join(chart_names())
-        raise QueryError(f"there is no chart named {name!r}", hint=hint)
+        raise QueryError(f"no chart named {name!r}", hint=hint)
     return CHARTS[name]
 
 
@@ -68,8 +68,8 @@ class Plots:
         chart = kind.chart({n: self._trace.query(n, **PARAMS.get(n, {})) for n in kind.needs})
         if chart is None:
             raise QueryError(
-                f"the trace has nothing for the chart {name}",
-                hint=f"it shows what {' and '.join(kind.needs)} say",
+                f"the trace has no data for the chart {name}",
+                hint=f"it shows the columns {' and '.join(kind.needs)}",
             )
         return chart
 
@@ -111,7 +111,7 @@ class Plots:
             return _Method(self, self._kind(name))
         except QueryError:
             known = ", ".join(chart_names())
-            raise AttributeError(f"there is no chart {name!r}: {known}") from None
+            raise AttributeError(f"no chart named {name!r}: {known}") from None
 
     def __dir__(self) -> list[str]:
         """Return the names of the charts."""

@@ -54,7 +54,7 @@ class Chart:
         }
 
     def _spec_with_labels(self) -> Mapping[str, Any]:
-        """Return the description with the texts inside of bars that the report sets by itself."""
+        """Return the description with the texts inside bars that the report sets by itself."""
         label = self.spec.get("usermeta", {}).get("label")
         if label is None:
             return self.spec
@@ -128,7 +128,7 @@ class Chart:
             content = self.to_png()
         else:
             raise UsageError(
-                f"{path}: a chart is saved as .svg, .png or .json",
+                f"{path}: a chart is saved as .svg, .png, or .json",
                 hint=f"for example {path.with_suffix('.svg')}",
             )
         try:

@@ -58,13 +58,13 @@ def _time(rows: Rows) -> dict[str, Any]:
 
 @chart("throughput")
 def throughput(rows: Rows) -> Drawing | None:
-    """How many tokens of answers a second each serving run made."""
+    """How many output tokens a second each serving run made."""
     keep, rows, omitted = largest(rows, "output_tokens_per_s")
     return bars(
         "Throughput of serving",
         rows,
         y=names("which"),
-        x=("output_tokens_per_s", "output_tokens_per_s", "tokens of answers"),
+        x=("output_tokens_per_s", "output_tokens_per_s", "output tokens"),
         colour=colours("engine", series(sorted({str(row["engine"]) for row in rows}))),
         tip=(
             *("run", "model", "engine", "output_tokens_per_s", "total_tokens_per_s"),
@@ -85,7 +85,7 @@ def throughput_over_time(rows: Rows) -> Drawing | None:
     return lines(
         "Output tokens/s over time",
         _time(rows),
-        quantity("output_tokens_per_s", rates, "tokens of answers"),
+        quantity("output_tokens_per_s", rates, "output tokens"),
         _runs(rows),
         ("run", "start_ns", "dur_ns", "output_token_count", "output_tokens_per_s"),
         height=220,
@@ -98,7 +98,7 @@ def throughput_over_time(rows: Rows) -> Drawing | None:
 def running_requests(rows: Rows) -> Drawing | None:
     """How many requests an engine had at a time: those that were sent and had not ended."""
     return lines(
-        "How many requests were running, moment by moment",
+        "Number of running requests over time",
         _time(rows),
         quantity("running_count", [], "running requests"),
         _runs(rows),
@@ -116,7 +116,7 @@ def serving_steps(rows: Rows) -> Drawing | None:
         return None
     starts = [row["start_ns"] for row in rows]
     return lines(
-        "The batch of each step: tokens of prompts, tokens that are made",
+        "Batch of each step: prefill and decode tokens",
         quantity("start_ns", starts, "start of the step", scale={"zero": False}),
         quantity("token_count", [], "tokens in the step", scale={"type": "log"}),
         parts("part", STEP_PARTS),
@@ -138,8 +138,8 @@ def decode_batch(rows: Rows) -> Drawing | None:
         return None
     durations = [row["dur_ns"] for row in rows]
     return lines(
-        "How long steps take that only decode, by the size of their batch",
-        quantity("decode_request_count", [], "requests that are decoded"),
+        "Duration of decode-only steps by batch size",
+        quantity("decode_request_count", [], "decoded requests"),
         quantity("dur_ns", durations, "duration of the step"),
         fixed(PHASE["decode"]),
         ("step", "decode_request_count", "dur_ns", "idle_pct"),
@@ -160,7 +160,7 @@ def requests(rows: Rows) -> Drawing | None:
     label, name_of = request_of(rows)
     lives = [row["e2e_ns"] for row in rows]
     return nested_bars(
-        "The requests of the measured load that took longest, from when they were sent",
+        "Slowest requests of the measured load, from the time they were sent",
         len(rows),
         names("which", [*map(name_of, rows)]),
         ("e2e_ns", "ttft_ns", lives, "to the first token (full), to the end (pale)"),
@@ -200,7 +200,7 @@ def request_life(rows: Rows) -> Drawing | None:
         },
         "usermeta": {"zoom": "x"},
     }
-    title = "The life of the slowest requests, those in the trace (the profiled load) first"
+    title = "Life of the slowest requests; traced ones (the profiled load) first"
     return Drawing(title, spec)
 
 
@@ -228,33 +228,33 @@ def _shares(
 _DISTRIBUTIONS = {
     "latency_cdf": (
         "e2e",
-        "Latency CDF: share of the requests answered within a time",
-        "time to the end of a request",
-        "requests answered within it",
+        "Latency CDF: share of the requests completed within a time",
+        "time from sending to the end of a request",
+        "requests completed within it",
     ),
     "ttft_cdf": (
         "ttft",
-        "Time to the first token (TTFT)",
-        "time to the first token",
+        "Time to first token (TTFT)",
+        "time to first token",
         "requests with a token within it",
     ),
     "tpot_cdf": (
         "tpot",
-        "Time for each further token, of whole requests (TPOT)",
-        "time for each further token",
-        "requests with no more",
+        "Time per output token after the first (TPOT), per request",
+        "time per output token",
+        "requests at or below it",
     ),
     "itl_cdf": (
         "itl",
         "Time between two tokens (inter-token latency)",
-        "time since the token before",
-        "tokens that came within it",
+        "time since the previous token",
+        "tokens within it",
     ),
     "client_wait_cdf": (
         "client_wait",
-        "How long the client held requests back before it sent them",
-        "time that it was held back",
-        "requests with no more",
+        "Time the client held requests back before sending them",
+        "time held back",
+        "requests at or below it",
     ),
 }
 
@@ -266,8 +266,8 @@ for _name, (_metric, _title, _along, _share) in _DISTRIBUTIONS.items():
 @chart("queue_cdf")
 def queue_cdf(rows: Rows) -> Drawing | None:
     """Which share of the requests waited how long for the engine to begin them."""
-    title = "How long requests queued, from when they were sent to their first step"
-    return _shares(rows, title=title, along="time in the queue", share="requests with no more")
+    title = "Queueing time of requests, from sending to their first step"
+    return _shares(rows, title=title, along="time in the queue", share="requests at or below it")
 
 
 def _by_method(rows: Rows, title: str, column: str, axis: str) -> Drawing | None:
@@ -292,14 +292,14 @@ def _by_method(rows: Rows, title: str, column: str, axis: str) -> Drawing | None
 def methods(rows: Rows) -> Drawing | None:
     """How many tokens a second each method of training reached."""
     return _by_method(
-        rows, "Tokens a second, by method", "mean_tokens_per_s", "tokens of all ranks"
+        rows, "Tokens per second, by method", "mean_tokens_per_s", "tokens of all ranks"
     )
 
 
 @chart("methods")
 def method_memory(rows: Rows) -> Drawing | None:
     """How much memory each method of training took at most."""
-    axis = "peak memory of the fullest rank"
+    axis = "peak memory of the rank with the highest use"
     return _by_method(rows, "Peak memory, by method", "peak_bytes", axis)
 
 
@@ -318,9 +318,9 @@ def scaling(rows: Rows) -> Drawing | None:
     size = quantity("world_size", [], "ranks")
     size["axis"]["tickMinStep"] = 1
     return lines(
-        "How much faster more ranks are",
+        "Speedup with more ranks",
         size,
-        quantity("speedup", [], "tokens/s over those of the base"),
+        quantity("speedup", [], "tokens/s relative to the base"),
         colours("which", series(labels)),
         (
             *("which", "device", "world_size", "base_world_size", "speedup"),
@@ -368,8 +368,8 @@ def bench_gemm(rows: Rows) -> Drawing | None:
     """What matrix products reached on the machine, by their number of rows."""
     return _curves(
         rows,
-        "What matrix products reached, by size",
-        ("m", "rows of the product (M)"),
+        "Achieved GEMM rate, by size",
+        ("m", "rows of the GEMM (M)"),
         ("flop_per_s", "reached"),
         ("run", "device", "op", "dtype", "series"),
         ("n", "k", "peak_pct", "median_ns", "interval_pct", "device_name"),
@@ -382,7 +382,7 @@ def bench_memcpy(rows: Rows) -> Drawing | None:
     """How fast copies were on the machine, by their size."""
     return _curves(
         rows,
-        "How fast copies were, by size",
+        "Copy bandwidth, by size",
         ("message_bytes", "size of the copy"),
         ("bytes_per_s", "rate"),
         ("run", "device", "op", "memory"),
@@ -396,7 +396,7 @@ def bench_collectives(rows: Rows) -> Drawing | None:
     """How fast collectives were on the machine, by the size of their message."""
     return _curves(
         rows,
-        "How fast collectives were, by size",
+        "Collective bandwidth, by size",
         ("message_bytes", "size of the message"),
         ("bus_bytes_per_s", "bus bandwidth"),
         ("run", "op", "backend", "group_size"),

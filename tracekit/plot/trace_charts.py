@@ -75,7 +75,7 @@ def ranks(rows: Rows) -> Drawing | None:
             "tooltip": told("where", "window_ns", *shares),
         },
     }
-    return Drawing("How ranks differ in what they spend their time on", spec)
+    return Drawing("Time breakdown of each rank, relative to the mean", spec)
 
 
 @chart("rank_groups")
@@ -93,7 +93,7 @@ def rank_groups(rows: Rows) -> Drawing | None:
     words = "(datum.rank_count === 1 ? ' rank · ' : ' ranks · ')"
     words = f"'group ' + datum.group_number + ' · ' + datum.rank_count + {words} + datum.alike"
     return bars(
-        "Groups of ranks that behave alike: the mean of each",
+        "Groups of ranks with similar behavior: mean of each group",
         rows,
         # What tells a group from the others stands at the end.
         y=names("which", [*map(named, rows)], label_px=400),
@@ -110,7 +110,7 @@ def rank_groups(rows: Rows) -> Drawing | None:
 
 @chart("rank_distribution")
 def rank_distribution(rows: Rows) -> Drawing | None:
-    """How each part of the time is spread over the ranks: the least, the median, the most."""
+    """Spread of each part of the time over the ranks: the least, the median, the most."""
     rows = [row for row in rows if row["rank_count"] > 1]
     if not rows:
         return None
@@ -137,7 +137,7 @@ def rank_distribution(rows: Rows) -> Drawing | None:
             ),
         ],
     }
-    return Drawing("How each part of the time is spread over the ranks", spec)
+    return Drawing("Spread of each part of the time over the ranks", spec)
 
 
 def _step_axis() -> dict[str, Any]:
@@ -157,7 +157,7 @@ def steps(rows: Rows) -> Drawing | None:
     return lines(
         "Steps over time",
         _step_axis(),
-        quantity("span_ns", spans, "length on the device"),
+        quantity("span_ns", spans, "duration on the device"),
         colours("where", series(labels)),
         ("where", "step", "span_ns", "work_ns", "dur_ns", "wall_ns", "kernel_count"),
         height=220,
@@ -173,9 +173,9 @@ def step_spread(rows: Rows) -> Drawing | None:
         return None
     of = {"min_ns": SKY, "median_ns": BLUE, "max_ns": VERMILLION}
     return lines(
-        "How far the devices are apart in each step",
+        "Differences between devices in each step",
         _step_axis(),
-        quantity("part_ns", [row["max_ns"] for row in rows], "length on the device"),
+        quantity("part_ns", [row["max_ns"] for row in rows], "duration on the device"),
         parts("part", of),
         ("step", "part", "part_ns", "rank_count", "min_rank", "max_rank", "spread_pct"),
         transform=[{"fold": [*of], "as": ["part", "part_ns"]}],
@@ -186,7 +186,7 @@ def step_spread(rows: Rows) -> Drawing | None:
 @chart("module_icicle")
 def modules(rows: Rows) -> Drawing | None:
     """The tree of modules as an icicle: as wide as their time, within those around them."""
-    title = "In which modules the time was spent"
+    title = "Time by module"
     return _module_icicle(rows, "modules", title, fixed(SKY))
 
 
@@ -198,7 +198,7 @@ def phase_modules(rows: Rows) -> Drawing | None:
         for row in rows
         if row["view"] == "phases"
     }
-    title = "In which phases and modules the time was spent, busy and idle"
+    title = "Busy and idle time by phase and module"
     return _module_icicle(rows, "phases", title, colours("phase", of))
 
 
@@ -212,7 +212,7 @@ def _module_icicle(rows: Rows, view: str, title: str, colour: dict[str, Any]) ->
 def class_modules(rows: Rows) -> Drawing | None:
     """The tree of modules as an icicle below the classes of kernels: what work was whose."""
     classes = palette.classes(list(dict.fromkeys(row["class"] for row in rows)))
-    title = "In which modules the time was spent, by class of kernel"
+    title = "Time by module and kernel class"
     tip = ("module_path", "class", "total_wall_ns", "self_wall_ns", "wall_pct")
     return icicle(title, rows, colours("class", classes), tip)
 
@@ -226,7 +226,7 @@ def kernels(rows: Rows) -> Drawing | None:
     if has_several_devices(rows):
         label = where(rows)[0]["calculate"] + " + ' · ' + " + label
     return bars(
-        "Kernels that held a device longest",
+        "Kernels with the most device time",
         shown,
         y={**names("which", label_px=400), "sort": "-x"},
         x=("wall_ns", "wall_ns", "wall time"),
@@ -286,7 +286,7 @@ def gemms(rows: Rows, roofline: Rows) -> Drawing | None:
     }
     spec = {"height": 320, "layer": [*layers, ops]}
     also = ("roofline",) if roofs else ()
-    return Drawing("What ops reached, by arithmetic per byte", spec, also=also)
+    return Drawing("Achieved rate of ops by arithmetic intensity", spec, also=also)
 
 
 @chart("communication_totals")
@@ -294,7 +294,7 @@ def communication(rows: Rows) -> Drawing | None:
     """The classes of collectives: how much of each was hidden behind compute, how much was not."""
     classes = list(dict.fromkeys(row["class"] for row in rows))
     return nested_bars(
-        "Communication: how long it was in flight, and how much of that was exposed",
+        "Communication: time in flight and exposed time",
         len(classes),
         names("class", classes),
         (
@@ -346,7 +346,7 @@ def collective_skew(rows: Rows) -> Drawing | None:
         for row in rows
     ]
     return bars(
-        "In which collectives ranks waited longest for each other",
+        "Collectives with the longest waits between ranks",
         rows,
         y=names("which", order),
         x=("part_ns", "max_dur_ns", "duration on the rank that waited longest"),
@@ -368,7 +368,7 @@ def collective_skew(rows: Rows) -> Drawing | None:
 
 @chart("critical_path")
 def critical_path(rows: Rows) -> Drawing | None:
-    """What the end of each rank waited for, over time."""
+    """Critical path to the end of each rank, over time."""
     kinds = sorted({row["kind"] for row in rows})
     ranks = list(dict.fromkeys(text_of(row["rank"]) for row in rows))
     times = [row["end_ns"] for row in rows]
@@ -385,17 +385,17 @@ def critical_path(rows: Rows) -> Drawing | None:
             ),
         },
     }
-    return Drawing("What the end of each rank waited for", spec)
+    return Drawing("Critical path to the end of each rank", spec)
 
 
 @chart("queue_length")
 def queue_length(rows: Rows) -> Drawing | None:
-    """How much work lay queued in front of each stream: mean and most."""
+    """Queue length of each stream: mean and most."""
     keep, shown, omitted = largest(rows, "max_length")
     label, _ = stream_of(rows)
     axis = "queued device events: most (pale), mean (full)"
     return nested_bars(
-        "How much work lay queued in front of each stream",
+        "Queue length of each stream",
         len(shown),
         names("which"),
         ("max_length", "mean_length", [], axis),
@@ -418,7 +418,7 @@ def queue_over_time(rows: Rows) -> Drawing | None:
     shown = [name for name in highest if name in longest]
     times = [row["start_ns"] for row in rows]
     return lines(
-        "How much work lay queued, moment by moment",
+        "Queue length over time",
         quantity("start_ns", times, "time since the first event", scale={"nice": False}),
         quantity("mean_length", [], "queued device events, mean"),
         colours("which", series(shown)),
@@ -433,13 +433,13 @@ def queue_over_time(rows: Rows) -> Drawing | None:
 
 @chart("launch_delays")
 def launch_delays(rows: Rows) -> Drawing | None:
-    """How long work waited on the device after its launch, by the call that launched it."""
+    """Delay between launch and start of device work, by the call that launched it."""
     keep, shown, omitted = largest(rows, "p99_delay_ns")
     label = where(rows)[0]["calculate"] + " + ' · ' + datum.launch"
     delays = [row["p99_delay_ns"] for row in shown]
     axis = "delay: 99th percentile (pale), median (full)"
     return nested_bars(
-        "How long work waited on the device after its launch",
+        "Delay between launch and start of device work",
         len(shown),
         names("which"),
         ("p99_delay_ns", "median_delay_ns", delays, axis),
@@ -501,7 +501,9 @@ def pivot_cells(pivot: Result, keys: int, columns: str, values: str) -> Chart:
         QueryError: it has no rows.
     """
     if not pivot:
-        raise QueryError("the trace has nothing for this pivot", hint="choose others with `where`")
+        raise QueryError(
+            "the trace has no data for this pivot", hint="choose other rows with `where`"
+        )
     unit = f"_{unit_of(values)}"
     shown = [name.rstrip().removesuffix(unit) for name in pivot.column_names[keys:-2]]
     cells = [

@@ -1,1 +1,1 @@
-"""What would it be if: changes of a recorded run, replayed on its dependency graph."""
+"""Predictions for a changed run: replays of its dependency graph."""

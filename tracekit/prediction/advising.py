@@ -34,14 +34,12 @@ SEPARATOR = "; "
 LEAST_GAIN = 0.01
 """Smallest share of a step that is listed; every interval is at least this wide."""
 
-NOTHING = "nothing worth changing above 1 %"
+NOTHING = "no change above 1 % found"
 """Message if no candidate gains as much."""
-NOTHING_KNOWN = "no change is predicted to gain over 1 %"
+NOTHING_KNOWN = "no change has a predicted gain above 1 %"
 """Message if none does, and some gains are unknown."""
 
-UP_TO = (
-    "Up to: the profiler slows the CPU, and by how much is unknown. The unprofiled run gains less."
-)
+UP_TO = "Up to: the profiler slows the CPU by an unknown factor. The unprofiled run gains less."
 """Note on gains that are upper bounds."""
 
 LEAST_UNSURE_PCT = 2.5
@@ -65,7 +63,8 @@ of a change is given in one of them."""
 _PART_OF = dict.fromkeys(("advice_casts", "advice_cross_entropy", "advice_fused"), "advice_fusion")
 """Rules that count the same GPU time as another rule: only one of the two adds to a joint gain."""
 
-_NOT_RECORDED = "gain unknown"
+GAIN_UNKNOWN = "the gain is unknown"
+"""Reason for candidates that no replay can evaluate."""
 
 _METHOD_OF = {
     "advice_offload": "offload off",
@@ -178,7 +177,7 @@ def gain_text(row: Mapping[str, Any]) -> str:
     """Return the text of a gain with its interval, and the figure unless that is a step."""
     text = "{gain_pct:.1f} % ({low_pct:.1f} to {high_pct:.1f} %)".format(**row)
     if row["is_upper_bound"]:
-        text = "up to {gain_pct:.1f} % of the recording".format(**row)
+        text = "up to {gain_pct:.1f} % of the profiled step".format(**row)
     elif not row["is_certain"]:
         text = f"{text}, uncertain"
     return text if row["figure"] == STEP else f"{text} of the {row['figure']}"
@@ -191,9 +190,9 @@ def recording_text(step: RunStep | None) -> str | None:
     run = format_duration(step.run_ns)
     if step.basis == "constants" and step.low_ns is not None and step.high_ns is not None:
         run = f"{run} ({format_duration(step.low_ns)} to {format_duration(step.high_ns)})"
-    text = f"Profiling slowed this run {step.ratio:.1f}x. Unprofiled step: {run}."
+    text = f"Profiling slowed this run {step.ratio:.1f}×. Unprofiled step: {run}."
     if step.reason is not None:
-        return f"{text} Gains below are for the recording: {step.reason}."
+        return f"{text} Gains below are for the profiled run: {step.reason}."
     return f"{text} Gains below are for the unprofiled run; evidence is measured in the trace."
 
 
@@ -228,7 +227,7 @@ def advise(
         for name, answer in rules
         for what, place, change, cost_ns, remedy, evidence in answer().rows
     ]  # fmt: skip
-    undecided = [(one, _NOT_RECORDED) for one in candidates if not one.changes]
+    undecided = [(one, GAIN_UNKNOWN) for one in candidates if not one.changes]
     loads = [one for one in candidates if _is_of_load(one)]
     candidates = [one for one in candidates if one.changes and not _is_of_load(one)]
     of_load = _of_load(loads, load_predictor, undecided)
@@ -237,7 +236,7 @@ def advise(
         return one.cost_ns is None or one.cost_ns >= LEAST_GAIN * window_ns
 
     candidates = [one for one in candidates if counts(one)]
-    undecided = [(one, why) for one, why in undecided if why != _NOT_RECORDED or counts(one)]
+    undecided = [(one, why) for one, why in undecided if why != GAIN_UNKNOWN or counts(one)]
     undecided.sort(key=lambda pair: -math.inf if pair[0].cost_ns is None else -pair[0].cost_ns)
     if not candidates:
         return Advised(0, 0, of_load, tuple(undecided))
@@ -255,7 +254,7 @@ def advise(
             continue
         gain_pct = told.gain_pct
         if gain_pct is None:
-            undecided.append((one, told.reason or _NOT_RECORDED))
+            undecided.append((one, told.reason or GAIN_UNKNOWN))
         elif gain_pct >= _least_pct(*told.range_pct):
             found.append((one, told))
     replayed = _joined(_ranked(found), replay)
@@ -318,7 +317,9 @@ def _of_load(
                 prediction[one, found] = name, load
         elif min(_times(load, figure, 0) for figure in FIGURES) < 1 - LEAST_GAIN:
             brings = Advice(one, _in_figure(load, name), 0.0, FIGURES[name], load).brings
-            undecided.append((one, f"no figure surely gains more than others lose: {brings}"))
+            undecided.append(
+                (one, f"the gain of no figure clearly exceeds the loss of others: {brings}")
+            )
     advice: list[Advice] = []
     changes: dict[str, None] = {}
     for one, found in _ranked([*prediction]):

@@ -1,8 +1,7 @@
-"""The batching loop of a serving engine: what each step serves, and when tokens come of it.
+"""Simulates the batching loop of a serving engine.
 
-A step decodes every request that runs, and with the tokens that are left it reads prompts in the
-order in which they came, the last one perhaps in part: transformers' FIFO scheduler does that, and
-vLLM's does.
+A step decodes all running requests, then prefills prompts in order with the remaining tokens, the
+last one possibly in part, like the FIFO schedulers of transformers and vLLM.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from tracekit.errors import QueryError
 
 
 class Request(NamedTuple):
-    """A request of a load: when it is wanted, how late its client is (ns), and its tokens."""
+    """A request of a load: arrival time, client delay (ns), and tokens."""
 
     arrival_ns: int
     lag_ns: int
@@ -26,7 +25,7 @@ class Request(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What one step does: tokens of prompts, requests decoded, tokens of all of these so far."""
+    """Work of a step: prefill tokens, decoded requests, and context tokens."""
 
     prefill_token_count: int
     decode_count: int
@@ -34,24 +33,22 @@ class Work(NamedTuple):
 
 
 MOST_STEPS = 5_000_000
-"""A load that takes more steps is not simulated."""
+"""Maximum number of simulated steps."""
 
 StepTime = Callable[[Work], int]
-"""How long a step takes, from the end of the one before it, ns."""
+"""Duration of a step, from the end of the previous one, ns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """What bounds the steps of an engine; None for no bound.
+    """Limits of an engine; None for no limit.
 
     Attributes:
-        in_flight_limit: requests that the client has under way at most.
-        batch_limit: requests that run at most.
-        batch_token_count: tokens of a step at most.
-        page_count: pages of the cache of keys and values.
-        page_token_count: tokens of a page.
-        free_pct: while less of the cache is free, a step that has work takes no prompt.
-        wake_ns: what is sent so long after the first request to an idle engine is in its step.
+        in_flight_limit: maximum number of requests in flight.
+        batch_limit: maximum number of running requests.
+        batch_token_count: maximum number of tokens per step.
+        page_count: pages in the KV cache.
+        page_token_count: tokens per page.
     """
 
     in_flight_limit: int | None = None
@@ -64,12 +61,12 @@ class Engine:
 
 
 def free_at(ends_ns: Sequence[int], place: int, limit: int | None) -> int | None:
-    """Return when the client may send a request; None while that is not known.
+    """Return when the client may send a request; None if unknown yet.
 
     Args:
-        ends_ns: when requests ended, in rising order.
-        place: how many requests were sent before it.
-        limit: requests in flight at most.
+        ends_ns: end times of requests, sorted.
+        place: number of requests sent before.
+        limit: maximum number of requests in flight.
     """
     if limit is None or place < limit:
         return 0
@@ -142,7 +139,7 @@ class Serving:
             self.sent_ns.append(at)
 
     def _step(self, now: int, step_ns: StepTime) -> int:
-        """Do the next step, and return when it ends."""
+        """Simulate the next step; return when it ends."""
         engine, page = self._engine, self._engine.page_token_count
         room = (engine.batch_limit or len(self._requests)) - len(self._running)
         while self._is_read and self._queue and room > 0:
@@ -151,14 +148,16 @@ class Serving:
         decodes = len(self._running)
         tokens = engine.batch_token_count
         if tokens is not None and decodes > tokens:
-            raise QueryError(f"{decodes} requests would run, and a step has only {tokens} tokens")
+            raise QueryError(
+                f"{decodes} requests would run, but a step has room for only {tokens} tokens"
+            )
         pages = self._crossings[self._decoding_steps % page] if decodes else 0
         capacity = engine.page_count
         free = None if capacity is None else capacity - self._pages
         if free is not None and pages > free:
             raise QueryError(
-                f"the cache would be full with {decodes} requests, and one would be thrown out, "
-                "which no recorded step tells of"
+                f"the KV cache would be full with {decodes} requests, and no recorded "
+                "step shows a preemption"
             )
         is_scarce = capacity is not None and 100 * (capacity - self._pages) < (
             engine.free_pct * capacity
@@ -183,7 +182,7 @@ class Serving:
                 break
             finals.append(self._queue.popleft()[0])
         if not decodes and not read:
-            raise QueryError("a prompt would not fit into the cache")
+            raise QueryError("a prompt would not fit into the KV cache")
         self._context += decodes
         work = Work(read, decodes, self._context + context)
         took = step_ns(work)

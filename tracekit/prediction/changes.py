@@ -2,7 +2,7 @@
 
     class=gemm module=*.mlp x0.5    work of devices that all terms choose; * and ? are any text
     op=aten::item remove            work and ops that are not there any more
-    range=augment x0.5              what a thread does inside of a range that the program named
+    range=augment x0.5              what a thread does inside a range that the program named
     call=cudaMalloc remove          calls of the runtime or driver
     host x0.5                       a keyword in place of terms; terms beside it choose of it
     host x0-0.1                     a tenth is left, and nothing where most is gained
@@ -39,10 +39,10 @@ COLUMNS: Mapping[str, str] = MappingProxyType(
         "group": "pg_name",
     }
 )
-"""What work is chosen by, and the column of table ``edge_fact`` that holds it.
+"""Columns that select work, and their column in table ``edge_fact``.
 
-A range is no column of that, but an annotation or a Python call of ``event``, and a call one of the
-runtime or driver.
+Ranges and calls are not columns of that table: a range is an annotation or Python call of
+``event``, a call is a runtime or driver call.
 """
 
 SCALE, REMOVE, WORKERS = "scale", "remove", "workers"
@@ -82,61 +82,59 @@ KEYWORDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "prefill": (APART,),
     }
 )
-"""What else can be changed, and how.
+"""Keywords of changes, with their actions.
 
-The time of the host, of its Python, of launch calls; steps captured in a CUDA graph each; compiled
-code; waits for the device; data loading; repeated pauses, in which no thread of the host has an
-event; bandwidth and latency of collectives, ranks in their groups and their algorithm; whether
-communication is hidden behind compute; ranks that are slower than the others; the device that all
-runs on; the type that products are computed in. Methods: recomputation, one kernel in place of
-several, gradient accumulation, an offloaded optimizer, the stage of ZeRO. Of :data:`SERVING`:
-requests per second; requests that run at most, and tokens of a step; tokens that the cache of keys
-and values holds; whether prompts are read by an engine of their own.
+Host time, Python time, launch calls; one CUDA graph per step; compiled code; GPU syncs; data
+loading; recurring host stalls; bandwidth and latency of collectives, their group size and
+algorithm; overlap of communication with compute; slow ranks; another device; type of GEMMs.
+Methods: recomputation, fused kernels, gradient accumulation, optimizer offload, ZeRO stage. For
+:data:`SERVING`: requests per second; running requests and tokens per step; tokens in the KV cache;
+separate prefill engines.
 """
 
 EXAMPLES: Mapping[str, str] = MappingProxyType(
     {
-        "class=gemm x0.5": "work of a class takes half the time; also by module, op, phase, name",
-        "op=aten::item remove": "an op is gone with all that it launches",
-        "range=augment remove": "a range or Python call of the program is gone",
-        "call=cudaMalloc remove": "a call of the runtime or driver is gone",
-        "host phase=forward x0.5": "time of the CPU that leads to a phase",
-        "python remove": "CPU time outside of ops",
-        "launches x0.5": "calls that launch work",
-        "graph on": "each step is one CUDA graph",
-        "compile on": "one kernel for what lies between two products, and less for the CPU to do",
-        "sync op=aten::item remove": "the CPU does not wait for the GPU there",
-        "loading workers=2": "workers of the data loader make batches ahead; also remove, x0.5",
-        "pauses remove": "stretches of steps without an event of any thread are gone",
-        "bandwidth x2": "of collectives",
-        "latency x0.5": "of collectives",
-        "group size=8": "ranks of each collective",
-        "algorithm=tree": "of collectives; also ring, halving",
-        "overlap": "reductions of the backward pass are waited for by the optimizer only",
-        "ranks=median": "all ranks compute as long as the median one",
-        "device=H100 SXM": "compute on another device, by data sheets",
-        "precision=bf16": "products of 32 bits in another type",
-        "batch=8": "another batch or sequence, from further runs of other sizes",
+        "class=gemm x0.5": "scale the time of a class; also by module, op, phase, or name",
+        "op=aten::item remove": "remove an op and all that it launches",
+        "range=augment remove": "remove a range or Python call of the program",
+        "call=cudaMalloc remove": "remove a runtime or driver call",
+        "host phase=forward x0.5": "scale the CPU time of a phase",
+        "python remove": "remove CPU time outside ops",
+        "launches x0.5": "scale launch calls",
+        "graph on": "capture each step in a CUDA graph",
+        "compile on": "torch.compile: fuse the kernels between GEMMs and reduce host time",
+        "sync op=aten::item remove": "remove a wait of the CPU for the GPU",
+        "loading workers=2": "load batches ahead in DataLoader workers; also remove, x0.5",
+        "pauses remove": "remove recurring host stalls, in which no thread has an event",
+        "bandwidth x2": "scale the bandwidth of collectives",
+        "latency x0.5": "scale the latency of collectives",
+        "group size=8": "number of ranks per collective",
+        "algorithm=tree": "collective algorithm; also ring, halving",
+        "overlap": "overlap gradient reductions with the backward pass",
+        "ranks=median": "let all ranks compute as fast as the median rank",
+        "device=H100 SXM": "run compute on another device, scaled by data-sheet peaks",
+        "precision=bf16": "run 32-bit GEMMs in another type",
+        "batch=8": "another batch size or sequence length, from runs of other sizes",
         "recompute on module=model.layers.*": "gradient checkpointing; also off",
-        "optimizer fused": "one kernel in place of many",
-        "norm fused": "one kernel for each norm in pieces",
-        "attention fused": "one kernel for attention in pieces",
-        "accumulate x2": "micro-batches in a step",
-        "offload off": "copies of an offloaded optimizer are gone",
-        "zero stage=2": "of a run of ZeRO-3",
+        "optimizer fused": "use one fused optimizer kernel instead of many",
+        "norm fused": "fuse the kernels of each norm",
+        "attention fused": "fuse the kernels of attention",
+        "accumulate x2": "micro-batches per step",
+        "offload off": "remove the copies of an offloaded optimizer",
+        "zero stage=2": "from a run of ZeRO-3",
         "rate x2": "serving: requests per second",
-        "batch limit=8": "serving: requests that run at once; batch tokens=512: tokens of a step",
-        "kv tokens=65536": "serving: tokens that the cache holds",
-        "prefill apart": "serving: an engine of its own for prompts",
+        "batch limit=8": "serving: concurrent requests; batch tokens=512: tokens per step",
+        "kv tokens=65536": "serving: tokens in the KV cache",
+        "prefill apart": "serving: a separate engine for prefill",
     }
 )
-"""A change of each kind, and what it means."""
+"""Examples of changes with their meaning."""
 
 SERVING = frozenset({"rate", "batch", "kv", "prefill"})
-"""Keywords of changes that a simulation of the engine answers, and not the graph of the work."""
+"""Keywords of changes that are simulated instead of replayed."""
 
 LAST = ("recompute", "accumulate")
-"""Keywords of changes that are made behind the others: they count work as those leave it."""
+"""Keywords of changes that are applied last, because they repeat or count changed work."""
 
 _FACTOR = re.compile(r"[x×*](?:(?P<least>\d+(?:\.\d*)?|\.\d+)-)?(?P<factor>\d+(?:\.\d*)?|\.\d+)")
 _TERM = re.compile(r"(?P<column>[a-z]+)=(?P<glob>\S+)")
@@ -154,7 +152,7 @@ _DEVICE = re.compile(r"device=(?P<name>\S.*)")
 _ACTION = re.compile(rf"remove|{_FACTOR.pattern}|{_COUNT.pattern}")
 _ALONE = (HIDE, MEDIAN, MOVE, APART)
 
-_HINT = "such as: class=gemm x0.5; op=aten::item remove; host x0.5; loading workers=2"
+_HINT = "for example: class=gemm x0.5; op=aten::item remove; host x0.5; loading workers=2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,10 +183,10 @@ class Change:
 
 
 def parse_change(text: str) -> Change:
-    """Return the change that a text says.
+    """Parse a change.
 
     Raises:
-        UsageError: it says none.
+        UsageError: the text is not a change.
     """
     words = text.split()
     if words == ["overlap"]:
@@ -207,25 +205,28 @@ def parse_change(text: str) -> Change:
     if (moved := _DEVICE.fullmatch(text.strip())) and not _ACTION.fullmatch(words[-1]):
         return Change(text, "device", (), MOVE, device=moved["name"])
     if len(words) < 2:
-        like = (one for one in EXAMPLES if one.split()[:1] == words)
-        raise UsageError(f"{text!r} is no change", hint=f"write what and how, {next(like, _HINT)}")
+        like = (f"for example: {one}" for one in EXAMPLES if one.split()[:1] == words)
+        raise UsageError(
+            f"{text!r} is not a change",
+            hint=f"expected a target and an action, {next(like, _HINT)}",
+        )
     if words[1] in (ON, OFF, FUSED):
         words.append(words.pop(1))
     *chosen, how = words
     keyword = chosen.pop(0) if "=" not in chosen[0] else None
     if keyword is not None and (keyword not in KEYWORDS or KEYWORDS[keyword][0] in _ALONE):
         raise UsageError(
-            f"{text!r}: {keyword!r} is nothing that can be changed",
-            hint=f"columns: {', '.join(COLUMNS)}; else: {', '.join(KEYWORDS)}; tracekit predict "
-            "TRACE lists examples",
+            f"{text!r}: unknown target {keyword!r}",
+            hint=f"columns: {', '.join(COLUMNS)}; keywords: {', '.join(KEYWORDS)}; "
+            "tracekit predict TRACE lists examples",
         )
     terms = tuple(_term(text, word) for word in chosen)
     action, factor, count, least = _action(text, how)
     allowed = KEYWORDS[keyword] if keyword else (SCALE, REMOVE)
     if action not in allowed:
-        raise UsageError(f"{text!r}: {keyword or 'work'} cannot be changed so", hint=_HINT)
+        raise UsageError(f"{text!r}: this action does not apply to {keyword or 'work'}", hint=_HINT)
     if keyword in (*SERVING, "graph", "compile") and terms:
-        raise UsageError(f"{text!r}: {keyword} is of the whole run, and takes no terms")
+        raise UsageError(f"{text!r}: {keyword} applies to the complete run and takes no terms")
     if keyword in ("bandwidth", "latency", "rate", "accumulate") and factor <= 0:
         raise UsageError(f"{text!r}: the factor must be above 0")
     return Change(text, keyword, terms, action, factor, count, least=least)
@@ -235,7 +236,8 @@ def _term(text: str, word: str) -> tuple[str, str]:
     match = _TERM.fullmatch(word)
     if match is None or match["column"] not in COLUMNS:
         raise UsageError(
-            f"{text!r}: {word!r} chooses nothing", hint=f"COLUMN=GLOB, of {', '.join(COLUMNS)}"
+            f"{text!r}: {word!r} is not a term",
+            hint=f"expected COLUMN=GLOB with one of the columns {', '.join(COLUMNS)}",
         )
     return COLUMNS[match["column"]], match["glob"]
 
@@ -251,8 +253,10 @@ def _action(text: str, how: str) -> tuple[str, float, int, float | None]:
         if not math.isfinite(factor) or factor > 1e6:
             raise UsageError(f"{text!r}: the factor must be at most 1,000,000")
         if least is not None and least > factor:
-            raise UsageError(f"{text!r}: the first factor of a range is the smaller one")
+            raise UsageError(f"{text!r}: the first factor of a range must be the smaller one")
         return SCALE, factor, 0, least
     if (match := _COUNT.fullmatch(how)) and int(match["count"]) > 0:
         return match["what"].rstrip("="), 1.0, int(match["count"]), None
-    raise UsageError(f"{text!r}: {how!r} is no action", hint="x0.5, remove, workers=2, limit=8")
+    raise UsageError(
+        f"{text!r}: unknown action {how!r}", hint="expected x0.5, remove, workers=2, limit=8, …"
+    )

@@ -1,4 +1,4 @@
-"""Kernels that take longer beside other work of their device: what a change of that comes to."""
+"""Slowdown of kernels that overlap with other work of their device."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     import duckdb
 
 LEAST_COUNT = 10
-"""So many kernels beside others, and so many alone, tell a slope."""
+"""Minimum number of overlapping and of separate kernels for a slope."""
 
 LEAST_COMPARED_PCT = 50.0
-"""A slope that rests on less of the time that work runs side by side is for the interval alone."""
+"""Minimum share of overlap time that a slope must cover to affect more than the interval."""
 
 _ROUNDS = 2
-"""Kernels that get longer have more beside them: a third round changes less than 0.1 %."""
+"""Rounds: slower kernels overlap with more; a third round changes less than 0.1 %."""
 
 _SLOPE, _BEFORE, _AFTER = (f"{TABLE}_{name}" for name in ("slope", "beside_before", "beside"))
 
@@ -99,15 +99,15 @@ class Contention:
                 all_ns = sum(100 * row["overlap_ns"] / row["compared_pct"] for row in found)
                 least_pct = min(least_pct, 100 * overlap_ns / all_ns)
                 said.append(
-                    f"{100 * extra_ns / overlap_ns:.1f} % of the time that {what} runs beside them "
-                    f"({count} kernels tell, {100 * overlap_ns / all_ns:.1f} % of that time)"
+                    f"{100 * extra_ns / overlap_ns:.1f} % of the time that {what} overlaps them "
+                    f"(from {count} kernels, {100 * overlap_ns / all_ns:.1f} % of that time)"
                 )
         self.is_sure = least_pct >= LEAST_COMPARED_PCT
-        where = "" if self.is_sure else ": in the interval alone"
-        self.said = f"kernels take longer by {', and by '.join(said)}{where}"
+        where = "" if self.is_sure else " (only in the interval)"
+        self.said = f"kernels slow down by {', and by '.join(said)}{where}"
 
     def change(self) -> None:
-        """Let kernels take longer or shorter by what runs beside them under a change."""
+        """Change kernel durations by the work that overlaps them under a change."""
         kept = f"{left_ns('usual')} / greatest(e.usual_ns, 1)"
         for _ in range(_ROUNDS):
             self._measure(_AFTER)

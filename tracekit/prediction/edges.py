@@ -21,19 +21,19 @@ from tracekit.prediction.changes import COLUMNS, REMOVE, WORKERS, Change
 from tracekit.sql_text import quote
 
 TABLE = f"{SESSION}.main.changed_edge"
-"""The table of the edges of a prediction."""
+"""The edge table of a prediction."""
 
 ADDED = f"{TABLE}_added"
-"""Of work that a method adds: the end, the span that it is a copy of, and one whose lane it is on.
+"""Columns of added work: end node, copied span, and a span on the same lane.
 
-Batches of workers are copies of nothing; they have a worker, and what they take.
+Batches of workers copy no span; they have a worker and a duration.
 """
 
 ENTERED = f"{TABLE}_entered"
-"""Where that comes on a thread: the span behind it, the recorded moment, first and last node."""
+"""Position on a thread: next span, recorded time, first and last node."""
 
 WEIGHTS = ("quick", "usual", "slow")
-"""By which percentile of what is usual latencies and gaps are weighed: columns of graph_weight."""
+"""Percentile of usual latencies and gaps per variant, as columns of graph_weight."""
 
 # Moments that a replay reports: where work begins, 0; where it ends, one for each step of a trace;
 # where the first step begins.
@@ -88,17 +88,17 @@ VARIANTS = (
     ("usual", False),
     ("quick", False),
 )
-"""Which latencies and gaps, and whether what the graph does not explain stays: the first is the
-prediction, the others are for its interval."""
+"""Variants of a replay: latency percentile, and whether unexplained time remains. The first is the
+prediction, the others form its interval."""
 
 
 def own_ns(weight: str = "usual") -> str:
-    """Return the expression for what changes leave of an edge without its data loading, ns."""
+    """Return the SQL expression for the changed weight of an edge without data loading, ns."""
     return f"(({weight}_ns - loading_ns - other_ns) * factor + other_ns * other_factor) * kept"
 
 
 def left_ns(weight: str) -> str:
-    """Return the expression for what changes leave of an edge, ns."""
+    """Return the SQL expression for the changed weight of an edge, ns."""
     return f"round({own_ns(weight)} + loading_ns * loading_factor * kept)::BIGINT"
 
 
@@ -113,18 +113,18 @@ EDGES = (
     f"SELECT edge_id, source_node, target_node, {_weight(*VARIANTS[0])} AS weight_ns, target_ns, "
     f"is_end FROM {TABLE} ORDER BY edge_id"
 )
-"""What a replay takes of them, for the times of all nodes."""
+"""Columns of edges that the replay needs for the times of all nodes."""
 
 MOMENTS = (
     "SELECT source_node, target_node, target_ns, moment, "
     + ", ".join(f"{_weight(*one)} AS weight_{i}_ns" for i, one in enumerate(VARIANTS))
     + f" FROM {TABLE}"
 )
-"""And for the moments, with the weights of all :data:`VARIANTS`; in the table's order, the same."""
+"""The same with the weights of all :data:`VARIANTS`, in table order."""
 
 
 def create_edges(connection: duckdb.DuckDBPyConnection, weights: str = "graph_weight") -> None:
-    """Create the edges with the weights of the recording, or of the run: ``run_weight``."""
+    """Create the edges with the weights of the profiled or the unprofiled run (``run_weight``)."""
     connection.execute(_CREATE.format(table=TABLE, weights=weights))
     drop(connection, "ranged")
     connection.execute(
@@ -138,7 +138,7 @@ def create_edges(connection: duckdb.DuckDBPyConnection, weights: str = "graph_we
 
 
 def where_of(change: Change, *parts: str) -> str:
-    """Return the condition of edges that all terms of a change choose, and these besides."""
+    """Return the SQL condition for edges that match all terms of a change and `parts`."""
     chosen = [f"{column}::VARCHAR GLOB {quote(glob)}" for column, glob in change.terms]
     return " AND ".join([*parts, *chosen])
 
@@ -149,7 +149,7 @@ def _count(connection: duckdb.DuckDBPyConnection, where: str) -> int:
 
 
 class NothingChosenError(QueryError):
-    """No edge is of what a change chooses."""
+    """No edge matches a change."""
 
 
 def need(
@@ -159,10 +159,10 @@ def need(
     what: str,
     hint: str | None = None,
 ) -> None:
-    """Refuse a change, with what there is in its place, where no edge is chosen.
+    """Raise if no edge matches, with the available values as a hint.
 
     Raises:
-        NothingChosenError: no edge is.
+        NothingChosenError: no edge matches.
     """
     if _count(connection, where):
         return
@@ -173,22 +173,22 @@ def need(
             "GROUP BY 1 ORDER BY sum(usual_ns) DESC, 1 LIMIT 6"
         ).fetchall()
         name = next(name for name, other in COLUMNS.items() if other == column)
-        hint = f"{name} here: {', '.join(value for (value,) in found) or 'none'}"
-    raise NothingChosenError(f"{change.text!r}: there is {what} in this trace", hint=hint)
+        hint = f"{name} in this trace: {', '.join(value for (value,) in found) or 'none'}"
+    raise NothingChosenError(f"{change.text!r}: {what} in this trace", hint=hint)
 
 
 def update(connection: duckdb.DuckDBPyConnection, assignment: str, where: str) -> None:
-    """Set columns of edges."""
+    """Update columns of edges."""
     connection.execute(f"UPDATE {TABLE} SET {assignment} WHERE {where}")
 
 
 def scaled(factor: float | str) -> str:
-    """Return the assignment that scales edges, data loading apart."""
+    """Return the SQL assignment that scales edges, except data loading."""
     return f"factor = factor * {factor}, other_factor = other_factor * {factor}"
 
 
 def add_edges(connection: duckdb.DuckDBPyConnection, rows: str) -> None:
-    """Add edges that a change assumes: rows of nodes, moments, kind, part and weights."""
+    """Add edges that a change assumes, from rows of nodes, times, kind, part, and weights."""
     connection.execute(
         f"INSERT INTO {TABLE} BY NAME SELECT (SELECT max(edge_id) FROM {TABLE}) "
         "+ row_number() OVER () AS edge_id, 'assumed' AS known_by, 0 AS is_end, 0 AS loading_ns, "
@@ -204,22 +204,22 @@ def _change_work(connection: duckdb.DuckDBPyConnection, change: Change) -> list[
     if {"range", "call"} & {*columns} or (change.action == REMOVE and "op" in columns):
         return _change_inside(connection, change)
     where = where_of(change, "part = 'work'")
-    need(connection, where, change, "no such work")
+    need(connection, where, change, "no matching work")
     if change.action == REMOVE:
         remove_work(connection, where)
-        return ["CPU time of the ops stays, without the launch"]
+        return ["the CPU time of the ops remains, without the launch"]
     update(connection, scaled(change.factor), where)
     return [] if change.factor == 1 else ["other GPU work is unchanged"]
 
 
 def drop(connection: duckdb.DuckDBPyConnection, *names: str) -> None:
-    """Drop tables that a change has made of the edges, where they are."""
+    """Drop temporary tables of a change, if they exist."""
     for name in names:
         connection.execute(f"DROP TABLE IF EXISTS {TABLE}_{name}")
 
 
 def remove_work(connection: duckdb.DuckDBPyConnection, where: str) -> None:
-    """Take away work, the calls that launched nothing else, and what waits for either."""
+    """Remove work, calls that launched nothing else, and waits for either."""
     connection.execute(
         f"CREATE OR REPLACE TABLE {TABLE}_gone AS "
         f"SELECT target_node // 2 AS span_id FROM {TABLE} WHERE {where}"
@@ -254,15 +254,15 @@ _INSIDE = {
     "OR regexp_matches(e.name, '^(Torch-Compiled Region|CompiledFunction)'))",
     "call": "is_launch_call(e.category)",
 }
-"""What events of a thread are chosen by a name, and change with all that they hold."""
+"""Host events that are selected by name and change with everything inside them."""
 
 
 def _change_inside(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    """Change what threads do inside of ops or ranges; what is removed takes its launches along."""
+    """Change the time of threads inside ops or ranges; removed ones take their launches along."""
     (by, glob) = next(term for term in change.terms if term[0] in _INSIDE)
     others = [term for term in change.terms if term != (by, glob)]
     if any(column in _INSIDE for column, _ in others):
-        raise UsageError(f"{change.text!r}: only one op, range or call can be chosen")
+        raise UsageError(f"{change.text!r}: select only one op, range, or call")
     rest = where_of(replace(change, terms=tuple(others)), "TRUE")
     connection.execute(
         f"CREATE OR REPLACE TABLE {TABLE}_op AS "
@@ -272,7 +272,7 @@ def _change_inside(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
         f"WHERE {_INSIDE[by]} AND e.dur_ns > 0 AND e.name GLOB {quote(glob)}"
     )
     if not connection.execute(f"FROM {TABLE}_op LIMIT 1").fetchall():
-        raise QueryError(f"{change.text!r}: there is no such {by} in this trace")
+        raise QueryError(f"{change.text!r}: no such {by} in this trace")
     change_spans(connection, change, by, rest, glob)
     if change.action != REMOVE:
         return [f"GPU work that the {by} launches is unchanged; only its time on the CPU is scaled"]
@@ -282,7 +282,7 @@ def _change_inside(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
 def change_spans(
     connection: duckdb.DuckDBPyConnection, change: Change, by: str, rest: str, glob: str = ""
 ) -> None:
-    """Change what threads do inside of spans that are laid out: the table of edges with `_op`.
+    """Change what threads do inside spans that are laid out: the table of edges with `_op`.
 
     Args:
         connection: one with that table, which is dropped.
@@ -296,7 +296,7 @@ def change_spans(
     """
     connection.execute(f"CREATE TABLE IF NOT EXISTS {TABLE}_ranged AS FROM {TABLE}_op LIMIT 0")
     connection.execute(f"INSERT INTO {TABLE}_ranged FROM {TABLE}_op")
-    # Time of the host inside of these, and calls and work of CPUs that lie in them.
+    # Time of the host inside these, and calls and work of CPUs that lie in them.
     connection.execute(
         f"CREATE OR REPLACE TABLE {TABLE}_part AS "
         "SELECT (e.trace_id, s.pid, s.tid) AS part, e.edge_id AS id, "
@@ -315,7 +315,7 @@ def change_spans(
         f"INNER JOIN {TABLE}_part AS p USING (id) WHERE o.overlap_ns > 0"
     )
     if not connection.execute(f"FROM {TABLE}_inside LIMIT 1").fetchall():
-        raise QueryError(f"{change.text!r}: nothing of this trace lies in such a {by}")
+        raise QueryError(f"{change.text!r}: no recorded work is inside such a {by}")
     # What a thread waited for is no part of its weight. Of what ranges before have changed, what is
     # left is changed.
     connection.execute(
@@ -355,16 +355,16 @@ def change_spans(
 
 
 PAUSE_NS = 1_000_000
-"""Between two calls a program sleeps, reads or computes where so much lies in no op: what launches
-take there, with a profiler that records Python, is well below."""
+"""Host time outside ops between two calls counts as stall from this length on. Launches under a
+profiler that records Python take much less."""
 
 NAMED_NS = 100_000
-"""A Python call or range that lasts so long and launches nothing is work of the program's own."""
+"""A Python call or range of this length without launches counts as work of the program."""
 
 
 def _change_host(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
     where = where_of(change, "part = 'host'")
-    need(connection, where, change, "no such time of the host")
+    need(connection, where, change, "no matching host time")
     _find_pauses(connection, where)
     update(connection, scaled(change.factor), where_of(change, "part IN ('host', 'call')"))
     # Of what lies in no op, pauses stay as they were.
@@ -383,12 +383,12 @@ def _change_host(connection: duckdb.DuckDBPyConnection, change: Change) -> list[
     if found and found[0]:
         assumptions.append("Python, I/O, and sleeps of the program are unchanged")
     if connection.execute(f"FROM {TABLE} WHERE device = 'cpu' LIMIT 1").fetchall():
-        assumptions.append("on a CPU, ops are work, and not the host's own time")
+        assumptions.append("on a CPU, ops are compute and not host time")
     return assumptions
 
 
 def _find_pauses(connection: duckdb.DuckDBPyConnection, where: str) -> None:
-    """Lay out which share of the host's time outside of ops launches nothing, by edge.
+    """Lay out which share of the host's time outside ops launches nothing, by edge.
 
     All of it where it is a pause; else what lies in calls or ranges of the program that launch
     nothing.
@@ -419,7 +419,7 @@ def _find_pauses(connection: duckdb.DuckDBPyConnection, where: str) -> None:
 
 
 def _change_pauses(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    """Change host stalls that steps repeat, on all threads of the host."""
+    """Change host stalls that recur in steps, on all host threads."""
     connection.execute(
         f"CREATE OR REPLACE TABLE {TABLE}_op AS "
         "SELECT (p.trace_id, s.pid, s.tid) AS part, p.start_ns + c.shift_ns AS start_ns, "
@@ -430,32 +430,32 @@ def _change_pauses(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
     )
     if not connection.execute(f"FROM {TABLE}_op LIMIT 1").fetchall():
         raise QueryError(
-            f"{change.text!r}: in less than half of the steps is the host without an event for "
-            "2 ms at one place"
+            f"{change.text!r}: no stall of 2 ms without a host event recurs at one place "
+            "in half of the steps"
         )
     change_spans(connection, change, "pause", where_of(change, "TRUE"))
-    return ["nothing that follows needs what the program did or waited for in its pauses"]
+    return ["no later work needs what the program did or waited for during the stalls"]
 
 
 def _change_python(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
     where = where_of(change, "part = 'host'")
-    need(connection, where, change, "no such time of the host")
+    need(connection, where, change, "no matching host time")
     update(connection, f"other_factor = other_factor * {change.factor!r}", where)
-    return ["what is in no op is Python"]
+    return ["time outside ops is Python"]
 
 
 def _change_launches(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
     launching = f"target_node // 2 IN (SELECT source_node // 2 FROM {TABLE} WHERE kind = 'launch')"
     where = where_of(change, "part = 'call'", launching)
-    need(connection, where, change, "no such launch")
+    need(connection, where, change, "no matching launch")
     update(connection, scaled(change.factor), where)
-    return ["ops and Python around launches stay; a captured graph has none of them either"]
+    return ["ops and Python around launches remain; a captured graph has neither"]
 
 
 _IN_GRAPH_NS = (350, 420, 600)
-"""From the end of a kernel to the start of the next one within a graph: percentiles 10, 50 and 90.
+"""Gap between two kernels in a CUDA graph: percentiles 10, 50, and 90.
 
-Of 1,785 kernels of a captured step on an H200.
+From 1,785 kernels of a captured step on an H200.
 """
 
 _GRAPH_LAUNCH_NS = 15_000
@@ -471,11 +471,11 @@ HAVING count(*) >= 100
 
 
 def _capture_steps(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    """Let one launch of a graph put the work of each step on the device."""
+    """Launch the work of each step with one CUDA graph."""
     if not connection.execute(
         "FROM launch WHERE regexp_matches(name, '^(cuda|cu[A-Z]|hip)') LIMIT 1"
     ).fetchall():
-        raise QueryError(f"{change.text!r}: nothing in this trace is launched by CUDA or HIP")
+        raise QueryError(f"{change.text!r}: no work in this trace was launched by CUDA or HIP")
     waits = connection.execute(
         "SELECT count(*) / nullif(count(DISTINCT (trace_id, step)), 0) FROM graph_breaks"
     ).fetchone()
@@ -490,7 +490,7 @@ def _capture_steps(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
         "GROUP BY m.trace_id, m.span_id, m.start_ns, w.step"
     )
     if not connection.execute(f"{starts} LIMIT 1").fetchall():
-        raise QueryError(f"{change.text!r}: no step with work of a GPU is marked in this trace")
+        raise QueryError(f"{change.text!r}: no marked step in this trace has GPU work")
     found = connection.execute(_GAPS_IN_GRAPHS).fetchone()
     quick_ns, usual_ns, slow_ns = found[0] if found else _IN_GRAPH_NS
     assumed = _change_host(connection, replace(change, keyword="host", action=REMOVE, factor=0.0))
@@ -511,34 +511,35 @@ def _capture_steps(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
             f"part = 'host' AND source_node IN (SELECT target_node FROM {TABLE} "
             "WHERE kind IN ('copy', 'sync'))",
         )
-        regions = f"CUDA graphs hold what lies between waits for the GPU ({waits[0]:.0f} a step)"
+        regions = f"CUDA graphs cover the work between GPU syncs ({waits[0]:.0f} per step)"
     assumed += [
         f"{regions}, with static shapes",
-        f"kernels of a graph are {usual_ns / 1e3:.2f} µs apart",
+        f"kernels in a CUDA graph are {usual_ns / 1e3:.2f} µs apart",
     ]
     if _count(connection, "part = 'work' AND phase = 'optimizer'"):
         # Capturable Adam of one program: 284 kernels more, 1.2 ms to 4.4.
         update(connection, "slow_ns = slow_ns * 1.25", "part = 'work' AND device <> 'cpu'")
         assumed.append(
-            "a capturable optimizer adds small kernels: the interval allows 25 % more GPU work"
+            "a capturable optimizer adds small kernels (the interval allows 25 % more GPU work)"
         )
     return assumed
 
 
 def _remove_waits(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
     where = where_of(change, "kind IN ('copy', 'sync', 'implicit_sync')")
-    need(connection, where, change, "no wait of the host that work comes after")
+    need(connection, where, change, "no host wait that is followed by GPU work")
     connection.execute(f"DELETE FROM {TABLE} WHERE {where}")
-    return ["nothing that the host does needs what it waited for"]
+    return ["the host does not need the result that it waited for"]
 
 
 def _change_loading(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
     where = where_of(change, "loading_ns > 0")
-    hint = "a loop that loads by itself may pause meanwhile: 'pauses remove'"
+    hint = "if the loop itself loads data, try 'pauses remove'"
     need(connection, where, change, "no data loading", hint)
     if change.action == WORKERS and _count(connection, "kind = 'batch'"):
         raise QueryError(
-            f"{change.text!r}: workers load its data already, and what one takes is not recorded"
+            f"{change.text!r}: workers already load the data, and their time per batch is "
+            "not recorded"
         )
     _find_loading(connection, change)
     if change.action == WORKERS:
@@ -553,14 +554,17 @@ def _change_loading(connection: duckdb.DuckDBPyConnection, change: Change) -> li
     if change.action != WORKERS:
         return []
     return [
-        f"each of {change.count} workers takes as long for a batch, and is at most two ahead",
-        "to hand a batch over takes nothing; the interval has 1 ms for it",
-        "workers had begun before the window, and take no time from what runs beside them",
+        (
+            f"each of {change.count} workers loads a batch in the recorded time and stays at "
+            "most two ahead"
+        ),
+        "handing over a batch takes no time (the interval allows 1 ms)",
+        "workers start before the window and do not slow other work",
     ]
 
 
 def _find_loading(connection: duckdb.DuckDBPyConnection, change: Change) -> None:
-    """Lay out the edges inside of data loaders, and which call of one it was: on cpu ops, too."""
+    """Create a table of the edges inside data loaders with the number of the call; also CPU ops."""
     connection.execute(
         f"CREATE OR REPLACE TABLE {TABLE}_loader AS "
         "SELECT (w.trace_id, w.pid, w.tid) AS part, w.ts_ns + c.shift_ns AS start_ns, "
@@ -631,7 +635,7 @@ def _add_workers(connection: duckdb.DuckDBPyConnection, count: int) -> None:
 
 
 MEASURED = f"{TABLE}_measured"
-"""What bench measured of collectives, by class and size of the group."""
+"""Benchmarks of collectives by class and group size."""
 
 _POINTS = (
     "SELECT b.op, b.group_size, b.message_bytes, b.median_ns, b.device_name, r.folder_name, "
@@ -645,15 +649,15 @@ def lay_measured(
     change: Change,
     runs: Sequence[Callable[[str], Sequence[Sequence[Any]]]],
 ) -> None:
-    """Lay out the latency of collectives and their time for a byte, as bench measured them.
+    """Create a table with the measured latency and time per byte of collectives.
 
     Args:
-        connection: to a store with the edges laid out.
-        change: what is asked.
-        runs: answer statements on this run and on further ones.
+        connection: to a store with the edges.
+        change: the requested change.
+        runs: query functions for this run and further ones.
 
     Raises:
-        QueryError: what was measured is of other devices alone.
+        QueryError: the benchmarks are from another device.
     """
     points = [row for ask in runs for row in ask(_POINTS)]
     names = connection.execute("SELECT lower(name) FROM device WHERE name IS NOT NULL").fetchall()
@@ -665,8 +669,8 @@ def lay_measured(
     ]
     if points and not here:
         raise QueryError(
-            f"{change.text!r}: collectives were measured on {points[0][4]}, and this trace is of "
-            "another device"
+            f"{change.text!r}: collectives were measured on {points[0][4]}, but the trace "
+            "is from another device"
         )
     ensure_named(connection, "collective_class()")
     # The latency is where a line through the two smallest sizes begins.
@@ -687,13 +691,13 @@ def lay_measured(
 
 
 def fit_transfers(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    """Tell the latency of each transfer apart, as measured, else by the run's own sizes.
+    """Separate the latency of each transfer, as measured or fitted to the run's message sizes.
 
     Returns:
-        What that assumes.
+        Assumptions.
 
     Raises:
-        QueryError: no collective has a size, or its latency is asked for and cannot be told.
+        QueryError: no collective has a known size, or the requested latency cannot be separated.
     """
     connection.execute(
         f"CREATE OR REPLACE TABLE {TABLE}_transfer AS WITH transfer AS ("
@@ -725,23 +729,24 @@ def fit_transfers(connection: duckdb.DuckDBPyConnection, change: Change) -> list
     ).fetchone()
     count, fitted, measured, measured_in = found or (0, 0, 0, None)
     if not count:
-        raise QueryError(f"{change.text!r}: no collective tells the size of its message")
+        raise QueryError(f"{change.text!r}: no collective has a known message size")
     if change.keyword in ("latency", "algorithm") and not fitted:
         raise QueryError(
-            f"{change.text!r}: its latency cannot be told apart from its bandwidth",
-            hint="it takes collectives of one kind with messages of several sizes, or what "
-            "tracekit bench collectives measured (--ceilings)",
+            f"{change.text!r}: latency and bandwidth cannot be separated",
+            hint="use a trace with collectives of one kind and several message sizes, or "
+            "pass a run of tracekit bench collectives (--ceilings)",
         )
-    by = "by the run's sizes"
+    by = "fitted to the message sizes of the run"
     if measured:
-        by = f"of {measured} of {count} with the latency measured in {measured_in}"
-    assumptions = [f"time of a collective is latency and bytes over bandwidth, {by}"]
+        by = f"with the measured latency for {measured} of {count} ({measured_in})"
+    assumptions = [f"a collective takes latency plus bytes over bandwidth, {by}"]
     if fitted < count:
         assumptions.append(
-            f"{count - fitted} of {count} collectives have one size, and are bandwidth alone"
+            f"{count - fitted} of {count} collectives have only one message size and "
+            "count as bandwidth alone"
         )
     if unmatched:
-        assumptions.append("waiting for ranks that are not here counts as transfer")
+        assumptions.append("waits for ranks without a trace count as transfer")
     return assumptions
 
 
@@ -785,7 +790,7 @@ def _hide_communication(connection: duckdb.DuckDBPyConnection, change: Change) -
         "AND coalesce(phase = 'backward', FALSE) AND source_node IN "
         f"({comm} AND phase = 'backward')"
     )
-    need(connection, waits, change, "no compute that waits for communication of the backward")
+    need(connection, waits, change, "no compute that waits for backward communication")
     add_edges(
         connection,
         "SELECT w.trace_id, w.source_node, o.target_node, 'event' AS kind, 'gap' AS part, "
@@ -795,13 +800,15 @@ def _hide_communication(connection: duckdb.DuckDBPyConnection, change: Change) -
         "ON w.trace_id = o.trace_id AND w.source_ns <= o.target_ns",
     )
     connection.execute(f"DELETE FROM {TABLE} WHERE {waits}")
-    return ["the optimizer is the first to need what communication of the backward brings"]
+    return ["the optimizer is the first to need the results of backward communication"]
 
 
 def _even_ranks(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
     found = connection.execute("SELECT count(DISTINCT rank) FROM trace").fetchone()
     if not found or found[0] < 2:
-        raise QueryError(f"{change.text!r}: there is one rank", hint="open the folder of all ranks")
+        raise QueryError(
+            f"{change.text!r}: the trace has only one rank", hint="open the folder of all ranks"
+        )
     connection.execute(
         f"UPDATE {TABLE} AS e SET {scaled('r.ratio')} FROM ("
         "SELECT rank, phase, op, median(ns) OVER (PARTITION BY phase, op) / ns AS ratio FROM ("
@@ -810,7 +817,7 @@ def _even_ranks(connection: duckdb.DuckDBPyConnection, change: Change) -> list[s
         "AS r WHERE e.rank = r.rank AND coalesce(e.phase, '') = r.phase "
         "AND coalesce(e.op, '') = r.op AND e.part = 'work' AND e.work_kind = 'compute'"
     )
-    return ["compute of each rank takes the median of the ranks, by phase and op"]
+    return ["each rank computes for the median time of all ranks, by phase and op"]
 
 
 Apply = Callable[[duckdb.DuckDBPyConnection, Change], list[str]]
@@ -829,4 +836,4 @@ CHANGES: Mapping[str | None, Apply] = {
     "overlap": _hide_communication,
     "ranks": _even_ranks,
 }
-"""By keyword what applies a change to the edges, and returns what that assumes."""
+"""Functions that apply a change to the edges and return assumptions, by keyword."""

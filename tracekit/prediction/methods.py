@@ -1,7 +1,7 @@
-"""Methods of training as changes of the edges of a recorded run.
+"""Training methods as changes of graph edges.
 
-What a method adds or leaves is made of the run's own work: forward work that runs again, the same
-bytes in one kernel, products without what lies between them.
+A method is composed of recorded work: repeated forward work, the same bytes in one kernel, or GEMMs
+without the kernels between them.
 """
 
 from __future__ import annotations
@@ -241,17 +241,17 @@ WHERE g.is_back AND g.is_chosen AND g.usual_ns > 0
 
 
 def recompute(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    """Let modules be recomputed, or no more.
+    """Enable or disable recomputation of modules.
 
     Raises:
-        UsageError: they shall be, and no module is chosen.
-        QueryError: nothing of these is recorded, or they are recomputed already.
+        UsageError: no module is selected.
+        QueryError: nothing matches, or the modules are already recomputed.
     """
     return (_stop_recomputing if change.action == OFF else _start_recomputing)(connection, change)
 
 
 def _stop_recomputing(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    """Take away what runs again, with the host's time that leads to it and back from it."""
+    """Remove recomputation and the host time that leads to it and continues the backward pass."""
     chosen = where_of(change, "phase = 'recompute'")
     connection.execute(_BACK.format(table=TABLE, chosen=f"coalesce({chosen}, FALSE)"))
     for keyword in (None, "host"):
@@ -288,14 +288,17 @@ def _stop_recomputing(connection: duckdb.DuckDBPyConnection, change: Change) -> 
             "WHERE (e.trace_id, e.part) = (s.trace_id, s.part) AND e.phase = 'backward' "
             "AND s.share IS NOT NULL"
         )
-        hooks = ["DeepSpeed's hooks that run again stay; the interval allows for a forward pass"]
+        hooks = ["the repeated DeepSpeed hooks remain (the interval allows for one forward pass)"]
     return [
         *hooks,
         (
-            "what runs again goes with the host's time that leads to it, and of the way back to "
-            f"the backward pass {(found and found[0]) or 0:.3f} ms, more than such gaps take"
+            "recomputation disappears with the host time that leads to it, and with "
+            f"{(found and found[0]) or 0:.3f} ms of the gaps before the backward pass continues"
         ),
-        "checkpointing's own time in the forward pass stays; the interval has as much again for it",
+        (
+            "the time of checkpointing itself in the forward pass remains (the interval "
+            "allows the same reduction there)"
+        ),
     ]
 
 
@@ -314,10 +317,10 @@ def _start_recomputing(connection: duckdb.DuckDBPyConnection, change: Change) ->
         raise UsageError(
             f"{change.text!r}: which modules?", hint="recompute on module=model.layers.*"
         )
-    need(connection, where_of(change, "part = 'work'"), change, "no such work")
+    need(connection, where_of(change, "part = 'work'"), change, "no matching work")
     recomputed = where_of(change, "part = 'work'", "phase = 'recompute'")
     if connection.execute(f"FROM {TABLE} WHERE {recomputed} LIMIT 1").fetchall():
-        raise QueryError(f"{change.text!r}: these modules are recomputed already")
+        raise QueryError(f"{change.text!r}: these modules are already recomputed")
     root = _ALL_MODULES
     if globs:
         chosen = where_of(replace(change, terms=(("module[:i]", globs[0]),)), "TRUE")
@@ -339,29 +342,29 @@ def _start_recomputing(connection: duckdb.DuckDBPyConnection, change: Change) ->
     ).fetchone()
     if not found or not found[0]:
         raise QueryError(
-            f"{change.text!r}: no forward work of these modules with a backward pass behind it"
+            f"{change.text!r}: these modules have no forward work that a backward pass follows"
         )
     _add_again(connection)
     count, host_ns, work_ns = found
     return [
         (
-            f"{f'{count} modules run' if globs else 'each forward pass runs'} again before "
-            f"the backward pass: {work_ns / 1e6:.3f} ms of work and {host_ns / 1e6:.3f} ms of the "
-            "host, communication not"
+            f"{f'{count} modules are' if globs else 'each forward pass is'} recomputed "
+            f"before the backward pass: {work_ns / 1e6:.3f} ms of compute and "
+            f"{host_ns / 1e6:.3f} ms of host time, without communication"
         ),
         (
-            "as by torch's non-reentrant checkpoint, which stops where the last tensor of a module "
-            "is saved: its last product is mostly left out"
+            "recomputation stops where a module saves its last tensor, as in torch's "
+            "non-reentrant checkpoint: the last GEMM is mostly left out"
         ),
         (
-            "what checkpointing itself takes on the host (hooks, random state) is not counted; "
-            "the interval has 1 ms of each module's run for it, without modules of each attention's"
+            "the host time of checkpointing itself (hooks, random state) is not included (the "
+            "interval allows 1 ms per module, or per attention if no modules are recorded)"
         ),
     ]
 
 
 def _add_again(connection: duckdb.DuckDBPyConnection) -> None:
-    """Put the chains of what runs again in front of their nodes."""
+    """Insert the chains of recomputed work before their nodes."""
     # The first work of a stream may begin with the host.
     add_edges(
         connection,
@@ -402,10 +405,10 @@ def _add_again(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def fuse_norms(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    """Let norms in pieces take what one kernel has to move.
+    """Replace unfused norms by one kernel with the same memory traffic.
 
     Raises:
-        QueryError: there are none.
+        QueryError: the trace has no unfused norm.
     """
     # The last kernel of a norm in pieces reads its input once and writes its output, as a fused one
     # does; backward there is one tensor more to read.
@@ -431,7 +434,7 @@ def fuse_norms(connection: duckdb.DuckDBPyConnection, change: Change) -> list[st
         f"SELECT count(DISTINCT module), sum(ns * (1 - kept_share)) FROM {TABLE}_norm"
     ).fetchone()
     if not found or not found[0]:
-        raise QueryError(f"{change.text!r}: there is no norm of several kernels or ops here")
+        raise QueryError(f"{change.text!r}: no norm of several kernels or ops in this trace")
     for parts, assignment in (
         ("'work'", scaled("n.kept_share")),
         ("'host', 'call'", scaled("n.call_count / n.count")),
@@ -445,19 +448,18 @@ def fuse_norms(connection: duckdb.DuckDBPyConnection, change: Change) -> list[st
     count, less_ns = found
     return [
         (
-            f"a fused kernel of {count} norms takes what the last one in pieces does, which reads "
-            "one tensor and writes one, and backward half as much again: "
-            f"{less_ns / 1e6:.3f} ms less work"
+            f"a fused kernel of {count} norms takes as long as the last kernel of the unfused "
+            f"norm, and half as much again in the backward pass: {less_ns / 1e6:.3f} ms less"
         ),
-        "of the host's time in a norm one op's is left",
+        "the host time of a norm shrinks to that of one op",
     ]
 
 
 _HOST_OF_COMPILED_US = (30, 45, 60)
-"""The host's time for a kernel of compiled code without CUDA graphs: least, usual, most.
+"""Host time per kernel of compiled code without CUDA graphs, µs: least, usual, most.
 
-38 to 53 were measured in two programs on an H200, in which the kernels between products took 0.26
-and 0.30 of their time before; small loops and other CPUs are further apart.
+Two programs on an H200 took 38 to 53 µs, and their kernels between GEMMs 0.26 and 0.30 of their
+time before; small loops and other CPUs differ more.
 """
 
 _FUSED = """
@@ -484,14 +486,14 @@ WINDOW chain AS (
 
 
 def compile_model(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    """Let one kernel do what lies between two products, and the host what compiled code takes.
+    """Fuse the kernels between two GEMMs, and use the host time of compiled code.
 
     Raises:
-        QueryError: the model is compiled already, or no two kernels follow each other between
-            products of a GPU.
+        QueryError: the model is already compiled, or no two kernels follow each other between GEMMs
+            of a GPU.
     """
     if connection.execute(f"FROM {TABLE} WHERE is_fused(class) LIMIT 1").fetchall():
-        raise QueryError(f"{change.text!r}: kernels of this trace are compiled already")
+        raise QueryError(f"{change.text!r}: kernels in this trace are already compiled")
     connection.execute(_FUSED.format(table=TABLE, own_ns=own_ns()))
     found = connection.execute(
         "SELECT count(*), sum(ns) / 1e6, sum(ns) FILTER (is_kept) / 1e6, "
@@ -499,7 +501,7 @@ def compile_model(connection: duckdb.DuckDBPyConnection, change: Change) -> list
     ).fetchone()
     if not found or found[0] == found[3]:
         raise QueryError(
-            f"{change.text!r}: no kernels follow each other between products of a GPU in this trace"
+            f"{change.text!r}: no consecutive kernels between GEMMs on a GPU in this trace"
         )
     count, ms, kept_ms, kept_count = found
     least_us, usual_us, most_us = _HOST_OF_COMPILED_US
@@ -533,17 +535,20 @@ def compile_model(connection: duckdb.DuckDBPyConnection, change: Change) -> list
     drop(connection, "fused")
     return [
         (
-            f"{count} kernels between products become {kept_count}, each as long as the longest "
-            f"that it fuses: {ms:.3f} ms become {kept_ms:.3f}"
+            f"{count} kernels between GEMMs become {kept_count}, each as long as the "
+            f"longest that it fuses: {ms:.3f} ms become {kept_ms:.3f} ms"
         ),
-        f"the host takes {usual_us} µs for each kernel that is left, as in two programs on an H200",
+        (
+            f"the host takes {usual_us} µs per remaining kernel, as measured for two programs "
+            "on an H200"
+        ),
         "the optimizer is not compiled, and no CUDA graphs are captured",
         *dict.fromkeys(assumed),
     ]
 
 
 def fuse_attention(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    """Take away what lies between the products of attention in pieces.
+    """Remove the kernels between the GEMMs of unfused attention.
 
     Raises:
         QueryError: there is none.
@@ -593,8 +598,8 @@ def fuse_attention(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
     ).fetchone()
     if not found or not found[0]:
         raise QueryError(
-            f"{change.text!r}: there is no softmax between products of one module, nor between two "
-            "batched products that follow each other"
+            f"{change.text!r}: no softmax between GEMMs of one module or between two "
+            "consecutive batched GEMMs"
         )
     gone = f"FROM {TABLE}_between WHERE NOT is_product"
     spans = (
@@ -612,24 +617,27 @@ def fuse_attention(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
     drop(connection, "between")
     return [
         (
-            f"one kernel has the {found[0]} kernels or ops between the products of attention, "
-            f"{found[1] / 1e6:.3f} ms, in itself, with the host's time that leads to them"
+            f"one kernel replaces the {found[0]} kernels or ops between the GEMMs of "
+            f"attention ({found[1] / 1e6:.3f} ms) and the host time that leads to them"
         ),
         (
-            "products take what they took, as they read queries, keys and values and write outputs "
-            "already; on a CPU a quarter more backward, for the scores are computed again"
+            "the GEMMs take their recorded time, because they already read queries, "
+            "keys, and values and write outputs (on a CPU, a quarter more in the "
+            "backward pass to recompute the scores)"
         ),
     ]
 
 
 def accumulate(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    """Scale the number of micro-batches of a step of the optimizer.
+    """Scale the number of micro-batches per optimizer step.
 
     Raises:
         QueryError: there is no forward and backward pass.
     """
     passes = where_of(change, "phase IN ('forward', 'backward', 'recompute', 'data')")
-    need(connection, f"part = 'work' AND phase = 'backward' AND {passes}", change, "no such pass")
+    need(
+        connection, f"part = 'work' AND phase = 'backward' AND {passes}", change, "no matching pass"
+    )
     again = ", ".join(
         f"{one} = {one} * {change.factor!r}"
         for one in ("factor", "other_factor", "loading_factor", "copies")
@@ -642,8 +650,8 @@ def accumulate(connection: duckdb.DuckDBPyConnection, change: Change) -> list[st
         "TRUE)",
     )
     return [
-        "each micro-batch takes what recorded ones take, data loading included",
-        "gradients are reduced once a step of the optimizer, as recorded, beside the backward pass",
+        "each micro-batch takes the recorded time, including data loading",
+        "gradients are reduced once per optimizer step, next to the backward pass as recorded",
     ]
 
 
@@ -671,10 +679,10 @@ _ALGORITHMS: Mapping[str, Mapping[str, tuple[str, str]]] = {
 
 
 def change_collectives(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    """Let collectives have another algorithm, or groups another number of ranks.
+    """Change the algorithm of collectives or the number of ranks in their groups.
 
     Raises:
-        QueryError: no collective is such a one, or none tells its size.
+        QueryError: no collective matches, or message sizes are unknown.
     """
     assumptions = fit_transfers(connection, change)
     forms = [
@@ -684,7 +692,7 @@ def change_collectives(connection: duckdb.DuckDBPyConnection, change: Change) ->
     ]
 
     def ratio(at: int) -> str:
-        """Return what a part has then of what it has now."""
+        """Return the ratio of a part's new to its current cost."""
         branches = []
         for is_tree, collective, *form in forms:
             after = form[at]
@@ -707,7 +715,7 @@ def change_collectives(connection: duckdb.DuckDBPyConnection, change: Change) ->
     ratios = f"SELECT *, {ratio(0)}, {ratio(1)} FROM {TABLE}_transfer AS t WHERE group_size > 1"
     found = connection.execute(f"SELECT count(*), bool_or(is_tree) FROM ({ratios})").fetchone()
     if not found or not found[0]:
-        raise QueryError(f"{change.text!r}: no collective has a group of several ranks")
+        raise QueryError(f"{change.text!r}: no collective runs in a group of several ranks")
     of_both = connection.execute(
         f"SELECT string_agg(DISTINCT class, ', ' ORDER BY class) FROM {MEASURED} "
         f"WHERE group_size = ? AND class IN (SELECT class FROM {TABLE}_transfer "
@@ -716,16 +724,22 @@ def change_collectives(connection: duckdb.DuckDBPyConnection, change: Change) ->
     ).fetchone()
     scale_transfers(connection, change, ratios)
     assumptions.append(
-        f"{found[0]} collectives are rings now"
-        + (", or trees by their names" if found[1] else "")
-        + "; others than all-reduce, all-gather, reduce-scatter, all-to-all and broadcast stay"
+        f"{found[0]} collectives use ring algorithms now"
+        + (", or trees according to their names" if found[1] else "")
+        + (
+            "; collectives other than all-reduce, all-gather, reduce-scatter, "
+            "all-to-all, and broadcast are unchanged"
+        )
     )
     if change.count:
         if of_both and of_both[0]:
-            assumptions.append(f"as measured among {change.count} ranks: {of_both[0]}")
+            assumptions.append(f"times measured with {change.count} ranks: {of_both[0]}")
         assumptions += [
-            f"links among {change.count} ranks are as fast, and no rank is slower than those here",
-            "each rank computes what it does; messages are as large",
+            (
+                f"links between {change.count} ranks are as fast as recorded, and no rank is "
+                "slower than the recorded ones"
+            ),
+            "compute per rank and message sizes are unchanged",
         ]
     return assumptions
 
@@ -795,70 +809,73 @@ WHERE is_hook AND is_node
 
 
 def change_zero(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    """Let parameters be whole on each rank: stage 2 of ZeRO where stage 3 was recorded.
+    """Keep complete parameters on each rank: ZeRO stage 2 instead of the recorded stage 3.
 
     Raises:
-        QueryError: another stage is asked for, or no gathers of parameters are recorded.
+        QueryError: another stage is requested, or no parameter gathers are recorded.
     """
     if change.count == 3:
         raise QueryError(
-            f"{change.text!r}: what waits for the gathers of each module, and what the hooks of "
-            "stage 3 take on the host, is in no trace of another stage",
-            hint="record a run of stage 3; of one, stage 2 can be told",
+            f"{change.text!r}: a trace of another stage does not show the gathers of each "
+            "module and the host time of stage-3 hooks",
+            hint="record a run of stage 3; from that, stage 2 can be predicted",
         )
     if change.count != 2:
         raise QueryError(
-            f"{change.text!r}: only stage 2 can be told of a run of stage 3",
-            hint="which tensors another stage gathers or reduces, and when, is not in its trace",
+            f"{change.text!r}: from a run of stage 3, only stage 2 can be predicted",
+            hint="the trace does not show which tensors another stage gathers or reduces, and when",
         )
     gathers = where_of(change, "collective_of(class) = 'allgather'")
     for phase in ("forward", "backward"):
         need(connection, f"{gathers} AND part = 'work' AND phase = '{phase}'", change,
-             f"no gather of parameters in the {phase} pass")  # fmt: skip
+             f"no parameter gather in the {phase} pass")  # fmt: skip
     again = f"{gathers} AND phase IN ('backward', 'recompute')"
     update(connection, scaled(0), f"part = 'host' AND {again}")
     remove_work(connection, f"part = 'work' AND {again}")
     assumptions = [
         (
-            "gathers of the backward pass go; those of the forward pass stay, as updated "
-            "parameters are gathered once"
+            "gathers in the backward pass disappear; gathers in the forward pass remain, "
+            "because updated parameters are gathered once"
         )
     ]
     connection.execute(_ZERO_HOOKS.format(table=TABLE))
     found = connection.execute(f"SELECT sum(end_ns - start_ns) FROM {TABLE}_op").fetchone()
     if not found or not found[0]:
-        stays = "other hooks of stage 3 on the host stay: the gain is a lower bound"
+        stays = "other stage-3 hooks on the host remain: the gain is a lower bound"
         return [*assumptions, stays]
     gone = replace(change, action=REMOVE, factor=0.0)
     rest = "work_kind IS DISTINCT FROM 'comm' AND kind <> 'posted_wait'"
     change_spans(connection, gone, "hook", where_of(change, rest))
     return [
         *assumptions,
-        f"hooks of stage 3 around modules go: {found[0] / 1e6:.3f} ms of threads, waits included",
+        (
+            f"stage-3 hooks around modules disappear: {found[0] / 1e6:.3f} ms of thread time, "
+            "including waits"
+        ),
     ]
 
 
 _RULES = {
-    "attention": ("advice_attention", "no softmax between batched products"),
-    "optimizer": ("advice_optimizer", "no optimizer by many small kernels or ops"),
+    "attention": ("advice_attention", "no softmax between batched GEMMs"),
+    "optimizer": ("advice_optimizer", "no optimizer with many small kernels or ops"),
     "offload": ("advice_offload", "no copies of an offloaded optimizer"),
 }
-"""The advice that has the changes of a method, and those for the upper end of its gain."""
+"""Advice that contains the changes of a method, and those for the upper end of its gain."""
 
 
 def expand(
     connection: duckdb.DuckDBPyConnection, change: Change
 ) -> tuple[list[Change], list[Change], list[str]]:
-    """Return the changes that make up one, the same for the most that is gained, and the reason.
+    """Expand a change into its parts, those with the largest gain, and the reason.
 
     Raises:
-        QueryError: the trace has nothing of what is changed.
+        QueryError: the trace has no matching work.
     """
     if change.keyword == "offload" and change.action == ON:
         raise QueryError(
-            f"{change.text!r}: the optimizer would run on the CPU, and how long it takes there "
-            "is in no trace of a run without offload",
-            hint="record one with it: collect --opt with O",
+            f"{change.text!r}: the optimizer would run on the CPU, and a trace without "
+            "offload does not show how long that takes",
+            hint="record a run with offload: collect --opt with O",
         )
     if change.keyword not in _RULES or change.terms:
         factor = change.factor if change.least is None else change.least
@@ -866,11 +883,11 @@ def expand(
     name, nothing = _RULES[change.keyword]
     rows = run_analysis(connection, load_catalog().analysis(name), {}).to_dicts()
     if not rows:
-        raise QueryError(f"{change.text!r}: there is {nothing} in this trace")
+        raise QueryError(f"{change.text!r}: {nothing} in this trace")
     texts = dict.fromkeys(text for row in rows for text in row["change"].split("; "))
     usual = [parse_change(text) for text in texts]
     most = [part for one in usual for part in expand(connection, one)[1]]
-    return usual, most, [f"{change.text!r} is {', '.join(texts)}"]
+    return usual, most, [f"{change.text!r} means {', '.join(texts)}"]
 
 
 _APPLY: Mapping[str | None, Apply] = {
@@ -894,16 +911,16 @@ _OF_LINKS = ("bandwidth", "latency", "group", "algorithm")
 def apply_change(
     connection: duckdb.DuckDBPyConnection, change: Change, further: Sequence[Ask] = ()
 ) -> list[str]:
-    """Apply one change to the edges; return what it assumes.
+    """Apply one change to the edges and return its assumptions.
 
     Args:
-        connection: to a store with the edges laid out.
-        change: what is changed.
-        further: answers statements on further runs.
+        connection: to a store with the edges.
+        change: the change.
+        further: query functions for further runs.
 
     Raises:
-        UsageError: it says too little.
-        QueryError: the trace has nothing of what is changed, or does not tell what it needs.
+        UsageError: the change is incomplete.
+        QueryError: nothing in the trace matches, or the trace lacks required information.
     """
     runs = [lambda statement: connection.execute(statement).fetchall(), *further]
     if change.keyword == "size":

@@ -1,4 +1,4 @@
-"""The same kernels on another device or in another type: each by what bounds it, by data sheets."""
+"""Scales kernels to another device or type by data-sheet peaks."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     import duckdb
 
 LAUNCH_BOUND_NS = 3_000
-"""What runs no longer is what a device needs for any kernel, and is kept."""
+"""Kernels up to this duration are launch overhead of the device and stay unchanged."""
 
 MATRIX_TYPES = ("fp8", "bf16", "fp16", "tf32", "int8")
-"""Types whose products the units for matrices take: those reach other shares of their peaks."""
+"""Types that matrix units support, which reach other shares of their peaks."""
 
 # Work of a product counts as bound by arithmetic or by memory as its op's operations and bytes say
 # on the recorded device; where they are not known, products by arithmetic, all else by memory.
@@ -86,10 +86,10 @@ _NEEDED = "FROM launched_op_costs WHERE computed_type() is_tf32_kernel()"
 
 
 def scale_to_device(connection: duckdb.DuckDBPyConnection, table: str, name: str) -> list[str]:
-    """Scale the compute in a table of edges to another device; return what that assumes.
+    """Scale the compute in an edge table to another device; return the assumptions.
 
     Raises:
-        QueryError: the device is not known, or the recorded one has no published peak.
+        QueryError: the device is unknown, or the recorded one has no published peak.
     """
     other = find_device(name)
     here, there, how = _reached(connection, other)
@@ -108,15 +108,15 @@ def scale_to_device(connection: duckdb.DuckDBPyConnection, table: str, name: str
         reached=str(here),
     )
     return [
-        f"{other.product}: kernels change by the ratio of data-sheet peaks ({said})",
+        f"{other.product}: kernels scale with the ratio of data-sheet peaks ({said})",
         how,
-        "copies, collectives, latencies and the host take what they took",
-        "the interval has every kernel at 0.8 to 1.25 times that",
+        "copies, collectives, latencies, and the host are unchanged",
+        "the interval allows each kernel 0.8 to 1.25 times the scaled time",
     ]
 
 
 def _reached(connection: duckdb.DuckDBPyConnection, other: DevicePeak) -> tuple[float, float, str]:
-    """Return which share of its peak each of the devices reaches in products, and that in words.
+    """Return the share of peak that GEMMs reach on both devices, and its description.
 
     Both are 1 where one of them is not known.
     """
@@ -135,28 +135,28 @@ def _reached(connection: duckdb.DuckDBPyConnection, other: DevicePeak) -> tuple[
         here,
         there,
         (
-            f"products reach {100 * there:.0f} % of the other device's peak where they reach "
-            f"{100 * here:.0f} % of this one's, as measured at best; all else the same share"
+            f"GEMMs reach {100 * there:.0f} % of the other device's peak and {100 * here:.0f} % of "
+            "this device's, the best measured values; all else reaches the same share"
         ),
     )
 
 
 def scale_to_type(connection: duckdb.DuckDBPyConnection, table: str, dtype: str) -> list[str]:
-    """Scale products of 32-bit floats in a table of edges to a narrower type.
+    """Scale 32-bit GEMMs in an edge table to a narrower type.
 
     Args:
         connection: to a store with the graph.
-        table: of edges.
-        dtype: bf16, fp16 or tf32.
+        table: the edge table.
+        dtype: bf16, fp16, or tf32.
 
     Returns:
-        What that assumes.
+        Assumptions.
 
     Raises:
-        QueryError: the device has no published peak of that type.
+        QueryError: the device has no published peak for that type.
     """
     if not connection.execute("FROM device_peak WHERE dtype = ? LIMIT 1", [dtype]).fetchall():
-        raise QueryError(f"precision={dtype}: no peak of that type is known of the device")
+        raise QueryError(f"precision={dtype}: the device has no published peak for that type")
     said = _scale(
         connection,
         table,
@@ -168,15 +168,15 @@ def scale_to_type(connection: duckdb.DuckDBPyConnection, table: str, dtype: str)
         reached="1",
     )
     return [
-        f"{dtype}: products of 32 bits change by the ratio of data-sheet peaks ({said})",
-        "their kernels reach the same share of that peak; casts and all else take what they took",
+        f"{dtype}: 32-bit GEMMs scale with the ratio of data-sheet peaks ({said})",
+        "the new kernels reach the same share of their peak; casts and all else are unchanged",
     ]
 
 
 def _scale(connection: duckdb.DuckDBPyConnection, table: str, asked: str, **ratio: str) -> str:
-    """Scale compute by ratios of peaks; return which share of it what binds."""
+    """Scale compute by ratios of peaks; return the share of time by bound."""
     if not connection.execute("FROM device_peak LIMIT 1").fetchall():
-        raise QueryError(f"{asked}: no peak of the recorded device is known")
+        raise QueryError(f"{asked}: the peaks of the recorded device are unknown")
     ensure_named(connection, _NEEDED)
     connection.execute(
         _RATIOS.format(

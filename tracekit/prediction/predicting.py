@@ -1,4 +1,4 @@
-"""Replays a recorded run with a change, and says how far the result can be trusted."""
+"""Replays a recorded run with a change, with an interval for the result."""
 
 from __future__ import annotations
 
@@ -36,32 +36,33 @@ _READ = (
     "WHERE is_op() is_annotation() is_python_call() is_launch_call() interval_overlap() "
     "interval_union()"
 )
-"""The tables and functions that the statements of a prediction read."""
+"""Tables and functions that predictions read."""
 
 _AT = f"{SESSION}.main.changed_at"
 
 MARGIN, MARGIN_OF_CHANGE = 0.01, 0.05
-"""So much is added to either side of an interval: of the recorded window, and of the change.
+"""Added to both ends of an interval: shares of the window and of the change.
 
-Work that is said to take half as long seldom does to the percent: docs/explanation/predictions.md.
+A change is rarely exact to the percent: docs/explanation/predictions.md.
 """
 
 DEVICE_ERRORS = ("kind=compute x0.8", "kind=compute x1.25")
-"""What kernels of another device may take of what is predicted: docs/explanation/predictions.md."""
+"""Range of kernel durations on another device, relative to the prediction:
+docs/explanation/predictions.md."""
 
 _DRAWS = 300
 
 KEEPS_WORK = frozenset({"host", "python", "launches", "graph"})
-"""Keywords of changes that leave the work of the device as it is: no step is shorter than that."""
+"""Keywords of changes that do not change GPU work: no step gets shorter than that."""
 
 _OF_HOST = KEEPS_WORK | {"sync", "compile"}
-"""Keywords of changes of what the host does, which the profiler makes longer."""
+"""Keywords of changes of host time, which the profiler inflates."""
 
 PLAIN_STEP, ESTIMATE, RECORDING = "plain step", "estimate", "recording"
-"""What a prediction changes: the run with its measured or estimated step, or the recording."""
+"""Base of a prediction: the run with its measured or estimated step, or the trace."""
 
 _STEPS_OF_LOOP = 10
-"""As many steps queued behind each other are timed, as in table replayed_step."""
+"""Number of queued steps in table replayed_step."""
 
 _TIMES = ("before", "predicted", "low", "high")
 
@@ -118,7 +119,7 @@ class Prediction:
         return {"change": "; ".join(members.pop("changes"))} | members
 
     def as_result(self) -> Result:
-        """Return it as a table of one row, without the assumptions."""
+        """Return the prediction as a table with one row, without assumptions."""
         columns = (
             *(Column(f"{name}_step_ns", "BIGINT") for name in _TIMES),
             *(Column(f"{name}_pct", "DOUBLE") for name in ("gain", "low", "high")),
@@ -132,31 +133,31 @@ class Prediction:
 
     @property
     def gain_pct(self) -> float | None:
-        """How much shorter a step gets, of it; negative where it gets longer."""
+        """Gain as a percentage of the step; negative if it gets longer."""
         return None if self.predicted_ns is None else self._gain_pct("predicted")
 
     @property
     def range_pct(self) -> tuple[float, float]:
-        """The least and the most of that."""
+        """Interval of the gain, percent."""
         return self._gain_pct("high"), self._gain_pct("low")
 
     @property
     def gain_ns(self) -> int:
-        """By how much a step gets shorter, ns: the percentage of the step."""
+        """Gain per step, ns."""
         if self.before_step_ns is None or self.predicted_step_ns is None:
             return self.before_ns - (self.predicted_ns or 0)
         return self.before_step_ns - self.predicted_step_ns
 
     @property
     def base_text(self) -> str:
-        """What is changed, and why that is not the unprofiled run."""
+        """The base of the prediction, and why it is not the unprofiled run."""
         if self.base != RECORDING:
             return f"the unprofiled run ({self.base})"
         bound = "; the unprofiled run gains less" if self.is_upper_bound else ""
         return RECORDING + (f" ({self.base_reason})" if self.base_reason else "") + bound
 
     def widened(self, other: Prediction) -> Prediction:
-        """Return the prediction with an interval that holds the one of another prediction."""
+        """Return the prediction with an interval that includes another prediction's."""
         return replace(
             self,
             low_ns=min(self.low_ns, other.low_ns),
@@ -198,7 +199,7 @@ class RunStep:
 
     @property
     def ratio(self) -> float | None:
-        """How many times as long the recording is as the run."""
+        """Slowdown of the step by the profiler."""
         return self.recorded_ns / max(self.run_ns, 1) if self.run_ns is not None else None
 
 
@@ -226,7 +227,7 @@ class _Replayed:
 
     @property
     def step_ns(self) -> float:
-        """The step as in table replayed_step, in the mean of the traces; without, the window."""
+        """The step time as in table replayed_step, mean of the traces, else the window."""
         pairs = zip(self.step_ends_ns, self.begins_ns, strict=True)
         steps = [_step_ns(begin, ends) for ends, begin in pairs if begin is not None]
         return fmean(steps) if steps else self.window_ns
@@ -272,12 +273,12 @@ class Predictor:
         self._further = further
         if connection.execute("SELECT count(*) FROM trace").fetchone() == (0,):
             raise QueryError(
-                "no trace was recorded, so nothing can be replayed",
-                hint="changes of a load, such as 'rate x2', rest on its requests alone",
+                "the run has no trace to replay",
+                hint="only changes of a load, such as 'rate x2', need no trace",
             )
         replay = run_analysis(connection, load_catalog().analysis("replay"), {})
         if not replay.rows:
-            raise QueryError("no work of a device is recorded, so nothing can be replayed")
+            raise QueryError("the trace has no GPU work to replay")
         columns = [column.name for column in replay.columns]
         rows = [dict(zip(columns, row, strict=True)) for row in replay.rows]
         self._inferred_pct = max(row["inferred_pct"] or 0.0 for row in rows)
@@ -309,12 +310,12 @@ class Predictor:
 
     @property
     def step_count(self) -> int:
-        """The number of marked steps, of the rank that has most."""
+        """The largest number of marked steps of a rank."""
         return max((len(ends) for ends in self._before[0].step_ends_ns), default=0)
 
     @cached_property
     def has_device(self) -> bool:
-        """Whether work of an accelerator is recorded."""
+        """Whether accelerator work is recorded."""
         found = f"FROM {TABLE} WHERE part = 'work' AND device <> 'cpu' LIMIT 1"
         return bool(self._connection.execute(found).fetchall())
 
@@ -326,7 +327,7 @@ class Predictor:
             timeline: where to write the predicted run, as a Chrome trace; of a folder, one a rank.
 
         Raises:
-            UsageError: a text is no change.
+            UsageError: a text is not a change.
             QueryError: the trace has nothing of what is changed, or does not tell what that needs.
         """
         usual, most, reasons = self._expanded(changes)
@@ -345,7 +346,7 @@ class Predictor:
         return self._bounded(found, usual)
 
     def _bounded(self, found: Prediction, changes: Sequence[Change]) -> Prediction:
-        """Return a prediction that is in its interval, and leaves the device its work."""
+        """Return a prediction inside its interval that is no shorter than its GPU work."""
         least_ns, step = 0, self.run_step
         keywords = {change.keyword for change in changes}
         if step is not None and step.busy_ns is not None and keywords <= KEEPS_WORK:
@@ -386,8 +387,8 @@ class Predictor:
         unexplained_ns = self._unexplained_ns * self.before_ns / max(self.recorded_ns, 1)
         if unexplained_ns > abs(gain_ns) and gain_ns > 0:
             reason = (
-                f"{unexplained_ns / 1e6:.3f} ms of the critical path have no explanation, "
-                f"which is more than the {gain_ns / 1e6:.3f} ms that would be gained"
+                f"{unexplained_ns / 1e6:.3f} ms of the critical path are unexplained, "
+                f"more than the predicted gain of {gain_ns / 1e6:.3f} ms"
             )
         return Prediction(
             tuple(change.text for change in changes),
@@ -411,7 +412,7 @@ class Predictor:
 
     @property
     def base(self) -> str:
-        """What is changed, as :attr:`Prediction.base` says it."""
+        """The base, as :attr:`Prediction.base`."""
         if not self.is_of_run or self.run_step is None:
             return RECORDING
         return PLAIN_STEP if self.run_step.basis == PLAIN_STEP else ESTIMATE
@@ -462,7 +463,7 @@ class Predictor:
     def _applied(self, changes: Sequence[Change], *, is_seen: bool) -> Iterator[list[list[str]]]:
         """Have the edges under changes, for other connections to see or not; say what they assume.
 
-        Taking a transaction back takes less time than to lay out the edges anew.
+        Taking a transaction back takes less time than to lay out the edges again.
         """
         connection = self._connection
         if not is_seen:
@@ -502,7 +503,9 @@ class Predictor:
                     f"trace_id = {trace_id} AND source_node = 0 "
                     "AND kind IN ('start', 'backlog', 'no_launch')",
                 )
-                found.append("a rank that began as late as its steps end does so then, too")
+                found.append(
+                    "a rank that starts late at the end of its steps also does so after the change"
+                )
         return found
 
     def _write(self, changes: Sequence[Change], timeline: Path) -> None:
@@ -548,7 +551,7 @@ def predict(
         timeline: where to write the predicted run, as a Chrome trace; of a folder, one a rank.
 
     Raises:
-        UsageError: a text is no change, or changes of a load are mixed with others.
+        UsageError: a text is not a change, or changes of a load are mixed with others.
         QueryError: the trace has nothing of what is changed, or does not tell what that needs.
     """
     parsed = [parse_change(text) for text in changes]
@@ -558,14 +561,14 @@ def predict(
 
     if timeline is not None or not all(change.keyword in SERVING for change in parsed):
         raise UsageError(
-            "changes of a load or its engine are made alone, and give no timeline",
-            hint=f"they begin with {', '.join(sorted(SERVING))}",
+            "changes of a load or its engine cannot be combined with others, and have no timeline",
+            hint=f"changes of a load or its engine: {', '.join(sorted(SERVING))}",
         )
     return LoadPredictor(connection).predict(parsed)
 
 
 def _lateness(step_ends_ns: Sequence[Sequence[int]]) -> list[int]:
-    """Return by how much each rank ends its steps behind the first to end them, in the median."""
+    """Return the median delay of each rank behind the first rank to end a step."""
     if len({len(ends) for ends in step_ends_ns}) > 1:
         return []
     first = [min(step) for step in zip(*step_ends_ns, strict=True)]

@@ -1,4 +1,4 @@
-"""Did it help: what was predicted beside what a rerun measured."""
+"""Compares a prediction with a measured rerun."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from tracekit.manifest import Manifest
 
 FILE = Path("logs", "advice.json")
-"""Where it stands in the folder of the rerun: beside its traces it would be read as one."""
+"""File for the verdict in the rerun's folder, outside the traces, where it would be read as one."""
 
 _METHODS: dict[str, tuple[str, str]] = {
     "advice_recompute": ("R", ""),
     "advice_offload": ("O", ""),
     "advice_attention": ("", "F"),
 }
-"""By rule, the method of `tracekit collect --opt` that goes, and the one that comes."""
+"""Methods of `tracekit collect --opt` that advice removes and adds, by rule."""
 
 _HINT = "change the program, and record it with `tracekit collect … --against RUN`"
 
@@ -36,7 +36,7 @@ _LIMITS: dict[tuple[str, str], tuple[str, ...]] = {
     ("kv", TOKENS): ("--cache-blocks",),
     ("precision", MOVE): ("--precision",),
 }
-"""By keyword and action of a change, the options of `tracekit collect` that set it."""
+"""Options of `tracekit collect` that apply a change, by keyword and action."""
 
 _COUNT, _RATE, _NAME = r"\d{1,9}", r"[\d.eE+-]{1,24}", r"[A-Za-z][\w:+-]{0,63}"
 
@@ -69,14 +69,14 @@ _KEPT: dict[str, str | None] = {
         )
     ),
 }
-"""The options of `tracekit collect` that a rerun keeps, with the form of their values (None: flag).
+"""Options of `tracekit collect` that a rerun keeps, with the form of their values (None: flag).
 
-A run folder is data of whoever made it, so none of them names a program, a server, a path or the
-body of a request.
+Run folders are untrusted, so none of these options names a program, a server, a path, or a request
+body.
 """
 
 _DROPPED = {"--out": 1, "--force": 0, "--breakdown": 0, "--against": 1, "--rule": 1}
-"""Options that concern one run alone, and how many values each has."""
+"""Options that apply to one run only, with their number of values."""
 
 Outcome = Literal["holds", "does not hold", "inconclusive"]
 
@@ -111,7 +111,7 @@ class Verdict:
 
 
 def judge(advice: Advice, measured: Gain) -> Verdict:
-    """Hold what was predicted against what two runs differ by."""
+    """Compare a prediction with the measured difference of two runs."""
     low, high = advice.prediction.range_pct
     _, least, most, verdict = measured
     outcome: Outcome = "inconclusive"
@@ -130,7 +130,7 @@ def keep(verdict: Verdict, folder: Path) -> None:
     """Write a verdict into a run folder.
 
     Raises:
-        StoreError: it cannot be written.
+        StoreError: the file cannot be written.
     """
     path = folder / FILE
     try:
@@ -141,22 +141,24 @@ def keep(verdict: Verdict, folder: Path) -> None:
 
 
 def changed_command(run: Manifest, advice: Candidate, out: Path) -> list[str]:
-    """Return the command of `tracekit collect` that records a run with an advice taken.
+    """Return the command of `tracekit collect` that records a run with a change applied.
 
     Args:
         run: the manifest of the run.
-        advice: what is changed.
+        advice: the change.
         out: the folder of the rerun.
 
     Raises:
-        UsageError: the collectors have no option for that, or the program is the user's own.
+        UsageError: the collectors have no option for the change, or the program is the user's.
     """
     if run.command[1:2] != ["collect"] or "--" in run.command:
-        raise UsageError("this run is not of the collectors' own programs", hint=_HINT)
+        raise UsageError(
+            "--try supports only the built-in workloads of tracekit collect", hint=_HINT
+        )
     given = _kept_options(run.command[2:])
     changed = options_of(run, advice, given)
     if not changed:
-        raise UsageError(f"the collectors have no option for {advice.rule}", hint=_HINT)
+        raise UsageError(f"tracekit collect has no option for {advice.rule}", hint=_HINT)
     words = ["tracekit", "collect"]
     for name, value in {**given, **changed}.items():
         words += [name] if value is None else [name, value]
@@ -184,7 +186,7 @@ def _kept_options(words: list[str]) -> dict[str, str | None]:
         ):
             shown = f"{name} {value}" if value is not None else name
             raise UsageError(
-                f"the run's command has {shown[:80]}, which --try does not repeat",
+                f"the command of the run has {shown[:80]}, which --try does not repeat",
                 hint=_HINT,
             )
         found[name] = value

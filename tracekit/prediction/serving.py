@@ -1,4 +1,4 @@
-"""What a load on a serving engine would see if it, or the engine, were changed: a simulation."""
+"""Predicts a serving run with another load or engine setting, by simulation."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ MEASURES = (
     "itl_p99_ns",
     "output_tokens_per_s",
 )
-"""What is predicted, as analyses `latency` (since arrival) and `throughput` define it."""
+"""Predicted figures, as defined by analyses `latency` (since arrival) and `throughput`."""
 
 WORST_PCT: Mapping[str, float] = {"ttft_mean_ns": 20, "tpot_mean_ns": 10, "output_tokens_per_s": 10}
-"""There is no prediction where the unchanged simulation misses the recorded run by more, in %."""
+"""Maximum error of the unchanged simulation, %; beyond it there is no prediction."""
 
 _UNKNOWN_PCT = 5.0
-"""Nor where more of the time would be in steps that are unlike all recorded ones."""
+"""Maximum share of time in steps unlike any recorded one."""
 
 _DRAWS = 41
 
 _MOST_PARTS = 10_000
-"""Steps that read one prompt."""
+"""Prefill steps of a single prompt."""
 
 _RUNS = """
 SELECT
@@ -75,12 +75,15 @@ ORDER BY q.sent_ns, q.request_id
 """
 
 _FREE_PCT_OF_TRANSFORMERS = 15.0
-"""Its FIFO scheduler takes no further prompt while less of the cache is free."""
+"""Free share of the cache below which transformers' FIFO scheduler admits no prompt."""
 
 _ASSUMPTIONS = (
-    "prompts and answers are as long as recorded",
-    "a step decodes all that run, then reads prompts in their order, as recorded steps do",
-    "a step takes what recorded ones take, by tokens read, requests decoded and context",
+    "prompts and answers have their recorded lengths",
+    "a step decodes all running requests, then prefills prompts in order, like the recorded steps",
+    (
+        "a step takes as long as recorded ones with the same prefill tokens, decoded "
+        "requests, and context"
+    ),
 )
 
 
@@ -129,7 +132,7 @@ class ServingPrediction:
 
 @dataclass(frozen=True, slots=True)
 class _Recorded:
-    """A recorded run: what was wanted of which engine, what came, and what its steps took."""
+    """A recorded run: its load, engine, requests, and step times."""
 
     name: str
     requests: Sequence[Request]
@@ -152,25 +155,25 @@ class LoadPredictor:
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         rows = connection.execute(_RUNS).fetchall()
         if not rows:
-            raise QueryError("no serving run with requests is recorded, which such changes are of")
+            raise QueryError("the change needs a serving run with requests, and none is recorded")
         if any(row[-1] != rows[0][-1] for row in rows):
-            raise QueryError("the runs are not of one model, engine and host: predict each alone")
+            raise QueryError("the runs differ in model, engine, or host: predict each alone")
         runs = [_recorded(connection, row) for row in rows]
         self._run = runs[0]
         steps, self._assumptions = list(runs[0].steps), list(_ASSUMPTIONS)
         for other in runs[1:]:
             ratio = StepTimes(other.steps).ratio(runs[0].steps)
             if ratio is None:
-                raise QueryError(f"{other.name}: none of its steps are like those of {rows[0][1]}")
+                raise QueryError(f"{other.name}: no step is similar to a step of {rows[0][1]}")
             steps += [replace(step, dur_ns=round(step.dur_ns * ratio)) for step in other.steps]
             self._assumptions.append(
-                f"steps of {other.name} count too, {ratio:.2f} times as long, as those alike are"
+                f"steps of {other.name} are included, scaled by {ratio:.2f} to match similar steps"
             )
         self._times = StepTimes(steps)
 
     @cached_property
     def _before(self) -> list[Mapping[str, float]]:
-        """What the unchanged simulation has, by draw."""
+        """Results of the unchanged simulation, by draw."""
         run = self._run
         return [
             _measured(run.requests, run.engine, self._times.drawn(seed))[0]
@@ -201,17 +204,19 @@ class LoadPredictor:
         unknown_pct, how = times.unknown(measured(requests, engine, usual)[1])
         if unknown_pct > _UNKNOWN_PCT and not is_bounded:
             raise QueryError(
-                f"{how}: {unknown_pct:.0f} % of the time would be in steps unlike all recorded",
-                hint="record a run that has such steps, and name its folder behind this one",
+                f"{how}: {unknown_pct:.0f} % of the time would be in steps unlike any recorded one",
+                hint="record a run with such steps, and add its folder after this one",
             )
         if unknown_pct and is_bounded:
             assumptions.append(
-                f"{unknown_pct:.0f} % of the time is in steps unlike all recorded: these take as "
-                "long as the nearest recorded ones at one end of the interval, at the other as "
-                "much longer or shorter as they do more or less"
+                f"{unknown_pct:.0f} % of the time is in steps unlike any recorded one: "
+                "the interval ranges from the time of the nearest recorded steps to "
+                "their time scaled with the amount of work"
             )
         elif unknown_pct:
-            assumptions.append(f"steps unlike all recorded, {unknown_pct:.1f} % of the time: {how}")
+            assumptions.append(
+                f"steps unlike any recorded one take {unknown_pct:.1f} % of the time: {how}"
+            )
 
         def drawn(seed: int) -> Mapping[str, float]:
             step_ns = times.drawn(seed)
@@ -235,7 +240,7 @@ class LoadPredictor:
             if run.seen[name]
         }
         reason = "; ".join(
-            f"the unchanged simulation misses the recorded {name} by {pct:+.0f} %"
+            f"the simulation of the unchanged run misses the recorded {name} by {pct:+.0f} %"
             for name, pct in missed.items()
             if abs(pct) > WORST_PCT[name]
         )
@@ -267,7 +272,7 @@ def _measured(
 def _measured_apart(
     requests: Sequence[Request], engine: Engine, step_ns: StepTime
 ) -> tuple[Mapping[str, float], _Steps]:
-    """Return the same of two engines: one reads prompts, and the other decodes."""
+    """Return the same for two engines, one for prefill and one for decode."""
     alone = [request._replace(output_token_count=1) for request in requests]
     read = Serving(alone, replace(engine, batch_limit=None), step_ns)
     order = sorted(
@@ -321,7 +326,7 @@ def _measures(
 
 
 def _interval(seen: float, replayed: float, draws: Sequence[float]) -> tuple[float, float]:
-    """Return where a figure may lie: what draws say, and the same if off as the replay is."""
+    """Return the interval of a figure, from the draws and the error of the unchanged simulation."""
     usual = statistics.median(draws)
     values = [draws[len(draws) // 40], draws[-1 - len(draws) // 40]]
     values += [value * seen / replayed for value in values] if replayed else []
@@ -337,7 +342,9 @@ def _changed(
     if change.keyword == "rate":
         first = requests[0].arrival_ns
         if all(request.arrival_ns == first for request in requests):
-            raise QueryError(f"{change.text}: all requests came at once, so there is no rate")
+            raise QueryError(
+                f"{change.text}: all requests arrived at once, so there is no rate to change"
+            )
         return [
             request._replace(arrival_ns=first + round((request.arrival_ns - first) / change.factor))
             for request in requests
@@ -351,22 +358,24 @@ def _changed(
         pages = change.count // engine.page_token_count
         return requests, replace(engine, page_count=pages)
     if engine.in_flight_limit is not None:
-        raise QueryError(f"{change.text}: the client held requests back, for one engine only")
+        raise QueryError(
+            f"{change.text}: the client limited the requests to the capacity of one engine"
+        )
     return requests, replace(engine, page_count=None)
 
 
 def _assumed(change: Change, engine: Engine) -> list[str]:
     if change.keyword == "rate":
-        return [f"requests come in the recorded order, gaps divided by {change.factor:g}"]
+        return [f"requests arrive in the recorded order, with gaps divided by {change.factor:g}"]
     if change.action == LIMIT and engine.in_flight_limit is not None:
-        return ["the client holds back what is more than the limit"]
+        return ["the client holds back requests above the limit"]
     if change.action == APART:
         return [
-            "a second engine like this one decodes, and has room for all keys and values",
-            "keys and values come to it in no time",
+            "a second engine like this one decodes, with room for all keys and values",
+            "transferring keys and values takes no time",
         ]
     if change.keyword == "kv" and engine.page_count is None:
-        return ["the cache was never full in the recorded run, and has no pages"]
+        return ["the KV cache was never full in the recorded run, and has no pages"]
     return []
 
 
@@ -375,16 +384,18 @@ def _recorded(connection: duckdb.DuckDBPyConnection, row: Sequence[Any]) -> _Rec
     found = connection.execute(_REQUESTS, {"run": run_id}).fetchall()
     if not any(each[-2] for each in found):
         raise QueryError(
-            f"{name}: its requests do not name the steps of the engine that served them",
-            hint="tracekit collect --stage serve --engine transformers records them",
+            f"{name}: its requests do not record the engine steps that served them",
+            hint="record them with tracekit collect --stage serve --engine transformers",
         )
     if not all(each[-1] and each[-2] for each in found):
         raise QueryError(
-            f"{name}: not every request was answered, token by token and with a known prompt, so "
-            "what the steps did is not known"
+            f"{name}: some requests have no complete answer with a time per token and a "
+            "known prompt, so the work of the steps is unknown"
         )
     if scheduler != "fifo" or any(len(each[-2]) > 1 for each in found):
-        raise QueryError(f"{name}: requests stood still while others ran, which is not simulated")
+        raise QueryError(
+            f"{name}: requests were idle while others ran, which the simulation does not cover"
+        )
     ends = sorted(each[5] for each in found)
     wanted = [
         Request(
@@ -408,7 +419,7 @@ def _recorded(connection: duckdb.DuckDBPyConnection, row: Sequence[Any]) -> _Rec
 def _steps(
     name: str, found: Sequence[Sequence[Any]], tokens: int | None
 ) -> tuple[list[Timed], int]:
-    """Return the steps of a run, and how long an idle engine takes to begin one, ns."""
+    """Return the steps of a run, and the time an idle engine needs to start one, ns."""
     decodes: defaultdict[int, int] = defaultdict(int)
     context: defaultdict[int, int] = defaultdict(int)
     readers: defaultdict[int, list[int]] = defaultdict(list)
@@ -418,7 +429,7 @@ def _steps(
     for _, sent, prompt, output, _, _, token_ns, spans, _ in found:
         ((first, last),) = spans
         if not 0 < output <= last - first + 1 < output + _MOST_PARTS:
-            raise QueryError(f"{name}: the steps of a request are not as many as its tokens need")
+            raise QueryError(f"{name}: the number of steps of a request does not match its tokens")
         answered.append(range(last - output + 1, last + 1))
         new[first].append(sent)
         for step in range(first, answered[-1][0] + 1):
@@ -440,10 +451,10 @@ def _steps(
             left = found[place][2] - so_far[place]
             if step not in answered[place]:
                 if tokens is None:
-                    raise QueryError(f"{name}: prompts were read in parts of unknown size")
+                    raise QueryError(f"{name}: prompts were prefilled in chunks of unknown size")
                 left = min(left - 1, tokens - decodes[step] - read)
             if left <= 0:
-                raise QueryError(f"{name}: prompts were not read in their order")
+                raise QueryError(f"{name}: prompts were not prefilled in order")
             so_far[place] += left
             read += left
             context[step] += so_far[place]

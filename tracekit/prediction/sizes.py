@@ -1,4 +1,4 @@
-"""Another batch or sequence: what work takes as a line through runs of several sizes."""
+"""Predicts another batch size or sequence length from runs of several sizes."""
 
 from __future__ import annotations
 
@@ -54,19 +54,19 @@ def resize(connection: duckdb.DuckDBPyConnection, change: Change, runs: Sequence
     """
     if len(runs) < 2:
         raise QueryError(
-            f"{change.text!r}: one run does not say how its work grows",
-            hint="record a run of another size, and name it behind the first",
+            f"{change.text!r}: one run does not show how its work scales",
+            hint="record a run of another size, and add it after the first",
         )
     sizes = change.sizes or tuple(_recorded(ask, change) for ask in runs)
     if len(sizes) != len(runs):
-        raise UsageError(f"{change.text!r}: there are {len(runs)} runs, and {len(sizes)} sizes")
+        raise UsageError(f"{change.text!r}: {len(runs)} runs, but {len(sizes)} sizes")
     low, high = min(sizes), max(sizes)
     if low == high:
-        raise QueryError(f"{change.text!r}: all runs have the size {low}")
+        raise QueryError(f"{change.text!r}: all runs have size {low}")
     if not low / FURTHER <= change.count <= high * FURTHER:
         raise QueryError(
-            f"{change.text!r}: runs of {low} to {high} say nothing of it",
-            hint=f"from {-(-low // FURTHER)} to {high * FURTHER} it can be asked",
+            f"{change.text!r}: too far from the recorded sizes {low} to {high}",
+            hint=f"predictable sizes: {-(-low // FURTHER)} to {high * FURTHER}",
         )
     took: dict[tuple[str, ...], list[float]] = defaultdict(list)
     for place, ask in enumerate(runs):
@@ -108,12 +108,15 @@ def resize(connection: duckdb.DuckDBPyConnection, change: Change, runs: Sequence
         f"{sum(took[key][place] for key in ratios) / 1e6:.3f} ms for {size}"
         for place, size in enumerate(sizes)
     )
-    squared = ", in the square where it grew faster than the size"
+    squared = ", quadratic where it grew faster than the size"
     kept_pct = 100 * (1 - alike / max(whole, 1))
     return [
-        f"work of each module, phase and class is a line through the runs: {runs_ms} in a step"
+        (
+            "work of each module, phase, and class scales linearly between the runs: "
+            f"{runs_ms} per step"
+        )
         + (squared if change.action == "sequence" else ""),
-        f"{kept_pct:.1f} % of the work, the host, loading and communication take what they took",
+        f"{kept_pct:.1f} % of the work, the host, loading, and communication are unchanged",
     ]
 
 
@@ -121,14 +124,14 @@ def _recorded(ask: Ask, change: Change) -> int:
     rows = ask(f"SELECT {_SIZES[change.action]} FROM run WHERE {_SIZES[change.action]} IS NOT NULL")
     if not rows:
         raise UsageError(
-            f"{change.text!r}: a run has no manifest that says its size",
+            f"{change.text!r}: a run has no manifest with its size",
             hint=f"{change.action}={change.count} of=64,96, in the order of the runs",
         )
     return int(rows[0][0])
 
 
 def _ratio(sizes: Sequence[int], values: Sequence[float], change: Change) -> float:
-    """Return what the line has for a size, of what it has for the first."""
+    """Return the value of the line at a size, relative to the first size."""
     power = 1
     if change.action == "sequence":
         (small, least), *_, (large, most) = sorted(zip(sizes, values, strict=True))

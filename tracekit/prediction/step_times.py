@@ -47,7 +47,7 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Steps in a row: the sums of their terms and their time, ns; how many requests decode."""
+    """Consecutive steps: sums of their terms and time, ns; number of decoded requests."""
 
     terms: Sequence[float]
     dur_ns: int
@@ -55,7 +55,7 @@ class _Row:
 
 
 class _Line:
-    """What steps of one kind take: a line, and what it misses by number of requests."""
+    """Step time of one kind: a line, and residuals by number of requests."""
 
     def __init__(self, rows: Sequence[_Row], terms: Sequence[int]) -> None:
         self._factors = _least_squares(rows, terms)
@@ -67,17 +67,17 @@ class _Line:
             self._missed[count] = fsum(values) / (len(values) + _DOUBT_STEPS)
 
     def dur_ns(self, terms: Sequence[float], decode_count: int) -> float:
-        """Return what steps take together."""
+        """Return the total time of steps."""
         line = fsum(factor * term for factor, term in zip(self._factors, terms, strict=True))
         return line + terms[0] * self._missed.get(decode_count, 0.0)
 
     def missed_ns(self, row: _Row) -> float:
-        """Return by how much a step is longer than this; of several, each by its part."""
+        """Return the residual of a step; for several, divided among them."""
         return (row.dur_ns - self.dur_ns(row.terms, row.decode_count)) / row.terms[0]
 
 
 class _Kind:
-    """The recorded steps of one kind, in the order of time."""
+    """Recorded steps of one kind, by time."""
 
     def __init__(self, steps: Sequence[Timed]) -> None:
         self._works = [work for step in steps for work in step.works]
@@ -97,7 +97,7 @@ class _Kind:
         self.nearest_batch = cache(self._nearest_batch)
 
     def drawn(self, chance: random.Random) -> tuple[_Line, Iterator[float]]:
-        """Return the line of other steps of the kind, and by how much single ones are longer."""
+        """Return the line of resampled steps of the kind, and the residuals of single steps."""
         places = self._places(chance)
         line = _Line([self._rows[next(places)] for _ in self._rows], self._terms)
         return line, (self._longer_ns[at] for at in places)
@@ -121,7 +121,7 @@ class _Kind:
         return [len(read), min(read, default=0), max(read, default=0)]
 
     def nearest(self, work: Work) -> Work:
-        """Return the recorded step that is most like one, with its context as far as recorded."""
+        """Return the most similar recorded step, with its context if recorded."""
         read, decodes = self.nearest_batch(work.prefill_token_count, work.decode_count)
         low, high = self._contexts
         return Work(read, decodes, min(max(work.context_token_count, low), high))
@@ -133,14 +133,14 @@ class _Kind:
         )
 
     def strange(self, work: Work) -> str | None:
-        """Return in what a step is unlike all recorded ones; None if it is like some."""
+        """Return how a step differs from all recorded ones; None if it is similar to some."""
         alike_count, *read = self.read(work.decode_count)
         share = len(self._works) * _LEAST_ALIKE_PCT / 100
         if alike_count < max(_LEAST_ALIKE, min(share, _ENOUGH_ALIKE)):
             return (
-                f"would decode {work.decode_count} requests, as {alike_count} of "
-                f"{len(self._works)} recorded ones nearly do; all decode {self._decodes[0]} to "
-                f"{self._decodes[1]}"
+                f"would decode {work.decode_count} requests, similar to {alike_count} of "
+                f"{len(self._works)} recorded steps; recorded steps decode "
+                f"{self._decodes[0]} to {self._decodes[1]}"
             )
         for what, count, (low, high) in (
             ("prompts", work.prefill_token_count, read),
@@ -148,8 +148,8 @@ class _Kind:
         ):
             if max(low - count, count - high) > _NEAR * (high - low):
                 return (
-                    f"would have {count} tokens of {what} with {work.decode_count} decoded "
-                    f"requests; such as are recorded have {low} to {high}"
+                    f"would have {count} tokens of {what} with {work.decode_count} "
+                    f"decoded requests; recorded steps have {low} to {high}"
                 )
         return None
 
@@ -220,7 +220,7 @@ class StepTimes:
         reads = work.prefill_token_count > 0
         kind = self._kinds.get(reads)
         why = kind.strange(work) if kind is not None else "are not recorded"
-        return why and f"steps that {'read prompts' if reads else 'only decode'} {why}"
+        return why and f"steps that {'prefill' if reads else 'only decode'} {why}"
 
     def ratio(self, steps: Sequence[Timed]) -> float | None:
         """Return how much longer steps of another run take than these, if any are alike."""
@@ -254,7 +254,7 @@ def _terms(work: Work) -> tuple[float, ...]:
 
 
 def _useful_terms(rows: Sequence[_Row]) -> list[int]:
-    """Return the terms that tell most, the first of which is always one: forward selection."""
+    """Return the most explanatory terms by forward selection; the first is constant."""
     kept, factors = [0], _solved(rows, [0])
     left = _squares(rows, factors, kept)
     whole = sum(row.dur_ns**2 for row in rows)
@@ -280,7 +280,7 @@ def _squares(rows: Sequence[_Row], factors: Sequence[float], kept: Sequence[int]
 
 
 def _least_squares(rows: Sequence[_Row], terms: Sequence[int]) -> list[float]:
-    """Return the factors of all terms: 0 of others, none below 0, as more work takes no less."""
+    """Return the factors of all terms, none below 0, because more work takes no less time."""
     kept = list(terms)
     found = _solved(rows, kept)
     while min(found[1:], default=0.0) < 0:
@@ -291,7 +291,7 @@ def _least_squares(rows: Sequence[_Row], terms: Sequence[int]) -> list[float]:
 
 
 def _solved(rows: Sequence[_Row], kept: Sequence[int]) -> list[float]:
-    """Return the factors of these terms; 0 of one that is made up of those before it."""
+    """Return the factors of these terms; 0 for linearly dependent ones."""
     scale = [max(abs(row.terms[i]) for row in rows) or 1.0 for i in kept]
     scaled = [[row.terms[i] / by for i, by in zip(kept, scale, strict=True)] for row in rows]
     places = range(len(kept))

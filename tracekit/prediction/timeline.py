@@ -1,4 +1,4 @@
-"""Writes a predicted run as a Chrome trace: work of devices, and what the host did, at new times.
+"""Writes a predicted run as a Chrome trace with the predicted times.
 
 Calls and work stand where the replay puts them. What else ran on a thread (ops, ranges, Python)
 is moved with them: between two nodes of its thread in proportion, so that it nests as it did. What
@@ -229,7 +229,7 @@ def write_timeline(connection: duckdb.DuckDBPyConnection, at: str, path: Path) -
 
 
 def _repeated(event: dict[str, Any], copies: float | None) -> Iterator[dict[str, Any]]:
-    """Yield an event as often as its work is done, the last time in part; its time stays."""
+    """Yield an event as often as its work is repeated, the last time in part."""
     count = max(copies or 1.0, 1.0)
     ends = [round(event["dur"] * min(i / count, 1)) for i in range(math.ceil(count - 1e-9) + 1)]
     for number, (begin, end) in enumerate(pairwise(ends)):
@@ -238,7 +238,7 @@ def _repeated(event: dict[str, Any], copies: float | None) -> Iterator[dict[str,
 
 
 def _added(row: Sequence[Any]) -> Iterator[dict[str, Any]]:
-    """Yield what a method adds: an op around a call, the call, work, or a batch of a worker."""
+    """Yield events that a method adds: an op around a call, the call, work, or a worker's batch."""
     *named, category, pid, tid, correlation, start_ns, dur_ns, args, copies, op = row
     if op is not None:
         yield _event([*named[:2], op], ("cpu_op", pid, tid, None), start_ns, dur_ns, _PREDICTED)
@@ -265,7 +265,7 @@ def _event(
     dur_ns: int,
     args: str | None,
 ) -> dict[str, Any]:
-    """Return an event, its times still in ns."""
+    """Return an event with times in ns."""
     rank, trace_id, name = named
     category, pid, tid, correlation = where
     found = json.loads(args) if args else {}

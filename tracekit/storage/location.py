@@ -17,8 +17,8 @@ from tracekit.storage.url import is_url, local_part
 from tracekit.units import MB
 
 SMALL_FILE_BYTES = 32 * MB
-"""How much is read at most of a file that is no trace, such as `run.json`; its text is held whole,
-and what is parsed from it takes up to twenty times as much."""
+"""Maximum size of files other than traces, such as `run.json`: the text is kept in memory, and the
+parsed content takes up to twenty times as much."""
 
 
 class Location(ABC):
@@ -109,7 +109,7 @@ class Location(ABC):
 
     @abstractmethod
     def exists(self) -> bool:
-        """Tell whether there is a file or a folder; asks anew each time."""
+        """Tell whether there is a file or a folder; asks again each time."""
 
     @abstractmethod
     def is_file(self) -> bool:
@@ -174,7 +174,7 @@ class Location(ABC):
 
         From a store it comes in ranges, some ahead; from a web server in one response, which is
         taken up again by a range request where it breaks. A few blocks are in memory, whatever the
-        size, and nothing on disk. What changed while it was read is an error.
+        size, and nothing on disk. What changed while being read is an error.
         """
 
     @abstractmethod
@@ -185,7 +185,7 @@ class Location(ABC):
         """Return the bytes from offset `start` to before `end`; an error if it ends before."""
         piece = self.read_range(start, end)
         if len(piece) != max(0, end - start):
-            raise OSError(errno.EIO, "ends too early", self.shown)
+            raise OSError(errno.EIO, "unexpected end of file", self.shown)
         return piece
 
     def read_bytes(self, most_bytes: int = SMALL_FILE_BYTES) -> bytes:
@@ -197,10 +197,10 @@ class Location(ABC):
         return data
 
     def _too_long(self, most_bytes: int) -> OSError:
-        reason = f"longer than {most_bytes:,} bytes, the most that is read of such a file"
+        reason = f"longer than {most_bytes:,} bytes, the limit for such a file"
         return OSError(errno.EFBIG, reason, self.shown)
 
-    # Writing; a web server is only read from
+    # Writing; a web server is read-only
 
     @abstractmethod
     def write_bytes(self, data: bytes) -> None:

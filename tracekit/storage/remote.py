@@ -150,7 +150,7 @@ class RemoteLocation(Location):
         """Return what is known of the file, or ask.
 
         Raises:
-            FileNotFoundError: there is no file.
+            FileNotFoundError: there is not a file.
         """
         if self._info is None or self._info.size_bytes is None:
             self._info = self._ask()
@@ -325,7 +325,7 @@ class RemoteLocation(Location):
         stream, known = self._stream(start), self._info
         seen = stream.response.identity
         if not self._is_web and known is not None and seen not in (None, known.identity):
-            raise OSError(errno.EIO, "changed while it was read", self.shown)
+            raise OSError(errno.EIO, "changed while being read", self.shown)
         return cast(BinaryIO, io.BufferedReader(stream, _BUFFER_BYTES))
 
     def read_range(self, start: int, end: int) -> bytes:
@@ -346,7 +346,7 @@ class RemoteLocation(Location):
 
     def _write(self, ask: Callable[[Any], object]) -> None:
         if self._is_web:
-            raise OSError(errno.EROFS, "a web server is only read from", self.shown)
+            raise OSError(errno.EROFS, "a web server is read-only", self.shown)
         self._info, self._is_listed = None, False
         request(self._url, ask)
 

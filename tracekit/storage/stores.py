@@ -50,7 +50,7 @@ def limit_s() -> float:
 
 def beyond_limit(shown: str) -> OSError:
     """Return the error of a file that takes longer than the limit."""
-    reason = f"not all of it came within {limit_s():g} s; TRACEKIT_URL_LIMIT_S allows more"
+    reason = f"not complete after {limit_s():g} s; set TRACEKIT_URL_LIMIT_S to wait longer"
     return OSError(errno.EIO, reason, shown)
 
 
@@ -249,13 +249,13 @@ def as_os_error(error: BaseException, url: Url) -> OSError:
     if "kind: Timeout" in text or isinstance(error, TimeoutError):
         return TimeoutError(errno.ETIMEDOUT, "the server did not answer in time", shown)
     if status is not None:
-        return OSError(errno.EIO, f"the server answers {status}{named}", shown)
+        return OSError(errno.EIO, f"the server answered {status}{named}", shown)
     if "kind: Interrupted" in text or isinstance(error, ConnectionError):
-        return OSError(errno.EIO, "the connection broke off, again and again", shown)
+        return OSError(errno.EIO, "the connection failed repeatedly", shown)
     if "source: Header" in text or "CONTENT_RANGE" in text:
-        return OSError(errno.EIO, "the server sends a header that cannot be used", shown)
+        return OSError(errno.EIO, "the server sent an invalid header", shown)
     if isinstance(error, ValueError):
-        reason = "the URL cannot be used: its host, its port, or a part of its path that is empty"
+        reason = "invalid URL: check its host, port, and path"
         return OSError(errno.EINVAL, reason, shown)
     if isinstance(error, OSError) and error.errno:
         return OSError(error.errno, os.strerror(error.errno), shown)

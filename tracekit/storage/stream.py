@@ -130,7 +130,7 @@ class RemoteStream(io.RawIOBase):
         before.close()
         self.response = self._connect(self._at)
         if self.response[1:3] != before[1:3]:
-            raise OSError(errno.EIO, "changed while it was read", self._url.shown)
+            raise OSError(errno.EIO, "changed while being read", self._url.shown)
 
     def close(self) -> None:
         """Close the connection, unless a thread waits for it after Ctrl-C."""

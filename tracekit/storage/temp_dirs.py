@@ -91,7 +91,7 @@ def temporary_place() -> Path:
     try:
         return Path(tempfile.gettempdir())
     except OSError as error:
-        raise StoreError(f"no temporary folder can be written: {error}", hint=_ELSEWHERE) from error
+        raise StoreError(f"no temporary folder is writable: {error}", hint=_ELSEWHERE) from error
 
 
 @functools.cache

@@ -19,7 +19,7 @@ _SIGNING = re.compile(
     r"x-amz-|x-goog-|(?:expires|se|sip|sks|ske|skoid|sktid|skt|skv|sp|spr|sr|st|sv)$"
 )
 _AZURE = frozenset({"az", "abfs", "abfss"})
-_SHOWN_SCHEMES = "s3://, gs://, az://, abfs:// and https://"
+_SHOWN_SCHEMES = "s3://, gs://, az://, abfs://, and https://"
 
 
 class Url(NamedTuple):
@@ -97,7 +97,7 @@ def parse(text: str) -> Url:
     scheme = found["scheme"].lower()
     if scheme not in SCHEMES:
         raise UsageError(
-            f"{scheme}://: URLs of this kind are not read", hint=f"{_SHOWN_SCHEMES} are"
+            f"{scheme}://: unsupported URL scheme", hint=f"supported: {_SHOWN_SCHEMES}"
         )
     rest = found["rest"]
     query = ""
@@ -106,23 +106,24 @@ def parse(text: str) -> Url:
     place, _, key = rest.partition("/")
     url = Url(scheme, place, key, query)
     if not place.rpartition("@")[2]:
-        raise UsageError(f"{url.shown}: names no place", hint=f"{scheme}://PLACE/NAME")
+        raise UsageError(f"{url.shown}: the path is missing", hint=f"{scheme}://PLACE/NAME")
     if scheme not in WEB and ":" in place.rpartition("@")[0]:
         raise UsageError(
-            f"{url.shown}: credentials in a URL are not used", hint=CREDENTIALS[scheme]
+            f"{url.shown}: credentials in a URL are not supported", hint=CREDENTIALS[scheme]
         )
     return url
 
 
-_OF_S3 = "they come from AWS_* variables or ~/.aws; AWS_SKIP_SIGNATURE=true needs none"
+_OF_S3 = "use AWS_* variables or ~/.aws; set AWS_SKIP_SIGNATURE=true for anonymous access"
 _OF_GOOGLE = (
-    "they come from GOOGLE_APPLICATION_CREDENTIALS or gcloud; GOOGLE_SKIP_SIGNATURE=true needs none"
+    "use GOOGLE_APPLICATION_CREDENTIALS or gcloud; set GOOGLE_SKIP_SIGNATURE=true for "
+    "anonymous access"
 )
 
 CREDENTIALS = {
     **dict.fromkeys(("s3", "s3a"), _OF_S3),
     **dict.fromkeys(("gs", "gcs"), _OF_GOOGLE),
-    **dict.fromkeys(("az", "abfs", "abfss"), "they come from AZURE_STORAGE_* variables"),
-    **dict.fromkeys(("https", "http"), "they come with the URL"),
+    **dict.fromkeys(("az", "abfs", "abfss"), "use AZURE_STORAGE_* variables"),
+    **dict.fromkeys(("https", "http"), "use a signed URL"),
 }
 """Where each kind of place gets its credentials from."""

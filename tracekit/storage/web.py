@@ -46,7 +46,7 @@ def get(url: Url, start: int = 0) -> Response:
         kind = "Timeout" if isinstance(error.reason, TimeoutError) else "Connect"
         raise as_os_error(OSError(f"kind: {kind}"), url) from None
     except ValueError:
-        raise OSError(errno.EINVAL, "the URL cannot be used", url.shown) from None
+        raise OSError(errno.EINVAL, "invalid URL", url.shown) from None
     kind = answer.headers.get("Content-Type", "text/html")
     tag = answer.headers.get("ETag") or answer.headers.get("Last-Modified")
     chunks = iter(lambda: answer.read1(CHUNK_BYTES), b"")

@@ -1,1 +1,1 @@
-"""The engine that runs in this process."""
+"""The embedded serving engine."""

@@ -1,10 +1,9 @@
-"""transformers' continuous batching, held at the few places where a step can be watched.
+"""Observes the steps of transformers' continuous batching.
 
-The engine runs on a thread of its own. What it offers in public is a queue of requests and a queue
-of results; what a step works on, and when its tokens are there, only its own methods know. Those
-methods are wrapped on the instance, so that nothing of transformers is changed for anybody else.
-They have no underscore, but no promise either: each is looked for before the engine starts, and one
-that is missing is named in the error.
+The engine runs on its own thread. Its public interface is a queue of requests and a queue of
+results; only its methods know what a step processes and when its tokens are ready. Those methods
+are wrapped on the instance. They are not documented, so each is checked before the engine starts,
+and a missing one is named in the error.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ def engine_size(plan: LoadPlan, values: Mapping[str, Any], model: Any) -> Engine
         pages = pages or _page_count(request_token_count, requests, page, batch, model)
     if pages is not None and page is not None and pages * page < request_token_count:
         raise UsageError(
-            f"a cache of {pages} pages of {page} tokens does not hold one request of "
+            f"a cache of {pages} pages with {page} tokens is too small for one request of "
             f"{request_token_count} tokens",
             hint="raise --cache-blocks or --page-size, or lower --prompt-len or --max-new-tokens",
         )
@@ -143,7 +142,7 @@ class ContinuousBatching:
         )
         if taken is None:
             self.check()
-            raise WorkloadError("the engine takes no more requests: it is being stopped")
+            raise WorkloadError("the engine is shutting down and accepts no requests")
 
     def cancel(self, request_id: str) -> None:
         """Drop a request; no result comes of it."""
@@ -165,7 +164,7 @@ class ContinuousBatching:
                 f"the engine failed in step {self._step_number}: {type(error).__name__}: {error}"
             ) from error
         if not self._manager.is_running():
-            raise WorkloadError("the engine's thread has ended without a reason")
+            raise WorkloadError("the engine's thread ended for an unknown reason")
 
     def check_after_error(self, timeout_s: float) -> None:
         """Tell one request's error from the end of the engine, which first fails all of them."""
@@ -326,8 +325,8 @@ def _unknown(what: str, error: Exception) -> WorkloadError:
     import transformers
 
     return WorkloadError(
-        f"transformers {transformers.__version__} is not as tracekit knows it: {what}: {error}",
-        hint="pip install 'transformers>=5.17,<6', or serve with another --engine",
+        f"transformers {transformers.__version__} has an unexpected interface: {what}: {error}",
+        hint="pip install 'transformers>=5.17,<6', or use another --engine",
     )
 
 

@@ -1,4 +1,4 @@
-"""A load on an engine in this process: warm-up, measured load, and once more for the profile."""
+"""A load on the embedded engine: warm-up, measured load, and profiled load."""
 
 from __future__ import annotations
 
@@ -110,9 +110,7 @@ class EmbeddedLoad:
             profile.give_up()
             raise
         if not profile.step_count or profile.start_ns is None or profile.end_ns is None:
-            result.profile_note = (
-                f"no profile: the load ended before it was to start, after {after}"
-            )
+            result.profile_note = f"no profile: the load ended before it started, after {after}"
             return
         result.traces = [TRACE]
         result.window_start_ns = profile.start_ns
@@ -142,9 +140,9 @@ class EmbeddedLoad:
                 part.report(tokens)
         finally:
             for name in list(self._in_flight):
-                self._drop(name).reason = "the load ended before the request was done"
+                self._drop(name).reason = "the load ended before the request was complete"
                 part.left()
-            part.end("the load was stopped before it was sent")
+            part.end("the load was stopped before the request was sent")
 
     def _has_room(self) -> bool:
         return len(self._in_flight) < (self._plan.concurrency or len(self._pass.records))
@@ -193,13 +191,13 @@ class EmbeddedLoad:
             record.outcome, record.reason = "bad_response", str(output.error)
         elif token_count != wanted_count:
             record.outcome = "bad_response"
-            record.reason = f"the engine made {token_count} tokens instead of {wanted_count}"
+            record.reason = f"the engine returned {token_count} tokens instead of {wanted_count}"
         elif record.output_token_count != token_count:
             # The times would belong to the wrong tokens: better no figure than a wrong one.
             raise WorkloadError(
-                f"request {output.request_id}: {record.output_token_count} tokens were seen in the "
-                f"engine's steps, and {token_count} came out; tracekit does not know this version "
-                "of transformers well enough",
+                f"request {output.request_id}: the engine's steps made "
+                f"{record.output_token_count} tokens, but {token_count} were returned; "
+                "tracekit does not support this version of transformers",
                 hint="please report it with the output of `pip show transformers`",
             )
         else:
@@ -214,8 +212,8 @@ class EmbeddedLoad:
         limit_ns = self._plan.timeout_ns
         if self._in_flight and now_ns - self._engine.recorder.last_step_ns > limit_ns:
             raise WorkloadError(
-                f"the engine has made no step for {limit_ns / NS_PER_S:g} s, with "
-                f"{len(self._in_flight)} requests under way"
+                f"the engine made no step for {limit_ns / NS_PER_S:g} s, with "
+                f"{len(self._in_flight)} requests in flight"
             )
         for name, record in list(self._in_flight.items()):
             # They are in the order in which they were sent.
@@ -223,7 +221,7 @@ class EmbeddedLoad:
                 break
             self._drop(name)
             record.outcome = "timeout"
-            record.reason = f"not done {limit_ns / NS_PER_S:g} s after it was sent"
+            record.reason = f"not complete {limit_ns / NS_PER_S:g} s after it was sent"
             record.end_ns = now_ns
             self._pass.finished(record)
 
@@ -251,7 +249,7 @@ class EmbeddedLoad:
 def not_begun(plan: LoadPlan, failure: str) -> LoadResult:
     records = records_of(plan)
     for record in records:
-        record.reason = "the engine did not come up"
+        record.reason = "the engine did not start"
     return LoadResult(
         records=records,
         start_unix_ns=time.time_ns(),
@@ -276,11 +274,11 @@ def _initialize_profiler() -> None:
 
 
 def _note(profile: StepProfile, after: Mark, *, is_whole: bool) -> str:
-    where = "the whole load" if is_whole else f"a window that began after {after}"
+    where = "the complete load" if is_whole else f"a window that began after {after}"
     note = (
-        f"the load was sent twice: the figures are of the first time; of the second, {where} was "
-        f"profiled: steps {profile.first_step} to {profile.last_step}"
+        "the load was sent twice: the figures are from the first time; in the second, "
+        f"{where} was profiled: steps {profile.first_step} to {profile.last_step}"
     )
     if profile.was_cut:
-        note += ", as many as a trace is given unless --profile-for says otherwise"
+        note += ", the default limit of a trace without --profile-for"
     return note

@@ -1,9 +1,8 @@
-"""The profile of an embedded engine: whole steps, from the engine's own thread.
+"""Profiles complete steps of an embedded engine, on its own thread.
 
-The profiler is started and stopped by the thread that runs the engine, between two steps. So no
-step in the trace is cut, and the thread that computes is the one that is seen without asking for
-all threads, which has only a private option. Ranges and module hooks exist in the window alone:
-the load that latency is measured by runs without them.
+The engine's thread starts and stops the profiler between two steps. So no step in the trace is cut,
+and the computing thread is profiled without the private option for all threads. Ranges and module
+hooks exist only in the window: latency is measured without them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The steps of an embedded engine: what each works on, and what is written down of it."""
+"""Steps of an embedded engine: their work and its records."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class StepRecorder:
                     add_step(record.steps, batch.number)
 
     def stage(self, name: str) -> contextlib.AbstractContextManager[object]:
-        """Return what a stage of the step is to be inside of."""
+        """Return what a stage of the step is to be inside."""
         del name
         return contextlib.nullcontext()
 

@@ -1,1 +1,1 @@
-"""The serving engines that a load can be put on, one engine per file."""
+"""Serving engines, one per file."""

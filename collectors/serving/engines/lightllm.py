@@ -25,8 +25,8 @@ NVTX_NOTE = (
     "and there is no trace file"
 )
 OFF_NOTE = (
-    "no profile: the server runs without --enable_profiling torch_profiler, so it refused; the "
-    "latencies are not affected"
+    "no profile: the server runs without --enable_profiling torch_profiler; latencies "
+    "are not affected"
 )
 
 _PRECISIONS = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}
@@ -104,7 +104,7 @@ class LightLlm(Dialect):
         if status == 400:
             return OFF_NOTE
         if status == 404:
-            return "no profile: this LightLLM has no /profiler_start; a later one has"
+            return "no profile: this LightLLM version has no /profiler_start; use a later one"
         return super().refusal(status, text)
 
     def trace_order(self, file_name: str) -> tuple[int, ...] | None:

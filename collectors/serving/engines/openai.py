@@ -1,4 +1,4 @@
-"""The OpenAI completions API: as far as engines agree on it, and servers of it and no more."""
+"""The OpenAI completions API, for any compatible server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..plan import Prompt
 _DONE = b"[DONE]"
 _NO_LIST = (404, 405, 501)
 
-NOTE = "no profile: the OpenAI API has none; --engine names the engines that offer one"
+NOTE = "no profile: the OpenAI API has no profiler; use an --engine that has one"
 
 
 class Completions(Dialect):
@@ -106,7 +106,7 @@ class OpenAi(Completions):
 
     def health_hint(self) -> str | None:
         if self.model_name is None:
-            return "start the server first (--launch); one without /v1/models needs --served-model"
+            return "start the server first (--launch); if it has no /v1/models, pass --served-model"
         return None
 
     def facts(self, get: GetJson) -> EngineFacts:

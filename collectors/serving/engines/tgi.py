@@ -1,4 +1,4 @@
-"""Text Generation Inference: latency and throughput only, as it offers no profile."""
+"""Text Generation Inference: latency and throughput only, without a profile."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..http.dialect import Dialect, Event, GetJson
 from ..http.engine import HttpEngine
 from ..plan import Prompt
 
-NOTE = "no profile: Text Generation Inference offers none"
+NOTE = "no profile: Text Generation Inference has no profiler"
 
 
 class Tgi(Dialect):

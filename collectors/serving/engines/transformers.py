@@ -1,10 +1,9 @@
-"""`--engine transformers`: continuous batching in this process, on a GPU or a CPU, no server.
+"""`--engine transformers`: continuous batching in this process, on a GPU or a CPU.
 
-The load is carried out twice. The first time nothing watches but a list per step, and that is what
-latency and throughput are of. The second time the profiler is on for a window of steps, with ranges
-for steps, phases, batches and modules; its requests are in the records too, as `is_profiled`, so
-that one can go from a slow request to the steps that served it, and no profiled request counts in a
-figure.
+The load is sent twice. The first time only a list per step is recorded; latency and throughput come
+from it. The second time the profiler records a window of steps, with ranges for steps, phases,
+batches, and modules. Its requests are also recorded (`is_profiled`), to connect slow requests with
+their steps, but count in no figure.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ _PACKAGES = {"torch": "torch", "transformers": "transformers"}
 _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 _LOGGER = "ContinuousBatchingLogger"
 _NOTE = (
-    "CUDA graphs and asynchronous batching are off, so that what is profiled, with ranges for "
-    "modules and steps, is what is measured; the engine can be faster with them"
+    "CUDA graphs and asynchronous batching are off, because the profile needs ranges for "
+    "modules and steps; the engine can be faster with them"
 )
 
 
@@ -68,7 +67,7 @@ class TransformersEngine:
         name = self._values.get("model") or ("tiny" if device.type == "cpu" else "llama2-7b")
         config = models.model_config(name, self._values.get("layers"))
         attention = _attention(device, dtype, config)
-        echo(f"making {name} with random weights in {precision} on {device.type}")
+        echo(f"creating {name} with random weights in {precision} on {device.type}")
         try:
             self._model = models.build(
                 config,
@@ -82,7 +81,7 @@ class TransformersEngine:
                 raise
             raise WorkloadError(
                 f"{name} does not fit into memory: {memory.out_of_memory_reason(error)}",
-                hint="cut it down with --layers, or use a smaller --model",
+                hint="use fewer --layers or a smaller --model",
             ) from error
         total, _ = models.parameter_count(self._model)
         return EngineFacts(
@@ -110,7 +109,7 @@ class TransformersEngine:
             if not memory.is_out_of_memory(error):
                 raise
             reason = memory.out_of_memory_reason(error)
-            return not_begun(plan, f"the cache of keys and values does not fit: {reason}")
+            return not_begun(plan, f"the KV cache does not fit: {reason}")
         options = profiler_options(self._values)
         load = EmbeddedLoad(self._model, engine, plan, folder, progress, options)
         with running(engine):
@@ -134,7 +133,7 @@ def _attention(device: Any, dtype: Any, config: Any) -> Backend:
     refusal = flash_attention.flash_package_problem(device, dtype, shape)
     if refusal is None:
         return flash_attention.package_backend()
-    reason = f"{refusal}; requests in one batch need a mask"
+    reason = f"{refusal}; requests in one batch need an attention mask"
     return flash_attention.Backend("sdpa", "torch SDPA", reason)
 
 

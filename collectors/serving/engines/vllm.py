@@ -17,7 +17,7 @@ from .openai import Completions
 
 OFF_NOTE = (
     "no profile: the server was started without a profiler (--profiler-config with "
-    "torch_profiler_dir, or VLLM_TORCH_PROFILER_DIR before 0.13); the latencies are not affected"
+    "torch_profiler_dir, or VLLM_TORCH_PROFILER_DIR before 0.13); latencies are not affected"
 )
 
 _RANK = re.compile(r"rank(\d+)")

@@ -1,1 +1,1 @@
-"""Engines that answer over HTTP."""
+"""Serving engines over HTTP."""

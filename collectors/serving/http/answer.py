@@ -1,4 +1,4 @@
-"""The answer to one attempt at a request: its events, and how it ended."""
+"""The answer to one attempt of a request: its events and outcome."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class SseReader:
 
     def _check(self) -> None:
         if self._line_bytes + self._data_bytes > LONGEST_EVENT_BYTES:
-            raise ValueError(f"an event has more than {LONGEST_EVENT_BYTES:,} bytes")
+            raise ValueError(f"an event is longer than {LONGEST_EVENT_BYTES:,} bytes")
 
 
 class Attempt:
@@ -141,12 +141,12 @@ class Attempt:
             return
         if self._is_stream:
             if self._take(self._sse.rest(), self._now()):
-                self.finalize("the stream ended without its last event")
+                self.finalize("the stream ended without a final event")
             return
         status = self.record.http_status or 0
         if status == 200:
             kind = self.headers.get("content-type") or "no content type"
-            reason = f"{kind} and no event stream: {self._text.text()}"
+            reason = f"{kind} instead of an event stream: {self._text.text()}"
             self.end("bad_response", reason, is_final=True)
         else:
             reason = self._text.text() or "no text"

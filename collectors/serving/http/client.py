@@ -1,12 +1,12 @@
-"""The client of one server: each request on a connection of its own, timed packet by packet.
+"""HTTP client for streaming servers, with a timestamp per packet.
 
-An engine writes the tokens of a whole batch at once, so that a thousand connections become readable
-in the same instant. A general client wakes a task for each before the next is read, and by then its
-clock is late. Here every packet is only stamped and put aside when it is read; what is in it is
-looked at (by httptools' parser) once all connections that were readable have been read.
+An engine writes the tokens of a batch at once, so a thousand connections become readable at the
+same time. A general client would wake a task per connection before reading the next, and its
+timestamps would be late. Here each packet is only timestamped and stored; it is parsed (by
+httptools) once all readable connections have been read.
 
-A server is not trusted: heads and bodies that are kept are bounded, redirects are not followed, and
-whatever is no HTTP ends as `NotHttpError`. Time is bounded by whoever calls.
+Servers are not trusted: headers and bodies have size limits, redirects are not followed, and
+anything else than HTTP raises `NotHttpError`. The caller limits the time.
 """
 
 from __future__ import annotations
@@ -84,11 +84,11 @@ class HttpClient:
                 connection = await self.connect()
                 await connection.exchange(self.request(method, path, data), kept)
         except TimeoutError:
-            kept.problem = f"no whole answer within {limit_s:.3g} s"
+            kept.problem = f"no complete answer within {limit_s:.3g} s"
         except BrokenConnectionError as error:
             kept.problem = plain(str(error), TEXT_LENGTH)
         except NotHttpError as error:
-            kept.problem = f"no HTTP: {plain(str(error), TEXT_LENGTH)}"
+            kept.problem = f"not HTTP: {plain(str(error), TEXT_LENGTH)}"
         except (OSError, UnicodeError) as error:
             kept.problem = plain(connection_problem(error), TEXT_LENGTH)
         return kept
@@ -224,20 +224,20 @@ class Connection(asyncio.Protocol):
     def _take(self, receiver: Receiver | None, at_ns: int, data: bytes) -> bool:
         """Take a packet in; True if the answer is over."""
         if receiver is None:
-            raise NotHttpError("the server spoke first")
+            raise NotHttpError("the server sent data before the request")
         had_head = self._has_head
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             # What follows an answer is nobody's.
             if not self._is_whole:
-                shown = "" if had_head or self._waiting_bytes else f": it begins with {data[:40]!r}"
+                shown = "" if had_head or self._waiting_bytes else f": it starts with {data[:40]!r}"
                 raise NotHttpError(f"{error.__context__ or error}{shown}") from None
         pieces, self._pieces = self._pieces, []
         # The parser keeps what has no end yet: a header, be it one after the body.
         self._waiting_bytes = 0 if pieces else self._waiting_bytes + len(data)
         if self._waiting_bytes > _LONGEST_HEAD_BYTES:
-            raise NotHttpError(f"its head has more than {_LONGEST_HEAD_BYTES:,} bytes")
+            raise NotHttpError(f"its header is longer than {_LONGEST_HEAD_BYTES:,} bytes")
         if self._has_head and not had_head:
             receiver.head(self._parser.get_status_code(), self._headers)
         goes_on = not pieces or receiver.body(at_ns, b"".join(pieces))
@@ -260,7 +260,7 @@ class Connection(asyncio.Protocol):
         self._headers = {}
         self._interim_count += 1
         if self._interim_count > _MOST_INTERIM_ANSWERS:
-            raise ValueError(f"{self._interim_count} heads, and none of an answer")
+            raise ValueError(f"{self._interim_count} interim responses without a final one")
 
     def on_body(self, data: bytes) -> None:
         self._pieces.append(data)

@@ -1,9 +1,9 @@
-"""What differs between serving engines that answer over HTTP: the dialect of each.
+"""Differences between serving engines over HTTP: one dialect per engine.
 
-One engine is one subclass in the module of its name. Everything else (sending, timing, outcomes,
-profile window, picking up traces) is the same for all and lies in `generator` and `engine`.
+Each engine is a subclass in the module of its name. Sending, timing, outcomes, profile windows, and
+trace pickup are the same for all, in `generator` and `engine`.
 
-What a server says is not trusted: its text, numbers and JSON are checked before they are used.
+Servers are not trusted: their text, numbers, and JSON are validated.
 """
 
 from __future__ import annotations
@@ -156,10 +156,10 @@ class Dialect(ABC):
                 raise ValueError(f"its {name} is {plain(repr(value), 40)}")
         if event.engine_request_id is not None:
             if not isinstance(event.engine_request_id, str):
-                raise ValueError("its id is no text")
+                raise ValueError("its id is not a string")
             event.engine_request_id = plain(event.engine_request_id, _NAME_LENGTH)
         if event.error is not None:
-            event.error = plain(str(event.error), _ERROR_LENGTH) or "an error without a text"
+            event.error = plain(str(event.error), _ERROR_LENGTH) or "an error without a message"
         return event
 
 
@@ -167,7 +167,7 @@ def read_json(payload: bytes) -> dict[str, Any]:
     """Return an event's payload as the object that it must be, or raise `ValueError`."""
     value = json.loads(payload)
     if not isinstance(value, dict):
-        raise ValueError("the event is no JSON object")
+        raise ValueError("the event is not a JSON object")
     return value
 
 
@@ -185,7 +185,7 @@ def without_secrets(info: Mapping[str, Any]) -> dict[str, Any]:
     kept: dict[str, Any] = mask_json(dict(info))
     size = len(json.dumps(kept))
     if size > _MOST_KEPT_BYTES:
-        return {"left_out": f"{size:,} bytes of what the server says of itself"}
+        return {"left_out": f"{size:,} bytes of server description"}
     return kept
 
 

@@ -1,7 +1,7 @@
-"""Engines that answer over HTTP: attach or launch, load, profile, pick up the traces.
+"""Runs a load on an HTTP engine: attach or launch, load, profile, collect traces.
 
-Servers are not trusted. A call outside of the load has a bounded answer and a bounded time in all,
-and follows no redirect: the key that goes with it is for this server alone.
+Servers are not trusted. Calls outside the load have limits on answer size and time, and follow no
+redirect, because the API key is only for this server.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ _POLL_S = 0.2
 _OTHER_FILES = 128
 
 _OPEN_NOTE = (
-    "the server listens on all interfaces, so that other machines can use it: a --host 127.0.0.1 "
-    "in --launch keeps them out (TGI: --hostname)"
+    "the server listens on all interfaces, so other machines can use it; add --host "
+    "127.0.0.1 to --launch (TGI: --hostname)"
 )
 
 
@@ -137,8 +137,8 @@ class HttpEngine:
     def _start_server(self, command: str, folder: Path, echo: Echo) -> None:
         if self._problem(_ASK_TIMEOUT_S) is None:
             raise WorkloadError(
-                f"--launch: something already answers at {self._url}",
-                hint="leave out --launch to use it, or choose another port (--url)",
+                f"--launch: another server already answers at {self._url}",
+                hint="omit --launch to use it, or choose another port (--url)",
             )
         traces = self._own_trace_dir(folder)
         variable = self._dialect.trace_variable
@@ -178,11 +178,11 @@ class HttpEngine:
                 # It may be ending at this very moment.
                 self._server.wait(_END_TIMEOUT_S)
                 how = self._ended()
-            return how or f"the server was lost under the load: {problem}"
+            return how or f"the server went away during the load: {problem}"
         count = sum(record.outcome == "refused" for record in gone)
         if count:
             found = "request" if count == 1 else "requests"
-            return f"{count} {found} found no server, which answers again"
+            return f"{count} {found} found no server, which is available again"
         return None
 
     def _wait_for_health(self, echo: Echo) -> None:
@@ -195,13 +195,13 @@ class HttpEngine:
             if server is not None and how is not None:
                 raise WorkloadError(
                     f"--launch: the server ended with {how} before it was ready: "
-                    f"{server.log_tail() or 'it said nothing'}"
+                    f"{server.log_tail() or 'no output'}"
                 )
             left_s = deadline - time.monotonic() - _POLL_S
             if left_s <= 0:
-                hint = "start the server first, or let tracekit do it with --launch"
+                hint = "start the server first, or pass --launch"
                 if server is not None:
-                    hint = f"its last words: {server.log_tail() or 'none'}"
+                    hint = f"end of its log: {server.log_tail() or 'empty'}"
                 else:
                     hint = self._dialect.health_hint() or hint
                 raise WorkloadError(
@@ -232,13 +232,16 @@ class HttpEngine:
         if not plan.profile.is_wanted:
             return nowhere, "no profile: --no-profile"
         if not self._facts.can_profile or dialect.start_call(None) is None:
-            return nowhere, self._facts.profile_note or f"no profile: {dialect.name} offers none"
+            return (
+                nowhere,
+                self._facts.profile_note or f"no profile: {dialect.name} has no profiler",
+            )
         if self._server is not None or dialect.takes_trace_folder:
             return self._own_trace_dir(folder), None
         if self._trace_dir is None and dialect.writes_traces:
             return nowhere, (
-                "no profile: --trace-dir must say where the server writes its traces "
-                f"({dialect.trace_variable})"
+                "no profile: --trace-dir must be the folder to which the server writes "
+                f"its traces ({dialect.trace_variable})"
             )
         return self._trace_dir or nowhere, None
 
@@ -301,7 +304,7 @@ class HttpEngine:
             self._client.ask(method, path, data, limit_s=limit_s, limit_bytes=_ANSWER_BYTES)
         )
         if answer.problem is None and len(answer.data) > _ANSWER_BYTES:
-            answer.problem = f"no HTTP: the answer has more than {_ANSWER_BYTES:,} bytes"
+            answer.problem = f"not HTTP: the answer is longer than {_ANSWER_BYTES:,} bytes"
         return answer
 
 
@@ -310,7 +313,9 @@ def _key_headers(credentials: str | None) -> dict[str, str]:
     key = (os.environ.get(_KEY_VARIABLE) or "").strip()
     if key:
         if not (key.isascii() and key.isprintable()):
-            raise UsageError(f"{_KEY_VARIABLE} holds characters that a header cannot")
+            raise UsageError(
+                f"{_KEY_VARIABLE} contains characters that are not allowed in a header"
+            )
         return {"Authorization": f"Bearer {key}"}
     if credentials is None:
         return {}
@@ -325,7 +330,7 @@ def _base_url(text: str) -> tuple[str, str | None]:
     """
     url = text.strip().rstrip("/").removesuffix("/v1")
     wrong = UsageError(
-        f"--url {mask_text(text)!r} is no address of a server", hint="http://HOST:PORT"
+        f"--url {mask_text(text)!r} is not the address of a server", hint="http://HOST:PORT"
     )
     try:
         parts = urllib.parse.urlsplit(url)
@@ -348,9 +353,9 @@ def _extra_body(text: str | None) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"--request-body is no JSON: {error}") from None
+        raise UsageError(f"--request-body is not JSON: {error}") from None
     if not isinstance(value, dict):
-        raise UsageError("--request-body is no JSON object")
+        raise UsageError("--request-body is not a JSON object")
     return value
 
 
@@ -375,9 +380,10 @@ def raise_file_limit(connection_count: int) -> None:
         return
     if hard != resource.RLIM_INFINITY and hard < needed:
         raise WorkloadError(
-            f"{connection_count} requests in flight need {needed} open files, and the system "
-            f"allows {hard}",
-            hint="raise it with ulimit -Hn, or bound the requests in flight with --concurrency",
+            f"{connection_count} requests in flight need {needed} open files, but the "
+            f"system allows only {hard}",
+            hint="raise the limit with ulimit -Hn, or limit the requests in flight with "
+            "--concurrency",
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
@@ -423,7 +429,7 @@ class ServerProcess(Child):
         except (OSError, ValueError) as error:
             self._output.close()
             reason = getattr(error, "strerror", None) or error
-            raise WorkloadError(f"--launch: {words[0]} cannot be run: {reason}") from error
+            raise WorkloadError(f"--launch: cannot run {words[0]}: {reason}") from error
 
     def log_tail(self) -> str:
         """Return the last lines of its log, for an error message."""

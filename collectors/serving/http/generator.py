@@ -1,12 +1,11 @@
-"""An asyncio client that puts a serving engine under load and times every request.
+"""Asyncio load generator that times every request.
 
-One thread and one event loop keep all requests in flight. Each request has a connection of its own,
-so that none waits for another or fails with it, and ends with a recorded outcome whatever happens.
-The connections of a burst are opened before it, so that it arrives as a burst.
-Times are taken when a packet is read, before anything in it or in another is looked at. How busy
-the client itself was is measured and reported: a client that is the bottleneck must say so.
+One thread and event loop keep all requests in flight. Each request has its own connection, so none
+waits for another or fails with it, and each ends with a recorded outcome. Connections of a burst
+are opened in advance. Times are taken when a packet is read, before any parsing. The load of the
+client itself is measured and reported.
 
-A server that is known to have ended ends the load: nobody is left to answer.
+If the server is known to have ended, the load ends too.
 """
 
 from __future__ import annotations
@@ -161,7 +160,7 @@ class LoadGenerator:
             await self._until(plan.after, part, time.perf_counter_ns())
             if self._is_trace_over:
                 result.profile_note = (
-                    f"no profile: the load ended before it was to start, after {plan.after}"
+                    f"no profile: the load ended before the profile started, after {plan.after}"
                 )
                 return
             await self._start_profile(start_call)
@@ -239,9 +238,9 @@ class LoadGenerator:
                 task.cancel()
             await asyncio.gather(reporter, *tasks, return_exceptions=True)
             part.end(
-                "the load was stopped before it was sent"
+                "the load was stopped before the request was sent"
                 if self._result.failure is None
-                else "the server had ended before it was sent"
+                else "the server ended before the request was sent"
             )
 
     async def _ready(self, part: Pass) -> deque[tuple[bytes, Connection | None]]:
@@ -317,12 +316,12 @@ class LoadGenerator:
             if attempt.is_complete:
                 attempt.finalize("")
             else:
-                reason = f"not done {limit_s:g} s after it was sent"
+                reason = f"not complete {limit_s:g} s after it was sent"
                 attempt.end("timeout", reason, is_final=True)
         except BrokenConnectionError as error:
             attempt.finalize(str(error))
         except NotHttpError as error:
-            attempt.end("bad_response", f"no HTTP: {error}", is_final=True)
+            attempt.end("bad_response", f"not HTTP: {error}", is_final=True)
         except (OSError, UnicodeError) as error:
             attempt.end("refused", connection_problem(error))
         except asyncio.CancelledError:
@@ -353,12 +352,12 @@ class LoadGenerator:
         # A load of a moment is all start-up, and says nothing about the client.
         if cpu_pct > _BUSY_PCT and wall_ns > NS_PER_S:
             result.notes.append(
-                f"the client was busy {cpu_pct:.0f} % of the time: the latencies are partly its own"
+                f"the client was busy {cpu_pct:.0f} % of the time, which adds to the latencies"
             )
         elif lags_ns[-1] > max(_LATE_NS, wall_ns * _LATE_PCT // 100):
             result.notes.append(
-                f"the client was kept waiting for a core, up to {lags_ns[-1] // NS_PER_MS} ms: "
-                "latencies are no more exact than that"
+                f"the client waited up to {lags_ns[-1] // NS_PER_MS} ms for a CPU core, "
+                "which limits the accuracy of latencies"
             )
 
 

@@ -1,7 +1,7 @@
-"""Picks up the traces that a server writes into a folder of its own, once they are complete.
+"""Collects complete traces from the server's trace folder.
 
-A server answers the call that stops a profile before its traces are written, or while they are: a
-file appears late and grows. A trace is taken only when nothing of it is missing.
+Servers answer the stop call before their traces are written: files appear late and grow. A trace is
+used only when it is complete.
 """
 
 from __future__ import annotations
@@ -75,11 +75,11 @@ class TraceFolder:
         if len(names) >= wanted:
             return names, None
         if seen:
-            note = f"of {wanted} traces in {self.path} only {len(names)} were complete after"
+            note = f"only {len(names)} of {wanted} traces in {self.path} were complete after"
             return names, f"{note} {timeout_s:g} s"
         if self.path.is_dir():
-            return names, f"no trace has appeared in {self.path} within {timeout_s:g} s"
-        return names, f"no trace: {self.path} is no folder on this machine (--trace-dir)"
+            return names, f"no trace appeared in {self.path} within {timeout_s:g} s"
+        return names, f"no trace: {self.path} is not a folder on this machine (--trace-dir)"
 
     def _new(self) -> dict[Path, tuple[int, int]]:
         return {path: size for path, size in self._sizes().items() if self._old.get(path) != size}

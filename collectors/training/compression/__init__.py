@@ -35,7 +35,7 @@ def install(ddp_model: Any, method: str, **options: Any) -> Compression:
     """
     if method not in methods():
         raise UsageError(
-            f"there is no gradient compression {method!r}", hint="methods: " + ", ".join(methods())
+            f"unknown gradient compression {method!r}", hint="methods: " + ", ".join(methods())
         )
     hook = import_module(f"{__name__}.{method}").install
     taken = inspect.signature(hook).parameters

@@ -1,10 +1,9 @@
-"""What the methods of this folder share: a bucket of gradients is split, sent and put together.
+"""Base of gradient compression hooks: splits, sends, and reassembles buckets.
 
-DDP hands over one bucket after the other while the backward pass still runs. `BucketHook` encodes
-a bucket at once and starts to send it; it decodes all buckets at the end of the backward pass, on
-the thread and the stream of the backward pass. Decoding in callbacks of the collective, as torch's
-own PowerSGD does, would run on gloo's threads, which a profile does not see, and on side streams of
-CUDA, whose use the caching allocator does not know of.
+DDP passes buckets while the backward pass is running. `BucketHook` encodes and sends each bucket
+immediately, and decodes all buckets at the end of the backward pass, on its thread and stream.
+Decoding in callbacks of the collective, like torch's PowerSGD, would run on gloo's threads, which
+profiles do not include, and on side streams of CUDA, which the caching allocator does not track.
 
 The work of a method is inside the ranges `tk/part/compress` and `tk/part/decompress`.
 """
@@ -38,7 +37,7 @@ Received = Sequence[list[torch.Tensor]]
 class Codec(ABC):
     """How a method encodes the gradient matrix of a parameter, with the state of each parameter.
 
-    The state is kept by parameter, not by bucket, because DDP builds its buckets anew after the
+    The state is kept by parameter, not by bucket, because DDP builds its buckets again after the
     first step.
     """
 
@@ -187,7 +186,7 @@ class BucketHook:
 
 def check_rank(rank: int) -> None:
     if rank < 1:
-        raise UsageError(f"the rank of a factor is at least 1, not {rank}")
+        raise UsageError(f"the rank of a factor must be at least 1, not {rank}")
 
 
 def unflatten(flat: torch.Tensor, like: Sequence[torch.Tensor]) -> list[torch.Tensor]:

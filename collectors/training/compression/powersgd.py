@@ -28,7 +28,7 @@ def install(ddp_model: Any, *, rank: int = 4, start_step: int = 2) -> Compressio
     not compressed.
 
     Raises:
-        UsageError: `rank` is below 1, or `start_step` below 2: DDP builds its buckets anew after
+        UsageError: `rank` is below 1, or `start_step` below 2: DDP builds its buckets again after
             the first step, and the state is kept by bucket.
     """
     import torch.distributed as dist

@@ -63,6 +63,6 @@ class Sparsifier(Codec):
 
 def install(ddp_model: Any, *, density: float = 0.01) -> Compression:
     if not 0 < density <= 1:
-        raise UsageError(f"the density is above 0 and at most 1, not {density}")
+        raise UsageError(f"the density must be above 0 and at most 1, not {density}")
     compression = Compression("topk", {"density": density})
     return BucketHook(Sparsifier(density), compression, ddp_model.process_group).install(ddp_model)

@@ -1,1 +1,1 @@
-"""The training engines: how a model is spread over ranks and stepped, one engine per file."""
+"""Training engines, one per file: sharding and stepping of a model."""

@@ -1,7 +1,7 @@
-"""What the training loop asks of an engine.
+"""Interface of training engines.
 
-The module of an engine has `ENGINE`, a class of `Engine` that is made of a model, the spec and the
-device, and `parameter_dtype(spec)`; one that makes its models itself has `build` instead.
+An engine module has `ENGINE`, a subclass of `Engine` that takes a model, the spec, and the device,
+and `parameter_dtype(spec)`; engines that create their own models define `build` instead.
 """
 
 from __future__ import annotations

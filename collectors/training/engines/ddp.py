@@ -1,4 +1,4 @@
-"""Data parallel training by torch's DDP: the paper's Naive, and what adds to it."""
+"""Data-parallel training with torch's DDP, and methods based on it."""
 
 from __future__ import annotations
 

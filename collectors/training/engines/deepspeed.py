@@ -1,4 +1,4 @@
-"""Training by DeepSpeed ZeRO, with and without offload."""
+"""Training with DeepSpeed ZeRO, with and without offload."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def _sizes(model: torch.nn.Module, zero_stage: int) -> dict[str, int]:
 
 
 def _can_build(is_offloaded: bool, notes: list[str]) -> bool:
-    """Tell whether DeepSpeed's own Adam is there or can be compiled; if not, say why."""
+    """Return whether DeepSpeed's Adam exists or compiles; if not, print the reason."""
     from deepspeed.ops.op_builder import CPUAdamBuilder, FusedAdamBuilder
     from torch.utils.cpp_extension import CUDA_HOME
 
@@ -173,7 +173,7 @@ def _can_build(is_offloaded: bool, notes: list[str]) -> bool:
     if CUDA_HOME is None:
         reason = "no CUDA toolkit"
     elif not builder.is_compatible(verbose=False):
-        reason = "it takes this machine for none that it runs on"
+        reason = "it does not support this machine"
     else:
         try:
             # What DeepSpeed would do later, when there is no way back.
@@ -184,6 +184,6 @@ def _can_build(is_offloaded: bool, notes: list[str]) -> bool:
         else:
             return True
     notes.append(
-        f"DeepSpeed cannot compile its {builder.name} here ({reason}), so torch's AdamW runs"
+        f"DeepSpeed cannot compile {builder.name} here ({reason}), so torch's AdamW is used"
     )
     return False

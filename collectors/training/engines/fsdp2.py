@@ -52,8 +52,8 @@ class Fsdp2Engine(Engine):
         if whole:
             options["ignored_params"] = whole
             self.notes.append(
-                f"torch {torch.__version__} shards no integers: the packed 4-bit weights are whole "
-                "on every rank"
+                f"torch {torch.__version__} does not shard integers: every rank holds the "
+                "complete packed 4-bit weights"
             )
         for layer in _layers(model):
             fully_shard(layer, **options)
@@ -87,6 +87,6 @@ def _unshardable(model: torch.nn.Module, mesh: DeviceMesh) -> set[torch.nn.Param
 
 
 def _layers(model: torch.nn.Module) -> list[torch.nn.Module]:
-    """Return the repeated blocks of a model: the members of its longest module list."""
+    """Return the repeated blocks of a model: its longest module list."""
     lists = [module for module in model.modules() if isinstance(module, torch.nn.ModuleList)]
     return list(max(lists, key=len, default=[]))

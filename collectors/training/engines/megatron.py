@@ -1,10 +1,9 @@
-"""Training by megatron-core: tensor parallel layers, data parallel around them.
+"""Training with megatron-core: tensor parallelism, with data parallelism around it.
 
-The layers, their parallel embedding and parallel loss are megatron-core's (`GPTModel` with its
-local layer specification); the data-parallel ranks are joined by torch's DDP over megatron's
-data-parallel group, and AdamW steps. It needs CUDA: megatron-core asks for the CUDA device and its
-random state throughout. Pipeline parallelism, sequence parallelism and Transformer Engine are not
-driven.
+Layers, parallel embedding, and parallel loss are megatron-core's (`GPTModel` with its local layer
+specification). torch's DDP joins the data-parallel ranks over megatron's group, and AdamW steps.
+megatron-core requires CUDA. Pipeline parallelism, sequence parallelism, and Transformer Engine are
+not supported.
 """
 
 from __future__ import annotations
@@ -90,7 +89,7 @@ def build(
 
 def _check(spec: TrainingSpec, config: Any) -> None:
     if config.model_type not in _LLAMA_LIKE:
-        raise UsageError(f"--engine megatron runs Llama models, not {config.model_type}")
+        raise UsageError(f"--engine megatron supports Llama models, not {config.model_type}")
     for name in ("num_attention_heads", "num_key_value_heads", "intermediate_size", "vocab_size"):
         if getattr(config, name) % spec.tensor_size:
             raise UsageError(
@@ -135,7 +134,7 @@ def _transformer_config(spec: TrainingSpec, config: Any) -> Any:
 
 
 def _parameter_count(model: torch.nn.Module, tensor_size: int) -> int:
-    """Return the parameters of the whole model, of which this rank holds a part."""
+    """Return the parameter count of the complete model, of which this rank holds a part."""
     return sum(
         parameter.numel()
         * (tensor_size if getattr(parameter, "tensor_model_parallel", False) else 1)

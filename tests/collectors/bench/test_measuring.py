@@ -51,7 +51,7 @@ def test_eight_bit_floats_where_torch_has_them() -> None:
 
 
 def test_a_cpu_has_no_tf32() -> None:
-    with pytest.raises(UnsupportedError, match="a CPU has no tf32"):
+    with pytest.raises(UnsupportedError, match="CPUs have no tf32"):
         called(gemm, product(dtype="tf32"))
 
 

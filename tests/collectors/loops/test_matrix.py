@@ -140,10 +140,10 @@ LOOPS = {
     "DDP": Loop(program="ddp", ranks=2, is_torchrun=True, tokens=2 * TOKENS, data_size=2),
     "FSDP2": Loop(program="fsdp2", ranks=2, tokens=2 * TOKENS, data_size=2),
     "tensor parallel": Loop(program="tensor_parallel", ranks=2),
-    "cached": calls("cached", "training mode are in the steps'", forward=4),
+    "cached": calls("cached", "training mode count as step time", forward=4),
     "generates in training mode": calls("train", generation=16),
     "generates in evaluation mode": calls("eval", generation=16),
-    "averaged model": calls("average", "no step's time", evaluation=1),
+    "averaged model": calls("average", "outside the step time", evaluation=1),
     "loss that holds the model": calls("holding", tokens=2 * TOKENS, evaluation=1),
     "another model before": in_turn("finder", "ended after 5 steps"),
     "another optimizer before": in_turn("same", "loop 2 of this process is recorded"),
@@ -310,7 +310,7 @@ def test_a_longer_loop_replaces_a_trial(ranks: int, loops: Loops) -> None:
 @pytest.mark.parametrize(
     ("kind", "outcome", "counts", "note"),
     [
-        ("even", "ok", (4, 2), "a loop that came later, of 12 steps"),
+        ("even", "ok", (4, 2), "a later loop with 12 steps"),
         # The earlier loops had 6 steps, so fewer are recorded of the last one.
         ("short folds", "ok", (2, 1), "fewer steps are recorded"),
         ("folds and more", "ok", (4, 2), ""),

@@ -27,9 +27,9 @@ nightly = pytest.mark.nightly("threads are covered in process by the tests of `B
     [
         ("two", [6, 7], ""),
         ("first", [6, 7], ""),
-        ("short", [6], "the thread of the loop ended"),
-        ("moving", [], "the thread of the loop ended"),
-        ("daemon", [], "the thread of the loop runs on"),
+        ("short", [6], "the loop's thread ended"),
+        ("moving", [], "the loop's thread ended"),
+        ("daemon", [], "the loop's thread is still running"),
     ],
 )
 def test_a_loop_on_a_thread(kind: str, steps: list[int], note: str, loops: Loops) -> None:

@@ -84,7 +84,7 @@ def test_figures_on_paper(cli: Cli, tmp_path: Path) -> None:
         "latency: p50 304 ns, p99 811 ns, max 811 ns",
         # 100, 197 and 387.
         "time to first token: p50 197 ns, p99 387 ns, max 387 ns",
-        f"see where the time went: tracekit query latency {folder}",
+        f"show the time breakdown: tracekit query latency {folder}",
     ]
     without = serving_manifest.summary_lines(run, REQUESTS, folder)
     assert without == [*shown[:2], shown[-1]]

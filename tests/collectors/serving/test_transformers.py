@@ -371,7 +371,7 @@ def test_a_hanging_engine_is_given_up(
 def test_a_cache_that_holds_no_request_is_refused(tmp_path: Path) -> None:
     made = engine_module.create({"model": "tiny", "cache_blocks": 2, "page_size": 8})
     made.start(tmp_path, ignore)
-    with pytest.raises(UsageError, match="2 pages of 8 tokens"):
+    with pytest.raises(UsageError, match="2 pages with 8 tokens"):
         made.run(plan_of(), tmp_path, ignore)
     made.close()
 
