@@ -1,6 +1,5 @@
-/* The sweep over what launches and ops were inside of. Here is what most spans are: launches, and ops
- * that add no more to what is around them than themselves. What any other means is asked in
- * tracekit/analysis/context_walk.py. */
+/* The context of launches and ops: what encloses them on their thread. Launches, ops, and autograd nodes
+ * are handled here; for modules, ranges, and other spans, tracekit/analysis/context_walk.py is asked. */
 #include "sweep.h"
 
 #include <string.h>
@@ -21,9 +20,17 @@ enum { OP, MODULE, NODE, HOW, TOLD, ROW, RANGE, HOOK, PART, CONTEXT_NUMBERS };
 #define IN_DERIVATIVE 8
 #define NUMBERED_IN_NODE 16
 
-/* What a marker is, a letter each in the text that the walk has. */
-#define PLAIN_OP 'o'
-#define BACKWARD 'b'
+/* What a marker is, a byte of flags each, as in context_walk.py. */
+#define IS_OP 1
+#define IS_NODE_NAME 2
+#define IS_BARE_NODE 4 /* a node only in traces without sequence numbers */
+#define IS_BACKWARD 8
+#define HAS_ROW 16
+#define IS_COLLECTIVE 32
+#define HAS_CONTEXT 64 /* is no part of an asynchronous collective whose range encloses it */
+
+/* Phases of what is in TOLD, as PHASES in rules.py, from 1. */
+enum { PHASE_MASK = 15, BACKWARD = 2, RECOMPUTE = 3, OPTIMIZER = 4 };
 
 #define NONE (-1)
 
@@ -34,7 +41,8 @@ typedef struct {
 
 typedef struct {
     Buffer open;
-    int64_t noted; /* ops that have not been told yet */
+    int64_t noted;    /* ops and nodes that have not been told yet */
+    bool is_numbered; /* the ops of the trace have sequence numbers */
 } Walk;
 
 static const Context OUTSIDE = {
@@ -44,7 +52,8 @@ static const Context OUTSIDE = {
 /* Questions. What is raised in an answer is kept by whoever is asked. */
 enum { BEGIN_THREAD, ENTER, NOTHING_ELSE };
 
-/* Behind the numbers of a question are those of ops that ran inside of nodes before it. */
+/* Behind the numbers of a question are those of nodes, and of ops that ran inside of nodes, before it. */
+enum { INNER_OP, DIRECT_OP, NEW_NODE };
 enum { NOTED_COUNT = CONTEXT_NUMBERS + 4, FIRST_NOTED, NOTED_NUMBERS = 5, MOST_NOTED = 1000 };
 
 static bool ask(Sweep *sweep, Walk *walk, int question)
@@ -57,19 +66,79 @@ static bool ask(Sweep *sweep, Walk *walk, int question)
 static bool begin_thread(Sweep *sweep, Walk *walk, int64_t trace_id)
 {
     sweep_asks(sweep)->numbers[0] = trace_id;
-    return ask(sweep, walk, BEGIN_THREAD);
+    if (!ask(sweep, walk, BEGIN_THREAD))
+        return false;
+    walk->is_numbered = sweep_asks(sweep)->numbers[0] != 0;
+    return true;
 }
 
-/* Note an op inside of a node, to be told with the next question. */
-static bool note_op(Sweep *sweep, Walk *walk, const Context *context, int64_t start, int64_t bits)
+/* Note a node, or an op inside of one, to be told with the next question. */
+static bool note(Sweep *sweep, Walk *walk, const Context *context, int64_t start, int64_t bits,
+                 int64_t what)
 {
     if (walk->noted == MOST_NOTED && !ask(sweep, walk, NOTHING_ELSE))
         return false;
-    const int64_t *numbers = context->numbers;
-    int64_t op[NOTED_NUMBERS] = {start, context->end, numbers[NODE], bits,
-                                 numbers[OP] == numbers[NODE]};
-    memcpy(sweep_asks(sweep)->numbers + FIRST_NOTED + NOTED_NUMBERS * walk->noted++, op, sizeof op);
+    int64_t noted[NOTED_NUMBERS] = {start, context->end, context->numbers[NODE], bits, what};
+    memcpy(sweep_asks(sweep)->numbers + FIRST_NOTED + NOTED_NUMBERS * walk->noted++, noted,
+           sizeof noted);
     return true;
+}
+
+static int64_t phase_of(const int64_t *numbers)
+{
+    return numbers[TOLD] & PHASE_MASK;
+}
+
+/* Whether the innermost phase is that of an optimizer's step without a closure. */
+static bool is_in_plain_optimizer(const int64_t *numbers)
+{
+    return phase_of(numbers) == OPTIMIZER && !(numbers[HOW] & IN_CLOSURE_STEP);
+}
+
+static bool enter_op(Sweep *sweep, Walk *walk, Context *context, int64_t start, int64_t event,
+                     int64_t bits)
+{
+    int64_t *numbers = context->numbers, how = numbers[HOW];
+    bool is_in_node = numbers[NODE] != NONE;
+    if (is_in_node && !(how & AGAIN)
+        && !note(sweep, walk, context, start, bits,
+                 numbers[OP] == numbers[NODE] ? DIRECT_OP : INNER_OP))
+        return false;
+    numbers[OP] = event;
+    if (!(bits & HAS_SEQUENCE))
+        return true;
+    numbers[HOW] |= IN_GRAD_MODE;
+    /* An optimizer computes without gradients; what its closure does is forward. */
+    if (how & IN_CLOSURE_STEP && phase_of(numbers) == OPTIMIZER)
+        numbers[TOLD] = numbers[ROW] = 0;
+    /* Mostly, grad mode is off in backward: only recomputation has numbers then.
+     * What hooks do when a gradient is there, with grad mode on, is none of it. */
+    if (is_in_node && numbers[ROW] <= 0 && !(how & IN_DERIVATIVE))
+        numbers[HOW] |= NUMBERED_IN_NODE;
+    return true;
+}
+
+/* The outermost node of a nest counts, unless an inner one has a number of its own. */
+static bool enter_node(Sweep *sweep, Walk *walk, Context *context, int64_t start, int64_t event,
+                       int64_t bits, bool has_row)
+{
+    int64_t *numbers = context->numbers;
+    bool is_outermost = numbers[NODE] == NONE, is_new = is_outermost || bits & HAS_SEQUENCE;
+    numbers[OP] = event;
+    if (is_outermost)
+        numbers[MODULE] = numbers[RANGE] = numbers[HOOK] = numbers[PART] = NONE;
+    if (is_new) {
+        numbers[NODE] = event;
+        if (!is_in_plain_optimizer(numbers))
+            numbers[ROW] = 0;
+    }
+    if (phase_of(numbers) != RECOMPUTE && !is_in_plain_optimizer(numbers))
+        numbers[TOLD] = BACKWARD;
+    if (has_row) {
+        numbers[ROW] = bits >> MARKER_SHIFT;
+        numbers[MODULE] = NONE;
+    }
+    return !is_new || note(sweep, walk, context, start, bits, NEW_NODE);
 }
 
 /* Ask what the context inside of a span is. */
@@ -121,31 +190,28 @@ static bool take_span(Sweep *sweep, void *state, bool is_new_part)
     uint64_t marker = (uint64_t)bits >> MARKER_SHIFT;
     if (asks == NULL || marker >= (uint64_t)asks->kind_count)
         return sweep_fail(sweep, "Invalid Input Error: a span of a marker that is none");
-    char kind = asks->kinds[marker];
+    int flags = asks->flags[marker];
     if (is_new_part) {
         walk->open.size = 0;
         if (!begin_thread(sweep, walk, number_of(sweep, TRACE)))
             return false;
     }
-    Context context = around(&walk->open, start, number_of(sweep, END), kind == BACKWARD);
+    Context context = around(&walk->open, start, number_of(sweep, END), flags & IS_BACKWARD);
     if (bits == 0)
         return give_context(sweep, &context);
-    int64_t *numbers = context.numbers, how = numbers[HOW];
-    bool has_sequence = bits & HAS_SEQUENCE;
-    bool is_plain = kind == PLAIN_OP && !(bits & IS_NODE) && numbers[ROW] >= 0
-        && !(has_sequence && how & IN_CLOSURE_STEP);
-    if (is_plain) {
-        bool is_in_node = numbers[NODE] != NONE;
-        if (is_in_node && !(how & AGAIN) && !note_op(sweep, walk, &context, start, bits))
-            return false;
-        numbers[OP] = event;
-        if (has_sequence)
-            numbers[HOW] |= IN_GRAD_MODE;
-        if (has_sequence && is_in_node && numbers[ROW] == 0 && !(how & IN_DERIVATIVE))
-            numbers[HOW] |= NUMBERED_IN_NODE;
-    } else if (!enter(sweep, walk, &context, start, event, bits)) {
+    int64_t *row = &context.numbers[ROW];
+    if (*row < 0 && flags & HAS_CONTEXT && -(uint64_t)*row < (uint64_t)asks->kind_count
+        && asks->flags[-*row] & IS_COLLECTIVE)
+        *row = 0;
+    bool is_op_by_number = flags & IS_BARE_NODE && walk->is_numbered, is_entered;
+    if (bits & IS_NODE || (flags & IS_NODE_NAME && !is_op_by_number))
+        is_entered = enter_node(sweep, walk, &context, start, event, bits, flags & HAS_ROW);
+    else if (flags & IS_OP || is_op_by_number)
+        is_entered = enter_op(sweep, walk, &context, start, event, bits);
+    else
+        is_entered = enter(sweep, walk, &context, start, event, bits);
+    if (!is_entered)
         return false;
-    }
     if (bits & (HAS_SEQUENCE | IS_WANTED) && !give_context(sweep, &context))
         return false;
     return context.end <= start || buffer_add(&walk->open, &context, sizeof context)

@@ -72,9 +72,9 @@ bool sweep_fail(Sweep *sweep, const char *why);
 
 /* Whom a sweep asks about rows that it does not know itself. */
 typedef struct {
-    int (*ask)(int question); /* 0 where there is no answer; called from any thread */
-    int64_t *numbers;         /* of the question, then of the answer */
-    const char *kinds;        /* a letter for each kind of rows */
+    int (*ask)(int question);   /* 0 where there is no answer; called from any thread */
+    int64_t *numbers;           /* of the question, then of the answer */
+    const unsigned char *flags; /* of each kind of row, as the sweep defines them */
     int64_t kind_count;
 } SweepAsks;
 

@@ -47,7 +47,7 @@ class _SweepAsks(ctypes.Structure):
     _fields_ = [
         ("ask", _Ask),
         ("numbers", POINTER(c_int64)),
-        ("kinds", c_char_p),
+        ("flags", c_char_p),
         ("kind_count", c_int64),
     ]
 
@@ -337,14 +337,14 @@ class Answers:
     Args:
         answer: takes the number of the question. Calls come from any thread, one at a time.
         numbers: the arguments of a question, which `answer` replaces with its results.
-        kinds: one letter per kind of row, as the sweep defines them.
+        flags: one byte per kind of row, as the sweep defines them.
     """
 
     def __init__(
-        self, answer: Callable[[int], None], numbers: ctypes.Array[c_int64], kinds: bytes
+        self, answer: Callable[[int], None], numbers: ctypes.Array[c_int64], flags: bytes
     ) -> None:
         self._callback = _Callback(_Ask, answer)
-        self.asks = _SweepAsks(self._callback.function, numbers, kinds, len(kinds))
+        self.asks = _SweepAsks(self._callback.function, numbers, flags, len(flags))
 
     @property
     def error(self) -> BaseException | None:

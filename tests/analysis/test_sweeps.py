@@ -100,12 +100,11 @@ def test_unknown_markers_are_refused(bits: int) -> None:
         f"SELECT 1::BIGINT AS a, 1::BIGINT AS b, 1::BIGINT AS c, 1::BIGINT AS d, {LEAST}::BIGINT, "
         f"{MOST}::BIGINT, ({bits})::BIGINT"
     )
+    answers = Answers(lambda _: None, (c_int64 * 6000)(), bytes((1, 8)))
     with (
         duckdb.connect() as connection,
         pytest.raises(duckdb.Error, match="marker"),
-        swept(
-            connection, "contexts", statement, Answers(lambda _: None, (c_int64 * 6000)(), b"ob")
-        ),
+        swept(connection, "contexts", statement, answers),
     ):
         connection.execute(f"FROM {SWEPT}").fetchall()
 

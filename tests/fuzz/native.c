@@ -331,7 +331,7 @@ static void try_sweep(void)
         &OWNED_TIME, &IDLE_GAPS, &SELF_TIME, &CONTEXTS, &REPLAY, &GAINS, &MOMENTS, &PATH,
     };
     const SweepKind *kind = kinds[chance(sizeof kinds / sizeof *kinds)];
-    const SweepAsks asks = {answer, asked, "ob-", 3};
+    const SweepAsks asks = {answer, asked, (const unsigned char *)"\x41\x42\x46\x52\x60", 6};
     Source own = {kind->takes, (int64_t)chance(5), 0};
     struct ArrowArrayStream source = {
         source_schema, source_next, source_error, release_source, &own,

@@ -7,8 +7,8 @@ begins, which leaves «the latest span still open» what it is at every moment; 
 a rounding error is pulled in.
 
 Only what means something is read (table ``range_marker``), and what is noted is handed on, so
-memory does not grow with the trace. native/context_walk.c keeps the stack and asks here what spans
-mean, but for plain ops.
+memory does not grow with the trace. native/context_walk.c keeps the stack and handles launches,
+ops, and autograd nodes; it asks here for modules, ranges, and other spans.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from tracekit.analysis.rules import HOST_EVENTS
 from tracekit.analysis.sweeps import SWEPT, swept
 from tracekit.analysis.walk_markers import (
     BACKWARD,
-    BY_NODE,
     DERIVATIVE,
     FRAME,
     MODULE,
@@ -66,8 +65,8 @@ _BITS = 4
 # inside of an op with a number in a node: again, unless the node's pass has a derivative.
 _AGAIN, _IN_GRAD_MODE, _IN_CLOSURE_STEP, _IN_DERIVATIVE, _NUMBERED_IN_NODE = 1, 2, 4, 8, 16
 
-# What says something of its own inside of the range of a collective, which others run in too.
-_SAYING = frozenset((OP, NODE, FRAME, RANGE))
+# Kinds of spans that are no part of an asynchronous collective whose range encloses them.
+_WITH_CONTEXT = frozenset((OP, NODE, FRAME, RANGE))
 
 # The steps of an optimizer that run a backward pass.
 _CLOSURE_STEPS = """
@@ -204,8 +203,7 @@ def walk_contexts(connection: duckdb.DuckDBPyConnection, folder: Path | None = N
         with modules.open("wb") as module_file, nodes.open("wb") as node_file:
             annotated = _annotated_modules(connection)
             walk = _Walk(markers, qualified, numbered, annotated, module_file, node_file)
-            kinds = b"".join(map(_kind_letter, markers))
-            answers = Answers(walk.answer, walk.numbers, kinds)
+            answers = Answers(walk.answer, walk.numbers, bytes(map(_flags, markers)))
             with swept(connection, "contexts", spans, answers):
                 _load(connection)
             walk.end()
@@ -219,22 +217,29 @@ def walk_contexts(connection: duckdb.DuckDBPyConnection, folder: Path | None = N
             )
 
 
-def _kind_letter(marker: Marker) -> bytes:
-    """Return what native/context_walk.c is told of a marker: plain ops it does itself."""
-    if marker.kind == OP and not marker.is_bare_node:
-        return b"o"
-    return b"b" if marker.kind == BACKWARD else b"-"
+def _flags(marker: Marker) -> int:
+    """Return the flags of a marker that native/context_walk.c defines."""
+    has_context = marker.kind in _WITH_CONTEXT or marker.told
+    flags = (
+        marker.kind == OP,
+        marker.kind == NODE,
+        marker.is_bare_node,
+        marker.kind == BACKWARD,
+        marker.row > 0,
+        marker.is_collective,
+        has_context,
+    )
+    return sum(1 << place for place, is_set in enumerate(flags) if is_set)
 
 
 _ANNOTATION = Marker(MODULE, 0, 0, "", None, None, "tk", is_qualified=True)
-_PLAIN_OP = Marker(OP, 0, 0, "", None, None, "", is_qualified=False, is_op=True)
 
-
-# The questions of native/context_walk.c, and the numbers that come with the second one: a context,
-# and start, end, id, and bits of the span; the answer is the context inside of it. With each
-# question come ops that ran inside of nodes before it: how many, and for each one its start, end,
-# node, and bits, and whether it ran directly inside.
+# The questions of native/context_walk.c. The first comes with a trace; the answer is whether its
+# ops have sequence numbers. The second comes with a context, and start, end, id, and bits of a
+# span; the answer is the context inside the span. After them come the nodes, and the ops inside of
+# nodes, since the last question: how many, and start, end, node, bits, and kind of each.
 _BEGIN_THREAD, _ENTER = 0, 1
+_INNER_OP, _DIRECT_OP, _NEW_NODE = range(3)
 _QUESTION, _ANSWER = struct.Struct("14q"), struct.Struct("9q")
 _FIRST_NOTED, _NOTED_NUMBERS, _MOST_NOTED = 14, 5, 1000
 
@@ -262,22 +267,28 @@ class _Walk:
 
     def answer(self, question: int) -> None:
         """Answer a question of the sweep."""
-        *context, start, end, event_id, bits, noted_count = _QUESTION.unpack_from(self.numbers)
+        *context, _, _, event_id, bits, noted_count = _QUESTION.unpack_from(self.numbers)
         if noted_count:
             stop = _FIRST_NOTED + _NOTED_NUMBERS * noted_count
-            self._run_ops(self.numbers[_FIRST_NOTED:stop])
+            self._take_noted(self.numbers[_FIRST_NOTED:stop])
         if question == _BEGIN_THREAD:
             self.begin_thread(context[0])
+            self.numbers[0] = context[0] in self._numbered
         elif question == _ENTER:
-            inside = self.enter(tuple(context), start, end, event_id, bits)
+            assert self._trace is not None
+            marker = self._markers[bits >> _BITS]
+            inside = _inside(tuple(context), marker, event_id, bits, self._trace)
             _ANSWER.pack_into(self.numbers, 0, *inside)
 
-    def _run_ops(self, noted: list[int]) -> None:
-        """Take ops inside of nodes."""
+    def _take_noted(self, noted: list[int]) -> None:
+        """Take nodes, and ops inside of nodes."""
         each = iter(noted)
-        for start, end, node, bits, is_direct in zip(*[each] * _NOTED_NUMBERS, strict=True):
-            label = self._markers[bits >> _BITS].label
-            if is_direct:
+        for start, end, node, bits, what in zip(*[each] * _NOTED_NUMBERS, strict=True):
+            marker = self._markers[bits >> _BITS]
+            label = "" if marker.is_bare_node else marker.label
+            if what == _NEW_NODE:
+                self._nodes.begin_node(start, end, node, is_generated=marker.is_generated)
+            elif what == _DIRECT_OP:
                 has_number = bits & _HAS_SEQUENCE > 0
                 self._nodes.run_op(start, end, node, label, has_number=has_number)
             else:
@@ -289,40 +300,6 @@ class _Walk:
             self.end_trace()
             self._trace = TraceModules(trace_id, trace_id in self._qualified)
         self._nodes.begin_thread(trace_id)
-
-    def enter(self, context: _Context, start: int, end: int, event_id: int, bits: int) -> _Context:
-        """Return the context inside of a span that is no launch."""
-        trace, nodes = self._trace, self._nodes
-        assert trace is not None
-        marker = self._markers[bits >> _BITS]
-        kind = marker.kind
-        if marker.is_bare_node and trace.trace_id in self._numbered and not bits & _IS_NODE:
-            marker, kind = _PLAIN_OP, OP
-        row = context[5]
-        if row < 0 and self._markers[-row].is_collective and (kind in _SAYING or marker.told):
-            context = (*context[:5], 0, *context[6:])
-        if kind != OP or bits & _IS_NODE:
-            context = _inside(context, marker, event_id, bits, trace)
-            if context[2] == event_id:
-                nodes.begin_node(start, end, event_id, is_generated=marker.is_generated)
-            return context
-        around, module, node, how, told, row, span, hook, part = context
-        if node != _NONE and not how & _AGAIN:
-            if around == node:
-                has_number = bits & _HAS_SEQUENCE > 0
-                nodes.run_op(start, end, node, marker.label, has_number=has_number)
-            else:
-                nodes.run_inner_op(start, node, marker.label)
-        if bits & _HAS_SEQUENCE:
-            how |= _IN_GRAD_MODE
-            # An optimizer computes without gradients; what its closure does is forward.
-            if _is_in_closure(how, told):
-                told = row = 0
-            # Mostly, grad mode is off in backward: only recomputation has numbers then.
-            # What hooks do when a gradient is there, with grad mode on, is none of it.
-            if node != _NONE and row <= 0 and not how & _IN_DERIVATIVE:
-                how |= _NUMBERED_IN_NODE
-        return (event_id, module, node, how, told, row, span, hook, part)
 
     def end(self) -> None:
         """Write what is left, and the modules of traces in which nothing was walked."""
@@ -348,22 +325,7 @@ def _inside(
     """Return the context inside of a span that means something."""
     op, module, node, how, told, row, span, hook, part = around
     kind = marker.kind
-    if bits & _IS_NODE or kind == NODE:
-        # The outermost node of a nest counts, unless an inner one has a number of its own.
-        op = event_id
-        is_outermost = node == _NONE
-        if is_outermost:
-            module = span = hook = part = _NONE
-        if is_outermost or bits & _HAS_SEQUENCE:
-            node = event_id
-            row = row if tells(told, "optimizer") and not how & _IN_CLOSURE_STEP else 0
-        if not tells(told, "recompute") and (
-            not tells(told, "optimizer") or how & _IN_CLOSURE_STEP
-        ):
-            told = BY_NODE
-        if marker.row > 0:
-            row, module = marker.row, _NONE
-    elif kind == MODULE:
+    if kind == MODULE:
         if not (trace.ignores_calls and not marker.is_qualified):
             if node != _NONE or tells(marker.told, "recompute"):
                 how |= _AGAIN

@@ -31,9 +31,6 @@ PHASE_BITS = 4
 _NUMBERS = {phase: number for number, phase in enumerate(PHASES, start=1)}
 _PHASE = (1 << PHASE_BITS) - 1
 
-BY_NODE = _NUMBERS["backward"]
-"""Backward, and no marker told it: the node of autograd around it."""
-
 _MARKERS = r"""
 SELECT
     marker_id, means, phase, row_name IS NOT NULL, is_weak, layer, label, module_class,
