@@ -14,8 +14,7 @@ from tracekit import __version__
 from tracekit.analysis.breakdown import run_analyses_of
 from tracekit.database import temporary_folder
 from tracekit.dataset.consolidation import SmallFiles, write_run_tables
-from tracekit.dataset.files import File, put_file
-from tracekit.dataset.layout import FORMAT_VERSION, MANIFEST_NAME, WRITTEN_AS
+from tracekit.dataset.layout import FORMAT_VERSION, MANIFEST_NAME, WRITTEN_AS, File, put_file
 from tracekit.dataset.manifest import ListedFile, Manifest, Missing, TraceEntry, read_manifest
 from tracekit.dataset.shards import FOLDER as SHARDS
 from tracekit.dataset.shards import read_shards

@@ -24,8 +24,7 @@ from tracekit.analysis.params import bind
 from tracekit.analysis.relations import Relations, is_relation, with_values
 from tracekit.analysis.rules import create_rule_tables
 from tracekit.database import SCRATCH, SESSION, create_tables, temporary_folder
-from tracekit.dataset.files import File, put_file
-from tracekit.dataset.layout import BY_TIME, LARGE_TABLES, SMALL_TABLES, WRITTEN_AS
+from tracekit.dataset.layout import BY_TIME, LARGE_TABLES, SMALL_TABLES, WRITTEN_AS, File, put_file
 from tracekit.dataset.shards import Description, key_of, write_shard
 from tracekit.engine.work import Batch, BatchResult, Failure, JobSpec, Rank, Shard
 from tracekit.errors import TracekitError
