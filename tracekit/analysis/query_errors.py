@@ -7,7 +7,7 @@ import re
 import duckdb
 
 from tracekit.analysis.catalog import load_catalog, name_here
-from tracekit.database import SPILL_LIMIT, DamagedStoreError
+from tracekit.database.connections import SPILL_LIMIT, DamagedStoreError
 from tracekit.errors import QueryError, StoreError, did_you_mean
 from tracekit.schema import TABLES
 

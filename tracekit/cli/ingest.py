@@ -81,7 +81,7 @@ def _ingest_dataset(traces: tuple[str, ...], output: str, force: bool, reading: 
 def _ingest_store(traces: tuple[str, ...], output: Path, force: bool, reading: Reading) -> None:
     from tracekit.analysis.run import run_sql
     from tracekit.cli._progress import progress_bar
-    from tracekit.database import open_store
+    from tracekit.database.opening import open_store
     from tracekit.opening import ingest, tune_for_traces
 
     tune_for_traces()
@@ -139,7 +139,7 @@ def cache() -> None:
 def list_command(format_name: str) -> None:
     """List the cached stores, the last used first."""
     from tracekit.analysis.result import Result, columns_of_text
-    from tracekit.database import list_cached
+    from tracekit.database.cache import list_cached
 
     rows = [
         (str(store.source_path), store.size_bytes, _date(store.modified_s), "store")
@@ -160,7 +160,7 @@ def _date(time_s: float) -> str:
 @cache.command(name="clear")
 def clear_command() -> None:
     """Remove every cached store; the traces themselves stay."""
-    from tracekit.database import cache_dir, clear_cache
+    from tracekit.database.cache import cache_dir, clear_cache
 
     count = clear_cache()
     click.echo(
@@ -171,6 +171,6 @@ def clear_command() -> None:
 @cache.command(name="path")
 def path_command() -> None:
     """Print the folder of the cached stores."""
-    from tracekit.database import cache_dir
+    from tracekit.database.cache import cache_dir
 
     click.echo(cache_dir())

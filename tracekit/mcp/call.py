@@ -56,7 +56,7 @@ def main() -> None:
 
     threading.Thread(target=tick, name="tracekit-progress", daemon=True).start()
     try:
-        from tracekit.database import SPILL_LIMIT
+        from tracekit.database.connections import SPILL_LIMIT
         from tracekit.mcp.answers import Tools
         from tracekit.opening import tune_for_traces
 
@@ -95,7 +95,8 @@ def _keep_inside(folders: Sequence[Path]) -> None:
     """
     from tracekit.analysis.catalog import QUERIES
     from tracekit.analysis.query_folders import config_folder, given_folders
-    from tracekit.database import cache_dir, temporary_folder
+    from tracekit.database.cache import cache_dir
+    from tracekit.storage.temp_dirs import temporary_folder
 
     libc = ctypes.CDLL(None)
     if sys.platform != "linux" or libc.syscall(_CREATE_RULESET, None, 0, 1) < 2:

@@ -16,7 +16,7 @@ from tracekit.analysis.graph_sweeps import REPLAY, create_swept, read_moments
 from tracekit.analysis.relations import ensure, ensure_named
 from tracekit.analysis.result import Column, Result, ShownAsTable
 from tracekit.analysis.run import run_analysis
-from tracekit.database import SESSION
+from tracekit.database.connections import SESSION
 from tracekit.errors import QueryError, UsageError
 from tracekit.prediction.changes import LAST, SCALE, SERVING, Change, parse_change
 from tracekit.prediction.contention import Contention
