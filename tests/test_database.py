@@ -19,9 +19,9 @@ from store_folders import left_in
 from traces_by_hand import kernel
 
 import tracekit
-from tracekit import database
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.library import library_file
+from tracekit.database import building, opening
 from tracekit.errors import StoreError
 from tracekit.opening import ingest
 from tracekit.schema import SCHEMA_VERSION, TABLES
@@ -57,7 +57,7 @@ def store(made_store: Path, tmp_path: Path) -> Path:
 def test_a_store_has_the_documented_tables(kernels: Path, tmp_path: Path) -> None:
     store = ingest([kernels], tmp_path / "run.duckdb")
     assert store == tmp_path / "run.duckdb"
-    with database.open_store(store) as connection:
+    with opening.open_store(store) as connection:
         for table in TABLES:
             found = connection.execute(f"DESCRIBE {table.name}").fetchall()
             assert [row[:2] for row in found] == [(c.name, c.type) for c in table.columns]
@@ -166,7 +166,7 @@ def test_cleanup_spares_live_processes_and_other_files(tmp_path: Path) -> None:
     (folder / f".x.pftrace.{temp_dirs.host()}.{dead.pid}.a.building").write_bytes(b"half")
     kept.append(f".x.pftrace.{temp_dirs.host()}.1.a.building")
     (folder / kept[-1]).write_bytes(b"half")
-    with database.build_store(folder / "run.duckdb", library=library_file()):
+    with building.build_store(folder / "run.duckdb", library=library_file()):
         pass
     assert left_in(folder) == sorted([*kept, "run.duckdb"])
 

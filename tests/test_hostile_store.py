@@ -14,8 +14,8 @@ import pytest
 from traces_by_hand import span
 
 import tracekit
-from tracekit import database
 from tracekit.analysis.catalog import make_digest
+from tracekit.database import connections, opening
 from tracekit.errors import StoreError, TracekitError
 from tracekit.opening import OpenRequest, ingest, open_request
 
@@ -125,9 +125,9 @@ def test_a_statement_on_a_given_store_ends(store: Path) -> None:
         "CREATE TEMP TABLE endless AS SELECT count(*) FROM range(1e9::BIGINT), range(1e9::BIGINT)"
     )
     with tracekit.open(store) as trace:
-        database.session_of(trace.connection).limit_s = 0.2
+        connections.session_of(trace.connection).limit_s = 0.2
         with pytest.raises(StoreError, match="takes longer"):
-            database.execute_own(trace.connection, endless)
+            connections.execute_own(trace.connection, endless)
 
 
 def test_commands_name_a_crafted_store(
@@ -343,7 +343,7 @@ def test_an_invalid_file_in_the_cache_is_replaced(
     (path,) = (tmp_path / "cache").glob("*.duckdb")
     path.write_bytes(b"no store")
     assert cli("query", "timeline", sample_trace).exit_code == 0
-    assert database.open_store(path).execute("SELECT count(*) FROM trace").fetchone() == (1,)
+    assert opening.open_store(path).execute("SELECT count(*) FROM trace").fetchone() == (1,)
 
 
 def test_steps_that_threads_mark_at_once_make_a_store(tiny_trace: Any, tmp_path: Path) -> None:

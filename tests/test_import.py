@@ -26,7 +26,7 @@ def test_imports_are_lazy() -> None:
 
 
 def test_public_names_are_there() -> None:
-    assert set(tracekit.__all__) <= set(dir(tracekit))
+    assert dir(tracekit) == sorted(tracekit.__all__)
     for name in tracekit.__all__:
         assert getattr(tracekit, name) is not None
     assert tracekit.QueryError is errors.QueryError
@@ -50,6 +50,8 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 def test_every_error_has_its_exit_code(error: type[errors.TracekitError], exit_code: int) -> None:
     raised = error("run.json: no such file", hint="look for it")
     assert raised.exit_code == exit_code
-    assert str(raised) == raised.message == "run.json: no such file"
+    assert raised.message == "run.json: no such file"
+    assert str(raised) == "run.json: no such file (look for it)"
     assert raised.hint == "look for it"
     assert error("x").hint is None
+    assert str(error("x")) == "x"

@@ -16,8 +16,8 @@ from store_folders import left_in, stores
 from traces_by_hand import kernel
 
 import tracekit
-from tracekit import database
 from tracekit.analysis import catalog
+from tracekit.database import cache as cached_stores
 from tracekit.database.cache import SAMPLE_BYTES, SAMPLE_COUNT
 from tracekit.errors import StoreError
 from tracekit.opening import ingest
@@ -54,7 +54,7 @@ def test_a_trace_is_ingested_once(
     assert store.stat().st_mtime > 1  # It counts as used.
     with tracekit.open(str(kernels.parent / "." / kernels.name)) as third:
         assert third.store_path == store
-    (cached,) = database.list_cached()
+    (cached,) = cached_stores.list_cached()
     assert (cached.path, cached.source_path) == (store, str(kernels))
     assert cached.size_bytes == store.stat().st_size
 
@@ -81,13 +81,13 @@ def test_the_key_of_a_cached_store(
 ) -> None:
     other = tiny_trace(kernels.read_bytes(), name="other.json")
     os.utime(other, ns=(kernels.stat().st_atime_ns, kernels.stat().st_mtime_ns))
-    path = database.cached_store_path
+    path = cached_stores.cached_store_path
     paths = ([kernels], [other], [kernels, other], [other, kernels])
     keys = [path(given, "d") for given in paths]
     assert path([kernels], "d") == keys[0]
     keys.append(path([kernels], "e"))
     assert keys[0].name.split("-")[0] == keys[4].name.split("-")[0]
-    monkeypatch.setattr(database.cache, "SCHEMA_VERSION", SCHEMA_VERSION + 1)
+    monkeypatch.setattr(cached_stores, "SCHEMA_VERSION", SCHEMA_VERSION + 1)
     keys.append(path([kernels], "d"))
     assert len(set(keys)) == 6
     with tracekit.open(kernels) as trace:
@@ -133,14 +133,14 @@ def test_the_least_recently_used_stores_are_evicted(
 
 
 def test_clearing_the_cache(kernels: Path, cache: Path) -> None:
-    assert database.clear_cache() == 0
-    assert database.list_cached() == []
+    assert cached_stores.clear_cache() == 0
+    assert cached_stores.list_cached() == []
     with tracekit.open(kernels):
         pass
     (cache / "notes.txt").write_text("mine")
     (cache / f"{0:016x}-{0:024x}.duckdb").write_text("x")
-    assert {entry.source_path for entry in database.list_cached()} == {str(kernels), "?"}
-    assert database.clear_cache() == 2
+    assert {entry.source_path for entry in cached_stores.list_cached()} == {str(kernels), "?"}
+    assert cached_stores.clear_cache() == 2
     assert left_in(cache) == ["notes.txt"]
 
 
@@ -152,7 +152,7 @@ def test_other_files_in_the_cache_are_kept(
     mine = [cache / "results.duckdb", cache / "my.tracekit"]
     mine[0].write_bytes(b"mine")
     mine[1].mkdir()
-    assert database.clear_cache() == 1
+    assert cached_stores.clear_cache() == 1
     monkeypatch.setenv("TRACEKIT_CACHE_LIMIT_BYTES", "0")
     with tracekit.open(kernels):
         pass
@@ -173,17 +173,17 @@ def test_a_cache_that_every_user_can_write_is_not_used(
         assert trace.store_path is None
     assert store.read_bytes() == b"theirs"
     assert f"{cache}: " in caplog.text
-    assert not database.is_writable_by_all(cache / "missing")
+    assert not cached_stores.is_writable_by_all(cache / "missing")
 
 
 def test_the_folder_of_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TRACEKIT_CACHE_DIR", "~/stores")
-    assert database.cache_dir() == Path.home() / "stores"
+    assert cached_stores.cache_dir() == Path.home() / "stores"
     monkeypatch.delenv("TRACEKIT_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert database.cache_dir() == tmp_path / "tracekit"
+    assert cached_stores.cache_dir() == tmp_path / "tracekit"
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # Ignored, by the standard.
-    assert database.cache_dir() == Path.home() / ".cache" / "tracekit"
+    assert cached_stores.cache_dir() == Path.home() / ".cache" / "tracekit"
 
 
 def test_no_cache_leaves_nothing(kernels: Path, cache: Path, tmp_path: Path) -> None:
@@ -227,11 +227,11 @@ def test_the_key_depends_on_samples_of_the_text(
     path.write_bytes(text)
     told = path.stat()
     monkeypatch.setattr(os, "fstat", lambda _: told)
-    digests = {database.cached_store_path([path], "").name}
+    digests = {cached_stores.cached_store_path([path], "").name}
     for place in (0, len(text) // 2 + 100, len(text) - 1):
         text[place] ^= 1
         path.write_bytes(text)
-        digests.add(database.cached_store_path([path], "").name)
+        digests.add(cached_stores.cached_store_path([path], "").name)
     assert len(digests) == 4
 
 
@@ -307,7 +307,7 @@ def test_a_cache_that_cannot_be_cleared(
 
     monkeypatch.setattr(Path, "unlink", refuse)
     with pytest.raises(StoreError, match=r"\.duckdb: "):
-        database.clear_cache()
+        cached_stores.clear_cache()
     # A failed eviction does not affect the answer.
     tiny_trace([lasting(4), lasting(4)])
     monkeypatch.setenv("TRACEKIT_CACHE_LIMIT_BYTES", "0")

@@ -313,6 +313,20 @@ def test_the_name_of_a_store_ends_in_duckdb(sample_trace: Path, tmp_path: Path) 
     assert [*tmp_path.rglob("*")] == [tmp_path / "tmp"]
 
 
+def test_answers_show_themselves_in_one_line_and_as_html(sample_trace: Path) -> None:
+    with tracekit.open(sample_trace) as trace:
+        answers = (
+            trace.advise(),
+            trace.predict("host x0.5"),
+            tracekit.compare(trace, trace),
+            trace.plot.phases(),
+            trace.query("phases"),
+        )
+        assert all(len(repr(one)) < 300 and "\n" not in repr(one) for one in answers)
+        assert all(one._repr_html_().startswith(("<table", "<svg")) for one in answers)
+        assert "phases" in repr(trace.plot)
+
+
 def test_repr(run_folder: Path, tiny_trace: Write) -> None:
     with tracekit.open(run_folder) as trace:
         assert repr(trace) == f"<Trace: traces of {str(run_folder)!r}>"

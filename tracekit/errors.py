@@ -44,6 +44,9 @@ class TracekitError(Exception):
         self.message = message
         self.hint = hint
 
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
 
 given_stores: list[str] = []
 """The stores and datasets that were opened as such: somebody else may have made their rows."""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from tracekit.analysis.relations import Answer, Relations
-    from tracekit.database import Build
+    from tracekit.database.building import Build
     from tracekit.engine.choice import EngineChoice
     from tracekit.engine.dataset_writer import RunProgress
     from tracekit.ingest.reading import Reading
@@ -205,8 +205,9 @@ def points_of(run: Path) -> list[tuple[object, ...]]:
     from tracekit.analysis.device_peaks import fill_named_peaks
     from tracekit.analysis.library import library_file, start_session
     from tracekit.analysis.relations import ensure
-    from tracekit.database import create_tables, temporary_folder
+    from tracekit.database.connections import create_tables
     from tracekit.ingest.runs import load_runs
+    from tracekit.storage.temp_dirs import temporary_folder
 
     folder = run.parent if run.name == BENCHMARKS_NAME else run
     if not folder.is_dir() or not has_benchmarks(folder):
@@ -245,7 +246,7 @@ def points_of(run: Path) -> list[tuple[object, ...]]:
 
 
 def _is_cache_safe() -> bool:
-    from tracekit.database import cache_dir, is_writable_by_all
+    from tracekit.database.cache import cache_dir, is_writable_by_all
 
     if not is_writable_by_all(folder := cache_dir()):
         return True
@@ -269,7 +270,8 @@ def _open_given_store(
 ) -> Trace:
     from tracekit.analysis.library import library_file
     from tracekit.analysis.store_catalogue import check_catalogue, check_rows
-    from tracekit.database import open_store, session_of
+    from tracekit.database.connections import session_of
+    from tracekit.database.opening import open_store
 
     _reject_ingest_options(f"{given}: a store", request)
     limit_s = 0.0
@@ -385,7 +387,7 @@ def _open_dataset(
     is_unsafe: bool,
 ) -> Trace:
     from tracekit.analysis.store_catalogue import check_rows
-    from tracekit.database import session_of
+    from tracekit.database.connections import session_of
     from tracekit.dataset.opening import open_dataset
 
     with contextlib.ExitStack() as on_error:
@@ -408,30 +410,30 @@ def _open_temporary(
 ) -> OpenStore:
     del contents
     with begin_reading(sources, request.progress) as reading:
-        from tracekit import database
         from tracekit.analysis.library import library_file
+        from tracekit.database import building, connections
 
-        build = resources.enter_context(database.build_temporary(library_file()))
+        build = resources.enter_context(building.build_temporary(library_file()))
         relations = _filled(build, sources, request.rules, request.progress, reading)
 
     def derive(needed: Iterable[str] | None) -> None:
         if relations is not None:
-            with database.explained(build.folder):
+            with connections.explained(build.folder):
                 if needed is None:
                     relations.make_store()
                 else:
                     relations.make(needed)
         # SQL of the user's is run when all is there: what makes it reads files, sets limits.
         if needed is None and not request.is_unsafe:
-            database.lock(build.connection)
+            connections.lock(build.connection)
 
     def answer(names: Iterable[str]) -> dict[str, Answer]:
         assert relations is not None
-        with database.explained(build.folder):
+        with connections.explained(build.folder):
             return relations.answer(names)
 
     if relations is None:
-        database.set_limit_of_questions(build.connection)
+        connections.set_limit_of_questions(build.connection)
         derive(None)
         return OpenStore(build.connection)
     return OpenStore(build.connection, derive=derive, answer=answer)
@@ -440,29 +442,29 @@ def _open_temporary(
 def _open_cached(
     request: OpenRequest, sources: Sources, contents: Contents, resources: contextlib.ExitStack
 ) -> OpenStore:
-    from tracekit import database
     from tracekit.analysis.catalog import cache_digest
     from tracekit.analysis.library import library_file
+    from tracekit.database import building, cache, opening
 
     cached = _cached_path(sources, cache_digest(request.rules))
     with contextlib.suppress(OSError):
         cached.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # A shared folder may hold what somebody else made.
     check = None
-    if not database.is_private(cached.parent):
+    if not cache.is_private(cached.parent):
         from tracekit.analysis.store_catalogue import check_catalogue
 
         check = check_catalogue
 
     def open_it(resources: contextlib.ExitStack) -> duckdb.DuckDBPyConnection:
-        return database.open_store(
+        return opening.open_store(
             cached, resources, library=library_file(), unsafe=request.is_unsafe, check=check
         )
 
     def make_it() -> None:
         with (
             begin_reading(sources, request.progress) as reading,
-            database.build_store(cached, sources.files, library=library_file()) as build,
+            building.build_store(cached, sources.files, library=library_file()) as build,
         ):
             relations = _filled(build, sources, request.rules, request.progress, reading)
             if relations is not None:
@@ -470,16 +472,16 @@ def _open_cached(
                 # What is looked at before it is read has the tables of a store, and no others.
                 names = [] if check else _of_breakdown(contents, count, request)
                 relations.make_store(names)
-        database.forget_older(cached)
+        cache.forget_older(cached)
 
     def make_again(resources: contextlib.ExitStack) -> duckdb.DuckDBPyConnection:
         _log.warning("%s: the cached store is damaged; creating it again", sources.files[0])
-        database.forget(cached)
+        cache.forget(cached)
         make_it()
         return open_it(resources)
 
     if cached.is_file():
-        database.touch(cached)
+        cache.touch(cached)
         try:
             connection = open_it(resources)
         except StoreError:
@@ -506,7 +508,7 @@ def _of_breakdown(contents: Contents, trace_count: int, request: OpenRequest) ->
 
 
 def _cached_path(sources: Sources, digest: str) -> Path:
-    from tracekit.database import cached_store_path
+    from tracekit.database.cache import cached_store_path
 
     try:
         return cached_store_path(sources.files, digest)
@@ -550,8 +552,8 @@ def ingest(
         StoreError: the store exists, or cannot be written.
         UsageError: the rules file is not valid, or the name does not end in ``.duckdb``.
     """
-    from tracekit import database
     from tracekit.analysis.library import library_file
+    from tracekit.database import building
 
     if output.suffix != ".duckdb":
         raise UsageError(
@@ -563,7 +565,7 @@ def ingest(
         sources = with_captures(find_sources(paths), capture)
     with (
         begin_reading(sources, progress) as reading,
-        database.build_store(
+        building.build_store(
             output, sources.files, library=library_file(), replaces=force
         ) as build,
     ):
@@ -601,7 +603,7 @@ def _local_store(
     """Return a store as a local file; one behind a URL is fetched."""
     if isinstance(store, Path):
         return store
-    from tracekit.database import fetch_store
+    from tracekit.database.cache import fetch_store
 
     def on_bytes(done_bytes: int, all_bytes: int) -> None:
         if progress is not None:
@@ -633,7 +635,7 @@ def _filled(
     The reading that has begun is that of the first trace.
     """
     from tracekit.analysis.catalog import make_digest
-    from tracekit.database import session_of
+    from tracekit.database.connections import session_of
 
     relations = None
     if sources.traces:
@@ -654,7 +656,7 @@ def _fill_traces(
     begun: Reading | None,
 ) -> Relations:
     from tracekit.analysis.rules import create_rule_tables
-    from tracekit.database import SMALL_SOURCE_BYTES, with_room
+    from tracekit.database.connections import SMALL_SOURCE_BYTES, with_room
     from tracekit.ingest.load import forget_trace, load_trace
     from tracekit.ingest.reading import Reading
 

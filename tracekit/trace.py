@@ -219,7 +219,7 @@ class Trace:
 
     def _ask(self, question: Callable[[], T]) -> T:
         """Return the answer to a question; a cached store that is damaged is made again first."""
-        from tracekit.database import DamagedStoreError
+        from tracekit.database.connections import DamagedStoreError
 
         try:
             return question()

@@ -45,7 +45,7 @@ def main() -> None:
     from tracekit.analysis.catalog import load_catalog
     from tracekit.analysis.library import library_file
     from tracekit.analysis.run import run_analysis
-    from tracekit.database import build_temporary
+    from tracekit.database.building import build_temporary
     from tracekit.ingest.load import load_trace
     from tracekit.ingest.reading import Reading
     from tracekit.ingest.threads import THREAD, fill_threads

@@ -16,10 +16,13 @@
 --   class         VARCHAR                kernel class, or idle
 --   kind          VARCHAR                compute, comm, memcpy, or idle
 --   op            VARCHAR                innermost op around the launch; for gaps as in idle_gap
---   kernel        VARCHAR                kernel, copy, or op; NULL for gaps
+--   name          VARCHAR                kernel, copy, or op; NULL for gaps
+--   kernel        VARCHAR                the same, as a dimension of a pivot
 --   launch        VARCHAR                launch call of the event, or of the work that ended the gap
 --   link          VARCHAR
 --   reason        VARCHAR                how the phase is known, as in attribution_reasons(), or cause of the gap
+--   ts_ns         BIGINT                 start, ns since the first event
+--   dur_ns        BIGINT                 duration, of a gap segment its length, ns
 --   wall_ns       BIGINT
 --   kernel_ns     BIGINT                 duration, ns
 --   idle_ns       BIGINT
@@ -30,7 +33,7 @@
 WITH told AS (
     SELECT
         trace_id, event_id, piece, device, stream, step, phase, module_id, row_name, class, kind,
-        op_name AS op, name AS kernel, launch_id, link, phase_reason AS reason,
+        op_name AS op, name, ts_ns, launch_id, link, phase_reason AS reason,
         wall_ns, dur_ns AS kernel_ns, 0 AS idle_ns, (piece = 0)::BIGINT AS kernel_count, bytes
     FROM attributed_events
     UNION ALL BY NAME
@@ -38,7 +41,7 @@ WITH told AS (
         g.trace_id, g.next_event_id AS event_id, g.next_piece AS piece, g.device, g.step, g.phase,
         g.module_id, g.row_name,
         'idle' AS class, 'idle' AS kind, o.name AS op, g.launch_id, a.link, g.cause AS reason,
-        0 AS wall_ns, 0 AS kernel_ns, g.idle_ns, 0 AS kernel_count
+        g.start_ns AS ts_ns, 0 AS wall_ns, 0 AS kernel_ns, g.idle_ns, 0 AS kernel_count
     FROM idle_gap AS g
     INNER JOIN attribution AS a
         ON g.trace_id = a.trace_id AND g.next_event_id = a.event_id AND g.next_piece = a.piece
@@ -49,8 +52,9 @@ SELECT
     t.trace_id, t.event_id, t.piece, w.rank, t.device, t.stream, t.step, t.phase,
     coalesce(m.rollup_path, t.row_name, '(no module)') AS module,
     coalesce(m.path, t.row_name, '(no module)') AS module_path,
-    m.class AS module_class, m.layer, t.class, t.kind, t.op, t.kernel, l.name AS launch, t.link,
-    t.reason, t.wall_ns, t.kernel_ns, t.idle_ns, t.kernel_count, t.bytes
+    m.class AS module_class, m.layer, t.class, t.kind, t.op, t.name, t.name AS kernel,
+    l.name AS launch, t.link, t.reason, t.ts_ns, t.kernel_ns + t.idle_ns AS dur_ns,
+    t.wall_ns, t.kernel_ns, t.idle_ns, t.kernel_count, t.bytes
 FROM told AS t
 INNER JOIN device_windows AS w USING (trace_id, device)
 LEFT JOIN module AS m USING (trace_id, module_id)

@@ -1,6 +1,6 @@
--- Time per layer by repeated kernel sequences, in traces without modules.
--- The blocks of repeated_layer, and the work before and after them. Layers are numbered from 0 in forward order. If
--- outer_count is not 0, the model has layers of another form, whose work counts as before and after.
+-- Time per layer, by modules, or else by repeated kernel sequences.
+-- Without modules these are the blocks of repeated_layer, and the work before and after them. Layers are numbered from 0
+-- in forward order. If outer_count is not 0, the model has layers of another form, whose work counts as before and after.
 --
 -- Kind:     analysis
 -- Scope:    trace
@@ -11,12 +11,12 @@
 --   place         VARCHAR  before, layer, or after
 --   layer         INTEGER  layer number, from 0; NULL before and after
 --   role          VARCHAR  part, as in roles; NULL for all
---   pass_count    BIGINT   number of passes with such work
+--   pass_count    BIGINT   number of passes with such work; by modules, of steps
 --   kernel_count  BIGINT   number of device events in all passes
 --   kernel_ns BIGINT, wall_ns BIGINT
 --   pass_ns       DOUBLE   kernel_ns per pass, ns
 --   outer_count   BIGINT   maximum number of attention calls of a pass outside layers
--- Empty: the layers are known from modules, or no block of kernels with attention repeats in a pass
+-- Empty: no module has a layer number, and no block of kernels with attention repeats in a pass
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns AND pass_count > 0 AND (layer IS NULL) = (place <> 'layer')
 
 WITH work AS (
@@ -25,6 +25,13 @@ WITH work AS (
         r.pass_id, r.layer, r.place, r.outer_count
     FROM repeated_layer AS r
     INNER JOIN role_work AS k USING (trace_id, event_id, piece)
+    UNION ALL BY NAME
+    SELECT
+        k.* REPLACE (if($roles, k.role, NULL) AS role),
+        coalesce(k.step, -1) AS pass_id, m.layer, 'layer' AS place
+    FROM role_work AS k
+    INNER JOIN module AS m USING (trace_id, module_id)
+    WHERE m.layer IS NOT NULL AND k.trace_id NOT IN (SELECT trace_id FROM repeated_layer)
 )
 
 SELECT

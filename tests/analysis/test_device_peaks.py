@@ -14,7 +14,7 @@ from tracekit.analysis.device_peaks import (
     peak_of,
 )
 from tracekit.analysis.library import library_file, start_session
-from tracekit.database import create_tables
+from tracekit.database.connections import create_tables
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import tracekit
 from tracekit.analysis import relations
 from tracekit.analysis.breakdown import BREAKDOWN, TOTALS
 from tracekit.analysis.catalog import load_catalog
-from tracekit.database import session_of
+from tracekit.database.connections import session_of
 from tracekit.errors import TracekitError
 
 EVENTS = [

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-import tracekit.database
+import tracekit.database.cache
+import tracekit.database.opening
 import tracekit.opening
 from tracekit.cli import _progress
 from tracekit.cli._open import closed_meanwhile
@@ -44,7 +45,7 @@ def test_ingest_says_on_stderr_what_it_read(
         return output
 
     monkeypatch.setattr(tracekit.opening, "ingest", ingest)
-    monkeypatch.setattr(tracekit.database, "open_store", lambda _: fake_trace.connection)
+    monkeypatch.setattr(tracekit.database.opening, "open_store", lambda _: fake_trace.connection)
     fake_trace.connection.execute(
         "CREATE TABLE trace AS SELECT * FROM (VALUES "
         "(0, 'rank0.json', 0, 1234, 0, 0, false, NULL), "
@@ -75,8 +76,8 @@ def test_cache_lists_clears_and_tells_its_place(
     tracekit_command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     stores = [Cached(tmp_path / "a.duckdb", "/x/rank0.json", 2_500_000, 0.0)]
-    monkeypatch.setattr(tracekit.database, "list_cached", lambda: stores)
-    monkeypatch.setattr(tracekit.database, "clear_cache", lambda: 1)
+    monkeypatch.setattr(tracekit.database.cache, "list_cached", lambda: stores)
+    monkeypatch.setattr(tracekit.database.cache, "clear_cache", lambda: 1)
     monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path))
 
     listed = json.loads(tracekit_command("ingest", "cache", "list", "--format", "json").stdout)

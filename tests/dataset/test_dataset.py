@@ -19,7 +19,7 @@ from run_of_ranks import write_ranks
 
 import tracekit
 import tracekit.schema
-from tracekit.database import clear_cache, list_cached
+from tracekit.database.cache import clear_cache, list_cached
 from tracekit.engine import dataset_writer, many_ranks, unit
 from tracekit.errors import QueryError, StoreError, TraceError
 from tracekit.storage.local import LocalLocation

@@ -26,7 +26,7 @@ import msgspec
 import tracekit
 from tracekit.analysis.library import library_file
 from tracekit.analysis.rules import check_rules
-from tracekit.database import build_temporary
+from tracekit.database.building import build_temporary
 from tracekit.errors import TraceError, TracekitError, UsageError
 from tracekit.export.perfetto import export_perfetto
 from tracekit.ingest.load import load_trace

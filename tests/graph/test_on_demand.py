@@ -15,7 +15,7 @@ import tracekit
 from tracekit.analysis import relations
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.spec import Spec
-from tracekit.database import cursor_of
+from tracekit.database.connections import cursor_of
 
 
 def on_demand() -> dict[str, Spec]:

@@ -12,7 +12,7 @@ import duckdb
 import pytest
 
 from tracekit.analysis.library import library_file
-from tracekit.database import Build, build_temporary
+from tracekit.database.building import Build, build_temporary
 from tracekit.ingest.array_frames import BLOCK_BYTES, TraceText
 from tracekit.ingest.byte_stream import ByteStream
 from tracekit.ingest.chrome_trace import ChromeTraceReader

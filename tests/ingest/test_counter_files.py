@@ -12,7 +12,7 @@ from traces_by_hand import kernel
 
 import tracekit
 from tracekit.analysis.library import library_file
-from tracekit.database import create_tables
+from tracekit.database.connections import create_tables
 from tracekit.engine.many_ranks import ingest_dataset
 from tracekit.errors import TraceError, UsageError
 from tracekit.ingest.counter_files import load_counters

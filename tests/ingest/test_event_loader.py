@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 from tracekit.analysis.library import library_file
-from tracekit.database import Build, build_temporary
+from tracekit.database.building import Build, build_temporary
 from tracekit.ingest.event_collector import EventCollector, EventRows
 from tracekit.ingest.event_loader import EventLoader
 

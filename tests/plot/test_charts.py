@@ -205,6 +205,7 @@ def test_a_chart_is_saved_in_the_form_of_its_name(opened: Opened, tmp_path: Path
         chart.save(tmp_path / "none" / "a.json")
     shown = chart._repr_mimebundle_()
     assert shown["image/svg+xml"].startswith("<svg")
+    assert chart._repr_html_().startswith("<svg")
 
 
 def test_without_the_extra_a_chart_says_what_to_install(
@@ -221,6 +222,7 @@ def test_without_the_extra_a_chart_says_what_to_install(
     shown = chart._repr_mimebundle_()
     assert shown["application/vnd.vegalite.v6+json"]["datasets"]
     assert ".[plot]" in shown["text/plain"]
+    assert chart._repr_html_().startswith("<table")
 
 
 def test_colours_are_told_apart_on_both_pages_and_named_for_terminals() -> None:

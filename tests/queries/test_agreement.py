@@ -202,7 +202,7 @@ SAYINGS: dict[str, list[Said]] = {
 # Analyses with classes or phases that are no sum over the device events, or not of all of them.
 APART = {
     "run_phases": "of steps alone, a step of each device in the mean",
-    "layers": "of forward and backward work, where no module tells layers",
+    "layers": "of what runs in layers alone, by modules",
     "serving_modules": "phases of serving alone; what is none of them is in row other",
     "serving_steps": "a phase is that of the step, whatever ran in it",
     "serving_timeline": "phases of serving alone",

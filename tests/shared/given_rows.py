@@ -12,7 +12,7 @@ from tracekit.analysis.library import reads, start_session
 from tracekit.analysis.relations import dependencies, is_relation
 from tracekit.analysis.result import Column, Result
 from tracekit.analysis.run import run_analysis
-from tracekit.database import SESSION, session_of
+from tracekit.database.connections import SESSION, session_of
 from tracekit.sql_text import select_rows
 
 

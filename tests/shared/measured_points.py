@@ -11,7 +11,7 @@ import duckdb
 from tracekit.analysis.device_peaks import fill_device_peaks
 from tracekit.analysis.library import library_file, start_session
 from tracekit.analysis.relations import Relations, ensure
-from tracekit.database import create_tables
+from tracekit.database.connections import create_tables
 from tracekit.opening import points_of
 
 MakeBench = Callable[..., Path]

@@ -42,7 +42,7 @@ from tracekit.analysis.walk_markers import (
     tells,
 )
 from tracekit.analysis.walked_modules import TraceModules, finished
-from tracekit.database import session_of
+from tracekit.database.connections import session_of
 from tracekit.native import Answers
 from tracekit.sql_text import quote
 

@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from tracekit.analysis.rules import builtin_content
-from tracekit.database import SESSION, session_of
+from tracekit.database.connections import SESSION, session_of
 from tracekit.errors import QueryError
 from tracekit.sql_text import quote, select_rows
 

@@ -134,7 +134,8 @@ def start_session(connection: duckdb.DuckDBPyConnection, *, is_complete: bool = 
         connection: to the database that holds the tables, which is the current one.
         is_complete: it has every table and view of a store.
     """
-    from tracekit.database import add_session, attach_library
+    from tracekit.database.connections import add_session
+    from tracekit.database.opening import attach_library
 
     attach_library(connection, library_file())
     add_session(connection, is_complete=is_complete)
@@ -182,7 +183,7 @@ def _load(folder: Path) -> None:
 
 def _places() -> Iterator[Path]:
     """Yield folders for the library: next to Python's compiled files, then in the user's cache."""
-    from tracekit.database import cache_dir, is_private
+    from tracekit.database.cache import cache_dir, is_private
 
     if os.access(QUERIES, os.W_OK):
         yield QUERIES / "__pycache__"
@@ -228,7 +229,7 @@ def _fill(library: Path, empty_store: Path) -> None:
     import duckdb
 
     from tracekit.analysis.relations import create_empty_store
-    from tracekit.database import LIBRARY, add_session, create_tables
+    from tracekit.database.connections import LIBRARY, add_session, create_tables
 
     catalog = load_catalog()
     with duckdb.connect() as connection:

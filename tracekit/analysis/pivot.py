@@ -20,7 +20,7 @@ TOTAL = "(total)"
 MAX_CELLS = 10_000_000
 """More of them fit neither a screen nor memory, however few events they are of."""
 
-_IDS = ("trace_id", "event_id", "piece")
+_NOT_GROUPED = ("trace_id", "event_id", "piece", "name", "ts_ns", "dur_ns")
 
 _ROLE = "role"
 
@@ -32,7 +32,7 @@ FROM work AS w LEFT JOIN role_work AS r USING (trace_id, event_id, piece)) AS wo
 def dimensions() -> tuple[str, ...]:
     """Return what a pivot can be grouped by."""
     names = load_catalog().views["work"].column_names
-    return *(name for name in names if name not in (*MEASURES, *_IDS)), _ROLE
+    return *(name for name in names if name not in (*MEASURES, *_NOT_GROUPED)), _ROLE
 
 
 def pivot(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracekit.analysis.catalog import load_catalog
-from tracekit.database import execute_own, session_of
+from tracekit.database.connections import execute_own, session_of
 
 if TYPE_CHECKING:
     import duckdb

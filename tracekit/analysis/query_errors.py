@@ -7,8 +7,9 @@ import re
 import duckdb
 
 from tracekit.analysis.catalog import load_catalog, name_here
-from tracekit.database import SPILL_LIMIT, DamagedStoreError
+from tracekit.database.connections import SPILL_LIMIT, DamagedStoreError
 from tracekit.errors import QueryError, StoreError, did_you_mean
+from tracekit.schema import TABLES
 
 _MISSING_TABLE = re.compile(r"Table with name (?P<name>\S+) does not exist")
 _LINE = re.compile(r"^LINE (?P<line>\d+): (?P<text>.*)\n(?P<caret> *)\^", re.MULTILINE)
@@ -92,16 +93,33 @@ def _hint(connection: duckdb.DuckDBPyConnection, error: duckdb.Error, message: s
         return "aggregate in SQL, select fewer columns, or add a LIMIT"
     suggestion = _SUGGESTION.search(message)
     unknown = _MISSING_COLUMN.search(message)
-    here = name_here(unknown["name"] or unknown["named"], "columns") if unknown else None
-    if suggestion or here:
-        texts = (here and f"in tracekit: {here}", suggestion and suggestion.group().strip())
-        return ". ".join(filter(None, texts))
+    column = unknown["name"] or unknown["named"] if unknown else ""
+    here = name_here(column, "columns")
+    homes = _homes_of(column)
+    if suggestion or here or homes:
+        candidates = suggestion.group().strip() if suggestion else ""
+        return ". ".join(filter(None, (here and f"in tracekit: {here}", homes, candidates)))
     place = _LINE.search(message)
     if place:
         # The caret stands under the text that follows `LINE n: `.
         column = len(place["caret"]) - len(f"LINE {place['line']}: ") + 1
         return f"line {place['line']}, column {column}: {place['text'].strip()}"
     return "SHOW TABLES lists the tables and views, DESCRIBE NAME lists the columns"
+
+
+def _homes_of(column: str) -> str:
+    """Return the public tables and views that have a column, or nothing."""
+    catalog = load_catalog()
+    public = [
+        one for one in (*catalog.views.values(), *catalog.tables.values()) if not one.is_private
+    ]
+    name = column.lower()
+    homes = [one.name for one in public if name in one.column_names]
+    homes += [one.name for one in TABLES if name in (held.name for held in one.columns)]
+    # The view that most questions are about comes first.
+    first, *others = sorted(homes, key=lambda home: home != "work") or [""]
+    more = f" (also in {', '.join(others[:2])})" if others else ""
+    return f"column {name} is in {first}{more}" if first else ""
 
 
 def _tables_like(connection: duckdb.DuckDBPyConnection, name: str) -> str:

@@ -53,7 +53,7 @@ from tracekit.analysis.rules import (
 )
 from tracekit.analysis.spec import Spec
 from tracekit.analysis.sweeps import SWEEPS, sweep_table
-from tracekit.database import (
+from tracekit.database.connections import (
     SCRATCH,
     SESSION,
     SMALL_SOURCE_BYTES,

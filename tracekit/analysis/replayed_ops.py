@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracekit.database import session_of
+from tracekit.database.connections import session_of
 
 if TYPE_CHECKING:
     import duckdb

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from tracekit.errors import UsageError
 
@@ -171,6 +171,29 @@ def picked(result: Result, names: Iterable[str]) -> Result:
         columns=tuple(result.columns[place] for place in places),
         rows=[tuple(row[place] for place in places) for row in result.rows],
     )
+
+
+class ShownAsTable:
+    """Shows an object by its table: in one line, and in a notebook as HTML.
+
+    Attributes:
+        shown: columns of the table that a notebook shows; all if empty.
+    """
+
+    __slots__ = ()
+    shown: ClassVar[tuple[str, ...]] = ()
+
+    def as_result(self) -> Result:
+        """Return the object as a table."""
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        result = self.as_result()
+        return (picked(result, self.shown) if self.shown else result)._repr_html_()
+
+    def __repr__(self) -> str:
+        changes = ", ".join(getattr(self, "changes", ()))
+        return f"<{type(self).__name__}: {changes or f'{len(self.as_result())} rows'}>"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tracekit.analysis.catalog import QUERIES
 from tracekit.analysis.pattern_words import may_match, ways_to_match
-from tracekit.database import SCRATCH, SESSION
+from tracekit.database.connections import SCRATCH, SESSION
 from tracekit.errors import UsageError
 from tracekit.small_files import MAX_TOML_BYTES, parse_toml, read_small
 from tracekit.sql_text import quote, select_rows

@@ -23,7 +23,7 @@ from tracekit.analysis.relations import (
 )
 from tracekit.analysis.result import Column, Result, RowStream, columns_of
 from tracekit.analysis.spec import Spec
-from tracekit.database import bounded, execute_own, session_of
+from tracekit.database.connections import bounded, execute_own, session_of
 from tracekit.errors import QueryError
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import duckdb
 
 from tracekit.analysis.library import library_file, start_session
-from tracekit.database import SCRATCH, create_tables, lock
+from tracekit.database.connections import SCRATCH, create_tables, lock
 from tracekit.database.opening import OF_TRACES
 from tracekit.errors import StoreError
 from tracekit.event_description import MAX_TIME_US

@@ -14,7 +14,7 @@ import duckdb
 
 from tracekit import native
 from tracekit.analysis.spec import Spec
-from tracekit.database import cursor_of
+from tracekit.database.connections import cursor_of
 
 
 class Sweep(NamedTuple):

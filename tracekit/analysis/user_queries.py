@@ -24,7 +24,7 @@ from tracekit.analysis.relations import ensure, has_no_input, with_values
 from tracekit.analysis.result import Column, Result, columns_of
 from tracekit.analysis.run import declared_otherwise
 from tracekit.analysis.spec import Spec
-from tracekit.database import cursor_of
+from tracekit.database.connections import cursor_of
 from tracekit.errors import QueryError, StoreError
 from tracekit.sql_text import quote, rows
 

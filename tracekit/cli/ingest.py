@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracekit.cli._options import Reading, reading_options, trace_argument
+from tracekit.cli._emit import emit
+from tracekit.cli._options import Reading, format_option, reading_options, trace_argument
 from tracekit.errors import TraceError, UsageError
 from tracekit.render._text import printable
 from tracekit.units import MB
@@ -80,7 +81,7 @@ def _ingest_dataset(traces: tuple[str, ...], output: str, force: bool, reading: 
 def _ingest_store(traces: tuple[str, ...], output: Path, force: bool, reading: Reading) -> None:
     from tracekit.analysis.run import run_sql
     from tracekit.cli._progress import progress_bar
-    from tracekit.database import open_store
+    from tracekit.database.opening import open_store
     from tracekit.opening import ingest, tune_for_traces
 
     tune_for_traces()
@@ -126,3 +127,50 @@ def _report(ingested: Result) -> list[str]:
             parts.append(f"cut off: {row['truncation_reason']}")
         lines.append(printable(f"{row['file_name']}: {', '.join(parts)}"))
     return lines
+
+
+@click.group(name="cache")
+def cache() -> None:
+    """List, clear, or locate the cached stores."""
+
+
+@cache.command(name="list")
+@format_option
+def list_command(format_name: str) -> None:
+    """List the cached stores, the last used first."""
+    from tracekit.analysis.result import Result, columns_of_text
+    from tracekit.database.cache import list_cached
+
+    rows = [
+        (str(store.source_path), store.size_bytes, _date(store.modified_s), "store")
+        for store in list_cached()
+    ]
+    columns = columns_of_text(
+        "source_path VARCHAR, size_bytes BIGINT, modified VARCHAR, holds VARCHAR"
+    )
+    emit(Result("cache", columns, rows), format_name)
+
+
+def _date(time_s: float) -> str:
+    from datetime import datetime
+
+    return datetime.fromtimestamp(time_s).astimezone().isoformat(timespec="seconds")
+
+
+@cache.command(name="clear")
+def clear_command() -> None:
+    """Remove every cached store; the traces themselves stay."""
+    from tracekit.database.cache import cache_dir, clear_cache
+
+    count = clear_cache()
+    click.echo(
+        f"removed {count} cached store{'' if count == 1 else 's'} from {cache_dir()}", err=True
+    )
+
+
+@cache.command(name="path")
+def path_command() -> None:
+    """Print the folder of the cached stores."""
+    from tracekit.database.cache import cache_dir
+
+    click.echo(cache_dir())

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
 
+import tracekit
 from tracekit.errors import StoreError, UsageError
 
 
@@ -41,9 +46,7 @@ def command(folders: tuple[Path, ...], port: int | None, timeout_s: float, insta
         if not folder.is_dir():
             raise UsageError(f"{folder}: not a folder", hint="pass folders that contain traces")
     if install:
-        from tracekit.mcp.clients import settings
-
-        click.echo("\n\n".join(settings([*map(str, folders)])))
+        click.echo("\n\n".join(_settings([*map(str, folders)])))
         return
     try:
         from tracekit.mcp.server import make_server, serve_http, serve_stdio
@@ -60,3 +63,37 @@ def command(folders: tuple[Path, ...], port: int | None, timeout_s: float, insta
         serve_http(server, port)
     except OSError as error:
         raise StoreError(f"port {port}: cannot listen: {error.strerror or error}") from error
+
+
+def _settings(folders: Sequence[str]) -> Iterator[str]:
+    """Yield the settings of each client, with where they go.
+
+    Their forms are those of the clients' manuals: code.claude.com/docs/en/mcp,
+    modelcontextprotocol.io/docs/develop/connect-local-servers, cursor.com/docs/context/mcp,
+    code.visualstudio.com/docs/agents/reference/mcp-configuration,
+    developers.openai.com/codex/mcp.
+    """
+    skill = Path(tracekit.__file__).with_name("mcp") / "AGENTS.md"
+    # Clients know no current folder, and often another PATH; what lies in theirs is
+    # not to be imported.
+    args = ["-P", "-m", "tracekit", "mcp", *(str(Path(folder).resolve()) for folder in folders)]
+    command = shlex.join([sys.executable, *args])
+    entry = {"command": sys.executable, "args": args}
+    usual = json.dumps({"mcpServers": {"tracekit": entry}}, indent=2)
+    vscode = json.dumps({"servers": {"tracekit": {"type": "stdio", **entry}}}, indent=2)
+    codex = f"command = {json.dumps(sys.executable)}\nargs = {json.dumps(args, ensure_ascii=False)}"
+    yield f"Claude Code: run\n\nclaude mcp add tracekit -- {command}"
+    yield (
+        "Claude Desktop: claude_desktop_config.json; Cursor: .cursor/mcp.json; "
+        f"Claude Code, for a project: .mcp.json\n\n{usual}"
+    )
+    yield f"VS Code: .vscode/mcp.json\n\n{vscode}"
+    yield (
+        f"Codex: ~/.codex/config.toml, or: codex mcp add tracekit -- {command}\n\n"
+        f"[mcp_servers.tracekit]\n{codex}"
+    )
+    yield (
+        "What an assistant should know, with tools or with a shell alone: as a skill, or added to "
+        f"AGENTS.md\n\nmkdir -p .claude/skills/tracekit && cp {shlex.quote(str(skill))} "
+        ".claude/skills/tracekit/SKILL.md"
+    )

@@ -32,10 +32,11 @@ def command(no_browser: bool, ui: str, choice: Choice) -> None:
     import webbrowser
 
     from tracekit.cli._open import open_traces
-    from tracekit.database import explained, temporary_place
+    from tracekit.database.connections import explained
     from tracekit.export.output import Bounded
     from tracekit.export.perfetto import export_perfetto
     from tracekit.export.viewer import origin_of, serving
+    from tracekit.storage.temp_dirs import temporary_place
 
     origin_of(ui)
     # It has no name, so that nothing of it can be left behind.
@@ -73,7 +74,7 @@ def _redirect(address: str) -> Iterator[str]:
     import html
     import shutil
 
-    from tracekit.database import temporary_folder
+    from tracekit.storage.temp_dirs import temporary_folder
 
     folder = temporary_folder()
     try:

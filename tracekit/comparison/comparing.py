@@ -34,7 +34,7 @@ from tracekit.storage import Location
 from tracekit.trace import Trace
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """Two sides, and the difference of their time: split into parts that add up, and judged.
 
@@ -52,6 +52,13 @@ class Comparison:
     margin_pct: float
     serving: Serving | None = None
     run: RunDifference | None = None
+
+    def __repr__(self) -> str:
+        return f"<Comparison: {self.base.label} and {self.new.label}, per {self.per}>"
+
+    def _repr_html_(self) -> str:
+        """Return the first table as HTML, which is how a notebook shows the comparison."""
+        return next(iter(self.results().values()))._repr_html_()
 
     @property
     def per(self) -> Per:

@@ -166,7 +166,7 @@ def write_run_tables(runs: Sequence[Place], folder: Path) -> Iterator[tuple[str,
     import duckdb
 
     from tracekit.analysis.library import library_file
-    from tracekit.database import create_tables
+    from tracekit.database.connections import create_tables
     from tracekit.ingest.runs import load_runs
     from tracekit.schema import RUN_TABLES
 

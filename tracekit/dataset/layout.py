@@ -15,11 +15,20 @@ A dataset is a folder ``NAME.tracekit``:
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from tracekit.storage import Location
+
 MANIFEST_NAME = "manifest.json"
 SUFFIX = ".tracekit"
 
 FORMAT = "tracekit dataset"
 FORMAT_VERSION = 3
+
+_AT_ONCE_BYTES = 1 << 20
 
 SMALL_TABLES = (
     "trace",
@@ -84,3 +93,45 @@ BY_TIME = {"record": "trace_id, ts_ns, event_id"}
 
 WRITTEN_AS = "FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2"
 """How DuckDB writes a file of a dataset."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One Parquet file of a dataset: its name below the dataset, and what it must be."""
+
+    name: str
+    size_bytes: int
+    sha256: str
+    row_count: int
+
+
+def put_file(dataset: Location, folder: str, key: str, source: Path, row_count: int) -> File:
+    """Write a local Parquet file to a dataset, under a name that tells what is in it.
+
+    Two writers at once can so not mix: what differs has another name.
+    """
+    with source.open("rb") as stream:
+        sha256 = digest_of(stream)
+    name = f"{folder}/{key}-{sha256[:16]}.parquet"
+    dataset.join(name).upload(source)
+    return File(name, source.stat().st_size, sha256, row_count)
+
+
+def is_there(dataset: Location, file: File) -> bool:
+    """Whether a file lies in a dataset as it must be; it is read for that."""
+    try:
+        place = dataset.join(file.name)
+        if place.size_bytes() != file.size_bytes:
+            return False
+        with place.open() as stream:
+            return digest_of(stream) == file.sha256
+    except OSError:
+        return False
+
+
+def digest_of(stream: BinaryIO) -> str:
+    """Return the SHA-256 of a stream, in hexadecimal digits."""
+    digest = hashlib.sha256()
+    while block := stream.read(_AT_ONCE_BYTES):
+        digest.update(block)
+    return digest.hexdigest()

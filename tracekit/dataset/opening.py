@@ -69,7 +69,8 @@ def open_listed(
     import duckdb
 
     from tracekit.analysis.library import start_session
-    from tracekit.database import connect, lock, temporary_folder
+    from tracekit.database.connections import connect, lock
+    from tracekit.storage.temp_dirs import temporary_folder
 
     folder = temporary_folder()
     resources.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -133,7 +134,7 @@ def _create_tables(
     from tracekit.analysis.catalog import load_catalog
     from tracekit.analysis.library import library_file
     from tracekit.analysis.rules import create_rule_tables
-    from tracekit.database import create_tables
+    from tracekit.database.connections import create_tables
 
     create_tables(connection, library_file())
     if manifest.rules is not None:
@@ -162,7 +163,7 @@ def _list_analyses(
 ) -> None:
     """Return the statements that read the stored rows of analyses."""
     from tracekit.analysis.catalog import load_catalog
-    from tracekit.database import session_of
+    from tracekit.database.connections import session_of
 
     session = session_of(connection)
     session.is_complete = True
@@ -223,7 +224,7 @@ def _with_markers(source: str, numbers: str) -> str:
 
 
 def _damaged(dataset: Location, text: str) -> StoreError:
-    from tracekit.database import DamagedStoreError
+    from tracekit.database.connections import DamagedStoreError
 
     reason = text.splitlines()[0] if text else "unknown reason"
     return DamagedStoreError(

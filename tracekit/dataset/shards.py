@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from tracekit.dataset.files import File, is_there
+from tracekit.dataset.layout import File, is_there
 from tracekit.storage import Location
 
 FOLDER = "shards"

@@ -12,10 +12,8 @@ from pathlib import Path
 
 from tracekit import __version__
 from tracekit.analysis.breakdown import run_analyses_of
-from tracekit.database import temporary_folder
 from tracekit.dataset.consolidation import SmallFiles, write_run_tables
-from tracekit.dataset.files import File, put_file
-from tracekit.dataset.layout import FORMAT_VERSION, MANIFEST_NAME, WRITTEN_AS
+from tracekit.dataset.layout import FORMAT_VERSION, MANIFEST_NAME, WRITTEN_AS, File, put_file
 from tracekit.dataset.manifest import ListedFile, Manifest, Missing, TraceEntry, read_manifest
 from tracekit.dataset.shards import FOLDER as SHARDS
 from tracekit.dataset.shards import read_shards
@@ -25,6 +23,7 @@ from tracekit.errors import StoreError, TraceError
 from tracekit.schema import SCHEMA_VERSION
 from tracekit.sql_text import quote
 from tracekit.storage import Location
+from tracekit.storage.temp_dirs import temporary_folder
 
 
 @dataclass(slots=True)
@@ -290,7 +289,7 @@ def write_run_rows(
     import duckdb
 
     from tracekit.analysis.relations import ensure
-    from tracekit.database import SESSION, DamagedStoreError
+    from tracekit.database.connections import SESSION, DamagedStoreError
     from tracekit.dataset.opening import open_listed
 
     names = run_analyses_of(manifest.analyses, len(manifest.traces))

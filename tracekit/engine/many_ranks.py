@@ -113,7 +113,7 @@ class DistributedIngest:
             manifest = self._made(dataset)
             found = open_dataset(dataset, resources, unsafe=is_unsafe)
         if is_kept:
-            from tracekit.database import forget_older, touch
+            from tracekit.database.cache import forget_older, touch
 
             forget_older(place)
             touch(place)
@@ -170,8 +170,9 @@ class DistributedIngest:
         import duckdb
 
         from tracekit.analysis.library import library_file
-        from tracekit.database import create_tables, temporary_folder
+        from tracekit.database.connections import create_tables
         from tracekit.ingest.runs import load_runs
+        from tracekit.storage.temp_dirs import temporary_folder
 
         folder = temporary_folder()
         try:
@@ -200,7 +201,7 @@ class DistributedIngest:
 
     def _cached(self) -> Path:
         """Return where the dataset lies in the cache, or would lie."""
-        from tracekit.database import cached_store_path
+        from tracekit.database.cache import cached_store_path
         from tracekit.dataset.layout import SUFFIX
 
         recipe = recipe_of(self.rules, self._of_breakdown())
@@ -214,8 +215,8 @@ class DistributedIngest:
         return store.with_suffix(SUFFIX)
 
     def _passing(self, resources: contextlib.ExitStack) -> Path:
-        from tracekit.database import temporary_folder
         from tracekit.dataset.layout import SUFFIX
+        from tracekit.storage.temp_dirs import temporary_folder
 
         folder = temporary_folder()
         resources.callback(shutil.rmtree, folder, ignore_errors=True)

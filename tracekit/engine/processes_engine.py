@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 
-from tracekit.database import temporary_folder
 from tracekit.engine.engines import DiedError, given_up
 from tracekit.engine.work import Batch, BatchResult, JobSpec
 from tracekit.errors import TracekitError
+from tracekit.storage.temp_dirs import temporary_folder
 
 _PATIENCE_S = 5.0
 """How long a worker may take to end when it is told to."""

@@ -23,9 +23,8 @@ from tracekit.analysis.library import library_file, reads, start_session
 from tracekit.analysis.params import bind
 from tracekit.analysis.relations import Relations, is_relation, with_values
 from tracekit.analysis.rules import create_rule_tables
-from tracekit.database import SCRATCH, SESSION, create_tables, temporary_folder
-from tracekit.dataset.files import File, put_file
-from tracekit.dataset.layout import BY_TIME, LARGE_TABLES, SMALL_TABLES, WRITTEN_AS
+from tracekit.database.connections import SCRATCH, SESSION, create_tables
+from tracekit.dataset.layout import BY_TIME, LARGE_TABLES, SMALL_TABLES, WRITTEN_AS, File, put_file
 from tracekit.dataset.shards import Description, key_of, write_shard
 from tracekit.engine.work import Batch, BatchResult, Failure, JobSpec, Rank, Shard
 from tracekit.errors import TracekitError
@@ -35,6 +34,7 @@ from tracekit.ingest.runs import load_runs
 from tracekit.ingest.threads import THREAD, fill_threads
 from tracekit.sql_text import quote, rows
 from tracekit.storage import place_of
+from tracekit.storage.temp_dirs import temporary_folder
 
 _OF_THE_PROCESS_BYTES = 144 << 20
 """What the process of a unit holds besides DuckDB's buffers: Python, libraries, blocks of text."""

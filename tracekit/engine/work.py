@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tracekit.dataset.files import File
+from tracekit.dataset.layout import File
 from tracekit.dataset.shards import ShardTrace
 from tracekit.engine.choice import cost_bytes
 from tracekit.storage import Location, Place

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from tracekit.database import cursor_of
+from tracekit.database.connections import cursor_of
 from tracekit.event_description import VIEW_NAME_TYPE
 from tracekit.ingest.bounded_queue import HandOver
 from tracekit.ingest.event_collector import EventRows

@@ -7,12 +7,16 @@ second what it is doing, and the answer. Whatever else is printed goes to stderr
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import json
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from traceback import print_exc
 
@@ -21,6 +25,10 @@ from tracekit.ingest.progress import Progress
 from tracekit.units import MB
 
 TICK_S = 1.0
+
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF, _SET_NO_NEW_PRIVS = 444, 445, 446, 38
+_READ_FILE, _REFER = 1 << 2, 1 << 13
+_SYSTEM = ("/usr", "/lib", "/lib64", "/proc", "/sys", "/dev", "/etc/localtime", "/etc/ld.so.cache")
 
 
 def main() -> None:
@@ -48,15 +56,14 @@ def main() -> None:
 
     threading.Thread(target=tick, name="tracekit-progress", daemon=True).start()
     try:
-        from tracekit.database import SPILL_LIMIT
+        from tracekit.database.connections import SPILL_LIMIT
         from tracekit.mcp.answers import Tools
-        from tracekit.mcp.sandbox import keep_inside
         from tracekit.opening import tune_for_traces
 
         os.environ.setdefault(SPILL_LIMIT, "1GB")
         tune_for_traces()
         folders = [Path(folder) for folder in request["folders"]]
-        keep_inside(folders)
+        _keep_inside(folders)
         text, is_error = Tools(folders, progress).call(request["tool"], request["arguments"])
     except Exception as error:  # noqa: BLE001 (the client is told, and stderr has the traceback)
         print_exc()
@@ -78,6 +85,42 @@ def _end_with_server() -> None:
     if os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(1)
+
+
+def _keep_inside(folders: Sequence[Path]) -> None:
+    """Let this thread and those that it starts read files below folders, and what Python needs.
+
+    The kernel enforces it (Landlock, Linux 5.19): who can write a folder can replace a file by a
+    link after its name was checked. Where the kernel cannot, nothing happens.
+    """
+    from tracekit.analysis.catalog import QUERIES
+    from tracekit.analysis.query_folders import config_folder, given_folders
+    from tracekit.database.cache import cache_dir
+    from tracekit.storage.temp_dirs import temporary_folder
+
+    libc = ctypes.CDLL(None)
+    if sys.platform != "linux" or libc.syscall(_CREATE_RULESET, None, 0, 1) < 2:
+        return
+    # What others have in the temporary folder is none of this process's.
+    tempfile.tempdir = os.environ["TMPDIR"] = str(temporary_folder())
+    with contextlib.suppress(OSError):
+        cache_dir().mkdir(mode=0o700, parents=True, exist_ok=True)
+    own = [cache_dir(), tempfile.tempdir, config_folder(), *given_folders(())]
+    # Of an editable installation no path of Python leads to this package and its SQL.
+    own += [Path(__file__).parents[1], QUERIES]
+    python = [sys.prefix, sys.base_prefix, *filter(os.path.isabs, sys.path)]
+    rules = {str(place): _READ_FILE for place in (*folders, *own, *python, *_SYSTEM)}
+    handled = ctypes.c_uint64(_READ_FILE | _REFER)
+    ruleset = libc.syscall(_CREATE_RULESET, ctypes.byref(handled), ctypes.sizeof(handled), 0)
+    for place, allowed in {"/": _REFER, **rules}.items():
+        with contextlib.suppress(OSError):
+            parent = os.open(place, os.O_PATH)
+            rule = allowed.to_bytes(8, sys.byteorder) + parent.to_bytes(4, sys.byteorder)
+            libc.syscall(_ADD_RULE, ruleset, 1, rule, 0)
+            os.close(parent)
+    libc.prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    libc.syscall(_RESTRICT_SELF, ruleset, 0)
+    os.close(ruleset)
 
 
 if __name__ == "__main__":

@@ -58,6 +58,9 @@ class Plots:
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
 
+    def __repr__(self) -> str:
+        return f"<Plots: {', '.join(dir(self))}>"
+
     def __call__(self, name: str) -> Chart:
         """Return a chart by its name.
 

@@ -27,7 +27,7 @@ _WIDTH_PX = 720
 _LABELS_OF_WIDTH = 12
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Chart:
     """One picture of what analyses say; it shows itself in a notebook.
 
@@ -136,14 +136,23 @@ class Chart:
         except OSError as error:
             raise StoreError(f"{path}: {error.strerror or error}") from error
 
+    def __repr__(self) -> str:
+        return f"<Chart {self.name}: {self.title}>"
+
+    def _repr_html_(self) -> str:
+        """Return the chart as SVG, else its rows as a table."""
+        try:
+            return self.to_svg()
+        except UsageError:
+            return "".join(result._repr_html_() for result in self.data.values())
+
     def _repr_mimebundle_(self, **kwargs: object) -> dict[str, Any]:
         """Return the chart as a notebook shows it: as SVG, else as Vega-Lite."""
         del kwargs
-        told = f"<Chart {self.name}: {self.title}>"
         try:
-            return {"image/svg+xml": self.to_svg(), "text/plain": told}
+            return {"image/svg+xml": self.to_svg(), "text/plain": repr(self)}
         except UsageError:
-            return {MIME: self.to_dict(), "text/plain": f"{told} ({_INSTALL} to see it)"}
+            return {MIME: self.to_dict(), "text/plain": f"{self!r} ({_INSTALL} to see it)"}
 
 
 def _converter() -> Any:

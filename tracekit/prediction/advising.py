@@ -14,7 +14,7 @@ from functools import cache
 from heapq import merge
 from typing import TYPE_CHECKING, Any
 
-from tracekit.analysis.result import Column, Result
+from tracekit.analysis.result import Column, Result, ShownAsTable
 from tracekit.analysis.spec import Spec
 from tracekit.errors import QueryError
 from tracekit.prediction.changes import SERVING, parse_change
@@ -129,8 +129,8 @@ class Advice:
         return self.prediction.range_pct[0] > 0
 
 
-@dataclass(frozen=True, slots=True)
-class Advised:
+@dataclass(frozen=True, slots=True, repr=False)
+class Advised(ShownAsTable):
     """All advice for a run.
 
     Attributes:
@@ -141,6 +141,8 @@ class Advised:
         undecided: candidates whose gain is unknown, each with the reason.
         run_step: the recorded and the unprofiled step; None if there is no estimate.
     """
+
+    shown = ("what", "where", "remedy", "gain_ns", "gain_pct", "low_pct", "high_pct")
 
     before_ns: int
     step_count: int

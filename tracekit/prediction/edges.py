@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 
 from tracekit.analysis.relations import ensure_named
-from tracekit.database import SESSION
+from tracekit.database.connections import SESSION
 from tracekit.errors import QueryError, UsageError
 from tracekit.prediction.changes import COLUMNS, REMOVE, WORKERS, Change
 from tracekit.sql_text import quote

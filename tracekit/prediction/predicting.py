@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from tracekit.analysis.graph_sweeps import REPLAY, create_swept, read_moments
 from tracekit.analysis.relations import ensure, ensure_named
-from tracekit.analysis.result import Column, Result
+from tracekit.analysis.result import Column, Result, ShownAsTable
 from tracekit.analysis.run import run_analysis
-from tracekit.database import SESSION
+from tracekit.database.connections import SESSION
 from tracekit.errors import QueryError, UsageError
 from tracekit.prediction.changes import LAST, SCALE, SERVING, Change, parse_change
 from tracekit.prediction.contention import Contention
@@ -67,8 +67,8 @@ _STEPS_OF_LOOP = 10
 _TIMES = ("before", "predicted", "low", "high")
 
 
-@dataclass(frozen=True, slots=True)
-class Prediction:
+@dataclass(frozen=True, slots=True, repr=False)
+class Prediction(ShownAsTable):
     """What a step of a run and its device window would be under changes.
 
     Attributes:

@@ -11,7 +11,7 @@ from functools import cached_property
 from operator import sub
 from typing import TYPE_CHECKING, Any
 
-from tracekit.analysis.result import Column, Result
+from tracekit.analysis.result import Column, Result, ShownAsTable
 from tracekit.errors import QueryError
 from tracekit.prediction.batching import Engine, Request, Serving, StepTime, Work, free_at
 from tracekit.prediction.changes import APART, LIMIT, Change
@@ -90,8 +90,8 @@ _ASSUMPTIONS = (
 _ROWS = ("recorded", "replayed", "predicted", "low", "high")
 
 
-@dataclass(frozen=True, slots=True)
-class ServingPrediction:
+@dataclass(frozen=True, slots=True, repr=False)
+class ServingPrediction(ShownAsTable):
     """What a load would see under changes, by the names of :data:`MEASURES`: ns and tokens/s.
 
     Attributes:
