@@ -23,7 +23,7 @@ from tracekit.event_description import (
     EventColumn,
 )
 
-SCHEMA_VERSION = 21
+SCHEMA_VERSION = 22
 """Raised with every change of a table; a store of another version is not opened."""
 
 

@@ -84,7 +84,7 @@ def run(what: str, values: Mapping[str, object], command: list[str], echo: Echo)
             is_interrupted = True
             stopped = "interrupted"
         except Exception as error:
-            # Of torchrun's ranks: nobody but torchrun can start them again.
+            # Only torchrun can restart its ranks.
             if place is None or isinstance(error, TracekitError) or not bench.has_lines():
                 raise
             traceback.print_exc()

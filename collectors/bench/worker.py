@@ -92,7 +92,7 @@ def main(work: Path, name: str, first: int, place: Place) -> int:
             with process_group(place, device, work / f"{STORE}-{first}"):
                 measure_together(settings, place, device, part, first)
     except TracekitError as error:
-        # For the launcher, which shows the last line that tells of an error.
+        # For the launcher, which shows the last line with an error.
         sys.stderr.write(f"{type(error).__name__}: {error.message}\n")
         return error.exit_code
     except Exception as error:  # noqa: BLE001 - the log has it, the exit code says it

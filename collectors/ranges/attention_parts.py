@@ -60,7 +60,7 @@ class RopeRanges:
 
     def detach(self) -> None:
         for file, name, value in self._originals:
-            # Whoever has put a function around ours since calls it, and it calls the model's.
+            # Later wrappers around this function call it, and it calls the model's.
             if getattr(vars(file).get(name), "__wrapped__", None) is value:
                 setattr(file, name, value)
         self._originals.clear()
@@ -98,7 +98,7 @@ def _files(kinds: set[type]) -> Iterator[ModuleType]:
 def _inside(
     context: Callable[[], AbstractContextManager[Any]], function: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """Return a function that does the same, each call of it in a context."""
+    """Return a function that runs each call inside a context."""
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -112,7 +112,7 @@ def _inside(
 
 
 class _Parts(TorchFunctionMode):
-    """Opens and closes the ranges of the parts as their operators go by."""
+    """Opens and closes the ranges of attention parts around their operators."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -70,7 +70,7 @@ class ModuleRanges:
         return _ref(module) in self._table
 
     def attach(self) -> None:
-        """Give the calls of every module ranges from now on; does nothing if they have them."""
+        """Attach ranges to the calls of every module, unless attached."""
         if self._table:
             return
         for model, name in self._models.items():
@@ -78,7 +78,7 @@ class ModuleRanges:
         module_calls.listen(self)
 
     def add(self, model: nn.Module) -> None:
-        """Give a second model ranges too, such as a teacher: its paths begin with its class."""
+        """Add ranges for a second model, such as a teacher: its paths begin with its class."""
         taken = {name or class_name(unwrapped(one)) for one, name in self._models.items()}
         base = name = class_name(unwrapped(model))
         number = 1
@@ -123,11 +123,11 @@ class ModuleRanges:
             token.end(output)
 
     def broken(self, error: Exception) -> None:
-        """There are no ranges from then on."""
+        """Ranges are disabled from now on."""
 
 
 class _Named:
-    """A module with its path: opens and closes the ranges of its calls."""
+    """A module with its path; opens and closes the ranges of its calls."""
 
     __slots__ = (
         "_backward_name",
@@ -172,7 +172,7 @@ class _Named:
                 return
 
     def _watch(self, first: torch.Tensor, output: object) -> None:
-        """Make a backward range of the call whose first input and whose output these are."""
+        """Create a backward range for a call with this first input and this output."""
         last = _first_with_grad(output)
         if self._backward_name is None or last is None or last is first or last.grad_fn is None:
             return
@@ -194,7 +194,7 @@ class _Named:
 
 
 class _Checkpoint:
-    """A model's checkpoint function, which opens the layer's range where it recomputes it."""
+    """A model's checkpoint function, which opens the layer's range during recomputation."""
 
     def __init__(self, function: Callable[..., Any], owner: _Named, everyone: _Table) -> None:
         self.function = function
@@ -219,15 +219,15 @@ class _Checkpoint:
         return self.function(ranged, *args, **kwargs)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Callable[..., Any]:
-        """Leave a copy of the model with a copy of the function alone."""
+        """Copy only the original function with a copy of the model."""
         return copy.deepcopy(self.function, memo)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Leave a file of the model with the function alone; a partial of a partial is that."""
+        """Pickle only the original function with the model."""
         return functools.partial, (self.function,)
 
     def _named(self, run: Callable[..., Any]) -> _Named | None:
-        """Return the layer whose work this is; None where it is called, which is seen."""
+        """Return the recomputed layer; None for normal calls, which have ranges."""
         bound: tuple[Any, ...] = ()
         while isinstance(run, functools.partial):
             bound = (*run.args, *bound)
@@ -242,9 +242,10 @@ class _Checkpoint:
 
 
 class _Turn:
-    """What happens when the gradient of a tensor is there: a hook of the tensor.
+    """Gradient hook of a tensor.
 
-    A tensor has one, however many modules it goes out of and into: hooks are what ranges cost most.
+    A tensor has only one, regardless of how many modules use it, because hooks are the largest cost
+    of ranges.
     """
 
     __slots__ = ("begun", "ended", "is_kept")
@@ -258,7 +259,7 @@ class _Turn:
     # It is called below compiled code too.
     @unseen
     def __call__(self, gradient: object) -> None:
-        """Open the ranges of modules that the tensor came out of, close those that it went into."""
+        """Open the ranges of modules that produced the tensor, and close those that consumed it."""
         del gradient
         prior = set_eval_frame(None)
         try:
@@ -287,7 +288,7 @@ def _turn_of(tensor: torch.Tensor) -> _Turn:
 
 
 def _open_backward(passes: list[Pass]) -> None:
-    """Open the backward ranges of calls that have one output, after closing those beside them."""
+    """Open the backward ranges of calls with one output, after closing sibling ranges."""
     stack = this_thread.open
     task = this_thread.tasks.current(graph_task_id(), _end_backward)
     for one in passes:
@@ -309,14 +310,14 @@ def _close_backward(one: Pass) -> None:
 
 
 def _end_backward() -> None:
-    """Close the backward ranges that no input's gradient closed, at the end of the engine's run."""
+    """Close backward ranges that no input gradient closed, at the end of the autograd run."""
     stack = this_thread.open
     while stack and isinstance(owner := stack[-1][0], Pass) and owner.is_over:
         close_down_to(len(stack) - 1)
 
 
 def _first_with_grad(value: object) -> torch.Tensor | None:
-    """Return the first tensor that requires a gradient: a value itself, or one in it."""
+    """Return the first tensor that requires a gradient, also inside containers."""
     if isinstance(value, torch.Tensor):
         return value if value.requires_grad else None
     if not isinstance(value, tuple | list):

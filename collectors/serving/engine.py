@@ -43,14 +43,14 @@ class EngineFacts:
 
 
 class ServingEngine(Protocol):
-    """An engine under load. Calls come in the order start, run, close, from one thread."""
+    """An engine under load. Methods are called in the order start, run, close, from one thread."""
 
     def start(self, folder: Path, echo: Echo) -> EngineFacts:
-        """Bring the engine up, and wait until it can answer; logs go to `logs/` of the run folder.
+        """Start the engine and wait until it is ready; logs go to `logs/` of the run folder.
 
         Raises:
             UsageError: an argument does not suit the engine.
-            WorkloadError: it does not come up.
+            WorkloadError: the engine does not start.
         """
         ...
 
@@ -64,5 +64,5 @@ class ServingEngine(Protocol):
         ...
 
     def close(self) -> None:
-        """End everything that `start` began; called once, also after an error."""
+        """Stop everything that `start` began; called once, also after an error."""
         ...

@@ -88,7 +88,7 @@ def run(
         )
     except TracekitError as error:
         hint = None if error.hint is None else redactor.clean(error.hint)
-        # Without what it came from, which would be shown in full where nobody catches it.
+        # Without its cause, which an uncaught traceback would show in full.
         raise type(error)(redactor.clean(error.message), hint=hint) from None
 
 

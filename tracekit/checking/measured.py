@@ -298,7 +298,7 @@ _SUBJECTS: tuple[tuple[re.Pattern[str], _Look], ...] = (
 """Rule targets and the functions that find their values; the first match applies."""
 
 
-# -- figures of a run as a whole, and what they rest on --------------------------------------------
+# -- figures of a complete run --------------------------------------------
 
 MFU_KNOWN_PCT = 95.0
 """Minimum share of step time with known MFU, percent."""

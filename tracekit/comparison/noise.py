@@ -186,13 +186,13 @@ def compare_series(
     verdict: Verdict = "inconclusive"
     if turned is not None and -margin <= min(low, turned[0]) <= max(high, turned[1]) <= margin:
         verdict = "same"
-    # A difference that is surely there and surely within the margin is none that matters.
+    # A certain difference within the margin is irrelevant.
     elif decided and size != 0 and (turned is None or turned[0] * turned[1] >= 0):
         verdict = "slower" if size > 0 else "faster"
     more = None
     if verdict == "inconclusive":
         if not low <= 0 <= high:
-            # What ranks cannot decide is in no interval that tells the sides apart.
+            # If the rank test cannot decide, the interval must contain 0.
             ends = (low, high, 0.0, *(turned or ()))
             low, high = (None, None) if turned is None else (min(ends), max(ends))
         more = _more_count(base, new, abs(size), margin, alpha)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import duckdb
 
 MARKER_NUMBER = "marker_number"
-"""Which row of table range_marker a number in table surroundings means, by trace."""
+"""Which row of table range_marker a number in table launch_context means, by trace."""
 
 _ACROSS = ("duplicate_ranks", "missing_ranks")
 """What health says of a trace beside others; a shard does not know of all."""

@@ -66,12 +66,12 @@ LARGE_TABLES = (
     "launch_call",
     "launch_link",
     "module",
-    "neighbours",
-    "repetition",
+    "adjacent_launches",
+    "repeated_launches",
     "replayed_event",
     "serving_step_ranges",
     "serving_step_work",
-    "surroundings",
+    "launch_context",
     "thread_waits",
 )
 """Tables of many rows a rank, mostly: they stay in the shards."""

@@ -198,7 +198,7 @@ def _create_view(
     columns: Sequence[tuple[str, str]],
 ) -> None:
     source = files.sql(manifest.tables[name])
-    if name == "surroundings":
+    if name == "launch_context":
         numbers = files.sql(manifest.tables[MARKER_NUMBER])
         source = _with_markers(source, numbers)
     # An enumeration is text in a file, and a filter on it goes down to the file only as text.
@@ -206,7 +206,7 @@ def _create_view(
         f'"{column}"' + ("" if kind.startswith("ENUM") else f"::{kind}") + f' AS "{column}"'
         for column, kind in columns
     )
-    # Of runs the order counts in which they were given, which only a table tells.
+    # Runs keep their given order, which only a table preserves.
     what = "TABLE" if name in _RUN_TABLES else "VIEW"
     connection.execute(f"CREATE {what} {name} AS SELECT {picked} FROM {source}")
 

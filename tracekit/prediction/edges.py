@@ -228,7 +228,7 @@ def remove_work(connection: duckdb.DuckDBPyConnection, where: str) -> None:
     update(
         connection, "kept = 0", f"part IN ('work', 'latency', 'gap') AND target_node // 2 IN {gone}"
     )
-    # Ranks do not meet for a collective that is gone, and nobody waits for it.
+    # Ranks do not wait for a collective that is removed.
     for kind, end in (("meeting", "source"), ("transfer", "target"), ("posted_wait", "source")):
         connection.execute(
             f"DELETE FROM {TABLE} WHERE kind = '{kind}' AND {end}_node // 2 IN {gone}"

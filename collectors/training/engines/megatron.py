@@ -57,7 +57,7 @@ def build(
 ) -> MegatronEngine:
     _check(spec, config)
     with warnings.catch_warnings():
-        # It tells at every import that Apex and Transformer Engine are missing.
+        # Every import warns that Apex and Transformer Engine are missing.
         warnings.simplefilter("ignore", UserWarning)
         from megatron.core import parallel_state, tensor_parallel
         from megatron.core.models.gpt import GPTModel
