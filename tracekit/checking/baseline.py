@@ -227,12 +227,12 @@ class _Document:
     outside_ns: _Amount
     total_ns: _Amount
     figures: dict[str, _Figure]
-    # A step may be faster under the profiler than without: then its slowdown is below zero.
+    # The slowdown is negative if a step is faster under the profiler.
     health: dict[str, float]
     facts: list[tuple[str, str, str, Weight]]
     modules: list[tuple[str, str | None, str | None]]
     cells: list[tuple[str, str, str, str, str | None, _Amount, _Amount, list[_Amount]]]
-    # Baselines of before have none.
+    # Missing in earlier baselines.
     tokens_per_s_of_repeats: list[_Figure] = field(default_factory=list)
     plain_step_ns: list[_Figure] = field(default_factory=list)
     latencies_ns: list[tuple[str, int, list[int], list[int] | None]] = field(default_factory=list)
@@ -297,7 +297,7 @@ def _latencies(rows: Sequence[tuple[str, int, list[int], list[int] | None]]) -> 
         if places is not None and not (places[0] >= 0 and places[-1] < count):
             raise ValueError("latencies outside their series")
         series = Ordered(count, values, places)
-        # A version that looks at other places finds no percentile in it, and says so.
+        # A version with other percentile positions reports them as missing.
         if is_enough(series, QUANTILES):
             found[metric] = series
     return found

@@ -77,7 +77,7 @@ def check(
                 base = measure(other, label_of(against), per, skip)
                 measured = measure(trace, label_of(new), per, skip)
                 if base.side and measured.side and base.side.per != measured.side.per:
-                    # Steps that one side alone marks are no unit of both.
+                    # Both sides must mark steps.
                     base = measure(other, label_of(against), "window", skip)
                     measured = measure(trace, label_of(new), "window", skip)
                 judgements = [judge(rule, measured, base) for rule in rules]

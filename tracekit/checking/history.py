@@ -39,7 +39,7 @@ MEASURES = (
     Measure("step_ns", "step_time", "ns"),
     Measure("idle_pct", "idle_pct", "pct"),
     Measure("exposed_comm_pct", "exposed_comm_pct", "pct"),
-    # Rules take that of the run where it is known; over runs the two must not mix.
+    # Rules prefer the unprofiled value; over runs the two must not mix.
     Measure("mfu_pct", "mfu.mfu_pct", "pct"),
     Measure("run_mfu_pct", "mfu.run_mfu_pct", "pct"),
     Measure("tokens_per_s", "tokens_per_s", "per_s"),
@@ -107,7 +107,7 @@ def history(
     measured = [_run(one, baselines, cache, progress) for one in runs]
     names = [one.name for one in measured]
     if len(set(names)) < len(names):
-        # Runs may be called alike in folders of their own.
+        # Runs in different folders may have the same name.
         measured = [
             replace(one, name=str(given)) for one, given in zip(measured, runs, strict=True)
         ]

@@ -218,7 +218,7 @@ def _latency(measured: Measured, found: re.Match[str]) -> Values:
     value, metric = _figure(measured, found), found["metric"]
     requests = measured.latencies.get(metric)
     if measured.trace is not None:
-        # Those that failed are not in a percentile.
+        # Percentiles exclude failed requests.
         for row in measured.trace.query("latency").to_dicts():
             if row["metric"] == metric and row["left_out_count"]:
                 text = f"{row['left_out_count']:,} failed requests are excluded"
@@ -298,7 +298,7 @@ _SUBJECTS: tuple[tuple[re.Pattern[str], _Look], ...] = (
 """Rule targets and the functions that find their values; the first match applies."""
 
 
-# -- figures of a complete run --------------------------------------------
+# -- figures of a complete run ---------------------------------------------------------------------
 
 MFU_KNOWN_PCT = 95.0
 """Minimum share of step time with known MFU, percent."""

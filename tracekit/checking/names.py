@@ -85,7 +85,7 @@ def _known(group: str, sides: Sequence[Measured]) -> set[str]:
         known = {rule["class"] for rule in load_kernel_rules()} | {"other"}
     for side in sides:
         if side.trace is not None and group == "class":
-            # A rules file of one's own may have classes that nothing here is of.
+            # A rules file may define classes without any kernel here.
             known |= {name for (name,) in side.trace.sql("SELECT DISTINCT class FROM kernel_rule")}
         for cell in side.side.cells if side.side else ():
             if group == "phase":

@@ -105,7 +105,7 @@ def parse_rule(text: str, name: str | None = None) -> Rule:
     """
     if _STATEMENT.match(text):
         return Rule(text, text.strip().rstrip(";"), name=name)
-    # The bound begins at the last operator, which has one or two characters.
+    # The bound follows the last operator, which has one or two characters.
     plain = text.strip()
     at = max(map(plain.rfind, "<>="))
     at -= plain[at - 1 : at + 1] in ("<=", ">=", "==")

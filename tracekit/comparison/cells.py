@@ -175,7 +175,7 @@ def split_rows(trace: Trace) -> SplitRows:
     """
     ((has_traces,),) = trace.sql("SELECT EXISTS (FROM trace)")
     if not has_traces:
-        trace.query("split")  # which says what is missing
+        trace.query("split")  # raises with the reason
     statement = load_catalog().analyses["split"].sql.strip().rstrip(";")
     rows: list[SplitRow] = []
     devices: list[tuple[int | None, Device]] = []
@@ -215,7 +215,7 @@ def make_side(reading: Reading, per: Per, skip: int = 0) -> Side:
     sample_devices: dict[int, set[tuple[int, Device]]] = {}
     outside_ns = total_ns = 0
     for run, split in enumerate(reading.runs):
-        # Steps are numbered in their order; the first ones are those to skip.
+        # Steps are sorted; the first ones are skipped.
         steps = sorted({row.step for row in split.rows if row.step is not None})
         taken = set(steps[skip:])
         for row in split.rows:
@@ -285,7 +285,7 @@ def _factor(reading: Reading, per: Per, *, run: int, step: int | None) -> int:
     found = reading.unit_counts[run]
     if isinstance(found, Mapping):
         found = sum(found.values()) if step is None else found.get(step)
-    # Tokens are those of a step, requests those of the whole.
+    # Tokens are per step, requests per run.
     elif per != "layer" and (per == "token") != (step is not None):
         found = None
     if not found:

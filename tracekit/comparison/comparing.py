@@ -143,7 +143,7 @@ def compare(
     names = _labels(base, new)
     with ExitStack() as resources:
         sides = [[opened(one, resources) for one in _several(side)] for side in (base, new)]
-        # An open trace answers one question at a time: one that is on both sides, in turn.
+        # An open trace runs one query at a time, also if it is on both sides.
         is_shared = any(one is other for one in sides[0] for other in sides[1])
         with ThreadPoolExecutor(1 if is_shared else 2) as pool:
             readings, facts, health, plain, served, runs = zip(

@@ -141,7 +141,7 @@ def shape_change(pairs: Sequence[Pair]) -> str | None:
 
 def _is_same(pair: Pair) -> bool:
     """Return whether both sides run the same kernels, if known."""
-    # A baseline keeps no names.
+    # Baselines contain no kernel names.
     if not pair.base_names or not pair.new_names:
         return True
     return {cell.name for cell in pair.base} == {cell.name for cell in pair.new}

@@ -107,7 +107,7 @@ def _places_of(base: Side, new: Side, alignment: Alignment) -> dict[str, str]:
     for path in new.modules:
         if path not in places:
             place = path
-            # A module of the base may have the same path and be another one.
+            # Another module of the base may have the same path.
             while path in aligned and place in taken:
                 place += " (new)"
             places[path] = place
@@ -122,7 +122,7 @@ def _around(parents: Mapping[str, str | None]) -> dict[str, tuple[int, str]]:
         inner: list[str] = []
         place = start
         while place not in found:
-            # For now, and for one that is said to lie in itself.
+            # Default, also for cycles in the file.
             found[place] = 0, _TOP
             inner.append(place)
             place = parents.get(place) or _TOP
@@ -159,7 +159,7 @@ def _match_group(
         by_depth[around.get(place, (0, _TOP))[0]].add(place)
     for depth, place in _innermost_first(by_depth):
         left: tuple[list[Cell], list[Cell]] = pools[0].pop(place, []), pools[1].pop(place, [])
-        # Idle time is what its cause says, and is not another cause elsewhere.
+        # Idle time of different causes does not match.
         first = len(pairs)
         levels = _LEVELS if part != "idle" else (_LEVELS[0], _LEVELS[2], _LEVELS[4])
         for match, key in levels:
@@ -208,7 +208,7 @@ def _fused(
     """
     found, is_new = list(pairs), bool(left[1])
     rest: tuple[list[Cell], list[Cell]] = [], []
-    # By the module that they take from, None for any: how much the side lacks, and which pair.
+    # By source module (None for any): missing time of the side, and the pair.
     lacking: dict[str | None, list[tuple[float, int]]] = defaultdict(list)
     offered: dict[int, tuple[float, set[str] | set[None]]] = {}
 

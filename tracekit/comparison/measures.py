@@ -189,7 +189,7 @@ def _trend(series: Sequence[float]) -> Trend:
     return Trend(warm_up_count(series), outliers(series), drift_pct(series))
 
 
-# -- what a series shows besides its noise: warm-up, outliers, drift -------------------------------
+# -- warm-up, outliers, and drift of a series ---------------------------------------------------
 
 
 def outliers(series: Sequence[float]) -> list[int]:

@@ -178,7 +178,7 @@ def compare_series(
     low: float | None
     high: float | None
     low, high = bootstrap_interval(base, new, alpha=alpha)
-    if min(*base, *new) >= 0:  # no time gets shorter than nothing
+    if min(*base, *new) >= 0:  # times cannot become negative
         low = max(low, -middle[0])
     turned = shift_interval(base, new, alpha=alpha)
     if margin is None:

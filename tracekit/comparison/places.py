@@ -89,7 +89,7 @@ def _descend(
     free_base: set[str],
 ) -> None:
     """Match the children of matched modules, from the top of both trees down."""
-    # As deep as a file says, which may be deeper than Python calls itself.
+    # Iterative, because the depth of a file may exceed the recursion limit.
     waiting: list[tuple[str | None, str | None]] = [(None, None)]
     while waiting:
         base_path, new_path = waiting.pop()

@@ -126,7 +126,7 @@ def quantile_difference(
     verdict = _verdict(low, high, abs(values[0]) * margin_pct / 100)
     is_whole = all(side.places is None for side in sides)
     if quantile == 50 and verdict != "same" and is_whole:
-        # Of the median the rank test says more, as it does of steps.
+        # For the median, the rank test is more powerful.
         found = compare_series(
             *(side.values for side in sides), alpha=alpha, margin_pct=margin_pct, is_in_order=False
         )
@@ -178,7 +178,7 @@ def rate_difference(
     if min(map(len, blocks)) < LEAST_BLOCKS:
         return Interval(*counts, *values, None, None, "inconclusive", None)
     source = random.Random(0)
-    # As a ratio: a rate is never below nothing, and few answers make it vary manifold.
+    # As a ratio: rates are positive and vary by factors with few answers.
     drawn = sorted(
         _rate(source.choices(blocks[1], k=len(blocks[1])))
         / (_rate(source.choices(blocks[0], k=len(blocks[0]))) or math.inf)

@@ -138,7 +138,7 @@ def _answers(trace: Trace) -> Iterable[Answer]:
 
 
 def _steps(trace: Trace) -> Iterable[ServingStep]:
-    # The devices of a step work together: its time is their mean, or a step would count often.
+    # The devices of a step work together, so its time is their mean.
     found: dict[int, list[ServingStep]] = {}
     for row in trace.query("serving_steps").to_dicts():
         if row["step"] is not None:

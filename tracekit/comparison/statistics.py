@@ -95,7 +95,7 @@ def at_least(drawn: int, needed: int, chance: float) -> float:
     if drawn > _EXACT_DRAWS and 10 < drawn * chance < drawn - 10:
         spread = math.sqrt(drawn * chance * (1 - chance))
         return 1 - _NORMAL.cdf((needed - 0.5 - drawn * chance) / spread)
-    # From the smaller side, by the ratio of one term to the next.
+    # Sum from the smaller side, using the ratio of consecutive terms.
     if needed > drawn * chance:
         return _tail(drawn, needed, chance)
     return 1 - _tail(drawn, drawn - needed + 1, 1 - chance)
@@ -257,7 +257,7 @@ def _median_atoms(series: Sequence[float]) -> list[tuple[float, float]]:
     if count % 2 == 0 and count <= _PAIRS_OF_MIDDLES:
         atoms = []
         for low, of_low in drawn_places(count, half, is_whole=True):
-            # One half of the draws lies at or below a place, its last there, the other above it.
+            # Half of the draws are at or below an index, the last one at it, and the others above.
             of_pairs = [
                 math.comb(count, half)
                 * ((low + 1) ** half - low**half)
@@ -397,7 +397,7 @@ def students_t(values: Sequence[float], place: int) -> float:
     )
     size = abs(means[1] - means[0])
     error = math.sqrt(squares / (len(values) - 2) * (1 / place + 1 / (len(values) - place)))
-    # Figures that are alike to the last digits differ by rounding alone.
+    # Values equal to the last digits differ only by rounding.
     if size <= 1e-12 * max(map(abs, means)):
         return 0.0
     return size / error if error else math.inf

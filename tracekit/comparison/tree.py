@@ -27,7 +27,7 @@ _COMPUTE: Mapping[By, tuple[_Level, ...]] = {
     "module": (_MODULE, _PHASE, _CLASS),
     "class": (_CLASS, _PHASE, _MODULE),
 }
-# Of communication the collective comes first, of copies the direction, of idle time the cause.
+# First level: collective for communication, direction for copies, cause for idle time.
 _OTHERS = (_CLASS, _PHASE, _MODULE)
 
 

@@ -110,12 +110,12 @@ class _Files:
             return
         folder = path.resolve()
         for file in manifest.files:
-            # Opening a FIFO waits for ever, and what a link leads to is no part of the dataset.
+            # Opening a FIFO would block, and link targets are not part of the dataset.
             with contextlib.suppress(OSError):
                 if not stat.S_ISREG((folder / file.name).lstat().st_mode):
                     raise _damaged(dataset, f"{file.name} is not a regular file")
         if any(sign in str(folder) for sign in "*?["):
-            # DuckDB takes such a name for a pattern: it gets another one.
+            # DuckDB treats such a name as a pattern, so it is renamed.
             link = passing / "dataset"
             link.symlink_to(folder, target_is_directory=True)
             folder = link
@@ -201,7 +201,7 @@ def _create_view(
     if name == "launch_context":
         numbers = files.sql(manifest.tables[MARKER_NUMBER])
         source = _with_markers(source, numbers)
-    # An enumeration is text in a file, and a filter on it goes down to the file only as text.
+    # Enumerations are text in files, and filters are pushed down only as text.
     picked = ", ".join(
         f'"{column}"' + ("" if kind.startswith("ENUM") else f"::{kind}") + f' AS "{column}"'
         for column, kind in columns

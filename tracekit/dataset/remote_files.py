@@ -104,7 +104,7 @@ def register(
             return [name] if name in sizes_bytes else []
 
         def modified(self, path: str) -> datetime.datetime:
-            # A file of a dataset never changes: what differs has another name.
+            # Files of a dataset never change: different content has another name.
             del path
             return datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC)
 

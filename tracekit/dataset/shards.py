@@ -48,7 +48,7 @@ class Description:
     files: dict[str, File]
 
 
-# Made here: two threads that make the first decoder of a class at once end the process.
+# Created here: two threads that create the first decoder of a class crash the process.
 _decoder = msgspec.json.Decoder(Description)
 
 
@@ -67,7 +67,7 @@ def write_shard(
         contents = {_DESCRIPTION: msgspec.json.encode(description)}
         contents |= {f"{name}.parquet": data for name, data in small.items()}
         for name, data in contents.items():
-            # No time of now: the same shard is the same bytes.
+            # No timestamp, so that equal shards have equal bytes.
             archive.writestr(zipfile.ZipInfo(name), data)
     dataset.join(FOLDER, f"{key}.zip").write_bytes(text.getvalue())
 

@@ -106,10 +106,10 @@ class Serving:
         self._engine = engine
         self._is_read = is_read
         self._ends: list[int] = []
-        self._queue: deque[list[int]] = deque()  # who waits: place, and tokens that were read
-        self._running: list[tuple[int, int]] = []  # the decoding step it is over at, and its place
+        self._queue: deque[list[int]] = deque()  # waiting requests: index and prefilled tokens
+        self._running: list[tuple[int, int]] = []  # last decode step and index
         self._decoding_steps = self._context = self._pages = 0
-        # How many need another page at a decoding step, by its remainder.
+        # Number of requests that need another page at a decode step, by its remainder.
         self._crossings: Counter[int] = Counter()
         now = 0
         while len(self._ends) < len(requests):

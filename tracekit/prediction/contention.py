@@ -25,7 +25,7 @@ _ROUNDS = 2
 
 _SLOPE, _BEFORE, _AFTER = (f"{TABLE}_{name}" for name in ("slope", "beside_before", "beside"))
 
-# Work is as long in a replay as between its two nodes, waiting for ranks in it.
+# Durations of work in a replay, between its two nodes, include waits for ranks.
 _BESIDE = f"""
 CREATE OR REPLACE TABLE {{place}} AS
 WITH work AS (

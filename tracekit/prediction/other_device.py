@@ -18,8 +18,8 @@ LAUNCH_BOUND_NS = 3_000
 MATRIX_TYPES = ("fp8", "bf16", "fp16", "tf32", "int8")
 """Types that matrix units support, which reach other shares of their peaks."""
 
-# Work of a product counts as bound by arithmetic or by memory as its op's operations and bytes say
-# on the recorded device; where they are not known, products by arithmetic, all else by memory.
+# The operations and bytes of an op decide whether a GEMM is bound by arithmetic or memory on the
+# recorded device. If they are unknown, GEMMs are bound by arithmetic, and all else by memory.
 _RATIOS = """
 CREATE OR REPLACE TABLE {table}_device AS
 WITH peak AS (

@@ -220,9 +220,9 @@ HAVING count(*) > 0
 @dataclass(frozen=True, slots=True)
 class _Replayed:
     window_ns: int
-    # When the last work of each marked step ends, of each trace: the host may be ahead of it.
+    # End of the last work of each marked step, per trace: the host may be ahead of it.
     step_ends_ns: tuple[tuple[int, ...], ...]
-    # When the first of them begins.
+    # Start of the first of them.
     begins_ns: tuple[int | None, ...]
 
     @property

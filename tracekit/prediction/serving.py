@@ -311,7 +311,7 @@ def _measures(
         count = len(values)
         found[f"{what}_mean_ns"] = round(statistics.fmean(values)) if values else 0
         for pct in (50, 99):
-            # By the nearest rank, as analysis latency has it.
+            # Nearest rank, like analysis latency.
             found[f"{what}_p{pct}_ns"] = values[-(-pct * count // 100) - 1] if values else 0
     left = sum(count for _, count in gaps) // 100 + 1
     found["itl_p99_ns"] = 0
@@ -425,7 +425,7 @@ def _steps(
     readers: defaultdict[int, list[int]] = defaultdict(list)
     new: defaultdict[int, list[int]] = defaultdict(list)
     end_ns: dict[int, int] = {}
-    answered: list[range] = []  # steps that gave a request its tokens
+    answered: list[range] = []  # steps that produced tokens of a request
     for _, sent, prompt, output, _, _, token_ns, spans, _ in found:
         ((first, last),) = spans
         if not 0 < output <= last - first + 1 < output + _MOST_PARTS:
@@ -443,7 +443,7 @@ def _steps(
     timed: list[Timed] = []
     works: list[Work] = []
     begin_ns = ended_ns = 0
-    joined: list[int] = []  # how long after the first request to an idle engine others came
+    joined: list[int] = []  # delays of further requests after the first one to an idle engine
     missed: list[int] = []
     for step in sorted({*decodes, *readers}):
         read = 0

@@ -94,7 +94,7 @@ def resize(connection: duckdb.DuckDBPyConnection, change: Change, runs: Sequence
     )
     connection.execute(
         f"UPDATE {TABLE} AS e SET factor = e.factor * s.ratio, "
-        # Beyond the sizes of the runs, work may stay as it is there, or grow twice as fast.
+        # Beyond the recorded sizes, work may stop growing, or grow twice as fast.
         "quick_ns = e.quick_ns * if(s.ratio > 0, least(s.nearest / s.ratio, 1), 1), "
         "slow_ns = e.slow_ns * if(s.ratio > 0, greatest(2 - s.nearest / s.ratio, 1), 1) "
         f"FROM {TABLE}_size AS s "

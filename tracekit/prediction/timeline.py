@@ -44,8 +44,7 @@ WHERE s.kind = 'work' AND s.tid IS NULL AND (ended.at_ns > begun.at_ns OR e.dur_
 ORDER BY s.trace_id, begun.at_ns, s.span_id
 """
 
-# Of nodes at one moment, what ends there is in front of the first in the replay, and what begins
-# there behind the last.
+# For nodes at the same time: ends are moved before the first, and starts after the last.
 _HOST = """
 WITH node AS (
     SELECT trace_id, pid, tid, recorded_ns, min(first.at_ns) AS end_ns, max(last.at_ns) AS at_ns
@@ -132,8 +131,7 @@ ASOF INNER JOIN piece AS p
 ORDER BY b.trace_id, b.at_ns, b.event_id
 """
 
-# Copies of calls with the op around them and what ties them to their work, of work, and of ops on
-# cpu; batches of workers.
+# Copies of calls with their op and links, of work, and of CPU ops; batches of workers.
 _ADDED = """
 SELECT
     t.rank, t.trace_id, coalesce(s.name, 'batch of worker ' || a.worker),
