@@ -83,14 +83,13 @@ def _without_lines() -> Iterator[None]:
 
 
 class Profile:
-    """A profiled window of steps, and the trace file it leaves.
+    """A profiled window of steps and its trace file.
 
-    As a context manager it profiles `active` steps after `warmup` steps, in which the profiler runs
-    and what it sees is thrown away; `step()` ends each step, and the trace is written where the
-    block ends. Without the block, `start()`, `stop()` and `export()` do the same at moments of the
-    caller's; `export()` may be called on another thread. `save()` is half of it: torch writes its
-    JSON with the interpreter locked, and `trace_file.compress` need not be called where anybody
-    waits.
+    As a context manager it profiles `active` steps after `warmup` steps, whose events it discards;
+    `step()` ends each step, and the trace is written at the end of the block. Without the block,
+    `start()`, `stop()`, and `export()` do the same at times that the caller chooses; another thread
+    may call `export()`. `save()` does only half of it: torch writes its JSON holding the GIL, and
+    `trace_file.compress` can run where nobody waits for it.
 
         with Profile(folder / "rank0.json.gz", {"stage": "pretrain"}) as profile:
             for number in range(profile.step_count):
@@ -99,22 +98,22 @@ class Profile:
                 profile.step()
 
     Args:
-        path: the trace; `.gz` compresses it. It appears only when it is whole.
-        metadata: what the run is, so that a trace alone tells it: `stage`, `opt`, `model`,
-            `engine`, `rank`, `world_size`, `seed`, `batch_size`, `sequence_length`, … They are
-            written as members `tracekit_<name>` beside `traceEvents`, and so is our `version`;
-            None is left out.
-        warmup: steps that the profiler sees but does not keep.
-        active: steps that are kept.
-        record_shapes: whether to keep the shapes of operators' arguments.
-        with_stack: whether to keep Python stacks.
-        with_flops: whether the profiler is to count floating-point operations itself.
-        profile_memory: whether to keep the allocator's events.
-        all_threads: whether to see the operators of all threads, not only of the one that starts
-            the profiler and of those that autograd starts for it.
-        activities: what is recorded, if not all that can be. Without the host's there are no
-            ranges, so the member `tracekit_step_bounds_unix_ns` has the instants between which the
-            kept steps lie: one more than there are steps, of the host's clock.
+        path: the trace; `.gz` compresses it. The file appears only when it is complete.
+        metadata: description of the run, so that a trace is self-contained: `stage`, `opt`,
+            `model`, `engine`, `rank`, `world_size`, `seed`, `batch_size`, `sequence_length`, …
+            Written as members `tracekit_<name>` next to `traceEvents`, with our `version`;
+            None is omitted.
+        warmup: steps that the profiler sees but discards.
+        active: steps in the trace.
+        record_shapes: whether to record the shapes of op arguments.
+        with_stack: whether to record Python stacks.
+        with_flops: whether the profiler counts floating-point operations itself.
+        profile_memory: whether to record allocator events.
+        all_threads: whether to record the ops of all threads, not only of the thread that
+            starts the profiler and of autograd's threads for it.
+        activities: what to record, if not everything. Without CPU activity there are no
+            ranges, so the member `tracekit_step_bounds_unix_ns` has the step boundaries: one
+            more than there are steps, on the host's clock.
     """
 
     def __init__(
@@ -286,7 +285,7 @@ class Profile:
 def end_without_destructors() -> None:
     """End a forked child without Kineto's destructor, which would wait for a thread of the parent.
 
-    Python's exit handlers run, and C buffers are flushed.
+    Python's exit handlers still run, and C buffers are flushed.
     """
     with contextlib.suppress(Exception):  # another libc
         libc = ctypes.CDLL(None)

@@ -1,6 +1,6 @@
 """Ranges around the modules of a model: `tk/module/<forward|backward|recompute>/<path>#<Class>`.
 
-`module_paths` says what the path of a module is.
+`module_paths` defines the path of a module.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ _Table = dict["weakref.ref[nn.Module]", "_Named"]
 
 
 class ModuleRanges:
-    """Ranges around every module of a model, while they are attached.
+    """Ranges around every module of a model while attached.
 
-    Forward and recompute ranges are those of the calls of modules (`module_calls`), which change no
-    output. Transformers recomputes a decoder layer by its `forward`, past its call; its checkpoint
+    Forward and recompute ranges are around module calls (`module_calls`) and change no output.
+    Transformers recomputes a decoder layer through `forward`, not through a call; its checkpoint
     function is wrapped so that the layer has a range there too.
 
-    Backward ranges are made where they are asked for, by hooks on tensors, which change neither the
-    graph nor the gradients: a module's begins when the gradient of its output is taken up and ends
-    when that of its input is there, or when a module beside it begins. A module that no gradient
-    passes through (an embedding, what lies below frozen weights) has none. They are for people, and
-    cost 15 µs a call without any profiler; the analyses trust the sequence numbers of autograd's
-    own nodes more.
+    Backward ranges are optional. They use tensor hooks, which change neither the graph nor the
+    gradients: a module's range begins when the gradient of its output is ready and ends when that
+    of its input is, or when a sibling's begins. A module without a gradient through it (an
+    embedding, anything below frozen weights) has none. They are meant for people and cost 15 µs per
+    call even without a profiler; analyses prefer the sequence numbers of autograd nodes.
 
-    Inside a region of `torch.compile` modules have no ranges, and the region is not touched.
+    Inside a `torch.compile` region modules have no ranges, and the region is unchanged.
 
-    No model is held: a program may make one in each step, be it a loss, and be done with it.
+    Models are only weakly referenced: a program may create one per step, such as a loss, and drop
+    it.
     """
 
     wants_inner = True

@@ -1,16 +1,16 @@
 """Open ranges of each thread, and range names except those of modules.
 
-The names are a contract with the analyses, and people read them in Perfetto and Nsight too:
-`tk/step/<n>`, `tk/phase/<name>`, `tk/part/<name>` and those of `modules`. Each range is an
-annotation of the profiler, and an NVTX range where something reads those (see `use_nvtx`).
+The names are a contract with the analyses, and people read them in Perfetto and Nsight:
+`tk/step/<n>`, `tk/phase/<name>`, `tk/part/<name>`, and those of `modules`. Each range is a profiler
+annotation, and also an NVTX range if something reads those (see `use_nvtx`).
 
 **Cost.** `record_function` goes through the dispatcher, where modes of the program see it: 10 to 22
-µs a range under a profiler. What is underneath takes 3. `_RecordFunctionFast` would take 1, but its
-ranges are ops of the trace unless the profiler keeps shapes, and fail where one starts inside.
+µs per range under a profiler. The ops below it take 3. `_RecordFunctionFast` would take 1, but its
+ranges appear as ops unless the profiler records shapes, and fail if a profiler starts inside one.
 
-**Threads.** Open ranges are kept per thread, and whatever closes one closes what was left open
-inside it. So every range ends, on its own thread and in the right order, under exceptions, the
-early stop of non-reentrant checkpoints, and Ctrl-C.
+**Threads.** Open ranges are per thread, and closing one closes everything left open inside it. So
+every range ends, on its own thread and in the right order, even after exceptions, the early stop of
+non-reentrant checkpoints, and Ctrl-C.
 """
 
 from __future__ import annotations

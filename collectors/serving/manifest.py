@@ -89,10 +89,10 @@ def counted(records: Sequence[RequestRecord]) -> list[RequestRecord]:
 
 
 def interval_ns(measured: Sequence[RequestRecord]) -> int | None:
-    """Return the time that throughput is of, ns: as analysis `throughput` defines it.
+    """Return the duration that throughput refers to, ns, as analysis `throughput` defines it.
 
-    From when the first measured request was sent to the end of the last that was answered; None if
-    none was.
+    From when the first measured request was sent to the end of the last answered one; None if none
+    was answered.
     """
     sent = [record.sent_ns for record in measured if record.sent_ns is not None]
     ends = [

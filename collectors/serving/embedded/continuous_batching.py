@@ -39,10 +39,10 @@ _FREE_SHARE = 0.15
 
 @dataclass(frozen=True, slots=True)
 class EngineSize:
-    """How large the engine is made; None leaves it to transformers, which asks the device.
+    """Size of the engine; with None transformers chooses it by the device.
 
-    `page_token_count` is the tokens of a page of the cache of keys and values, `page_count` the
-    number of its pages, `batch_token_count` the most tokens in one step.
+    `page_token_count` is the number of tokens per page of the KV cache, `page_count` the number of
+    pages, `batch_token_count` the maximum number of tokens per step.
     """
 
     page_token_count: int | None = None
@@ -52,14 +52,14 @@ class EngineSize:
 
 
 def engine_size(plan: LoadPlan, values: Mapping[str, Any], model: Any) -> EngineSize:
-    """Return the size for a load: what the arguments say, and else on a CPU no more than it needs.
+    """Return the size for a load: from the arguments, else on a CPU the smallest that suffices.
 
-    Left alone, transformers sizes the cache by the memory of the machine. On a GPU that is what one
-    wants. On a CPU it takes seconds to touch the memory, and its attention needs a mask of the
-    tokens of a step times those of the whole cache.
+    By default, transformers sizes the cache by the memory of the machine, which suits a GPU. On a
+    CPU, touching that memory takes seconds, and attention needs a mask of the tokens per step times
+    those of the entire cache.
 
     Raises:
-        UsageError: what was asked for cannot hold a single request.
+        UsageError: the requested size cannot hold a single request.
     """
     page: int | None = values.get("page_size")
     pages: int | None = values.get("cache_blocks")
@@ -253,11 +253,11 @@ class ContinuousBatching:
 
 
 def _share(future: Any) -> Share:
-    """Return what a scheduled request has in its step.
+    """Return the share of a scheduled request in its step.
 
-    How many tokens a request has in the step does not tell a prompt from an answer: the rest of a
-    prompt can be one token. What tells is how far the request had come: transformers counts in
-    `position_offset` the tokens that are in the cache, and moves it on after scheduling.
+    The number of tokens does not distinguish prefill from decode: the rest of a prompt can be one
+    token. `position_offset`, the number of the request's tokens in the cache, does; transformers
+    increases it after scheduling.
     """
     state = future.state
     return Share(

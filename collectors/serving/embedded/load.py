@@ -260,10 +260,10 @@ def not_begun(plan: LoadPlan, failure: str) -> LoadResult:
 
 
 def _initialize_profiler() -> None:
-    """Have the profiler make itself ready on this thread, before it is needed on the engine's.
+    """Initialize the profiler on this thread before the engine's thread needs it.
 
-    The first start in a process takes a second or two, which the engine would stand still for, and
-    on another thread than the one that loaded torch it complains on stderr.
+    The first start in a process takes one or two seconds, during which the engine would stop, and
+    on a thread other than the one that loaded torch it prints warnings.
     """
     import torch
 

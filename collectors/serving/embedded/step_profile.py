@@ -1,8 +1,8 @@
-"""Profiles complete steps of an embedded engine, on its own thread.
+"""Profiles complete steps of an embedded engine, on the engine's thread.
 
-The engine's thread starts and stops the profiler between two steps. So no step in the trace is cut,
-and the computing thread is profiled without the private option for all threads. Ranges and module
-hooks exist only in the window: latency is measured without them.
+The engine's thread starts and stops the profiler between two steps. The trace therefore has only
+complete steps, and the private option for profiling all threads is not needed. Ranges and module
+hooks exist only in the window, so that they do not affect the measured latency.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ _GIVE_UP_TIMEOUT_S = 2.0
 
 
 class StepProfile(StepRecorder):
-    """A profile of some steps: from one point of the load, for as long as another.
+    """A profile of some steps: from one point of the load, for a given length.
 
-    `progress` returns how many requests of the load are finished, and the ns since its start. After
-    `max_step_count` steps the profile ends in any case, which bounds the trace; None does not.
+    `progress` returns the number of finished requests and the ns since the start of the load. After
+    `max_step_count` steps the profile ends in any case, which limits the size of the trace; None
+    sets no limit.
     """
 
     def __init__(

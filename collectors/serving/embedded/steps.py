@@ -1,4 +1,4 @@
-"""Steps of an embedded engine: their work and its records."""
+"""Steps of an embedded engine and their records."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ StepPhase = Literal["prefill", "decode", "mixed"]
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The part of one request in one step.
+    """Share of one request in one step.
 
     `is_prefill`: the tokens belong to the prompt. `gives_token`: the step produces an output token
-    of the request, which the last part of a prompt does too.
+    of the request; so does the last prefill chunk.
     """
 
     request_id: str
@@ -41,7 +41,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Work of one step. `number` is that of the range `tk/step/<number>`."""
+    """Work of one step. `number` is the number in the range `tk/step/<number>`."""
 
     number: int
     shares: Sequence[Share]
@@ -56,7 +56,7 @@ class Batch:
 
     @property
     def range_name(self) -> str:
-        """Name of the range with the composition, in vLLM's order."""
+        """Name of the range with the batch composition, in vLLM's order."""
         counts = {True: 0, False: 0}
         tokens = {True: 0, False: 0}
         for share in self.shares:
@@ -77,12 +77,11 @@ def add_step(steps: list[list[int]], number: int) -> None:
 
 
 class StepRecorder:
-    """Gives every request of a pass its tokens' times and its steps; a profile does more.
+    """Records token times and steps of every request of a pass; subclasses also profile.
 
-    The engine's thread writes here, the load's thread reads. Times are absolute readings of
-    `time.perf_counter_ns` until the run is over, because the start of the measured load is not
-    known before. Tokens have the instant at which the host knows them, which is when the engine
-    could have sent them to a client.
+    The engine's thread writes, the load's thread reads. Times are absolute readings of
+    `time.perf_counter_ns` until the run ends, because the start of the measured load is not known
+    earlier. A token's time is when the host receives it: when the engine could send it to a client.
     """
 
     def __init__(self) -> None:
