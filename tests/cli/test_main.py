@@ -163,7 +163,7 @@ def test_a_bug_is_70_and_keeps_its_traceback(
     assert outcome.exit_code == 70
     assert outcome.stdout == ""
     assert outcome.stderr.startswith("Traceback")
-    assert "\nerror: this is a bug of tracekit" in outcome.stderr
+    assert "\nerror: this is a bug in tracekit" in outcome.stderr
 
 
 # A Python of its own that opens a result of as many rows as asked for.

@@ -61,7 +61,7 @@ class Engine:
 
 
 def free_at(ends_ns: Sequence[int], place: int, limit: int | None) -> int | None:
-    """Return when the client may send a request; None if unknown yet.
+    """Return when the client may send a request; None if not yet known.
 
     Args:
         ends_ns: end times of requests, sorted.
@@ -77,17 +77,18 @@ class Serving:
     """A load on an engine, from the first arrival to the last token.
 
     Args:
-        requests: in the order of their arrival.
-        engine: what serves them.
-        step_ns: how long its steps take.
-        is_read: the prompts are in the cache already, and each has its first token.
+        requests: in order of arrival.
+        engine: the engine that serves them.
+        step_ns: duration of its steps.
+        is_read: whether prompts are already in the cache, each with its first token.
 
     Attributes:
-        sent_ns, first_ns, end_ns: of each request, ns.
-        steps: what each step did, and how long it took, ns.
+        sent_ns, first_ns, end_ns: times of each request, ns.
+        steps: work and duration of each step, ns.
 
     Raises:
-        QueryError: requests would be thrown out of the cache or of a step, or steps are too many.
+        QueryError: requests would be evicted from the cache or preempted, or there are too many
+            steps.
     """
 
     def __init__(

@@ -1,9 +1,9 @@
-"""The edges of a dependency graph under a change: one table, changed by SQL, change by change.
+"""Edges of a dependency graph under a change: one table, updated by SQL for each change.
 
-Every edge has factors for what it takes, so that changes of the same work multiply: one for what of
-it is Python or the latency of a transfer, one for data loading, one for all else. Ranges leave a
-share of it. What is replayed is what these leave of its weight. Work that a method adds is edges of
-its own, whose nodes are listed.
+Every edge has factors for its weight, so that changes of the same work multiply: one for Python or
+transfer latency, one for data loading, one for everything else. Ranges leave a share of it. The
+replay uses the remaining weight. Work that a method adds has edges of its own, whose nodes are
+listed.
 """
 
 from __future__ import annotations
@@ -282,17 +282,17 @@ def _change_inside(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
 def change_spans(
     connection: duckdb.DuckDBPyConnection, change: Change, by: str, rest: str, glob: str = ""
 ) -> None:
-    """Change what threads do inside spans that are laid out: the table of edges with `_op`.
+    """Change thread time inside spans: the table of edges with `_op`.
 
     Args:
-        connection: one with that table, which is dropped.
+        connection: with that table, which is dropped.
         change: scales or removes.
         by: what the spans are, in a word.
-        rest: the condition of edges that may be changed.
-        glob: of ops, their name.
+        rest: SQL condition for edges that may change.
+        glob: for ops, their name.
 
     Raises:
-        QueryError: nothing lies in them.
+        QueryError: the spans contain nothing.
     """
     connection.execute(f"CREATE TABLE IF NOT EXISTS {TABLE}_ranged AS FROM {TABLE}_op LIMIT 0")
     connection.execute(f"INSERT INTO {TABLE}_ranged FROM {TABLE}_op")
@@ -354,8 +354,8 @@ def change_spans(
 
 
 PAUSE_NS = 1_000_000
-"""Host time outside ops between two calls counts as stall from this length on. Launches under a
-profiler that records Python take much less."""
+"""Minimum host time outside ops between two calls that counts as a stall. Launches under a profiler
+with Python stacks take much less."""
 
 NAMED_NS = 100_000
 """A Python call or range of this length without launches counts as work of the program."""
@@ -387,10 +387,9 @@ def _change_host(connection: duckdb.DuckDBPyConnection, change: Change) -> list[
 
 
 def _find_pauses(connection: duckdb.DuckDBPyConnection, where: str) -> None:
-    """Lay out which share of the host's time outside ops launches nothing, by edge.
+    """Compute which share of the host's time outside ops launches nothing, by edge.
 
-    All of it where it is a pause; else what lies in calls or ranges of the program that launch
-    nothing.
+    All of it in a stall; else the part inside the program's calls or ranges without launches.
     """
     connection.execute(
         f"CREATE OR REPLACE TABLE {TABLE}_pause AS "
@@ -592,10 +591,10 @@ _HANDOVER_NS = 1_000_000
 
 
 def _add_workers(connection: duckdb.DuckDBPyConnection, count: int) -> None:
-    """Let workers make what was loaded.
+    """Move data loading to workers.
 
-    Batch k is ready when its worker has made it, which begins when that one's last is ready, and is
-    at most two batches ahead of what is taken.
+    Batch k is ready when its worker has produced it. The worker starts when its previous batch is
+    ready, and is at most two batches ahead of the consumer.
     """
     connection.execute(
         f"CREATE OR REPLACE TABLE {TABLE}_batch AS SELECT trace_id, sum(ns)::BIGINT AS ns, "
@@ -760,12 +759,12 @@ def _change_links(connection: duckdb.DuckDBPyConnection, change: Change) -> list
 
 
 def scale_transfers(connection: duckdb.DuckDBPyConnection, change: Change, ratios: str) -> None:
-    """Scale the latency of each transfer and the rest of it, and drop what was laid out of them.
+    """Scale the latency and the rest of each transfer, and drop the temporary tables.
 
     Args:
         connection: one for which :func:`fit_transfers` was called.
-        change: whose terms choose of them.
-        ratios: gives the rows of the table of transfers with the two ratios as last columns.
+        change: its terms select transfers.
+        ratios: returns rows of the transfer table with the two ratios as last columns.
     """
     connection.execute(
         f"UPDATE {TABLE} AS e SET factor = factor * r.of_bytes, "

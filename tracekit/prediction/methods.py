@@ -302,11 +302,11 @@ def _stop_recomputing(connection: duckdb.DuckDBPyConnection, change: Change) -> 
 
 
 def _start_recomputing(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    """Run forward work of modules again before the first work of their backward pass.
+    """Repeat forward work of modules before the first work of their backward pass.
 
     Raises:
-        UsageError: no module is chosen, and the trace has some; or several are.
-        QueryError: nothing of these is recorded, or they are recomputed already.
+        UsageError: no module is selected, and the trace has some; or several are.
+        QueryError: nothing of them is recorded, or they are already recomputed.
     """
     globs = [glob for column, glob in change.terms if column == "module"]
     has_modules = connection.execute(
@@ -455,10 +455,10 @@ def fuse_norms(connection: duckdb.DuckDBPyConnection, change: Change) -> list[st
 
 
 _HOST_OF_COMPILED_US = (30, 45, 60)
-"""Host time per kernel of compiled code without CUDA graphs, µs: least, usual, most.
+"""Host time per kernel of compiled code without CUDA graphs, µs: minimum, typical, maximum.
 
 Two programs on an H200 took 38 to 53 µs, and their kernels between GEMMs 0.26 and 0.30 of their
-time before; small loops and other CPUs differ more.
+previous time; small loops and other CPUs differ more.
 """
 
 _FUSED = """
@@ -488,8 +488,7 @@ def compile_model(connection: duckdb.DuckDBPyConnection, change: Change) -> list
     """Fuse the kernels between two GEMMs, and use the host time of compiled code.
 
     Raises:
-        QueryError: the model is already compiled, or no two kernels follow each other between GEMMs
-            of a GPU.
+        QueryError: the model is already compiled, or no two kernels between GEMMs are adjacent.
     """
     if connection.execute(f"FROM {TABLE} WHERE is_fused(class) LIMIT 1").fetchall():
         raise QueryError(f"{change.text!r}: kernels in this trace are already compiled")
@@ -550,7 +549,7 @@ def fuse_attention(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
     """Remove the kernels between the GEMMs of unfused attention.
 
     Raises:
-        QueryError: there is none.
+        QueryError: the trace has none.
     """
     connection.execute(
         f"CREATE OR REPLACE TABLE {TABLE}_between AS "
@@ -631,7 +630,7 @@ def accumulate(connection: duckdb.DuckDBPyConnection, change: Change) -> list[st
     """Scale the number of micro-batches per optimizer step.
 
     Raises:
-        QueryError: there is no forward and backward pass.
+        QueryError: the trace has no forward and backward pass.
     """
     passes = where_of(change, "phase IN ('forward', 'backward', 'recompute', 'data')")
     need(

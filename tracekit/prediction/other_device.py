@@ -118,7 +118,7 @@ def scale_to_device(connection: duckdb.DuckDBPyConnection, table: str, name: str
 def _reached(connection: duckdb.DuckDBPyConnection, other: DevicePeak) -> tuple[float, float, str]:
     """Return the share of peak that GEMMs reach on both devices, and its description.
 
-    Both are 1 where one of them is not known.
+    Both are 1 if one is unknown.
     """
     names = {row[0] for row in connection.execute("SELECT product FROM device_peak").fetchall()}
     recorded = [one for one in load_device_peaks() if one.product in names]

@@ -1,8 +1,8 @@
 """Writes a predicted run as a Chrome trace with the predicted times.
 
-Calls and work stand where the replay puts them. What else ran on a thread (ops, ranges, Python)
-is moved with them: between two nodes of its thread in proportion, so that it nests as it did. What
-a method adds has the name of what it is a copy of, and an argument that says it was predicted.
+Calls and work have the times of the replay. Other events of a thread (ops, ranges, Python) move
+with them, in proportion between two nodes of their thread, so that nesting is unchanged. Work that
+a method adds has the name of what it copies and an argument that marks it as predicted.
 """
 
 from __future__ import annotations
@@ -172,16 +172,16 @@ ORDER BY ended.at_ns, a.end_node
 _WORKER_TID = 2_000_000_000
 
 _ITS_OWN = ("External id", "Sequence number", "Fwd thread id", "Python id", "Python parent id")
-"""Arguments that tie an event to others, which a copy of it does not have."""
+"""Arguments that link an event to others, which its copy does not have."""
 
 
 def write_timeline(connection: duckdb.DuckDBPyConnection, at: str, path: Path) -> None:
-    """Write what ran, at the times of a replay.
+    """Write the run at the times of a replay.
 
     Args:
-        connection: one that has the graph, and the edges that were replayed.
+        connection: one that has the graph and the replayed edges.
         at: the table of the replay.
-        path: the file, which is written whole or not at all; or a folder, for a file of each rank.
+        path: the file, which is written completely or not at all; or a folder, for a file per rank.
 
     Raises:
         StoreError: it cannot be written.
