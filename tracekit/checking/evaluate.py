@@ -70,15 +70,15 @@ def amount_text(amount: float | None, unit: Unit | None) -> str | None:
 def judge(rule: Rule, new: Measured, base: Measured | None) -> Judgement:
     """Judge one rule.
 
-    A relative rule is decided by the rank test on steps: the base's, made longer by as much as the
-    rule allows, against the new ones. It fails where these are beyond that by more than noise,
-    passes where they keep it by more than noise, and is inconclusive else. `step_time` is that of
-    steps without the profiler where both sides have enough of them. Tokens per second are
-    judged by repeats, percentiles of latency by requests. What does not vary (counts, bytes, the
-    result of a statement) is compared as it is; a single time or share decides nothing.
+    A relative rule is decided by the rank test on steps: the base's steps plus the allowed increase
+    against the new ones. It fails if the new steps exceed that by more than noise, passes if they
+    stay below by more than noise, and is otherwise inconclusive. `step_time` uses unprofiled steps
+    if both sides have enough of them. Tokens per second are judged by repeats, latency percentiles
+    by requests. Deterministic values (counts, bytes, SQL results) are compared directly; a single
+    time or share decides nothing.
 
     Raises:
-        UsageError: the rule looks at what there is not, or is relative and there is no base.
+        UsageError: the target does not exist, or a relative rule has no base.
     """
     if rule.operator is not None:
         refuse_unknown(rule.subject, [new] if base is None else [new, base])

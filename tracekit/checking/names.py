@@ -41,14 +41,14 @@ _COLUMNS = {
 
 
 def refuse_unknown(subject: str, sides: Sequence[Measured]) -> None:
-    """Refuse a subject that names what does not exist.
+    """Reject a subject with an unknown name.
 
-    A class, a phase or a cause exists if tracekit knows it or a side has it; so do metrics, and
-    analyses with their columns. The pattern of a module must match one of some side, unless no side
-    tells any module.
+    A class, phase, or cause is known if tracekit defines it or a side has it; likewise metrics, and
+    analyses with their columns. The pattern of a module must match a module of a side, unless no
+    side has modules.
 
     Raises:
-        UsageError: there is no such thing; the hint names what is spelled nearly so.
+        UsageError: the name is unknown; the hint has similar names.
     """
     if found := GROUPED.fullmatch(subject):
         group = found["group"]

@@ -14,7 +14,7 @@ _AT_ONCE_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One Parquet file of a dataset: its name below the dataset, and what it must be."""
+    """One Parquet file of a dataset: its name within the dataset, size, and checksum."""
 
     name: str
     size_bytes: int
@@ -23,9 +23,9 @@ class File:
 
 
 def put_file(dataset: Location, folder: str, key: str, source: Path, row_count: int) -> File:
-    """Write a local Parquet file to a dataset, under a name that tells what is in it.
+    """Write a local Parquet file to a dataset under a name derived from its content.
 
-    Two writers at once can so not mix: what differs has another name.
+    Concurrent writers cannot mix files: different content has a different name.
     """
     with source.open("rb") as stream:
         sha256 = digest_of(stream)
@@ -35,7 +35,7 @@ def put_file(dataset: Location, folder: str, key: str, source: Path, row_count: 
 
 
 def is_there(dataset: Location, file: File) -> bool:
-    """Whether a file lies in a dataset as it must be; it is read for that."""
+    """Whether a dataset has a file with the right content; reads it."""
     try:
         place = dataset.join(file.name)
         if place.size_bytes() != file.size_bytes:

@@ -1,8 +1,8 @@
-"""Opening a dataset: its tables as views over its Parquet files, the rows of its analyses.
+"""Opens a dataset: its tables as views over Parquet files, and the rows of its analyses.
 
-A dataset is data, whoever made it. Of the SQL that runs, none comes from it: the views are
-tracekit's own, over files whose names were looked at, and what is read of them has the columns and
-types that tracekit's tables have. SQL of the user's can read nothing but these files.
+Datasets are untrusted. No SQL comes from them: the views are tracekit's, over files whose names
+were checked, with the columns and types of tracekit's tables. The user's SQL can read only these
+files.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _RUN_TABLES = frozenset(table.name for table in RUN_TABLES)
 
 @dataclass(frozen=True, slots=True)
 class OpenDataset:
-    """A dataset that was opened: how it is asked, and what is in it."""
+    """An open dataset: its connection and content."""
 
     connection: duckdb.DuckDBPyConnection
     manifest: Manifest
@@ -43,7 +43,7 @@ def open_dataset(
     """Open a dataset for reading.
 
     Raises:
-        StoreError: there is none, it is damaged, or of another version.
+        StoreError: it does not exist, is damaged, or has another version.
     """
     manifest = read_manifest(dataset)
     if manifest is None:
@@ -61,7 +61,7 @@ def open_listed(
     *,
     unsafe: bool = False,
 ) -> OpenDataset:
-    """Open the files that a manifest lists, whether or not it is written yet.
+    """Open the files that a manifest lists, whether or not it is already written.
 
     Raises:
         StoreError: a file is damaged.
@@ -91,7 +91,7 @@ def open_listed(
 
 
 class _Files:
-    """Files of a dataset as DuckDB names them; `passing` is a folder that goes with it."""
+    """Files of a dataset as named in DuckDB; `passing` is a temporary folder for them."""
 
     def __init__(
         self,
@@ -178,8 +178,8 @@ def _list_analyses(
 def _is_as_written(files: _Files, listed: ListedFile) -> str:
     """Return a condition that fails if a local file has changed since it was written.
 
-    Parquet notices only some of what befalls its bytes: the rest would be other figures. Object
-    stores keep checksums of their own.
+    Parquet detects only some corruption; the rest would change figures. Object stores have their
+    own checksums.
     """
     if files.dataset.local_path is None:
         return "TRUE"
