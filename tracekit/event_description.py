@@ -83,17 +83,17 @@ MAX_DUR_US = 10**12
 """Longer durations (11 days) are refused, µs: sums of thousands must stay within 64 bits."""
 
 _FORMAT = "the format"
-_KINETO = "Kineto, in the oldest traces that were read (2021)"
-_AUTOGRAD = "torch.profiler in traces of 2021 and later, ops that autograd records"
+_KINETO = "Kineto, in old traces (2021)"
+_AUTOGRAD = "torch.profiler since 2021, ops recorded by autograd"
 _PYTHON = "torch.profiler with with_stack=True; not in traces of 2021"
 _PYTHON_MODULE = "torch.profiler with with_stack=True, calls of nn.Module; not in traces of 2021"
-_MEMORY = "torch.profiler with profile_memory=True, in traces of 2021 and later"
+_MEMORY = "torch.profiler with profile_memory=True, since 2021"
 _MEMORY_LATER = "torch.profiler with profile_memory=True; not in traces of 2021"
 
 PID = EventColumn(
     "pid",
     "BIGINT",
-    "process id; a negative stand-in where the file has a text (table thread)",
+    "process id; a negative stand-in for text ids (table thread)",
     "member",
     ("pid",),
     since=_FORMAT,
@@ -101,7 +101,7 @@ PID = EventColumn(
 TID = EventColumn(
     "tid",
     "BIGINT",
-    "thread id; a negative stand-in where the file has a text (table thread)",
+    "thread id; a negative stand-in for text ids (table thread)",
     "member",
     ("tid",),
     since=_FORMAT,
@@ -122,7 +122,7 @@ LINKS = (
     EventColumn(
         "correlation",
         "BIGINT",
-        "links a launch and its device events; NULL for none",
+        "links a launch with its device events; NULL if none",
         "argument",
         ("correlation",),
         none=0,
@@ -131,15 +131,15 @@ LINKS = (
     EventColumn(
         "external_id",
         "BIGINT",
-        "links an op and what it launched (External id)",
+        "links an op with its launches (External id)",
         "argument",
         ("External id", "external id"),
-        since=_KINETO + "; there device events and calls of the runtime spell it external id",
+        since=_KINETO + "; device events and runtime calls there spell it external id",
     ),
     EventColumn(
         "stream",
         "BIGINT",
-        "stream or queue of the device; not the display lane to which torch moves replayed kernels",
+        "stream or queue of the device; not the display lane of replayed kernels",
         "argument",
         ("original_stream", "stream"),
         since=_KINETO + ", device events; original_stream in annotated graphs (torch 2.12)",
@@ -174,7 +174,7 @@ LINKS = (
     EventColumn(
         "sequence_number",
         "BIGINT",
-        "links a forward op and its autograd node",
+        "links a forward op with its autograd node",
         "argument",
         ("Sequence number",),
         since=_AUTOGRAD,
@@ -193,7 +193,7 @@ LINKS = (
 ID = EventColumn(
     "id",
     "VARCHAR",
-    "id of a flow, a counter or asynchronous work, as in the file",
+    "id of a flow, counter, or asynchronous span, as in the file",
     "member",
     ("id",),
     since=_FORMAT,
@@ -217,7 +217,7 @@ BINDING = EventColumn(
 ARGS = EventColumn(
     "args",
     "JSON",
-    "all arguments of the file, those with columns of their own too",
+    "all arguments of the file, including those with columns",
     "member",
     ("args",),
     since=_FORMAT,
@@ -225,7 +225,7 @@ ARGS = EventColumn(
 EXTRA = EventColumn(
     "extra",
     "JSON",
-    "members of the event that have no column; pid and tid given as text",
+    "other members of the event; pid and tid given as text",
     "reader",
 )
 
@@ -233,19 +233,19 @@ EVENT_COLUMNS = (
     EventColumn(
         "event_id",
         "BIGINT",
-        "position among the well-formed events of the file, from 0; rejected ones count too",
+        "position among the well-formed events of the file, from 0, including rejected ones",
         "reader",
     ),
     EventColumn(
         "view_name",
         VIEW_NAME_TYPE,
-        "its view: event, flow, instant, counter, memory, metadata, span_end or left_out",
+        "its view: event, flow, instant, counter, memory, metadata, span_end, or left_out",
         "reader",
     ),
     EventColumn(
         "ph",
         "VARCHAR",
-        "its letter in the format (ph), as in the file",
+        "phase letter in the format (ph), as in the file",
         "member",
         ("ph",),
         since=_FORMAT,
@@ -258,7 +258,7 @@ EVENT_COLUMNS = (
     EventColumn(
         "name",
         "VARCHAR",
-        "name; of a span without one the empty text",
+        "name; empty if missing",
         "member",
         ("name",),
         since=_FORMAT,
@@ -289,7 +289,7 @@ MEMORY_COLUMNS = (
     EventColumn(
         "total_allocated_bytes",
         "BIGINT",
-        "allocated on the device afterwards, bytes",
+        "allocated on the device after the event, bytes",
         "argument",
         ("Total Allocated",),
         since=_MEMORY_LATER,
@@ -297,7 +297,7 @@ MEMORY_COLUMNS = (
     EventColumn(
         "total_reserved_bytes",
         "BIGINT",
-        "reserved on the device afterwards, bytes",
+        "reserved on the device after the event, bytes",
         "argument",
         ("Total Reserved",),
         since=_MEMORY_LATER,

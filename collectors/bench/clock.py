@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Call = Callable[[], object]
 
 MOST_QUEUED = 500
-"""Calls that are queued at once at most: a stream takes about a thousand launches, then waits."""
+"""Maximum number of calls queued at once: a stream holds about a thousand launches."""
 
 # What the host needs to queue a call, in cycles of a device at about 1.5 GHz: some 10 µs.
 _CYCLES_PER_CALL = 15_000
@@ -28,9 +28,9 @@ _MOST_CYCLES = 15_000_000
 
 
 class WallClock:
-    """Times calls by the clock of the host: until they are done on a CPU, launched on a device.
+    """Times calls on the host clock: until they are done on a CPU, until launched on a device.
 
-    `synchronize` waits until a device has nothing left to do, outside the time.
+    `synchronize` waits until a device is idle and is not timed.
     """
 
     timer = "wall_clock"
@@ -44,7 +44,7 @@ class WallClock:
         self._now_ns = now_ns
 
     def time_ns(self, call: Call, count: int) -> float:
-        """Make so many calls and return how long they took together, ns."""
+        """Make calls and return their total duration, ns."""
         now_ns = self._now_ns
         self._synchronize()
         begin_ns = now_ns()
@@ -69,7 +69,7 @@ class EventClock:
         self._end = cuda.Event(enable_timing=True)
 
     def time_ns(self, call: Call, count: int) -> float:
-        """Make so many calls and return how long they took together on the device, ns."""
+        """Make calls and return their total duration on the device, ns."""
         self._cuda.synchronize(self._device)
         self._hold(count)
         self._begin.record()
@@ -87,7 +87,7 @@ class EventClock:
 
 
 def clock_of(timer: str, device: torch.device) -> WallClock | EventClock:
-    """Return the clock that a point wants: `cuda_event` or `wall_clock`."""
+    """Return the clock for a point: `cuda_event` or `wall_clock`."""
     if timer == EventClock.timer:
         return EventClock(device)
     if device.type == "cuda":

@@ -35,7 +35,7 @@ DTYPES = tuple(_BYTES)
 
 
 def whole_bytes(size_bytes: int, group_size: int, dtype: str) -> int:
-    """Return the largest message of at most a size that all ranks can have an equal part of."""
+    """Return the largest message up to a size that divides equally among all ranks."""
     unit = _BYTES[dtype] * group_size
     return max(size_bytes // unit, 1) * unit
 
@@ -56,7 +56,7 @@ def prepared(point: Point, device: torch.device) -> Iterator[Call]:
 
 
 def call_of(op: str, zeros: Callable[[int], torch.Tensor], count: int, part_count: int) -> Call:
-    """Return the call of a collective on tensors of so many elements, of which each rank has part.
+    """Return the call of a collective on tensors of that many elements, split over the ranks.
 
     `UnsupportedError`: torch has no such collective here.
     """
@@ -103,13 +103,13 @@ def _newest(*names: str) -> Callable[..., Any]:
 
 
 class Group:
-    """The ranks that measure together; NCCL takes the figures that they exchange on a GPU only."""
+    """The ranks that measure together; on a GPU, NCCL exchanges figures from GPU memory only."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
 
     def largest(self, own: Sequence[float]) -> Sequence[float]:
-        """Return, of numbers of every rank, the largest of each."""
+        """Return the element-wise maximum over all ranks."""
         import torch
         import torch.distributed as dist
 

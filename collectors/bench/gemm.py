@@ -27,9 +27,9 @@ DTYPES = tuple(TORCH_NAMES)
 
 
 def dtypes_of(device: torch.device) -> tuple[str, ...]:
-    """Return the types that are measured on a device unless others are asked for.
+    """Return the default types for a device.
 
-    On a CPU fp16 is left out, as it is emulated on most, and fp8, which torch has no kernels for.
+    On a CPU, fp16 is left out because most CPUs emulate it, and fp8 because torch has no kernels.
     """
     if device.type == "cpu":
         return ("fp32", "bf16")
@@ -65,10 +65,10 @@ def _mm(point: Point, shape: tuple[int, int, int], device: torch.device) -> Call
 
 
 def _scaled_mm(point: Point, shape: tuple[int, int, int], device: torch.device) -> Call:
-    """Multiply 8-bit floats: A row by row, B column by column, one scale each; bf16 comes out.
+    """Multiply 8-bit floats with one scale each, A row-major and B column-major; returns bf16.
 
-    Sums are of lower precision than fp32 (`use_fast_accum`), as in the forward pass of training,
-    and as the rates of data sheets are.
+    Sums have lower precision than fp32 (`use_fast_accum`), as in the forward pass of training and
+    in the rates of data sheets.
     """
     import torch
 
@@ -113,9 +113,10 @@ def _torch_type(point: Point) -> torch.dtype:
 
 @contextlib.contextmanager
 def _fp32_precision(precision: str, device: torch.device) -> Iterator[None]:
-    """Let products of fp32 be computed so (`ieee` or `tf32`), and restore what was set before.
+    """Set the precision of fp32 products (`ieee` or `tf32`) and restore it afterwards.
 
-    On a CPU only `ieee` is there. torch 2.9 has new settings, which must not be mixed with the old.
+    A CPU supports only `ieee`. torch 2.9 has new settings, which must not be mixed with the old
+    ones.
     """
     if device.type != "cuda":
         if precision != "ieee":

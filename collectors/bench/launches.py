@@ -62,7 +62,7 @@ def _graph_replay(kernel_count: int) -> Call:
 
 
 def _stream_sync(point: Point, device: torch.device) -> Call:
-    """Synchronize a stream that is idle, or that first gets an empty kernel."""
+    """Synchronize a stream that is idle or has just received an empty kernel."""
     import torch
 
     stream = torch.cuda.current_stream(device)

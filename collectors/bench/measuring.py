@@ -1,7 +1,7 @@
-"""Measure points one at a time; an error is reported in the line of its point.
+"""Measures points one at a time; the line of a point reports its error.
 
 Clocks, power, and temperature come from NVML, a part of NVIDIA's driver (libnvidia-ml.so.1,
-nvml.h). They are null if NVML is missing or does not know the device, such as a slice of a GPU.
+nvml.h). They are null if NVML is missing or does not know the device, such as a MIG slice.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ _OUTCOMES: tuple[Outcome, ...] = ("ok", "unsupported", "oom", "failed")
 
 
 class LostDeviceError(Exception):
-    """The device takes no work any more: only another process can go on."""
+    """The device accepts no more work: only another process can continue."""
 
 
 class LostGroupError(Exception):
-    """A rank failed while others were inside a collective: only other processes can go on."""
+    """A rank failed while others were inside a collective: only new processes can continue."""
 
 
 def facts_of(device: torch.device) -> DeviceFacts:
@@ -77,10 +77,10 @@ def measure(
     settings: Settings,
     group: collectives.Group | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the line of each point, without its number; all ranks of a group measure the same.
+    """Yield the line of each point, without its number; all ranks of a group measure alike.
 
     Raises:
-        LostDeviceError: the device is of no use any more, after the line that says why.
+        LostDeviceError: the device is unusable, after the line that says why.
         LostGroupError: a rank failed in the middle of a point, which has no line.
     """
     facts, state = facts_of(device), state_of(device)
@@ -93,7 +93,7 @@ def measure(
 
 
 def _wake(device: torch.device) -> None:
-    """Keep a GPU busy until it leaves its idle clocks."""
+    """Keep a GPU busy until it has left its idle clocks."""
     if device.type != "cuda":
         return
     import torch
@@ -194,7 +194,7 @@ def _agreed(action: Callable[[], Any], group: collectives.Group) -> Any:
 
 
 def outcome_of(error: BaseException) -> tuple[Outcome, str]:
-    """Return what an error makes of a point, and why in one line."""
+    """Return the outcome of a point for an error, and the reason in one line."""
     if isinstance(error, UnsupportedError):
         return "unsupported", str(error)
     if memory.is_out_of_memory(error):
@@ -208,10 +208,10 @@ def outcome_of(error: BaseException) -> tuple[Outcome, str]:
 
 
 def _free(device: torch.device, *, after_failure: bool) -> None:
-    """Give back the memory of a point; an error may hold some until it is collected.
+    """Free the memory of a point; an error may hold some until it is collected.
 
     Raises:
-        LostDeviceError: the device does not answer: an error on it lasts as long as the process.
+        LostDeviceError: the device does not answer: such an error lasts until the process ends.
     """
     if after_failure:
         gc.collect()
@@ -242,7 +242,7 @@ State = dict[str, float | int | None]
 
 
 class DeviceState:
-    """Asks NVML about the device of a UUID as CUDA tells it, without a prefix; None for a CPU."""
+    """Queries NVML for a device by its UUID in CUDA, without prefix; None for a CPU."""
 
     def __init__(self, uuid: str | None, load: Callable[[str], Any] = ctypes.CDLL) -> None:
         self._library: Any = None
@@ -271,7 +271,7 @@ class DeviceState:
         }
 
     def _find(self, library: Any, uuid: str) -> bool:
-        """Take the device's handle; NVML writes `GPU-` or `MIG-` in front of what CUDA tells."""
+        """Return the device's handle; NVML adds `GPU-` or `MIG-` to CUDA's UUID."""
         return any(
             library.nvmlDeviceGetHandleByUUID(
                 f"{prefix}{uuid}".encode("ascii"), ctypes.byref(self._handle)

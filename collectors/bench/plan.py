@@ -53,7 +53,7 @@ _GRAPH_SIZES = (1, 10, 100)
 
 
 def plan(settings: Settings, device: torch.device, family: str, group_size: int) -> list[Point]:
-    """Return the points of a family in the order in which they are measured on a device."""
+    """Return the points of a family in measuring order."""
     is_small = (settings.scale or ("full" if device.type == "cuda" else "small")) == "small"
     # Who asks for shapes alone has no sizes.
     sizes = settings.sizes_bytes

@@ -25,7 +25,7 @@ Outcome = Literal["ok", "unsupported", "oom", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What one measurement is of; members as in table `benchmark`."""
+    """One benchmark point; fields as in table `benchmark`."""
 
     family: str
     op: str
@@ -54,7 +54,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class DeviceFacts:
-    """What a point is measured on; members as in table `benchmark`."""
+    """The device of a measurement; fields as in table `benchmark`."""
 
     device: str
     device_name: str | None
@@ -63,7 +63,7 @@ class DeviceFacts:
 
 
 class UnsupportedError(Exception):
-    """A point that this device, or this torch, cannot do; the text says why."""
+    """The device or this torch does not support a point; the text says why."""
 
 
 def line_of(
@@ -77,7 +77,7 @@ def line_of(
 ) -> dict[str, Any]:
     """Return the line of a point, without its number.
 
-    `facts` is None if it was not even begun; `state` is of right after its samples.
+    `facts` is None if the point did not start; `state` is the device state right after its samples.
     """
     line = dataclasses.asdict(point)
     line |= dataclasses.asdict(facts) if facts is not None else {}

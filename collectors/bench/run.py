@@ -47,15 +47,15 @@ _WIDTH = 79
 
 
 def run(what: str, values: Mapping[str, object], command: list[str], echo: Echo) -> Path | None:
-    """Measure what the arguments ask for and return the run folder.
+    """Measure what the arguments select and return the run folder.
 
-    With RANK and WORLD_SIZE in the environment this process is one of the ranks of the collectives,
-    and rank 0 measures the rest; the others return None.
+    With RANK and WORLD_SIZE in the environment this process is one of the ranks of the collectives.
+    Rank 0 also measures the other families; the other ranks return None.
 
     Raises:
-        UsageError: an argument is wrong.
-        WorkloadError: torch is missing, or not one point could be measured, as the folder records.
-        KeyboardInterrupt: on Ctrl-C, with a run folder left behind if there is something in it.
+        UsageError: an argument is invalid.
+        WorkloadError: torch is missing, or no point could be measured, as the folder records.
+        KeyboardInterrupt: on Ctrl-C; a run folder remains if it has any result.
     """
     settings, rest = validated(what, values)
     require({"torch": "torch"}, "tracekit bench")
@@ -84,7 +84,7 @@ def run(what: str, values: Mapping[str, object], command: list[str], echo: Echo)
             is_interrupted = True
             stopped = "interrupted"
         except Exception as error:
-            # Of torchrun's ranks: nobody but torchrun can start them again.
+            # Only torchrun can restart its ranks.
             if place is None or isinstance(error, TracekitError) or not bench.has_lines():
                 raise
             traceback.print_exc()
@@ -236,7 +236,7 @@ class _Watch:
         self._since_s = time.monotonic()
 
     def look(self) -> None:
-        """Show which point is measured; raises `_HangError` if it takes too long."""
+        """Show the current point; raises `_HangError` if it takes too long."""
         if self._points is None:
             self._points = self._part.plan()
         with contextlib.suppress(OSError), self._part.lines.open("rb") as f:
@@ -271,7 +271,7 @@ def _rank_count(settings: Settings) -> int:
 
 
 def _load_note(load: float | None) -> list[str]:
-    """Return a note on other load of the machine, which makes every time longer."""
+    """Return a note if other load on the machine makes times longer."""
     cores = core_count()
     if load is None or load < _BUSY_SHARE * cores:
         return []

@@ -22,7 +22,7 @@ from tracekit.units import NS_PER_S
 CONFIDENCE_PCT = 95
 
 LEAST_SAMPLES = 6
-"""The fewest samples that have an interval."""
+"""Minimum number of samples for an interval."""
 
 MOST_SAMPLES = 1000
 
@@ -34,23 +34,22 @@ _LEAST_SHARE = 0.2
 _GROWTH = 1.5
 
 Timed = Callable[[int], float]
-"""Makes so many calls and returns how long they took together, ns."""
+"""Makes that many calls and returns their total duration, ns."""
 
 Agree = Callable[[Sequence[float]], Sequence[float]]
-"""Returns, of numbers of every rank, the largest of each: all ranks then decide alike."""
+"""Returns the element-wise maximum over all ranks, so that all ranks decide alike."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How much may be spent on a point.
+    """Limits for measuring a point.
 
     Attributes:
-        width_pct: the width of the median's interval that is aimed at, of the median.
-        seconds: how long samples may take. For the fewest samples that have an interval it may be
-            four times as long.
-        warmup_s: how long calls are made before the first sample.
-        sample_ns: how long a sample is to take at least.
-        most_inner: calls in a sample at most: what waits for a device must fit into its queue.
+        width_pct: target width of the confidence interval, relative to the median.
+        seconds: time limit for samples; up to four times as long for the minimum number of samples.
+        warmup_s: duration of the calls before the first sample.
+        sample_ns: minimum duration of a sample.
+        most_inner: maximum calls per sample: queued calls must fit into the device's queue.
     """
 
     width_pct: float = 2.0
@@ -62,7 +61,7 @@ class Budget:
 
 @dataclass(slots=True)
 class Timing:
-    """Samples of a point: ns of one call each, in the order taken, and how many calls were made."""
+    """Samples of a point, ns per call, in measuring order, and the number of calls."""
 
     warmup_count: int
     inner_count: int
@@ -80,7 +79,7 @@ class Timing:
         return None if place is None else (ordered[place - 1], ordered[-place])
 
     def width_pct(self) -> float:
-        """Return the width of the interval, of the median."""
+        """Return the width of the interval, relative to the median."""
         interval = self.interval()
         median = self.median()
         if interval is None or median <= 0:
@@ -89,9 +88,9 @@ class Timing:
 
 
 def interval_place(count: int, confidence_pct: int = CONFIDENCE_PCT) -> int | None:
-    """Return the place, from 1 and from either end, of the samples that bound the median.
+    """Return the rank, from either end, of the samples that bound the median, counted from 1.
 
-    It is the largest with at least that probability, None if there is none.
+    It is the largest with at least that probability; None if there is none.
     """
     # P(B <= place - 1) <= (1 - confidence) / 2, in whole numbers.
     below, place = 0, 0
@@ -109,9 +108,9 @@ def take_samples(
     agree: Agree = lambda own: own,
     now_s: Callable[[], float] = time.monotonic,
 ) -> Timing:
-    """Measure a call until its median is known well enough, or the budget is spent.
+    """Measure a call until its median is known precisely enough or the time limit is reached.
 
-    `agree` brings the figures of all ranks together; the ranks call this function alike.
+    `agree` combines the figures of all ranks; all ranks call this function alike.
     """
     warmup_count, call_ns = _warm_up(timed, budget, agree, now_s)
     wanted = math.ceil(budget.sample_ns / call_ns) if call_ns > 0 else budget.most_inner
@@ -142,9 +141,9 @@ def take_samples(
 def _warm_up(
     timed: Timed, budget: Budget, agree: Agree, now_s: Callable[[], float]
 ) -> tuple[int, float]:
-    """Call until the time for it is over; return how many calls, and the time of one, ns.
+    """Call for the warm-up time; return the number of calls and the duration of one, ns.
 
-    The first call says nothing about the others: it loads kernels and touches memory.
+    The first call is not counted: it loads kernels and touches memory.
     """
     begin_s = now_s()
     timed(1)

@@ -29,7 +29,7 @@ WHAT = {
     "launches": ("launch",),
     "all": FAMILIES,
 }
-"""What the command measures by its argument, as families of points."""
+"""Families of points by the command's argument."""
 
 SCALES = ("small", "full")
 
@@ -103,10 +103,10 @@ OPTIONS: tuple[Option, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is measured, and how long.
+    """What to measure, and for how long.
 
-    `shapes` (M, N, K) and `sizes_bytes` are those that were asked for, in place of those of a
-    scale. What is None is chosen by the device; `ops` is empty if all are wanted.
+    `shapes` (M, N, K) and `sizes_bytes` replace those of the scale. The device decides the value of
+    None; an empty `ops` selects all.
     """
 
     families: tuple[str, ...]
@@ -123,7 +123,7 @@ class Settings:
 
     @property
     def most_point_s(self) -> float:
-        """After how long without a result a point is given up: something hangs."""
+        """Time limit for a point without a result, after which it counts as hung."""
         return math.ceil(120 + 40 * self.point_s)
 
     def write(self, path: Path) -> None:
@@ -139,13 +139,13 @@ class Settings:
 
 
 def validated(what: str, values: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]:
-    """Check what was asked for; None and False mean that it was not.
+    """Validate the arguments; None and False mean not given.
 
     Returns:
-        The settings, and the values that are none: `out` and `force`, where given.
+        The settings, and the values that are not settings: `out` and `force`, if given.
 
     Raises:
-        UsageError: a value has the wrong form, or does not fit what is measured.
+        UsageError: a value is malformed or does not suit what is measured.
     """
     asked = given(values, OPTIONS)
     families = WHAT[what]

@@ -36,11 +36,11 @@ STORE = "store"
 SINGLE, COLLECTIVE = "single", "collective"
 
 LOST_DEVICE = 75
-"""Exit code of a worker whose device takes no work any more; its last line says why."""
+"""Exit code of a worker whose device accepts no more work; its last line says why."""
 
 
 class Part:
-    """A part of a run: its families, its plan and its lines in the working folder."""
+    """A part of a run: its families, its plan, and its lines in the working folder."""
 
     def __init__(self, work: Path, name: str, settings: Settings) -> None:
         self.name = name
@@ -61,7 +61,7 @@ class Part:
         return [Point(**members) for members in json.loads(text)]
 
     def texts(self) -> list[str]:
-        """Return the lines that are whole: the last one may be cut off in the middle."""
+        """Return the complete lines: the last one may be truncated."""
         try:
             text = self.lines.read_text("utf-8")
         except OSError:
@@ -81,7 +81,7 @@ class Part:
 
 
 def main(work: Path, name: str, first: int, place: Place) -> int:
-    """Measure and return the exit code: 0 if every point has its line."""
+    """Measure and return the exit code: 0 if every point has a line."""
     settings = Settings.read(work / SETTINGS)
     part = Part(work, name, settings)
     try:
@@ -92,7 +92,7 @@ def main(work: Path, name: str, first: int, place: Place) -> int:
             with process_group(place, device, work / f"{STORE}-{first}"):
                 measure_together(settings, place, device, part, first)
     except TracekitError as error:
-        # For the launcher, which shows the last line that tells of an error.
+        # For the launcher, which shows the last line with an error.
         sys.stderr.write(f"{type(error).__name__}: {error.message}\n")
         return error.exit_code
     except Exception as error:  # noqa: BLE001 - the log has it, the exit code says it
@@ -104,7 +104,7 @@ def main(work: Path, name: str, first: int, place: Place) -> int:
 
 
 def device_for(settings: Settings, place: Place) -> torch.device:
-    """Return where a rank measures, the current device from now on."""
+    """Return the device of a rank and make it the current device."""
     import torch
 
     if settings.device == "cpu" or settings.backend == "gloo":

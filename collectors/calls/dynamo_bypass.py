@@ -48,14 +48,14 @@ def _marker() -> Callable[[Any], None] | None:
 _mark = _marker()
 
 IS_POSSIBLE = _mark is not None and hasattr(_eval_frame, "set_eval_frame")
-"""Whether this torch lets code be kept out of Dynamo's sight."""
+"""Whether this torch version supports hiding code from Dynamo."""
 
 set_eval_frame: Callable[[Any], Any] = getattr(_eval_frame, "set_eval_frame", lambda _: None)
-"""Sets what Dynamo does with new frames on this thread (None: nothing), returns what it was."""
+"""Set the callback for new frames on this thread (None: none) and return the previous one."""
 
 
 def unseen(function: _F) -> _F:
-    """Let the frames of a function run as they are, also below compiled code."""
+    """Hide the frames of a function from Dynamo, also below compiled code."""
     if _mark is not None:
         _mark(function.__code__)
     return function
@@ -97,7 +97,7 @@ def has_compiled() -> bool:
 
 
 def is_compiled(code: CodeType) -> bool:
-    """Tell whether Dynamo holds compiled code for a function; true where it cannot be asked."""
+    """Return whether Dynamo has compiled a function; True if unknown."""
     entries = getattr(_eval_frame, "_debug_get_cache_entry_list", None)
     return True if entries is None else bool(entries(code))
 
@@ -126,7 +126,7 @@ def listen_to_compiled(act: Callable[[], None]) -> bool:
 
     def ask(*args: Any, **kwargs: Any) -> Any:
         caller = sys._getframe(1)
-        # Below a compiled function others are called; what Dynamo did before tells them apart.
+        # Below a compiled function others are called; what Dynamo did before distinguishes them.
         if caller.f_code.co_name == _CALL and caller.f_locals.get("prior", True) is None:
             act()
         return original(*args, **kwargs)

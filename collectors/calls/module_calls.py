@@ -25,19 +25,19 @@ from .dynamo_bypass import has_compiled, is_captured, set_eval_frame, unseen
 
 
 class Listener(Protocol):
-    """Hears of calls: `before` and `after` of each, on the thread of the call."""
+    """Listener for module calls: `before` and `after` run on the calling thread."""
 
     wants_inner: bool
-    """Whether to hear of calls inside others; without it, it may not."""
+    """Whether to receive nested calls; otherwise they may be omitted."""
 
     def before(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> object:
-        """Hear that a call begins, and return what `after` shall be given."""
+        """A call begins; the result is passed to `after`."""
 
     def after(self, module: nn.Module, token: object, output: object) -> None:
-        """Hear that a call has ended; `output` is None if by an exception."""
+        """A call has ended; `output` is None after an exception."""
 
     def broken(self, error: Exception) -> None:
-        """Hear that `before` or `after` raised; nothing is heard from then on."""
+        """`before` or `after` raised; the listener was removed."""
 
 
 _original: Callable[..., Any] = nn.Module.__call__
@@ -53,14 +53,14 @@ _thread = _Thread()
 _listeners: tuple[Listener, ...] = ()
 # Those that want to hear of inner calls.
 _inner_listeners: tuple[Listener, ...] = ()
-# Whether nobody does, and torch's own function is what they go to.
+# Whether there are no listeners, so calls go to torch's own function.
 _skips_inner = False
 # Looked up once: inner calls are most of what is called.
 _is_compiling = torch.compiler.is_compiling
 
 
 def listen(listener: Listener) -> None:
-    """Let a listener hear of all calls from now on; the first to listen is outermost."""
+    """Add a listener for all calls; the first one is outermost."""
     global _listeners
     if not _listeners:
         _install()
@@ -69,7 +69,7 @@ def listen(listener: Listener) -> None:
 
 
 def unlisten(listener: Listener) -> None:
-    """Let a listener hear nothing more; does nothing if it does not listen."""
+    """Remove a listener, if present."""
     global _listeners
     if listener not in _listeners:
         return
@@ -80,14 +80,14 @@ def unlisten(listener: Listener) -> None:
 
 
 def wants_changed() -> None:
-    """Hear that a listener wants to hear of other calls than before."""
+    """Update the calls that a listener wants."""
     global _inner_listeners, _skips_inner
     _inner_listeners = tuple(listener for listener in _listeners if listener.wants_inner)
     _skips_inner = not _inner_listeners and _original is _TORCHS
 
 
 def forget_all() -> None:
-    """Let nobody hear of anything more: in the child of a fork, which is not what is recorded."""
+    """Remove all listeners: the child of a fork is not recorded."""
     for listener in _listeners:
         unlisten(listener)
 
@@ -96,11 +96,11 @@ def forget_all() -> None:
 @unseen
 @functools.wraps(_original)
 def _call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-    # First: where Dynamo traces this, nothing else of ours must be read, or it guards on it.
+    # First: if Dynamo traces this, it would guard on anything else that is read here.
     if _is_compiling():
         return _original(self, *args, **kwargs)
     depth = _thread.depth
-    # Most calls are inner ones, which in timed steps nobody wants: they cost next to nothing.
+    # Most calls are inner ones, which timed steps ignore: they cost almost nothing.
     if _skips_inner and depth and self._compiled_call_impl is None:
         return self._call_impl(*args, **kwargs)  # all that torch's own does
     listeners = _inner_listeners if depth else _listeners
@@ -180,7 +180,7 @@ def _uninstall() -> None:
     # guards on its code: were it gone, the region would be compiled again. It does nothing now.
     if has_compiled():
         return
-    # Whoever has put a function around ours since calls it, and it calls torch's.
+    # Later wrappers around this function call it, and it calls torch's.
     if nn.Module.__call__ is _call:
         nn.Module.__call__ = _original
         _tell_dynamo(_call, _original)

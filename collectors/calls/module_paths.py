@@ -15,7 +15,7 @@ _WRAPPERS = frozenset({"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped
 
 
 def module_paths(model: nn.Module) -> dict[nn.Module, str]:
-    """Return every module of a model with its path; the head of this file says what a path is."""
+    """Return every module of a model with its path, as defined by this module."""
     inner, prefix = _unwrapped(model)
     root = class_name(inner)
     paths: dict[nn.Module, str] = {}
@@ -24,13 +24,13 @@ def module_paths(model: nn.Module) -> dict[nn.Module, str]:
             paths[module] = _without_wrappers(name[len(prefix) :]) or root
         elif prefix.startswith(f"{name}.") or not name:
             paths[module] = root
-        else:  # beside the model: a prompt encoder of PEFT
+        else:  # next to the model: a prompt encoder of PEFT
             paths[module] = _without_wrappers(name)
     return paths
 
 
 def class_name(module: nn.Module) -> str:
-    """Return the name of a module's class, without what FSDP2 puts in front of it."""
+    """Return the class name of a module, without FSDP2's prefix."""
     kinds = type(module).__mro__
     if kinds[1].__name__ == "FSDPModule" and len(kinds) > 2:
         return kinds[2].__name__
@@ -38,7 +38,7 @@ def class_name(module: nn.Module) -> str:
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
-    """Return the user's own model inside what DDP, FSDP, DeepSpeed, PEFT or compile made."""
+    """Return the user's model inside DDP, FSDP, DeepSpeed, PEFT, or compile wrappers."""
     return _unwrapped(model)[0]
 
 
@@ -58,7 +58,7 @@ def _wrapper_child(model: nn.Module) -> str | None:
     for name in (*_WRAPPERS, "module"):
         if list(children) == [name]:
             return name
-    # DeepSpeed's engine may hold more than the model; a checkpoint wrapper is nobody's engine.
+    # DeepSpeed's engine may contain more than the model; a checkpoint wrapper is not an engine.
     if "module" in children and hasattr(model, "backward") and hasattr(model, "step"):
         return "module"
     # PEFT's base model lies at two depths. Others may do anything in a method of that name.

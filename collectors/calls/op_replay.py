@@ -21,7 +21,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 WARMUPS, CALLS = 3, 20
 MAX_BYTES = 8_000_000_000
-"""Larger arguments are not made."""
+"""Maximum size of a created argument."""
 
 DTYPES = {
     "float": torch.float32,
@@ -42,15 +42,15 @@ DTYPES = {
 
 
 MAX_SIGNS = 1_000
-"""Longer numbers are not read."""
+"""Maximum number of characters of a number."""
 
 
 class UnknownError(Exception):
-    """An argument that the trace does not tell, or that cannot be made."""
+    """An argument is unknown or cannot be created."""
 
 
 def named(text: str) -> str:
-    """Return a text of the trace for a terminal: one line of ASCII, and not long."""
+    """Return a short one-line ASCII version of a text from the trace."""
     return ascii(text)[1:-1][:100]
 
 
@@ -76,7 +76,7 @@ def tensor(dims: list[int], dtype: str, strides: list[int], device: str) -> torc
 
 
 def argument(case: dict[str, Any], place: int, device: str) -> Any:
-    """Return an argument of a call; None for what the trace says nothing of."""
+    """Return an argument of a call; None if it was not recorded."""
     kind, dims, value = (case[name][place] for name in ("types", "shapes", "numbers"))
     strides = case["strides"][place] if place < len(case["strides"]) else []
     if kind == "TensorList":
@@ -102,7 +102,7 @@ def argument(case: dict[str, Any], place: int, device: str) -> Any:
 
 
 def fits(kind: str, given: Any) -> bool:
-    """Say whether an argument may be of a type, by the name of that in the op's schema."""
+    """Return whether an argument matches a schema type."""
     if given is None:
         return True
     is_tensor = isinstance(given, torch.Tensor)
@@ -113,7 +113,7 @@ def fits(kind: str, given: Any) -> bool:
 
 
 def call_of(case: dict[str, Any], device: str) -> Callable[[], object]:
-    """Return what calls the op, by the first of its overloads that the arguments fit."""
+    """Return a function that calls the first matching overload of the op."""
     namespace, _, name = case["op"].partition("::")
     packet = getattr(getattr(torch.ops, namespace), name)
     given = [argument(case, place, device) for place in range(len(case["types"]))]
@@ -138,7 +138,7 @@ def call_of(case: dict[str, Any], device: str) -> Callable[[], object]:
 
 
 def repeat(case: dict[str, Any], range_name: str, device: str) -> str | None:
-    """Call an op some times within a range; return why it cannot be called, if so."""
+    """Call an op several times within a range; return the error, if any."""
     try:
         call = call_of(case, device)
         for _ in range(WARMUPS):
@@ -157,7 +157,7 @@ def repeat(case: dict[str, Any], range_name: str, device: str) -> str | None:
 
 
 def measure(cases: list[dict[str, Any]], device: str) -> list[dict[str, Any]]:
-    """Return of each case its calls' times on the host and on the device, µs, or why none."""
+    """Return the host and device times of each case, µs, or the reason why there are none."""
     activities = [ProfilerActivity.CPU]
     activities += [ProfilerActivity.CUDA] if device == "cuda" else []
     with torch.no_grad(), profile(activities=activities) as profiler:

@@ -29,22 +29,22 @@ from .dynamo_bypass import has_compiled, is_captured, is_compiled, set_eval_fram
 
 
 class Listener:
-    """Hears of backward passes and of optimizers' steps; these do nothing."""
+    """Listener for backward passes and optimizer steps; the defaults do nothing."""
 
     def before_backward(self, tensors: Any) -> None:
-        """Hear that a pass begins, from a tensor or several."""
+        """A backward pass begins, from one or several tensors."""
 
     def after_backward(self) -> None:
-        """Hear that it has ended."""
+        """A backward pass has ended."""
 
     def before_optimizer_step(self, optimizer: Any, *, has_closure: bool) -> None:
-        """Hear that a step begins; with a closure it calls the model itself."""
+        """An optimizer step begins; with a closure it calls the model itself."""
 
     def after_optimizer_step(self, optimizer: Any) -> None:
-        """Hear that a step has ended."""
+        """An optimizer step has ended."""
 
     def broken(self, error: Exception) -> None:
-        """Hear that one of these raised: the program does not hear of it."""
+        """A listener method raised; the program is not affected."""
 
 
 _of_backward: tuple[Listener, ...] = ()
@@ -56,7 +56,7 @@ _stepping: set[tuple[int, int]] = set()
 
 
 def listen(listener: Listener, *, backward: bool = True) -> None:
-    """Let a listener hear of steps, and of backward passes; the first to listen is outermost."""
+    """Add a listener for steps and backward passes; the first one is outermost."""
     global _of_backward, _of_steps, _original
     if not _handles and not _is_step_compiled():
         _handles.append(register_optimizer_step_pre_hook(_pre_hook))
@@ -70,7 +70,7 @@ def listen(listener: Listener, *, backward: bool = True) -> None:
 
 
 def unlisten(listener: Listener) -> None:
-    """Let a listener hear nothing more; does nothing if it does not listen."""
+    """Remove a listener, if present."""
     global _of_backward, _of_steps
     _of_steps = tuple(other for other in _of_steps if other is not listener)
     if not _of_steps and not _is_step_compiled():
@@ -91,12 +91,12 @@ _FOREIGN = _ForeignOptimizer()
 
 
 def foreign_optimizer_stepped() -> None:
-    """Tell of the step of an optimizer that is none of torch's."""
+    """Notify listeners of a step of an optimizer that is not torch's."""
     _tell(_of_steps[::-1], "after_optimizer_step", _FOREIGN)
 
 
 def forget_all() -> None:
-    """Let nobody hear of anything more: in the child of a fork, which is not what is recorded."""
+    """Remove all listeners: the child of a fork is not recorded."""
     for listener in _of_steps:
         unlisten(listener)
 

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from typing import Any
 
 VARIABLE = "TRACEKIT_WRAP"
-"""Names the folder in which this file finds the plan and leaves the report."""
+"""Environment variable with the folder of the plan and the reports."""
 
 UNUSABLE = "unusable"
-"""The file in which a Python without tracekit says so."""
+"""File written by a Python installation without tracekit."""
 
 TORCH = "torch"
-"""The file that says that a Python which we can see has imported torch."""
+"""File written by a process that imported torch."""
 
 # Its own folder goes, then a sitecustomize that the machine has gets its turn.
 SITE = f'''"""Written by tracekit collect: lets it record the program that it runs."""
@@ -91,7 +91,7 @@ class _TorchWatcher:
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find nothing but torch, as those find it that come next."""
+        """Find only torch, with the finders that come next."""
         if name != "torch" or self not in sys.meta_path:
             return None
         # Those before this one have been asked, or are asking.
@@ -143,7 +143,7 @@ def step() -> None:
 
 
 def unusable(folder: str, reason: str) -> None:
-    """Say to the other side why this process is not recorded."""
+    """Write the reason why this process is not recorded."""
     try:
         with open(os.path.join(folder, UNUSABLE), "w", encoding="utf-8") as file:  # noqa: PTH118, PTH123
             file.write(f"{sys.executable}: {reason}")

@@ -22,9 +22,9 @@ _ACCELERATE = {"bf16": "bf16", "fp16": "fp16", "no": None, "fp8": "fp8"}
 
 
 def describe(model: nn.Module, name: str | None, report: LoopReport) -> None:
-    """Note in a report what runs here.
+    """Add the description of the model and its engine to a report.
 
-    A precision that was seen in calls stays.
+    A precision observed in calls is kept.
     """
     inner = unwrapped(model)
     config: Any = getattr(inner, "config", None)
@@ -53,7 +53,7 @@ def _engine_of(model: nn.Module) -> str:
 
 
 def autocast_type(device: torch.device) -> str | None:
-    """Return the type that autocast computes in on this thread now; None where it is off."""
+    """Return the autocast type on this thread, or None if autocast is off."""
     try:
         if not torch.is_autocast_enabled(device.type):
             return None
@@ -63,7 +63,7 @@ def autocast_type(device: torch.device) -> str | None:
 
 
 def precision_of(model: nn.Module, inner: nn.Module) -> str | None:
-    """Return the type that a model computes in without autocast, as far as its wrappings tell."""
+    """Return the compute type of a model without autocast, from its wrappers."""
     for asked in (_deepspeed_precision(model), _fsdp_precision(model), _accelerate_precision()):
         if asked is not None:
             return asked
@@ -138,7 +138,7 @@ def _deepspeed(model: nn.Module, world_size: int) -> Parallel | None:
 
 
 def _meshes(model: nn.Module, world_size: int) -> Parallel | None:
-    """Ask the meshes of parameters: a dimension of FSDP or of replicas shares data, others not."""
+    """Return the layout of device meshes: FSDP and replica dimensions split data, others do not."""
     meshes = (getattr(parameter, "device_mesh", None) for parameter in model.parameters())
     mesh: Any = next((found for found in meshes if found is not None), None)
     if mesh is None:
@@ -152,7 +152,7 @@ def _meshes(model: nn.Module, world_size: int) -> Parallel | None:
 
 
 def _groups(model: nn.Module, world_size: int) -> Parallel | None:
-    # Of a smaller group nobody says what the other ranks do.
+    # For a smaller group, it is unknown what the other ranks do.
     if _group_size(model) != world_size:
         return None
     return Parallel(world_size, world_size)

@@ -26,9 +26,9 @@ from .report import LoopReport, make_manifest
 
 
 class LoopFolder:
-    """The working folder of a loop, and the run folder that is made of it.
+    """The working folder of a loop, and the run folder built from it.
 
-    `mark` tells this working folder from those of other processes.
+    `mark` distinguishes it from the working folders of other processes.
     """
 
     def __init__(
@@ -44,15 +44,16 @@ class LoopFolder:
         self._window_count = 0
 
     def open(self) -> None:
-        """Make the working folder, if another rank has not."""
+        """Create the working folder, unless another rank has."""
         with disk_errors(self.target):
             remove_stale(self.target)
             register_owner(self.path)
 
     def close(self) -> None:
-        """Remove the working folder and what is in it.
+        """Remove the working folder.
 
-        It loses its name first: what the program has left running may write into it meanwhile.
+        It is renamed first, because processes that the program left running may still write into
+        it.
         """
         gone = made_beside(self.path)
         try:
@@ -68,9 +69,9 @@ class LoopFolder:
         reason: str | None,
         exit_code: int | None = None,
     ) -> manifest.Manifest:
-        """Make the run folder, or a fragment of it; `made` is its name then.
+        """Build the run folder or a fragment of it; `made` is its name then.
 
-        If it is made, what was recorded of a later loop takes the place of what there is.
+        If it exists, a later recorded loop replaces its content.
         """
         reports = [self._packed(report) for report in reports]
         run = make_manifest(
@@ -108,9 +109,9 @@ class LoopFolder:
                 made.replace(folder / report.light_trace)
 
     def add_windows(self, reports: Sequence[LoopReport], run: manifest.Manifest) -> int:
-        """Add the later windows that have come since, and return how many there are in all.
+        """Add new later windows; return the total number.
 
-        Each is a run folder inside the run's: `step-<first step>`.
+        Each is a run folder inside the run folder: `step-<first step>`.
         """
         found = sorted(
             (window["first_step"], window["step_count"], report.rank, path)

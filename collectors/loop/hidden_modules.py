@@ -11,7 +11,7 @@ _HIDDEN = "_tracekit_modules"
 
 
 class VisibleModules:
-    """Our modules are visible inside the block, in which one of them imports others."""
+    """Makes tracekit's modules visible inside the block."""
 
     def __enter__(self) -> None:
         sys.modules.update(sys.__dict__.get(_HIDDEN, {}))

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from tracekit.manifest import Stage
 
 PROFILER_WARMUP_COUNT = 1
-"""Steps that the profiler sees before those that it keeps."""
+"""Profiler warm-up steps."""
 
 ALL_UP_TO = 8
-"""How many ranks are all traced unless something else is asked for."""
+"""Up to this number of ranks, all are traced by default."""
 
 ALL = "all"
 FIRST_OF_NODE = "first-of-node"
@@ -85,19 +85,19 @@ class LoopPlan:
         return LoopPlan(**json.loads((folder / _FILE).read_text("utf-8")))
 
     def write(self, folder: Path) -> None:
-        """Leave the plan in a folder, for the processes of a program."""
+        """Write the plan to a folder, for the processes of a program."""
         (folder / _FILE).write_text(json.dumps(dataclasses.asdict(self)), "utf-8")
 
     @property
     def step_count(self) -> int:
-        """How many steps a loop must have: up to the last of the profiled ones."""
+        """Minimum number of steps of a loop: up to the last profiled one."""
         recorded = self.measured_count + 2 * self.profiled_count + PROFILER_WARMUP_COUNT
         return self.warmup_count + recorded
 
     def fitted(self, step_count: int) -> LoopPlan | None:
-        """Return a plan of fewer steps, for loops of so many; None where that cannot be.
+        """Return a plan with fewer steps for short loops; None if that is impossible.
 
-        None too for loops that are long enough for this plan.
+        Also None for loops that are long enough for this plan.
         """
         plan = self
         for name, least in _SHORTENED:
@@ -124,9 +124,9 @@ def check_ranks(text: str) -> str:
 
 
 def is_traced(choice: str | None, place: Place) -> bool:
-    """Tell whether a rank leaves a trace.
+    """Return whether a rank is traced.
 
-    No choice is all ranks of a small job, else the first of each node.
+    By default, all ranks of a small job, else the first of each node.
     """
     chosen = choice or default_ranks(place.world_size)
     if chosen == ALL:

@@ -49,7 +49,7 @@ def watch(folder: str, unusable: Callable[[str, str], None]) -> None:
 
 
 def defer_to_program() -> None:
-    """Record nothing more here: the program does so itself, and two profilers end in a crash."""
+    """Stop recording here: the program records itself, and two profilers crash."""
     if _loop is not None:
         _loop.defer_to_program()
 
@@ -327,9 +327,10 @@ class _Loop(Observer):
         self._publish()
 
     def _watch_for_longer(self, length: int = 0, longest: int = 0) -> None:
-        """Watch no more, but for a longer loop to come: what is recorded may have been a trial.
+        """Stop observing, except for a longer loop: the recorded one may have been a trial.
 
-        If the recorded loop is over, `length` is its steps and `longest` those of the one after it.
+        If the recorded loop is over, `length` is its number of steps and `longest` that of the next
+        one.
         """
         if self.recorder is None:
             return
@@ -494,6 +495,6 @@ def at_exit(function: Any) -> None:
 
 
 def last_error() -> BaseException | None:
-    """Return the exception that ended the program, or that an interactive part of it showed."""
+    """Return the exception that ended the program, or that an interactive part of it printed."""
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     return error if isinstance(error, BaseException) else None

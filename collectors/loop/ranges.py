@@ -89,12 +89,12 @@ class LoopRanges(training_hooks.Listener):
             parts.detach()
 
     def leave(self) -> None:
-        """Take away what a fork has copied; the ranges are those of its parent."""
+        """Forget ranges that a fork has copied from its parent."""
         self._step = None
         self._detach_phases()
 
     def forget(self) -> None:
-        """Let go of the optimizer; no range comes after it."""
+        """Forget the optimizer; no more ranges follow."""
         self._optimizer = None
 
     def begin_step(self, number: int) -> None:
@@ -108,19 +108,19 @@ class LoopRanges(training_hooks.Listener):
             self.resume_step(number)
 
     def resume_step(self, number: int, *, is_anew: bool = False) -> None:
-        """Open it again, if an evaluation has closed it: inside the step, or before its work."""
+        """Reopen the range of a step after an evaluation has closed it."""
         if self.is_attached and self._step is None:
             self._step = step(number, is_anew=is_anew)
             self._step.__enter__()
 
     def mark_end(self, number: int, passed_ns: int) -> None:
-        """Mark in the range of a step, if it is open, that the step was over before."""
+        """Mark in the open range of a step that the step was already over."""
         if self._step is not None:
             with step_end(number, passed_ns):
                 pass
 
     def end_step(self) -> None:
-        """Close it, and keep what the step told of its backward passes."""
+        """Close the range of a step, and keep its number of backward passes."""
         self.close_step()
         if self.is_attached:
             self.accumulated += self._accumulated_in_step
@@ -139,7 +139,7 @@ class LoopRanges(training_hooks.Listener):
             self._end_phase(name)
 
     def root_begins(self, module: nn.Module, phase: Phase) -> None:
-        """Open the phase of a call from outside all modules; new ones get ranges."""
+        """Open the phase of a call outside all modules; new modules get ranges."""
         if self.is_attached:
             if module not in self._modules:
                 self._modules.add(module)

@@ -17,19 +17,19 @@ from pathlib import Path
 from ..process.sessions import read_stat
 
 UNRECORDED = "unrecorded"
-"""The file in which a process says why it does not record what it trains."""
+"""File in which a process writes why it does not record its training."""
 
 _IDLE_PART = 0.05
-"""A process is idle that computes less than this part of what another does,"""
+"""A process is idle if it uses less than this share of another process's CPU time,"""
 
 _SEEN_S = 0.05
-"""while the other computes for so long: the clock of processes has ticks of 10 ms."""
+"""while the other uses this much CPU time: process clocks have ticks of 10 ms."""
 
 
 class RankClaim:
-    """The claim of this process on a rank: a file that holds the number of its process.
+    """The claim of this process on a rank: a file with its process id.
 
-    One that has ended has no claim any more: its launcher may have started it again.
+    The claim of a process that has ended is void: its launcher may have restarted it.
     """
 
     def __init__(self, folder: Path, rank: int) -> None:
@@ -39,7 +39,7 @@ class RankClaim:
         self._before: tuple[int, float, float] | None = None
 
     def take(self) -> bool:
-        """Take the rank, if it is free; return whether it is this process's."""
+        """Claim the rank if it is free; return whether this process has it."""
         for _ in range(2):
             try:
                 with self._holder.open("x", encoding="ascii") as file:
@@ -95,7 +95,7 @@ class RankClaim:
 
 
 def holder_of(folder: Path, rank: int) -> int | None:
-    """Return the process that is recorded as a rank, as far as it is known."""
+    """Return the id of the process recorded as a rank, if known."""
     try:
         text = (folder / f"rank{rank}.process").read_text("ascii")
     except OSError:
@@ -104,7 +104,7 @@ def holder_of(folder: Path, rank: int) -> int | None:
 
 
 def rejected_count(folder: Path, rank: int) -> int:
-    """Return how many processes were not recorded as another was this rank."""
+    """Return the number of processes that were not recorded because of another one."""
     return sum(1 for _ in folder.glob(f"rank{rank}.also-*"))
 
 

@@ -104,7 +104,7 @@ class LoopRecorder(CallListener, ProfilerListener):
         # Whether light steps go on, and how many steps of the plan are over after them.
         self._is_light = False
         self._light_end = plan.step_count
-        # Whether no profiler of ours is left running by an error.
+        # Whether no error has left a profiler running.
         self._is_plain = True
         # An engine's own methods, and the step of another optimizer, are seen by ranges alone.
         is_engine = hasattr(models[0], "backward") and hasattr(models[0], "step")
@@ -118,17 +118,17 @@ class LoopRecorder(CallListener, ProfilerListener):
 
     @property
     def is_timed_again(self) -> bool:
-        """Whether all is recorded but for the timed steps that follow the profiled ones."""
+        """Whether only the timed steps after the profiled ones are missing."""
         return self._is_light or self._is_after
 
     @property
     def light_count(self) -> int:
-        """How many steps follow the profiled ones for a light trace: none on a CPU."""
+        """Number of steps for the light trace; none on a CPU."""
         is_wanted = self.plan.has_light_steps and accelerator.device_activities(self._times.device)
         return PROFILER_WARMUP_COUNT + self.plan.profiled_count if is_wanted else 0
 
     def phase(self, name: Phase) -> contextlib.AbstractContextManager[None]:
-        """Return the range of a phase, and note its times where no ranges are attached."""
+        """Return the range of a phase; without ranges, time the phase."""
         return self._ranges.phase(name) if self._ranges.is_attached else self._timed(name)
 
     @contextlib.contextmanager
@@ -141,14 +141,14 @@ class LoopRecorder(CallListener, ProfilerListener):
             clock.end_phase(name)
 
     def pause(self) -> None:
-        """Stop the clock until the next step begins: what follows is in no step."""
+        """Stop the clock until the next step begins."""
         self._times.clock.pause()
         self._times.clock.forget_parts()
 
     def begin_step(self, number: int | None = None) -> None:
-        """Begin a step; with the first it becomes known what runs here.
+        """Begin a step; the first step describes the model.
 
-        `number` is that of its range, if not the number of steps before it.
+        `number` is the number in its range, by default the number of previous steps.
         """
         is_first, self._has_begun = not self._has_begun, True
         if is_first:
@@ -160,14 +160,14 @@ class LoopRecorder(CallListener, ProfilerListener):
             self._ranges.begin_step(self.report.step_count if number is None else number)
 
     def optimizer_stepped(self) -> None:
-        """Note that an optimizer has stepped: where nothing follows, the step is over here."""
+        """Note an optimizer step: without further work, the step ends here."""
         self._optimized_ns = time.perf_counter_ns()
         self._times.clock.note_optimized()
 
     def end_step(self, *, is_last: bool = False) -> None:
-        """End a step, and everything after the last one.
+        """End a step; after the last one, everything ends.
 
-        One that `is_last` has ended with its optimizer, whatever the program has done since.
+        A step that `is_last` ended with its optimizer step.
         """
         if self.is_done:
             return
@@ -210,13 +210,13 @@ class LoopRecorder(CallListener, ProfilerListener):
             self._publish()
 
     def join_steps(self) -> None:
-        """Count the last two steps as one: they were halves of an iteration."""
+        """Merge the last two steps, which were halves of an iteration."""
         if self.report.step_count > 1 and 1 < self._planned <= self.plan.warmup_count + 1:
             self.report.step_count -= 1
             self._planned -= 1
 
     def restart(self) -> None:
-        """Begin the plan again: what was taken for steps so far were parts of steps."""
+        """Start over: the steps so far were only parts of steps."""
         is_early = self._planned <= self.plan.warmup_count
         if self.is_done or is_early or self.report.is_recorded or self.report.trace is not None:
             return
@@ -230,12 +230,12 @@ class LoopRecorder(CallListener, ProfilerListener):
         self._planned = 0
 
     def skip_first(self) -> None:
-        """Count a step that is over already, as one that warms up."""
+        """Count a completed step as warm-up."""
         self.report.step_count = 1
         self._planned = min(1, self.plan.warmup_count)
 
     def cancel_step(self) -> None:
-        """Take back that a step was begun: the loop is over."""
+        """Cancel the current step: the loop is over."""
         self._ranges.close_step()
 
     def root_begins(
@@ -275,7 +275,7 @@ class LoopRecorder(CallListener, ProfilerListener):
             self._ranges.root_ended(phase)
 
     def phase_begins(self, phase: Phase) -> None:
-        """Note the time, where no ranges are attached that tell of phases."""
+        """Time the phase if no ranges are attached."""
         if self._sees_phases and not self._ranges.is_attached:
             self._times.clock.begin_phase(phase)
 
@@ -284,13 +284,13 @@ class LoopRecorder(CallListener, ProfilerListener):
             self._times.clock.end_phase(phase)
 
     def inner_begins(self) -> None:
-        """Look once at what a module computes in, below the calls that set it up."""
+        """Note the compute type of a module, once."""
         kind = autocast_type(self._times.device)
         if kind is not None:
             self.report.precision, self._watch.wants_inner = kind, False
 
     def on_user_profiler_start(self) -> None:
-        """End ours, if it runs, and give the loop's profiler ranges to see."""
+        """Stop tracekit's profiler and attach ranges for the loop's profiler."""
         if self._traces.is_light:
             self._drop_light("the loop started its own profiler")
         elif self._traces.is_open:
@@ -319,7 +319,7 @@ class LoopRecorder(CallListener, ProfilerListener):
             self.begin_step()
 
     def on_user_profiler_stop(self) -> None:
-        """Take the ranges away again, unless steps with ranges are going on."""
+        """Detach the ranges, unless steps with ranges are in progress."""
         ranged = self.plan.warmup_count + self.plan.measured_count
         is_ranged_part = 0 <= self._planned - ranged < self.plan.profiled_count
         if not is_ranged_part and not self._theirs.is_active:
@@ -327,7 +327,7 @@ class LoopRecorder(CallListener, ProfilerListener):
             self._detach()
 
     def on_user_trace(self, path: Path) -> None:
-        """Take the trace that the loop has written, if there is none yet."""
+        """Copy the trace that the loop has written, if there is none yet."""
         if not self._lacks_trace():
             return
         self.report.trace = keep_copy(path, self._folder, f"rank{self._place.rank}")
@@ -349,9 +349,9 @@ class LoopRecorder(CallListener, ProfilerListener):
         self._publish()
 
     def close(self, *, is_over: bool = False) -> None:
-        """Take everything of ours away; write the trace if a profiled step is whole.
+        """Detach everything; write the trace if a profiled step is complete.
 
-        `is_over` says that a step is over whose optimizers have stepped: nothing comes after it.
+        `is_over` means that the step of the last optimizer call is over.
         """
         if self.is_done:
             return
@@ -371,7 +371,7 @@ class LoopRecorder(CallListener, ProfilerListener):
             self.abandon()
 
     def give_up(self) -> None:
-        """Keep what was timed, and nothing else: the loop is over, and another has begun."""
+        """Keep only the step times: another loop has begun."""
         self._times.clock.cut_last()
         self._keep_timed()
         ranged = self.plan.warmup_count + self.plan.measured_count
@@ -382,7 +382,7 @@ class LoopRecorder(CallListener, ProfilerListener):
         self.abandon()
 
     def end_loop(self) -> bool:
-        """End the timed steps that follow the profiled ones; tell whether that was all.
+        """End the timed steps after the profiled ones; return whether the recording is complete.
 
         Another loop has begun.
         """
@@ -391,7 +391,7 @@ class LoopRecorder(CallListener, ProfilerListener):
         return self.is_done
 
     def thread_ended(self) -> bool:
-        """Keep what there is, as the thread of the loop ends; true unless another may go on."""
+        """Keep the recording when the loop's thread ends; return whether it is final."""
         is_recording = self._ranges.is_attached or self._traces.is_open or self._is_after
         if self.is_done or not is_recording:
             return False
@@ -400,7 +400,7 @@ class LoopRecorder(CallListener, ProfilerListener):
         return True
 
     def abandon(self) -> None:
-        """Take everything of ours away and keep nothing; does nothing the second time."""
+        """Detach everything and keep nothing."""
         if self.is_done:
             return
         self.is_done = True
@@ -415,7 +415,7 @@ class LoopRecorder(CallListener, ProfilerListener):
             self.report.note(OWN_PROFILER_NOTE)
 
     def leave(self, *, is_ended: bool = False) -> None:
-        """Do nothing from now on: all is the parent's of a fork, or a thread's that runs on."""
+        """Stop without cleanup: everything belongs to the parent of a fork or to another thread."""
         self.is_done = True
         self._traces.leave(is_ended=is_ended)
         self._theirs.detach()

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 
 class RecordingThread:
-    """Tells whether a call comes from the thread of the loop, once that is known."""
+    """Checks whether a call comes from the loop's thread."""
 
     def __init__(self) -> None:
         self._local = threading.local()
@@ -44,13 +44,13 @@ class RecordingThread:
         self._local.mark = _Mark(number, None if is_main else end)
 
     def release(self) -> None:
-        """Take the thread for the loop's no longer: the next that binds may be."""
+        """Release the thread, so that another one can be bound."""
         self.is_known = False
         self._number += 1
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether the loop is known to run on another thread than this."""
+        """Whether the loop is known to run on another thread."""
         mark = getattr(self._local, "mark", None)
         return self.is_known and (mark is None or mark.number != self._number)
 

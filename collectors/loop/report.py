@@ -140,11 +140,11 @@ class LoopReport:
             self.outcome, self.reason = "failed", sentence(error)
 
     def write(self, folder: Path) -> None:
-        """Leave the report in a folder, whole or not at all."""
+        """Write the report to a folder atomically."""
         write_whole(folder / f"rank{self.rank}{_SUFFIX}", json.dumps(dataclasses.asdict(self)))
 
     def note_accumulation(self, counts: Sequence[int]) -> None:
-        """Note after how many backward passes the optimizers stepped, each time."""
+        """Record the number of backward passes before each optimizer step."""
         if not counts:
             return
         self.gradient_accumulation = round(statistics.median(counts))
@@ -152,7 +152,7 @@ class LoopReport:
             self.note(f"an optimizer steps after {min(counts)} to {max(counts)} backward passes")
 
     def finalize(self, plan: LoopPlan, loop_count: int = 1) -> None:
-        """Say that nothing more comes; loops that were too short have failed to be recorded."""
+        """Mark the report as final; loops that were too short count as failed."""
         is_missing = self.trace is None and self.is_traced
         is_short = self.step_count < plan.step_count
         if is_missing and self.outcome == "ok" and (is_short or OWN_PROFILER_NOTE in self.notes):
@@ -167,7 +167,7 @@ class LoopReport:
 
 
 def read_reports(folder: Path, kind: type[Report]) -> list[Report]:
-    """Return the reports in a folder, by rank; one that cannot be read is left out."""
+    """Return the readable reports in a folder, by rank."""
     found = []
     for path in folder.glob(f"*{_SUFFIX}"):
         with contextlib.suppress(OSError, ValueError, TypeError):
@@ -213,7 +213,7 @@ def manifest_of_ranks(
     parallel: Mapping[str, Any],
     **members: Any,
 ) -> manifest.Manifest:
-    """Return the manifest of a run that ranks report of; `members` are further ones of it."""
+    """Return the manifest of a run from the reports of its ranks and further `members`."""
     hosts = {report.environment.get("host_name") for report in reports if report.environment}
     return manifest_of(
         stage,
@@ -245,7 +245,7 @@ def make_manifest(
 ) -> manifest.Manifest:
     """Return the manifest of a run.
 
-    There are no reports if the program ended before its loop was seen.
+    There are no reports if the program ended before its first step.
     """
     first = reports[0] if reports else LoopReport(rank=0, world_size=1)
     unknown = dict.fromkeys(("data_size", "tensor_size", "pipeline_size"))
@@ -284,7 +284,7 @@ def make_manifest(
 
 
 def overhead_of(first: LoopReport, export_stall_ns: int | None = None) -> manifest.Overhead:
-    """Return what the steps of a rank took, of each kind."""
+    """Return the step times of a rank by kind of step."""
     overhead = manifest.Overhead(export_stall_ns=export_stall_ns)
     steps = first.step_ns if first.plain_ns is None else first.plain_ns
     if steps or first.plain_ns is None:  # Else no step was like another.
@@ -354,7 +354,7 @@ def _add_notes(run: manifest.Manifest, reports: Sequence[LoopReport], plan: Loop
 
 
 def summary(run: manifest.Manifest, target: Path) -> list[str]:
-    """Return what a person wants to know first, in a few lines."""
+    """Return a summary of a few lines."""
     lines = []
     overhead = run.overhead
     if overhead and overhead.plain_step_ns:

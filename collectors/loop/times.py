@@ -20,7 +20,7 @@ _NS_PER_EVENT_MS = 1_000_000
 _APART = 1.2  # Medians of two blocks that are further apart are not mixed.
 _USUAL_SHARE = 2 / 3  # In fewer of the steps the same optimizers step: there is no step time.
 _MAX_PARTS = 64
-"""How many parts of phases a step may have: each is two events of the device."""
+"""Maximum number of phase parts per step: each needs two device events."""
 
 
 class StepClock:
@@ -54,7 +54,7 @@ class StepClock:
         return len(self._steps)
 
     def tick(self, kind: Hashable = None) -> None:
-        """Mark the end of a step of a kind; the next begins here, or where the clock is resumed."""
+        """End a step of a kind; the next begins here, or when the clock resumes."""
         if self._device is None:
             return
         mark = None
@@ -70,19 +70,19 @@ class StepClock:
         self._optimized, self._last_optimized = None, self._optimized
 
     def note_optimized(self) -> None:
-        """Note that an optimizer has stepped: the step may be over here."""
+        """Note an optimizer step: the step may be over here."""
         if self._device is not None:
             self._optimized = self._mark()
 
     def cut_last(self) -> None:
-        """Let the step that ended last end with its optimizer: nothing of its loop followed."""
+        """End the last step at its optimizer step, because nothing followed."""
         if self._last_optimized is not None and self._steps and self._steps[-1]:
             begin, _ = self._steps[-1].pop()
             self._steps[-1].append((begin, self._last_optimized))
             self._last_optimized = None
 
     def pause(self) -> None:
-        """Stop the clock inside a step; what follows is in none. Nothing if it is stopped."""
+        """Stop the clock inside a step, if it is running."""
         if self._begin is not None:
             self._parts.append((self._begin, self._mark()))
             self._begin = None
@@ -93,7 +93,7 @@ class StepClock:
             self._begin = self._mark()
 
     def forget_parts(self) -> None:
-        """Forget what has passed of the step, up to the last pause."""
+        """Discard the phases of the step up to the last pause."""
         self._parts.clear()
         self._phase_parts.clear()
 
@@ -109,7 +109,7 @@ class StepClock:
             self._open_phases.append(name)
 
     def end_phase(self, name: str) -> None:
-        """End a phase, if it is the innermost of those that were begun in the step."""
+        """End a phase, if it is the innermost one."""
         if self._open_phases and self._open_phases[-1] == name:
             self._end_part()
             self._open_phases.pop()
@@ -128,7 +128,7 @@ class StepClock:
         return [sum(_between_ns(*part) for part in parts) for parts in self._steps]
 
     def phases(self) -> list[dict[str, int]]:
-        """Return the time of each phase of each step, ns, once the clock has been stopped."""
+        """Return the time of each phase of each step, ns, after the clock was stopped."""
         found = []
         for parts in self._phases:
             times: dict[str, int] = {}
@@ -165,22 +165,22 @@ class LoopTimes:
         self._blocks: list[list[tuple[int, dict[str, int], Hashable]]] = []
 
     def begin(self) -> None:
-        """Time the steps of another part of the plan from now on."""
+        """Start timing another part of the plan."""
         accelerator.synchronize(self.device)
         self.clock = StepClock(self.device)
 
     def end(self) -> list[int]:
-        """Return the times of the part's steps, ns, and time no more."""
+        """Stop timing; return the step times of the part, ns."""
         self._ended, self.clock = self.clock, StepClock()
         return self._ended.stop()
 
     def end_again(self) -> list[int]:
-        """Return the times of the part that has ended, the last step of which was a loop's last."""
+        """Return the step times of the completed part, without the loop's last step."""
         self._ended.cut_last()
         return self._ended.stop()
 
     def restart(self) -> None:
-        """Forget what was timed so far; the parts of the plan begin again."""
+        """Discard all times and start the plan over."""
         self.clock = StepClock()
         self.tokens.end()
         report = self._report
@@ -197,7 +197,7 @@ class LoopTimes:
             self._their_clock = StepClock(self.device)
 
     def drop_step(self) -> None:
-        """Let the step that has ended count for nothing but the loop's own profiler."""
+        """Count the completed step only for the loop's own profiler."""
         self.clock.drop()
         if self._their_clock is not None:
             self._their_clock.tick()
@@ -208,7 +208,7 @@ class LoopTimes:
         self.clock.pause()
 
     def keep_measured(self) -> None:
-        """Report the timed steps of a block that is over, with those of the one before."""
+        """Report the timed steps of a completed block and the previous one."""
         report = self._report
         self.end()
         self._keep_block()
@@ -223,7 +223,7 @@ class LoopTimes:
         report.memory = report.memory or memory.peak(self.device)
 
     def keep_again(self) -> None:
-        """Report the block that ended again, without its last step, which ended the loop."""
+        """Report the completed block without its last step, which ended the loop."""
         self._ended.cut_last()
         self._blocks.pop()
         self._keep_block()
@@ -257,7 +257,7 @@ class LoopTimes:
         report.plain_phase_ns = _medians_of_phases([phases for _, phases, _ in rows])
 
     def keep_theirs(self) -> None:
-        """Report what steps took under the loop's own profiler, unless ours has told."""
+        """Report step times under the loop's own profiler, unless tracekit has timed steps."""
         if self._their_clock is not None and self._report.profiled_step_ns is None:
             self._report.profiled_count = self._their_clock.step_count
             self._report.profiled_step_ns = median_ns(self._their_clock.stop())
@@ -279,10 +279,10 @@ def _medians_of_phases(steps: list[dict[str, int]]) -> dict[str, int]:
 
 
 def warm_ns(step_ns: list[int]) -> int | None:
-    """Return the median time of steps, without the first where there are others: it is cold."""
+    """Return the median step time, without the first step if there are others."""
     return median_ns(step_ns[1:] or step_ns)
 
 
 def median_ns(step_ns: list[int]) -> int | None:
-    """Return the median time, which is that of a step: of two, the shorter."""
+    """Return the median; of two values, the smaller one."""
     return statistics.median_low(step_ns) if step_ns else None

@@ -31,13 +31,13 @@ class TokenCounter:
         self._is_batch_first: bool | None = None
         # Ids of the step and the version of a parameter then: what is alive shares no address.
         self._given: dict[tuple[Any, ...], tuple[torch.Tensor, int]] = {}
-        # Ids of the step, and of all steps, that may be copies of others of theirs.
+        # Ids of the step, and of all steps, that may be copies of each other.
         self._alike_in_step: list[list[tuple[torch.Tensor, int]]] = []
         self._alike: list[list[tuple[torch.Tensor, int]]] = []
 
     @property
     def batch_size(self) -> int | None:
-        """How many sequences a call is given, if that does not vary."""
+        """Number of sequences per call, if constant."""
         return _only({size for size, _ in self.shapes})
 
     @property

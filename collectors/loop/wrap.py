@@ -123,7 +123,7 @@ class _Wrapped:
         is_one_of_many = self._place is not None and self._place.world_size > 1
         rank = f"rank {self._place.rank}: " if self._place is not None and is_one_of_many else ""
         texts = [mask_text(f"tracekit: {rank}{line}").replace("\n", " ") for line in lines]
-        with contextlib.suppress(OSError):  # nobody reads it, and the program's end is its own
+        with contextlib.suppress(OSError):  # the reader is gone, which is no reason to fail
             self._to_people(begin + "\n".join(texts))
 
     def _prepare(self) -> dict[str, str]:
@@ -296,7 +296,7 @@ def _outcome(
     if failed is not None:
         reason = f"rank {failed.rank}: {failed.reason}"
         return failed.outcome, f"{reason}; {ending}" if code else reason
-    # Of what a shell ran, its exit code tells of a signal.
+    # The exit code of a shell shows a signal of its command.
     number = shell_code(code) - 128
     if number > 0 and memory.was_killed_for_memory(-number, kill_count):
         return "oom", f"{ending}: killed by the kernel, out of memory"

@@ -105,7 +105,7 @@ def parameter_count(model: torch.nn.Module) -> tuple[int, int]:
     """
     total = trainable = 0
     for parameter in model.parameters():
-        # ZeRO-3 leaves an empty tensor and keeps the number beside it; bitsandbytes packs.
+        # ZeRO-3 leaves an empty tensor and keeps the number separately; bitsandbytes packs values.
         state = getattr(parameter, "quant_state", None)
         if state is not None:
             count = state.shape.numel()

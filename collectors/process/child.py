@@ -17,20 +17,20 @@ from . import sessions
 from .ending import describe_exit_code
 
 OWN_PYTHON = (sys.executable, "-P")
-"""Starts a Python of ours: the current folder is the user's, and no module is taken from it."""
+"""Starts tracekit's Python without importing modules from the current folder of the user."""
 
 _KILL_S = 5.0
 
 
 class Child:
-    """A process in a session of its own.
+    """A process in its own session.
 
     Args:
         command: the program and its arguments.
-        output: takes its stdout, and its stderr too unless `errors` does.
-        errors: takes its stderr.
-        added: added to our environment; what is None is taken away.
-        inherited: descriptors that it has open as well.
+        output: receives stdout, and stderr unless `errors` is given.
+        errors: receives stderr.
+        added: changes to the environment; None removes a variable.
+        inherited: file descriptors to inherit.
     """
 
     def __init__(
@@ -61,18 +61,18 @@ class Child:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        except BaseException:  # also at an interrupt: nobody else knows of it
+        except BaseException:  # also at an interrupt: nothing else would end it
             end([self], sessions.TERM_S)
             raise
 
     @property
     def pid(self) -> int:
-        """Its process id, which is that of its session and group."""
+        """Process id, which is also that of its session and group."""
         return self._process.pid
 
     @property
     def exit_code(self) -> int | None:
-        """What it ended with; negative for a signal, None while it runs."""
+        """Exit code; negative for a signal, None while it runs."""
         return self._process.poll()
 
     @property
@@ -86,25 +86,24 @@ class Child:
         return None
 
     def release_guard(self) -> None:
-        """Let the guard end, which first ends what is left of the session."""
+        """Stop the guard, which first ends the rest of the session."""
         if self._guard is not None:
             self._guard.communicate()
 
 
 def end(children: Sequence[Child], term_s: float) -> None:
-    """End children and everything in their sessions; returns when they are gone.
+    """End children and everything in their sessions, and wait for them.
 
-    They are asked first, and killed when the time is over or at an interrupt meanwhile.
-
-    `term_s` of 0 kills them at once. Of one that has ended, what it has left running is ended.
+    They are terminated, and killed after `term_s` or at an interrupt; 0 kills them immediately.
+    Descendants of a child that has already ended are ended too.
 
     Raises:
-        KeyboardInterrupt: it came meanwhile; they are gone all the same.
+        KeyboardInterrupt: an interrupt arrived meanwhile; the children are gone.
     """
     leaders = [child.pid for child in children]
 
     def reap() -> None:
-        # A leader that nobody waits for would stay as a zombie.
+        # Without a wait, the leader would stay as a zombie.
         for child in children:
             _ = child.exit_code
 

@@ -44,7 +44,7 @@ def place_in(environment: Mapping[str, str]) -> Place | None:
 
 
 def device_of(place: Place) -> torch.device:
-    """Return the device of a rank, and make it the current one."""
+    """Return the device of a rank and make it the current one."""
     import torch
 
     if not torch.cuda.is_available():
@@ -63,10 +63,10 @@ def device_of(place: Place) -> torch.device:
 
 @contextlib.contextmanager
 def process_group(place: Place, device: torch.device, store: Path | None) -> Iterator[None]:
-    """Make the process group of all ranks, if it is not there yet, and take it down at the end.
+    """Create the process group of all ranks, if needed, and destroy it at the end.
 
-    `store` is a file through which local ranks find each other, so that no port can be taken;
-    without it MASTER_ADDR and MASTER_PORT are used.
+    `store` is a file for the rendezvous of local ranks, which needs no port; without it,
+    MASTER_ADDR and MASTER_PORT are used.
     """
     import torch.distributed as dist
 
@@ -92,7 +92,7 @@ def process_group(place: Place, device: torch.device, store: Path | None) -> Ite
 
 
 def from_first_rank(text: str | None) -> str | None:
-    """Return on every rank what rank 0 gave."""
+    """Return rank 0's value on every rank."""
     import torch.distributed as dist
 
     given = [text]
@@ -101,7 +101,7 @@ def from_first_rank(text: str | None) -> str | None:
 
 
 def barrier(device: torch.device) -> None:
-    """Wait until every rank is here and its device has nothing left to do."""
+    """Wait until every rank has arrived and its device is idle."""
     import torch
     import torch.distributed as dist
 

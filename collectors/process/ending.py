@@ -15,7 +15,7 @@ _ERROR = re.compile(r"[\w.]*(?:Error|Exception)\b|Fatal|terminate called|\S+: er
 
 
 def signal_name(number: int) -> str:
-    """Return the name of a signal, `SIGKILL`; its number where it has none."""
+    """Return the name of a signal, such as `SIGKILL`, or its number."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -23,17 +23,17 @@ def signal_name(number: int) -> str:
 
 
 def describe_exit_code(exit_code: int) -> str:
-    """Return how a process ended, in words: `exit code 1`, `signal SIGKILL`.
+    """Return a text for an exit code: `exit code 1`, `signal SIGKILL`.
 
-    It is negative for a signal, as in `subprocess`.
+    Signals are negative, as in `subprocess`.
     """
     return f"exit code {exit_code}" if exit_code >= 0 else f"signal {signal_name(-exit_code)}"
 
 
 def shell_code(exit_code: int) -> int:
-    """Return an exit code as a shell has it: 128 + n for signal n.
+    """Return an exit code as shells report it: 128 + n for signal n.
 
-    It is negative for a signal, as in `subprocess`.
+    Signals are negative, as in `subprocess`.
     """
     return exit_code if exit_code >= 0 else _SHELL_BASE - exit_code
 
@@ -43,9 +43,9 @@ def last_lines(text: str) -> str:
 
 
 def last_error(log: Path, exit_code: int) -> str:
-    """Return the last line of a log that tells of an error, else its last lines.
+    """Return the last line of a log with an error, else its last lines.
 
-    One that was killed from outside had no say in it: its last lines are about something else.
+    For killed processes, the log does not show the reason.
     """
     lines = _lines(_tail(log))
     for text in reversed(lines):

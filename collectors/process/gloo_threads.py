@@ -17,7 +17,7 @@ from pathlib import Path
 from ..process.sessions import read_stat
 
 LIMIT_S = 0.2
-"""How long to wait at most: a thread that is at work for so long is at another collective."""
+"""Maximum wait: a thread that is busy for longer runs another collective."""
 
 _NAME = "pt_gloo_"
 _POLL_S = 0.001
@@ -26,7 +26,7 @@ _TASKS = Path("/proc/self/task")
 
 
 def wait_until_idle(limit_s: float = LIMIT_S) -> None:
-    """Wait until no thread of gloo's is at work, or the time is over; on Linux alone."""
+    """Wait until all gloo threads are idle, or until the time limit; only on Linux."""
     if "torch.distributed" not in sys.modules or not states(_TASKS):
         return
     deadline = time.monotonic() + limit_s
@@ -37,9 +37,9 @@ def wait_until_idle(limit_s: float = LIMIT_S) -> None:
 
 
 def states(tasks: Path) -> list[str]:
-    """Return the state of each of gloo's threads, as in proc(5).
+    """Return the states of gloo's threads, as in proc(5).
 
-    `tasks` is the `/proc/<pid>/task` of a process; `R` is a thread that runs or wants to.
+    `tasks` is the `/proc/<pid>/task` of a process; `R` means running or runnable.
     """
     found = []
     try:

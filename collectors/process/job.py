@@ -43,14 +43,14 @@ _TORCHRUN = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_
 
 
 def launched_place(environment: Mapping[str, str]) -> Place | None:
-    """Return the place that a launcher gave this process, or None without one."""
+    """Return rank and world size from the launcher, or None without one."""
     try:
         place = place_in(environment)
     except UsageError:  # the program will say it in its own way
         place = None
     if place is not None:
         return place
-    # The script of a batch job has the variables of its first task, but is none.
+    # A batch script has the variables of its first task, but is not a task.
     is_batch = "SLURM_JOB_ID" in environment and "SLURM_STEP_ID" not in environment
     for names in _LAUNCHERS:
         if is_batch and names[0].startswith("SLURM"):
@@ -65,7 +65,7 @@ def launched_place(environment: Mapping[str, str]) -> Place | None:
 
 
 def current_place() -> Place:
-    """Return the place of this process, as its process group or its launcher says."""
+    """Return rank and world size from the process group or the launcher."""
     import torch.distributed as dist
 
     launched = launched_place(os.environ)
@@ -80,7 +80,7 @@ def current_place() -> Place:
 
 
 def local_rank_count(environment: Mapping[str, str]) -> int | None:
-    """Return how many ranks of the job run on this node, if its launcher says so."""
+    """Return the number of ranks on this node, if the launcher reports it."""
     for name in _LOCAL_SIZES:
         value = environment.get(name, "")
         if value.isdecimal():
@@ -89,10 +89,10 @@ def local_rank_count(environment: Mapping[str, str]) -> int | None:
 
 
 def job_id() -> str:
-    """Return what all ranks of this job have in common, and no other job.
+    """Return an id that all ranks of this job share.
 
-    The store of the process group is asked: whoever comes first makes it up. Without one it is the
-    job of the launcher, or else the process that has started this one.
+    The first rank creates it in the store of the process group. Without a group, it comes from the
+    launcher or the parent process.
     """
     agreed = agree("job", uuid.uuid4().hex)
     if agreed is not None:
@@ -109,7 +109,7 @@ def job_id() -> str:
 
 
 def parent() -> str:
-    """Return the process that started this one: one of its kind was never before on this host."""
+    """Return a unique id of the parent process on this host."""
     number = os.getppid()
     stat = read_stat(Path(f"/proc/{number}/stat"))
     # The start time is the 20th word behind the name.
@@ -118,9 +118,9 @@ def parent() -> str:
 
 
 def agree(what: str, proposal: str) -> str | None:
-    """Return what the ranks of the process group agree on: what the first to come proposes.
+    """Return a value that all ranks of the process group share: the first proposal.
 
-    No rank waits for another. None without a process group, or where its store fails.
+    No rank waits for another. None without a process group or if its store fails.
     """
     import torch.distributed as dist
 

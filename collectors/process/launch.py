@@ -25,7 +25,7 @@ _GRACE_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The rank that ended first, and not well.
+    """The first rank that failed.
 
     `exit_code` is negative for a signal, as in `subprocess`.
     """
@@ -88,7 +88,7 @@ def run_ranks(
 
 
 def run_as_rank(work: Callable[[Place], int]) -> NoReturn:
-    """Do the work of a rank that `run_ranks` started, and end the process with its exit code."""
+    """Run a rank started by `run_ranks`, and exit with its exit code."""
     place = place_in(os.environ)
     if place is None:
         raise WorkloadError("a worker needs RANK and WORLD_SIZE")

@@ -21,7 +21,7 @@ from pathlib import Path
 from .job import launched_place
 
 _NAME = "power.csv"
-"""What analyses look for in a run folder."""
+"""File name that analyses expect in a run folder."""
 
 _POWERCAP = Path("/sys/class/powercap")
 _INTERVAL_S = 0.1
@@ -32,10 +32,10 @@ Keep = Callable[[Path | None], None]
 
 @contextmanager
 def sampling(is_asked: bool, echo: Callable[[str], None]) -> Iterator[Keep]:
-    """Sample power while the block runs, if that is asked for.
+    """Sample power while the block runs, if requested.
 
     Yields:
-        What puts the samples into a run folder that is there.
+        A function that copies the samples into an existing run folder.
     """
     place = launched_place(os.environ)
     # Of the ranks of a launcher one samples: they write one run folder.
@@ -123,7 +123,7 @@ class _Smi:
             [command, "--query-gpu=timestamp,index,power.draw", "--format=csv,noheader,nounits"]
             + ["-lms", str(int(_INTERVAL_S * 1000))]
             + ([] if visible is None else ["-i", visible]),
-            # Its clock is that of the zone, and tells none.
+            # Its timestamps are local, without a time zone.
             env={**os.environ, "TZ": "UTC"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

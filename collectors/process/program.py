@@ -23,12 +23,12 @@ from tracekit.errors import UsageError
 
 _POLL_S = 0.1
 _SPREAD_S = 0.01
-"""How long a signal to a group may take to reach all of it."""
+"""Maximum time for a signal to reach all processes of a group."""
 
 _NAMES = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGWINCH")
 FORWARDED = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))
 _WAITED_FOR = {*FORWARDED, signal.SIGCHLD}
-# What the terminal sends goes to everybody; these are sent by it alone or harm nobody twice.
+# Signals of the terminal reach all processes; these are sent only by it, or are harmless twice.
 _GROUP_ONLY = {"SIGCONT", "SIGWINCH"}
 
 
@@ -41,13 +41,13 @@ def run_program(
     """Run a program to its end, and return its exit code: -n for signal n.
 
     Args:
-        program: what to run.
-        environment: its variables, all of them.
-        look: called about ten times a second while it runs.
-        taken: tells whether a signal is for us, and not to go on to the program.
+        program: the command.
+        environment: its complete environment.
+        look: called about ten times per second while it runs.
+        taken: returns whether a signal is for tracekit and is not forwarded.
 
     Raises:
-        UsageError: it cannot be started.
+        UsageError: the program cannot be started.
     """
     before = {*signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED_FOR)}
     witness = _Witness()
@@ -100,7 +100,7 @@ def _start(
 
 
 class _Witness:
-    """A process of ours in the program's group, in which signals wait until they are asked for."""
+    """A child process in the program's group that keeps signals pending."""
 
     def __init__(self) -> None:
         asked, self._ask = os.pipe()
@@ -122,7 +122,7 @@ class _Witness:
         os.close(answered)
 
     def has_seen(self, number: int) -> bool:
-        """Tell whether a signal was sent to the whole group."""
+        """Return whether a signal was sent to the complete group."""
         if signal.Signals(number).name in _GROUP_ONLY:
             return True
         time.sleep(_SPREAD_S)
@@ -140,7 +140,7 @@ class _Witness:
 
 
 def _close_others(kept: set[int]) -> None:
-    """Close all files but some: a pipe that stays open here never ends for its reader."""
+    """Close all other files: the reader of a pipe would wait for its end."""
     for path in list(Path("/dev/fd").iterdir()):
         if int(path.name) not in kept:
             with contextlib.suppress(OSError):

@@ -23,7 +23,7 @@ _PROC = Path("/proc")
 
 
 def is_alive(process_id: int) -> bool:
-    """Tell whether there is a process of this number; a zombie counts.
+    """Return whether a process exists, including zombies.
 
     A negative number is a process group.
     """
@@ -37,10 +37,10 @@ def is_alive(process_id: int) -> bool:
 
 
 def read_stat(path: Path) -> tuple[str, list[str]] | None:
-    """Return the name of a process or thread, and what stands behind it in its `stat`: see proc(5).
+    """Return the name and the other fields of a process's or thread's `stat`: see proc(5).
 
     Returns:
-        The name and the words behind it: state, parent, group, session, …; None if it has ended.
+        The name and the fields: state, parent, group, session, …; None if it has ended.
     """
     try:
         text = path.read_text("utf-8", "replace")
@@ -52,13 +52,13 @@ def read_stat(path: Path) -> tuple[str, list[str]] | None:
 
 
 def session_members(sessions: Sequence[int]) -> list[int]:
-    """Return the processes of some sessions that run.
+    """Return the running processes of some sessions.
 
-    Sessions are named by the process ids of their leaders.
+    Sessions are identified by the process ids of their leaders.
 
     Returns:
-        Process ids; where there is no `/proc`, those of the leaders' groups, negative, as `kill`
-        takes them.
+        Process ids; without `/proc`, the negative ids of the leaders' groups, as `kill` accepts
+            them.
     """
     if not (_PROC / "self" / "stat").exists():
         return [-session for session in sessions if is_alive(-session)]
@@ -76,10 +76,9 @@ def session_members(sessions: Sequence[int]) -> list[int]:
 def end_sessions(
     sessions: Sequence[int], term_s: float, kill_s: float, reap: Callable[[], object] = lambda: None
 ) -> None:
-    """Ask every process of some sessions to end, kill what does not, and wait until it is gone.
+    """Terminate every process of some sessions, kill the rest, and wait until they are gone.
 
-    They may take `term_s`, 0 of which kills them at once; `reap` is called before each look at who
-    is left.
+    They have `term_s` to end; 0 kills them immediately. `reap` is called before each check.
     """
     for number, patience_s in ((signal.SIGTERM, term_s), (signal.SIGKILL, kill_s)):
         if not patience_s:

@@ -15,7 +15,7 @@ from typing import Any
 
 @contextlib.contextmanager
 def signals_as_interrupt() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end a run as Ctrl-C does, so that no process of it is left."""
+    """Convert SIGTERM and SIGHUP to KeyboardInterrupt, so that all processes are cleaned up."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -28,9 +28,9 @@ def signals_as_interrupt() -> Iterator[None]:
 def signals_as_cancellation(
     task: asyncio.Task[Any], loop: asyncio.AbstractEventLoop
 ) -> Iterator[None]:
-    """Let SIGTERM and SIGHUP do to a task what `asyncio.run` has Ctrl-C do.
+    """Let SIGTERM and SIGHUP cancel a task, like Ctrl-C in `asyncio.run`.
 
-    The first cancels the task; a second raises `KeyboardInterrupt` wherever the loop is.
+    The first signal cancels the task; a second one raises `KeyboardInterrupt`.
     """
     count = 0
 

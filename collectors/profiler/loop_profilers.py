@@ -24,7 +24,7 @@ _MARKERS = ("emit_nvtx", "emit_itt")
 
 
 class ProfilerListener:
-    """Is called when a profiler of the loop starts, stops or has written its trace."""
+    """Listener for the start, stop, and trace of the loop's profilers."""
 
     def on_user_profiler_start(self) -> None:
         """A profiler of the loop is about to start."""
@@ -36,7 +36,7 @@ class ProfilerListener:
         """A profiler of the loop has written a trace."""
 
     def failed(self, error: Exception) -> None:
-        """One of these calls has failed."""
+        """A listener method raised."""
 
 
 def is_any_enabled() -> bool:
@@ -45,9 +45,9 @@ def is_any_enabled() -> bool:
 
 
 class LoopProfilers:
-    """Watches for profilers that are not ours, while it is attached.
+    """Observes profilers of the loop while attached.
 
-    `listener` is called about them once there is one; `was_seen` tells whether there was any.
+    `listener` is notified; `was_seen` is True after the first profiler.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class LoopProfilers:
 
     @property
     def is_active(self) -> bool:
-        """Whether one of the loop's is prepared or runs."""
+        """Whether a profiler of the loop is prepared or running."""
         return bool(self._active) or self._was_before
 
     def attach(self) -> None:
@@ -136,9 +136,9 @@ class LoopProfilers:
 
 
 def keep_copy(path: Path, folder: Path, name: str) -> str:
-    """Copy a trace that the loop has written, and return the name of the copy.
+    """Copy a trace of the loop; return the name of the copy.
 
-    It is copied at once: the loop may delete the file, or write the next one over it.
+    It is copied immediately, because the loop may delete or overwrite the file.
     """
     with whole_file(folder / f"{name}.json") as aside:
         shutil.copyfile(path, aside)

@@ -43,7 +43,7 @@ _is_own_call = False
 
 @contextlib.contextmanager
 def own_profiler_call() -> Iterator[None]:
-    """Mark calls of a profiler in this block as ours, which no watcher reports."""
+    """Mark profiler calls in this block as tracekit's, so that listeners ignore them."""
     global _is_own_call
     before, _is_own_call = _is_own_call, True
     try:
@@ -58,15 +58,15 @@ def is_own_profiler_call() -> bool:
 
 @contextlib.contextmanager
 def _without_lines() -> Iterator[None]:
-    """Keep what Kineto says of our profile off stderr; all else that is written comes a bit later.
+    """Keep Kineto's messages about tracekit's profile off stderr; other output is delayed slightly.
 
-    `KINETO_LOG_LEVEL` would do for some of it, and for the profiles of the program as well.
+    `KINETO_LOG_LEVEL` would hide only some of it, and also messages about the program's profiles.
     """
     with contextlib.ExitStack() as files:
         try:
             aside = files.enter_context(tempfile.TemporaryFile(buffering=0))
             saved = os.dup(_STDERR)
-        except OSError:  # there is none, or no room
+        except OSError:  # no stderr, or no space
             yield
             return
         files.callback(os.close, saved)
@@ -83,14 +83,13 @@ def _without_lines() -> Iterator[None]:
 
 
 class Profile:
-    """A profiled window of steps, and the trace file it leaves.
+    """A profiled window of steps and its trace file.
 
-    As a context manager it profiles `active` steps after `warmup` steps, in which the profiler runs
-    and what it sees is thrown away; `step()` ends each step, and the trace is written where the
-    block ends. Without the block, `start()`, `stop()` and `export()` do the same at moments of the
-    caller's; `export()` may be called on another thread. `save()` is half of it: torch writes its
-    JSON with the interpreter locked, and `trace_file.compress` need not be called where anybody
-    waits.
+    As a context manager it profiles `active` steps after `warmup` steps, whose events it discards;
+    `step()` ends each step, and the trace is written at the end of the block. Without the block,
+    `start()`, `stop()`, and `export()` do the same at times that the caller chooses; another thread
+    may call `export()`. `save()` does only half of it: torch writes its JSON holding the GIL, and
+    `trace_file.compress` can run where nobody waits for it.
 
         with Profile(folder / "rank0.json.gz", {"stage": "pretrain"}) as profile:
             for number in range(profile.step_count):
@@ -99,22 +98,22 @@ class Profile:
                 profile.step()
 
     Args:
-        path: the trace; `.gz` compresses it. It appears only when it is whole.
-        metadata: what the run is, so that a trace alone tells it: `stage`, `opt`, `model`,
-            `engine`, `rank`, `world_size`, `seed`, `batch_size`, `sequence_length`, … They are
-            written as members `tracekit_<name>` beside `traceEvents`, and so is our `version`;
-            None is left out.
-        warmup: steps that the profiler sees but does not keep.
-        active: steps that are kept.
-        record_shapes: whether to keep the shapes of operators' arguments.
-        with_stack: whether to keep Python stacks.
-        with_flops: whether the profiler is to count floating-point operations itself.
-        profile_memory: whether to keep the allocator's events.
-        all_threads: whether to see the operators of all threads, not only of the one that starts
-            the profiler and of those that autograd starts for it.
-        activities: what is recorded, if not all that can be. Without the host's there are no
-            ranges, so the member `tracekit_step_bounds_unix_ns` has the instants between which the
-            kept steps lie: one more than there are steps, of the host's clock.
+        path: the trace; `.gz` compresses it. The file appears only when it is complete.
+        metadata: description of the run, so that a trace is self-contained: `stage`, `opt`,
+            `model`, `engine`, `rank`, `world_size`, `seed`, `batch_size`, `sequence_length`, …
+            Written as members `tracekit_<name>` next to `traceEvents`, with our `version`;
+            None is omitted.
+        warmup: steps that the profiler sees but discards.
+        active: steps in the trace.
+        record_shapes: whether to record the shapes of op arguments.
+        with_stack: whether to record Python stacks.
+        with_flops: whether the profiler counts floating-point operations itself.
+        profile_memory: whether to record allocator events.
+        all_threads: whether to record the ops of all threads, not only of the thread that
+            starts the profiler and of autograd's threads for it.
+        activities: what to record, if not everything. Without CPU activity there are no
+            ranges, so the member `tracekit_step_bounds_unix_ns` has the step boundaries: one
+            more than there are steps, on the host's clock.
     """
 
     def __init__(
@@ -162,7 +161,7 @@ class Profile:
             self.abandon()
 
     def begin(self) -> None:
-        """Begin the schedule, as the block does."""
+        """Begin the schedule, like entering the block."""
         # Whoever asks for no warm-up knows.
         with _unwarned("Profiler won't be using warmup", is_expected=not self._warmup):
             schedule = profiler.schedule(wait=0, warmup=self._warmup, active=self._active, repeat=1)
@@ -172,7 +171,7 @@ class Profile:
         self._start()
 
     def end(self) -> None:
-        """End the schedule; if it was not over, the window is what there is of it."""
+        """End the schedule; an unfinished window is kept."""
         try:
             wait_until_idle()
         finally:
@@ -181,14 +180,14 @@ class Profile:
                 self._profiler.stop()
 
     def abandon(self) -> None:
-        """Stop the profiler, and keep nothing; does nothing if it never ran."""
+        """Stop the profiler and discard the recording, if it ran."""
         if self._profiler is not None:
             self.end()
             self._profiler = None
         self.is_recorded = False
 
     def start(self) -> None:
-        """Start to record at once, without a schedule."""
+        """Start recording immediately, without a schedule."""
         self._make()
         self._start()
 
@@ -213,7 +212,7 @@ class Profile:
         """Write the trace.
 
         Raises:
-            WorkloadError: nothing was recorded, or the file cannot be written; then there is none.
+            WorkloadError: nothing was recorded, or the file cannot be written.
         """
         self._check_recorded()
         with whole_file(self.path) as aside:
@@ -226,7 +225,7 @@ class Profile:
         return self.path
 
     def save(self) -> Path:
-        """Write the trace as plain JSON, and return its path, without the `.gz`."""
+        """Write the trace as plain JSON; return its path, without `.gz`."""
         self._check_recorded()
         plain = self.path.with_suffix("") if self.path.suffix == ".gz" else self.path
         with whole_file(plain) as aside:
@@ -255,7 +254,7 @@ class Profile:
                 self._profiler.preset_metadata_json(f"tracekit_{name}", json.dumps(value))
 
     def _note_recorded(self, _: Any) -> None:
-        # A window without a whole step is none.
+        # A window needs at least one complete step.
         self.is_recorded = self._ended_count > self._warmup
 
     def _export_json(self, path: Path) -> None:
@@ -275,7 +274,7 @@ class Profile:
                 raise OSError(
                     errno.ENOSPC, "the profiler wrote only a part of it; is the disk full?"
                 )
-            # Kineto writes down where it wrote to: a folder that is gone, and nobody's business.
+            # Kineto records the path it wrote to: a private folder that is gone.
             name = json.dumps(self.path.name).encode()
             tail = _TRACE_NAME.sub(lambda found: found[1] + name, tail)
             file.seek(tail_at)
@@ -284,9 +283,9 @@ class Profile:
 
 
 def end_without_destructors() -> None:
-    """Let this child of a fork end: Kineto's destructor would wait for a thread of the parent's.
+    """End a forked child without Kineto's destructor, which would wait for a thread of the parent.
 
-    What Python does at its end is done, and what C has in its buffers is written.
+    Python's exit handlers still run, and C buffers are flushed.
     """
     with contextlib.suppress(Exception):  # another libc
         libc = ctypes.CDLL(None)
@@ -297,10 +296,10 @@ def end_without_destructors() -> None:
 
 @contextlib.contextmanager
 def starting() -> Iterator[None]:
-    """Start a profiler of torch's in here without a warning that is about none of ours.
+    """Start a torch profiler without an irrelevant warning.
 
-    Torch up to 2.12 warns at the first start in a process that events of earlier cycles are gone,
-    also where there is one cycle.
+    Before 2.12, torch warns at the first start in a process that events of earlier cycles are
+    cleared, even with one cycle.
     """
     with _unwarned(
         "Warning: Profiler clears events", is_expected=torch.__version__ < _SILENT_SINCE
@@ -310,10 +309,10 @@ def starting() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _unwarned(message: str, *, is_expected: bool) -> Iterator[None]:
-    """Ignore a warning of torch's in here.
+    """Ignore a warning of torch in this block.
 
-    Only where there is one: it lets Python forget which warnings it has shown, so that those of the
-    program come again.
+    Only if it can occur: this resets Python's record of shown warnings, so the program's warnings
+    would be repeated.
     """
     if not is_expected:
         yield

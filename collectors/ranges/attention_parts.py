@@ -1,14 +1,14 @@
-"""Attention as its parts, Bmm0, Softmax, Bmm1 and RoPE.
+"""Splits attention into its parts: Bmm0, Softmax, Bmm1, and RoPE.
 
-The parts are ranges inside the model's own eager attention function, so that outputs are the
-same to the bit: while it runs, a `TorchFunctionMode` opens `tk/part/bmm0` around the first matrix
-product, `tk/part/softmax` from there to the second (scaling, mask, softmax and dropout), and
-`tk/part/bmm1` around that. What is before and after (repeating the heads of keys and values, the
-final transposition) stays with the attention module. The function is wrapped in the model's file.
+The parts are ranges inside the model's own eager attention function, so outputs are bit-identical.
+While it runs, a `TorchFunctionMode` opens `tk/part/bmm0` around the first matrix product,
+`tk/part/softmax` from there to the second (scaling, mask, softmax, and dropout), and `tk/part/bmm1`
+around the second. What comes before and after (repeating the heads of keys and values, the final
+transposition) belongs to the attention module. The function is wrapped in the model's file.
 
-As to rotary embeddings, the module that makes cosines and sines has a range of its
-own like every module, and the function that applies them is a global of the model's file
-(`apply_rotary_pos_emb` or a name like it). It is wrapped there while `RopeRanges` is attached.
+For rotary embeddings, the module that computes cosines and sines has a range like every module. The
+function that applies them is a global of the model's file (`apply_rotary_pos_emb` or similar),
+wrapped there while `RopeRanges` is attached.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ROPE = re.compile(r"^_?apply_\w*rotary\w*$")
 
 
 class RopeRanges:
-    """`tk/part/rope` ranges around rotary embeddings, while they are attached.
+    """`tk/part/rope` ranges around rotary embeddings while attached.
 
     The functions that apply them are wrapped in the files of the model's modules.
     """
@@ -60,7 +60,7 @@ class RopeRanges:
 
     def detach(self) -> None:
         for file, name, value in self._originals:
-            # Whoever has put a function around ours since calls it, and it calls the model's.
+            # Later wrappers around this function call it, and it calls the model's.
             if getattr(vars(file).get(name), "__wrapped__", None) is value:
                 setattr(file, name, value)
         self._originals.clear()
@@ -78,11 +78,11 @@ class RopeRanges:
 
 
 class AttentionRanges(RopeRanges):
-    """Ranges for the parts of attention of a whole model, while they are attached.
+    """Ranges for the parts of attention of a model while attached.
 
-    RoPE, and in the same way the eager attention of a transformers model, in its file. Other models
-    and other attention are left as they are, and so is the model's configuration: a copy or a
-    checkpoint that is made meanwhile holds nothing of ours.
+    They cover RoPE and the eager attention of a transformers model, wrapped in its file. Other
+    models and other attention are unchanged, and so is the model's configuration: a copy or
+    checkpoint made meanwhile contains nothing of tracekit.
     """
 
     def attach(self) -> None:
@@ -98,7 +98,7 @@ def _files(kinds: set[type]) -> Iterator[ModuleType]:
 def _inside(
     context: Callable[[], AbstractContextManager[Any]], function: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """Return a function that does the same, each call of it in a context."""
+    """Return a function that runs each call inside a context."""
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -112,7 +112,7 @@ def _inside(
 
 
 class _Parts(TorchFunctionMode):
-    """Opens and closes the ranges of the parts as their operators go by."""
+    """Opens and closes the ranges of attention parts around their operators."""
 
     def __init__(self) -> None:
         super().__init__()

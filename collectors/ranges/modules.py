@@ -1,6 +1,6 @@
 """Ranges around the modules of a model: `tk/module/<forward|backward|recompute>/<path>#<Class>`.
 
-`module_paths` says what the path of a module is.
+`module_paths` defines the path of a module.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ _Table = dict["weakref.ref[nn.Module]", "_Named"]
 
 
 class ModuleRanges:
-    """Ranges around every module of a model, while they are attached.
+    """Ranges around every module of a model while attached.
 
-    Forward and recompute ranges are those of the calls of modules (`module_calls`), which change no
-    output. Transformers recomputes a decoder layer by its `forward`, past its call; its checkpoint
+    Forward and recompute ranges are around module calls (`module_calls`) and change no output.
+    Transformers recomputes a decoder layer through `forward`, not through a call; its checkpoint
     function is wrapped so that the layer has a range there too.
 
-    Backward ranges are made where they are asked for, by hooks on tensors, which change neither the
-    graph nor the gradients: a module's begins when the gradient of its output is taken up and ends
-    when that of its input is there, or when a module beside it begins. A module that no gradient
-    passes through (an embedding, what lies below frozen weights) has none. They are for people, and
-    cost 15 µs a call without any profiler; the analyses trust the sequence numbers of autograd's
-    own nodes more.
+    Backward ranges are optional. They use tensor hooks, which change neither the graph nor the
+    gradients: a module's range begins when the gradient of its output is ready and ends when that
+    of its input is, or when a sibling's begins. A module without a gradient through it (an
+    embedding, anything below frozen weights) has none. They are meant for people and cost 15 µs per
+    call even without a profiler; analyses prefer the sequence numbers of autograd nodes.
 
-    Inside a region of `torch.compile` modules have no ranges, and the region is not touched.
+    Inside a `torch.compile` region modules have no ranges, and the region is unchanged.
 
-    No model is held: a program may make one in each step, be it a loss, and be done with it.
+    Models are only weakly referenced: a program may create one per step, such as a loss, and drop
+    it.
     """
 
     wants_inner = True
@@ -70,7 +70,7 @@ class ModuleRanges:
         return _ref(module) in self._table
 
     def attach(self) -> None:
-        """Give the calls of every module ranges from now on; does nothing if they have them."""
+        """Attach ranges to the calls of every module, unless attached."""
         if self._table:
             return
         for model, name in self._models.items():
@@ -78,7 +78,7 @@ class ModuleRanges:
         module_calls.listen(self)
 
     def add(self, model: nn.Module) -> None:
-        """Give a second model ranges too, such as a teacher: its paths begin with its class."""
+        """Add ranges for a second model, such as a teacher: its paths begin with its class."""
         taken = {name or class_name(unwrapped(one)) for one, name in self._models.items()}
         base = name = class_name(unwrapped(model))
         number = 1
@@ -123,11 +123,11 @@ class ModuleRanges:
             token.end(output)
 
     def broken(self, error: Exception) -> None:
-        """There are no ranges from then on."""
+        """Ranges are disabled from now on."""
 
 
 class _Named:
-    """A module with its path: opens and closes the ranges of its calls."""
+    """A module with its path; opens and closes the ranges of its calls."""
 
     __slots__ = (
         "_backward_name",
@@ -172,7 +172,7 @@ class _Named:
                 return
 
     def _watch(self, first: torch.Tensor, output: object) -> None:
-        """Make a backward range of the call whose first input and whose output these are."""
+        """Create a backward range for a call with this first input and this output."""
         last = _first_with_grad(output)
         if self._backward_name is None or last is None or last is first or last.grad_fn is None:
             return
@@ -194,7 +194,7 @@ class _Named:
 
 
 class _Checkpoint:
-    """A model's checkpoint function, which opens the layer's range where it recomputes it."""
+    """A model's checkpoint function, which opens the layer's range during recomputation."""
 
     def __init__(self, function: Callable[..., Any], owner: _Named, everyone: _Table) -> None:
         self.function = function
@@ -219,15 +219,15 @@ class _Checkpoint:
         return self.function(ranged, *args, **kwargs)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Callable[..., Any]:
-        """Leave a copy of the model with a copy of the function alone."""
+        """Copy only the original function with a copy of the model."""
         return copy.deepcopy(self.function, memo)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Leave a file of the model with the function alone; a partial of a partial is that."""
+        """Pickle only the original function with the model."""
         return functools.partial, (self.function,)
 
     def _named(self, run: Callable[..., Any]) -> _Named | None:
-        """Return the layer whose work this is; None where it is called, which is seen."""
+        """Return the recomputed layer; None for normal calls, which have ranges."""
         bound: tuple[Any, ...] = ()
         while isinstance(run, functools.partial):
             bound = (*run.args, *bound)
@@ -242,9 +242,10 @@ class _Checkpoint:
 
 
 class _Turn:
-    """What happens when the gradient of a tensor is there: a hook of the tensor.
+    """Gradient hook of a tensor.
 
-    A tensor has one, however many modules it goes out of and into: hooks are what ranges cost most.
+    A tensor has only one, regardless of how many modules use it, because hooks are the largest cost
+    of ranges.
     """
 
     __slots__ = ("begun", "ended", "is_kept")
@@ -258,7 +259,7 @@ class _Turn:
     # It is called below compiled code too.
     @unseen
     def __call__(self, gradient: object) -> None:
-        """Open the ranges of modules that the tensor came out of, close those that it went into."""
+        """Open the ranges of modules that produced the tensor, and close those that consumed it."""
         del gradient
         prior = set_eval_frame(None)
         try:
@@ -287,7 +288,7 @@ def _turn_of(tensor: torch.Tensor) -> _Turn:
 
 
 def _open_backward(passes: list[Pass]) -> None:
-    """Open the backward ranges of calls that have one output, after closing those beside them."""
+    """Open the backward ranges of calls with one output, after closing sibling ranges."""
     stack = this_thread.open
     task = this_thread.tasks.current(graph_task_id(), _end_backward)
     for one in passes:
@@ -309,14 +310,14 @@ def _close_backward(one: Pass) -> None:
 
 
 def _end_backward() -> None:
-    """Close the backward ranges that no input's gradient closed, at the end of the engine's run."""
+    """Close backward ranges that no input gradient closed, at the end of the autograd run."""
     stack = this_thread.open
     while stack and isinstance(owner := stack[-1][0], Pass) and owner.is_over:
         close_down_to(len(stack) - 1)
 
 
 def _first_with_grad(value: object) -> torch.Tensor | None:
-    """Return the first tensor that requires a gradient: a value itself, or one in it."""
+    """Return the first tensor that requires a gradient, also inside containers."""
     if isinstance(value, torch.Tensor):
         return value if value.requires_grad else None
     if not isinstance(value, tuple | list):

@@ -1,16 +1,16 @@
 """Open ranges of each thread, and range names except those of modules.
 
-The names are a contract with the analyses, and people read them in Perfetto and Nsight too:
-`tk/step/<n>`, `tk/phase/<name>`, `tk/part/<name>` and those of `modules`. Each range is an
-annotation of the profiler, and an NVTX range where something reads those (see `use_nvtx`).
+The names are a contract with the analyses, and people read them in Perfetto and Nsight:
+`tk/step/<n>`, `tk/phase/<name>`, `tk/part/<name>`, and those of `modules`. Each range is a profiler
+annotation, and also an NVTX range if something reads those (see `use_nvtx`).
 
 **Cost.** `record_function` goes through the dispatcher, where modes of the program see it: 10 to 22
-µs a range under a profiler. What is underneath takes 3. `_RecordFunctionFast` would take 1, but its
-ranges are ops of the trace unless the profiler keeps shapes, and fail where one starts inside.
+µs per range under a profiler. The ops below it take 3. `_RecordFunctionFast` would take 1, but its
+ranges appear as ops unless the profiler records shapes, and fail if a profiler starts inside one.
 
-**Threads.** Open ranges are kept per thread, and whatever closes one closes what was left open
-inside it. So every range ends, on its own thread and in the right order, under exceptions, the
-early stop of non-reentrant checkpoints, and Ctrl-C.
+**Threads.** Open ranges are per thread, and closing one closes everything left open inside it. So
+every range ends, on its own thread and in the right order, even after exceptions, the early stop of
+non-reentrant checkpoints, and Ctrl-C.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Phase = Literal[
     "mixed",
 ]
 
-# A name without a promise, which DDP and FSDP rest on too.
+# A private name, which DDP and FSDP also use.
 _engine = getattr(torch.autograd.Variable, "_execution_engine", None)
 # Names without a promise. Without the first two a range is recorded whether or not a profiler runs,
 # which costs a few µs; without the third, recomputation counts as forward.
@@ -49,7 +49,7 @@ _NVTX_READERS = ("NSYS_PROFILING_SESSION_ID", "NVTX_INJECTION64_PATH")
 
 
 def _annotators() -> tuple[Callable[[str], Any], Callable[[Any], object]]:
-    """Return what begins the annotation of a name, and what ends that which it has given."""
+    """Return the functions that begin and end the annotation of a name."""
     begin = getattr(torch.autograd, "_record_function_with_args_enter", None)
     end = getattr(torch.autograd, "_record_function_with_args_exit", None)
     if begin is not None and end is not None:
@@ -69,7 +69,7 @@ _nvtx: Any = None
 
 
 def use_nvtx() -> None:
-    """Make every range from now on an NVTX range too, if the nvtx package is installed."""
+    """Also emit NVTX ranges from now on, if the nvtx package is installed."""
     global _nvtx
     with contextlib.suppress(ImportError):
         import nvtx
@@ -91,7 +91,7 @@ class Task:
 
 
 class Pass:
-    """The way of the gradients back through one call of a module."""
+    """The backward pass through one call of a module."""
 
     __slots__ = ("name", "path", "prefix", "task")
 
@@ -103,22 +103,22 @@ class Pass:
 
     @property
     def is_over(self) -> bool:
-        """Whether the engine has ended the run that this belongs to."""
+        """Whether its autograd run has ended."""
         return self.task is not None and self.task.is_over
 
     def holds(self, other: Pass) -> bool:
-        """Tell whether the range of another call may lie inside this one's."""
+        """Return whether the range of another call may be nested in this one."""
         return not self.is_over and other.path.startswith(self.prefix)
 
 
 class BackwardTasks:
-    """The runs of the autograd engine that this thread takes part in, by their numbers."""
+    """Autograd runs in which this thread participates, by number."""
 
     def __init__(self) -> None:
         self._tasks: dict[int, Task] = {}
 
     def current(self, number: int, at_end: Callable[[], None]) -> Task:
-        """Return the run of this number; at its end, `at_end` is called."""
+        """Return the autograd run with this number; `at_end` is called at its end."""
         task = self._tasks.get(number)
         if task is None:
             task = self._tasks[number] = Task()
@@ -135,13 +135,12 @@ class BackwardTasks:
 
 
 OpenRange = tuple[object, Any, Any, "torch.Tensor | None"]
-"""A range that is open: whose it is, its annotation and the package that pops its NVTX range, where
-it has these, and of the call of a module that is to have a backward range the input whose gradient
-ends that."""
+"""An open range: owner, annotation, NVTX package, and for a module call with a backward range, the
+input whose gradient ends it."""
 
 
 class _Thread(threading.local):
-    """What is open on this thread, outermost first."""
+    """Open ranges of this thread, outermost first."""
 
     def __init__(self) -> None:
         self.open: list[OpenRange] = []
@@ -156,12 +155,12 @@ def open_count() -> int:
 
 
 def is_backward() -> bool:
-    """Tell whether the autograd engine is running a backward pass on this thread."""
+    """Return whether the autograd engine runs a backward pass on this thread."""
     return graph_task_id() != -1
 
 
 class Range:
-    """A range as a context manager; it can be entered again after it was left."""
+    """A range as a reusable context manager."""
 
     __slots__ = ("_depths", "name")
 
@@ -182,17 +181,16 @@ class Range:
 
 
 def step(number: int, *, is_anew: bool = False) -> Range:
-    """Return the range of the step of this number; `is_anew` if what was marked before is none."""
+    """Return the range of a step; `is_anew` marks a restart of the step."""
     return Range(f"tk/step/{number}{' anew' if is_anew else ''}")
 
 
 def step_end(number: int, passed_ns: int) -> Range:
-    """Return the mark that the step of this number was over so long before it."""
+    """Return the mark that a step was over some time ago."""
     return Range(f"tk/step/{number} ended {passed_ns} ns ago")
 
 
 def phase(name: Phase) -> Range:
-    """Return the range of a phase of a step."""
     return Range(f"tk/phase/{name}")
 
 
@@ -201,7 +199,7 @@ def part(name: str) -> Range:
 
 
 def open_range(owner: object, name: str, first: torch.Tensor | None = None) -> int:
-    """Open a range, and return how many are open around it."""
+    """Open a range; return the number of enclosing ranges."""
     stack = this_thread.open
     if stack and isinstance(stack[-1][0], Pass):
         close_stale()
@@ -217,7 +215,7 @@ def open_range(owner: object, name: str, first: torch.Tensor | None = None) -> i
 
 
 def close_stale() -> None:
-    """Close the backward ranges that an exception in a backward pass has left open."""
+    """Close backward ranges left open by an exception."""
     stack = this_thread.open
     if not is_backward():
         while stack and isinstance(stack[-1][0], Pass):
@@ -225,7 +223,7 @@ def close_stale() -> None:
 
 
 def close_down_to(depth: int) -> None:
-    """Close the innermost ranges of this thread until so many are open."""
+    """Close the innermost ranges of this thread down to a number of open ones."""
     stack = this_thread.open
     while len(stack) > depth:
         _, annotation, nvtx, _ = stack.pop()

@@ -50,10 +50,10 @@ _VARIABLES = (
 
 
 def probe() -> Environment:
-    """Return what is known of this machine.
+    """Return the environment of this machine.
 
-    Devices and threads are asked for only if torch is loaded already: a parent process must not
-    load it.
+    Devices and threads are queried only if torch is loaded, because a parent process must not load
+    it.
     """
     found = Environment(
         host_name=socket.gethostname(),
@@ -77,9 +77,9 @@ def probe() -> Environment:
 
 
 def of_ranks(environments: Iterable[Mapping[str, Any]]) -> Environment:
-    """Return where the ranks of a run ran: what the first says, and the threads that all had.
+    """Return the environment of a run: that of the first rank, and the threads common to all ranks.
 
-    `environments` are dicts of what `probe` returned; empty of a rank that did not get so far.
+    `environments` are results of `probe`; empty for ranks that failed earlier.
     """
     told = [environment for environment in environments if environment]
     if not told:
@@ -102,13 +102,13 @@ def package_versions() -> dict[str, str]:
 
 
 def require(packages: dict[str, str], needed_by: str, extra: str = "collect") -> None:
-    """Make sure that packages are installed, without importing them.
+    """Check that packages are installed, without importing them.
 
-    `packages` are import names with what pip knows them by, and `extra` has all of them;
-    `needed_by` is for the message.
+    `packages` maps import names to pip names, `extra` contains all of them, and `needed_by` is used
+    in the message.
 
     Raises:
-        WorkloadError: some are missing; one sentence, with the command that installs them.
+        WorkloadError: packages are missing; with the command that installs them.
     """
     missing = [name for name in packages if not _is_installed(name)]
     if missing:

@@ -19,13 +19,13 @@ from .stale_dirs import WORK, remove_stale, working_folder
 
 LOGS = "logs"
 LIGHT = "light"
-"""The folder of light traces, which are of the device alone: no trace of the run's."""
+"""Folder of light traces, which contain only device activity and are not traces of the run."""
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a workload ended: the run folder that it left, if any, and the exit code for it."""
+    """Result of a workload: its run folder, if any, and exit code."""
 
     folder: Path | None
     exit_code: int
@@ -74,11 +74,11 @@ class RunFolder:
             raise disk_error(self.target, error) from error
 
     def join(self, path: Path) -> None:
-        """Use a folder that was made elsewhere on the disk, or by another process of this run."""
+        """Use a folder created elsewhere on the disk, or by another process of this run."""
         self.path, self.logs, self.work = path, path / LOGS, path / WORK
 
     def commit(self, run: manifest.Manifest) -> Path:
-        """Write the manifest, give the folder its name and return that."""
+        """Write the manifest, rename the folder to its final name, and return that."""
         with disk_errors(self.target):
             for name in run.traces:
                 (self.path / name).stat()
@@ -100,10 +100,10 @@ def default_target(*parts: str) -> Path:
 
 @contextlib.contextmanager
 def disk_errors(target: Path) -> Iterator[None]:
-    """Turn a full or forbidden disk into one sentence about the run folder.
+    """Convert disk errors to an error message about the run folder.
 
     Raises:
-        StoreError: the block failed by such an error.
+        StoreError: the disk is full or not writable.
     """
     try:
         yield
@@ -121,7 +121,7 @@ def disk_error(target: Path, error: OSError) -> StoreError:
 
 
 def disk_cause(error: BaseException | None) -> OSError | None:
-    """Return the error of the disk that an error is or comes from, or None."""
+    """Return the disk error that caused an error, or None."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
             return error
@@ -130,7 +130,7 @@ def disk_cause(error: BaseException | None) -> OSError | None:
 
 
 def check_replaceable(target: Path, *, force: bool) -> None:
-    """Make sure that a run folder may take a name."""
+    """Check that a run folder may use a name."""
     if not os.path.lexists(target):
         return
     has_run, has_result = _content(target)
@@ -155,7 +155,7 @@ def is_replaceable(target: Path, force: bool) -> bool:
 
 
 def _content(target: Path) -> tuple[bool, bool]:
-    """Tell whether a folder holds a run, and whether that has a result: it ran, or left traces."""
+    """Return whether a folder contains a run, and whether that run has results."""
     try:
         value = parse_json(read_small(target / manifest.FILE_NAME))
     except (OSError, ValueError):
@@ -166,7 +166,7 @@ def _content(target: Path) -> tuple[bool, bool]:
 
 
 def _replace(made: Path, target: Path) -> None:
-    """Give a folder its name; an older run of that name goes once the new one is in place."""
+    """Rename a folder to its final name; an older run with that name is removed afterwards."""
     old = made.with_name(made.name + ".old")
     if target.is_dir():
         target.rename(old)

@@ -23,7 +23,7 @@ from .folder import LIGHT, LOGS, RunFolder, disk_errors, is_replaceable
 from .manifest import write_whole
 
 _LOCK_S = 20.0
-"""How long a lock is waited for: many ranks may come at once, and none holds it for long."""
+"""Maximum wait for a lock: many ranks may arrive at once, and none holds it for long."""
 
 _STALE_S = 60.0
 _POLL_S = 0.05
@@ -31,13 +31,13 @@ _MOST_NAMES = 1000
 
 
 def commit_fragment(made: Path, target: Path, run: manifest.Manifest, *, force: bool) -> Path:
-    """Give what was made the name of a run folder, or add it to the folder that has the name.
+    """Rename a folder to a run folder, or merge it into the existing one.
 
-    `made` is a folder of traces and logs on the same disk, gone afterwards. Returns the folder that
-    holds the run: `target`, or `target-2` and so on where another run has it.
+    `made` is a folder of traces and logs on the same disk, and is consumed. Returns the folder of
+    the run: `target`, or `target-2` and so on if another run has the name.
 
     Raises:
-        StoreError: it cannot be written; then `made` is still there.
+        StoreError: the folder cannot be written; `made` still exists.
     """
     with disk_errors(target), _lock(target) as is_locked:
         for place in _names(target):
@@ -58,7 +58,7 @@ def _names(target: Path) -> Iterator[Path]:
 
 
 def _add(made: Path, place: Path, run: manifest.Manifest) -> bool:
-    """Add a fragment to the folder of its job; return False where that is another job's."""
+    """Add a fragment to the folder of its job; return False if it belongs to another job."""
     try:
         there = manifest.read(place)
     except TraceError:
@@ -91,14 +91,14 @@ def _add_window(window: Path, place: Path) -> None:
 
 
 def _write(run: manifest.Manifest, folder: Path) -> None:
-    """Replace the manifest of a folder that people may be reading."""
+    """Replace the manifest atomically."""
     write_whole(folder / manifest.FILE_NAME, manifest.to_json(run))
 
 
 def rewrite(run: manifest.Manifest, folder: Path) -> None:
-    """Replace the manifest of a run that has ended since its folder was made.
+    """Replace the manifest of a run that ended after its folder was created.
 
-    Other fragments may have been added meanwhile: theirs stay.
+    Other fragments that were added meanwhile are kept.
     """
     with disk_errors(folder), _lock(folder):
         there = manifest.read(folder)
@@ -117,7 +117,7 @@ def rewrite(run: manifest.Manifest, folder: Path) -> None:
 
 @contextlib.contextmanager
 def _lock(target: Path) -> Iterator[bool]:
-    """Hold the lock of a name; gives False where it could not be had."""
+    """Hold the lock of a name; yields False if it is not available."""
     path = target.with_name(f".{target.name}.lock")
     path.parent.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + _LOCK_S
@@ -129,7 +129,7 @@ def _lock(target: Path) -> Iterator[bool]:
             has_it = True
         except FileExistsError:
             with contextlib.suppress(OSError):
-                if time.time() - path.stat().st_mtime > _STALE_S:  # whoever held it is gone
+                if time.time() - path.stat().st_mtime > _STALE_S:  # its owner is gone
                     path.rmdir()
             time.sleep(_POLL_S)
     try:

@@ -29,14 +29,14 @@ def sentence(error: BaseException) -> str:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file that others may be reading: it is whole at all times."""
+    """Write a file atomically."""
     partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
     partial.write_text(text, "utf-8")
     partial.replace(path)
 
 
 def manifest_of(stage: Stage, engine: str, command: Sequence[str], **members: Any) -> Manifest:
-    """Return the manifest of a run that has just ended; `members` are further ones of it."""
+    """Return the manifest of a run that just ended, with further `members`."""
     if "environment" not in members:
         members["environment"] = of_ranks([])
     return Manifest(
@@ -58,7 +58,7 @@ def rate_text(run: Manifest) -> str:
 
 
 def step_cost(overhead: Overhead, plain_step_ns: Sequence[int]) -> str:
-    """Return median step times: plain, with ranges, with the profiler too; the plain ones' range.
+    """Return median step times: plain with range, with ranges, and with the profiler.
 
     A few steps vary by more than what ranges cost, so the times are said, not a difference.
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from ..process.sessions import is_alive
 
 WORK = ".work"
-"""The folder inside a working folder for what only the making needs."""
+"""Subfolder of a working folder for temporary files."""
 
 _OWNERS = "owners"
 # What a process adds to the name of a working folder for what it takes out of it.
@@ -31,24 +31,24 @@ def working_folder(target: Path, mark: str) -> Path:
 
 
 def made_beside(folder: Path) -> Path:
-    """Return where this process puts together what it takes out of a working folder."""
+    """Return the temporary folder of this process next to a working folder."""
     return folder.with_name(f"{folder.name}.made-{os.getpid()}")
 
 
 def host_mark() -> str:
-    """Return what tells this machine from others that share the disk, fit for a file's name."""
+    """Return a file-name-safe id of this machine among those that share the disk."""
     return re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname())
 
 
 def register_owner(folder: Path) -> None:
-    """Note in a working folder that this process makes the run too."""
+    """Register this process as an owner of a working folder."""
     owners = folder / WORK / _OWNERS
     owners.mkdir(parents=True, exist_ok=True)
     (owners / str(os.getpid())).touch()
 
 
 def remove_stale(target: Path) -> None:
-    """Remove what killed processes of this machine left of a run of this name."""
+    """Remove stale working folders of a run on this machine."""
     prefix = working_folder(target, "").name
     for left in target.resolve().parent.glob(f"{glob.escape(prefix)}*"):
         makers = _makers(left, left.name.removeprefix(prefix))
@@ -57,7 +57,7 @@ def remove_stale(target: Path) -> None:
 
 
 def _makers(folder: Path, mark: str) -> list[int]:
-    """Return the processes of this machine that make a run; none where that is not known."""
+    """Return the owners on this machine; none if unknown."""
     made = _MADE.search(mark)
     who, _, host = _MADE.sub("", mark).partition(".")
     if host not in ("", host_mark()):

@@ -17,13 +17,12 @@ _COPY_BYTES = 1 << 20
 
 @contextlib.contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Give a path in a folder beside a file to write to, and move it to its place once it is whole.
+    """Yield a temporary path, and move the complete file to its final place.
 
-    Whatever else is left in that folder goes with it, such as the file that Kineto renames at the
-    end.
+    Other files in the temporary folder are removed, such as the one that Kineto renames at the end.
 
     Raises:
-        WorkloadError: the disk is full or the folder not writable; nothing is left behind.
+        WorkloadError: the disk is full or the folder is not writable; nothing is left.
     """
     folder = path.with_name(f".{path.name}.partial-{os.getpid()}")
     try:
@@ -41,10 +40,10 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 def compress(plain: Path) -> Path:
-    """Compress a trace that lies there as plain JSON, and return its new path.
+    """Compress a plain JSON trace and return its new path.
 
     Raises:
-        WorkloadError: the disk is full or the folder not writable; the plain file is still there.
+        WorkloadError: the disk is full or the folder is not writable; the plain file still exists.
     """
     target = plain.with_name(f"{plain.name}.gz")
     with whole_file(target) as aside:

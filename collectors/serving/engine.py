@@ -21,12 +21,11 @@ Echo = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class EngineFacts:
-    """What an engine tells about itself once it is up; None where it does not.
+    """What an engine reports about itself after start; None if it does not.
 
-    `vocabulary_size` bounds the random token ids of prompts. An engine that takes only text gives
-    `count_tokens`, which asks it how many tokens a text has (None if it does not say).
-    `profile_note` says why no profile can be had. `server` is kept in the manifest as it is
-    (`Load.server`).
+    `vocabulary_size` is the upper limit for random token ids. An engine that takes only text gives
+    `count_tokens`, which returns the number of tokens of a text (None if unknown). `profile_note`
+    says why no profile is possible. `server` is copied to the manifest (`Load.server`).
     """
 
     model: Model | None = None
@@ -43,26 +42,26 @@ class EngineFacts:
 
 
 class ServingEngine(Protocol):
-    """An engine under load. Calls come in the order start, run, close, from one thread."""
+    """An engine under load. Methods are called in the order start, run, close, from one thread."""
 
     def start(self, folder: Path, echo: Echo) -> EngineFacts:
-        """Bring the engine up, and wait until it can answer; logs go to `logs/` of the run folder.
+        """Start the engine and wait until it is ready; logs go to `logs/` of the run folder.
 
         Raises:
             UsageError: an argument does not suit the engine.
-            WorkloadError: it does not come up.
+            WorkloadError: the engine does not start.
         """
         ...
 
     def run(self, plan: LoadPlan, folder: Path, progress: Progress) -> LoadResult:
-        """Carry out a load: the warm-up, then the requests, with the profile in its window.
+        """Run a load: the warm-up, then the requests, with the profile in its window.
 
-        A request that fails is recorded and fails nothing else. On Ctrl-C every request that is
-        not done is recorded as cancelled, and the result says `interrupted` instead of raising.
-        Trace files are put into the folder as `rank<N>.json.gz`.
+        A failed request is recorded and does not affect others. On Ctrl-C every unfinished request
+        is recorded as cancelled, and the result has `interrupted` instead of an exception. Trace
+        files are written to the folder as `rank<N>.json.gz`.
         """
         ...
 
     def close(self) -> None:
-        """End everything that `start` began; called once, also after an error."""
+        """Stop everything that `start` began; called once, also after an error."""
         ...

@@ -22,7 +22,7 @@ from .records import RequestRecord
 
 @dataclass(frozen=True, slots=True)
 class WantedLoad:
-    """A load as the arguments ask for it; `load` is what the manifest keeps of that."""
+    """A load as requested; `load` is stored in the manifest."""
 
     load: Load
     arrival: Arrival
@@ -40,7 +40,7 @@ def serving_manifest(
     source: str,
     redactor: Redactor,
 ) -> Manifest:
-    """Return the manifest of a run; `source` is what its prompts are made of."""
+    """Return the manifest of a run; `source` describes the prompts."""
     measured = counted(result.records)
     good = [record for record in measured if record.outcome == "ok"]
     rate = output_tokens_per_s(measured)
@@ -84,15 +84,15 @@ def serving_manifest(
 
 
 def counted(records: Sequence[RequestRecord]) -> list[RequestRecord]:
-    """Return the requests that figures are made of: neither warm-up nor under the profiler."""
+    """Return the requests that figures count: without warm-up and profiled requests."""
     return [record for record in records if not record.is_warmup and not record.is_profiled]
 
 
 def interval_ns(measured: Sequence[RequestRecord]) -> int | None:
-    """Return the time that throughput is of, ns: as analysis `throughput` defines it.
+    """Return the duration that throughput refers to, ns, as analysis `throughput` defines it.
 
-    From when the first measured request was sent to the end of the last that was answered; None if
-    none was.
+    From when the first measured request was sent to the end of the last answered one; None if none
+    was answered.
     """
     sent = [record.sent_ns for record in measured if record.sent_ns is not None]
     ends = [
@@ -102,7 +102,7 @@ def interval_ns(measured: Sequence[RequestRecord]) -> int | None:
 
 
 def output_tokens_per_s(measured: Sequence[RequestRecord]) -> float | None:
-    """Return the new tokens of all requests that were answered over their interval, if any."""
+    """Return the output tokens of answered requests per second of the interval, or None."""
     tokens = sum(record.output_token_count for record in measured if record.outcome == "ok")
     span_ns = interval_ns(measured)
     return tokens * NS_PER_S / span_ns if span_ns else None
@@ -111,7 +111,7 @@ def output_tokens_per_s(measured: Sequence[RequestRecord]) -> float | None:
 def summary_lines(
     run: Manifest, records: Sequence[RequestRecord], target: Path, figures: Sequence[str] = ()
 ) -> list[str]:
-    """Return the summary of a run in a folder; `figures` are lines of what analyses say of it."""
+    """Return the summary of a run folder; `figures` are lines from analyses."""
     load = run.load
     if load is None:
         return []
@@ -151,7 +151,7 @@ def _outcome(result: LoadResult, measured: list[RequestRecord]) -> tuple[Outcome
 
 
 def _coverage(measured: list[RequestRecord], ok_count: int) -> str:
-    """Say which part of the load the figures are of."""
+    """Describe which part of the load the figures cover."""
     span_ns = interval_ns(measured)
     if span_ns is None:
         return f"no request was answered: {_failures(measured)}"
@@ -165,7 +165,7 @@ def _coverage(measured: list[RequestRecord], ok_count: int) -> str:
 
 
 def _failures(records: Sequence[RequestRecord]) -> str:
-    """Return how many requests ended in which other way than `ok`, and the commonest reason."""
+    """Count the requests that failed by kind, with the most common reason."""
     bad = [record for record in records if record.outcome != "ok"]
     if not bad:
         return ""
@@ -182,7 +182,7 @@ def _reason(record: RequestRecord) -> str:
 
 
 def _token_notes(load: Load, good: list[RequestRecord], source: str) -> list[str]:
-    """Note answers that are shorter than asked, and prompts that the engine counts otherwise."""
+    """Note answers shorter than requested, and prompts that the engine counts differently."""
     notes = []
     counts = [record.output_token_count for record in good]
     short = [count for count in counts if count < load.max_new_token_count]

@@ -20,7 +20,7 @@ from .records import RequestRecord
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt: token ids where the engine takes them, else text of about that many tokens."""
+    """A prompt: token ids if the engine takes them, else text of approximately that many tokens."""
 
     token_count: int
     token_ids: Sequence[int] | None = None
@@ -29,7 +29,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """When requests are due: `burst`, or `poisson` and `constant` with a rate."""
+    """Arrival schedule: `burst`, or `poisson` and `constant` with a rate."""
 
     pattern: Literal["burst", "poisson", "constant"]
     rate_per_s: float | None = None
@@ -38,10 +38,10 @@ class Arrival:
         return self.pattern if self.rate_per_s is None else f"{self.pattern}:{self.rate_per_s:g}"
 
     def schedule_ns(self, count: int, seed: int) -> list[int]:
-        """Return when each request is due, in ns from the start, in rising order.
+        """Return the due time of each request, in ns from the start, in ascending order.
 
-        The first request is due at once. The gaps of `poisson` are exponential, and the same for
-        the same seed.
+        The first request is due immediately. The gaps of `poisson` are exponential and depend only
+        on the seed.
         """
         if self.rate_per_s is None:
             return [0] * count
@@ -75,7 +75,7 @@ def parse_arrival(text: str) -> Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A point in the load: so many requests finished, or so much time gone; exactly one is set."""
+    """A point in the load: a number of finished requests or an elapsed time; exactly one is set."""
 
     request_count: int | None = None
     duration_ns: int | None = None
@@ -92,7 +92,7 @@ class Mark:
 
 
 def parse_mark(text: str, request_count: int, name: str) -> Mark:
-    """Read a point in a load of so many requests: `200` of them, `10%`, `2s` or `500ms`."""
+    """Parse a point in a load of that many requests: `200` of them, `10%`, `2s`, or `500ms`."""
     value = text.strip().lower()
     for suffix, factor in (("ms", NS_PER_MS), ("s", NS_PER_S)):
         number = _number(value.removesuffix(suffix)) if value.endswith(suffix) else None
@@ -121,9 +121,9 @@ def _number(text: str) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class ProfilePlan:
-    """When the engine is to profile: from `after` the load's start, for `length` from there.
+    """Profile window of the engine: from `after` the start of the load, for `length`.
 
-    None leaves it to the engine. The window ends with the load at the latest.
+    With None the engine decides. The window ends no later than the load.
     """
 
     is_wanted: bool = True
@@ -135,10 +135,10 @@ class ProfilePlan:
 class LoadPlan:
     """A load: request `i` has `prompts[i]` and is due `arrival_ns[i]` after the start.
 
-    The warm-up requests come first, all at once, and must have ended before the load begins; they
-    take the ids that follow the others. `profile_prompts` are for the second sending of the load,
-    in which a server is profiled: other prompts, as many and as long. `concurrency` bounds the
-    requests in flight: one that is due while so many are in flight waits for another to end.
+    Warm-up requests are sent first, all at once, and must end before the load begins; their ids
+    follow the others. `profile_prompts` are for the second pass, in which a server is profiled:
+    different prompts of the same number and lengths. `concurrency` limits the requests in flight: a
+    request that is due at the limit waits until another ends.
     """
 
     prompts: Sequence[Prompt]
@@ -155,15 +155,15 @@ class LoadPlan:
 
 @dataclass(slots=True)
 class LoadResult:
-    """What became of a load: a record for every request of the plan, warm-up included.
+    """Result of a load: one record per request of the plan, including the warm-up.
 
     `wall_ns` is from the start of the load to the end of its last request, without the warm-up.
-    `window_*_ns` bound the profile on the clock of the records. `traces` are the names of trace
-    files that the engine put into the run folder, in the order of their ranks. `profile_note` says
-    why there is none, or what is special about it. `interrupted` is set when Ctrl-C ended the load.
-    `failure` says what ended the engine before the load was done, `is_out_of_memory` that it was
-    for want of memory; the records are those so far. `lost_ns` is when that was seen, or when the
-    load was stopped, on the clock of the records.
+    `window_*_ns` are the start and end of the profile on the clock of the records. `traces` are the
+    names of the trace files in the run folder, in rank order. `profile_note` says why there is no
+    profile or what is special about it. `interrupted` is set if Ctrl-C ended the load. `failure`
+    says why the engine ended before the load did, and `is_out_of_memory` that it ran out of memory;
+    the records then are those up to that time. `lost_ns` is when this was noticed, or when the load
+    was stopped, on the clock of the records.
     """
 
     records: list[RequestRecord]
@@ -185,7 +185,7 @@ class LoadResult:
 
 @dataclass(frozen=True, slots=True)
 class LoadProgress:
-    """How far a load is. `stage` is `warm-up`, `load` or `trace` (waiting for trace files)."""
+    """Progress of a load. `stage` is `warm-up`, `load`, or `trace` (waiting for trace files)."""
 
     stage: Literal["warm-up", "load", "trace"]
     request_count: int

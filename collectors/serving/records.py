@@ -18,23 +18,23 @@ FILE_NAME = "requests.jsonl"
 Outcome = Literal[
     "ok", "timeout", "refused", "http_error", "broken_stream", "bad_response", "cancelled"
 ]
-"""How a request ended.
+"""Outcome of a request.
 
-- `ok`: all of the answer came.
-- `timeout`: it was not done in time.
-- `refused`: no connection could be made, so that the engine never saw it.
-- `http_error`: an answer with another status than 200; `http_status` has it.
-- `broken_stream`: the connection broke before the end of the answer (reset, no last event).
-- `bad_response`: an answer that is not of the engine's protocol, or one that reports an error.
-- `cancelled`: the load was stopped before the request was done.
+- `ok`: the complete answer was received.
+- `timeout`: it did not finish in time.
+- `refused`: the connection failed, so the engine never received it.
+- `http_error`: the answer has a status other than 200; see `http_status`.
+- `broken_stream`: the connection ended before the answer did (reset, no last event).
+- `bad_response`: the answer does not follow the engine's protocol or reports an error.
+- `cancelled`: the load was stopped before the request finished.
 """
 
 PromptSource = Literal["token_ids", "text", "usage"]
-"""How far `prompt_token_count` can be trusted.
+"""Source of `prompt_token_count`.
 
 - `token_ids`: the prompt was sent as that many ids.
-- `usage`: it was sent as text, and the engine counted the tokens.
-- `text`: it was sent as text of about so many tokens, and nobody counted them.
+- `usage`: the prompt was sent as text, and the engine counted the tokens.
+- `text`: the prompt was sent as text of approximately that many tokens.
 """
 
 
@@ -42,13 +42,13 @@ PromptSource = Literal["token_ids", "text", "usage"]
 class RequestRecord:
     """One request, one line of `requests.jsonl`.
 
-    A new record is `cancelled`: whatever is interrupted before it says otherwise, was. Requests of
-    the warm-up, and those of a second sending of the load under the profiler, are in no figure.
+    A new record is `cancelled` until it gets another outcome. Requests of the warm-up and of the
+    profiled pass count in no figure.
 
-    `arrival_ns` is when the schedule wanted it sent, `sent_ns` when its last attempt was. A request
-    that never left has `sent_ns` None. `token_ns` has one instant per piece of the answer;
-    `token_counts` has the tokens of each piece, or is None if every piece is one token.
-    `steps` are the engine's steps that served it, as ranges of `tk/step/<n>`, both ends included.
+    `arrival_ns` is when the request was due; `sent_ns` is when its last attempt was sent, None if
+    it was never sent. `token_ns` has one timestamp per chunk of the answer; `token_counts` has the
+    tokens of each chunk, or is None if every chunk is one token. `steps` are the engine steps that
+    served it, as inclusive ranges of `tk/step/<n>`.
     """
 
     request_id: int
@@ -71,7 +71,7 @@ class RequestRecord:
     steps: list[list[int]] | None = None
 
     def shift(self, by_ns: int) -> None:
-        """Move the times to an origin that is later by so much."""
+        """Subtract a time from all timestamps."""
         if self.arrival_ns:  # its pass was begun
             self.arrival_ns -= by_ns
         self.token_ns = [at_ns - by_ns for at_ns in self.token_ns]

@@ -1,24 +1,23 @@
-"""`--stage serve`: put a serving engine under load, and profile it in a window.
+"""`--stage serve`: puts a serving engine under load and profiles a window of it.
 
-What is left behind depends on how the run ends:
+Result by outcome of the run:
 
-- every measured request was answered: a run folder with outcome `ok`; exit code 0.
-- some were answered and others failed: a run folder with outcome `incomplete`, whose figures are of
-  those that were answered; each request has its outcome in `requests.jsonl`; exit code 6.
-- the engine ends or is lost before all is done: a run folder with outcome `incomplete` (`oom` where
-  an embedded one ran out of memory) and the requests so far, which its figures are of, as its
-  reason says; exit code 6. A server is lost if it no longer answers at the end, or if requests
-  found none meanwhile.
-- no request was answered: a run folder with outcome `failed`, which says why, and exit code 6.
-- Ctrl-C or SIGTERM during the load: a run folder with outcome `incomplete`, in which the requests
-  that were not done are `cancelled`, if any was answered (`ok` if all were, and only the profile is
-  missing); exit code 130. Before the first answer, or at a second Ctrl-C, nothing is left.
-- the engine does not come up: nothing, and exit code 6.
+- all measured requests answered: a run folder with outcome `ok`; exit code 0.
+- some requests failed: a run folder with outcome `incomplete`, whose figures cover the answered
+  requests; `requests.jsonl` has the outcome of each; exit code 6.
+- the engine is lost before the end: a run folder with outcome `incomplete` (`oom` if an embedded
+  engine ran out of memory) and the requests so far, which its figures cover, as its reason says;
+  exit code 6. A server is lost if it does not answer at the end, or if requests could not connect.
+- no request answered: a run folder with outcome `failed` and the reason; exit code 6.
+- Ctrl-C or SIGTERM during the load: a run folder with outcome `incomplete` and `cancelled` requests
+  if any was answered (`ok` if all were, and only the profile is missing); exit code 130. Before the
+  first answer, or after a second Ctrl-C, there is no run folder.
+- the engine does not start: no run folder; exit code 6.
 
-No secret that the run is given (in arguments, URLs or the environment) is kept or shown.
+Secrets from arguments, URLs, or the environment are never written or shown.
 
-Prompts are synthetic, and the same for the same seed: random token ids where the engine takes them,
-else random words, of which the engine counts the tokens.
+Prompts are synthetic and depend only on the seed: random token ids if the engine takes them, else
+random words, whose tokens the engine counts.
 """
 
 from __future__ import annotations
@@ -73,13 +72,13 @@ def run(
 ) -> Path:
     """Put an engine under load and return the run folder.
 
-    `progress` takes the state of the load, which is a line on the terminal without it; `figures`
-    returns lines of what analyses say of a run folder.
+    `progress` receives the state of the load; by default it is a line on the terminal. `figures`
+    returns summary lines from analyses of a run folder.
 
     Raises:
-        UsageError: an argument is wrong.
-        WorkloadError: the engine does not come up, answers no request, or is lost.
-        KeyboardInterrupt: on Ctrl-C, with a run folder left behind if there is something in it.
+        UsageError: an argument is invalid.
+        WorkloadError: the engine does not start, answers no request, or is lost.
+        KeyboardInterrupt: on Ctrl-C; a run folder remains if it has any result.
     """
     redactor = redactor_of(values, command)
     try:
@@ -88,7 +87,7 @@ def run(
         )
     except TracekitError as error:
         hint = None if error.hint is None else redactor.clean(error.hint)
-        # Without what it came from, which would be shown in full where nobody catches it.
+        # Without its cause, which an uncaught traceback would show in full.
         raise type(error)(redactor.clean(error.message), hint=hint) from None
 
 
@@ -210,7 +209,7 @@ def _wanted(values: Mapping[str, Any], *, is_small: bool) -> WantedLoad:
 
 
 def _plan(wanted: WantedLoad, facts: EngineFacts) -> tuple[LoadPlan, str, list[str]]:
-    """Return the load in detail, what prompts are made of, and what to note about them."""
+    """Return the load plan, the kind of its prompts, and notes about them."""
     load, seed = wanted.load, wanted.seed
     count, token_count = load.request_count, load.prompt_token_count
     limit = facts.max_token_count
@@ -265,10 +264,10 @@ def _announcement(wanted: WantedLoad, engine: str) -> str:
 
 
 UNKNOWN_VOCABULARY_SIZE = 8192
-"""Ids below this exist in every model that is served today, whatever its vocabulary."""
+"""Ids below this exist in every common model, whatever its vocabulary."""
 
 _SPECIAL_ID_COUNT = 512
-"""The first ids are special tokens and single bytes; they are left out of large vocabularies."""
+"""The first ids are special tokens and single bytes; large vocabularies skip them."""
 
 _PROBE_COUNT = 5
 # A server whose counts would have a prompt of more words than this per token is not believed.
@@ -290,7 +289,7 @@ _WORDS = tuple(_TEXT.split())
 def token_id_prompts(
     count: int, token_count: int, vocabulary_size: int | None, seed: int
 ) -> list[Prompt]:
-    """Return prompts of random token ids, which are below the vocabulary's size if it is known."""
+    """Return prompts of random token ids, below the vocabulary size if it is known."""
     size = vocabulary_size or UNKNOWN_VOCABULARY_SIZE
     first = min(_SPECIAL_ID_COUNT, size // 4)
     source = random.Random(seed)
@@ -303,9 +302,9 @@ def text_prompts(
 ) -> tuple[list[Prompt], int | None]:
     """Return prompts of random words, and the number of tokens that the engine counted.
 
-    All prompts are the same words in another order: their numbers of tokens differ little if at
-    all, so that a few questions to the engine settle the length of all. `count_tokens` asks it;
-    None or 0 as an answer means that it does not count, and then the number is None.
+    All prompts are permutations of the same words, so their token counts hardly differ, and a few
+    requests to `count_tokens` are enough. If it returns None or 0, the engine does not count
+    tokens, and the number is None.
     """
     source = random.Random(seed)
     words = source.choices(_WORDS, k=max(1, token_count))
@@ -331,7 +330,7 @@ def text_prompts(
 
 
 def _resized(words: list[str], missing: int, counted: int, source: random.Random) -> list[str]:
-    """Return the words with some added or removed, to make up for missing tokens."""
+    """Return the words with some added or removed to reach the number of tokens."""
     per_word = counted / len(words)
     # At least one word, or a question would be asked twice.
     change = round(missing / per_word) or (1 if missing > 0 else -1)

@@ -1,8 +1,8 @@
 """Runs a load over any transport: warm-up, measured load, profile.
 
-With a profile, the load is sent twice. Figures come from the first time. The second time uses other
-prompts, so that the engine's caches do not contain them, and lasts until the profile window is
-over. Its requests are recorded as `is_profiled`.
+With a profile, the load is sent twice. Figures come from the first pass. The second pass uses
+different prompts, so that the engine's caches do not contain them, and lasts until the profile
+window ends. Its requests are recorded as `is_profiled`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _REPORT_NS = NS_PER_S // 10
 
 
 class Pass:
-    """Requests that are sent to a schedule, and are all over before the next pass.
+    """Requests that are sent on schedule and all end before the next pass.
 
-    All times are readings of `time.perf_counter_ns`; `RequestRecord.shift` makes them relative.
-    The records, one for each request, are changed in place.
+    All times are readings of `time.perf_counter_ns`; `RequestRecord.shift` makes them relative. The
+    records, one per request, are updated in place.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Pass:
             record.arrival_ns = self.begin_ns + due_ns
 
     def end(self, why_unsent: str) -> None:
-        """End the pass; says why in the records of requests that were not sent."""
+        """End the pass; requests that were not sent get the reason in their records."""
         self.end_ns = time.perf_counter_ns()
         for record in self.records:
             if record.outcome == "cancelled" and record.reason is None:
@@ -68,14 +68,14 @@ class Pass:
         return (self.end_ns or time.perf_counter_ns()) - self.begin_ns
 
     def so_far(self) -> tuple[int, int]:
-        """Return how many requests are finished, and the ns since the pass began."""
+        """Return the number of finished requests and the ns since the start of the pass."""
         return self.finished_count, self.wall_ns
 
     def sent(self) -> None:
         self.in_flight_count += 1
 
     def left(self) -> None:
-        """Count a request as under way no more that has not finished."""
+        """Stop counting an unfinished request as in flight."""
         self.in_flight_count -= 1
 
     def finished(self, record: RequestRecord) -> None:
@@ -85,7 +85,7 @@ class Pass:
         self.output_token_count += record.output_token_count
 
     def report(self, token_count: int = 0) -> None:
-        """Tell how far the pass is, with the tokens of requests under way, but not too often."""
+        """Report progress, including tokens of requests in flight, at a limited rate."""
         now_ns = time.perf_counter_ns()
         if now_ns >= self._next_report_ns:
             self._next_report_ns = now_ns + _REPORT_NS
@@ -107,9 +107,9 @@ class Pass:
 
 
 class LoadRunner:
-    """The passes of one load plan; `result` is what they have come to.
+    """The passes of one load plan; `result` is their result so far.
 
-    Whatever ends the load early, `finish` makes a result of what there is.
+    If the load ends early, `finish` returns the partial result.
     """
 
     def __init__(self, plan: LoadPlan, progress: Progress) -> None:
@@ -126,7 +126,7 @@ class LoadRunner:
         self.result = LoadResult(records, 0, 0)
 
     def passes(self, *, is_traced: bool) -> Iterator[Pass]:
-        """Give the passes in order: each is to be over before the next is asked for."""
+        """Yield the passes in order; each must be over before the next is requested."""
         self.result.start_unix_ns = time.time_ns()
         yield self._warmup
         yield self.load
@@ -134,10 +134,10 @@ class LoadRunner:
             yield self._traced
 
     def finish(self) -> LoadResult:
-        """Return the result, with all times counted from the beginning of the measured load.
+        """Return the result, with all times relative to the start of the measured load.
 
-        The pass under the profiler ends with its window: what had not been served by then was sent
-        for nothing, and is no failure.
+        The profiled pass ends with its window: requests that are then still unserved are dropped
+        and are no failures.
         """
         result, load = self.result, self.load
         if load.begin_ns is not None:
@@ -156,7 +156,7 @@ class LoadRunner:
 
 
 def records_of(plan: LoadPlan) -> list[RequestRecord]:
-    """Return new records of the requests that count, and of those of the warm-up after them."""
+    """Return new records of the measured requests, followed by those of the warm-up."""
     return [
         *_new_records(0, plan.prompts),
         *_new_records(len(plan.prompts), plan.warmup_prompts, is_warmup=True),

@@ -36,14 +36,14 @@ _POLL_S = 0.05
 
 
 class CellLock:
-    """The lock on one cell, as a context manager.
+    """The lock of a cell, as a context manager.
 
-    The file `.NAME.lock` beside the run folder is locked by the sweep, whose process id it holds,
-    and by the cell that it starts, which inherits the lock. Of a sweep that was killed the cell
-    ends by itself, and is waited for.
+    The sweep locks the file `.NAME.lock` next to the run folder and writes its process id; the
+    cell's process inherits the lock. If the sweep was killed, its cell ends by itself, and is
+    waited for.
 
     Raises:
-        UsageError: another sweep runs the cell, or what a killed one left does not end.
+        UsageError: another sweep runs the cell, or a cell of a killed sweep does not end.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -53,7 +53,7 @@ class CellLock:
 
     @property
     def inherited(self) -> tuple[int, ...]:
-        """The descriptors that the cell's process is to inherit."""
+        """File descriptors that the cell's process inherits."""
         return (self._descriptor,)
 
     def __enter__(self) -> CellLock:
@@ -74,7 +74,7 @@ class CellLock:
         os.close(self._descriptor)
 
     def _take(self) -> int | None:
-        """Take the lock, or return the process id of the sweep that has it, 0 if not known."""
+        """Take the lock, or return the process id of its owner, 0 if unknown."""
         descriptor, holder = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600), 0
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -25,7 +25,7 @@ from ..training.spec import TrainingSpec, make_spec
 
 MAX = "max"
 LISTS = ("model", "opt", "engine", "nproc", "batch_size")
-"""The options that take a list, separated by commas; the last changes fastest."""
+"""Options that accept comma-separated lists; the last changes fastest."""
 
 MAX_BATCH_SIZE = 1024
 _CHANGES: dict[str, dict[str, Any]] = {
@@ -69,15 +69,15 @@ OPTIONS: tuple[Option, ...] = (
         group="Model and data",
     ),
 )
-"""The options of a sweep: those of collecting a training run, five of them lists."""
+"""Options of a sweep: those of a training run, five of them lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
     """One run of the grid.
 
-    The name of its run folder is the same whenever the cell is in a grid. Its values have
-    no `batch_size` if the largest that fits is to be found: `is_max`.
+    The name of its run folder does not depend on the grid. Without `batch_size`, the largest that
+    fits is searched: `is_max`.
     """
 
     name: str
@@ -99,7 +99,7 @@ class Cell:
 
 
 def make_grid(values: Mapping[str, object]) -> list[Cell]:
-    """Return the cells of a grid, checked before any of them runs; `LISTS` may be lists."""
+    """Return the validated cells of a grid; `LISTS` may be lists."""
     shared = {key: value for key, value in values.items() if key not in (*LISTS, "out", "force")}
     limit = shared.pop("max_batch_size", None)
     lists = {key: _items(key, values[key]) for key in LISTS if values.get(key) not in (None, False)}
@@ -119,7 +119,7 @@ def make_grid(values: Mapping[str, object]) -> list[Cell]:
 
 
 def difference(cell: Cell, run: manifest.Manifest) -> str | None:
-    """Return in what a finished run differs from a cell, or None if it is the cell's."""
+    """Return the difference between a finished run and a cell, or None."""
     words = list(run.command)
     options = next((index for index, word in enumerate(words) if word.startswith("--")), len(words))
     try:

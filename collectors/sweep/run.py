@@ -29,7 +29,7 @@ _FINISHED = ("ok", "oom")
 
 @dataclass(slots=True)
 class Sweep:
-    """A grid and the folder that takes its runs; `batch_limit` is the largest that `max` tries."""
+    """A grid and the folder of its runs; `batch_limit` is the upper bound for `max`."""
 
     cells: list[Cell]
     out: Path
@@ -37,7 +37,7 @@ class Sweep:
     force: bool = False
 
     def _finished(self, cell: Cell) -> manifest.Manifest | None:
-        """Return the manifest of a cell that need not be run: out of memory is finished too."""
+        """Return the manifest of a finished cell; out of memory counts as finished."""
         folder = self.out / cell.name
         if self.force or not os.path.lexists(folder):
             return None
@@ -59,9 +59,9 @@ class Sweep:
         return run
 
     def run(self, echo: Echo) -> dict[str, manifest.Manifest]:
-        """Run the cells one after the other and return what became of each.
+        """Run the cells sequentially and return their outcomes.
 
-        An interrupt leaves nothing half-made, and no process.
+        An interrupt leaves no partial run and no process.
         """
         finished = {cell.name: self._finished(cell) for cell in self.cells}
         results: dict[str, manifest.Manifest] = {}
@@ -143,7 +143,7 @@ class _ProbeFailedError(Exception):
 
 
 def make_sweep(values: Mapping[str, object]) -> Sweep:
-    """Return the sweep that the arguments ask for, checked; None and False mean not given."""
+    """Return the validated sweep for the arguments; None and False mean not given."""
     asked = given(values, OPTIONS)
     if place_in(os.environ) is not None:
         raise UsageError(
@@ -160,14 +160,14 @@ def make_sweep(values: Mapping[str, object]) -> Sweep:
 
 
 def run_sweep(values: Mapping[str, object], echo: Echo) -> dict[str, manifest.Manifest]:
-    """Run the sweep that arguments ask for; cells that fail raise nothing, a full disk does."""
+    """Run a sweep; failed cells raise nothing, a full disk does."""
     sweep = make_sweep(values)
     with signals_as_interrupt():
         return sweep.run(echo)
 
 
 def check(results: Mapping[str, manifest.Manifest]) -> None:
-    """Raise `WorkloadError` if cells failed; out of memory is no failure."""
+    """Raise `WorkloadError` if cells failed; out of memory is not a failure."""
     failed = [name for name, run in results.items() if run.outcome == "failed"]
     if failed:
         raise WorkloadError(
@@ -178,10 +178,10 @@ def check(results: Mapping[str, manifest.Manifest]) -> None:
 
 
 def largest_batch(fits: Callable[[int], bool], limit: int) -> int:
-    """Return the largest batch size that fits, or 0 if not even one sequence does.
+    """Return the largest batch size that fits, or 0 if none does.
 
-    Doubles from 1 until a size does not fit, then halves the distance between the largest that did
-    and the smallest that did not. What fits is taken to fit in every smaller size too.
+    Doubles from 1 until a size does not fit, then bisects. A size is assumed to fit if a larger one
+    does.
     """
     fitting, too_large = 0, limit + 1
     while too_large - fitting > 1:

@@ -1,8 +1,8 @@
 """Applies methods of `--opt` to a model: 4-bit weights and adapters.
 
-Without an adapter all weights are trained, or with Q all except the 4-bit ones; adapters (LoRA,
-QLoRA, LoRA-FA, prompt tuning) are trained alone. 4-bit weights are NF4 with double quantization
-(bitsandbytes), created from the weights in memory.
+Without an adapter, all weights are trained, or with Q all except the 4-bit ones. With an adapter
+(LoRA, QLoRA, LoRA-FA, prompt tuning), only the adapter is trained. 4-bit weights are NF4 with
+double quantization (bitsandbytes), created from the weights in memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _KEPT = ("lm_head",)
 def prepare(
     model: torch.nn.Module, spec: TrainingSpec, compute_dtype: torch.dtype, device: torch.device
 ) -> torch.nn.Module:
-    """Make a model ready to be trained: pack its weights, freeze them, add an adapter."""
+    """Prepare a model for training: quantize weights, freeze them, add an adapter."""
     adapter = spec.opt.adapter
     if spec.opt.is_quantized:
         quantize_linear_layers(model, compute_dtype, device)
@@ -55,7 +55,7 @@ def prepare(
 
 
 def lora_fa_optimizer(model: torch.nn.Module, spec: TrainingSpec) -> torch.optim.Optimizer:
-    """Return the optimizer of LoRA-FA, which trains B and leaves A as it was drawn."""
+    """Return the optimizer of LoRA-FA, which trains B and leaves A at its initial values."""
     from peft.optimizers import create_lorafa_optimizer
 
     return create_lorafa_optimizer(
@@ -66,10 +66,9 @@ def lora_fa_optimizer(model: torch.nn.Module, spec: TrainingSpec) -> torch.optim
 def quantize_linear_layers(
     model: torch.nn.Module, compute_dtype: torch.dtype, device: torch.device
 ) -> int:
-    """Replace the weights of the linear layers by frozen 4-bit ones.
+    """Replace the weights of linear layers with frozen 4-bit weights; return how many.
 
-    The output layer stays as it is. Returns how many were replaced; each product unpacks to
-    `compute_dtype`.
+    The output layer is left unchanged. Every product unpacks to `compute_dtype`.
     """
     import bitsandbytes
 

@@ -59,7 +59,7 @@ class Opt:
 
     @property
     def is_offloaded(self) -> bool:
-        """Whether the optimizer state (Z2), or it and the parameters (Z3), live on the host."""
+        """Whether the optimizer state (Z2), or also the parameters (Z3), are on the host."""
         return "O" in self.tokens
 
     @property
@@ -87,10 +87,7 @@ class Opt:
 
 
 def parse(text: str, stage: str = "pretrain") -> Opt:
-    """Return the methods that a text asks for.
-
-    Its tokens are joined by `+`, in any order and case.
-    """
+    """Parse methods joined by `+`, in any order and case."""
     canonical = {token.upper(): token for token in TOKENS}
     tokens: list[str] = []
     for word in re.split(r"[+\s]+", text.strip()):
@@ -111,7 +108,7 @@ def default_engine(opt: Opt) -> Engine:
 
 
 def check_engine(opt: Opt, engine: str, *, tensor_size: int = 1, stage: str = "pretrain") -> Engine:
-    """Make sure that an engine can run an opt, and return the engine."""
+    """Check that an engine supports an opt, and return the engine."""
     known = {name: name for name in ENGINES}
     if engine.lower() not in known:
         raise UsageError(

@@ -17,7 +17,7 @@ from .spec import TrainingSpec
 
 @dataclass(slots=True, kw_only=True)
 class RankResult(LoopReport):
-    """What one rank measured: `step_ns` are of all repeats; losses are of its own data."""
+    """Measurements of one rank: `step_ns` are of all repeats; losses are of its own data."""
 
     final_losses: list[float] = field(default_factory=list)
     first_loss: float | None = None
@@ -35,7 +35,7 @@ def make_manifest(
 ) -> manifest.Manifest:
     """Return the manifest of a run.
 
-    Figures are given only if all ranks did well.
+    It has figures only if all ranks succeeded.
     """
     first = results[0] if results else RankResult(rank=0, world_size=spec.rank_count)
     is_ok = outcome == "ok"
@@ -88,7 +88,7 @@ def make_manifest(
 
 
 def _repeats(spec: TrainingSpec, results: Sequence[RankResult]) -> list[manifest.Repeat]:
-    """Return the throughput of each repeat: tokens of all ranks over the slowest rank's time."""
+    """Return the throughput of each repeat: tokens of all ranks per time of the slowest rank."""
     tokens = spec.batch_size * spec.sequence_length * spec.data_size * spec.measured_count
     repeats = []
     for index, final_loss in enumerate(results[0].final_losses):

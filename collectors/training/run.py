@@ -31,10 +31,10 @@ Echo = Callable[[str], None]
 
 
 def run(values: Mapping[str, Any], command: list[str], echo: Echo) -> Path:
-    """Run what the arguments ask for and return the run folder.
+    """Run training and return the run folder.
 
     With RANK and WORLD_SIZE in the environment this process is one of the ranks; else it starts
-    them and never loads torch itself.
+    them and never imports torch.
 
     Raises:
         WorkloadError: a package is missing; a rank failed or ran out of memory, which the run
@@ -167,7 +167,7 @@ def _run_in_place(spec: TrainingSpec, place: Place, target: Path, force: bool, e
 def _record_failure(spec: TrainingSpec, folder: RunFolder, result: RankResult) -> None:
     """Write the manifest of a run that this rank could not finish: the launcher ends the others.
 
-    Several ranks may get here. The first has the cause, and its folder stands.
+    Several ranks may get here. The first has the cause; its folder remains.
 
     Raises:
         WorkloadError: always.
@@ -184,7 +184,7 @@ def _record_failure(spec: TrainingSpec, folder: RunFolder, result: RankResult) -
 
 
 def _raise_outcome(run: manifest.Manifest, target: Path) -> None:
-    """Say what became of a run that did not do well.
+    """Raise an error that describes an unsuccessful run.
 
     Raises:
         WorkloadError: always.

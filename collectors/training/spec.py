@@ -20,7 +20,7 @@ from .opt import Opt
 
 @dataclass(frozen=True, slots=True)
 class TrainingSpec:
-    """A training run. Members are plain JSON values; `out` and `folder` are paths as text."""
+    """A training run. Fields are plain JSON values; `out` and `folder` are paths as text."""
 
     stage: str
     opt_text: str
@@ -51,7 +51,7 @@ class TrainingSpec:
 
     @property
     def data_size(self) -> int:
-        """How many ranks see data of their own."""
+        """Number of data-parallel ranks."""
         return self.rank_count // self.tensor_size
 
     def write(self, path: Path) -> None:
@@ -83,9 +83,9 @@ _EVERYWHERE = {
 def make_spec(
     values: Mapping[str, Any], command: list[str], *, world_size: int | None = None
 ) -> TrainingSpec:
-    """Return the spec of what was asked for, with this machine's defaults.
+    """Return the spec of the arguments, with this machine's defaults.
 
-    `world_size` is what a cluster's launcher has started; None to start `--nproc` ranks.
+    `world_size` is set if a launcher has started the ranks; None to start `--nproc` ranks.
     """
     defaults = {**_EVERYWHERE, **(_ON_GPU if accelerator_count() else _ON_CPU)}
     if values.get("preset") == "paper":

@@ -42,9 +42,9 @@ def train(
     result: RankResult,
     say: Callable[[str], None],
 ) -> None:
-    """Train, measure and profile as one rank among those of the process group.
+    """Train, measure, and profile as one rank of the process group.
 
-    `result` is filled in as figures become known, so that it tells what was reached.
+    `result` is filled in step by step, so that it is also useful after an error.
     """
     result.environment = dataclasses.asdict(probe())
     if spec.memory_limit_bytes is not None:
@@ -171,7 +171,7 @@ def _build(spec: TrainingSpec, config: Any, device: torch.device, result: RankRe
 def _construction(
     module: Any, spec: TrainingSpec, config: Any, dtype: torch.dtype, device: torch.device
 ) -> AbstractContextManager[Any]:
-    """Return the context in which the engine wants the model to be created."""
+    """Return the context that the engine needs for creating the model."""
     if not hasattr(module, "construction"):
         return contextlib.nullcontext()
     shapes = models.build(config, seed=spec.seed, dtype=dtype, device="meta")
@@ -191,9 +191,9 @@ def _recompute_activations(model: Any) -> None:
 def _batches(
     spec: TrainingSpec, place: Place, device: torch.device, vocabulary_size: int
 ) -> Iterator[dict[str, torch.Tensor]]:
-    """Give random token ids for ever; each data-parallel rank has its own.
+    """Yield random token ids without end; each data-parallel rank has its own.
 
-    The labels are the same ids: the model shifts them by one itself.
+    The labels are the same ids: the model shifts them by one.
     """
     generator = torch.Generator().manual_seed(spec.seed * 100_003 + place.rank // spec.tensor_size)
     shape = (spec.batch_size, spec.sequence_length)

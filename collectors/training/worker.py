@@ -28,7 +28,7 @@ STORE = "store"
 
 
 def main(work: Path, place: Place) -> int:
-    """Run a rank and return its exit code: 0 if it did what it was to do."""
+    """Run a rank and return its exit code: 0 on success."""
     spec = TrainingSpec.read(work / SPEC)
     say = _progress(work) if place.rank == 0 else lambda _: None
     try:
@@ -43,9 +43,9 @@ def main(work: Path, place: Place) -> int:
 def run_rank(
     spec: TrainingSpec, place: Place, folder: Path, work: Path, *, say: Callable[[str], None]
 ) -> RankResult:
-    """Train as one rank and leave its result in the working folder.
+    """Train as one rank and write its result to the working folder.
 
-    Whatever goes wrong is in the result, except an interrupt and errors of the disk.
+    The result also records errors, except interrupts and disk errors.
     """
     result = RankResult(rank=place.rank, world_size=place.world_size)
     try:

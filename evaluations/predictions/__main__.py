@@ -184,7 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--out", type=Path, default=PAGE)
-    parser.add_argument("--keep", type=Path, help="where serving runs stay, and are not made anew")
+    parser.add_argument("--keep", type=Path, help="folder of serving runs to reuse")
     parser.add_argument("--rows", type=Path, help="where to write the rows as JSON as well")
     parsed = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")

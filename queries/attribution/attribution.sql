@@ -1,7 +1,7 @@
 -- Launch, op, module, phase, and step of each device event, with the deciding rules and reasons.
 -- The first matching rule of `attribution_rules` decides. Phases that the launch context does not determine come from
--- adjacent launches in training traces (`neighbours`). Events without a recorded launch take over from the event they
--- repeat (`repetition`), or from their name if it ran in one phase only. Everything else is other and (unattributed).
+-- adjacent launches in training traces (`adjacent_launches`). Events without a recorded launch take over from the event they
+-- repeat (`repeated_launches`), or from their name if it ran in one phase only. Everything else is other and (unattributed).
 --
 -- Kind:     table
 -- Input:    device_events
@@ -91,9 +91,9 @@ launch_fact AS (
     INNER JOIN trace_traits AS t USING (trace_id)
     LEFT JOIN replayed_event AS c USING (trace_id, event_id)
     LEFT JOIN kernel_annotation AS a USING (trace_id, event_id)
-    LEFT JOIN surroundings AS s
+    LEFT JOIN launch_context AS s
         ON k.trace_id = s.trace_id AND coalesce(c.call_id, k.launch_id) = s.event_id
-    LEFT JOIN neighbours AS n USING (trace_id, launch_id)
+    LEFT JOIN adjacent_launches AS n USING (trace_id, launch_id)
     LEFT JOIN silent_launch AS q USING (trace_id, launch_id)
     LEFT JOIN generating_launch AS g USING (trace_id, launch_id)
     LEFT JOIN kernel_order AS o USING (trace_id, event_id, piece)
@@ -169,7 +169,7 @@ unlinked_fact AS (
     FROM launch_link AS k
     INNER JOIN device_events AS d USING (trace_id, event_id, piece)
     LEFT JOIN kernel_annotation AS a USING (trace_id, event_id)
-    LEFT JOIN repetition AS r USING (trace_id, event_id)
+    LEFT JOIN repeated_launches AS r USING (trace_id, event_id)
     LEFT JOIN linked AS l ON r.trace_id = l.trace_id AND r.like_event_id = l.event_id
     LEFT JOIN name_fact AS n ON d.trace_id = n.trace_id AND d.name = n.name
     LEFT JOIN kernel_order AS o USING (trace_id, event_id, piece)
@@ -209,7 +209,7 @@ SELECT
     w.by_phase_rule.rule AS phase_rule, w.step,
     w.like_event_id, w.captured_id,
     w.by_phase_rule.reason IN (
-        'whole trace', 'order of kernels', 'neighbours', 'repetition', 'name'
+        'whole trace', 'order of kernels', 'adjacent launches', 'repeated launches', 'name'
     )
     OR (w.like_event_id IS NOT NULL AND NOT coalesce(w.is_placed_by_annotation, FALSE))
     OR coalesce(w.has_phase_of_length, FALSE)

@@ -23,13 +23,13 @@ CREATE OR REPLACE MACRO attribution_reasons() AS TABLE (
         ('module call', 'module call around the launch'),
         ('autograd node', 'autograd node around the launch'),
         ('sequence number', 'sequence number that links the launch to a forward op'),
-        ('launch context', 'kind of the kernel, and what the launch is inside of'),
+        ('launch context', 'kind of the kernel, and what encloses its launch'),
         ('phase', 'row that belongs to the phase'),
         ('whole trace', 'the trace contains only forward work'),
-        ('neighbours', 'launches before and after it'),
+        ('adjacent launches', 'launches before and after it'),
         ('capture', 'capture of the graph that the launch replays'),
         ('query length', 'tokens per sequence that the pass embeds: one, or a prompt'),
-        ('repetition', 'repeated device event with a recorded launch'),
+        ('repeated launches', 'repeated device event with a recorded launch'),
         ('name', 'kernel name, or the only phase of kernels with that name'),
         ('order of kernels', 'position between kernels whose names show the phase'),
         ('none', 'unknown')
@@ -109,7 +109,7 @@ CREATE OR REPLACE MACRO decided_phase(facts) AS TABLE (
         *,
         CASE
             WHEN is_input THEN {rule: 1, reason: 'launch context', phase: 'data'}
-            WHEN is_evaluation THEN {rule: 6, reason: 'neighbours', phase: 'evaluation'}
+            WHEN is_evaluation THEN {rule: 6, reason: 'adjacent launches', phase: 'evaluation'}
             WHEN own IS NOT NULL THEN own
             -- Ops have sequence numbers wherever grad mode is on. Only that of an op a node leads
             -- back to proves a forward pass.
@@ -131,32 +131,33 @@ CREATE OR REPLACE MACRO decided_phase(facts) AS TABLE (
                 AND coalesce(label_before, 'zero_grad') NOT IN (
                     'backward', 'recompute', 'derivative'
                 )
-                THEN {rule: 12, reason: 'neighbours', phase: 'forward'}
+                THEN {rule: 12, reason: 'adjacent launches', phase: 'forward'}
             WHEN
                 label_before = 'zero_grad'
                 AND coalesce(label_after, 'forward') IN ('forward', 'data')
-                THEN {rule: 13, reason: 'neighbours', phase: 'forward'}
+                THEN {rule: 13, reason: 'adjacent launches', phase: 'forward'}
             WHEN label_before = 'zero_grad' THEN {rule: 14, reason: 'none', phase: NULL}
             -- Gradients to be differentiated further belong to the next computation.
             WHEN
                 label_before = 'forward'
                 OR (label_before = 'derivative' AND label_after = 'forward')
-                THEN {rule: 15, reason: 'neighbours', phase: 'forward'}
+                THEN {rule: 15, reason: 'adjacent launches', phase: 'forward'}
             -- A model that runs on another thread between two backward passes is not part of them.
             WHEN
                 label_before IN ('backward', 'recompute', 'derivative')
                 AND label_after IN ('backward', 'recompute', 'derivative')
                 AND (is_on_node_thread OR NOT is_model_block)
-                THEN {rule: 16, reason: 'neighbours', phase: 'backward'}
-            WHEN label_before = 'recompute' THEN {rule: 17, reason: 'neighbours', phase: 'backward'}
+                THEN {rule: 16, reason: 'adjacent launches', phase: 'backward'}
+            WHEN label_before = 'recompute'
+                THEN {rule: 17, reason: 'adjacent launches', phase: 'backward'}
             WHEN label_before IS NULL AND label_after = 'forward'
-                THEN {rule: 18, reason: 'neighbours', phase: 'forward'}
+                THEN {rule: 18, reason: 'adjacent launches', phase: 'forward'}
             WHEN label_before = 'data' AND label_after = 'forward' AND is_model_block
-                THEN {rule: 19, reason: 'neighbours', phase: 'forward'}
+                THEN {rule: 19, reason: 'adjacent launches', phase: 'forward'}
             -- Tokens are sampled between generating calls, and losses computed between evaluating
             -- ones.
             WHEN label_before = label_after AND label_before IN ('generation', 'evaluation')
-                THEN {rule: 20, reason: 'neighbours', phase: label_before}
+                THEN {rule: 20, reason: 'adjacent launches', phase: label_before}
             -- Optimizers run no model work, but work on gradients between a backward pass and the
             -- optimizer may contain GEMMs, and anything may precede the first zero_grad.
             WHEN
@@ -170,13 +171,16 @@ CREATE OR REPLACE MACRO decided_phase(facts) AS TABLE (
             WHEN label_before IN ('backward', 'derivative')
                 THEN {
                     rule: 22,
-                    reason: 'neighbours',
+                    reason: 'adjacent launches',
                     phase: if(collective_of(class) = 'p2p', 'backward', 'optimizer')
                 }
             WHEN 'data' IN (label_before, label_after)
-                THEN {rule: 23, reason: 'neighbours', phase: 'data'}
+                THEN {rule: 23, reason: 'adjacent launches', phase: 'data'}
             WHEN coalesce(label_before, label_after) IS NOT NULL
-                THEN {rule: 24, reason: 'neighbours', phase: coalesce(label_before, label_after)}
+                THEN {
+                    rule: 24, reason: 'adjacent launches',
+                    phase: coalesce(label_before, label_after)
+                }
             ELSE {rule: NULL, reason: 'none', phase: NULL}
         END AS by_phase_rule
     FROM query_table(facts)
@@ -255,7 +259,8 @@ CREATE OR REPLACE MACRO decided_without_launch(facts) AS TABLE (
     SELECT
         *,
         CASE
-            WHEN like_phase IS NOT NULL THEN {rule: 25, reason: 'repetition', phase: like_phase}
+            WHEN like_phase IS NOT NULL
+                THEN {rule: 25, reason: 'repeated launches', phase: like_phase}
             WHEN is_named_kernel THEN {rule: 9, reason: 'name', phase: kernel_phase}
             WHEN kernel_phase IS NOT NULL
                 THEN {rule: 10, reason: 'order of kernels', phase: kernel_phase}
@@ -265,7 +270,8 @@ CREATE OR REPLACE MACRO decided_without_launch(facts) AS TABLE (
         END AS by_phase_rule, CASE
             WHEN coalesce(like_module_id::VARCHAR, like_row) IS NOT NULL
                 THEN {
-                    rule: 16, reason: 'repetition', module_id: like_module_id, row_name: like_row
+                    rule: 16, reason: 'repeated launches', module_id: like_module_id,
+                    row_name: like_row
                 }
             WHEN like_event_id IS NULL AND name_row IS NOT NULL
                 THEN {rule: 17, reason: 'name', module_id: NULL, row_name: name_row}

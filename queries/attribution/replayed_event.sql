@@ -100,7 +100,7 @@ called AS (
             count: count(*) OVER (PARTITION BY c.trace_id, s.op_id)
         } AS signature
     FROM known_call AS c
-    LEFT JOIN surroundings AS s USING (trace_id, event_id)
+    LEFT JOIN launch_context AS s USING (trace_id, event_id)
     LEFT JOIN record AS o ON s.trace_id = o.trace_id AND s.op_id = o.event_id
 ),
 
@@ -215,5 +215,5 @@ SELECT
 FROM paired AS p
 ANTI JOIN several_sizes AS z USING (trace_id, capture_id)
 INNER JOIN last_event AS e ON p.trace_id = e.trace_id
-LEFT JOIN surroundings AS s ON p.trace_id = s.trace_id AND p.launch_id = s.event_id
+LEFT JOIN launch_context AS s ON p.trace_id = s.trace_id AND p.launch_id = s.event_id
 ORDER BY p.trace_id, p.launch_id, p.position

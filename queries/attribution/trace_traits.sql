@@ -23,6 +23,6 @@ SELECT
     OR trace.trace_id IN (SELECT trace_id FROM kernel_annotation WHERE phase IS NOT NULL)
         AS has_phases
 FROM trace
-LEFT JOIN surroundings AS s USING (trace_id)
+LEFT JOIN launch_context AS s USING (trace_id)
 GROUP BY trace.trace_id
 ORDER BY trace.trace_id

@@ -41,7 +41,6 @@ evidence AS (
         a.captured_id, a.phase_rule, a.module_rule, l.name AS launch_name, s.is_recompute,
         s.marked_row,
         s.is_weak_row, s.is_in_grad_mode, s.marked_phase,
-        n.launch_id IS NOT NULL AS has_neighbours,
         CASE
             WHEN pm.marker_id IS NULL THEN 'no range, call, or op around the launch shows a phase'
             ELSE format('{} ({}): {}', pm.name, pm.category, s.marked_phase)
@@ -93,9 +92,9 @@ evidence AS (
     INNER JOIN attribution AS a USING (trace_id, event_id, piece)
     INNER JOIN trace_traits AS t USING (trace_id)
     LEFT JOIN launch AS l ON c.trace_id = l.trace_id AND c.launch_id = l.launch_id
-    LEFT JOIN surroundings AS s
+    LEFT JOIN launch_context AS s
         ON c.trace_id = s.trace_id AND coalesce(a.captured_id, c.launch_id) = s.event_id
-    LEFT JOIN neighbours AS n ON c.trace_id = n.trace_id AND c.launch_id = n.launch_id
+    LEFT JOIN adjacent_launches AS n ON c.trace_id = n.trace_id AND c.launch_id = n.launch_id
     LEFT JOIN range_marker AS pm ON s.phase_marker_id = pm.marker_id
     LEFT JOIN range_marker AS rm ON s.row_marker_id = rm.marker_id
     LEFT JOIN event AS node ON s.trace_id = node.trace_id AND s.node_id = node.event_id

@@ -6,7 +6,7 @@
 -- Params:
 --   flows  VARCHAR  relation with the flow rows of table record
 --   links  VARCHAR  relation with rows of table attribution
---   nodes  VARCHAR  relation with rows of table surroundings
+--   nodes  VARCHAR  relation with rows of table launch_context
 -- Columns:
 --   trace_id    INTEGER
 --   from_id     BIGINT   source event

@@ -5,7 +5,7 @@
 -- Kind:     table
 -- Access:   private
 -- Input:    host_waits WHERE kind = 'lock' UNION ALL SELECT 1 FROM event WHERE is_python_call(category) AND
---           contains(name, 'run_backward') UNION ALL SELECT 1 FROM surroundings AS s INNER JOIN event AS e
+--           contains(name, 'run_backward') UNION ALL SELECT 1 FROM launch_context AS s INNER JOIN event AS e
 --           USING (trace_id, event_id) INNER JOIN event AS f ON s.trace_id = f.trace_id AND s.forward_op_id =
 --           f.event_id WHERE e.pid = f.pid AND e.tid <> f.tid
 -- Columns:
@@ -20,7 +20,7 @@ WITH first_launch AS (
 
 node AS (
     SELECT trace_id, node_id AS event_id, max(forward_op_id) AS forward_op_id
-    FROM surroundings
+    FROM launch_context
     WHERE node_id IS NOT NULL
     GROUP BY ALL
 ),

@@ -69,7 +69,7 @@ fact AS (
         NULL AS kind, NULL AS class, FALSE AS is_input
     FROM allocator AS a
     INNER JOIN trace_traits AS t USING (trace_id)
-    LEFT JOIN surroundings AS s USING (trace_id, event_id)
+    LEFT JOIN launch_context AS s USING (trace_id, event_id)
 ),
 
 surrounded AS MATERIALIZED (

@@ -35,7 +35,7 @@ work AS (
         END AS role_op_id
     FROM attributed_events AS d
     LEFT JOIN repeated AS r ON d.trace_id = r.trace_id AND d.event_id = r.event_id
-    LEFT JOIN surroundings AS x
+    LEFT JOIN launch_context AS x
         ON d.trace_id = x.trace_id AND coalesce(d.launch_id, r.launch_id) = x.event_id
     LEFT JOIN module_roles AS m
         ON d.trace_id = m.trace_id AND d.module_id = m.module_id

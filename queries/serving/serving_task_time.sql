@@ -33,7 +33,7 @@ WITH task_work AS MATERIALIZED (
             ELSE serving_task_of(d.class)
         END AS task
     FROM attributed_events AS d
-    LEFT JOIN surroundings AS x ON d.trace_id = x.trace_id AND d.launch_id = x.event_id
+    LEFT JOIN launch_context AS x ON d.trace_id = x.trace_id AND d.launch_id = x.event_id
     LEFT JOIN module_roles AS m
         ON d.trace_id = m.trace_id AND d.module_id = m.module_id
 )

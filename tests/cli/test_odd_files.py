@@ -31,10 +31,10 @@ HOSTILE = {
     "a number for rules": ("rule = 5\n", "rule is not a list of tables"),
     "numbers for rules": ("range = [1, 2]\n", "range is not a list of tables"),
     "a list for a class": (rule(**{"class": '["a"]', "pattern": '"x"'}), "class is not a string"),
-    "a number for a pattern": (rule(**{"class": '"a"', "pattern": "5"}), "pattern is no text"),
+    "a number for a pattern": (rule(**{"class": '"a"', "pattern": "5"}), "pattern is not a string"),
     "a list for a category": (
         rule(**{"class": '"a"', "pattern": '"x"', "category": "[1]"}),
-        "category is no text",
+        "category is not a string",
     ),
     "a table for a kind": (
         "[class]\na = {kind = {b = 1}}\n" + rule(**{"class": '"a"', "pattern": '"x"'}),
@@ -56,7 +56,7 @@ HOSTILE = {
     "a zero byte": (rule(**{"class": '"a"', "pattern": '"a\\u0000"'}), "contains a zero byte"),
     "3,000 rules": (
         "".join(rule(**{"class": f'"c{at}"', "pattern": f'"k{at}.*"'}) for at in range(3_000)),
-        "there are 3,000 tables [[rule]], 1,000 are the most",
+        "3,000 tables [[rule]], but at most 1,000 are allowed",
     ),
     "a key of 50,000 parts": ("rule." + ".".join(["a"] * 50_000) + " = 1", "too many parts"),
     "a long file": ("#" * 1_000_001, "longer than 1,000,000 bytes"),

@@ -40,7 +40,7 @@ def test_the_environment_and_the_configuration(
 ) -> None:
     missing = run("query", "longest_ops", trace)
     assert (missing.exit_code, missing.stdout) == (5, "")
-    assert missing.stderr.startswith("error: there is no analysis named 'longest_ops'\n")
+    assert missing.stderr.startswith("error: no analysis named 'longest_ops'\n")
     write_all(tmp_path / "config" / "tracekit" / "queries" / "ops")
     assert run("query", "longest_ops", trace, "--format", "csv").exit_code == 0
     listed = json.loads(run("query", "--list", "--format", "json").stdout)
@@ -95,7 +95,7 @@ def test_none_replaces_another(run: Any, trace: Path, tmp_path: Path) -> None:
     done = run("query", "--list", "--queries", mine)
     taken = "tracekit already has an analysis named timeline"
     assert f"not used: {config}/timeline.sql: {taken}" in done.stderr
-    assert f"longest_ops.sql: {mine}/longest_ops.sql has the same name" in done.stderr
+    assert f"longest_ops.sql: same name as {mine}/longest_ops.sql" in done.stderr
     assert "broken.sql: line 4: unknown Scope 'trce'" in done.stderr
     with tracekit.open(trace, queries=mine) as opened:
         assert opened.query("timeline").column_names[:2] == ("rank", "device")
@@ -160,8 +160,8 @@ def test_a_macro_changes_no_figure(trace: Path, tmp_path: Path) -> None:
     """Neither one in the place of a function, nor one that is made by the way."""
     head = "-- What?\n--\n-- Kind: function\n"
     harm = {
-        "a": ("CREATE OR REPLACE MACRO sum(x) AS 0", "there is a function sum already"),
-        "b": ("CREATE OR REPLACE MACRO is_op(x) AS FALSE", "there is a function is_op already"),
+        "a": ("CREATE OR REPLACE MACRO sum(x) AS 0", "function sum already exists"),
+        "b": ("CREATE OR REPLACE MACRO is_op(x) AS FALSE", "function is_op already exists"),
     }
     mine = tmp_path / "mine"
     for name, (text, _) in harm.items():

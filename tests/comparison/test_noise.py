@@ -178,7 +178,7 @@ def test_no_more_than_one_false_alarm_in_a_hundred() -> None:
 
 
 def test_what_is_advised_is_about_what_is_needed() -> None:
-    """Normal noise of 1 % and a difference of 1 %: as many as the normal theory says, and a bit."""
+    """Normal noise of 1 % and a difference of 1 %: slightly more than normal theory requires."""
     quantiles = [NormalDist(100, 1).inv_cdf((k + 0.5) / 8) for k in range(8)]
     # The low and the high ones in turn: nothing rises or falls.
     steps = [quantiles[place] for place in (0, 7, 2, 5, 1, 6, 3, 4)]

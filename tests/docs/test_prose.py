@@ -1,4 +1,4 @@
-"""Numbers that the manual states in its sentences, worked out once more."""
+"""Numbers that the manual states in its sentences, computed again."""
 
 from __future__ import annotations
 

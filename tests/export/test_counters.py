@@ -1,4 +1,4 @@
-"""Counters and serving tracks of small traces that one can work out in the head."""
+"""Counters and serving tracks of small traces that can be checked by hand."""
 
 from __future__ import annotations
 

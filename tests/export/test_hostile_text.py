@@ -97,7 +97,7 @@ def test_a_base_time_that_cannot_be_is_left_out(tmp_path: Path, base_time_ns: in
             assert engine.problems() == {}
             times = engine.rows("SELECT ts, dur FROM slice ORDER BY 1")
     assert times == [(0, 9_000), (1_000_000_005_000, 1_000)]
-    assert done.notes[0] == "trace.json: its base time cannot be, and is left out"
+    assert done.notes[0] == "trace.json: its base time is impossible, and is ignored"
 
 
 def test_pieces_beyond_all_times_hold_nothing(tiny_trace: Callable[..., Path]) -> None:

@@ -120,7 +120,7 @@ def test_many_ranks_are_groups_and_spreads_and_no_list_of_lines(
         assert row["rank_count"] == len(spans) == 24
         assert (row["min_ns"], row["max_ns"]) == (spans[0], spans[-1])
         assert row["median_ns"] == spans[11]
-    with pytest.raises(QueryError, match="nothing for the chart step_spread"):
+    with pytest.raises(QueryError, match="no data for the chart step_spread"):
         opened(TRACES["step"]).plot.step_spread()
 
 
@@ -187,9 +187,9 @@ def test_charts_are_methods_with_names_and_a_hint(opened: Opened) -> None:
     with pytest.raises(QueryError, match="no chart named 'timelin'") as raised:
         trace.plot("timelin")
     assert raised.value.hint == "did you mean timeline?"
-    with pytest.raises(AttributeError, match="no chart 'pie'"):
+    with pytest.raises(AttributeError, match="no chart named 'pie'"):
         _ = trace.plot.pie
-    with pytest.raises(QueryError, match="nothing for the chart memory"):
+    with pytest.raises(QueryError, match="no data for the chart memory"):
         trace.plot.memory()
 
 

@@ -100,6 +100,6 @@ def test_growth(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, much: str, comm
         words = [one.format(folder=tmp_path / str(count), trace=trace) for one in options]
         (tmp_path / str(count)).mkdir()
         begun_s = time.process_time()
-        assert main([name, str(trace), *words]) == 0
+        assert main([name, *words, str(trace)]) == 0
         taken_s.append(time.process_time() - begun_s)
     assert taken_s[1] <= 8 * max(taken_s[0], 0.5)

@@ -1,4 +1,4 @@
-"""The pivot: sums that one can work out in the head, and on every trace those of the analyses."""
+"""The pivot: sums that can be checked by hand, and on every trace those of the analyses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small SQLite export of Nsight Systems: rows that one can work out in the head."""
+"""A small SQLite export of Nsight Systems: rows that can be checked by hand."""
 
 from __future__ import annotations
 

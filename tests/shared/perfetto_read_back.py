@@ -46,7 +46,7 @@ def check_read_back(trace: tracekit.Trace, path: Path) -> None:
         ]
         stored_arrows = trace.sql(
             "SELECT DISTINCT least(from_id, to_id), greatest(from_id, to_id) "
-            "FROM event_arrows('record', 'attribution', 'surroundings') ORDER BY ALL"
+            "FROM event_arrows('record', 'attribution', 'launch_context') ORDER BY ALL"
         ).rows
         found_arrows = engine.rows(
             f"""

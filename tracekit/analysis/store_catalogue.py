@@ -28,7 +28,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "module": ("trace_id", "module_id"),
     "record": ("trace_id", "event_id"),
     "launch": ("trace_id", "launch_id"),
-    "surroundings": ("trace_id", "event_id"),
+    "launch_context": ("trace_id", "event_id"),
     **dict.fromkeys(("device_events", "launch_link", "attribution", "cpu_work"), _PIECES),
 }
 """Columns that tell the rows of a table apart: where they do not, a join of rows has no end."""

@@ -3,7 +3,7 @@
 What was queued before the profiler began has no launch, but a loop does the same again: the events
 without a launch are a stretch of their stream, and a linked stretch of the same stream has the same
 kernels in the same order. The two are laid beside each other, and each event of the one is then
-known for what its counterpart is. What fits nowhere stays unknown.
+known for what its counterpart is. Unmatched kernels stay unknown.
 
 Two places are the same if the names of the kernels around them are, for as long as possible. Grids
 and blocks decide between places that are equally long: where the launch is missing, some profilers

@@ -1,9 +1,9 @@
 """Baselines: compact summaries of runs, small enough to commit.
 
-A baseline is one JSON file: the time of every step by part, class, phase, module and op, the facts
-and the health of the run, and a few figures of it as a whole; of serving the latency of each
-request, in order. No event, no name of a kernel, no shape: tens of kB, one line for each place, so
-that a change of it can be read.
+A baseline is one JSON file: the time of every step by part, class, phase, module, and op; facts and
+health of the run; and a few figures of the complete run. For serving it has the latency of each
+request, in order. It has no events, kernel names, or shapes: tens of kB, one line per place, so
+that diffs are readable.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ _MAX_MODULE_DEPTH = 500
 class Baseline:
     """Summary of a run: its side of a comparison, and its figures.
 
-    `repeats` holds the tokens per second of each repeat of its measured steps, `step_ns` the times
-    of those, `latencies` those of its requests by metric, ns: all, or of many those that
-    percentiles are compared by.
+    `repeats` has the tokens per second of each repeat of its measured steps, `step_ns` their times,
+    `latencies` those of its requests by metric, ns: all of them, or for many requests only those
+    that comparing percentiles needs.
     """
 
     name: str
@@ -172,9 +172,9 @@ def path_of(name: str, folder: Folder) -> Location:
 
 
 def _reduced(side: Side) -> list[Cell]:
-    """Return the cells without shapes and names of kernels, in an order that does not change.
+    """Return the cells without shapes and kernel names, in a stable order.
 
-    Ops that take next to nothing are one for their class, phase and module: no sum changes by it.
+    Ops with very little time are combined per class, phase, and module: no sum changes.
     """
     summed: dict[tuple[str, str, str, str, str | None], Cell] = {}
     of_op: dict[tuple[str, str, str, str, str | None], int] = {}
@@ -227,22 +227,22 @@ class _Document:
     outside_ns: _Amount
     total_ns: _Amount
     figures: dict[str, _Figure]
-    # A step may be faster under the profiler than without: then its slowdown is below zero.
+    # The slowdown is negative if a step is faster under the profiler.
     health: dict[str, float]
     facts: list[tuple[str, str, str, Weight]]
     modules: list[tuple[str, str | None, str | None]]
     cells: list[tuple[str, str, str, str, str | None, _Amount, _Amount, list[_Amount]]]
-    # Baselines of before have none.
+    # Missing in earlier baselines.
     tokens_per_s_of_repeats: list[_Figure] = field(default_factory=list)
     plain_step_ns: list[_Figure] = field(default_factory=list)
     latencies_ns: list[tuple[str, int, list[int], list[int] | None]] = field(default_factory=list)
 
 
 def _loaded(found: _Document) -> Baseline:
-    """Return the baseline of a file, whose times must add up.
+    """Return the baseline in a file and check that its times add up.
 
     Raises:
-        ValueError: a member is not a number, or does not fit the others.
+        ValueError: a member is not a number, or contradicts the others.
     """
     numbers = (*found.figures.values(), *found.health.values(), *found.plain_step_ns)
     if not all(map(math.isfinite, (*numbers, *found.tokens_per_s_of_repeats))):
@@ -297,7 +297,7 @@ def _latencies(rows: Sequence[tuple[str, int, list[int], list[int] | None]]) -> 
         if places is not None and not (places[0] >= 0 and places[-1] < count):
             raise ValueError("latencies outside their series")
         series = Ordered(count, values, places)
-        # A version that looks at other places finds no percentile in it, and says so.
+        # A version with other percentile positions reports them as missing.
         if is_enough(series, QUANTILES):
             found[metric] = series
     return found

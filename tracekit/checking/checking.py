@@ -43,20 +43,20 @@ def check(
 
     Args:
         new: the run: a trace, a run folder, a store, or an open trace.
-        rules: what it must keep.
-        against: what relative rules are relative to: a run likewise, the name of a baseline, or
-            the path or URL of its file.
+        rules: the rules to check.
+        against: the base of relative rules: a run likewise, the name of a baseline, or the path
+            or URL of its file.
         baselines: the folder of baselines, or its URL.
-        per: what times are divided by; as :func:`tracekit.compare` chooses without it.
-        skip: how many steps at the beginning of each run are left out.
+        per: what times are divided by; the default is that of :func:`tracekit.compare`.
+        skip: number of steps to omit at the beginning of each run.
         cache: keep ingested traces.
-        progress: called now and then while a trace is read.
+        progress: called at intervals while a trace is read.
 
     Raises:
-        UsageError: a rule looks at what there is not, or there is no such baseline.
+        UsageError: a rule has an unknown target, or there is no such baseline.
         TraceError: a trace cannot be read.
         StoreError: a store cannot be opened.
-        QueryError: a statement of a rule cannot be run.
+        QueryError: a SQL rule fails to run.
     """
     with opened(new, cache, progress) as trace:
         if against is None or not any(rule.is_relative for rule in rules):
@@ -77,7 +77,7 @@ def check(
                 base = measure(other, label_of(against), per, skip)
                 measured = measure(trace, label_of(new), per, skip)
                 if base.side and measured.side and base.side.per != measured.side.per:
-                    # Steps that one side alone marks are no unit of both.
+                    # Both sides must mark steps.
                     base = measure(other, label_of(against), "window", skip)
                     measured = measure(trace, label_of(new), "window", skip)
                 judgements = [judge(rule, measured, base) for rule in rules]
@@ -87,7 +87,7 @@ def check(
 
 
 def measure(trace: Trace, label: str, per: Per | None = None, skip: int = 0) -> Measured:
-    """Measure a run for rules: its time, as :func:`check` divides it, and its figures."""
+    """Measure a run for rules: its time, divided as in :func:`check`, and its figures."""
     side = None
     (has_trace,) = trace.sql("SELECT EXISTS (FROM trace)")
     if has_trace[0]:
@@ -97,7 +97,7 @@ def measure(trace: Trace, label: str, per: Per | None = None, skip: int = 0) -> 
 
 
 def keep(name: str, trace: Trace, label: str, *, per: Per | None = None, skip: int = 0) -> Baseline:
-    """Return the baseline of a run, measured by :func:`measure`."""
+    """Return the baseline of a run measured by :func:`measure`."""
     measured = measure(trace, label, per, skip)
     side, _ = measured.cells()
     told = facts_of([trace]), health_of([trace]), measured.figures

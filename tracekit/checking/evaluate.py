@@ -70,15 +70,15 @@ def amount_text(amount: float | None, unit: Unit | None) -> str | None:
 def judge(rule: Rule, new: Measured, base: Measured | None) -> Judgement:
     """Judge one rule.
 
-    A relative rule is decided by the rank test on steps: the base's, made longer by as much as the
-    rule allows, against the new ones. It fails where these are beyond that by more than noise,
-    passes where they keep it by more than noise, and is inconclusive else. `step_time` is that of
-    steps without the profiler where both sides have enough of them. Tokens per second are
-    judged by repeats, percentiles of latency by requests. What does not vary (counts, bytes, the
-    result of a statement) is compared as it is; a single time or share decides nothing.
+    A relative rule is decided by the rank test on steps: the base's steps plus the allowed increase
+    against the new ones. It fails if the new steps exceed that by more than noise, passes if they
+    stay below by more than noise, and is otherwise inconclusive. `step_time` uses unprofiled steps
+    if both sides have enough of them. Tokens per second are judged by repeats, latency percentiles
+    by requests. Deterministic values (counts, bytes, SQL results) are compared directly; a single
+    time or share decides nothing.
 
     Raises:
-        UsageError: the rule looks at what there is not, or is relative and there is no base.
+        UsageError: the target does not exist, or a relative rule has no base.
     """
     if rule.operator is not None:
         refuse_unknown(rule.subject, [new] if base is None else [new, base])
@@ -95,12 +95,12 @@ def judge(rule: Rule, new: Measured, base: Measured | None) -> Judgement:
             )
         is_timed = min(len(new.step_ns), len(base.step_ns)) >= least_count()
         if rule.subject == "step_time" and is_timed:
-            # The recording is not the run; of fewer steps than decide, it is what there is.
+            # With too few unprofiled steps, use the profiled ones.
             of_run = replace(new.values("plain_step_time"), rests_on="unprofiled")
             return _relative(rule, of_run, base.values("plain_step_time"))
         return _relative(rule, values, base.values(rule.subject))
     except QueryError as error:
-        # What cannot be told can be neither kept nor broken.
+        # Unknown values neither satisfy nor violate a rule.
         return Judgement(rule, "inconclusive", None, None, None, None, None, error.message)
 
 
@@ -163,7 +163,7 @@ def _of_series(
     rule: Rule, new: Sequence[float], base: Sequence[float], what: str
 ) -> tuple[Outcome, str]:
     allowed = [value * (1 + rule.bound / 100) for value in base]
-    # Whatever is not there on both sides keeps every bound.
+    # Values that are missing on both sides satisfy every bound.
     if not any(allowed) and not any(new):
         return "passed", "none in either run"
     found = compare_series(allowed, new, margin_pct=0)
@@ -173,7 +173,7 @@ def _of_series(
     beyond = f"beyond noise (p = {found.p_value:.2g})"
     needed = found.needed_count
     if found.verdict == "inconclusive" and needed is not None:
-        # Where noise is large, more than these are needed.
+        # With large noise, more are needed.
         if found.is_apart:
             is_kept = (found.difference < 0) == (rule.operator in ("<=", "<"))
             side = "within" if is_kept else "beyond"

@@ -39,7 +39,7 @@ MEASURES = (
     Measure("step_ns", "step_time", "ns"),
     Measure("idle_pct", "idle_pct", "pct"),
     Measure("exposed_comm_pct", "exposed_comm_pct", "pct"),
-    # Rules take that of the run where it is known; over runs the two must not mix.
+    # Rules prefer the unprofiled value; over runs the two must not mix.
     Measure("mfu_pct", "mfu.mfu_pct", "pct"),
     Measure("run_mfu_pct", "mfu.run_mfu_pct", "pct"),
     Measure("tokens_per_s", "tokens_per_s", "per_s"),
@@ -58,10 +58,10 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """From run number `place` on a measure is another; `p_value` says how likely by chance.
+    """A change of a measure at run number `place`; `p_value` is its probability by chance.
 
-    `before` and `after` are medians of the runs between this change and the next on either side,
-    `before_count` and `after_count` how many these are. `basis` says what decided: runs or steps.
+    `before` and `after` are medians of the runs up to the adjacent changes, `before_count` and
+    `after_count` their number. `basis` is what decided: runs or steps.
     """
 
     place: int
@@ -82,32 +82,31 @@ def history(
     cache: bool = True,
     progress: Callable[[Progress], None] | None = None,
 ) -> dict[str, Result]:
-    """Return what runs measured, in the order of time, and where that changed.
+    """Return the measures of runs over time, and where they changed.
 
     Args:
         runs: run folders, traces, or names or files of baselines; one or more.
         baselines: the folder of baselines, or its URL.
-        by_date: put them in the order in which they were made, where each of them has a date; else
-            they are in the given one.
-        margin_pct: a change up to this share of the runs before it is none, percent; of shares
-            (idle time) so many points.
+        by_date: sort by date if every run has one; else keep the given order.
+        margin_pct: a change up to this share of the earlier runs is ignored, percent; for shares
+            (idle time), percentage points.
         cache: keep ingested traces.
-        progress: called now and then while a trace is read.
+        progress: called at intervals while a trace is read.
 
     Returns:
-        `history`, a row for each run: medians over steps where steps have the measure (`step_ns` is
-        recorded, `plain_step_ns` without the profiler), NULL where a run does not have it. And
-        `history_changes`, a row for each measure and run with which it changed.
+        `history`, one row per run: medians over steps if steps have the measure (`step_ns` is
+        profiled, `plain_step_ns` unprofiled), NULL if a run does not have it. `history_changes`,
+        one row per measure and run in which it changed.
 
     Raises:
-        UsageError: a run is named that is none.
+        UsageError: a name is not a run.
         TraceError: a trace cannot be read.
         StoreError: a store cannot be opened.
     """
     measured = [_run(one, baselines, cache, progress) for one in runs]
     names = [one.name for one in measured]
     if len(set(names)) < len(names):
-        # Runs may be called alike in folders of their own.
+        # Runs in different folders may have the same name.
         measured = [
             replace(one, name=str(given)) for one, given in zip(measured, runs, strict=True)
         ]
@@ -211,18 +210,18 @@ def _changed(
 def changes(
     series: Sequence[Sequence[float]], margin_pct: float = MARGIN_PCT, *, is_share: bool = False
 ) -> list[Change]:
-    """Return where a measure changes over runs, in their order.
+    """Return the changes of a measure over ordered runs.
 
-    Runs are divided at the place that tells their halves apart best, and each half again (binary
-    segmentation, Scott and Knott 1974). From :data:`LEAST_RUNS` runs on, the medians of runs decide
-    by Student's t test with one variance, which one run on a side has enough for; its p-value is
-    multiplied by the number of places tried. Of fewer, their steps decide, as in a comparison,
-    which know nothing of how runs vary.
+    Runs are split where the halves differ most, and each half again (binary segmentation, Scott and
+    Knott 1974). With at least :data:`LEAST_RUNS` runs, Student's t test with one variance decides
+    on the medians of runs, even with one run on a side; its p-value is multiplied by the number of
+    possible splits. With fewer runs, their steps decide as in a comparison, without knowing how
+    runs vary.
 
     Args:
         series: the measurements of each run.
-        margin_pct: a change up to this share of what was before is none, percent.
-        is_share: measurements are percent, and `margin_pct` are points of them.
+        margin_pct: a change up to this share of the earlier value is ignored, percent.
+        is_share: whether measurements are percent, and `margin_pct` is in percentage points.
 
     Returns:
         The changes, in the order of runs.
@@ -268,7 +267,7 @@ def _by_runs(
 def _by_steps(
     series: Sequence[Sequence[float]], middles: Sequence[float]
 ) -> tuple[int, float, str] | None:
-    """Return the same for fewer runs, by their steps; None if those do not separate the sides."""
+    """Return the same for fewer runs, by their steps; None if steps do not separate the sides."""
     count = len(middles)
     if count < 2:
         return None

@@ -34,13 +34,13 @@ FIGURES: Mapping[str, Unit | None] = {
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """What a subject is on one side.
+    """Values of a subject on one side.
 
-    `series` holds one value for each step where `is_sampled`; else the values are those of ranks,
-    rows or the run, and the worst decides. Times are ns, sizes bytes, shares percent. `is_exact`
-    says that nothing varies by chance: counts, bytes, shares of what was read. `repeats` are those
-    of a run, `requests` the latencies that a percentile is of: what noise is known by where steps
-    do not tell it. `rests_on` says in words what the figure rests on.
+    If `is_sampled`, `series` has one value per step; else values are those of ranks, rows, or the
+    run, and the worst decides. Times are ns, sizes bytes, shares percent. `is_exact` means that
+    values do not vary by chance: counts, bytes, shares of read data. `repeats` are those of a run,
+    `requests` the latencies of a percentile; they show the noise if steps do not. `rests_on`
+    describes the basis of the figure.
     """
 
     series: Sequence[float]
@@ -61,10 +61,10 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One side of a check: a run, open, or the baseline that was kept of one.
+    """One side of a check: an open run, or a baseline.
 
-    `repeats` holds the tokens per second of each repeat of the run's measured steps, `step_ns` the
-    times of those, `latencies` what a baseline keeps of those of requests.
+    `repeats` has the tokens per second of each repeat of the run's measured steps, `step_ns` their
+    times, `latencies` the latencies of requests in a baseline.
     """
 
     label: str
@@ -218,7 +218,7 @@ def _latency(measured: Measured, found: re.Match[str]) -> Values:
     value, metric = _figure(measured, found), found["metric"]
     requests = measured.latencies.get(metric)
     if measured.trace is not None:
-        # Those that failed are not in a percentile.
+        # Percentiles exclude failed requests.
         for row in measured.trace.query("latency").to_dicts():
             if row["metric"] == metric and row["left_out_count"]:
                 text = f"{row['left_out_count']:,} failed requests are excluded"
@@ -298,7 +298,7 @@ _SUBJECTS: tuple[tuple[re.Pattern[str], _Look], ...] = (
 """Rule targets and the functions that find their values; the first match applies."""
 
 
-# -- figures of a run as a whole, and what they rest on --------------------------------------------
+# -- figures of a complete run ---------------------------------------------------------------------
 
 MFU_KNOWN_PCT = 95.0
 """Minimum share of step time with known MFU, percent."""
@@ -312,9 +312,9 @@ _MOST_KEPT = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Mfu:
-    """Model FLOPs utilisation, and of which share of the time of steps it is known.
+    """Model FLOPs utilization, and the share of step time for which it is known.
 
-    `is_of_run` says that it is of a step without the profiler.
+    `is_of_run` means that it is for an unprofiled step.
     """
 
     share: float
@@ -323,15 +323,13 @@ class Mfu:
 
 
 def figures_of(trace: Trace) -> dict[str, float]:
-    """Return the figures of a run as a whole, as far as it tells them.
+    """Return the figures of a complete run, as far as known.
 
-    Where several runs are open together there is not a run as a whole, so there are none of those
-        that
-    manifests and requests tell.
+    If several runs are open together, there are no figures from manifests and requests.
 
     Returns:
         tokens_per_s; peak_memory, bytes, on the device of a run that has one; mfu, 0 to 1; and
-        mean, p50, p90, p99 and max of each metric of latency, ns, as in `p99(ttft)`.
+        mean, p50, p90, p99, and max of each metric of latency, ns, as in `p99(ttft)`.
     """
     found: dict[str, float] = {}
     run_count = _run_count(trace)
@@ -392,7 +390,7 @@ def _mfu(trace: Trace) -> Mfu | None:
 
 
 def repeats_of(trace: Trace) -> tuple[list[float], list[float]]:
-    """Return what a run says of its measured steps, which had no ranges and no profiler.
+    """Return the measured steps of a run, without ranges and profiler.
 
     Returns:
         The tokens per second of each repeat, and the times of the steps, ns.
@@ -413,10 +411,10 @@ def requests_of(trace: Trace, metric: str) -> Sequence[int]:
 
 
 def latencies_of(trace: Trace) -> dict[str, Ordered]:
-    """Return what a baseline keeps of the latencies of requests: by metric, ns, in order.
+    """Return the latencies of requests for a baseline: by metric, ns, in order.
 
-    Of up to 1,000 requests that is all; of more it is no longer, and what percentiles are compared
-    by. Where several runs are open together there is nothing, as of :func:`figures_of`.
+    All up to 1,000 requests; of more, at most as many, selected for comparing percentiles. Empty
+    if several runs are open together, as for :func:`figures_of`.
     """
     ((run_count, has_requests),) = trace.sql("SELECT count(*), EXISTS (FROM request) FROM run")
     if run_count != 1 or not has_requests:

@@ -41,14 +41,14 @@ _COLUMNS = {
 
 
 def refuse_unknown(subject: str, sides: Sequence[Measured]) -> None:
-    """Refuse a subject that names what does not exist.
+    """Reject a subject with an unknown name.
 
-    A class, a phase or a cause exists if tracekit knows it or a side has it; so do metrics, and
-    analyses with their columns. The pattern of a module must match one of some side, unless no side
-    tells any module.
+    A class, phase, or cause is known if tracekit defines it or a side has it; likewise metrics, and
+    analyses with their columns. The pattern of a module must match a module of a side, unless no
+    side has modules.
 
     Raises:
-        UsageError: there is no such thing; the hint names what is spelled nearly so.
+        UsageError: the name is unknown; the hint has similar names.
     """
     if found := GROUPED.fullmatch(subject):
         group = found["group"]
@@ -85,7 +85,7 @@ def _known(group: str, sides: Sequence[Measured]) -> set[str]:
         known = {rule["class"] for rule in load_kernel_rules()} | {"other"}
     for side in sides:
         if side.trace is not None and group == "class":
-            # A rules file of one's own may have classes that nothing here is of.
+            # A rules file may define classes without any kernel here.
             known |= {name for (name,) in side.trace.sql("SELECT DISTINCT class FROM kernel_rule")}
         for cell in side.side.cells if side.side else ():
             if group == "phase":

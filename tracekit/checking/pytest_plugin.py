@@ -3,7 +3,7 @@
     def test_step(tracekit_profile):
         tracekit_profile(train_one_step, model, rules=["class.gemm.kernel_count <= 12"])
 
-pytest finds this by itself where tracekit is installed. Nothing is imported until a test asks.
+pytest loads this plugin if tracekit is installed. Imports happen when a test uses the fixture.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 class ProfiledRun:
     """Result of one call of the fixture: `folder` is the run folder, `report` the outcome.
 
-    `trace` is the run, open until the test ends, for figures of your own; `report` is None where
-    there was no rule.
+    `trace` is the run, open until the test ends, for your own queries; `report` is None without
+    rules.
     """
 
     folder: Path
@@ -72,23 +72,23 @@ class StepProfiler:
     ) -> ProfiledRun:
         """Profile steps, and check rules as `tracekit check` does.
 
-        The step is called `warmup + 2 * profile_steps + 2` times: for nothing, timed, with ranges,
-        for the profiler to warm up, and profiled.
+        The step is called `warmup + 2 * profile_steps + 2` times: warm-up, timed, with ranges,
+        profiler warm-up, and profiled.
 
         Args:
-            step: does one step.
-            model: what the step calls: modules and phases are seen by its calls.
-            optimizer: only for one that is no `torch.optim.Optimizer`.
+            step: runs one step.
+            model: the model that the step calls; its modules and phases are recorded.
+            optimizer: only needed for one that is not a `torch.optim.Optimizer`.
             warmup: calls that do not count.
-            profile_steps: steps in the trace; rules are judged over them.
-            rules: texts, or texts by name; if None those of `pyproject.toml`, if it has some.
+            profile_steps: steps in the trace, over which rules are judged.
+            rules: texts, or texts by name; if None, those of `pyproject.toml`, if any.
             against: a run, a trace, or the name of a baseline, for relative rules.
-            baselines: the folder or URL of baselines; `.tracekit/baselines` beside the
-                configuration of pytest if nothing says otherwise.
-            inconclusive: what a test is that noise leaves open; skipped if nothing says otherwise.
+            baselines: the folder or URL of baselines; by default `.tracekit/baselines` next to the
+                configuration of pytest.
+            inconclusive: outcome of a test that noise leaves open; skipped by default.
 
         Raises:
-            UsageError: a rule is none, or looks at what there is not.
+            UsageError: a rule is invalid or has an unknown target.
             TracekitError: the run cannot be recorded or read.
         """
         __tracebackhide__ = True

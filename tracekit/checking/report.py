@@ -103,6 +103,6 @@ def annotation_lines(report: Report) -> Iterator[str]:
             continue
         level = "error" if one.outcome == "failed" else "warning"
         message = f"{one.rule.title}: {one.outcome}: {one.text}"
-        # Nothing in it is to end the command, and nothing to steer a terminal.
+        # Escape text that would end the command or control a terminal.
         message = message.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
         yield f"::{level} title=tracekit check::" + _CONTROL.sub("\ufffd", message)

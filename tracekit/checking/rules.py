@@ -48,11 +48,11 @@ _HINT = 'for example: rules = ["step_time <= +3%"], or rules = {slow = "step_tim
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule: `subject` must be related to the bound as `operator` says.
+    """A rule: `subject` compared with the bound by `operator`.
 
     `bound` is in the base unit of the subject (ns, bytes, percent). A relative bound is a change
-    against the base, in percent. `unit` is that of the bound as it is written. A rule that is a SQL
-    statement has no operator: it must return no row.
+    from the base, in percent. `unit` is the unit as written. A SQL rule has no operator: it must
+    return no row.
     """
 
     text: str
@@ -65,18 +65,18 @@ class Rule:
 
     @property
     def title(self) -> str:
-        """Title of the rule: its name, else its text."""
+        """Title of the rule: its name, or else its text."""
         return self.name or " ".join(self.text.split())
 
     def bound_in(self, unit: Unit | None, *, is_share: bool) -> float:
-        """Return the bound of a rule that is not relative, in the unit of what it looks at.
+        """Return the bound of an absolute rule, in the unit of its target.
 
         Args:
             unit: that of the subject.
-            is_share: whether the subject goes from 0 to 1; a bound in percent is one of it then.
+            is_share: whether the subject ranges from 0 to 1; a bound in percent is then converted.
 
         Raises:
-            UsageError: a time is compared with bytes, or the like.
+            UsageError: the units do not match, such as time and bytes.
         """
         if not self.unit or unit in _UNITS[self.unit][1]:
             return self.bound
@@ -105,7 +105,7 @@ def parse_rule(text: str, name: str | None = None) -> Rule:
     """
     if _STATEMENT.match(text):
         return Rule(text, text.strip().rstrip(";"), name=name)
-    # The bound begins at the last operator, which has one or two characters.
+    # The bound follows the last operator, which has one or two characters.
     plain = text.strip()
     at = max(map(plain.rfind, "<>="))
     at -= plain[at - 1 : at + 1] in ("<=", ">=", "==")
@@ -139,17 +139,17 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def load_rules(path: Path) -> tuple[list[Rule], Settings]:
-    """Read a file of rules.
+    """Read a rules file.
 
     Args:
-        path: a TOML file with the members of :class:`Settings`; of a `pyproject.toml` the table
+        path: a TOML file with the members of :class:`Settings`; for a `pyproject.toml`, the table
             `tool.tracekit.check`.
 
     Returns:
-        The rules in their order, and everything that the file sets.
+        The rules in order, and all other settings of the file.
 
     Raises:
-        UsageError: the file cannot be read, holds no rules, or sets something else.
+        UsageError: the file cannot be read, has no rules, or has an unknown setting.
     """
     try:
         settings = msgspec.convert(_content(path), Settings)

@@ -12,21 +12,21 @@ from tracekit.errors import UsageError
 from tracekit.trace import Trace
 
 Per = Literal["step", "window", "layer", "token", "request"]
-"""What figures are divided by: steps (those of each device count apart), devices' windows, …"""
+"""What figures are divided by: steps (of each device separately), device windows, …"""
 
 PARTS = tuple(part.name for part in time_parts.PARTS)
-"""What the time of a device consists of, in the order of the split."""
+"""Categories of device time, in the order of the split."""
 
 _COVERED_BY_STEPS_PCT = 50
 
 OUTSIDE_WINDOW = ("before_first_work", "behind_last_work")
-"""Causes of idle time of a step that lies outside the window of its device."""
+"""Causes of idle time in the part of a step outside its device's window."""
 
 Device = tuple[int | None, str]
-"""A device of a run: its rank, and its number there."""
+"""A device: rank and device number."""
 
 Key = tuple[str, str, str, str, str | None, str | None, str | None]
-"""Part, class, phase, module, op, shape and name: what a cell is of."""
+"""Part, class, phase, module, op, shape, and name of a cell."""
 
 _SUMMED = """
 WITH split AS MATERIALIZED (SELECT row_number() OVER () AS place, * FROM ({split}))
@@ -49,9 +49,9 @@ ORDER BY place NULLS LAST
 
 @dataclass(slots=True)
 class Cell:
-    """Time of one kind in one place; see the columns of analysis `split`, whose rows these are.
+    """Time of one kind in one place; rows of analysis `split`, whose columns are described there.
 
-    Sums over all samples. `samples` holds the time of each sample, by its place in the side's list.
+    Sums over all samples. `samples` has the time of each sample, by its index in the side's list.
     """
 
     part: str
@@ -78,11 +78,11 @@ class ModuleNode:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What a comparison knows of one side.
+    """Time of one side of a comparison.
 
-    `unit_count` divides every sum: the figures shown are per unit. `sample_units` are the units in
-    each sample, so a sample's time is comparable to the figures. `outside_ns` is device time that
-    belongs to no unit: before the first step and behind the last.
+    `unit_count` divides every sum: displayed figures are per unit. `sample_units` are the units in
+    each sample, so a sample's time is comparable to the figures. `outside_ns` is device time
+    outside all units: before the first step and after the last.
     """
 
     label: str
@@ -119,9 +119,9 @@ class SplitRow:
 
 @dataclass(frozen=True, slots=True)
 class SplitRows:
-    """What one run consists of, and which devices there are in each step.
+    """Cells of one run, and the devices in each step.
 
-    `idle_only` are those that have nothing in the step but idle time behind their last work.
+    `idle_only` are devices with only idle time in the step, after their last work.
     """
 
     rows: Sequence[SplitRow]
@@ -131,7 +131,7 @@ class SplitRows:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What was read of one side, before it is known by what it is divided."""
+    """Data of one side, before its unit is known."""
 
     label: str
     runs: Sequence[SplitRows]
@@ -141,7 +141,7 @@ class Reading:
 
 
 def read(traces: Sequence[Trace], label: str, per: Per | None = None) -> Reading:
-    """Ask the runs of one side for all that a comparison needs of their time."""
+    """Query the runs of one side for the time that a comparison needs."""
     runs = []
     modules: dict[str, ModuleNode] = {}
     inside_ns = all_ns = 0
@@ -166,16 +166,16 @@ def read(traces: Sequence[Trace], label: str, per: Per | None = None) -> Reading
 
 
 def split_rows(trace: Trace) -> SplitRows:
-    """Ask a run for what each step consists of, over all devices.
+    """Query a run for the cells of each step, over all devices.
 
-    Rows are in the order in which `split` first has them.
+    Rows are in the order of analysis `split`.
 
     Raises:
-        QueryError: there is not a trace.
+        QueryError: the run has no trace.
     """
     ((has_traces,),) = trace.sql("SELECT EXISTS (FROM trace)")
     if not has_traces:
-        trace.query("split")  # which says what is missing
+        trace.query("split")  # raises with the reason
     statement = load_catalog().analyses["split"].sql.strip().rstrip(";")
     rows: list[SplitRow] = []
     devices: list[tuple[int | None, Device]] = []
@@ -194,12 +194,12 @@ def split_rows(trace: Trace) -> SplitRows:
 
 
 def usual_per(base: Reading, new: Reading) -> Per:
-    """Return what figures are per, if nobody says: steps, if several hold most of both sides."""
+    """Return the default unit: steps if several cover most of both sides."""
     return "step" if base.has_steps and new.has_steps else "window"
 
 
 def make_side(reading: Reading, per: Per, skip: int = 0) -> Side:
-    """Sum what was read of a side, so that it can be divided by its units.
+    """Sum the data of one side and divide it by its units.
 
     Raises:
         UsageError: the side has no such unit, or no step is left.
@@ -215,7 +215,7 @@ def make_side(reading: Reading, per: Per, skip: int = 0) -> Side:
     sample_devices: dict[int, set[tuple[int, Device]]] = {}
     outside_ns = total_ns = 0
     for run, split in enumerate(reading.runs):
-        # Steps are numbered in their order; the first ones are those to skip.
+        # Steps are sorted; the first ones are skipped.
         steps = sorted({row.step for row in split.rows if row.step is not None})
         taken = set(steps[skip:])
         for row in split.rows:
@@ -285,7 +285,7 @@ def _factor(reading: Reading, per: Per, *, run: int, step: int | None) -> int:
     found = reading.unit_counts[run]
     if isinstance(found, Mapping):
         found = sum(found.values()) if step is None else found.get(step)
-    # Tokens are those of a step, requests those of the whole.
+    # Tokens are per step, requests per run.
     elif per != "layer" and (per == "token") != (step is not None):
         found = None
     if not found:

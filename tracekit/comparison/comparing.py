@@ -1,4 +1,4 @@
-"""Compares two sides: opens them, matches their work, splits and judges the difference."""
+"""Compares two sides: opens them, matches their work, and splits and tests the difference."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from tracekit.trace import Trace
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """Two sides, and the difference of their time: split into parts that add up, and judged.
+    """Two sides and the difference of their time: split into parts that add up, and tested.
 
-    Made by :func:`tracekit.compare`. All figures are ns per unit; `per` says what a unit is.
+    Created by :func:`tracekit.compare`. All figures are ns per unit; `per` is the unit.
     """
 
     base: Side
@@ -62,7 +62,7 @@ class Comparison:
 
     @property
     def per(self) -> Per:
-        """What one unit is: a step on one device, the window of a device, or less."""
+        """The unit: a step on one device, the window of a device, or a part of them."""
         return self.base.per
 
     @property
@@ -72,15 +72,15 @@ class Comparison:
 
     @property
     def verdict(self) -> Verdict | None:
-        """Whether the runs differ by more than noise; None where a side has one measurement only.
+        """Whether the runs differ by more than noise; None if a side has only one measurement.
 
-        Without the profiler, where both sides have a step without it; else as recorded.
+        Based on unprofiled steps if both sides have them, else on profiled steps.
         """
         return self.measures[0].difference.verdict if self.run is None else self.run.verdict
 
     @cached_property
     def matched_pct(self) -> float | None:
-        """How much device time of both sides has a counterpart, 0 to 100; None without any."""
+        """Share of both sides' device time that has a counterpart, 0 to 100; None if unknown."""
         matched = whole = 0
         for pair in self.pairs:
             if pair.part != "idle":
@@ -90,18 +90,18 @@ class Comparison:
         return 100 * matched / whole if whole else None
 
     def tree(self, by: By = "module") -> Node:
-        """Return the split as a tree; every level adds up to the one above it.
+        """Return the split as a tree; every level adds up to its parent.
 
         Args:
-            by: what compute is split by first: module, class or phase.
+            by: first level of the compute split: module, class, or phase.
         """
         return rearranged(self.root, by)
 
     def results(self, by: By = "module") -> dict[str, Result]:
-        """Return the comparison as tables by name, as the command line shows them.
+        """Return the comparison as tables by name, as shown on the command line.
 
         Args:
-            by: what compute is split by first.
+            by: first level of the compute split.
         """
         from tracekit.comparison.tables import tables_of
 
@@ -119,24 +119,24 @@ def compare(
     rules: str | Path | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Comparison:
-    """Compare two runs: what takes longer, where, by how much, and is that more than noise?
+    """Compare two runs: what takes longer, where, by how much, and is it more than noise?
 
     Args:
-        base: what is compared with: a trace, a run folder, a store, or an open trace; several are
+        base: the reference: a trace, a run folder, a store, or an open trace; several are
             repeats of the same run.
         new: the other side, likewise.
-        per: what figures are divided by: step, window, layer, token or request; without it, steps
-            where both sides mark several that hold most of their time, else windows of devices.
-        skip: how many steps at the beginning of each run are left out.
-        margin_pct: a difference up to this share of the base is none, percent.
+        per: what figures are divided by: step, window, layer, token, or request; default: steps
+            if both sides have several that cover most of their time, else device windows.
+        skip: number of steps to omit at the beginning of each run.
+        margin_pct: differences up to this share of the base count as none, percent.
         cache: keep ingested traces, as for :func:`tracekit.open`.
         rules: a rules file for the classifier, likewise.
-        progress: called now and then while a trace is read.
+        progress: called at intervals while a trace is read.
 
     Raises:
         TraceError: a trace cannot be read.
         StoreError: a store cannot be opened.
-        UsageError: a side has nothing to compare, or nothing of the unit.
+        UsageError: a side has nothing to compare, or no such unit.
         QueryError: a side has no trace.
     """
     import tracekit
@@ -150,7 +150,7 @@ def compare(
     names = _labels(base, new)
     with ExitStack() as resources:
         sides = [[opened(one, resources) for one in _several(side)] for side in (base, new)]
-        # An open trace answers one question at a time: one that is on both sides, in turn.
+        # An open trace runs one query at a time, also if it is on both sides.
         is_shared = any(one is other for one in sides[0] for other in sides[1])
         with ThreadPoolExecutor(1 if is_shared else 2) as pool:
             readings, facts, health, plain, served, runs = zip(

@@ -21,15 +21,14 @@ EFFECTS = (
     "by_overlap_ns",
     "by_idle_ns",
 )
-"""The effects, in the order in which they are shown; of every pair they add up to its difference.
+"""The effects, in display order; the effects of a pair add up to its difference.
 
-new, gone: work that only one side has. recompute: the same, of activation checkpointing: forward
-work that is done a second time for the backward pass, with the idle time before it. count: more or
-fewer calls, at what a call took in the base. clock: all that ran on both sides takes longer by one
-factor. cost: calls of the same kernels take longer (beyond that factor), with the same shapes or
-where a trace tells none. shape: the same op with other shapes. kernel: other kernels do the same
-work. overlap: less of it hides behind other work. idle: the device has nothing to do for longer or
-shorter; the split has the causes.
+new, gone: work on one side only. recompute: the same for activation checkpointing: forward work
+repeated for the backward pass, with the idle time before it. count: more or fewer calls, at the
+base's time per call. clock: everything on both sides takes longer by one factor. cost: calls of the
+same kernels take longer (beyond that factor), with the same or unknown shapes. shape: the same op
+with other shapes. kernel: other kernels do the same work. overlap: less of it overlaps with other
+work. idle: the device is idle longer or shorter; the split has the causes.
 """
 
 _CLOCK_SHARE = Fraction(4, 5)
@@ -40,11 +39,11 @@ _NUMBER = re.compile(r"\d{1,18}")
 
 
 def clock_factor(pairs: Sequence[Pair]) -> Fraction | None:
-    """Return the factor by which all compute takes longer, where there is one.
+    """Return the factor by which all compute takes longer, if there is one.
 
-    That is the median, by time, of how much longer calls of the same kernel with the same shape
-    take, if four fifths of the time of the base's compute are within 1 % of it, and it is at least
-    half a percent.
+    It is the time-weighted median ratio of calls of the same kernel with the same shape. At least
+    four fifths of the base's compute time must be within 1 % of it, and it must be at least half a
+    percent.
     """
     whole = 0
     ratios: list[tuple[Fraction, int]] = []
@@ -70,9 +69,9 @@ def clock_factor(pairs: Sequence[Pair]) -> Fraction | None:
 
 
 def effects_of(pair: Pair, units: tuple[int, int], clock: Fraction | None) -> dict[str, Fraction]:
-    """Return the effects in a pair, exactly, ns per unit; those left out are 0.
+    """Return the nonzero effects of a pair, exactly, ns per unit.
 
-    `units` are those of the base and of the new side, by which its sums are divided.
+    `units` are the unit counts of base and new, which divide its sums.
     """
     base, new = _sum(pair, 0), _sum(pair, 1)
     count, kernel, wall = (
@@ -106,10 +105,10 @@ def effects_of(pair: Pair, units: tuple[int, int], clock: Fraction | None) -> di
 
 
 def _has_other_shapes(pair: Pair, *, is_same: bool) -> bool:
-    """Whether both sides tell the shapes of the op's arguments, and they differ.
+    """Whether both sides have shapes for the op's arguments, and they differ.
 
-    The grid of a kernel stands in for them where a trace has none: it tells of the same kernels
-    only, and nothing where the other side tells shapes, or nothing at all.
+    In traces without shapes, the kernel grid is used, but only for the same kernels and only if
+    both sides lack shapes.
     """
     shapes = [{cell.shape for cell in cells} - {None} for cells in (pair.base, pair.new)]
     grids = [{shape for shape in side if shape and _GRID.fullmatch(shape)} for side in shapes]
@@ -120,7 +119,7 @@ def _has_other_shapes(pair: Pair, *, is_same: bool) -> bool:
 
 
 def shape_change(pairs: Sequence[Pair]) -> str | None:
-    """Return the change of a dimension that most time of matched work has, as 2048 → 8192."""
+    """Return the change of a dimension that covers most time of matched work, as 2048 → 8192."""
     weights: Counter[tuple[int, int]] = Counter()
     for pair in pairs:
         shapes = [{cell.shape or "" for cell in cells} for cells in (pair.base, pair.new)]
@@ -141,7 +140,7 @@ def shape_change(pairs: Sequence[Pair]) -> str | None:
 
 def _is_same(pair: Pair) -> bool:
     """Return whether both sides run the same kernels, if known."""
-    # A baseline keeps no names.
+    # Baselines contain no kernel names.
     if not pair.base_names or not pair.new_names:
         return True
     return {cell.name for cell in pair.base} == {cell.name for cell in pair.new}

@@ -1,10 +1,10 @@
-"""Matches the work of two sides by meaning rather than kernel names.
+"""Matches the work of two sides by meaning rather than by kernel name.
 
-Work is matched within one part of the time and one phase, in one module if it can be; there by op,
-shape and name, by op and shape, by op, by name, by class, and at last what is left of both sides of
-the place. By op before by name: a library may run an op by another kernel of its own, and some of
-the calls by the one that others had. What finds no counterpart in its module is looked for around
-it, up to the top: the lowest common place of the two trees. What finds none at all is new or gone.
+Work is matched within one category and phase, and within one module if possible: by op, shape, and
+name; by op and shape; by op; by name; by class; and finally whatever is left on both sides. Op
+comes before name because a library may run an op with different kernels and reuse another op's
+kernel. Work without a counterpart in its module is matched one level up, and so on to the root: at
+the lowest common place of both trees. Work without any counterpart is new or gone.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from tracekit.comparison.places import Alignment
 
 Match = Literal["same", "op and shape", "op", "name", "class", "place", "new", "gone"]
 
-"""How a pair was matched, the surest first."""
+"""How a pair was matched, most reliable first."""
 
 _BY_OP: tuple[Match, ...] = ("op and shape", "op")
 
 _ALIKE_RATIO: Mapping[Match, int] = {"class": 8, "place": 32}
-"""So many times the time of the other side may have what is matched without the same op or name."""
+"""Maximum ratio of the times of work matched without the same op or name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Work of both sides that is the same work; of one side alone where it is new or gone."""
+    """Corresponding work of both sides; of one side only if it is new or gone."""
 
     part: str
     phase: str
@@ -41,7 +41,7 @@ class Pair:
 
     @property
     def class_name(self) -> str:
-        """The class of the work; where it is another on the other side, both."""
+        """The class of the work; both classes if the sides differ."""
         base, new = (
             "+".join(sorted({cell.class_name for cell in cells})) for cells in (self.base, self.new)
         )
@@ -49,12 +49,12 @@ class Pair:
 
     @property
     def base_names(self) -> list[str]:
-        """The kernels of the base, those with most time first."""
+        """The base's kernels, longest total time first."""
         return _names(self.base)
 
     @property
     def new_names(self) -> list[str]:
-        """The kernels of the new side, those with most time first."""
+        """The new side's kernels, longest total time first."""
         return _names(self.new)
 
 
@@ -70,7 +70,7 @@ def match_sides(base: Side, new: Side, alignment: Alignment) -> list[Pair]:
     """Match all work of two sides.
 
     Returns:
-        Pairs that hold every cell of both sides exactly once.
+        Pairs that contain every cell of both sides exactly once.
     """
     parents = {node.path: node.parent for node in base.modules.values()}
     places = _places_of(base, new, alignment)
@@ -91,13 +91,13 @@ def match_sides(base: Side, new: Side, alignment: Alignment) -> list[Pair]:
 
 
 _Pool = defaultdict[str, list[Cell]]
-"""Cells that have no counterpart yet, by place."""
+"""Unmatched cells by place."""
 
 _TOP = ""
-"""The place around all modules."""
+"""The root, around all modules."""
 
 _DEEPEST = 32
-"""What finds no counterpart deeper than this is looked for at this depth next."""
+"""Work without a counterpart deeper than this is matched at this depth next."""
 
 
 def _places_of(base: Side, new: Side, alignment: Alignment) -> dict[str, str]:
@@ -107,7 +107,7 @@ def _places_of(base: Side, new: Side, alignment: Alignment) -> dict[str, str]:
     for path in new.modules:
         if path not in places:
             place = path
-            # A module of the base may have the same path and be another one.
+            # Another module of the base may have the same path.
             while path in aligned and place in taken:
                 place += " (new)"
             places[path] = place
@@ -122,7 +122,7 @@ def _around(parents: Mapping[str, str | None]) -> dict[str, tuple[int, str]]:
         inner: list[str] = []
         place = start
         while place not in found:
-            # For now, and for one that is said to lie in itself.
+            # Default, also for cycles in the file.
             found[place] = 0, _TOP
             inner.append(place)
             place = parents.get(place) or _TOP
@@ -142,7 +142,7 @@ _LEVELS: tuple[tuple[Match, _Key], ...] = (
     ("name", lambda cell: cell.name and (cell.name, cell.class_name)),
     ("class", lambda cell: cell.class_name),
 )
-"""By what work is matched within a place. What the key is empty for is left to the next level."""
+"""Keys for matching within a place. Work with an empty key is left to the next level."""
 
 
 def _match_group(
@@ -159,7 +159,7 @@ def _match_group(
         by_depth[around.get(place, (0, _TOP))[0]].add(place)
     for depth, place in _innermost_first(by_depth):
         left: tuple[list[Cell], list[Cell]] = pools[0].pop(place, []), pools[1].pop(place, [])
-        # Idle time is what its cause says, and is not another cause elsewhere.
+        # Idle time of different causes does not match.
         first = len(pairs)
         levels = _LEVELS if part != "idle" else (_LEVELS[0], _LEVELS[2], _LEVELS[4])
         for match, key in levels:
@@ -200,15 +200,15 @@ def _innermost_first(by_depth: Mapping[int, set[str]]) -> Iterator[tuple[int, st
 def _fused(
     pairs: Sequence[Pair], left: tuple[list[Cell], list[Cell]], units: tuple[int, int]
 ) -> tuple[list[Pair], tuple[list[Cell], list[Cell]]]:
-    """Find what became part of another kernel: that has another name, and does more.
+    """Find work that was fused into another kernel: one that has another name and does more.
 
-    What one side has left of a place belongs to a pair there whose kernels have other names on the
-    other side, if with it the times of both sides of the pair are at most half as far apart. A pair
-    of one op takes nothing from other modules: it is that op's work on both sides.
+    Unmatched work of one side is added to a pair in the same place whose kernels have other names
+    on the other side, if that at least halves the time difference of the pair. A pair of one op
+    takes nothing from other modules: it is that op's work on both sides.
     """
     found, is_new = list(pairs), bool(left[1])
     rest: tuple[list[Cell], list[Cell]] = [], []
-    # By the module that they take from, None for any: how much the side lacks, and which pair.
+    # By source module (None for any): missing time of the side, and the pair.
     lacking: dict[str | None, list[tuple[float, int]]] = defaultdict(list)
     offered: dict[int, tuple[float, set[str] | set[None]]] = {}
 
@@ -258,7 +258,7 @@ def _time(cells: Iterable[Cell]) -> int:
 
 
 def _common(cells: Iterable[Cell]) -> str:
-    """Return the place of cells that were matched above all modules."""
+    """Return the place of cells that were matched at the root."""
     places = sorted({cell.module for cell in cells})
     return places[0] if len(places) == 1 else "(several modules)"
 
@@ -289,6 +289,6 @@ def _by_key(
 
 
 def _are_alike(base: Sequence[Cell], new: Sequence[Cell], match: Match) -> bool:
-    """Return whether work without the same op or name can be the same: similar times."""
+    """Return whether work without the same op or name can correspond: similar times."""
     sums = [_time(cells) for cells in (base, new)]
     return max(sums) <= _ALIKE_RATIO[match] * max(min(sums), 1)

@@ -18,15 +18,15 @@ _NORMAL = NormalDist()
 _MOST = 1_000
 
 DEVICE_WORK = "device work"
-"""What devices work in a step: all of it but idle time, which the host and the profiler change."""
+"""Device work in a step: everything except idle time, which host and profiler affect."""
 
 PLAIN_STEP = "plain step"
-"""The steps that ran without profiler and ranges, as the manifests of runs have them."""
+"""Steps without profiler and ranges, from the manifests of runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """What the series of one side shows: places from 0, a drift in percent of the median."""
+    """Trend of one side's series: indices from 0, and drift in percent of the median."""
 
     warm_up_count: int
     outliers: Sequence[int]
@@ -61,10 +61,10 @@ def measure(
 def measures_of(
     base: Side, new: Side, plain: Sequence[Sequence[float]], margin_pct: float
 ) -> list[Measure]:
-    """Return all that was measured on both sides, what decides first.
+    """Return everything that was measured on both sides, the deciding measure first.
 
-    Steps without the profiler decide where both sides have enough of them: the recording is not the
-    run. Else one number of each run does where both sides have enough runs; else steps do.
+    Unprofiled steps decide if both sides have enough of them, because profiling changes times. Else
+    one number per run decides if both sides have enough runs; else profiled steps do.
     """
     unit = "window" if base.sample_names[0].endswith("window") else "step"
     series = base.series(base.cells), new.series(new.cells)
@@ -88,7 +88,7 @@ def measures_of(
 
 
 def plain_steps(traces: Sequence[Trace]) -> list[float]:
-    """Return how long the steps of runs took without the profiler, ns."""
+    """Return the durations of the runs' unprofiled steps, ns."""
     statement = (
         "SELECT unnest(step_ns) FROM run_repeat WHERE step_ns IS NOT NULL ORDER BY run_id, repeat"
     )
@@ -121,7 +121,7 @@ class RunDifference(NamedTuple):
 
     @property
     def delta_pct(self) -> float | None:
-        """The same, percent of the base."""
+        """The same in percent of the base."""
         return share_pct(self.delta_ns, self.base.step_ns)
 
     @property
@@ -189,14 +189,14 @@ def _trend(series: Sequence[float]) -> Trend:
     return Trend(warm_up_count(series), outliers(series), drift_pct(series))
 
 
-# -- what a series shows besides its noise: warm-up, outliers, drift -------------------------------
+# -- warm-up, outliers, and drift of a series ---------------------------------------------------
 
 
 def outliers(series: Sequence[float]) -> list[int]:
-    """Return the places of measurements far above or below all others.
+    """Return the indices of measurements far above or below all others.
 
-    Far is more than five standard deviations, estimated from the median of distances from the
-    median, and more than 1 % of the median.
+    Far is more than five standard deviations, estimated from the median absolute deviation, and
+    more than 1 % of the median.
     """
     if len(series) < 4:
         return []
@@ -206,7 +206,7 @@ def outliers(series: Sequence[float]) -> list[int]:
 
 
 def warm_up_count(series: Sequence[float]) -> int:
-    """Return how many measurements at the beginning are outliers above the rest: a warm-up."""
+    """Return the number of leading outliers above the rest: the warm-up."""
     middle = median(series)
     high = {place for place in outliers(series) if series[place] > middle}
     count = 0
@@ -216,12 +216,12 @@ def warm_up_count(series: Sequence[float]) -> int:
 
 
 def drift_pct(series: Sequence[float], *, alpha: float = ALPHA) -> float | None:
-    """Return by how much a series rises from its first to its last measurement, if it does.
+    """Return the increase of a series from its first to its last measurement, if there is a trend.
 
     Returns:
-        The slope (Theil and Sen) over the whole series in percent of the median; None where the
-        test of Mann and Kendall sees no drift. Of more than 1,000 measurements neighbours count as
-        one, by their median: every pair of measurements is looked at.
+        The Theil-Sen slope over the entire series in percent of the median; None if the
+        Mann-Kendall test finds no trend. Above 1,000 measurements, adjacent ones are combined by
+        their median, because the test uses every pair.
     """
     series = _thinned(series)
     count = len(series)

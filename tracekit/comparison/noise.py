@@ -1,27 +1,24 @@
 """Whether two series of measurements differ by more than their noise: pure statistics.
 
-Steps vary, so one number on each side says nothing. A series here is one measurement for each step
-(or run, or request) of a side. Nothing is assumed about how measurements are distributed: steps
-have long tails.
+Steps vary, so one number per side is not enough. A series has one measurement per step (or run, or
+request) of a side. No distribution is assumed, because step times have long tails.
 
-- The size of the difference is that of the medians. Its interval is the bootstrap's: what the
-  difference would be if each side were drawn again from its own measurements. The distribution
-  over all such draws is computed, not sampled: see `statistics`.
-- Whether there is a difference at all is decided by the rank test of Wilcoxon, Mann and Whitney,
-  exactly (over all ways to share the measurements between two sides) as long as both sides together
-  have up to `EXACT_COUNT` measurements. Ties are counted as what they are.
-- Of so few measurements that ranks cannot decide, three and three for example, a difference counts
-  that is larger than all variation within the sides and that Welch's t test of the logarithms
-  finds, at :data:`FEW_ALPHA`. That takes logarithms of times for about normal.
-- ``same`` is said only where two intervals, that of the bootstrap and that of the rank test turned
-  around (Moses), lie within the margin. So too few measurements are never ``same``.
-- Chance is counted as if measurements knew nothing of one another. The steps of a run on a busy
-  machine do: a slow one follows a slow one. Then so many say less, by a factor that the correlation
-  of neighbours gives (that of an autoregressive series of the first order). Where that is plain to
-  see in a series, less chance is allowed.
+- The difference is that of the medians. Its interval is the bootstrap interval: the differences
+  that result if each side is resampled. The distribution over all resamples is computed, not
+  sampled: see `statistics`.
+- Whether there is a difference is decided by the Wilcoxon-Mann-Whitney rank test, exactly (over all
+  permutations) if both sides together have at most `EXACT_COUNT` measurements. Ties are included.
+- If there are too few measurements for the rank test, such as three per side, a difference counts
+  if it is larger than all variation within the sides and Welch's t test of the logarithms finds it
+  at :data:`FEW_ALPHA`. This assumes that logarithms of times are roughly normal.
+- ``same`` requires that both intervals, the bootstrap's and the inverted rank test's (Moses), are
+  within the margin. Too few measurements are therefore never ``same``.
+- Probabilities assume independent measurements. On a busy machine, steps are autocorrelated. Then
+  the effective number of measurements is smaller, by a factor from the lag-1 autocorrelation (an
+  AR(1) series). It applies where the autocorrelation is significant.
 
-What no test can know: steps of one run share what a run has by chance (clocks, placement, other
-users). Where there are several runs on each side, one number of each run is the better series.
+No test can detect what all steps of a run share by chance (clocks, placement, other users). With
+several runs per side, one number per run is the better series.
 """
 
 from __future__ import annotations
@@ -47,22 +44,22 @@ from tracekit.comparison.statistics import (
 )
 
 FEW_ALPHA = ALPHA / 5
-"""The same where so few measurements decide that ranks could not.
+"""The same for too few measurements for the rank test.
 
-Of steps of an H200, drawn three and three from ten of one loop, 0.17 % are told apart, of steps in
-a row 0.3 %.
+Of ten steps of one loop on an H200, 0.17 % of random draws of three and three are told apart, and
+0.3 % of consecutive ones.
 """
 
 MARGIN_PCT = 1.0
-"""Differences up to this share of the base count as none, unless told otherwise, percent."""
+"""Differences up to this share of the base count as none by default, percent."""
 
 POWER = 0.9
-"""How surely the advised number of measurements would decide."""
+"""Probability with which the suggested number of measurements decides."""
 
 Verdict = Literal["faster", "slower", "same", "inconclusive"]
 
 Gain: TypeAlias = "tuple[float, float | None, float | None, Verdict | None]"
-"""By how much a time gets shorter, the least and the most of that, all in percent; the verdict."""
+"""Reduction of a time, with its lower and upper bound, in percent; and the verdict."""
 
 _NORMAL = NormalDist()
 # The asymptotic efficiency of the rank test against the t-test, for normal noise, is 3/π.
@@ -72,15 +69,14 @@ _MANY = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How two series of times compare; times have the unit of the series, shares are percent.
+    """Difference of two series of times, in the unit of the series; shares are percent.
 
-    `low` and `high` are the ends of the interval of the difference; None where there are too few
-    measurements for any. It holds 0 where the verdict is inconclusive. `p_value` is that of the
-    rank test. `more_count` says how many measurements more on each side would likely decide; None
-    where nothing is left to decide, or where no number of them would do. `correlation` is that of
-    each measurement with the one before, where it is plain to see, else 0; `p_value` and the
-    interval are as wide as it takes.
-    `is_apart` says whether all measurements of one side are below all of the other.
+    `low` and `high` are the bounds of the interval of the difference; None if there are too few
+    measurements. The interval contains 0 if the verdict is inconclusive. `p_value` is the rank
+    test's. `more_count` is how many more measurements per side would likely decide; None if nothing
+    is left to decide or no number would. `correlation` is the lag-1 autocorrelation if significant,
+    else 0; it widens `p_value` and the interval. `is_apart` is whether all measurements of one side
+    are below all of the other.
     """
 
     base_count: int
@@ -99,7 +95,7 @@ class Difference:
 
     @property
     def needed_count(self) -> int | None:
-        """How many each side takes before ranks can decide; None where there are as many."""
+        """Minimum number per side for the rank test to decide; None if there are enough."""
         least = least_count()
         return least if min(self.base_count, self.new_count) < least else None
 
@@ -120,13 +116,13 @@ class Difference:
 
     @property
     def gain(self) -> Gain:
-        """By how much the new side takes less."""
+        """How much less the new side takes."""
         least, most = (None if pct is None else -pct for pct in (self.high_pct, self.low_pct))
         return -(self.difference_pct or 0.0), least, most, self.verdict
 
     @property
     def within_pct(self) -> float | None:
-        """The bound within which both sides are surely the same, percent."""
+        """Largest absolute difference within the interval, percent of the base's median."""
         if self.low_pct is None or self.high_pct is None:
             return None
         return max(abs(self.low_pct), abs(self.high_pct))
@@ -141,19 +137,19 @@ def compare_series(
     margin: float | None = None,
     is_in_order: bool = True,
 ) -> Difference:
-    """Compare two series of times, or of anything of which less is better.
+    """Compare two series of times, or of anything where less is better.
 
     Args:
         base: the measurements of the base.
         new: those of the other side.
-        alpha: how often chance alone may look like a difference, 0 to 1.
-        margin_pct: a difference up to this share of the base's median is none, percent.
-        margin: the same as an amount, where it is a share of something else.
-        is_in_order: whether measurements follow one another in time.
+        alpha: false-positive rate, 0 to 1.
+        margin_pct: differences up to this share of the base's median count as none, percent.
+        margin: the same as an amount, if it is a share of something else.
+        is_in_order: whether the measurements are in order of time.
 
     Returns:
-        The difference. Its verdict is None where a side has fewer than two measurements: one
-        measurement tells nothing of noise.
+        The difference. Its verdict is None if a side has fewer than two measurements: one
+        measurement does not show noise.
 
     Raises:
         ValueError: a side has no measurement.
@@ -178,7 +174,7 @@ def compare_series(
     low: float | None
     high: float | None
     low, high = bootstrap_interval(base, new, alpha=alpha)
-    if min(*base, *new) >= 0:  # no time gets shorter than nothing
+    if min(*base, *new) >= 0:  # times cannot become negative
         low = max(low, -middle[0])
     turned = shift_interval(base, new, alpha=alpha)
     if margin is None:
@@ -186,13 +182,13 @@ def compare_series(
     verdict: Verdict = "inconclusive"
     if turned is not None and -margin <= min(low, turned[0]) <= max(high, turned[1]) <= margin:
         verdict = "same"
-    # A difference that is surely there and surely within the margin is none that matters.
+    # A certain difference within the margin is irrelevant.
     elif decided and size != 0 and (turned is None or turned[0] * turned[1] >= 0):
         verdict = "slower" if size > 0 else "faster"
     more = None
     if verdict == "inconclusive":
         if not low <= 0 <= high:
-            # What ranks cannot decide is in no interval that tells the sides apart.
+            # If the rank test cannot decide, the interval must contain 0.
             ends = (low, high, 0.0, *(turned or ()))
             low, high = (None, None) if turned is None else (min(ends), max(ends))
         more = _more_count(base, new, abs(size), margin, alpha)
@@ -203,17 +199,17 @@ def compare_series(
 
 
 def share_pct(part: float | None, whole: float) -> float | None:
-    """Return a part in percent of a whole; None without either."""
+    """Return a part in percent of a whole; None if one is missing."""
     return 100 * part / whole if whole and part is not None else None
 
 
 def _more_count(
     base: Sequence[float], new: Sequence[float], size: float, margin: float, alpha: float
 ) -> int | None:
-    """Return how many measurements more on each side would likely decide.
+    """Return how many more measurements per side would likely decide.
 
-    Either the difference seen is real and must stand out, or it is none and must be shown to be
-    within the margin: the easier of the two counts.
+    They must show either that the observed difference is real, or that it is within the margin,
+    whichever needs fewer.
     """
     have = min(len(base), len(new))
     least = max(1, least_count(alpha) - have)

@@ -23,13 +23,13 @@ _WRAPPERS = frozenset(
         "module",
     }
 )
-"""Names of modules that wrap another one and do nothing that it would not do."""
+"""Names of modules that only wrap another one."""
 
 _LIKE_ENOUGH = 0.5
 _MOST_INSIDE = 1000
-"""So many modules inside one, the nearest, say what is inside it."""
+"""Number of inner modules, the nearest, that identify what is inside one."""
 _MOST_ALIKE = 50
-"""With about so many, those that hold its rarest names, a module is compared."""
+"""Approximate number of candidates, sharing its rarest names, that a module is compared with."""
 _WRAPPER = re.compile("|".join(sorted(_WRAPPERS)))
 _NAME = re.compile(r"[^./]+")
 _NUMBER = re.compile(r"(?:_\d+|\[\d+\])$")
@@ -37,18 +37,19 @@ _NUMBER = re.compile(r"(?:_\d+|\[\d+\])$")
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """Which modules correspond: the base's path by the new side's; and how, for those renamed."""
+    """Corresponding modules: the base's path by the new side's; and how, for renamed ones."""
 
     base_of: Mapping[str, str]
     renamed: Mapping[str, str]
 
 
 def align_modules(base: Mapping[str, ModuleNode], new: Mapping[str, ModuleNode]) -> Alignment:
-    """Find for modules of the new side those of the base that they are.
+    """Find the base's module for each module of the new side.
 
     First by the same path; then by the same path without wrappers (DDP's `module`, compile's
-    `_orig_mod`, …); then from the top of both trees down: children of modules that correspond
-    correspond by the same own name, by the same class in the same order, or by what is inside.
+    `_orig_mod`, …); then from the root of both trees down: children of corresponding modules
+    correspond if they have the same own name, the same class in the same order, or similar
+    contents.
     """
     base_of = {path: path for path in new if path in base}
     renamed: dict[str, str] = {}
@@ -88,8 +89,8 @@ def _descend(
     renamed: dict[str, str],
     free_base: set[str],
 ) -> None:
-    """Match the children of matched modules, from the top of both trees down."""
-    # As deep as a file says, which may be deeper than Python calls itself.
+    """Match the children of matched modules, from the root of both trees down."""
+    # Iterative, because the depth of a file may exceed the recursion limit.
     waiting: list[tuple[str | None, str | None]] = [(None, None)]
     while waiting:
         base_path, new_path = waiting.pop()
@@ -160,13 +161,13 @@ def _by_inside(
 
 
 _Alike = dict[frozenset[str], deque[int]]
-"""Places of modules that hold the same names."""
+"""Indices of modules that contain the same names."""
 
 
 def _near(
     names: frozenset[str], holders: Mapping[str, Sequence[frozenset[str]]]
 ) -> Mapping[frozenset[str], None]:
-    """Return the other modules that contain one of these names, at least of the rarest."""
+    """Return the other modules that contain one of these names, at least one of the rarest."""
     near: dict[frozenset[str], None] = {}
     for name in sorted(names & holders.keys(), key=lambda name: (len(holders[name]), name)):
         if len(near) < _MOST_ALIKE:

@@ -1,10 +1,10 @@
-"""Differences of percentiles and of rates, with intervals: pure statistics.
+"""Differences of percentiles and rates, with intervals: pure statistics.
 
-- The interval of a percentile is that of its bootstrap, as of medians of steps: see `statistics`.
-- A percentile whose interval would reach the largest or the smallest value has none: nothing is
-  known of what lies beyond. So a 99th percentile takes about 500 requests.
-- A rate is a sum over a sum of times. What follows each other is alike, so blocks of neighbours are
-  drawn (Künsch 1989), always the same ones.
+- The interval of a percentile is its bootstrap interval, as for medians of steps: see `statistics`.
+- If the interval of a percentile would include the largest or smallest value, there is none,
+  because values beyond are unknown. A 99th percentile therefore needs about 500 requests.
+- A rate is a sum divided by a sum of times. Adjacent values are correlated, so blocks of adjacent
+  values are resampled (Künsch 1989), with a fixed seed.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _DRAWS = 4_000
 _MAX_BLOCKS = 200
 _MANY = 10_000
 LEAST_BLOCKS = 8
-"""With fewer blocks on a side a rate has no interval."""
+"""Minimum number of blocks per side for an interval of a rate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """The values of a series in order; of a long one those that stand at some places.
+    """The sorted values of a series; of a long series only those at some indices.
 
-    `count` is how many values the series has, `values` are those that are known, the smallest
-    first, and `places` says where each stands, from 0; None where all are known.
+    `count` is the number of values in the series, `values` are the known ones in ascending order,
+    and `places` are their indices; None if all are known.
     """
 
     count: int
@@ -40,15 +40,15 @@ class Ordered:
 
     @classmethod
     def of(cls, series: Iterable[int]) -> Ordered:
-        """Put values in order."""
+        """Sort values."""
         values = sorted(series)
         return cls(len(values), values)
 
     def at(self, place: int) -> int:
-        """Return the value at a place.
+        """Return the value at an index.
 
         Raises:
-            KeyError: the place is none, or was left out.
+            KeyError: the index is out of range or was omitted.
         """
         places = range(self.count) if self.places is None else self.places
         low = bisect_left(places, place)
@@ -57,16 +57,16 @@ class Ordered:
         raise KeyError(place)
 
     def thinned(self, places: Iterable[int]) -> Ordered:
-        """Return the series with the values of some places alone.
+        """Return the series with only the values at some indices.
 
         Args:
-            places: those to keep, from 0.
+            places: the indices to keep.
         """
         kept = sorted(set(places))
         return Ordered(self.count, [self.at(place) for place in kept], kept)
 
     def scaled(self, factor: float) -> Ordered:
-        """Return the series with every value so many times as large."""
+        """Return the series with every value multiplied."""
         return Ordered(self.count, [round(value * factor) for value in self.values], self.places)
 
 
@@ -74,8 +74,8 @@ class Ordered:
 class Interval:
     """One figure on both sides, and the interval of its difference, in the unit of the figure.
 
-    `low` and `high` are None, and `verdict` is `inconclusive`, where there are too few values;
-    `more_count` says how many more on each side would give an interval, if that is known.
+    `low` and `high` are None, and `verdict` is `inconclusive`, if there are too few values;
+    `more_count` is how many more per side would give an interval, if known.
     """
 
     base_count: int
@@ -89,7 +89,7 @@ class Interval:
 
     @property
     def difference(self) -> float:
-        """How much more it is on the new side."""
+        """How much larger it is on the new side."""
         return self.new - self.base
 
 
@@ -104,12 +104,12 @@ def quantile_difference(
     """Compare a percentile of two series of times.
 
     Args:
-        base: the values of the base, at least one; in any order unless they are in order already.
+        base: the values of the base, at least one; in any order unless already sorted.
         new: those of the new side, at least one.
-        quantile: which percentile; nearest rank, 1 to 99; of values that were thinned one of those
-            that :func:`thinned` was told.
-        alpha: how often chance alone may look like a difference, 0 to 1.
-        margin_pct: a difference up to this share of the base is none, percent.
+        quantile: the percentile; nearest rank, 1 to 99; for thinned values one of those passed
+            to :func:`thinned`.
+        alpha: false-positive rate, 0 to 1.
+        margin_pct: differences up to this share of the base count as none, percent.
     """
     sides = [one if isinstance(one, Ordered) else Ordered.of(one) for one in (base, new)]
     counts = sides[0].count, sides[1].count
@@ -126,7 +126,7 @@ def quantile_difference(
     verdict = _verdict(low, high, abs(values[0]) * margin_pct / 100)
     is_whole = all(side.places is None for side in sides)
     if quantile == 50 and verdict != "same" and is_whole:
-        # Of the median the rank test says more, as it does of steps.
+        # For the median, the rank test is more powerful.
         found = compare_series(
             *(side.values for side in sides), alpha=alpha, margin_pct=margin_pct, is_in_order=False
         )
@@ -135,17 +135,17 @@ def quantile_difference(
 
 
 def thinned(series: Iterable[int], quantiles: Iterable[int], most_count: int) -> Ordered:
-    """Return a series by which percentiles can be compared, and of a long one no more than that.
+    """Return a series reduced to the values that comparing percentiles needs.
 
-    Intervals and verdicts of percentiles are those of the whole series. Of one that was thinned the
-    median is judged by its interval alone, without the rank test.
+    Intervals and verdicts of percentiles are those of the entire series. The median of a thinned
+    series is judged by its interval only, without the rank test.
     """
     whole = Ordered.of(series)
     return whole if whole.count <= most_count else whole.thinned(_looked_at(whole, quantiles))
 
 
 def is_enough(series: Ordered, quantiles: Iterable[int]) -> bool:
-    """Whether a series that was thinned holds all by which percentiles are compared."""
+    """Whether a thinned series has all values for comparing percentiles."""
     return series.places is None or _looked_at(series, quantiles) <= {*series.places}
 
 
@@ -167,10 +167,10 @@ def rate_difference(
     """Compare a rate per second; more is faster.
 
     Args:
-        base: amounts with the time that each took, ns, in their order; at least one.
+        base: amounts with the time of each, ns, in order; at least one.
         new: those of the new side.
-        alpha: how often chance alone may look like a difference, 0 to 1.
-        margin_pct: a difference up to this share of the base is none, percent.
+        alpha: false-positive rate, 0 to 1.
+        margin_pct: differences up to this share of the base count as none, percent.
     """
     values = _rate(base), _rate(new)
     counts = len(base), len(new)
@@ -178,7 +178,7 @@ def rate_difference(
     if min(map(len, blocks)) < LEAST_BLOCKS:
         return Interval(*counts, *values, None, None, "inconclusive", None)
     source = random.Random(0)
-    # As a ratio: a rate is never below nothing, and few answers make it vary manifold.
+    # As a ratio: rates are positive and vary by factors with few answers.
     drawn = sorted(
         _rate(source.choices(blocks[1], k=len(blocks[1])))
         / (_rate(source.choices(blocks[0], k=len(blocks[0]))) or math.inf)

@@ -1,8 +1,8 @@
-"""Serving on both sides: latency, throughput, and steps by what is in their batch.
+"""Serving on both sides: latency, throughput, and steps by batch composition.
 
-Requests are the samples here. What no interval over the requests of one run knows: they share what
-the run has by chance, its queue above all. Gaps between tokens (itl) are not judged, because those
-of one request are no samples of their own.
+Samples are requests. Intervals over the requests of one run do not include what they share by
+chance, mainly the queue. Gaps between tokens (itl) are not tested, because those of one request are
+not independent.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _PARTS_OF_DOUBLE = 16
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One measured request that succeeded: when its answer was whole, counted from the one before.
+    """One measured, successful request: when its answer was complete, since the previous one.
 
-    The times of the answers of a run add up to its interval, as `throughput` has it.
+    The times of a run's answers add up to its interval, as in analysis `throughput`.
     """
 
     since_last_ns: int
@@ -42,7 +42,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class ServingStep:
-    """One step of an engine: what is in its batch, and busy and idle time of a device, ns."""
+    """One engine step: batch composition, and busy and idle time of a device, ns."""
 
     phase: str
     prefill_token_count: int | None
@@ -51,9 +51,9 @@ class ServingStep:
 
     @property
     def batch(self) -> tuple[str, int, int] | None:
-        """What batches must share to be the same; None where the trace does not tell.
+        """Key of equal batches; None if the trace has no batch composition.
 
-        Counts up to 16 are the same where they are equal, larger ones within about 4 %.
+        Counts up to 16 must be equal, larger ones within about 4 %.
         """
         if self.prefill_token_count is None or self.decode_request_count is None:
             return None
@@ -66,7 +66,7 @@ def _about(count: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What one side says of serving."""
+    """Serving data of one side."""
 
     latencies: Mapping[str, Sequence[int]]
     answers: Sequence[Answer]
@@ -75,11 +75,11 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """Steps of one phase on both sides, and by what their mean differs; the parts add up to it.
+    """Steps of one phase on both sides, and the parts of the difference of their mean.
 
-    `by_batch_ns`: batches that both sides have, more or less often. `by_own_batch_ns`: batches that
-    one side alone has. `by_cost_ns`: the same batches, longer or shorter. None where a trace does
-    not tell what is in the batches, or no batch is on both sides.
+    `by_batch_ns`: batches on both sides, more or less frequent. `by_own_batch_ns`: batches on one
+    side only. `by_cost_ns`: the same batches, longer or shorter. None if the trace has no batch
+    composition, or no batch is on both sides.
     """
 
     phase: str
@@ -104,7 +104,7 @@ class Serving:
 
 
 def served_by(traces: Sequence[Trace]) -> Served:
-    """Ask the runs of one side for requests and steps."""
+    """Query the runs of one side for requests and steps."""
     latencies: dict[str, list[int]] = {}
     answers: list[Answer] = []
     steps: list[ServingStep] = []
@@ -138,7 +138,7 @@ def _answers(trace: Trace) -> Iterable[Answer]:
 
 
 def _steps(trace: Trace) -> Iterable[ServingStep]:
-    # The devices of a step work together: its time is their mean, or a step would count often.
+    # The devices of a step work together, so its time is their mean.
     found: dict[int, list[ServingStep]] = {}
     for row in trace.query("serving_steps").to_dicts():
         if row["step"] is not None:
@@ -157,7 +157,7 @@ def _steps(trace: Trace) -> Iterable[ServingStep]:
 
 
 def compare_serving(base: Served, new: Served, margin_pct: float) -> Serving | None:
-    """Compare the serving of two sides; None where they have nothing of it in common."""
+    """Compare the serving of two sides; None if they have no serving data in common."""
     latency = {
         (metric, quantile): quantile_difference(
             base.latencies[metric], new.latencies[metric], quantile, margin_pct=margin_pct
@@ -180,13 +180,13 @@ def compare_serving(base: Served, new: Served, margin_pct: float) -> Serving | N
 
 
 def load_gain(base: Trace, new: Trace, figure: str, margin_pct: float = MARGIN_PCT) -> Gain:
-    """Return by how much a figure of a load takes less: of tokens/s, the time of one.
+    """Return the reduction of a figure of a load; for tokens/s, of the time per token.
 
     Args:
         base: a serving run.
         new: the other one.
-        figure: one of :data:`tracekit.prediction.advising.FIGURES`; TTFT is since the arrival.
-        margin_pct: a difference up to this share of the base is none, percent.
+        figure: one of :data:`tracekit.prediction.advising.FIGURES`; TTFT starts at the arrival.
+        margin_pct: differences up to this share of the base count as none, percent.
 
     Raises:
         UsageError: a run has no such figure.
@@ -260,10 +260,10 @@ def _parts(
     common: Iterable[tuple[str, int, int]],
     means: tuple[Fraction, Fraction],
 ) -> list[Fraction]:
-    """Split the difference of two means: by how often batches are, by those of one side, by cost.
+    """Split the difference of two means: frequency of batches, batches of one side, cost.
 
-    Each batch that is on both sides has a share and a mean on each; the difference of the products
-    is split half and half (Kitagawa 1955), so that base and new may change places.
+    Each batch on both sides has a share and a mean on each; the difference of the products is split
+    evenly (Kitagawa 1955), so that swapping base and new only changes signs.
     """
     shared = [[group[key] for key in sorted(common)] for group in groups]
     shares = [[Fraction(len(steps), sum(map(len, side))) for steps in side] for side in shared]
@@ -288,7 +288,7 @@ def _grouped(steps: Sequence[ServingStep]) -> dict[tuple[str, int, int], list[Se
 
 
 def serving_tables(serving: Serving) -> dict[str, Result]:
-    """Return latency, throughput and the steps by their batches as tables by name."""
+    """Return latency, throughput, and steps by batch as tables by name."""
     latencies = [((name, f"p{rank}"), one) for (name, rank), one in serving.latency.items()]
     rates = [((name.removesuffix("_per_s"),), one) for name, one in serving.rates.items()]
     tables = (

@@ -10,12 +10,12 @@ from typing import Any, Literal
 from tracekit.trace import Trace
 
 Weight = Literal["matters", "note"]
-"""Whether figures change with it, or only may."""
+"""Whether it changes figures or only may."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unlike:
-    """One thing that is not the same on both sides; a side that does not tell it has None."""
+    """One setting that differs; None for a side on which it is unknown."""
 
     subject: str
     name: str
@@ -38,7 +38,7 @@ _OF_RUN: Mapping[tuple[str, Weight], str] = {
     ("software", "matters"): "thread_count",
     ("run", "note"): "outcome",
 }
-"""Columns of table run that are looked at."""
+"""Columns of table run to compare."""
 
 _FLAGS = ("record_shapes", "with_stack", "with_modules", "with_flops", "profile_memory")
 _HEALTH = {
@@ -53,14 +53,14 @@ _HEALTH = {
     "truncated": 0.0,
     "missing_ranks": 0.0,
 }
-"""Metrics of health that are compared, and from which difference on they are told."""
+"""Metrics of health to compare, with the smallest reported difference."""
 
 Facts = Mapping[tuple[str, str], tuple[str, Weight]]
-"""What a side says of itself, as text, by subject and name."""
+"""Settings of a side, as text, by subject and name."""
 
 
 def facts_of(traces: Sequence[Trace]) -> Facts:
-    """Return what manifests and headers of one side say; where its runs differ, all of it."""
+    """Return settings from the manifests and headers of one side; all values if its runs differ."""
     found: dict[tuple[str, str], tuple[list[str], Weight]] = {}
     for trace in traces:
         for subject, name, value, weight in _facts(trace):
@@ -129,7 +129,7 @@ Health = Mapping[str, float]
 
 
 def health_of(traces: Sequence[Trace]) -> Health:
-    """Return those metrics of the health of one side that are compared."""
+    """Return the compared health metrics of one side."""
     found: dict[str, list[float]] = {}
     for trace in traces:
         for row in trace.health().to_dicts():
@@ -139,9 +139,9 @@ def health_of(traces: Sequence[Trace]) -> Health:
 
 
 def unlike(base: Facts, new: Facts, health: Sequence[Health]) -> list[Unlike]:
-    """Return what differs, what matters first.
+    """Return the differences, most important first.
 
-    A thing that one side alone tells is not said to differ, unless it is the device.
+    A setting known on one side only is not a difference, except the device.
     """
     found = []
     for subject, name in dict.fromkeys([*base, *new]):

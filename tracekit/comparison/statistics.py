@@ -1,11 +1,10 @@
-"""Statistical tests, intervals, and distributions; the only ones of this package.
+"""Statistical tests, intervals, and distributions for the entire package.
 
-scipy.stats has most of them, but to import it would make a comparison of two small traces take 1.8
+scipy.stats has most of them, but importing it would make a comparison of two small traces take 1.8
 times as long, and its packages have 230 MB.
 
-The distribution of a rank over all ways to draw a series again from its own values is known from
-the binomial distribution (Efron 1979). So none is drawn, and the same series always get the same
-answer.
+The distribution of an order statistic over all bootstrap resamples follows from the binomial
+distribution (Efron 1979). No random draws are needed, and results are deterministic.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from itertools import pairwise
 from statistics import NormalDist, fmean, median, variance
 
 ALPHA = 0.005
-"""How often two series of the same kind may be told apart by chance; intervals are of 99.5 %.
+"""False-positive rate of the tests; intervals are of 99.5 %.
 
-Half of the 1 % that is promised: so it is kept over any thousand pairs, not on the average alone.
+Half of the promised 1 %, so that any thousand pairs keep the promise, not only the average.
 """
 
 EXACT_COUNT = 40
-"""Up to so many measurements on both sides together, the rank test counts all cases."""
+"""Up to this many measurements on both sides together, the rank test is exact."""
 
 _NORMAL = NormalDist()
 _PAIRS_OF_MIDDLES = 14
@@ -43,11 +42,11 @@ _REACH = 6.0
 
 @cache
 def drawn_places(count: int, rank: int, *, is_whole: bool = False) -> Sequence[tuple[int, float]]:
-    """Return from which places the value at one rank of a drawn series comes, and how likely.
+    """Return the indices that one order statistic of a resample can have, with probabilities.
 
-    Places are those of the series in order, from 0, and ranks go from 1. Unless it is the whole,
-    places further than six standard deviations from the rank are left out, which is none for
-    intervals of usual widths; of many neighbours one stands for all.
+    Indices refer to the sorted series, from 0; ranks start at 1. Unless all are requested, indices
+    further than six standard deviations from the rank are omitted, which does not affect intervals
+    of common widths; among many adjacent indices, one represents all.
     """
     reach = math.ceil(_REACH * math.sqrt(rank * (count - rank + 1) / count)) + 1
     first, last = max(0, rank - 1 - reach), min(count, rank + reach)
@@ -69,7 +68,7 @@ Atoms = Sequence[tuple[float, float]]
 
 
 def interval_of_difference(base: Atoms, new: Atoms, alpha: float) -> tuple[float, float]:
-    """Return between what new − base lies, but for a share of cases, half of it on each side."""
+    """Return the interval of new − base that excludes a share of cases, half on each side."""
     joint = sorted((y - x, p * q) for x, p in base for y, q in new)
     return _quantile(joint, alpha / 2), _quantile(joint, 1 - alpha / 2)
 
@@ -85,17 +84,17 @@ def _quantile(atoms: Atoms, share: float) -> float:
 
 
 def at_least(drawn: int, needed: int, chance: float) -> float:
-    """Return how likely at least so many of the draws hit.
+    """Return the probability of at least that many hits.
 
-    Exactly up to 1,000 draws, and where hits or misses are few; else by the normal approximation
-    with the correction for continuity.
+    Exact up to 1,000 draws, and if hits or misses are few; else the normal approximation with
+    continuity correction.
     """
     if chance >= 1 or needed <= 0:
         return 1.0
     if drawn > _EXACT_DRAWS and 10 < drawn * chance < drawn - 10:
         spread = math.sqrt(drawn * chance * (1 - chance))
         return 1 - _NORMAL.cdf((needed - 0.5 - drawn * chance) / spread)
-    # From the smaller side, by the ratio of one term to the next.
+    # Sum from the smaller side, using the ratio of consecutive terms.
     if needed > drawn * chance:
         return _tail(drawn, needed, chance)
     return 1 - _tail(drawn, drawn - needed + 1, 1 - chance)
@@ -119,9 +118,9 @@ def rank_test(base: Sequence[float], new: Sequence[float]) -> float:
     """Return the two-sided p-value of the Wilcoxon-Mann-Whitney test.
 
     Returns:
-        How likely ranks are at least as different by chance, 0 to 1: twice the smaller tail of the
-        exact distribution with the ties that there are; for long series by the normal
-        approximation with the corrections for ties and continuity (Lehmann, Nonparametrics, 1.2).
+        The probability of ranks at least as different by chance, 0 to 1: twice the smaller tail
+        of the exact distribution with ties; for long series the normal approximation with
+        corrections for ties and continuity (Lehmann, Nonparametrics, 1.2).
     """
     ranks = doubled_ranks([*base, *new])
     observed = sum(ranks[: len(base)])
@@ -143,8 +142,8 @@ def few_test(base: Sequence[float], new: Sequence[float]) -> float | None:
     """Return the two-sided p-value of Welch's t test of the logarithms.
 
     Returns:
-        How likely a difference is at least as large by chance, 0 to 1; None of fewer than three on
-        a side, or where the sides are no further apart than measurements within one are.
+        The probability of a difference at least as large by chance, 0 to 1; None for fewer than
+        three on a side, or if the sides are no further apart than measurements within one.
     """
     if min(len(base), len(new)) < 3 or min(*base, *new) <= 0:
         return None
@@ -182,10 +181,10 @@ def student_tail(t: float, freedom: float) -> float:
 def bootstrap_interval(
     base: Sequence[float], new: Sequence[float], *, alpha: float = ALPHA
 ) -> tuple[float, float]:
-    """Return the bootstrap's interval of the difference of the medians, new − base.
+    """Return the bootstrap interval of the difference of the medians, new − base.
 
-    Of an even number of measurements above :data:`_PAIRS_OF_MIDDLES` either of the two in the
-    middle counts as the median, each half of the time, which widens the interval a little.
+    For an even number of measurements above :data:`_PAIRS_OF_MIDDLES`, the median is either of the
+    two in the middle with equal probability, which slightly widens the interval.
     """
     return interval_of_difference(_median_atoms(base), _median_atoms(new), alpha)
 
@@ -196,8 +195,8 @@ def shift_interval(
     """Return the interval of the shift from base to new that the rank test does not exclude.
 
     Returns:
-        Its ends, two of the differences of pairs (Moses 1965); None where the test could not
-        exclude anything, because there are too few measurements.
+        Its bounds, two of the pairwise differences (Moses 1965); None if there are too few
+        measurements to exclude anything.
     """
     cut = _excluded_pairs(len(base), len(new), alpha)
     if cut == 0:
@@ -207,7 +206,7 @@ def shift_interval(
 
 
 def least_count(alpha: float = ALPHA) -> int:
-    """Return how many measurements each side needs before the rank test can tell anything."""
+    """Return the minimum number of measurements per side for the rank test to decide."""
     count = 2
     while 2 / math.comb(2 * count, count) > alpha:
         count += 1
@@ -216,9 +215,9 @@ def least_count(alpha: float = ALPHA) -> int:
 
 @cache
 def _distribution(ranks: tuple[int, ...], taken: int) -> tuple[int, ...]:
-    """Return in how many ways so many of the ranks have each sum, by the sum.
+    """Return the number of ways to get each rank sum, by sum.
 
-    The counts of all sums lie next to each other in the bits of one integer.
+    The counts of all sums are stored in the bits of one integer.
     """
     width = math.comb(len(ranks), taken).bit_length() + 1
     ways = [1] + [0] * taken
@@ -257,7 +256,7 @@ def _median_atoms(series: Sequence[float]) -> list[tuple[float, float]]:
     if count % 2 == 0 and count <= _PAIRS_OF_MIDDLES:
         atoms = []
         for low, of_low in drawn_places(count, half, is_whole=True):
-            # One half of the draws lies at or below a place, its last there, the other above it.
+            # Half of the draws are at or below an index, the last one at it, and the others above.
             of_pairs = [
                 math.comb(count, half)
                 * ((low + 1) ** half - low**half)
@@ -278,26 +277,25 @@ def _median_atoms(series: Sequence[float]) -> list[tuple[float, float]]:
 
 
 def spread(series: Sequence[float]) -> float:
-    """Return the standard deviation that the median distance from the median stands for."""
+    """Return the standard deviation estimated from the median absolute deviation."""
     middle = median(series)
     return _MAD_TO_SIGMA * median([abs(value - middle) for value in series])
 
 
 def doubled_ranks(values: Sequence[float]) -> list[int]:
-    """Return twice the rank of each value; equal ones share the middle of theirs."""
+    """Return twice the rank of each value; equal values share the mean of theirs."""
     ordered = sorted(values)
     return [bisect_left(ordered, value) + bisect_right(ordered, value) + 1 for value in values]
 
 
 def autocorrelation(base: Sequence[float], new: Sequence[float]) -> float:
-    """Return how much measurements are like the one before them, where that is plain to see.
+    """Return the lag-1 autocorrelation if it is significant.
 
-    That is the correlation of neighbours' ranks within each side, both sides together, made up for
-    the mean being that of the series itself. Of independent measurements 5 % are held for
-    dependent, which costs a little power.
+    It is the correlation of adjacent ranks within each side, over both sides, corrected for the
+    estimated mean. 5 % of independent series count as dependent, which costs a little power.
 
     Returns:
-        The correlation, 0 to 0.9; 0 where chance may have made it, or a side has fewer than five.
+        The correlation, 0 to 0.9; 0 if it may be chance, or a side has fewer than five.
     """
     if min(len(base), len(new)) < _LEAST_IN_ORDER:
         return 0.0
@@ -313,10 +311,10 @@ def autocorrelation(base: Sequence[float], new: Sequence[float]) -> float:
 
 
 def inflation(correlation: float) -> float:
-    """Return by what the variance of a mean grows where neighbours are alike.
+    """Return the factor by which autocorrelation increases the variance of a mean.
 
     Args:
-        correlation: of each measurement with the one before (AR(1)), 0 or more and below 1.
+        correlation: of each measurement with the previous one (AR(1)), 0 or more and below 1.
     """
     return (1 + correlation) / (1 - correlation)
 
@@ -324,11 +322,11 @@ def inflation(correlation: float) -> float:
 def dependent_tail(
     base: Sequence[float], new: Sequence[float], size: float, correlation: float
 ) -> float:
-    """Return how likely a difference is at least as large by chance where neighbours are alike.
+    """Return the probability of a difference at least as large, given autocorrelation.
 
-    That is the normal tail, with the variance of each mean as large as the correlation makes it.
-    Ranks alone would not do: of steps that rise a little they know no more than the order, however
-    far the two sides are apart.
+    It is the normal tail, with the variance of each mean increased by the correlation. Ranks alone
+    do not suffice: for slightly rising steps they depend only on the order, however far apart the
+    sides are.
     """
     count = len(base) + len(new) - 2
     squares = sum(variance(series) * (len(series) - 1) for series in (base, new)) / count
@@ -337,7 +335,7 @@ def dependent_tail(
 
 
 def widened(p_value: float, factor: float) -> float:
-    """Return the two-sided tail of a normal variable that is further out."""
+    """Return the two-sided tail of a normal variable, further out."""
     if factor == 1 or p_value >= 1:
         return p_value
     distance = _NORMAL.inv_cdf(1 - max(p_value, _LEAST_TAIL) / 2) * math.sqrt(factor)
@@ -345,10 +343,10 @@ def widened(p_value: float, factor: float) -> float:
 
 
 def difference_at(base: Sequence[float], new: Sequence[float], place: int) -> float:
-    """Return one of the differences new − base of all pairs, by its place among them.
+    """Return one of the sorted pairwise differences new − base, by its index.
 
-    Many pairs are counted, not made: how many differences are below a bound is known in one pass
-    over both series in order, and so the bounds between which the place lies are halved.
+    Pairs are counted, not built: one pass over both sorted series counts the differences below a
+    bound, and bisection finds the bound.
 
     Args:
         base: measurements of one side, at least one.
@@ -389,7 +387,7 @@ def _split(
 
 
 def students_t(values: Sequence[float], place: int) -> float:
-    """Return Student's t of two parts of values with one variance; infinite where there is none."""
+    """Return Student's t of two groups of values with one variance; infinite without variance."""
     parts = values[:place], values[place:]
     means = [fmean(part) for part in parts]
     squares = sum(
@@ -397,7 +395,7 @@ def students_t(values: Sequence[float], place: int) -> float:
     )
     size = abs(means[1] - means[0])
     error = math.sqrt(squares / (len(values) - 2) * (1 / place + 1 / (len(values) - place)))
-    # Figures that are alike to the last digits differ by rounding alone.
+    # Values equal to the last digits differ only by rounding.
     if size <= 1e-12 * max(map(abs, means)):
         return 0.0
     return size / error if error else math.inf

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tracekit.comparison.matching import Pair
 
 _JUDGED = 60
-"""So many nodes of the tree, those that differ most, are judged."""
+"""Number of nodes of the tree to test, those with the largest difference."""
 
 _NAMES = 20
 _EFFECT_COLUMNS = ", ".join(f"{name} BIGINT" for name in EFFECTS)
@@ -125,7 +125,7 @@ _NOISE = {
     "base_series_ns": ("DOUBLE[]", "base"),
     "new_series_ns": ("DOUBLE[]", "new"),
 }
-"""The columns of `comparison_noise`: their types, and where a measure has them."""
+"""Columns of `comparison_noise`: their types, and their values in a measure."""
 
 
 def _noise(comparison: Comparison) -> Result:
@@ -187,11 +187,11 @@ _Judgement = tuple[str | None, float | None, float | None]
 
 
 def _judged(comparison: Comparison, tree: Node) -> dict[int, _Judgement]:
-    """Return the verdicts on the parts that differ most: each with its interval, ns per unit.
+    """Return the verdicts on the largest differences: each with its interval, ns per unit.
 
-    Of hundreds of parts some differ by chance. So of all those that are called different at most
-    the share of `ALPHA` may be so by chance (Benjamini and Hochberg 1995); where nothing differs,
-    no more than that share of comparisons calls any part different.
+    Of hundreds of parts, some differ by chance. The false discovery rate of those called different
+    is at most `ALPHA` (Benjamini and Hochberg 1995); if nothing differs, at most that share of
+    comparisons calls any part different.
     """
     nodes = [node for node in tree.walk() if node.level != "work" and node is not tree]
     most = sorted(nodes, key=lambda node: -abs(node.delta_ns))[:_JUDGED]
@@ -208,9 +208,9 @@ def _judged(comparison: Comparison, tree: Node) -> dict[int, _Judgement]:
 
 
 def chance_limit(p_values: Iterable[float | None], count: int) -> float:
-    """Return up to which p-value tests are counted, so that few of those counted are chance.
+    """Return the largest p-value that counts as different, so that few of them are chance.
 
-    `count` is how many could have been made; of those made, None is one without a p-value.
+    `count` is the number of possible tests; None is a test without a p-value.
     """
     known = sorted(value for value in p_values if value is not None)
     limits = [ALPHA * (place + 1) / count for place in range(len(known))]

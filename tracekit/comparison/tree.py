@@ -12,7 +12,7 @@ from tracekit.comparison.effects import EFFECTS, effects_of
 from tracekit.comparison.matching import Pair
 
 By = Literal["module", "class", "phase"]
-"""By what compute is split first."""
+"""First level of the compute split."""
 
 BYS: tuple[By, ...] = ("module", "class", "phase")
 
@@ -27,15 +27,15 @@ _COMPUTE: Mapping[By, tuple[_Level, ...]] = {
     "module": (_MODULE, _PHASE, _CLASS),
     "class": (_CLASS, _PHASE, _MODULE),
 }
-# Of communication the collective comes first, of copies the direction, of idle time the cause.
+# First level: collective for communication, direction for copies, cause for idle time.
 _OTHERS = (_CLASS, _PHASE, _MODULE)
 
 
 @dataclass(slots=True)
 class Node:
-    """A part of the difference: ns per unit, in whole numbers that add up to those of the parent.
+    """A part of the difference: integer ns per unit that add up to those of the parent.
 
-    `base_sum_ns` and `new_sum_ns` are the exact sums over all units, which the units divide.
+    `base_sum_ns` and `new_sum_ns` are the exact sums over all units, before division.
     """
 
     level: str
@@ -61,11 +61,11 @@ class Node:
 
 
 def make_tree(pairs: Sequence[Pair], units: tuple[int, int], clock: Fraction | None) -> Node:
-    """Return the tree by phase and module, which decides how fractions of a ns are rounded.
+    """Return the tree by phase and module, which determines how fractions of a ns are rounded.
 
-    Sums are divided by the units of their side; the quotient of the whole is rounded to the
-    nearest ns, and every node's whole ns are shared among its children by the method of largest
-    remainders, so no figure is 1 ns or more away from its exact value.
+    Sums are divided by the units of their side. The total is rounded to the nearest ns, and every
+    node's integer ns are distributed to its children by the largest remainder method, so every
+    figure is less than 1 ns from its exact value.
     """
     leaves = [_leaf(pair) for pair in pairs]
     root = _grown("total", "total", leaves, (("part", lambda pair: pair.part), *_COMPUTE["phase"]))
@@ -84,7 +84,7 @@ def make_tree(pairs: Sequence[Pair], units: tuple[int, int], clock: Fraction | N
 
 
 def rearranged(root: Node, by: By) -> Node:
-    """Return a tree of the same leaves in another order of levels; figures of leaves stay."""
+    """Return a tree of the same leaves with another order of levels; leaf figures are unchanged."""
     leaves = [node for node in root.walk() if not node.children]
     top = Node("total", "total", root.pairs, [], root.base_sum_ns, root.new_sum_ns)
     for part in PARTS:
@@ -97,7 +97,7 @@ def rearranged(root: Node, by: By) -> Node:
 
 
 def _leaf(pair: Pair) -> Node:
-    """Return one row of work, named by its op, else by its kernel."""
+    """Return one row of work, named by its op, or else by its kernel."""
     names = {cell.op or cell.name or "" for cell in pair.base or pair.new}
     name = ", ".join(sorted(names)[:3]) + (", …" if len(names) > 3 else "")
     base_ns, new_ns = (sum(cell.wall_ns for cell in side) for side in (pair.base, pair.new))
@@ -147,16 +147,16 @@ def _sum_up(node: Node) -> None:
 
 
 def apportion(total: int, exact: Sequence[Fraction]) -> list[int]:
-    """Return whole numbers that add up to a total, each next to its exact value.
+    """Return integers that add up to a total, each next to its exact value.
 
-    Every value is rounded down; what is missing to the total then goes, one each, to those that
-    lost most by it (the method of largest remainders), among equals to the first. A value that is 0
-    stays 0, unless there is no other.
+    Every value is rounded down; the rest is distributed, one each, to those that lost most by
+    rounding (the largest remainder method), the first among equals. A value of 0 stays 0 unless
+    there is no other.
 
     Args:
         total: the sum of the results.
-        exact: the exact values; their sum is less than 1 away from the total, or a little more
-            where the total is a difference of rounded numbers.
+        exact: the exact values; their sum is less than 1 away from the total, or slightly more
+            if the total is a difference of rounded numbers.
     """
     whole = [value.numerator // value.denominator for value in exact]
     missing = total - sum(whole)
@@ -171,6 +171,6 @@ def apportion(total: int, exact: Sequence[Fraction]) -> list[int]:
 
 
 def rounded(value: Fraction) -> int:
-    """Return the nearest whole number, halves away from zero."""
+    """Return the nearest integer, halves away from zero."""
     size = (2 * abs(value.numerator) + value.denominator) // (2 * value.denominator)
     return size if value >= 0 else -size

@@ -1,7 +1,7 @@
 """Combines small tables and analyses of all shards into one file each.
 
-They arrive as the bytes of small Parquet files, from any engine and in any order. They are sorted
-once all are there, so the files do not depend on the shards.
+They arrive as bytes of small Parquet files, from any engine and in any order. They are sorted once
+all have arrived, so the files do not depend on the shards.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     import duckdb
 
 MARKER_NUMBER = "marker_number"
-"""Which row of table range_marker a number in table surroundings means, by trace."""
+"""Row of table range_marker for each marker number of table launch_context, by trace."""
 
 _ACROSS = ("duplicate_ranks", "missing_ranks")
-"""What health says of a trace beside others; a shard does not know of all."""
+"""Metrics of health that compare a trace with others, which a shard does not know."""
 
 
 class SmallFiles:
-    """The small files of shards, on their way into one file each."""
+    """Small files of shards, to be combined into one file each."""
 
     def __init__(self, folder: Path, memory_bytes: int = 256 << 20) -> None:
         self._folder = folder
@@ -34,7 +34,7 @@ class SmallFiles:
         self._traces: list[tuple[int, ...]] = []
         self._names: dict[str, list[int]] = {}
         self.ranks: dict[int, int | None] = {}
-        """The rank of each trace; there once all are consolidated."""
+        """The rank of each trace; set once all are consolidated."""
 
     def add(self, trace_ids: tuple[int, ...], small: Mapping[str, bytes]) -> int:
         """Take the small files of a shard; return its number."""
@@ -48,9 +48,9 @@ class SmallFiles:
         return number
 
     def consolidated(self) -> Iterator[tuple[str, Path, int]]:
-        """Yield the name of each table and analysis, its one file, and how many rows it has.
+        """Yield the name, file, and number of rows of each table and analysis.
 
-        The file is only there until the next one is asked for.
+        The file exists only until the next one is requested.
         """
         import duckdb
 
@@ -157,9 +157,9 @@ def _with_ranks_of_all(health: str) -> str:
 
 
 def write_run_tables(runs: Sequence[Place], folder: Path) -> Iterator[tuple[str, Path, int]]:
-    """Yield the tables that run folders fill, each with its file and how many rows it has.
+    """Yield the tables that run folders fill, each with its file and number of rows.
 
-    A file is only there until the next one is asked for.
+    A file exists only until the next one is requested.
     """
     if not runs:
         return

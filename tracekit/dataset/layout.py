@@ -1,16 +1,16 @@
-"""What lies where in a dataset.
+"""Files of a dataset.
 
 A dataset is a folder ``NAME.tracekit``:
 
-- ``manifest.json``: what is in it. It is written last; without it there is not a dataset.
-- ``tables/<table>/<shard>.parquet``: a large table; each file holds the rows of some ranks, those
-  of one shard, sorted by trace and time.
+- ``manifest.json``: its content. It is written last; a folder without it is not a dataset.
+- ``tables/<table>/<shard>.parquet``: a large table; each file has the rows of the ranks of one
+  shard, sorted by trace and time.
 - ``tables/<table>/all-….parquet``: a small table, of all ranks.
 - ``analyses/<analysis>/all-….parquet``: the rows of an analysis of scope ``trace`` with its default
-  parameters, of all ranks, in the order of its result; column ``trace_id`` comes first. Those of
-  scope ``run`` that a breakdown has are there as they are.
-- ``shards/<shard>.zip``: the small tables and the rows of the analyses of one shard, as long as
-  the dataset is not whole.
+  parameters, of all ranks, in the order of its result; column ``trace_id`` comes first. Analyses of
+  scope ``run`` in a breakdown are stored unchanged.
+- ``shards/<shard>.zip``: the small tables and analysis rows of one shard, until the dataset is
+  complete.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SMALL_TABLES = (
     "unrecorded_run",
     "unrecorded_step",
 )
-"""Tables of a few rows a rank: what analyses of runs look at. They are kept in one file each."""
+"""Tables with few rows per rank, for analyses of runs. Each is stored in one file."""
 
 LARGE_TABLES = (
     "record",
@@ -75,29 +75,29 @@ LARGE_TABLES = (
     "launch_call",
     "launch_link",
     "module",
-    "neighbours",
-    "repetition",
+    "adjacent_launches",
+    "repeated_launches",
     "replayed_event",
     "serving_step_ranges",
     "serving_step_work",
-    "surroundings",
+    "launch_context",
     "thread_waits",
 )
-"""Tables of many rows a rank, mostly: they stay in the shards."""
+"""Tables that mostly have many rows per rank: they stay in the shards."""
 
 WITHOUT_TRACE = {"kernel_class": ("category", "name"), "range_marker": ("category", "name")}
-"""Tables whose rows are of names and not of traces: every shard has those of its own names."""
+"""Tables with rows per name, not per trace: every shard has those of its own names."""
 
 BY_TIME = {"record": "trace_id, ts_ns, event_id"}
-"""How a table is sorted; the others are sorted by trace, device and time as they are derived."""
+"""Sort order of tables; the others are sorted by trace, device, and time when derived."""
 
 WRITTEN_AS = "FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2"
-"""How DuckDB writes a file of a dataset."""
+"""Options with which DuckDB writes a file of a dataset."""
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One Parquet file of a dataset: its name below the dataset, and what it must be."""
+    """One Parquet file of a dataset: its name within the dataset, size, and checksum."""
 
     name: str
     size_bytes: int
@@ -106,9 +106,9 @@ class File:
 
 
 def put_file(dataset: Location, folder: str, key: str, source: Path, row_count: int) -> File:
-    """Write a local Parquet file to a dataset, under a name that tells what is in it.
+    """Write a local Parquet file to a dataset under a name derived from its content.
 
-    Two writers at once can so not mix: what differs has another name.
+    Concurrent writers cannot mix files: different content has a different name.
     """
     with source.open("rb") as stream:
         sha256 = digest_of(stream)
@@ -118,7 +118,7 @@ def put_file(dataset: Location, folder: str, key: str, source: Path, row_count: 
 
 
 def is_there(dataset: Location, file: File) -> bool:
-    """Whether a file lies in a dataset as it must be; it is read for that."""
+    """Whether a dataset has a file with the right content; reads it."""
     try:
         place = dataset.join(file.name)
         if place.size_bytes() != file.size_bytes:

@@ -24,7 +24,7 @@ _NAME = re.compile(r"(?:tables|analyses)/[a-z0-9_]+/[0-9a-z-]+\.parquet")
 
 @dataclass(frozen=True, slots=True)
 class TraceEntry:
-    """A trace that is in a dataset: where it was read, what it was then, and its rank."""
+    """A trace of a dataset: its location and version when read, and its rank."""
 
     trace_id: int
     location: str
@@ -34,7 +34,7 @@ class TraceEntry:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A trace that should be in a dataset and is not, with the reason."""
+    """A trace that is missing from a dataset, with the reason."""
 
     trace_id: int
     location: str
@@ -44,9 +44,9 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """A file of a dataset: its name, what it must be, and which of the shards it is of.
+    """A file of a dataset: its name, size, checksum, and shard.
 
-    `shard` is a place in the manifest's `shards`; None of a file that is about all traces.
+    `shard` is an index into the manifest's `shards`; None for a file of all traces.
     """
 
     name: str
@@ -58,12 +58,12 @@ class ListedFile:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What is in a dataset.
+    """Content of a dataset.
 
-    `shards` are the ids of the traces that were read together; `tables` and `analyses` the files by
-    name. `rules` is the user's rules file, as text. `runs` are the run folders, and has_requests
-    and has_benchmarks whether those hold any. `made_by` is a digest
-    of the code and SQL that made the rows.
+    `shards` are the ids of the traces that were read together; `tables` and `analyses` are the
+    files by name. `rules` is the text of the user's rules file. `runs` are the run folders;
+    `has_requests` and `has_benchmarks` say whether they have any. `made_by` is a digest of the code
+    and SQL that created the rows.
     """
 
     recipe: str
@@ -84,21 +84,21 @@ class Manifest:
 
     @property
     def files(self) -> list[ListedFile]:
-        """Every file of the dataset but the manifest."""
+        """Every file of the dataset except the manifest."""
         return [file for files in self.tables.values() for file in files] + [
             *self.analyses.values()
         ]
 
     def encoded(self) -> bytes:
-        """Return the manifest as its file holds it."""
+        """Return the manifest in the format of its file."""
         return msgspec.json.format(msgspec.json.encode(self), indent=1)
 
 
 def read_manifest(dataset: Location) -> Manifest | None:
-    """Return the manifest of a dataset; None where there is none.
+    """Return the manifest of a dataset; None if there is none.
 
     Raises:
-        StoreError: it cannot be read, or is none that this tracekit reads.
+        StoreError: it cannot be read, or this tracekit does not support its version.
     """
     place = dataset.join(MANIFEST_NAME)
     try:

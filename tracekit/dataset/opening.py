@@ -1,8 +1,8 @@
-"""Opening a dataset: its tables as views over its Parquet files, the rows of its analyses.
+"""Opens a dataset: its tables as views over Parquet files, and the rows of its analyses.
 
-A dataset is data, whoever made it. Of the SQL that runs, none comes from it: the views are
-tracekit's own, over files whose names were looked at, and what is read of them has the columns and
-types that tracekit's tables have. SQL of the user's can read nothing but these files.
+Datasets are untrusted. No SQL comes from them: the views are tracekit's, over files whose names
+were checked, with the columns and types of tracekit's tables. The user's SQL can read only these
+files.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _RUN_TABLES = frozenset(table.name for table in RUN_TABLES)
 
 @dataclass(frozen=True, slots=True)
 class OpenDataset:
-    """A dataset that was opened: how it is asked, and what is in it."""
+    """An open dataset: its connection and content."""
 
     connection: duckdb.DuckDBPyConnection
     manifest: Manifest
@@ -43,7 +43,7 @@ def open_dataset(
     """Open a dataset for reading.
 
     Raises:
-        StoreError: there is none, it is damaged, or of another version.
+        StoreError: it does not exist, is damaged, or has another version.
     """
     manifest = read_manifest(dataset)
     if manifest is None:
@@ -61,7 +61,7 @@ def open_listed(
     *,
     unsafe: bool = False,
 ) -> OpenDataset:
-    """Open the files that a manifest lists, whether or not it is written yet.
+    """Open the files that a manifest lists, whether or not it is already written.
 
     Raises:
         StoreError: a file is damaged.
@@ -92,7 +92,7 @@ def open_listed(
 
 
 class _Files:
-    """Files of a dataset as DuckDB names them; `passing` is a folder that goes with it."""
+    """Files of a dataset as named in DuckDB; `passing` is a temporary folder for them."""
 
     def __init__(
         self,
@@ -111,12 +111,12 @@ class _Files:
             return
         folder = path.resolve()
         for file in manifest.files:
-            # Opening a FIFO waits for ever, and what a link leads to is no part of the dataset.
+            # Opening a FIFO would block, and link targets are not part of the dataset.
             with contextlib.suppress(OSError):
                 if not stat.S_ISREG((folder / file.name).lstat().st_mode):
                     raise _damaged(dataset, f"{file.name} is not a regular file")
         if any(sign in str(folder) for sign in "*?["):
-            # DuckDB takes such a name for a pattern: it gets another one.
+            # DuckDB treats such a name as a pattern, so it is renamed.
             link = passing / "dataset"
             link.symlink_to(folder, target_is_directory=True)
             folder = link
@@ -179,8 +179,8 @@ def _list_analyses(
 def _is_as_written(files: _Files, listed: ListedFile) -> str:
     """Return a condition that fails if a local file has changed since it was written.
 
-    Parquet notices only some of what befalls its bytes: the rest would be other figures. Object
-    stores keep checksums of their own.
+    Parquet detects only some corruption; the rest would change figures. Object stores have their
+    own checksums.
     """
     if files.dataset.local_path is None:
         return "TRUE"
@@ -199,15 +199,15 @@ def _create_view(
     columns: Sequence[tuple[str, str]],
 ) -> None:
     source = files.sql(manifest.tables[name])
-    if name == "surroundings":
+    if name == "launch_context":
         numbers = files.sql(manifest.tables[MARKER_NUMBER])
         source = _with_markers(source, numbers)
-    # An enumeration is text in a file, and a filter on it goes down to the file only as text.
+    # Enumerations are text in files, and filters are pushed down only as text.
     picked = ", ".join(
         f'"{column}"' + ("" if kind.startswith("ENUM") else f"::{kind}") + f' AS "{column}"'
         for column, kind in columns
     )
-    # Of runs the order counts in which they were given, which only a table tells.
+    # Runs keep their given order, which only a table preserves.
     what = "TABLE" if name in _RUN_TABLES else "VIEW"
     connection.execute(f"CREATE {what} {name} AS SELECT {picked} FROM {source}")
 

@@ -1,8 +1,8 @@
 """Gives DuckDB access to the files of a remote dataset: range reads of listed files only.
 
-DuckDB asks a file system of fsspec that is registered for one connection. It knows the listed files
-and their sizes; it writes nothing and gives access to nothing else. Small pieces (the end of a
-Parquet file, its small columns) are fetched in blocks that stay in memory for a while.
+DuckDB reads through an fsspec file system that is registered for one connection. It knows the
+listed files and their sizes, and gives access to nothing else. Small pieces (the end of a Parquet
+file, its small columns) are fetched in blocks that are cached for a while.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PROTOCOL = "tracekit-dataset"
 
 BLOCK_BYTES = 256 << 10
-"""What is fetched where less is asked for: most small files are one block."""
+"""Minimum size of a fetch: most small files are one block."""
 
 MAX_BLOCKS = 256
 
@@ -58,7 +58,7 @@ def register(
         return blocks[start - first : end - first]
 
     class File(io.RawIOBase):
-        """One file, with a position for each thread: DuckDB reads it on several."""
+        """One file, with a position per thread, because DuckDB reads it on several."""
 
         def __init__(self, name: str) -> None:
             super().__init__()
@@ -104,7 +104,7 @@ def register(
             return [name] if name in sizes_bytes else []
 
         def modified(self, path: str) -> datetime.datetime:
-            # A file of a dataset never changes: what differs has another name.
+            # Files of a dataset never change: different content has another name.
             del path
             return datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC)
 

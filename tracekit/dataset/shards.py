@@ -1,8 +1,7 @@
-"""Shards of a dataset that is being made: what a unit of work left, kept so that a rerun finds it.
+"""Shards of an unfinished dataset: the results of each unit of work, for resuming.
 
-A shard is a zip archive below ``shards/``: ``shard.json``, and the small tables and the rows of the
-analyses as Parquet files. It is written behind the files of the large tables that it names: a shard
-that is there is whole.
+A shard is a zip archive in ``shards/``: ``shard.json``, and the small tables and analysis rows as
+Parquet files. It is written after the files of its large tables, so every shard is complete.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _MAX_SMALL_BYTES = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class ShardTrace:
-    """A trace of a shard: its id, how its location is shown, and what changes when it does."""
+    """A trace of a shard: its id, its displayed location, and its version."""
 
     trace_id: int
     shown: str
@@ -37,10 +36,10 @@ class ShardTrace:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What a shard says of itself.
+    """Description of a shard.
 
-    `recipe` is a digest of what decides what is derived; `files` are those of the large tables, by
-    table.
+    `recipe` is a digest of everything that determines the derived rows; `files` are those of the
+    large tables, by table.
     """
 
     recipe: str
@@ -48,12 +47,12 @@ class Description:
     files: dict[str, File]
 
 
-# Made here: two threads that make the first decoder of a class at once end the process.
+# Created here: two threads that create the first decoder of a class crash the process.
 _decoder = msgspec.json.Decoder(Description)
 
 
 def key_of(recipe: str, traces: Sequence[ShardTrace]) -> str:
-    """Return the name of a shard: its first trace, and a digest of what decides what is in it."""
+    """Return the name of a shard: its first trace, and a digest of what determines its content."""
     text = msgspec.json.encode((recipe, traces))
     return f"{traces[0].trace_id:06d}-{hashlib.sha256(text).hexdigest()[:16]}"
 
@@ -61,13 +60,13 @@ def key_of(recipe: str, traces: Sequence[ShardTrace]) -> str:
 def write_shard(
     dataset: Location, key: str, description: Description, small: Mapping[str, bytes]
 ) -> None:
-    """Write a shard; its files of large tables are there."""
+    """Write a shard; the files of its large tables must exist."""
     text = io.BytesIO()
     with zipfile.ZipFile(text, "w") as archive:
         contents = {_DESCRIPTION: msgspec.json.encode(description)}
         contents |= {f"{name}.parquet": data for name, data in small.items()}
         for name, data in contents.items():
-            # No time of now: the same shard is the same bytes.
+            # No timestamp, so that equal shards have equal bytes.
             archive.writestr(zipfile.ZipInfo(name), data)
     dataset.join(FOLDER, f"{key}.zip").write_bytes(text.getvalue())
 
@@ -75,10 +74,10 @@ def write_shard(
 def read_shards(
     dataset: Location, recipe: str, traces: Mapping[int, ShardTrace]
 ) -> list[tuple[Description, dict[str, bytes]]]:
-    """Return the shards that lie in a dataset and can be taken over, with their small files.
+    """Return the usable shards of a dataset, with their small files.
 
-    Those are of these traces as they are now, of the same recipe, no two of one trace, and their
-    files are there with matching checksums. Others are passed over.
+    A usable shard has these traces in their present version, the same recipe, and files with
+    matching checksums; no two shards share a trace. Other shards are ignored.
     """
     found: list[tuple[Description, dict[str, bytes]]] = []
     taken: set[int] = set()

@@ -75,7 +75,7 @@ _TABLES = {
     "export_gap": "TABLE FROM gap_intervals('export_idle')",
     "export_flow": "VIEW FROM record WHERE view_name = 'flow' AND trace_id IN (TRACE_IDS)",
     "export_link": "VIEW FROM attribution WHERE trace_id IN (TRACE_IDS)",
-    "export_node": "VIEW FROM surroundings WHERE trace_id IN (TRACE_IDS)",
+    "export_node": "VIEW FROM launch_context WHERE trace_id IN (TRACE_IDS)",
     "export_arrow": """TABLE
         SELECT trace_id, from_id, to_id, begins AND ends AS is_inside,
             row_number() OVER (ORDER BY trace_id, from_id, to_id) AS number

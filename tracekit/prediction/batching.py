@@ -61,7 +61,7 @@ class Engine:
 
 
 def free_at(ends_ns: Sequence[int], place: int, limit: int | None) -> int | None:
-    """Return when the client may send a request; None if unknown yet.
+    """Return when the client may send a request; None if not yet known.
 
     Args:
         ends_ns: end times of requests, sorted.
@@ -77,17 +77,18 @@ class Serving:
     """A load on an engine, from the first arrival to the last token.
 
     Args:
-        requests: in the order of their arrival.
-        engine: what serves them.
-        step_ns: how long its steps take.
-        is_read: the prompts are in the cache already, and each has its first token.
+        requests: in order of arrival.
+        engine: the engine that serves them.
+        step_ns: duration of its steps.
+        is_read: whether prompts are already in the cache, each with its first token.
 
     Attributes:
-        sent_ns, first_ns, end_ns: of each request, ns.
-        steps: what each step did, and how long it took, ns.
+        sent_ns, first_ns, end_ns: times of each request, ns.
+        steps: work and duration of each step, ns.
 
     Raises:
-        QueryError: requests would be thrown out of the cache or of a step, or steps are too many.
+        QueryError: requests would be evicted from the cache or preempted, or there are too many
+            steps.
     """
 
     def __init__(
@@ -106,10 +107,10 @@ class Serving:
         self._engine = engine
         self._is_read = is_read
         self._ends: list[int] = []
-        self._queue: deque[list[int]] = deque()  # who waits: place, and tokens that were read
-        self._running: list[tuple[int, int]] = []  # the decoding step it is over at, and its place
+        self._queue: deque[list[int]] = deque()  # waiting requests: index and prefilled tokens
+        self._running: list[tuple[int, int]] = []  # last decode step and index
         self._decoding_steps = self._context = self._pages = 0
-        # How many need another page at a decoding step, by its remainder.
+        # Number of requests that need another page at a decode step, by its remainder.
         self._crossings: Counter[int] = Counter()
         now = 0
         while len(self._ends) < len(requests):

@@ -1,15 +1,15 @@
-"""The language of changes: what is changed, and how.
+"""The language of changes: what changes, and how.
 
-    class=gemm module=*.mlp x0.5    work of devices that all terms choose; * and ? are any text
-    op=aten::item remove            work and ops that are not there any more
-    range=augment x0.5              what a thread does inside a range that the program named
-    call=cudaMalloc remove          calls of the runtime or driver
-    host x0.5                       a keyword in place of terms; terms beside it choose of it
-    host x0-0.1                     a tenth is left, and nothing where most is gained
-    recompute on module=layers.*    a method, put on or taken off
-    rate x2                         of a serving run: its load, and what its engine is set to
+    class=gemm module=*.mlp x0.5    device work that matches all terms; * and ? are any text
+    op=aten::item remove            work and ops that no longer run
+    range=augment x0.5              host time inside a range that the program named
+    call=cudaMalloc remove          runtime or driver calls
+    host x0.5                       a keyword instead of terms; further terms restrict it
+    host x0-0.1                     a tenth remains, or nothing at best
+    recompute on module=layers.*    a method, enabled or disabled
+    rate x2                         of a serving run: its load, and its engine's settings
 
-A change is one text. Which keywords take which actions, :data:`KEYWORDS` says.
+A change is one text. :data:`KEYWORDS` has the actions of each keyword.
 """
 
 from __future__ import annotations
@@ -160,15 +160,15 @@ class Change:
     """One change.
 
     Attributes:
-        text: as it was written.
-        keyword: what of :data:`KEYWORDS` it is about; None for work that terms choose.
-        terms: column of ``edge_fact`` and glob; all must hold.
+        text: as written by the user.
+        keyword: a key of :data:`KEYWORDS`; None for work selected by terms.
+        terms: column of ``edge_fact`` and glob; all must match.
         action: one of those above.
-        factor: what times are multiplied by (of bandwidth, what it is); 0 for `remove`.
-        least: the factor with which most is gained: the other end of the interval.
-        count: workers, requests or tokens.
-        device: the name of another device or algorithm, or the type of another precision.
-        sizes: of recorded runs; the action is then which size is another one.
+        factor: multiplies times (for bandwidth, the bandwidth); 0 for `remove`.
+        least: the factor with the largest gain: the other end of the interval.
+        count: workers, requests, or tokens.
+        device: name of another device, algorithm, or type.
+        sizes: sizes of recorded runs; the action is then the size that changes.
     """
 
     text: str

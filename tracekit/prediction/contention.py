@@ -25,7 +25,7 @@ _ROUNDS = 2
 
 _SLOPE, _BEFORE, _AFTER = (f"{TABLE}_{name}" for name in ("slope", "beside_before", "beside"))
 
-# Work is as long in a replay as between its two nodes, waiting for ranks in it.
+# Durations of work in a replay, between its two nodes, include waits for ranks.
 _BESIDE = f"""
 CREATE OR REPLACE TABLE {{place}} AS
 WITH work AS (
@@ -46,15 +46,15 @@ INNER JOIN interval_overlap('compute', 'shared') AS s USING (id)
 
 
 class Contention:
-    """How much longer kernels of a recorded run take beside other work of their device.
+    """Slowdown of a run's kernels that overlap with other work of their device.
 
     Args:
-        connection: to a store with the edges laid out, as they were recorded.
+        connection: to a store with the recorded edges.
         at: a table for the times of nodes.
 
     Attributes:
-        said: the slopes, and what they rest on; None where the trace tells none.
-        is_sure: they rest on enough of it for the prediction, and not for its interval alone.
+        said: the slopes and their basis; None if the trace has no information.
+        is_sure: whether they are reliable enough for the prediction, not only for its interval.
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, at: str) -> None:

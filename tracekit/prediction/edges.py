@@ -1,9 +1,9 @@
-"""The edges of a dependency graph under a change: one table, changed by SQL, change by change.
+"""Edges of a dependency graph under a change: one table, updated by SQL for each change.
 
-Every edge has factors for what it takes, so that changes of the same work multiply: one for what of
-it is Python or the latency of a transfer, one for data loading, one for all else. Ranges leave a
-share of it. What is replayed is what these leave of its weight. Work that a method adds is edges of
-its own, whose nodes are listed.
+Every edge has factors for its weight, so that changes of the same work multiply: one for Python or
+transfer latency, one for data loading, one for everything else. Ranges leave a share of it. The
+replay uses the remaining weight. Work that a method adds has edges of its own, whose nodes are
+listed.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ ENTERED = f"{TABLE}_entered"
 WEIGHTS = ("quick", "usual", "slow")
 """Percentile of usual latencies and gaps per variant, as columns of graph_weight."""
 
-# Moments that a replay reports: where work begins, 0; where it ends, one for each step of a trace;
-# where the first step begins.
+# Times that a replay reports: start of work (0), end of work (one per step of a trace), and start
+# of the first step.
 _CREATE = """
 CREATE OR REPLACE TABLE {table} AS
 WITH step AS (
@@ -103,7 +103,7 @@ def left_ns(weight: str) -> str:
 
 
 def _weight(weight: str, is_carried: bool) -> str:
-    # What is no work has nothing of the rest scaled: it is what the graph does not explain.
+    # Only work scales its rest; other rests are unexplained time.
     rest = f"if(part = 'work', round({weight}_rest_ns * factor * kept)::BIGINT, {weight}_rest_ns)"
     left = f"{left_ns(weight)} + contended_ns"
     return f"{left} + {rest}" if is_carried else left
@@ -228,7 +228,7 @@ def remove_work(connection: duckdb.DuckDBPyConnection, where: str) -> None:
     update(
         connection, "kept = 0", f"part IN ('work', 'latency', 'gap') AND target_node // 2 IN {gone}"
     )
-    # Ranks do not meet for a collective that is gone, and nobody waits for it.
+    # Ranks do not wait for a collective that is removed.
     for kind, end in (("meeting", "source"), ("transfer", "target"), ("posted_wait", "source")):
         connection.execute(
             f"DELETE FROM {TABLE} WHERE kind = '{kind}' AND {end}_node // 2 IN {gone}"
@@ -282,21 +282,21 @@ def _change_inside(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
 def change_spans(
     connection: duckdb.DuckDBPyConnection, change: Change, by: str, rest: str, glob: str = ""
 ) -> None:
-    """Change what threads do inside spans that are laid out: the table of edges with `_op`.
+    """Change thread time inside spans: the table of edges with `_op`.
 
     Args:
-        connection: one with that table, which is dropped.
+        connection: with that table, which is dropped.
         change: scales or removes.
         by: what the spans are, in a word.
-        rest: the condition of edges that may be changed.
-        glob: of ops, their name.
+        rest: SQL condition for edges that may change.
+        glob: for ops, their name.
 
     Raises:
-        QueryError: nothing lies in them.
+        QueryError: the spans contain nothing.
     """
     connection.execute(f"CREATE TABLE IF NOT EXISTS {TABLE}_ranged AS FROM {TABLE}_op LIMIT 0")
     connection.execute(f"INSERT INTO {TABLE}_ranged FROM {TABLE}_op")
-    # Time of the host inside these, and calls and work of CPUs that lie in them.
+    # Host time inside these spans, and calls and CPU ops inside them.
     connection.execute(
         f"CREATE OR REPLACE TABLE {TABLE}_part AS "
         "SELECT (e.trace_id, s.pid, s.tid) AS part, e.edge_id AS id, "
@@ -316,8 +316,7 @@ def change_spans(
     )
     if not connection.execute(f"FROM {TABLE}_inside LIMIT 1").fetchall():
         raise QueryError(f"{change.text!r}: no recorded work is inside such a {by}")
-    # What a thread waited for is no part of its weight. Of what ranges before have changed, what is
-    # left is changed.
+    # Waits are not part of a weight. Earlier changes of ranges are multiplied.
     connection.execute(
         f"UPDATE {TABLE} AS e SET ranged_ns = e.ranged_ns + i.overlap_ns - i.again_ns, "
         f"kept = e.kept - {1 - change.factor!r} * (least(i.overlap_ns / e.weight_ns, 1) "
@@ -339,14 +338,14 @@ def change_spans(
         of_work = "part IN ('work', 'latency', 'gap')"
         update(connection, "kept = 0", f"{of_work} AND target_node // 2 IN ({launched})")
         if by == "op":
-            # Work that was queued before has no launch, but the op of what it repeats.
+            # Work queued before the window has no launch, but the op of the work it repeats.
             unlaunched = (
                 f"part = 'work' AND {rest} AND op GLOB {quote(glob)} AND device <> 'cpu' "
                 f"AND target_node NOT IN (SELECT target_node + 1 FROM {TABLE} "
                 "WHERE kind = 'launch')"
             )
             remove_work(connection, unlaunched)
-    # On cpu the op is the work.
+    # On a CPU, the op is the work.
     chosen = "part = 'work' AND device = 'cpu'"
     if change.action != REMOVE:
         chosen = f"({chosen} OR part = 'call')"
@@ -355,8 +354,8 @@ def change_spans(
 
 
 PAUSE_NS = 1_000_000
-"""Host time outside ops between two calls counts as stall from this length on. Launches under a
-profiler that records Python take much less."""
+"""Minimum host time outside ops between two calls that counts as a stall. Launches under a profiler
+with Python stacks take much less."""
 
 NAMED_NS = 100_000
 """A Python call or range of this length without launches counts as work of the program."""
@@ -367,7 +366,7 @@ def _change_host(connection: duckdb.DuckDBPyConnection, change: Change) -> list[
     need(connection, where, change, "no matching host time")
     _find_pauses(connection, where)
     update(connection, scaled(change.factor), where_of(change, "part IN ('host', 'call')"))
-    # Of what lies in no op, pauses stay as they were.
+    # Stalls outside ops are unchanged.
     connection.execute(
         f"UPDATE {TABLE} AS e SET other_factor = e.other_factor * "
         f"(1 + ({1 / change.factor if change.factor else 0!r} - 1) * p.share) "
@@ -388,10 +387,9 @@ def _change_host(connection: duckdb.DuckDBPyConnection, change: Change) -> list[
 
 
 def _find_pauses(connection: duckdb.DuckDBPyConnection, where: str) -> None:
-    """Lay out which share of the host's time outside ops launches nothing, by edge.
+    """Compute which share of the host's time outside ops launches nothing, by edge.
 
-    All of it where it is a pause; else what lies in calls or ranges of the program that launch
-    nothing.
+    All of it in a stall; else the part inside the program's calls or ranges without launches.
     """
     connection.execute(
         f"CREATE OR REPLACE TABLE {TABLE}_pause AS "
@@ -517,7 +515,7 @@ def _capture_steps(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
         f"kernels in a CUDA graph are {usual_ns / 1e3:.2f} µs apart",
     ]
     if _count(connection, "part = 'work' AND phase = 'optimizer'"):
-        # Capturable Adam of one program: 284 kernels more, 1.2 ms to 4.4.
+        # Capturable Adam in one program: 284 more kernels, 4.4 instead of 1.2 ms.
         update(connection, "slow_ns = slow_ns * 1.25", "part = 'work' AND device <> 'cpu'")
         assumed.append(
             "a capturable optimizer adds small kernels (the interval allows 25 % more GPU work)"
@@ -587,16 +585,16 @@ def _find_loading(connection: duckdb.DuckDBPyConnection, change: Change) -> None
     drop(connection, "loader")
 
 
-# Six calls for a batch in a public trace took 0.1 to 4 ms, 1.3 in the median: torch passes the
-# descriptor of its memory through a socket.
+# Six batches in a public trace took 0.1 to 4 ms (median 1.3), because torch passes the memory
+# descriptor through a socket.
 _HANDOVER_NS = 1_000_000
 
 
 def _add_workers(connection: duckdb.DuckDBPyConnection, count: int) -> None:
-    """Let workers make what was loaded.
+    """Move data loading to workers.
 
-    Batch k is ready when its worker has made it, which begins when that one's last is ready, and is
-    at most two batches ahead of what is taken.
+    Batch k is ready when its worker has produced it. The worker starts when its previous batch is
+    ready, and is at most two batches ahead of the consumer.
     """
     connection.execute(
         f"CREATE OR REPLACE TABLE {TABLE}_batch AS SELECT trace_id, sum(ns)::BIGINT AS ns, "
@@ -615,7 +613,7 @@ def _add_workers(connection: duckdb.DuckDBPyConnection, count: int) -> None:
         f"INNER JOIN {TABLE}_batch AS b ON l.trace_id = b.trace_id AND l.number - {{n}} = b.number"
     )
     for source, target, weight, join in (
-        # They take turns: of those that had begun before, one is ready after the other.
+        # Workers take turns: those that started earlier finish in order.
         ("0", "-l.number_of_all", f"l.ns * least(l.number - 1, {count}) // {count}", ""),
         ("-b.number_of_all", "-l.number_of_all", "l.ns", before.format(n=count)),
         ("b.target_node", "-l.number_of_all", "l.ns", before.format(n=2 * count)),
@@ -673,7 +671,7 @@ def lay_measured(
             "is from another device"
         )
     ensure_named(connection, "collective_class()")
-    # The latency is where a line through the two smallest sizes begins.
+    # The latency is the intercept of a line through the two smallest sizes.
     connection.execute(
         f"CREATE OR REPLACE TABLE {MEASURED} AS WITH point AS ("
         "SELECT collective_class(op) AS class, group_size, message_bytes, median(ns) AS ns, "
@@ -761,12 +759,12 @@ def _change_links(connection: duckdb.DuckDBPyConnection, change: Change) -> list
 
 
 def scale_transfers(connection: duckdb.DuckDBPyConnection, change: Change, ratios: str) -> None:
-    """Scale the latency of each transfer and the rest of it, and drop what was laid out of them.
+    """Scale the latency and the rest of each transfer, and drop the temporary tables.
 
     Args:
         connection: one for which :func:`fit_transfers` was called.
-        change: whose terms choose of them.
-        ratios: gives the rows of the table of transfers with the two ratios as last columns.
+        change: its terms select transfers.
+        ratios: returns rows of the transfer table with the two ratios as last columns.
     """
     connection.execute(
         f"UPDATE {TABLE} AS e SET factor = factor * r.of_bytes, "
@@ -779,12 +777,12 @@ def scale_transfers(connection: duckdb.DuckDBPyConnection, change: Change, ratio
 
 
 def _hide_communication(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    # What is gathered or exchanged the backward pass needs itself.
+    # The backward pass needs gathered and exchanged data itself.
     comm = (
         f"SELECT target_node FROM {TABLE} WHERE part = 'work' AND work_kind = 'comm' "
         "AND collective_of(class) NOT IN ('allgather', 'alltoall', 'p2p')"
     )
-    # Compute of the backward pass and of all else but the optimizer needs no gradients.
+    # Only the optimizer needs reduced gradients.
     waits = (
         "kind IN ('event', 'stream', 'posted_wait') AND coalesce(work_kind <> 'comm', TRUE) "
         "AND coalesce(phase = 'backward', FALSE) AND source_node IN "

@@ -42,8 +42,8 @@ from tracekit.prediction.sizes import Ask, resize
 if TYPE_CHECKING:
     import duckdb
 
-# Ops that save no tensor, and those that save what they give: torch's non-reentrant checkpoint
-# stops where the last tensor is saved, before the op that saves what it is given.
+# Ops that save no tensor, and ops that save their output. torch's non-reentrant checkpoint stops
+# when the last tensor is saved, which is before an op that saves its input.
 _SAVES_NOTHING = (
     r"aten::(add_?|(_unsafe_)?view|_?reshape(_alias)?|linear|t|transpose|permute|as_strided|expand"
     r"|slice|select|(un)?squeeze|detach|alias|to|empty\w*|result_type|resolve_\w+)"
@@ -53,8 +53,8 @@ _SAVES_OUTPUT = (
     r"|\w*attention\w*)"
 )
 
-# A module is the outermost that is chosen; a run is its forward work up to the next backward's end.
-# What of it runs again is a chain in front of its backward pass: on the thread, and on the stream.
+# For each selected outermost module, a run is its forward work up to the end of the next backward
+# pass. The recomputed part becomes a chain before the backward pass, on the thread and the stream.
 _AGAIN = """
 CREATE OR REPLACE TABLE {table}_again AS
 WITH root AS (
@@ -121,15 +121,15 @@ SELECT *, lag(node) OVER (PARTITION BY before_node ORDER BY target_ns, edge_id) 
 FROM again
 """
 
-# The outermost module that is chosen; without one the whole forward pass of a step is checkpointed.
+# The outermost selected module; without one, the complete forward pass is checkpointed.
 _OUTERMOST = """module[:list_filter(
         range(1, length(module) + 1),
         LAMBDA i: substr(module, i + 1, 1) IN ('.', '/', '') AND {chosen}
     )[1]]"""
 _ALL_MODULES = "'the forward pass'"
 
-# A chain comes in front of the outermost op or range that begins behind what the node waits for and
-# holds the node: what was the thread's own time up to there stays in front of the chain.
+# A chain is inserted before the outermost op or range that starts after the node's last dependency
+# and contains the node. Host time before that op stays before the chain.
 _CHAINS = """
 CREATE OR REPLACE TABLE {table}_chain AS
 WITH chain AS (
@@ -211,11 +211,10 @@ INNER JOIN {table} AS e USING (edge_id)
 """
 
 
-# Hooks and random state took 0.6 to 0.9 ms of a module's run in recordings of torch 2.13 on a CPU.
+# Hooks and random state took 0.6 to 0.9 ms per module in traces of torch 2.13 on a CPU.
 _CHECKPOINT_NS = 1_000_000
 
-# From what runs again back to the backward pass: what of it is more than gaps before such an op
-# there are mostly.
+# Gap between recomputation and the backward pass, in excess of the usual gap before such an op.
 _BACK = """
 CREATE OR REPLACE TABLE {table}_back AS
 WITH gap AS (
@@ -264,7 +263,7 @@ def _stop_recomputing(connection: duckdb.DuckDBPyConnection, change: Change) -> 
         f"UPDATE {TABLE} AS e SET kept = e.kept * b.left_ns / b.usual_ns FROM {TABLE}_back AS b "
         "WHERE e.edge_id = b.edge_id"
     )
-    # The way into a module's forward pass has about as much, which is not seen apart.
+    # Entering the forward pass of a module takes about as long, which is not recorded separately.
     connection.execute(
         f"UPDATE {TABLE} AS e SET quick_ns = round(quick_ns * greatest(1 - b.ns / h.ns, 0)) "
         f"FROM (SELECT trace_id, sum(usual_ns - left_ns) AS ns FROM {TABLE}_back GROUP BY ALL) "
@@ -279,7 +278,7 @@ def _stop_recomputing(connection: duckdb.DuckDBPyConnection, change: Change) -> 
         "FROM event WHERE contains(name, 'PreBackwardFunction') "
         "UNION ALL FROM event WHERE contains(name, 'deepspeed/') LIMIT 1"
     ).fetchall():
-        # Hooks and gathers that run again lie in the backward pass: as much as the forward pass.
+        # Repeated hooks and gathers run in the backward pass and take as long as in the forward.
         connection.execute(
             f"UPDATE {TABLE} AS e SET quick_ns = round(quick_ns * s.share) FROM ("
             "SELECT trace_id, part, greatest(1 - sum(usual_ns) FILTER (phase = 'forward') "
@@ -303,11 +302,11 @@ def _stop_recomputing(connection: duckdb.DuckDBPyConnection, change: Change) -> 
 
 
 def _start_recomputing(connection: duckdb.DuckDBPyConnection, change: Change) -> list[str]:
-    """Run forward work of modules again before the first work of their backward pass.
+    """Repeat forward work of modules before the first work of their backward pass.
 
     Raises:
-        UsageError: no module is chosen, and the trace has some; or several are.
-        QueryError: nothing of these is recorded, or they are recomputed already.
+        UsageError: no module is selected, and the trace has some; or several are.
+        QueryError: nothing of them is recorded, or they are already recomputed.
     """
     globs = [glob for column, glob in change.terms if column == "module"]
     has_modules = connection.execute(
@@ -365,7 +364,7 @@ def _start_recomputing(connection: duckdb.DuckDBPyConnection, change: Change) ->
 
 def _add_again(connection: duckdb.DuckDBPyConnection) -> None:
     """Insert the chains of recomputed work before their nodes."""
-    # The first work of a stream may begin with the host.
+    # The first work of a stream may depend on the host.
     add_edges(
         connection,
         "SELECT DISTINCT ON (a.before_node) h.trace_id, h.source_node, "
@@ -392,7 +391,7 @@ def _add_again(connection: duckdb.DuckDBPyConnection) -> None:
         f"INSERT INTO {ENTERED} BY NAME SELECT before_node // 2 AS near_id, recorded_ns, "
         f"first_node, last_node FROM {TABLE}_chain WHERE edge_id = latest_id"
     )
-    # Without modules the parts that are checkpointed are unknown: at most one for each attention.
+    # Without modules, the checkpointed parts are unknown: at most one per attention.
     update(
         connection,
         f"slow_ns = slow_ns + {_CHECKPOINT_NS} * greatest((SELECT max(count) FROM ("
@@ -410,8 +409,8 @@ def fuse_norms(connection: duckdb.DuckDBPyConnection, change: Change) -> list[st
     Raises:
         QueryError: the trace has no unfused norm.
     """
-    # The last kernel of a norm in pieces reads its input once and writes its output, as a fused one
-    # does; backward there is one tensor more to read.
+    # The last kernel of an unfused norm, like a fused one, reads its input once and writes once.
+    # The backward pass reads one more tensor.
     connection.execute(
         f"CREATE OR REPLACE TABLE {TABLE}_norm AS "
         "WITH work AS (SELECT e.*, m.module_id, lead((m.module_id, phase)) OVER stream "
@@ -456,10 +455,10 @@ def fuse_norms(connection: duckdb.DuckDBPyConnection, change: Change) -> list[st
 
 
 _HOST_OF_COMPILED_US = (30, 45, 60)
-"""Host time per kernel of compiled code without CUDA graphs, µs: least, usual, most.
+"""Host time per kernel of compiled code without CUDA graphs, µs: minimum, typical, maximum.
 
 Two programs on an H200 took 38 to 53 µs, and their kernels between GEMMs 0.26 and 0.30 of their
-time before; small loops and other CPUs differ more.
+previous time; small loops and other CPUs differ more.
 """
 
 _FUSED = """
@@ -489,8 +488,7 @@ def compile_model(connection: duckdb.DuckDBPyConnection, change: Change) -> list
     """Fuse the kernels between two GEMMs, and use the host time of compiled code.
 
     Raises:
-        QueryError: the model is already compiled, or no two kernels follow each other between GEMMs
-            of a GPU.
+        QueryError: the model is already compiled, or no two kernels between GEMMs are adjacent.
     """
     if connection.execute(f"FROM {TABLE} WHERE is_fused(class) LIMIT 1").fetchall():
         raise QueryError(f"{change.text!r}: kernels in this trace are already compiled")
@@ -514,7 +512,7 @@ def compile_model(connection: duckdb.DuckDBPyConnection, change: Change) -> list
         "WHERE part IN ('host', 'call') GROUP BY 1) AS h USING (phase) WHERE h.ns > 0 ORDER BY ALL"
     ).fetchall()
     remove_work(connection, f"edge_id IN (SELECT edge_id FROM {TABLE}_fused WHERE NOT is_kept)")
-    # A fused kernel moves about what the longest of its chain does; half of the chain at most.
+    # A fused kernel moves about the bytes of the longest of its chain: at most half of the chain.
     update(
         connection,
         f"slow_ns = round(slow_ns * greatest({ms!r} / 2 / {kept_ms!r}, 1))::BIGINT",
@@ -551,7 +549,7 @@ def fuse_attention(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
     """Remove the kernels between the GEMMs of unfused attention.
 
     Raises:
-        QueryError: there is none.
+        QueryError: the trace has none.
     """
     connection.execute(
         f"CREATE OR REPLACE TABLE {TABLE}_between AS "
@@ -572,7 +570,7 @@ def fuse_attention(connection: duckdb.DuckDBPyConnection, change: Change) -> lis
         "FROM numbered AS n INNER JOIN call AS c USING (trace_id, device, stream, number) "
         "WHERE n.target_ns BETWEEN c.first_ns AND c.last_ns"
     )
-    # Without modules: from one batched product to the next one of the stream, softmax between.
+    # Without modules: from one batched GEMM to the next one of the stream, with a softmax between.
     connection.execute(
         f"INSERT INTO {TABLE}_between "
         "WITH product AS (SELECT *, count(*) FILTER (is_gemm(class)) OVER (PARTITION BY trace_id, "
@@ -632,7 +630,7 @@ def accumulate(connection: duckdb.DuckDBPyConnection, change: Change) -> list[st
     """Scale the number of micro-batches per optimizer step.
 
     Raises:
-        QueryError: there is no forward and backward pass.
+        QueryError: the trace has no forward and backward pass.
     """
     passes = where_of(change, "phase IN ('forward', 'backward', 'recompute', 'data')")
     need(
@@ -655,9 +653,8 @@ def accumulate(connection: duckdb.DuckDBPyConnection, change: Change) -> list[st
     ]
 
 
-# Messages in a row and share of the size that a rank sends, for n ranks: the ring; trees that are
-# pipelined (two of them, Sanders, Speck, Träff 2009); recursive halving and doubling (Thakur,
-# Rabenseifner, Gropp 2005).
+# Sequential messages and sent share of the size, for n ranks: ring; two pipelined trees (Sanders,
+# Speck, Träff 2009); recursive halving and doubling (Thakur, Rabenseifner, Gropp 2005).
 _ALGORITHMS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "ring": {
         "allreduce": ("2 * (n - 1)", "2 * (n - 1) / n"),
@@ -744,9 +741,9 @@ def change_collectives(connection: duckdb.DuckDBPyConnection, change: Change) ->
     return assumptions
 
 
-# DeepSpeed's stage 3 runs hooks around each module. Those of the backward pass are nodes of
-# autograd, those of the forward pass what lies between two numbered ops of a model that have one of
-# its marks between them, less what usually lies between two without.
+# DeepSpeed's stage 3 runs hooks around each module. In the backward pass they are autograd nodes.
+# In the forward pass they are the time between two numbered ops with one of DeepSpeed's marks
+# between them, in excess of the usual time without a mark.
 _ZERO_HOOKS = """
 CREATE OR REPLACE TABLE {table}_op AS
 WITH op AS (
@@ -924,7 +921,7 @@ def apply_change(
     """
     runs = [lambda statement: connection.execute(statement).fetchall(), *further]
     if change.keyword == "size":
-        # Runs of bench have no traces.
+        # Bench runs have no traces.
         return resize(connection, change, [ask for ask in runs if ask("FROM trace LIMIT 1")])
     if change.keyword in _OF_LINKS:
         lay_measured(connection, change, runs)

@@ -18,8 +18,8 @@ LAUNCH_BOUND_NS = 3_000
 MATRIX_TYPES = ("fp8", "bf16", "fp16", "tf32", "int8")
 """Types that matrix units support, which reach other shares of their peaks."""
 
-# Work of a product counts as bound by arithmetic or by memory as its op's operations and bytes say
-# on the recorded device; where they are not known, products by arithmetic, all else by memory.
+# The operations and bytes of an op decide whether a GEMM is bound by arithmetic or memory on the
+# recorded device. If they are unknown, GEMMs are bound by arithmetic, and all else by memory.
 _RATIOS = """
 CREATE OR REPLACE TABLE {table}_device AS
 WITH peak AS (
@@ -118,7 +118,7 @@ def scale_to_device(connection: duckdb.DuckDBPyConnection, table: str, name: str
 def _reached(connection: duckdb.DuckDBPyConnection, other: DevicePeak) -> tuple[float, float, str]:
     """Return the share of peak that GEMMs reach on both devices, and its description.
 
-    Both are 1 where one of them is not known.
+    Both are 1 if one is unknown.
     """
     names = {row[0] for row in connection.execute("SELECT product FROM device_peak").fetchall()}
     recorded = [one for one in load_device_peaks() if one.product in names]

@@ -53,7 +53,7 @@ docs/explanation/predictions.md."""
 _DRAWS = 300
 
 KEEPS_WORK = frozenset({"host", "python", "launches", "graph"})
-"""Keywords of changes that do not change GPU work: no step gets shorter than that."""
+"""Keywords of changes that do not change GPU work, which then limits the gain."""
 
 _OF_HOST = KEEPS_WORK | {"sync", "compile"}
 """Keywords of changes of host time, which the profiler inflates."""
@@ -69,29 +69,30 @@ _TIMES = ("before", "predicted", "low", "high")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Prediction(ShownAsTable):
-    """What a step of a run and its device window would be under changes.
+    """Step time and device window of a run under changes.
 
     Attributes:
-        changes: as they were written.
+        changes: as written by the user.
         recorded_ns: the window from the first device event of all ranks to the end of the last, ns.
-        before_ns: the same without the changes: in the run where its basis is known, else as
-            recorded, ns.
-        predicted_ns: the same under the changes, ns; None where the trace does not tell.
+        before_ns: the same window before the changes: of the unprofiled run if its basis is
+            known, else as recorded, ns.
+        predicted_ns: the same under the changes, ns; None if unknown.
         low_ns: lower end of the interval, ns.
         high_ns: upper end of the interval, ns.
-        replay_error_pct: by how much the unchanged replay misses the recorded window, of it.
-        inferred_pct: how much of the critical path rests on edges that are inferred or assumed.
-        assumptions: what the prediction takes for granted.
-        reason: why there is no prediction; None where there is one.
-        step_count: marked steps; 0 where the window is taken for one.
-        before_step_ns: a step without the changes, ns; the same as `tracekit query unprofiled`.
+        replay_error_pct: error of the unchanged replay, percent of the recorded window.
+        inferred_pct: share of the critical path on inferred or assumed edges.
+        assumptions: assumptions of the prediction.
+        reason: why there is no prediction; None if there is one.
+        step_count: marked steps; 0 if the window counts as one.
+        before_step_ns: a step before the changes, ns; the same as `tracekit query unprofiled`.
         predicted_step_ns: a step under the changes, ns.
         low_step_ns: lower end of its interval, ns.
         high_step_ns: upper end of its interval, ns.
-        base: what is changed: the run with its plain step or its estimate, or the recording.
-        base_reason: why that is the recording.
-        is_upper_bound: the gain is of the recording, and of the run at most as much: the profiler
-            makes the host slower, by how much is not known.
+        base: what the changes apply to: the run with its unprofiled or estimated step, or the
+            recording.
+        base_reason: why the base is the recording.
+        is_upper_bound: whether the gain refers to the recording, and that of the run is at most
+            as large: the profiler slows the host by an unknown amount.
     """
 
     changes: tuple[str, ...]
@@ -176,17 +177,17 @@ class Prediction(ShownAsTable):
 
 @dataclass(frozen=True, slots=True)
 class RunStep:
-    """A step of a run without the profiler, beside the same one recorded.
+    """A step of a run with and without the profiler.
 
     Attributes:
-        recorded_ns: the mean step of the recording, ns.
-        run_ns: a step without the profiler, ns; the middle of the interval where that is wide;
-            None where it is not known.
-        low_ns: at least, ns.
-        high_ns: at most, ns.
-        busy_ns: work of a device in it, ns; None on CPUs.
-        basis: what that rests on: ``plain step`` or ``constants``.
-        reason: why the run cannot be replayed; None where it can.
+        recorded_ns: the mean profiled step, ns.
+        run_ns: an unprofiled step, ns; the middle of the interval if that is wide; None if
+            unknown.
+        low_ns: lower bound, ns.
+        high_ns: upper bound, ns.
+        busy_ns: device work in it, ns; None on CPUs.
+        basis: its basis: ``plain step`` or ``constants``.
+        reason: why the run cannot be replayed; None if it can.
     """
 
     recorded_ns: int
@@ -220,9 +221,9 @@ HAVING count(*) > 0
 @dataclass(frozen=True, slots=True)
 class _Replayed:
     window_ns: int
-    # When the last work of each marked step ends, of each trace: the host may be ahead of it.
+    # End of the last work of each marked step, per trace: the host may be ahead of it.
     step_ends_ns: tuple[tuple[int, ...], ...]
-    # When the first of them begins.
+    # Start of the first of them.
     begins_ns: tuple[int | None, ...]
 
     @property
@@ -243,21 +244,21 @@ def _step_ns(begin_ns: int, ends_ns: Sequence[int]) -> float:
 
 
 class Predictor:
-    """Replays one recorded run with changes, as often as asked.
+    """Replays one recorded run with changes, any number of times.
 
     Args:
         connection: to a store of its traces.
-        further: answer statements on further runs, of another batch or sequence, or of bench.
-        is_recorded: replay the recording, not the run without the profiler.
+        further: query functions for further runs, of another batch or sequence, or of bench.
+        is_recorded: whether to replay the recording instead of the unprofiled run.
 
     Attributes:
         recorded_ns: the window from the first device event of all ranks to the end of the last, ns.
-        before_ns: the same as it is replayed, ns: of the run, where its basis is known.
-        run_step: a step of the run beside one of the recording; None where none is to be told.
-        is_of_run: the run is replayed, not the recording.
+        before_ns: the same as replayed, ns: of the unprofiled run if its basis is known.
+        run_step: an unprofiled and a profiled step; None if unknown.
+        is_of_run: whether the unprofiled run is replayed, not the recording.
 
     Raises:
-        QueryError: no trace, or no work of a device is recorded.
+        QueryError: there is no trace, or no device work is recorded.
     """
 
     def __init__(
@@ -320,15 +321,15 @@ class Predictor:
         return bool(self._connection.execute(found).fetchall())
 
     def predict(self, changes: Sequence[str], timeline: Path | None = None) -> Prediction:
-        """Return what a step and the window would be if all of these were changed.
+        """Predict the step and the window with all of these changes.
 
         Args:
             changes: texts in the language of :mod:`tracekit.prediction.changes`.
-            timeline: where to write the predicted run, as a Chrome trace; of a folder, one a rank.
+            timeline: where to write the predicted run, as a Chrome trace; a folder: one per rank.
 
         Raises:
             UsageError: a text is not a change.
-            QueryError: the trace has nothing of what is changed, or does not tell what that needs.
+            QueryError: the trace has nothing that matches, or lacks required information.
         """
         usual, most, reasons = self._expanded(changes)
         found = self._predicted(usual, timeline)
@@ -346,7 +347,7 @@ class Predictor:
         return self._bounded(found, usual)
 
     def _bounded(self, found: Prediction, changes: Sequence[Change]) -> Prediction:
-        """Return a prediction inside its interval that is no shorter than its GPU work."""
+        """Return a prediction within its interval and not shorter than its GPU work."""
         least_ns, step = 0, self.run_step
         keywords = {change.keyword for change in changes}
         if step is not None and step.busy_ns is not None and keywords <= KEEPS_WORK:
@@ -425,9 +426,9 @@ class Predictor:
         return step.run_ns if self.is_of_run and step.run_ns is not None else step.recorded_ns
 
     def _expanded(self, changes: Sequence[str]) -> tuple[list[Change], list[Change], list[str]]:
-        """Return what changes are made of, the same for what gains most, and the reasons.
+        """Expand changes into parts, those with the largest gain, and the reasons.
 
-        What counts work again comes behind what scales it.
+        Changes that repeat work come after those that scale it.
         """
         parsed = sorted(map(parse_change, changes), key=lambda one: one.keyword in LAST)
         found = [expand(self._connection, change) for change in parsed]
@@ -437,9 +438,9 @@ class Predictor:
         return usual, most, reasons
 
     def _changed(self, changes: Sequence[Change]) -> tuple[list[str], list[_Replayed]]:
-        """Replay the edges under changes; return what these assume, and each variant.
+        """Replay the edges under changes; return their assumptions and each variant.
 
-        Behind the variants comes the one that differs from the first in contention.
+        After the variants comes the first variant with other contention.
         """
         if (*changes,) in self._known:
             return self._known[*changes,]
@@ -461,9 +462,9 @@ class Predictor:
 
     @contextmanager
     def _applied(self, changes: Sequence[Change], *, is_seen: bool) -> Iterator[list[list[str]]]:
-        """Have the edges under changes, for other connections to see or not; say what they assume.
+        """Apply changes to the edges and yield their assumptions; other connections may see them.
 
-        Taking a transaction back takes less time than to lay out the edges again.
+        Rolling back a transaction is faster than rebuilding the edges.
         """
         connection = self._connection
         if not is_seen:
@@ -478,10 +479,10 @@ class Predictor:
                 connection.execute("ROLLBACK")
 
     def _start_as_steps_end(self) -> list[str]:
-        """Let a rank that began as late as its steps ended begin as late as these end now.
+        """Start a rank that began as late as its steps ended as late as these end now.
 
-        It was late from a step before the window, which would change as the others do. What is less
-        than a thousandth of the window stays.
+        The delay comes from a step before the window, which would change like the others. Delays
+        below a thousandth of the window are ignored.
         """
         found: list[str] = []
         if len(self._moments) < 2:
@@ -542,17 +543,17 @@ def predict(
     changes: Sequence[str],
     timeline: Path | None = None,
 ) -> Prediction | ServingPrediction:
-    """Return what the step of a run, or the load of a serving run, would be under changes.
+    """Predict the step of a run, or the load of a serving run, under changes.
 
     Args:
         connection: to a store of its traces.
-        predictor: returns what replays the run.
+        predictor: creates the replay.
         changes: texts in the language of :mod:`tracekit.prediction.changes`.
-        timeline: where to write the predicted run, as a Chrome trace; of a folder, one a rank.
+        timeline: where to write the predicted run, as a Chrome trace; for a folder, one per rank.
 
     Raises:
         UsageError: a text is not a change, or changes of a load are mixed with others.
-        QueryError: the trace has nothing of what is changed, or does not tell what that needs.
+        QueryError: the trace has nothing that matches, or lacks required information.
     """
     parsed = [parse_change(text) for text in changes]
     if not any(change.keyword in SERVING for change in parsed):
@@ -579,10 +580,9 @@ def _lateness(step_ends_ns: Sequence[Sequence[int]]) -> list[int]:
 
 
 def _drawn(before: _Replayed, after: _Replayed) -> list[float]:
-    """Return by how much the steps of a rerun may get longer: a bootstrap over steps.
+    """Return how much longer the steps of a rerun may be: a bootstrap over steps.
 
-    Those of the recorded and of the changed run are drawn apart: a rerun does not have the same
-    luck in the same steps.
+    Steps of the recorded and the changed run are resampled independently.
     """
     old, new = (
         [ends[i + 1] - ends[i] for ends in run.step_ends_ns for i in range(len(ends) - 1)]

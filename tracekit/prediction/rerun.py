@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tracekit.manifest import Manifest
 
 FILE = Path("logs", "advice.json")
-"""File for the verdict in the rerun's folder, outside the traces, where it would be read as one."""
+"""File for the verdict in the folder of the rerun, outside the traces folder."""
 
 _METHODS: dict[str, tuple[str, str]] = {
     "advice_recompute": ("R", ""),
@@ -83,19 +83,19 @@ Outcome = Literal["holds", "does not hold", "inconclusive"]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A prediction beside the measurement; shares are of the figure before the change, %.
+    """A prediction and the measurement; shares are of the figure before the change, %.
 
     Attributes:
-        rule: what gave the advice.
-        figure: what was to take less: a step (or the window without any), or a figure of a load.
-        change: what was predicted.
-        predicted_gain_pct: by how much it was to take less.
-        predicted_low_pct: the least.
-        predicted_high_pct: the most.
-        measured_gain_pct: by how much it did.
-        measured_low_pct: the least, as noise goes; None where there are too few steps to tell.
-        measured_high_pct: the most.
-        outcome: whether the two intervals meet; inconclusive where noise decides.
+        rule: source of the advice.
+        figure: predicted figure: a step (or the window if there are none), or one of a load.
+        change: the predicted change.
+        predicted_gain_pct: predicted reduction.
+        predicted_low_pct: its lower bound.
+        predicted_high_pct: its upper bound.
+        measured_gain_pct: measured reduction.
+        measured_low_pct: its lower bound by noise; None if there are too few steps.
+        measured_high_pct: its upper bound.
+        outcome: whether the two intervals overlap; inconclusive if noise is too large.
     """
 
     rule: str
@@ -166,10 +166,10 @@ def changed_command(run: Manifest, advice: Candidate, out: Path) -> list[str]:
 
 
 def _kept_options(words: list[str]) -> dict[str, str | None]:
-    """Return the options of a run's command that a rerun keeps, in their order.
+    """Return the options of a run's command that a rerun keeps, in order.
 
     Raises:
-        UsageError: there is another option, without which the rerun would be of something else.
+        UsageError: there is another option, without which the rerun would differ.
     """
     found: dict[str, str | None] = {}
     rest = [part for word in words
@@ -194,13 +194,13 @@ def _kept_options(words: list[str]) -> dict[str, str | None]:
 
 
 def options_of(run: Manifest, advice: Candidate, given: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the options by which `tracekit collect` takes an advice; none where it has none.
+    """Return the options of `tracekit collect` that apply an advice; empty if there are none.
 
     Args:
         run: the manifest of the run.
-        advice: what is changed.
-        given: the options of the run. A limit of what runs is set where that has it set, by the
-            engine or by the client.
+        advice: the change.
+        given: the options of the run. A limit is set where the run sets it, in the engine or in
+            the client.
     """
     if advice.rule in _METHODS:
         goes, comes = _METHODS[advice.rule]

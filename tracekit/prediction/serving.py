@@ -92,16 +92,16 @@ _ROWS = ("recorded", "replayed", "predicted", "low", "high")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ServingPrediction(ShownAsTable):
-    """What a load would see under changes, by the names of :data:`MEASURES`: ns and tokens/s.
+    """Figures of a load under changes, by the names of :data:`MEASURES`: ns and tokens/s.
 
     Attributes:
-        changes: as they were written.
-        recorded: what the run saw.
-        replayed: the simulation of what was recorded, without a change.
-        predicted: the same with the changes; None where the simulation misses what was recorded.
+        changes: as written by the user.
+        recorded: the run's figures.
+        replayed: the simulation of the recorded load without changes.
+        predicted: the same with the changes; None if the unchanged simulation is too inaccurate.
         low, high: the ends of the interval of each.
-        assumptions: what the prediction takes for granted.
-        reason: why there is no prediction; None where there is one.
+        assumptions: assumptions of the prediction.
+        reason: why there is no prediction; None if there is one.
     """
 
     changes: tuple[str, ...]
@@ -119,7 +119,7 @@ class ServingPrediction(ShownAsTable):
         return {"change": "; ".join(members.pop("changes"))} | members
 
     def as_result(self) -> Result:
-        """Return it as a table, without the assumptions."""
+        """Return the prediction as a table, without assumptions."""
         columns = [
             Column(name, "BIGINT" if name.endswith("_ns") else "DOUBLE") for name in MEASURES
         ]
@@ -142,14 +142,14 @@ class _Recorded:
 
 
 class LoadPredictor:
-    """Simulates one recorded load with changes, as often as asked.
+    """Simulates one recorded load with changes, any number of times.
 
     Args:
         connection: to a store of its run folder. The first run is predicted; others of the same
-            model and engine only say what steps take.
+            model and engine only add step times.
 
     Raises:
-        QueryError: the run does not tell what that needs.
+        QueryError: the run lacks required information.
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
@@ -181,16 +181,16 @@ class LoadPredictor:
         ]
 
     def predict(self, changes: Sequence[Change], *, is_bounded: bool = False) -> ServingPrediction:
-        """Return what the load would see if all of these were changed.
+        """Predict the load with all of these changes.
 
         Args:
             changes: those of :data:`tracekit.prediction.changes.SERVING`.
-            is_bounded: of steps that are unlike all recorded the time lies between two bounds; else
+            is_bounded: whether steps unlike any recorded one get a time between two bounds; else
                 there is no prediction with them.
 
         Raises:
-            QueryError: the run does not tell what that needs, or the changes lead to steps that are
-                unlike all that were recorded.
+            QueryError: the run lacks required information, or the changes lead to steps unlike any
+                recorded one.
         """
         run, times = self._run, self._times
         assumptions = [*self._assumptions]
@@ -289,7 +289,7 @@ def _measured_apart(
 
 
 def _gaps(steps: _Steps) -> list[tuple[int, int]]:
-    """Return the times between tokens, and of how many tokens: what runs gets one in each step."""
+    """Return the times between tokens and their numbers: a running request gets one per step."""
     return [(took_ns, work.decode_count) for work, took_ns in steps if work.decode_count]
 
 
@@ -311,7 +311,7 @@ def _measures(
         count = len(values)
         found[f"{what}_mean_ns"] = round(statistics.fmean(values)) if values else 0
         for pct in (50, 99):
-            # By the nearest rank, as analysis latency has it.
+            # Nearest rank, like analysis latency.
             found[f"{what}_p{pct}_ns"] = values[-(-pct * count // 100) - 1] if values else 0
     left = sum(count for _, count in gaps) // 100 + 1
     found["itl_p99_ns"] = 0
@@ -425,7 +425,7 @@ def _steps(
     readers: defaultdict[int, list[int]] = defaultdict(list)
     new: defaultdict[int, list[int]] = defaultdict(list)
     end_ns: dict[int, int] = {}
-    answered: list[range] = []  # steps that gave a request its tokens
+    answered: list[range] = []  # steps that produced tokens of a request
     for _, sent, prompt, output, _, _, token_ns, spans, _ in found:
         ((first, last),) = spans
         if not 0 < output <= last - first + 1 < output + _MOST_PARTS:
@@ -443,7 +443,7 @@ def _steps(
     timed: list[Timed] = []
     works: list[Work] = []
     begin_ns = ended_ns = 0
-    joined: list[int] = []  # how long after the first request to an idle engine others came
+    joined: list[int] = []  # delays of further requests after the first one to an idle engine
     missed: list[int] = []
     for step in sorted({*decodes, *readers}):
         read = 0

@@ -19,7 +19,7 @@ Ask = Callable[[str], Sequence[Sequence[Any]]]
 """Returns the rows of a statement on the store of a run."""
 
 FURTHER = 2
-"""A size may be so many times beyond those of the runs."""
+"""Maximum ratio of a size to those of the runs."""
 
 _WORK = """
 WITH step AS (
@@ -35,22 +35,22 @@ LEFT JOIN module AS m USING (trace_id, module_id)
 WHERE a.kind <> 'comm' AND a.step IS NOT NULL
 GROUP BY ALL
 """
-"""The work of a rank's step by module, phase and class, ns."""
+"""Work of a rank's step by module, phase, and class, ns."""
 
 _SIZES = {"batch": "batch_size", "sequence": "sequence_length"}
 
 
 def resize(connection: duckdb.DuckDBPyConnection, change: Change, runs: Sequence[Ask]) -> list[str]:
-    """Scale work in the table of edges to another size; return what that assumes.
+    """Scale work in the edge table to another size; return the assumptions.
 
     Args:
-        connection: to a store with the graph, of the first run.
+        connection: to a store with the graph of the first run.
         change: which size, and those of the runs.
-        runs: the first one, and the further ones.
+        runs: the first run and the further ones.
 
     Raises:
-        UsageError: the sizes of the runs are not given, and no manifest has them.
-        QueryError: there is one run, or one size; or the size is far from theirs.
+        UsageError: the sizes of the runs are neither given nor in a manifest.
+        QueryError: there is only one run or size, or the size is too far from theirs.
     """
     if len(runs) < 2:
         raise QueryError(
@@ -94,7 +94,7 @@ def resize(connection: duckdb.DuckDBPyConnection, change: Change, runs: Sequence
     )
     connection.execute(
         f"UPDATE {TABLE} AS e SET factor = e.factor * s.ratio, "
-        # Beyond the sizes of the runs, work may stay as it is there, or grow twice as fast.
+        # Beyond the recorded sizes, work may stop growing, or grow twice as fast.
         "quick_ns = e.quick_ns * if(s.ratio > 0, least(s.nearest / s.ratio, 1), 1), "
         "slow_ns = e.slow_ns * if(s.ratio > 0, greatest(2 - s.nearest / s.ratio, 1), 1) "
         f"FROM {TABLE}_size AS s "

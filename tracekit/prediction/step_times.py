@@ -1,9 +1,9 @@
-"""How long the steps of a serving engine take, by what they do: measured on recorded steps.
+"""Step times of a serving engine by the work of the step, measured on recorded steps.
 
-Steps that read prompts and those that only decode are told apart, as other kernels run in them. Of
-each kind the time is linear, by least squares, in what tells most of tokens of prompts, requests
-that decode, tokens of context, and tokens times context, which is what attention computes. What
-steps of one number of decoded requests take beside that is added: kernels suit some numbers better.
+Steps with prefill and steps with only decode are separate kinds, because they run different
+kernels. For each kind, the time is linear (least squares) in the most explanatory of: prompt
+tokens, decoding requests, context tokens, and tokens times context, the cost of attention. The mean
+residual by number of decoding requests is added, because kernels suit some numbers better.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from tracekit.errors import QueryError
 from tracekit.prediction.batching import StepTime, Work
 
 _STEPS_PER_TERM, _LEAST_GAIN = 16, 0.02
-"""A term counts if there are so many steps for it, and if it takes so much of the squares away."""
+"""Minimum number of steps per term, and minimum share of squares that it explains."""
 
 _DOUBT_STEPS = 5
-"""The mean over steps of one number of requests counts as if so many more were as the line says."""
+"""Shrinkage: the mean residual per number of requests is averaged with this many zeros."""
 
 _BLOCK_STEPS = 4
-"""What makes a step long often does so to the next: draws are runs of so many, on the mean."""
+"""Mean length of resampled runs of steps, because adjacent steps are correlated."""
 
 _LEAST_ALIKE, _LEAST_ALIKE_PCT, _ENOUGH_ALIKE = 3, 2.0, 10
-"""A step is known if so many recorded ones decode nearly as many requests: the first number, and so
-much of all, or the last number."""
+"""A step is known if enough recorded ones decode nearly as many requests: at least the first number
+and this share of all, or the last number."""
 
 _NEAR = 0.1
-"""Nearly is by one, or by so much of the range of all; what they read and their context may differ
-by as much of theirs."""
+"""Nearly as many: within one, or this share of the entire range; the same share applies to prefill
+and context tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """Steps in a row, mostly one, and their time together, ns."""
+    """Consecutive steps, usually one, and their total time, ns."""
 
     works: tuple[Work, ...]
     dur_ns: int
@@ -111,7 +111,7 @@ class _Kind:
             yield at
 
     def _read(self, decode_count: int) -> list[int]:
-        """Return what recorded steps read that decode nearly as many: how many, least, most."""
+        """Return count, minimum, and maximum of prefill tokens of steps with similar decodes."""
         near = max(1, _NEAR * (self._decodes[1] - self._decodes[0]))
         read = [
             work.prefill_token_count
@@ -133,7 +133,7 @@ class _Kind:
         )
 
     def strange(self, work: Work) -> str | None:
-        """Return how a step differs from all recorded ones; None if it is similar to some."""
+        """Return how a step differs from all recorded ones; None if it is similar to one."""
         alike_count, *read = self.read(work.decode_count)
         share = len(self._works) * _LEAST_ALIKE_PCT / 100
         if alike_count < max(_LEAST_ALIKE, min(share, _ENOUGH_ALIKE)):
@@ -155,10 +155,10 @@ class _Kind:
 
 
 class StepTimes:
-    """What was measured of the steps of an engine.
+    """Measured step times of an engine.
 
     Args:
-        steps: in the order of time.
+        steps: in order of time.
     """
 
     def __init__(self, steps: Sequence[Timed]) -> None:
@@ -169,11 +169,11 @@ class StepTimes:
         }
 
     def usual(self) -> StepTime:
-        """Return what a step takes on the mean."""
+        """Return the mean time of a step."""
         return self._times({reads: (kind.line, None) for reads, kind in self._kinds.items()})
 
     def drawn(self, seed: int) -> StepTime:
-        """Return what steps take in another run of the kind: a bootstrap of runs of steps."""
+        """Return step times of another run of the kind: a bootstrap of runs of steps."""
         chance = random.Random(seed)
         return self._times({reads: kind.drawn(chance) for reads, kind in self._kinds.items()})
 
@@ -191,13 +191,12 @@ class StepTimes:
         return step_ns
 
     def bounded(self, step_ns: StepTime, power: float) -> StepTime:
-        """Return what steps take, those unlike all recorded by the nearest recorded ones.
+        """Return step times, with the nearest recorded step for those unlike any recorded one.
 
         Args:
-            step_ns: what recorded ones take.
-            power: with 0 they take as long as these, with 1 as much longer or shorter as they do
-                more or less; of what reading a prompt takes, a part takes at most the root of its
-                share.
+            step_ns: times of recorded steps.
+            power: 0: as long as the nearest step; 1: in proportion to the work; a part of a
+                prefill takes at most the root of its share.
         """
 
         def bounded_ns(work: Work) -> int:
@@ -223,17 +222,17 @@ class StepTimes:
         return why and f"steps that {'prefill' if reads else 'only decode'} {why}"
 
     def ratio(self, steps: Sequence[Timed]) -> float | None:
-        """Return how much longer steps of another run take than these, if any are alike."""
+        """Return the ratio of another run's step times to these, if any steps are similar."""
         usual = self.usual()
         alike = [step for step in steps if not any(map(self._strange, step.works))]
         told_ns = sum(usual(work) for step in alike for work in step.works)
         return sum(step.dur_ns for step in alike) / told_ns if told_ns else None
 
     def unknown(self, steps: Sequence[tuple[Work, int]]) -> tuple[float, str]:
-        """Return how much of the time of steps is in such as were not recorded, in %, and why.
+        """Return the share of time in steps unlike any recorded one, in %, and the reason.
 
         Args:
-            steps: what each does, and its time, ns.
+            steps: work and time of each, ns.
         """
         times: defaultdict[str, int] = defaultdict(int)
         for work, took_ns in steps:
@@ -280,7 +279,7 @@ def _squares(rows: Sequence[_Row], factors: Sequence[float], kept: Sequence[int]
 
 
 def _least_squares(rows: Sequence[_Row], terms: Sequence[int]) -> list[float]:
-    """Return the factors of all terms, none below 0, because more work takes no less time."""
+    """Return the factors of all terms, none below 0, because more work does not take less time."""
     kept = list(terms)
     found = _solved(rows, kept)
     while min(found[1:], default=0.0) < 0:

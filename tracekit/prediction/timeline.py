@@ -1,8 +1,8 @@
 """Writes a predicted run as a Chrome trace with the predicted times.
 
-Calls and work stand where the replay puts them. What else ran on a thread (ops, ranges, Python)
-is moved with them: between two nodes of its thread in proportion, so that it nests as it did. What
-a method adds has the name of what it is a copy of, and an argument that says it was predicted.
+Calls and work have the times of the replay. Other events of a thread (ops, ranges, Python) move
+with them, in proportion between two nodes of their thread, so that nesting is unchanged. Work that
+a method adds has the name of what it copies and an argument that marks it as predicted.
 """
 
 from __future__ import annotations
@@ -44,8 +44,7 @@ WHERE s.kind = 'work' AND s.tid IS NULL AND (ended.at_ns > begun.at_ns OR e.dur_
 ORDER BY s.trace_id, begun.at_ns, s.span_id
 """
 
-# Of nodes at one moment, what ends there is in front of the first in the replay, and what begins
-# there behind the last.
+# For nodes at the same time: ends are moved before the first, and starts after the last.
 _HOST = """
 WITH node AS (
     SELECT trace_id, pid, tid, recorded_ns, min(first.at_ns) AS end_ns, max(last.at_ns) AS at_ns
@@ -132,8 +131,7 @@ ASOF INNER JOIN piece AS p
 ORDER BY b.trace_id, b.at_ns, b.event_id
 """
 
-# Copies of calls with the op around them and what ties them to their work, of work, and of ops on
-# cpu; batches of workers.
+# Copies of calls with their op and links, of work, and of CPU ops; batches of workers.
 _ADDED = """
 SELECT
     t.rank, t.trace_id, coalesce(s.name, 'batch of worker ' || a.worker),
@@ -174,16 +172,16 @@ ORDER BY ended.at_ns, a.end_node
 _WORKER_TID = 2_000_000_000
 
 _ITS_OWN = ("External id", "Sequence number", "Fwd thread id", "Python id", "Python parent id")
-"""Arguments that tie an event to others, which a copy of it does not have."""
+"""Arguments that link an event to others, which its copy does not have."""
 
 
 def write_timeline(connection: duckdb.DuckDBPyConnection, at: str, path: Path) -> None:
-    """Write what ran, at the times of a replay.
+    """Write the run at the times of a replay.
 
     Args:
-        connection: one that has the graph, and the edges that were replayed.
+        connection: one that has the graph and the replayed edges.
         at: the table of the replay.
-        path: the file, which is written whole or not at all; or a folder, for a file of each rank.
+        path: the file, which is written completely or not at all; or a folder, for a file per rank.
 
     Raises:
         StoreError: it cannot be written.

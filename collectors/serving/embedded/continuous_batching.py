@@ -26,7 +26,7 @@ from .steps import Batch, Share, StepRecorder
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 10.0
 _POLL_S = 0.01
-# An end-of-sequence id that no token has: transformers takes a negative one as "there is none".
+# An end-of-sequence id that no token has: transformers treats a negative one as none.
 _NO_END_OF_SEQUENCE = -1
 
 _PAGE_TOKEN_COUNT = 16
@@ -39,10 +39,10 @@ _FREE_SHARE = 0.15
 
 @dataclass(frozen=True, slots=True)
 class EngineSize:
-    """How large the engine is made; None leaves it to transformers, which asks the device.
+    """Size of the engine; with None transformers chooses it by the device.
 
-    `page_token_count` is the tokens of a page of the cache of keys and values, `page_count` the
-    number of its pages, `batch_token_count` the most tokens in one step.
+    `page_token_count` is the number of tokens per page of the KV cache, `page_count` the number of
+    pages, `batch_token_count` the maximum number of tokens per step.
     """
 
     page_token_count: int | None = None
@@ -52,14 +52,14 @@ class EngineSize:
 
 
 def engine_size(plan: LoadPlan, values: Mapping[str, Any], model: Any) -> EngineSize:
-    """Return the size for a load: what the arguments say, and else on a CPU no more than it needs.
+    """Return the size for a load: from the arguments, else on a CPU the smallest that suffices.
 
-    Left alone, transformers sizes the cache by the memory of the machine. On a GPU that is what one
-    wants. On a CPU it takes seconds to touch the memory, and its attention needs a mask of the
-    tokens of a step times those of the whole cache.
+    By default, transformers sizes the cache by the memory of the machine, which suits a GPU. On a
+    CPU, touching that memory takes seconds, and attention needs a mask of the tokens per step times
+    those of the entire cache.
 
     Raises:
-        UsageError: what was asked for cannot hold a single request.
+        UsageError: the requested size cannot hold a single request.
     """
     page: int | None = values.get("page_size")
     pages: int | None = values.get("cache_blocks")
@@ -83,7 +83,7 @@ def engine_size(plan: LoadPlan, values: Mapping[str, Any], model: Any) -> Engine
 
 
 def _page_count(request_token_count: int, requests: int, page: int, batch: int, model: Any) -> int:
-    """Return the pages that hold all requests at once, if that stays within bounds."""
+    """Return the number of pages that hold all requests at once, within a limit."""
     per_request = math.ceil(request_token_count / page) + 1
     wanted = math.ceil(per_request * requests / (1 - _FREE_SHARE))
     least = math.ceil(per_request / (1 - _FREE_SHARE))
@@ -100,7 +100,7 @@ def _page_count(request_token_count: int, requests: int, page: int, batch: int, 
 
 
 class ContinuousBatching:
-    """An engine in this process: requests go in by `submit`, results come out of `result`."""
+    """An embedded engine: `submit` adds requests, `result` returns finished ones."""
 
     def __init__(self, model: Any, size: EngineSize, recorder: StepRecorder) -> None:
         self.recorder = recorder
@@ -124,7 +124,7 @@ class ContinuousBatching:
         starter.join(_START_TIMEOUT_S)
 
     def stop(self) -> bool:
-        """End the engine's thread at once, and tell whether it ended."""
+        """Stop the engine's thread immediately; return whether it ended."""
         if self._manager.is_running():
             self._manager.stop(block=True, timeout=_STOP_TIMEOUT_S, hard_stop=True)
         has_ended = not self._manager.is_running()
@@ -133,7 +133,7 @@ class ContinuousBatching:
         return has_ended
 
     def submit(self, request_id: str, token_ids: Sequence[int], max_new_token_count: int) -> None:
-        """Add a request that makes exactly so many tokens, greedily."""
+        """Submit a request for an exact number of greedy tokens."""
         taken = self._manager.add_request(
             list(token_ids),
             request_id=request_id,
@@ -145,11 +145,11 @@ class ContinuousBatching:
             raise WorkloadError("the engine is shutting down and accepts no requests")
 
     def cancel(self, request_id: str) -> None:
-        """Drop a request; no result comes of it."""
+        """Cancel a request; it has no result."""
         self._manager.cancel_request(request_id)
 
     def result(self, timeout_s: float) -> Any | None:
-        """Return a request that is over (`request_id`, `generated_tokens`, `error`), or None."""
+        """Return a finished request (`request_id`, `generated_tokens`, `error`), or None."""
         output = self._manager.get_result(timeout=timeout_s)
         if output is None:
             self.check()
@@ -157,7 +157,7 @@ class ContinuousBatching:
         return output if output.is_finished() else None
 
     def check(self) -> None:
-        """Raise `WorkloadError` if the engine's thread has ended, with the reason that it left."""
+        """Raise `WorkloadError` with the reason if the engine's thread has ended."""
         error = self._manager.background_thread_status.fatal_error
         if error is not None:
             raise WorkloadError(
@@ -167,14 +167,14 @@ class ContinuousBatching:
             raise WorkloadError("the engine's thread ended for an unknown reason")
 
     def check_after_error(self, timeout_s: float) -> None:
-        """Tell one request's error from the end of the engine, which first fails all of them."""
+        """Raise if the engine has ended, which fails all its requests."""
         deadline = time.monotonic() + timeout_s
         while self._manager.is_running() and time.monotonic() < deadline:
             time.sleep(_POLL_S)
         self.check()
 
     def description(self) -> dict[str, Any]:
-        """Return how the engine is set up, by the names that transformers gives its settings."""
+        """Return the engine's settings under transformers' names."""
         config = self._manager.continuous_batching_config
         names = (
             "page_size",
@@ -192,7 +192,7 @@ class ContinuousBatching:
         return found
 
     def _wrap(self, processor: Any) -> None:
-        """Wrap the methods of the batch processor that a step goes through."""
+        """Wrap the methods of the batch processor that a step calls."""
         _replace(processor, "prepare_next_batch", self._prepare)
         _replace(processor, "update_batch", self._update)
         _replace(_part(processor, "scheduler"), "schedule_batch", self._schedule)
@@ -253,11 +253,11 @@ class ContinuousBatching:
 
 
 def _share(future: Any) -> Share:
-    """Return what a scheduled request has in its step.
+    """Return the share of a scheduled request in its step.
 
-    How many tokens a request has in the step does not tell a prompt from an answer: the rest of a
-    prompt can be one token. What tells is how far the request had come: transformers counts in
-    `position_offset` the tokens that are in the cache, and moves it on after scheduling.
+    The number of tokens does not distinguish prefill from decode: the rest of a prompt can be one
+    token. `position_offset`, the number of the request's tokens in the cache, does; transformers
+    increases it after scheduling.
     """
     state = future.state
     return Share(
@@ -308,7 +308,7 @@ def _manager(model: Any, size: EngineSize) -> Any:
 
 
 def _part(owner: Any, name: str) -> Any:
-    """Return a part of the engine, which this version of transformers may not have."""
+    """Return a part of the engine; raise if this version of transformers lacks it."""
     try:
         return getattr(owner, name)
     except AttributeError as error:
@@ -316,7 +316,7 @@ def _part(owner: Any, name: str) -> Any:
 
 
 def _replace(owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
-    """Put a wrapper, which gets the original as its first argument, over a method of an object."""
+    """Wrap a method of an object; the wrapper receives the original as its first argument."""
     original = _part(owner, name)
     setattr(owner, name, functools.partial(wrapper, original))
 

@@ -33,7 +33,7 @@ _POLL_S = 0.1
 
 
 class EmbeddedLoad:
-    """One load on one engine, which is running; the folder takes the trace."""
+    """A load on a running engine; the folder receives the trace."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class EmbeddedLoad:
         self._in_flight: dict[str, RequestRecord] = {}
 
     def run(self) -> LoadResult:
-        """Carry out all of it; Ctrl-C or the engine's failure ends it with what there is."""
+        """Run the complete load; Ctrl-C or an engine failure ends it with partial results."""
         result = self._runner.result
         try:
             for part in self._runner.passes(is_traced=self._plan.profile.is_wanted):
@@ -78,7 +78,7 @@ class EmbeddedLoad:
             result.peak_memory = [RankMemory(rank=0, **memory.peak(self._model.device))]
 
     def _trace(self, part: Pass, result: LoadResult) -> None:
-        """Send the load again with the profiler on; what goes wrong is only noted."""
+        """Send the load again with the profiler on; errors become a note."""
         # Imported here: they need torch.
         from ...profiler.profile import Profile
         from .step_profile import StepProfile
@@ -119,9 +119,9 @@ class EmbeddedLoad:
         result.profile_note = _note(profile, after, is_whole=is_whole)
 
     def _send(self, part: Pass, recorder: StepRecorder) -> None:
-        """Send every request when it is due, until all have ended, or a profile has enough.
+        """Send all requests on schedule, until all have ended or the profile is complete.
 
-        `WorkloadError`: the engine's thread has ended, or hangs. What had come is recorded.
+        `WorkloadError`: the engine's thread has ended or hangs. Earlier results are recorded.
         """
         self._pass = part
         self._engine.recorder = recorder
@@ -165,7 +165,7 @@ class EmbeddedLoad:
             self._engine.submit(name, token_ids, self._plan.max_new_token_count)
 
     def _wait_s(self, waiting: deque[int]) -> float:
-        """Return how long to wait for a result: not beyond the next request that is due."""
+        """Return the time to wait for a result, limited by the next scheduled request."""
         if not waiting or not self._has_room():
             return _POLL_S
         due_s = (self._pass.records[waiting[0]].arrival_ns - time.perf_counter_ns()) / NS_PER_S
@@ -207,7 +207,7 @@ class EmbeddedLoad:
             self._engine.check_after_error(_ERROR_TIMEOUT_S)
 
     def _drop_overdue(self) -> None:
-        """Give up requests that take too long, and the engine if it makes no step at all."""
+        """Cancel requests that take too long, and the engine if it makes no step."""
         now_ns = time.perf_counter_ns()
         limit_ns = self._plan.timeout_ns
         if self._in_flight and now_ns - self._engine.recorder.last_step_ns > limit_ns:
@@ -226,7 +226,7 @@ class EmbeddedLoad:
             self._pass.finished(record)
 
     def _drop(self, name: str) -> RequestRecord:
-        """Let the engine work no more on a request; its record says `cancelled` so far."""
+        """Cancel a request in the engine; its record says `cancelled` so far."""
         record = self._in_flight.pop(name)
         self._engine.recorder.forget(name)
         self._engine.cancel(name)
@@ -260,10 +260,10 @@ def not_begun(plan: LoadPlan, failure: str) -> LoadResult:
 
 
 def _initialize_profiler() -> None:
-    """Have the profiler make itself ready on this thread, before it is needed on the engine's.
+    """Initialize the profiler on this thread before the engine's thread needs it.
 
-    The first start in a process takes a second or two, which the engine would stand still for, and
-    on another thread than the one that loaded torch it complains on stderr.
+    The first start in a process takes one or two seconds, during which the engine would stop, and
+    on a thread other than the one that loaded torch it prints warnings.
     """
     import torch
 

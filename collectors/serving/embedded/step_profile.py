@@ -1,8 +1,8 @@
-"""Profiles complete steps of an embedded engine, on its own thread.
+"""Profiles complete steps of an embedded engine, on the engine's thread.
 
-The engine's thread starts and stops the profiler between two steps. So no step in the trace is cut,
-and the computing thread is profiled without the private option for all threads. Ranges and module
-hooks exist only in the window: latency is measured without them.
+The engine's thread starts and stops the profiler between two steps. The trace therefore has only
+complete steps, and the private option for profiling all threads is not needed. Ranges and module
+hooks exist only in the window, so that they do not affect the measured latency.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ _GIVE_UP_TIMEOUT_S = 2.0
 
 
 class StepProfile(StepRecorder):
-    """A profile of some steps: from one point of the load, for as long as another.
+    """A profile of some steps: from one point of the load, for a given length.
 
-    `progress` returns how many requests of the load are finished, and the ns since its start. After
-    `max_step_count` steps the profile ends in any case, which bounds the trace; None does not.
+    `progress` returns the number of finished requests and the ns since the start of the load. After
+    `max_step_count` steps the profile ends in any case, which limits the size of the trace; None
+    sets no limit.
     """
 
     def __init__(
@@ -68,26 +69,26 @@ class StepProfile(StepRecorder):
 
     @property
     def was_cut(self) -> bool:
-        """Whether the profile ended because it had enough steps."""
+        """Whether the profile ended because of its maximum number of steps."""
         return self._max_step_count is not None and self.step_count >= self._max_step_count
 
     def is_enough(self, record: RequestRecord | None) -> bool:
-        """Tell whether the window is over, and has no more use for a request that is under way.
+        """Return whether the window is over and no request in it is still running.
 
-        One that was served in the window is let finish: its latency would be cut otherwise.
+        Requests served in the window may finish, so that their latency is complete.
         """
         if not self.is_over:
             return False
         return record is None or not record.steps or record.steps[0][0] > (self.last_step or 0)
 
     def end(self, timeout_s: float) -> None:
-        """Have the engine's thread end the profile; `WorkloadError` if it does not in time."""
+        """Let the engine's thread end the profile; raise `WorkloadError` at the time limit."""
         self._is_asked_to_end = True
         if self._is_on and not self._has_ended.wait(timeout_s):
             raise WorkloadError(f"the engine did not end its profile within {timeout_s:g} s")
 
     def give_up(self) -> None:
-        """Take the hooks away where the engine's thread may be gone; there will be no trace."""
+        """Remove the hooks if the engine's thread may have ended; there is no trace."""
         self._is_asked_to_end = True
         if self._is_on and not self._has_ended.wait(_GIVE_UP_TIMEOUT_S):
             self._detach()
@@ -96,7 +97,10 @@ class StepProfile(StepRecorder):
         self._profile.export()
 
     def between_steps(self) -> None:
-        """Start or stop if it is time. Called on the engine's thread, as the rest from here on."""
+        """Start or stop the profile on schedule.
+
+        This and the methods below run on the engine's thread.
+        """
         if self.is_over:
             return
         finished_count, elapsed_ns = self._progress()
@@ -140,7 +144,7 @@ class StepProfile(StepRecorder):
         super().step_ends()
 
     def stop(self) -> None:
-        """Stop the profiler, which only this thread can, and take the hooks away."""
+        """Stop the profiler, which only this thread can do, and remove the hooks."""
         if self._is_on:
             self.end_ns = time.perf_counter_ns()
             try:

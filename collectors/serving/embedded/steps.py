@@ -1,4 +1,4 @@
-"""Steps of an embedded engine: their work and its records."""
+"""Steps of an embedded engine and their records."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ StepPhase = Literal["prefill", "decode", "mixed"]
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The part that one request has in one step.
+    """Share of one request in one step.
 
-    `is_prefill` says that the tokens are of the prompt, be it one token of it; `gives_token` that
-    the step makes a new token of the request, which the last part of a prompt does as well.
+    `is_prefill`: the tokens belong to the prompt. `gives_token`: the step produces an output token
+    of the request; so does the last prefill chunk.
     """
 
     request_id: str
@@ -41,7 +41,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one step works on. `number` is that of the range `tk/step/<number>`."""
+    """Work of one step. `number` is the number in the range `tk/step/<number>`."""
 
     number: int
     shares: Sequence[Share]
@@ -56,7 +56,7 @@ class Batch:
 
     @property
     def range_name(self) -> str:
-        """The name of the range that tells the composition, in the order that vLLM uses."""
+        """Name of the range with the batch composition, in vLLM's order."""
         counts = {True: 0, False: 0}
         tokens = {True: 0, False: 0}
         for share in self.shares:
@@ -69,7 +69,7 @@ class Batch:
 
 
 def add_step(steps: list[list[int]], number: int) -> None:
-    """Add a step to the ranges, both ends included, of steps that served a request."""
+    """Add a step to the step ranges (inclusive) of a request."""
     if steps and steps[-1][1] >= number - 1:
         steps[-1][1] = max(steps[-1][1], number)
     else:
@@ -77,12 +77,11 @@ def add_step(steps: list[list[int]], number: int) -> None:
 
 
 class StepRecorder:
-    """Gives every request of a pass its tokens' times and its steps; a profile does more.
+    """Records token times and steps of every request of a pass; subclasses also profile.
 
-    The engine's thread writes here, the load's thread reads. Times are absolute readings of
-    `time.perf_counter_ns` until the run is over, because the start of the measured load is not
-    known before. Tokens have the instant at which the host knows them, which is when the engine
-    could have sent them to a client.
+    The engine's thread writes, the load's thread reads. Times are absolute readings of
+    `time.perf_counter_ns` until the run ends, because the start of the measured load is not known
+    earlier. A token's time is when the host receives it: when the engine could send it to a client.
     """
 
     def __init__(self) -> None:
@@ -92,36 +91,36 @@ class StepRecorder:
         self.last_step_ns = time.perf_counter_ns()
 
     def expect(self, name: str, record: RequestRecord) -> None:
-        """Write down what becomes of a request; `name` is how the engine knows it."""
+        """Record the tokens of a request; `name` is the engine's id."""
         with self._lock:
             self._records[name] = record
 
     def forget(self, name: str) -> None:
-        """Write down no more of a request."""
+        """Stop recording a request."""
         with self._lock:
             self._records.pop(name, None)
 
     def wait_for_tokens(self, record: RequestRecord, token_count: int) -> int:
-        """Return how many tokens of a request have come, waiting for those that are due at once.
+        """Return the number of tokens of a request, after waiting for imminent ones.
 
-        The engine hands out a result in the middle of what `tokens_came` follows.
+        The engine returns a result while `tokens_came` is still running.
         """
         with self._lock:
             self._lock.wait_for(lambda: len(record.token_ns) >= token_count, _SETTLE_TIMEOUT_S)
             return len(record.token_ns)
 
     def is_enough(self, record: RequestRecord | None) -> bool:
-        """Tell whether the pass may end before all is served, and without a request under way."""
+        """Return whether the pass may end early, and without a request in flight."""
         del record
         return False
 
     # What the engine calls, on its own thread, in this order.
 
     def between_steps(self) -> None:
-        """Hear that no step is under way; also called while there is nothing to do."""
+        """Notification that no step is running; also sent while idle."""
 
     def step_begins(self, number: int) -> None:
-        """Hear that the engine begins to choose the work of a step."""
+        """Notification that the engine starts to schedule a step."""
 
     def batch_chosen(self, batch: Batch) -> None:
         self.counts["step_count"] += 1
@@ -137,12 +136,12 @@ class StepRecorder:
                     add_step(record.steps, batch.number)
 
     def stage(self, name: str) -> contextlib.AbstractContextManager[object]:
-        """Return what a stage of the step is to be inside."""
+        """Return the range for a stage of the step."""
         del name
         return contextlib.nullcontext()
 
     def tokens_came(self, request_ids: Sequence[str]) -> None:
-        """Give each of the requests the time of a token: it is known on the host."""
+        """Record the time of a token for each request."""
         now_ns = time.perf_counter_ns()
         with self._lock:
             for name in request_ids:
@@ -155,4 +154,4 @@ class StepRecorder:
         self.last_step_ns = time.perf_counter_ns()
 
     def stop(self) -> None:
-        """Hear that the engine ends by an error; may be called more than once."""
+        """Notification that the engine ends because of an error; may be repeated."""

@@ -1,8 +1,8 @@
-"""LightLLM: its own streaming API and its profiler.
+"""LightLLM: its streaming API and its profiler.
 
-Profiles need a server that runs with `--enable_profiling torch_profiler`; it writes traces to its
-`LIGHTLLM_TRACE_DIR` some time after `/profiler_stop` has been answered. With
-`--enable_profiling nvtx` the same calls bound a range for Nsight Systems, and no file is written.
+Profiles need a server that runs with `--enable_profiling torch_profiler`. It writes traces to its
+`LIGHTLLM_TRACE_DIR` some time after it has answered `/profiler_stop`. With `--enable_profiling
+nvtx` the same calls start and end a range for Nsight Systems, and it writes no file.
 """
 
 from __future__ import annotations

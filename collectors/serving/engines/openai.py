@@ -20,9 +20,9 @@ NOTE = "no profile: the OpenAI API has no profiler; use an --engine that has one
 class Completions(Dialect):
     """`POST /v1/completions` with a stream of chunks.
 
-    `has_running_usage`: the engine puts its sum of tokens so far into every chunk when it is asked
-    to. Without it a chunk counts as a piece of unknown size, and only the last usage tells the sum.
-    `can_ignore_end`: the engine can keep a model from ending early.
+    `has_running_usage`: on request, the engine adds the number of tokens so far to every chunk.
+    Without it the tokens of a chunk are unknown, and only the last usage has the sum.
+    `can_ignore_end`: the engine can generate past the model's end token.
     """
 
     generate_path = "/v1/completions"
@@ -77,7 +77,7 @@ class Completions(Dialect):
         return event
 
     def first_model(self, get: GetJson) -> dict[str, Any]:
-        """Return the first entry of `/v1/models`, or an empty one, and name the model by it."""
+        """Return the first entry of `/v1/models`, or an empty one, and set the model from it."""
         answer = get("/v1/models")
         models = answer.get("data") if isinstance(answer, dict) else None
         card: dict[str, Any] = {}
@@ -90,8 +90,8 @@ class Completions(Dialect):
 class OpenAi(Completions):
     """Any server with a compatible `/v1/completions`: latency and throughput only.
 
-    Whether prompts may be token ids, which the API allows and few servers beside vLLM take, is
-    found out by a request. Nothing in the API keeps a model from ending early.
+    A request tests whether the server accepts token ids as prompts, which the API allows but few
+    servers except vLLM do. The API has no option to generate past the model's end token.
     """
 
     name = "openai"

@@ -1,6 +1,6 @@
-"""SGLang: the completions API, and a torch profile by `/start_profile` and `/stop_profile`.
+"""SGLang: the completions API, and torch profiles by `/start_profile` and `/stop_profile`.
 
-The server takes the folder for the traces with the call that starts a profile.
+The call that starts a profile has the folder for the traces.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Sglang(Completions):
     trace_glob = "*.trace.json*"
 
     def facts(self, get: GetJson) -> EngineFacts:
-        """Ask `/server_info`, or `/get_server_info` as it was called before."""
+        """Ask `/server_info`, or its old name `/get_server_info`."""
         card = self.first_model(get)
         info = get("/server_info") or get("/get_server_info")
         info = info if isinstance(info, dict) else {}
@@ -59,7 +59,7 @@ class Sglang(Completions):
         )
 
     def start_call(self, trace_folder: Path | None) -> Call | None:
-        """Return the call that starts a profile with shapes, into the folder."""
+        """Return the call that starts a profile with shapes and writes to the folder."""
         body: dict[str, Any] = {"record_shapes": True, "with_stack": False}
         if trace_folder is not None:
             body["output_dir"] = str(trace_folder)

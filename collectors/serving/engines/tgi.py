@@ -17,7 +17,7 @@ NOTE = "no profile: Text Generation Inference has no profiler"
 class Tgi(Dialect):
     """TGI's `/generate_stream`: text in, one event per token, errors as events of a 200 answer.
 
-    TGI has no parameter that keeps a model from ending early.
+    TGI has no parameter to generate past the model's end token.
     """
 
     name = "tgi"
@@ -26,7 +26,7 @@ class Tgi(Dialect):
     takes_token_ids = False
 
     def body(self, prompt: Prompt, max_new_token_count: int) -> dict[str, Any]:
-        """Return the JSON of a request; `details` makes the last event count tokens."""
+        """Return the JSON of a request; with `details` the last event counts tokens."""
         return {
             "inputs": prompt.text,
             "parameters": {

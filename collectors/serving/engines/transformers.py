@@ -1,8 +1,8 @@
 """`--engine transformers`: continuous batching in this process, on a GPU or a CPU.
 
-The load is sent twice. The first time only a list per step is recorded; latency and throughput come
-from it. The second time the profiler records a window of steps, with ranges for steps, phases,
-batches, and modules. Its requests are also recorded (`is_profiled`), to connect slow requests with
+The load is sent twice. Latency and throughput come from the first pass, which records only one list
+per step. In the second pass the profiler records a window of steps, with ranges for steps, phases,
+batches, and modules. Its requests are also recorded (`is_profiled`), to relate slow requests to
 their steps, but count in no figure.
 """
 
@@ -43,7 +43,7 @@ _NOTE = (
 
 
 class TransformersEngine:
-    """transformers' continuous batching as `serve` wants an engine."""
+    """The `ServingEngine` for transformers' continuous batching."""
 
     def __init__(self, values: Mapping[str, Any], redactor: Redactor | None = None) -> None:
         del redactor  # nothing here has a secret
@@ -139,7 +139,7 @@ def _attention(device: Any, dtype: Any, config: Any) -> Backend:
 
 @contextlib.contextmanager
 def _log_to(path: Path) -> Iterator[None]:
-    """Write what the engine logs to a file, and not over the progress line."""
+    """Write the engine's log to a file, so that it does not disturb the progress line."""
     logger = logging.getLogger(_LOGGER)
     path.parent.mkdir(parents=True, exist_ok=True)
     handler = logging.FileHandler(path, delay=True, encoding="utf-8")

@@ -1,7 +1,8 @@
-"""vLLM: the completions API, and a torch profile by `/start_profile` and `/stop_profile`.
+"""vLLM: the completions API, and torch profiles by `/start_profile` and `/stop_profile`.
 
-The two calls exist only in a server that was started with a profiler: `--profiler-config` (0.13
-and later) or `VLLM_TORCH_PROFILER_DIR` (before). Stopping is answered when the traces are written.
+Both calls exist only if the server was started with a profiler: `--profiler-config` (0.13 and
+later) or `VLLM_TORCH_PROFILER_DIR` (before). The server answers `/stop_profile` when the traces are
+written.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _HOST_PID = re.compile(r"_(\d+)\.\d+\.pt\.trace")
 
 
 class Vllm(Completions):
-    """vLLM's completions, which take token ids and count tokens in every chunk."""
+    """vLLM's completions, which accept token ids and count tokens in every chunk."""
 
     name = "vllm"
     default_url = "http://127.0.0.1:8000"
@@ -54,7 +55,7 @@ class Vllm(Completions):
         return OFF_NOTE if status in (404, 405) else super().refusal(status, text)
 
     def trace_order(self, file_name: str) -> tuple[int, ...] | None:
-        """Order by rank, or by process in versions that name none; leave the front end's out."""
+        """Order by rank, or by process in versions without ranks; omit the front end's trace."""
         if ".async_llm" in file_name:
             return None
         found = _RANK.search(file_name) or _HOST_PID.search(file_name)

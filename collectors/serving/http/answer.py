@@ -10,7 +10,7 @@ from .client import KEPT_TEXT_BYTES, Kept
 from .dialect import Dialect, Event, plain
 
 LONGEST_EVENT_BYTES = 1 << 20
-"""No engine's event comes near it; what is longer is an attack or no event stream."""
+"""Maximum size of an event; longer ones are attacks or not an event stream."""
 
 _REASON_LENGTH = 200
 # After its last event an answer may bring usage figures, and then should end.
@@ -70,7 +70,7 @@ class SseReader:
         return payloads
 
     def rest(self) -> list[bytes]:
-        """Return the payload of an event that only the end of the stream has ended."""
+        """Return the payload of an event that ends with the stream."""
         return self.feed(b"\n\n")
 
     def _check(self) -> None:
@@ -79,7 +79,7 @@ class SseReader:
 
 
 class Attempt:
-    """Receives the answer to an attempt; `is_final`: another would be of no use."""
+    """Receives the answer to an attempt; `is_final`: a retry is useless."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class Attempt:
         self._is_stream = status == 200 and kind.startswith("text/event-stream")
 
     def body(self, at_ns: int, data: bytes) -> bool:
-        """Take a piece of the answer; False if nothing more need be read."""
+        """Process a part of the answer; return False if no more is needed."""
         if not self._is_stream:
             return self._text.body(at_ns, data)
         was_complete = self.is_complete
@@ -136,7 +136,7 @@ class Attempt:
         return True
 
     def end_of_answer(self) -> None:
-        """Decide the outcome of an answer that came to its end in good order."""
+        """Set the outcome of a completely received answer."""
         if self.is_final:
             return
         if self._is_stream:
@@ -162,7 +162,7 @@ class Attempt:
             self.record.end_ns = self._last_ns
 
     def end(self, outcome: Outcome, reason: str | None, *, is_final: bool = False) -> None:
-        """End the attempt with an outcome; another attempt may better one that is not settled."""
+        """End the attempt with an outcome; a retry may replace one that is not final."""
         record = self.record
         record.first_token_ns = record.token_ns[0] if record.token_ns else None
         # The numbers of tokens, from what the pieces and the engine's sum say.
@@ -176,14 +176,14 @@ class Attempt:
         self.is_final = is_final
 
     def progress(self) -> str:
-        """Say how far the answer had come."""
+        """Return how far the answer had progressed."""
         count = len(self.record.token_ns)
         if self.record.http_status is None:
             return "before an answer"
         return f"after {count} token{'' if count == 1 else 's'}"
 
     def _take(self, payloads: list[bytes], now_ns: int) -> bool:
-        """Take events in; return False if one of them ends the request badly."""
+        """Process events; return False if one of them ends the request."""
         for payload in payloads:
             try:
                 event = self._dialect.read_event(payload)

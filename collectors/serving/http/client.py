@@ -32,17 +32,17 @@ TEXT_LENGTH = 200
 
 
 class BrokenConnectionError(Exception):
-    """The connection ended before the answer did."""
+    """The connection ended before the answer was complete."""
 
 
 class NotHttpError(Exception):
-    """What came is no HTTP, or more of it than anybody needs."""
+    """The data is not HTTP, or exceeds a limit."""
 
 
 def connection_problem(error: OSError | UnicodeError) -> str:
-    """Return why no connection could be made, in words.
+    """Return the reason why a connection failed.
 
-    asyncio words refusals itself, and names that do not resolve have negative numbers.
+    asyncio has its own texts for refusals, and name resolution errors have negative numbers.
     """
     number = (error.errno or 0) if isinstance(error, OSError) else 0
     return os.strerror(number) if number > 0 else str(error) or type(error).__name__
@@ -55,7 +55,7 @@ class Receiver(Protocol):
 
 
 class HttpClient:
-    """Talks to one server; the URL may have a path, headers go with every request."""
+    """Client of one server; the URL may have a path, and headers are sent with every request."""
 
     def __init__(self, url: str, headers: Mapping[str, str] | None = None) -> None:
         parts = urllib.parse.urlsplit(url)
@@ -74,9 +74,9 @@ class HttpClient:
         limit_s: float,
         limit_bytes: int = KEPT_TEXT_BYTES,
     ) -> Kept:
-        """Make a call in a bounded time and return its answer, or what went wrong as its problem.
+        """Make a call with a time limit; return the answer, or its error as `problem`.
 
-        Of the answer no more is kept than just above a limit.
+        The stored answer has a size limit.
         """
         kept = Kept(limit_bytes + 1)
         try:
@@ -94,7 +94,7 @@ class HttpClient:
         return kept
 
     async def connect(self) -> Connection:
-        """Open a connection whose packets are stamped by `time.perf_counter_ns`."""
+        """Open a connection whose packets are timestamped with `time.perf_counter_ns`."""
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(
             lambda: Connection(time.perf_counter_ns, loop),
@@ -119,7 +119,7 @@ def _tls_context() -> ssl.SSLContext:
 
 
 class Kept:
-    """A receiver that keeps an answer until there is enough of it; `problem`: why it is none."""
+    """Receiver that stores an answer up to a limit; `problem` is its error."""
 
     def __init__(self, enough_bytes: int) -> None:
         self._enough_bytes = enough_bytes
@@ -142,7 +142,7 @@ class Kept:
 
 
 class Connection(asyncio.Protocol):
-    """A connection for one request: packets that wait, and what the parser makes of them."""
+    """Connection for one request: received packets and their parser."""
 
     def __init__(self, clock: Callable[[], int], loop: asyncio.AbstractEventLoop) -> None:
         self._clock = clock
@@ -160,15 +160,15 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether a request may be sent: the server has neither closed it nor spoken first."""
+        """Whether a request may be sent: the connection is open and the server has sent nothing."""
         return not self._over.done() and not self._packets
 
     async def exchange(self, request: bytes, receiver: Receiver) -> None:
-        """Send a request and give its answer to a receiver; the connection is closed afterwards.
+        """Send a request and pass its answer to a receiver; the connection is closed afterwards.
 
         Raises:
-            BrokenConnectionError: the answer is not whole.
-            NotHttpError: it is no answer.
+            BrokenConnectionError: the answer is incomplete.
+            NotHttpError: the data is not HTTP.
         """
         self._receiver = receiver
         try:
@@ -182,7 +182,7 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
         if self._over.done() and not self._over.cancelled():
-            self._over.exception()  # looked at, so that nobody warns of it
+            self._over.exception()  # retrieved, so that asyncio does not warn
         self._over.cancel()
 
     # What asyncio calls.
@@ -191,13 +191,13 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Stamp a packet and put it aside."""
+        """Timestamp a packet and store it."""
         if not self._packets:
             self._loop.call_soon(self._drain)
         self._packets.append((self._clock(), data))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Look at what came last; then the answer is whole, or it is broken."""
+        """Process the last packets; the answer is complete or broken."""
         self._drain()
         if self._over.done():
             return
@@ -222,14 +222,14 @@ class Connection(asyncio.Protocol):
                 self._over.set_result(None)
 
     def _take(self, receiver: Receiver | None, at_ns: int, data: bytes) -> bool:
-        """Take a packet in; True if the answer is over."""
+        """Parse a packet; return True if the answer is complete."""
         if receiver is None:
             raise NotHttpError("the server sent data before the request")
         had_head = self._has_head
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            # What follows an answer is nobody's.
+            # Ignore data after the answer.
             if not self._is_whole:
                 shown = "" if had_head or self._waiting_bytes else f": it starts with {data[:40]!r}"
                 raise NotHttpError(f"{error.__context__ or error}{shown}") from None
@@ -251,7 +251,7 @@ class Connection(asyncio.Protocol):
             raise ValueError(f"its head has more than {_MOST_HEADERS} headers")
 
     def on_headers_complete(self) -> None:
-        """Take the head, unless it is that of 100 Continue and the like: the answer follows."""
+        """Process the header, except of interim responses such as 100 Continue."""
         if self._parser.get_status_code() >= 200:
             self._has_head = True
             is_chunked = self._headers.get("transfer-encoding", "").lower().endswith("chunked")

@@ -26,7 +26,7 @@ from ..engine import EngineFacts
 from ..plan import Prompt
 
 GetJson = Callable[[str], Any]
-"""Asks the server for a path; gives the JSON of the answer, or None if there is none."""
+"""Sends a request for a path; returns the JSON answer, or None."""
 
 MOST_RANKS = 65_536
 _LARGEST_COUNT = 2**31 - 1
@@ -39,10 +39,10 @@ _ERROR_LENGTH = 400
 
 @dataclass(slots=True)
 class Event:
-    """What one event of an answer says.
+    """Content of one event.
 
-    `token_count` are the tokens that it brings; None if it brings a piece of the answer and does
-    not say how many tokens that has. `output_token_count` is the engine's own sum so far.
+    `token_count`: tokens in the event, or None for a part of the answer with an unknown number of
+    tokens. `output_token_count`: the engine's running total.
     """
 
     token_count: int | None = 0
@@ -102,48 +102,48 @@ class Dialect(ABC):
 
     @abstractmethod
     def body(self, prompt: Prompt, max_new_token_count: int) -> dict[str, Any]:
-        """Return the JSON of a request for exactly so many new tokens, the likeliest ones."""
+        """Return the JSON body of a request for an exact number of greedy tokens."""
 
     @abstractmethod
     def event(self, payload: bytes) -> Event:
-        """Read the payload of one event.
+        """Parse the payload of one event.
 
         Raises:
-            ValueError: it is not of the engine's protocol.
+            ValueError: it does not follow the engine's protocol.
         """
 
     @abstractmethod
     def facts(self, get: GetJson) -> EngineFacts:
-        """Ask the engine about itself; whatever it does not answer stays None."""
+        """Query the engine's facts; unanswered ones stay None."""
 
     def is_up(self, status: int) -> bool:
-        """Tell from the status of `health_path` whether the engine can take requests."""
+        """Return from the status of `health_path` whether the engine is ready."""
         return 200 <= status < 300
 
     def health_hint(self) -> str | None:
-        """Return what may be wrong where a server does not become healthy, if the engine has it."""
+        """Return a hint for servers that do not become healthy, if the engine has one."""
         return None
 
     def start_call(self, trace_folder: Path | None) -> Call | None:
-        """Return the call that starts a profile into a folder, if the server can be told one."""
+        """Return the call that starts a profile into a folder, if the server accepts one."""
         del trace_folder
         return self.start_profile
 
     def refusal(self, status: int, text: str) -> str:
-        """Say why the engine refused to start a profile, and what to do."""
+        """Return the reason why the engine refused to profile, with a hint."""
         return f"{self.name} refused to profile: {status} {text}".rstrip()
 
     def trace_order(self, file_name: str) -> tuple[int, ...] | None:
-        """Return what orders traces by rank, or None for a file that is no rank's trace."""
+        """Return the sort key of a trace by rank, or None for files of no rank."""
         numbers = re.findall(r"\d+", file_name)
         return (int(numbers[0]) if numbers else 0,)
 
     def encoded(self, prompt: Prompt, max_new_token_count: int) -> bytes:
-        """Return a request as it is sent, with what the user adds to it."""
+        """Return the encoded request with the user's additions."""
         return json.dumps({**self.body(prompt, max_new_token_count), **self.extra_body}).encode()
 
     def read_event(self, payload: bytes) -> Event:
-        """Read the payload of one event as `event` does, and check what the engine says in it."""
+        """Parse and validate the payload of one event."""
         try:
             event = self.event(payload)
         except (TypeError, AttributeError, LookupError) as error:
@@ -164,7 +164,7 @@ class Dialect(ABC):
 
 
 def read_json(payload: bytes) -> dict[str, Any]:
-    """Return an event's payload as the object that it must be, or raise `ValueError`."""
+    """Return the payload of an event as a JSON object; raise `ValueError` otherwise."""
     value = json.loads(payload)
     if not isinstance(value, dict):
         raise ValueError("the event is not a JSON object")
@@ -181,7 +181,7 @@ def error_text(value: object) -> str:
 
 
 def without_secrets(info: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a server says of itself without its keys and passwords, if it is not too long."""
+    """Return the server's description without secrets, unless it is too long."""
     kept: dict[str, Any] = mask_json(dict(info))
     size = len(json.dumps(kept))
     if size > _MOST_KEPT_BYTES:
@@ -190,7 +190,7 @@ def without_secrets(info: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def local_vocabulary_size(model_folder: object) -> int | None:
-    """Return the vocabulary size of a model whose folder is on this disk, else None."""
+    """Return the vocabulary size of a local model folder, else None."""
     if not isinstance(model_folder, str):
         return None
     try:
@@ -227,7 +227,7 @@ def a_name(value: object) -> str | None:
 
 
 def a_count(value: object, most: int = _LARGEST_COUNT) -> int | None:
-    """Return a value that is a count from 1 to a limit, else None."""
+    """Return a value if it is a count from 1 to a limit, else None."""
     if isinstance(value, bool) or not isinstance(value, int):
         return None
     return value if 1 <= value <= most else None

@@ -59,7 +59,7 @@ _OPEN_NOTE = (
 
 
 class HttpEngine:
-    """One engine behind a URL, as `serve` wants an engine."""
+    """Implements `ServingEngine` for an engine behind a URL."""
 
     def __init__(
         self, dialect_type: type[Dialect], values: Mapping[str, Any], redactor: Redactor
@@ -83,7 +83,7 @@ class HttpEngine:
         self._setup_end_s = 0.0
 
     def start(self, folder: Path, echo: Echo) -> EngineFacts:
-        """Launch the server or find it, wait until it is healthy, and ask it about itself."""
+        """Launch or find the server, wait until it is healthy, and query its facts."""
         if self._launch is not None:
             self._start_server(self._launch, folder, echo)
         self._wait_for_health(echo)
@@ -93,7 +93,7 @@ class HttpEngine:
         facts = self._dialect.facts(self._get_json)
         takes_ids = self._dialect.takes_token_ids
         if takes_ids is None:
-            # Only a request of one token tells.
+            # Only a request for one token shows it.
             takes_ids = self._generate(Prompt(4, token_ids=[5, 6, 7, 8])) is not None
         launch = None if self._launch is None else mask_text(self._launch)
         self._facts = replace(
@@ -105,7 +105,7 @@ class HttpEngine:
         return self._facts
 
     def run(self, plan: LoadPlan, folder: Path, progress: Progress) -> LoadResult:
-        """Carry out a load, and once more for a profile; see `ServingEngine.run`."""
+        """Run a load, and again for a profile; see `ServingEngine.run`."""
         raise_file_limit(min(plan.concurrency or len(plan.prompts), len(plan.prompts)))
         trace_dir, note = self._plan_profile(plan, folder)
         traces = TraceFolder(
@@ -161,9 +161,10 @@ class HttpEngine:
         return None if how is None else f"the server ended with {how} (its log is logs/{LOG_NAME})"
 
     def _loss(self, result: LoadResult) -> str | None:
-        """Return how the server was lost during the load, if it was.
+        """Return how the server was lost during the load, or None.
 
-        One that is not ours is asked again if anything went wrong that its end would explain.
+        A server that tracekit did not launch is checked again after errors that its end would
+        explain.
         """
         failed = [r for r in result.records if r.outcome not in ("ok", "cancelled")]
         gone = [r for r in failed if r.outcome in ("refused", "broken_stream") and not r.is_warmup]
@@ -227,7 +228,7 @@ class HttpEngine:
         return f"it answers {answer.status} {text}".rstrip()
 
     def _plan_profile(self, plan: LoadPlan, folder: Path) -> tuple[Path, str | None]:
-        """Return where traces will be, and why there will be no profile, if so."""
+        """Return the trace folder, and the reason if there will be no profile."""
         dialect, nowhere = self._dialect, folder / ".work" / "traces"
         if not plan.profile.is_wanted:
             return nowhere, "no profile: --no-profile"
@@ -294,7 +295,7 @@ class HttpEngine:
             return None
 
     def _asked(self, method: str, path: str, data: bytes = b"") -> bytes | None:
-        """Return what the server answers to a question, if it does."""
+        """Return the server's answer to a query, or None."""
         answer = self._ask(method, path, data, self._setup_end_s - time.monotonic())
         return bytes(answer.data) if answer.problem is None and answer.status == 200 else None
 
@@ -309,7 +310,7 @@ class HttpEngine:
 
 
 def _key_headers(credentials: str | None) -> dict[str, str]:
-    """Return the header that says who asks: the key of the environment, or the URL's user."""
+    """Return the authorization header from the API key in the environment or the URL's user."""
     key = (os.environ.get(_KEY_VARIABLE) or "").strip()
     if key:
         if not (key.isascii() and key.isprintable()):
@@ -360,7 +361,7 @@ def _extra_body(text: str | None) -> dict[str, Any]:
 
 
 def listens_everywhere(port: int) -> bool:
-    """Tell whether somebody listens on a port on all interfaces; False where nobody may ask."""
+    """Return whether a port is open on all interfaces; False if unknown."""
     try:
         connections = psutil.net_connections("tcp")
     except (psutil.Error, OSError):
@@ -373,7 +374,7 @@ def listens_everywhere(port: int) -> bool:
 
 
 def raise_file_limit(connection_count: int) -> None:
-    """Let so many connections be open at once; `WorkloadError` if the system does not allow it."""
+    """Raise the limit of open connections, or `WorkloadError` if the system refuses."""
     needed = connection_count + _OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= needed:
@@ -390,7 +391,7 @@ def raise_file_limit(connection_count: int) -> None:
 
 LOG_NAME = "server.log"
 TRACE_FOLDER_FIELD = "{trace_dir}"
-"""Stands in the command for the folder that traces are to be written to."""
+"""Placeholder in the command for the trace folder."""
 
 _TERM_S = 15.0
 _TAIL_BYTES = 4096
@@ -432,7 +433,7 @@ class ServerProcess(Child):
             raise WorkloadError(f"--launch: cannot run {words[0]}: {reason}") from error
 
     def log_tail(self) -> str:
-        """Return the last lines of its log, for an error message."""
+        """Return the last lines of the log, for error messages."""
         size = os.fstat(self._output.fileno()).st_size
         # More than is shown: a secret may begin before.
         begin = max(0, size - _TAIL_BYTES - self._redactor.longest_bytes)
@@ -440,9 +441,9 @@ class ServerProcess(Child):
         return last_lines(data[-_TAIL_BYTES:].decode("utf-8", "replace"))
 
     def stop(self) -> None:
-        """End the server and everything in its session, and keep its log; returns when done.
+        """Stop the server and everything in its session, and keep its log.
 
-        They are asked first and killed after 15 s.
+        Processes are terminated, and killed after 15 s.
         """
         end([self], _TERM_S)
         with self._output, self._log.open("wb") as log:

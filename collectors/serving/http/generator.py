@@ -85,9 +85,9 @@ class LoadGenerator:
         self._is_trace_over = False
 
     def run(self) -> LoadResult:
-        """Carry out the load in an event loop of its own; see `ServingEngine.run`.
+        """Run the load in its own event loop; see `ServingEngine.run`.
 
-        A second Ctrl-C, while the first is being obeyed, is a `KeyboardInterrupt`.
+        A second Ctrl-C raises `KeyboardInterrupt`.
         """
         return asyncio.run(self._run())
 
@@ -115,7 +115,7 @@ class LoadGenerator:
         return self._runner.finish()
 
     async def _end_of_server(self) -> str:
-        """Return what the server ended with, when it has."""
+        """Return the exit description of the server, once it has ended."""
         while (how := self._ended()) is None:
             await asyncio.sleep(_POLL_S)
         return how
@@ -133,9 +133,9 @@ class LoadGenerator:
                     self._state_client(part.wall_ns, time.process_time_ns() - self._cpu_ns)
 
     async def _trace(self, part: Pass, start_call: Call) -> None:
-        """Send the load once more, until the profile's window is over.
+        """Send the load again until the profile window is over.
 
-        Whatever goes wrong with the profile becomes a note.
+        Errors of the profile become a note.
         """
         plan = self._profile_plan()
         if plan.after is None:
@@ -154,7 +154,7 @@ class LoadGenerator:
             await load
 
     async def _profile(self, part: Pass, plan: ProfilePlan, start_call: Call) -> None:
-        """Start the profile, unless it is on, and stop it; returns when it has been stopped."""
+        """Start the profile, unless it is running, and stop it."""
         result = self._result
         if plan.after is not None:
             await self._until(plan.after, part, time.perf_counter_ns())
@@ -188,7 +188,7 @@ class LoadGenerator:
             await asyncio.sleep(_POLL_S)
 
     async def _call(self, call: Call, timeout_s: float) -> str | None:
-        """Make a call and return what went wrong, or None."""
+        """Make a call; return the error, or None."""
         data = b"" if call.body is None else json.dumps(call.body).encode()
         answer = await self._client.ask(call.method, call.path, data, limit_s=timeout_s)
         if answer.problem is not None:
@@ -198,10 +198,9 @@ class LoadGenerator:
         return self._dialect.refusal(answer.status, plain(answer.text(), _REASON_LENGTH))
 
     def _profile_plan(self) -> ProfilePlan:
-        """Fill in what was not asked for, from how long the load took without a profile.
+        """Fill in defaults of the profile window from the duration of the load.
 
-        A short load is profiled as a whole; of a longer one a piece from its middle, where requests
-        come and go.
+        Short loads are profiled completely, longer ones in the middle, where requests come and go.
         """
         plan, wall_ns = self._plan.profile, self._runner.load.wall_ns
         if plan.after is not None or plan.length is not None or wall_ns <= DEFAULT_LENGTH_NS:
@@ -210,7 +209,7 @@ class LoadGenerator:
         return replace(plan, after=after, length=Mark(duration_ns=DEFAULT_LENGTH_NS))
 
     async def _send(self, part: Pass) -> None:
-        """Send every request of a pass when it is due, and wait for all."""
+        """Send all requests of a pass on schedule, and wait for them."""
         limit = self._plan.concurrency
         gate = asyncio.Semaphore(limit) if limit else contextlib.nullcontext()
         ready = await self._ready(part)
@@ -244,9 +243,9 @@ class LoadGenerator:
             )
 
     async def _ready(self, part: Pass) -> deque[tuple[bytes, Connection | None]]:
-        """Prepare what is due at the very start: the request, and an open connection.
+        """Prepare requests that are due at the start, with open connections.
 
-        A burst would else arrive at the server over as long as the client takes to connect.
+        Otherwise, connecting would spread out a burst.
         """
         count = sum(due_ns <= 0 for due_ns in part.due_ns)
         count = min(count, self._plan.concurrency or count)
@@ -272,7 +271,7 @@ class LoadGenerator:
         data: bytes,
         connection: Connection | None,
     ) -> None:
-        """Carry out one request with its retries; every way out leaves an outcome."""
+        """Run one request with its retries; it always gets an outcome."""
         # The gaps between attempts differ from request to request, or all would come at once again.
         jitter = random.Random(self._plan.seed * 1_000_003 + record.request_id)
         async with gate:
@@ -293,10 +292,10 @@ class LoadGenerator:
     async def _attempt(
         self, record: RequestRecord, data: bytes, connection: Connection | None
     ) -> float | None:
-        """Send a request once and take its answer.
+        """Send a request once and receive its answer.
 
-        Returns None if that is final; else how long to wait before another attempt, 0 if the
-        server did not say.
+        Returns None if the answer is final, else the time to wait before a retry, 0 if the server
+        did not specify one.
         """
         limit_s = self._plan.timeout_ns / NS_PER_S
         deadline = asyncio.timeout(limit_s)
@@ -330,7 +329,7 @@ class LoadGenerator:
         return None if attempt.is_final else _pause_s(attempt.headers)
 
     async def _report(self, part: Pass) -> None:
-        """Report progress, and measure how late the event loop is."""
+        """Report progress, and measure delays of the event loop."""
         due_ns = time.perf_counter_ns()
         while True:
             if part.stage == "load":
@@ -340,7 +339,7 @@ class LoadGenerator:
             await asyncio.sleep(_POLL_S)
 
     def _state_client(self, wall_ns: int, cpu_ns: int) -> None:
-        """Record how busy this client was, and warn if it was too busy to be believed."""
+        """Record the CPU load of this client, and warn if it affects the results."""
         result = self._result
         cpu_pct = 100 * cpu_ns / max(1, wall_ns)
         lags_ns = sorted(self._lags_ns) or [0]
@@ -362,7 +361,7 @@ class LoadGenerator:
 
 
 def _pause_s(headers: Mapping[str, str]) -> float:
-    """Return how long a server asks to be left alone, 0 if it does not say."""
+    """Return the server's Retry-After, 0 without one."""
     try:
         return max(0.0, float(headers.get("retry-after", 0)))
     except ValueError:  # a date

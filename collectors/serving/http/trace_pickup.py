@@ -40,7 +40,7 @@ class TraceFolder:
     def collect(
         self, into: Path, expected_count: int | None, timeout_s: float, tick: Callable[[], None]
     ) -> tuple[list[str], str | None]:
-        """Wait until the new traces are complete and copy them as `rank<N>.json.gz`.
+        """Wait until the new traces are complete, and copy them as `rank<N>.json.gz`.
 
         `expected_count` is how many ranks there are, None if only the files can tell. `tick` is
         called while waiting. Returns the names, and a note if not all was complete in time.
@@ -98,9 +98,9 @@ class TraceFolder:
 
 
 def is_complete(path: Path) -> bool:
-    """Tell whether a trace has been written to its end.
+    """Return whether a trace is completely written.
 
-    Of a compressed one that is known for certain: its length and checksum come last.
+    Compressed traces end in their length and checksum.
     """
     try:
         size_bytes = path.stat().st_size
@@ -117,7 +117,7 @@ def is_complete(path: Path) -> bool:
 
 
 def _copy_compressed(source: Path, target: Path, redactor: Redactor) -> None:
-    """Copy a trace, byte by byte if it is compressed and no secret is in it."""
+    """Copy a trace; compressed ones without secrets byte by byte."""
     is_packed = source.suffix == ".gz"
     with gzip.open(source) if is_packed else source.open("rb") as opened:
         read = cast("IO[bytes]", opened)
@@ -130,7 +130,7 @@ def _copy_compressed(source: Path, target: Path, redactor: Redactor) -> None:
 
 
 def _overlapping(file: IO[bytes], redactor: Redactor) -> Iterator[bytes]:
-    """Yield a file in blocks that begin with the end of the one before; nothing without secrets."""
+    """Yield overlapping blocks of a file; nothing without secrets."""
     rest = b""
     while redactor.longest_bytes and (block := file.read(_BLOCK_BYTES)):
         data = rest + block

@@ -1,7 +1,7 @@
 """Gradient compression as communication hooks of DistributedDataParallel, one method per file.
 
-A file without a leading underscore is a method: it has `install(ddp_model, **options)`, which hooks
-the model and returns its `Compression`. Torch is loaded only when one is used.
+A file without a leading underscore is a method: its `install(ddp_model, **options)` hooks the model
+and returns its `Compression`. torch is imported only when a method is used.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ def methods() -> list[str]:
 def install(ddp_model: Any, method: str, **options: Any) -> Compression:
     """Compress the gradients of a model from its next backward pass on.
 
-    Each method takes the options that it has a use for and ignores the others. Parameters of one
-    dimension (norms, biases) are averaged exactly by every method.
+    Each method uses the options that apply to it and ignores the others. All methods average
+    parameters of one dimension (norms, biases) exactly.
 
     Raises:
-        UsageError: there is no such method, or an option is out of its range.
+        UsageError: the method does not exist, or an option is out of range.
     """
     if method not in methods():
         raise UsageError(

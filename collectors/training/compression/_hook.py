@@ -31,49 +31,48 @@ _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_t
 
 
 Received = Sequence[list[torch.Tensor]]
-"""What every rank sent, in the order of the ranks; for a summable codec, its mean alone."""
+"""What every rank sent, in rank order; for a summable codec, only the mean."""
 
 
 class Codec(ABC):
-    """How a method encodes the gradient matrix of a parameter, with the state of each parameter.
+    """Encodes the gradient matrix of a parameter, with state per parameter.
 
-    The state is kept by parameter, not by bucket, because DDP builds its buckets again after the
-    first step.
+    State is per parameter, not per bucket, because DDP rebuilds its buckets after the first step.
     """
 
     is_summable: bool
-    """Whether the sum of what the ranks send can be decoded (all-reduce), or only all of it."""
+    """Whether the sum of the messages can be decoded (all-reduce); else all messages are needed."""
 
     def takes(self, gradient: torch.Tensor) -> bool:
-        """Return whether a gradient is worth compressing; the others are averaged exactly."""
+        """Return whether to compress a gradient; the others are averaged exactly."""
         return gradient.dim() >= 2
 
     @abstractmethod
     def encode(self, parameter: torch.Tensor, gradient: torch.Tensor) -> list[torch.Tensor]:
-        """Return what this rank sends for a parameter, and note what it leaves out.
+        """Return this rank's message for a parameter, and store what it leaves out.
 
-        A summable codec returns one tensor of the gradient's type. The shapes and types depend on
-        those of the gradient alone, and so are the same on every rank.
+        A summable codec returns one tensor of the gradient's type. Shapes and types depend only on
+        those of the gradient, so they are the same on every rank.
         """
 
     @abstractmethod
     def decode(self, parameter: torch.Tensor, gradient: torch.Tensor, received: Received) -> None:
-        """Write the gradient that all ranks agree on over this rank's own."""
+        """Overwrite this rank's gradient with the common one."""
 
 
 @dataclass(slots=True)
 class Compression:
-    """What a hook is and has sent so far, as this rank saw it.
+    """A hook's properties and the bytes it has sent so far, as seen by this rank.
 
-    `dense_bytes` is the size of the gradients, `sent_bytes` that of the messages in their place,
-    both summed over the steps. An all-gather brings a rank the messages of all others, an
-    all-reduce one message's size, whatever the number of ranks.
+    `dense_bytes` is the size of the gradients, `sent_bytes` that of the messages sent instead, both
+    summed over the steps. With all-gather a rank receives the messages of all others; with
+    all-reduce, the size of one message, whatever the number of ranks.
     """
 
     method: str
     options: dict[str, Any]
     needs_all_threads: bool = False
-    """Whether a part of its work is on threads that a profile of the calling thread misses."""
+    """Whether it also works on threads that a profile of the calling thread misses."""
     step_count: int = 0
     dense_bytes: int = 0
     sent_bytes: int = 0
@@ -114,7 +113,7 @@ class BucketHook:
         return self._compression
 
     def send(self, bucket: Any) -> Any:
-        """Encode a bucket and start to send it; the future holds what DDP goes on with."""
+        """Encode a bucket and start to send it; the future holds the result for DDP."""
         buffer = bucket.buffer()
         pairs = list(zip(bucket.parameters(), bucket.gradients(), strict=True))
         finish = self._start(buffer, pairs)
@@ -195,7 +194,7 @@ def unflatten(flat: torch.Tensor, like: Sequence[torch.Tensor]) -> list[torch.Te
 
 
 def pack(messages: Sequence[Sequence[torch.Tensor]]) -> torch.Tensor:
-    """Return tensors of any types as one tensor of bytes, each at an aligned place."""
+    """Pack tensors of any types into one aligned tensor of bytes."""
     tensors = [tensor for message in messages for tensor in message]
     packed = tensors[0].new_zeros(sum(map(_padded_bytes, tensors)), dtype=torch.uint8)
     for place, tensor in zip(_places(packed, tensors), tensors, strict=True):
@@ -206,7 +205,7 @@ def pack(messages: Sequence[Sequence[torch.Tensor]]) -> torch.Tensor:
 def unpack(
     packed: torch.Tensor, like: Sequence[Sequence[torch.Tensor]]
 ) -> list[list[torch.Tensor]]:
-    """Return what `pack` packed, as views, by the shapes and types of this rank's own."""
+    """Return the tensors that `pack` packed, as views, with the shapes and types of this rank's."""
     places = iter(_places(packed, [tensor for message in like for tensor in message]))
     return [
         [next(places).view(tensor.dtype).view(tensor.shape) for tensor in message]

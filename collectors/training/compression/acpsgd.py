@@ -1,16 +1,16 @@
 """ACP-SGD: alternately compressed Power-SGD.
 
 Zhang et al., «Evaluation and Optimization of Gradient Compression for Distributed Deep Learning»,
-ICDCS 2023. Like Power-SGD it approximates a gradient matrix M by P Qᵀ of low rank, but a step
-computes and sends only one of the two factors, and the next step the other:
+ICDCS 2023. Like Power-SGD it approximates a gradient matrix M by a low-rank product P Qᵀ, but
+computes and sends only one of the two factors per step, in turn:
 
-- a step in which P is sent: Q of the step before is orthogonalized, P = M Q;
-- a step in which Q is sent: P of the step before is orthogonalized, Q = Mᵀ P.
+- a step that sends P: Q of the previous step is orthogonalized, P = M Q;
+- a step that sends Q: P of the previous step is orthogonalized, Q = Mᵀ P.
 
-Two steps are one power iteration. Since the orthogonal factor is the same on every rank, the mean
-of the sent factors decodes to the mean of the ranks' approximations: one all-reduce a step, and
-nothing waits for its result but the end of the step. What the own approximation leaves out is added
-to the next gradient (error feedback), rounding of the sent factor included.
+Two steps are one power iteration. The orthogonal factor is the same on every rank, so the mean of
+the sent factors decodes to the mean of the ranks' approximations: one all-reduce per step, needed
+only at the end of the step. What a rank's approximation leaves out is added to its next gradient
+(error feedback), including the rounding of the sent factor.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SEED = 20230718
 
 
 class _Matrix:
-    """The state of one parameter: both factors, what was not sent, and whose turn it is."""
+    """State of one parameter: both factors, what was not sent, and which factor is next."""
 
     __slots__ = ("basis", "residual", "sends_left")
 
@@ -38,10 +38,10 @@ class _Matrix:
 class AlternatingLowRank(Codec):
     """The codec of ACP-SGD.
 
-    The residual is kept in at least single precision: in bf16 a small gradient would vanish beside
-    a large residual instead of adding up.
+    The residual has at least single precision: in bf16 a small gradient would be lost next to a
+    large residual instead of adding up.
 
-    A matrix with a shorter side than `rank` has as many columns as that.
+    A matrix with a side shorter than `rank` gets that many columns.
     """
 
     is_summable = True

@@ -1,7 +1,7 @@
-"""Power-SGD, as torch has it.
+"""Power-SGD, as implemented in torch.
 
 Vogels et al., «PowerSGD: Practical Low-Rank Gradient Compression for Distributed Optimization»,
-NeurIPS 2019. Only the set-up is here; the hook is `torch.distributed`'s.
+NeurIPS 2019. This file only sets it up; the hook is part of `torch.distributed`.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ def install(ddp_model: Any, *, rank: int = 4, start_step: int = 2) -> Compressio
     """Hook a model with torch's Power-SGD.
 
     The second factor and the gradient are computed in callbacks of the collectives: with gloo on
-    its own threads, which a profile of the calling thread does not see; with NCCL on the caller's.
-    With gloo a bucket is done before the next one begins, so that nothing overlaps.
+    gloo's threads, which a profile of the calling thread misses; with NCCL on the caller's. With
+    gloo a bucket finishes before the next begins, so nothing overlaps.
 
     `rank` is the number of columns of the factors. Steps before `start_step`, counted from 0, are
     not compressed.
 
     Raises:
-        UsageError: `rank` is below 1, or `start_step` below 2: DDP builds its buckets again after
-            the first step, and the state is kept by bucket.
+        UsageError: `rank` is below 1, or `start_step` below 2: the state is per bucket, and DDP
+            rebuilds its buckets after the first step.
     """
     import torch.distributed as dist
     from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import (
@@ -61,7 +61,7 @@ def install(ddp_model: Any, *, rank: int = 4, start_step: int = 2) -> Compressio
         return future
 
     def refresh(compression: Compression) -> None:
-        """Take over torch's own count, which is of the compressed steps."""
+        """Copy torch's own count, which covers only compressed steps."""
         _, dense_count, sent_count = state.compression_stats()
         compression.step_count = max(0, state.iter - start_step)
         compression.dense_bytes = dense_count * item_bytes

@@ -1,12 +1,12 @@
-"""Sign-SGD with majority vote: one bit for each element.
+"""Sign-SGD with majority vote: one bit per element.
 
 Bernstein et al., «signSGD: Compressed Optimisation for Non-Convex Problems», ICML 2018: each rank
-sends the signs of its gradient, and the sign that most ranks sent decides. The vote is scaled by
-the mean magnitude of the elements, as in Karimireddy et al., «Error Feedback Fixes SignSGD and
-other Gradient Compression Schemes», ICML 2019: the optimizer sees a gradient of the usual size.
+sends the signs of its gradient, and the majority sign wins. The vote is scaled by the mean
+magnitude of the elements, as in Karimireddy et al., «Error Feedback Fixes SignSGD and other
+Gradient Compression Schemes», ICML 2019, so that the gradient has its usual size.
 
-There is no error feedback: it corrects a mean of compressed gradients, and a majority is no mean.
-Bits cannot be summed on the way either, so that each rank gets those of all (all-gather).
+There is no error feedback: it corrects a mean of compressed gradients, and a majority is not a
+mean. Bits cannot be summed in transit, so each rank receives the bits of all ranks (all-gather).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _BITS = 8
 
 
 class MajorityVote(Codec):
-    """The codec of Sign-SGD: eight signs a byte, and the mean magnitude in single precision.
+    """The codec of Sign-SGD: eight signs per byte, and the mean magnitude in single precision.
 
-    Ranks that disagree in equal number leave an element as it is. One bit cannot say zero, and
-    whole rows of an embedding are zero: a zero votes + and - in turn, by element, rank and step, so
-    that zeros cancel between neighboring ranks, or between steps, instead of drifting away.
+    A tie leaves an element unchanged. One bit cannot encode zero, and entire rows of an embedding
+    are zero: a zero votes + and - alternately, by element, rank, and step, so that zeros cancel
+    between neighboring ranks or between steps instead of drifting.
     """
 
     is_summable = False

@@ -1,9 +1,9 @@
-"""Top-k sparsification: only the elements of largest magnitude are sent.
+"""Top-k sparsification: sends only the elements of largest magnitude.
 
 Aji and Heafield, «Sparse Communication for Distributed Gradient Descent», EMNLP 2017, with the
 error feedback of Stich et al., «Sparsified SGD with Memory», NeurIPS 2018: what is not sent is
-added to the next gradient. The ranks choose different elements, so that their messages cannot be
-summed on the way: each rank gets all of them (all-gather) and averages.
+added to the next gradient. The ranks choose different elements, so messages cannot be summed in
+transit: each rank receives all of them (all-gather) and averages.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ._hook import BucketHook, Codec, Compression, Received
 
 
 class Sparsifier(Codec):
-    """The codec of Top-k: indices and values, chosen for each parameter by itself.
+    """The codec of Top-k: indices and values, selected per parameter.
 
-    The residual is kept in at least single precision: in bf16 a small gradient would vanish beside
-    a large residual instead of adding up.
+    The residual has at least single precision: in bf16 a small gradient would be lost next to a
+    large residual instead of adding up.
 
-    `density` is the share of the elements that is sent, above 0 up to 1; at least one is.
+    `density` is the share of elements to send, above 0 up to 1; at least one is sent.
     """
 
     is_summable = False
@@ -50,7 +50,7 @@ class Sparsifier(Codec):
         return [indices.to(torch.int32) if is_short else indices, values]
 
     def decode(self, parameter: torch.Tensor, gradient: torch.Tensor, received: Received) -> None:
-        """Write the mean of the ranks' sparse gradients, added in the order of the ranks."""
+        """Write the mean of the ranks' sparse gradients, added in rank order."""
         total = torch.zeros_like(self._residuals[parameter])
         for indices, values in received:
             # Within one message no index repeats, so that the sum does not depend on the order.

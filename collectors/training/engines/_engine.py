@@ -23,8 +23,8 @@ class Engine(ABC):
 
     Attributes:
         module: the module whose qualified names the trace shows.
-        notes: what a reader of the manifest should know.
-        needs_all_threads: whether it computes on threads that a plain profile does not see.
+        notes: notes for the manifest.
+        needs_all_threads: whether it computes on threads that a plain profile misses.
     """
 
     needs_all_threads = False
@@ -54,7 +54,7 @@ def trained(parameters: Iterable[torch.nn.Parameter]) -> list[torch.nn.Parameter
 
 
 def adamw(model: torch.nn.Module, spec: TrainingSpec) -> torch.optim.Optimizer:
-    """Return AdamW over the trained parameters, or LoRA-FA's optimizer where that is asked for."""
+    """Return AdamW over the trained parameters, or LoRA-FA's optimizer if the spec selects it."""
     if spec.opt.adapter == "LFA":
         from ..methods import lora_fa_optimizer
 

@@ -14,7 +14,7 @@ from ._engine import Engine, adamw
 
 
 def parameter_dtype(spec: TrainingSpec) -> torch.dtype:
-    """Return the type of the weights: fp16 needs single-precision ones, or its updates vanish."""
+    """Return the type of the weights: fp32 for fp16, whose updates would underflow."""
     return torch.bfloat16 if spec.precision == "bf16" else torch.float32
 
 
@@ -50,7 +50,7 @@ class DdpEngine(Engine):
             return self.ddp(**batch).loss
 
     def backward(self, loss: torch.Tensor) -> None:
-        """Run the backward pass; DDP reduces the gradients bucket by bucket meanwhile."""
+        """Run the backward pass; DDP meanwhile reduces the gradients bucket by bucket."""
         self._scaler.scale(loss).backward()
 
     def optimize(self) -> None:

@@ -17,24 +17,24 @@ from ..spec import TrainingSpec
 from ._engine import WEIGHT_DECAY, Engine, trained
 
 WHOLE_MODEL_SHARE = 0.25
-"""Above this share of a rank's memory a stage-3 model is sharded while it is made."""
+"""A stage-3 model above this share of a rank's memory is sharded while it is created."""
 
 # Below this size DeepSpeed's defaults would keep every parameter gathered.
 _SMALL_MODEL = 500_000_000
 
 
 def parameter_dtype(spec: TrainingSpec) -> torch.dtype:
-    """Return the type that the weights are made in; DeepSpeed keeps fp32 copies of its shards."""
+    """Return the type of the created weights; DeepSpeed keeps fp32 copies of its shards."""
     return {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[spec.precision]
 
 
 def construction(
     spec: TrainingSpec, size_bytes: int, device: torch.device
 ) -> AbstractContextManager[Any]:
-    """Return in what a model is to be made: under stage 3 a large one is sharded meanwhile.
+    """Return the context for creating a model: under stage 3 it shards a large one on the fly.
 
-    A sharded model's weights are those that torch draws for each layer: transformers' own
-    initialization finds them gone. 4-bit weights are packed whole and so made whole.
+    A sharded model has the weights that torch draws per layer: transformers' initialization finds
+    empty ones. 4-bit weights are packed as a whole, so their model is created unsharded.
     """
     if spec.opt.zero_stage != 3 or spec.opt.is_quantized:
         return contextlib.nullcontext()
@@ -73,7 +73,7 @@ class DeepSpeedEngine(Engine):
         self._engine.backward(loss)
 
     def optimize(self) -> None:
-        """Step the optimizer over this rank's shards, and gather what it updated."""
+        """Update this rank's shards and gather the updated weights."""
         self._engine.step()
 
     def report(self) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def _memory_bytes(device: torch.device) -> int:
 
 
 def _import(device: torch.device) -> Any:
-    """Import DeepSpeed and join the process group that is there."""
+    """Import DeepSpeed and join the existing process group."""
     if device.type != "cuda":
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
@@ -143,11 +143,11 @@ def _config(
 
 
 def _sizes(model: torch.nn.Module, zero_stage: int) -> dict[str, int]:
-    """Return the sizes of buckets and stage 3's thresholds where DeepSpeed's are too large.
+    """Return bucket sizes and stage 3 thresholds if DeepSpeed's are too large.
 
-    They are in elements. DeepSpeed allocates a bucket, 1 GB by itself, as a whole: a small model
-    would need more memory with ZeRO than without. With a reuse distance of 0 what the forward pass
-    gathered is let go, as it has to be in a model that needs stage 3.
+    They are in elements. DeepSpeed allocates entire buckets, 1 GB by default: a small model would
+    need more memory with ZeRO than without. A reuse distance of 0 frees what the forward pass
+    gathered, as a model that needs stage 3 requires.
     """
     count, _ = parameter_count(model)
     if count >= _SMALL_MODEL:

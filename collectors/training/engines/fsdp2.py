@@ -1,8 +1,8 @@
 """Sharded training by torch's FSDP2 (`fully_shard`).
 
 Z3 frees the gathered parameters after the forward pass and gathers them again for the backward
-pass; Z2 keeps them (`reshard_after_forward=False`), so that gradients and optimizer state alone are
-sharded during the step. O keeps parameters, gradients and optimizer state on the host.
+pass. Z2 keeps them (`reshard_after_forward=False`), so that only gradients and optimizer state are
+sharded during the step. O keeps parameters, gradients, and optimizer state on the host.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from ._engine import Engine, adamw
 def parameter_dtype(spec: TrainingSpec) -> torch.dtype:
     """Return the type of the sharded weights.
 
-    Trained in full they are fp32 as under ZeRO, and cast for each pass; frozen ones beside an
-    adapter have nothing to gain from that.
+    Trained weights are fp32, as under ZeRO, and are cast for each pass; frozen weights with an
+    adapter would gain nothing from fp32.
     """
     if spec.precision == "bf16" and spec.opt.adapter:
         return torch.bfloat16
@@ -34,7 +34,7 @@ def parameter_dtype(spec: TrainingSpec) -> torch.dtype:
 
 
 class Fsdp2Engine(Engine):
-    """A model whose decoder layers, and the rest as one group, are sharded over all ranks."""
+    """A model with its decoder layers, and the rest as one group, sharded over all ranks."""
 
     def __init__(self, model: torch.nn.Module, spec: TrainingSpec, device: torch.device) -> None:
         super().__init__(model)
@@ -68,10 +68,9 @@ ENGINE = Fsdp2Engine
 
 
 def _unshardable(model: torch.nn.Module, mesh: DeviceMesh) -> set[torch.nn.Parameter]:
-    """Return the parameters that this torch's FSDP2 cannot shard: packed ones, as in torch 2.11.
+    """Return the parameters that this torch's FSDP2 cannot shard: packed ones, as of torch 2.11.
 
-    It makes each shard a parameter that requires gradients and then one that does not; integers can
-    only be the second.
+    FSDP2 first makes every shard a parameter that requires gradients, which integers cannot be.
     """
     packed = {parameter for parameter in model.parameters() if not parameter.is_floating_point()}
     if not packed:

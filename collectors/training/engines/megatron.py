@@ -1,7 +1,7 @@
-"""Training with megatron-core: tensor parallelism, with data parallelism around it.
+"""Training with megatron-core: tensor parallelism inside data parallelism.
 
 Layers, parallel embedding, and parallel loss are megatron-core's (`GPTModel` with its local layer
-specification). torch's DDP joins the data-parallel ranks over megatron's group, and AdamW steps.
+specification). torch's DDP joins the data-parallel ranks over megatron's group, with AdamW.
 megatron-core requires CUDA. Pipeline parallelism, sequence parallelism, and Transformer Engine are
 not supported.
 """
@@ -26,7 +26,7 @@ _DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 
 
 class MegatronEngine(Engine):
-    """A `GPTModel`, split over the tensor-parallel ranks, under DDP over the others."""
+    """A `GPTModel`, split over the tensor-parallel ranks and replicated by DDP over the others."""
 
     def __init__(self, model: torch.nn.Module, spec: TrainingSpec, device: torch.device) -> None:
         from megatron.core import parallel_state
@@ -57,7 +57,7 @@ def build(
 ) -> MegatronEngine:
     _check(spec, config)
     with warnings.catch_warnings():
-        # It tells at every import that Apex and Transformer Engine are missing.
+        # Every import warns that Apex and Transformer Engine are missing.
         warnings.simplefilter("ignore", UserWarning)
         from megatron.core import parallel_state, tensor_parallel
         from megatron.core.models.gpt import GPTModel
@@ -134,7 +134,7 @@ def _transformer_config(spec: TrainingSpec, config: Any) -> Any:
 
 
 def _parameter_count(model: torch.nn.Module, tensor_size: int) -> int:
-    """Return the parameter count of the complete model, of which this rank holds a part."""
+    """Return the parameter count of the complete model, of which this rank has a part."""
     return sum(
         parameter.numel()
         * (tensor_size if getattr(parameter, "tensor_model_parallel", False) else 1)

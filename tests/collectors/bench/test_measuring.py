@@ -121,7 +121,7 @@ def test_lines_are_as_the_store_reads_them() -> None:
 
 
 def test_no_more_calls_wait_for_a_device_than_it_takes() -> None:
-    """A stream takes about a thousand launches; a graph is as many as it has kernels."""
+    """A stream takes about a thousand launches; a graph counts as its number of kernels."""
     graph = Point("launch", "graph_replay", series="kernels_100", timer="cuda_event")
     assert budget_of(graph, QUICK).most_inner == 5
     assert budget_of(Point("launch", "empty_kernel"), QUICK).most_inner == 500

@@ -40,7 +40,7 @@ launch_fact AS (
             OVER (PARTITION BY l.trace_id) AS is_without_gradients
     FROM launched AS l
     INNER JOIN trace_traits AS t USING (trace_id)
-    LEFT JOIN surroundings AS s ON l.trace_id = s.trace_id AND l.launch_id = s.event_id
+    LEFT JOIN launch_context AS s ON l.trace_id = s.trace_id AND l.launch_id = s.event_id
     WHERE t.is_training
 ),
 
@@ -55,7 +55,7 @@ launch_phase AS MATERIALIZED (
 
 node_thread AS (
     SELECT DISTINCT l.trace_id, l.pid, l.tid
-    FROM surroundings AS s
+    FROM launch_context AS s
     INNER JOIN launch AS l ON s.trace_id = l.trace_id AND s.event_id = l.launch_id
     WHERE s.node_id IS NOT NULL
 ),
@@ -134,9 +134,9 @@ moment AS (
     UNION ALL
     -- The forward op of a node is forward even if it launches nothing.
     SELECT DISTINCT s.trace_id, e.ts_ns AS at_ns, 'forward' AS label
-    FROM surroundings AS s
+    FROM launch_context AS s
     INNER JOIN event AS e ON s.trace_id = e.trace_id AND s.forward_op_id = e.event_id
-    SEMI JOIN surroundings AS f
+    SEMI JOIN launch_context AS f
         ON
             s.trace_id = f.trace_id
             AND s.forward_op_id = f.event_id
