@@ -103,7 +103,7 @@ def _head(answers: Answers, traces: Sequence[str], shown: Sequence[Shown]) -> It
         yield from verdict(said)
         command = escape(command_of("verdict", traces))
         yield f'<p class="note">Source: <code>{command}</code></p>'
-    if idle := [line.plain for line in TERMINAL_SECTIONS["run_idle"].lines(answers.results, 100)]:
+    if idle := [line.plain for line in TERMINAL_SECTIONS["steps"].lines(answers.results, 100)]:
         yield f"<pre>{escape(chr(10).join(idle))}</pre>"
     yield from (figure(one.charts[_OVERVIEW]) for one in shown if _OVERVIEW in one.charts)
     if ADVICE in answers.results and answers.has_rows("timeline"):
