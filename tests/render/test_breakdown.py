@@ -34,7 +34,7 @@ def test_many_ranks_have_one_line_each(
     assert sum(" · device 0  " in line for line in lines) == 16
     assert any(line.startswith("Timeline, 16 of 20") or ", 16 of 20" in line for line in lines)
     assert (
-        "Data quality  good, 1 note: rank unknown 1 (on 20 ranks) (tracekit query health)" in lines
+        "Data quality  good, 1 note: rank unknown 1 (on 20 ranks) (query health)" in lines
     )
 
 
@@ -125,7 +125,7 @@ def test_what_health_has_no_room_for_is_counted(
         for number in range(3)
     ]
     text = rendered({"health": Result("health", health.columns, rows)}, "table", width=72)
-    said = "3 warnings; 6 notes (tracekit query health)"
+    said = "3 warnings; 6 notes (query health)"
     assert text == f"Data quality  {said}\n"
 
 

@@ -88,7 +88,7 @@ def step(screen: Screen) -> list[Text]:
                 )
             )
         if kind == "idle" and (pct or 0) >= 1:
-            line.append(_main_cause(screen))
+            line.append(main_cause(screen))
         word = f"GPU {kind}" if screen.is_on_gpu else kind.capitalize()
         lines.append((word, line))
     comm_ns = sum(phase["step_exposed_comm_ns"] or 0 for phase in screen.rows("phase_totals"))
@@ -126,7 +126,7 @@ def _lengths(row: Row) -> str:
     return f"{format_short(row['step_ns'])} unprofiled ({text})  ·  {recorded}"
 
 
-def _main_cause(screen: Screen) -> str:
+def main_cause(screen: Screen) -> str:
     """Return the cause of most of the idle time in the recording."""
     causes = [row for row in screen.rows("idle_cause_totals") if row["cause"] not in _NO_LOSS]
     if not causes:
