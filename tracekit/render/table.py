@@ -29,7 +29,7 @@ def render(
     if isinstance(data, Mapping):
         print_lines(console, breakdown_lines(data, width, full=full, wide=wide))
         return
-    if data.name == HEALTH and not wide:
+    if data.name == HEALTH and {"rank", "severity"} <= set(data.column_names) and not wide:
         found = problems(data)
         passed = f"{len(data) - len(found):,} other checks passed (--wide lists them)"
         print_lines(

@@ -20,7 +20,6 @@ from tracekit.render._text import cell_width, fit, printable, shorten, shortened
 from tracekit.units import (
     format_ms,
     format_pct,
-    ms_decimals,
     short_decimals,
     stem_of,
 )
@@ -34,7 +33,6 @@ _BESIDE, _LEAST_AFTER = 14, 24
 _MAX_DEVICE = 12
 
 Row = Mapping[str, Any]
-Form = Callable[[Any], str]
 
 
 @dataclass(frozen=True)
@@ -247,53 +245,9 @@ def figures(
     return [figure_column(name, column, titles[name], alike) for name, column in values.items()]
 
 
-def aligned(columns: Sequence[Sequence[str]]) -> list[str]:
-    """Return one text per row with every column set to the right."""
-    widths = [max(map(len, column), default=0) for column in columns]
-    return [
-        _GAP.join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-        for row in zip(*columns, strict=True)
-    ]
-
-
-def columns(rows: Sequence[Row], **forms: Form) -> list[list[str]]:
-    """Return some columns of rows as text, each in its form."""
-    return [[form(row[name]) for row in rows] for name, form in forms.items()]
-
-
-def ms_column(rows: Sequence[Row], column: str, shown: Sequence[Row] | None = None) -> list[str]:
-    """Return the times of the rows that are shown, with as many decimals as all rows need."""
-    decimals = ms_decimals(row[column] for row in rows)
-    return [f"{format_ms(row[column], decimals)} ms" for row in (rows if shown is None else shown)]
-
-
-def step_column(rows: Sequence[Row], shown: Sequence[Row] | None = None) -> list[list[str]]:
-    """Return the column of busy time a step, or no column where the traces mark no steps."""
-    if any(row["step_wall_ns"] is None for row in rows):
-        return []
-    decimals = ms_decimals(row["step_wall_ns"] for row in rows)
-    times = [row["step_wall_ns"] for row in (rows if shown is None else shown)]
-    return [[f"{format_ms(time, decimals)} a step" for time in times]]
-
-
-def known(form: Form) -> Form:
-    """Return a form that writes a dash for nothing."""
-    return lambda value: NONE if value is None else form(value)
-
-
 def pct_text(pct: float | None) -> str:
     """Return a share with its sign, or a dash where there is nothing to be a share of."""
     return NONE if pct is None else f"{format_pct(pct)} %"
-
-
-def change_text(pct: float | None) -> str:
-    """Return a difference in percent with its sign, or a dash."""
-    return NONE if pct is None else f"{pct:+,.1f} %"
-
-
-def times_text(count: int) -> str:
-    """Return how many times something is there."""
-    return f"{count:,} ×"
 
 
 def signed_ms(value_ns: int, decimals: int) -> str:
