@@ -472,6 +472,8 @@ def _open_cached(
                 # What is looked at before it is read has the tables of a store, and no others.
                 names = [] if check else _of_breakdown(contents, count, request)
                 relations.make_store(names)
+                if names:
+                    relations.make_store(_estimates(build.connection))
         cache.forget_older(cached)
 
     def make_again(resources: contextlib.ExitStack) -> duckdb.DuckDBPyConnection:
@@ -496,15 +498,23 @@ def _open_cached(
 def _of_breakdown(contents: Contents, trace_count: int, request: OpenRequest) -> list[str]:
     """Return the analyses whose rows a cached store has, if a breakdown will be asked for.
 
-    What was measured on devices may change, and so may a step that somebody measured; what rests on
-    them changes with that.
+    What was measured on devices may change, and what rests on it changes with that.
     """
     from tracekit.analysis.device_peaks import DEVICE_CEILING, DEVICE_PEAK
     from tracekit.analysis.relations import depends_on, is_relation
 
     names = breakdown_of(contents, trace_count) if request.for_breakdown else []
-    measured = (DEVICE_CEILING, DEVICE_PEAK, "plain_step")
+    measured = (DEVICE_CEILING, DEVICE_PEAK)
     return [name for name in names if is_relation(name) and not depends_on(name, measured)]
+
+
+def _estimates(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """Return the analyses of the unprofiled step that a breakdown will ask, too."""
+    from tracekit.analysis.breakdown import ESTIMATE, of_steps
+    from tracekit.analysis.run import run_sql
+
+    results = {name: run_sql(connection, f"FROM {name}") for name in ("run_idle", "timeline")}
+    return [name for name in of_steps(results) if name in ESTIMATE]
 
 
 def _cached_path(sources: Sources, digest: str) -> Path:

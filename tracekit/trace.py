@@ -211,10 +211,13 @@ class Trace:
             UsageError: it takes no time.
         """
         from tracekit.analysis.relations import Relations
+        from tracekit.database.connections import look_in_session_first
 
         if step_ns <= 0:
             raise UsageError("an unprofiled step must take more than 0 ns")
         self._predictors.clear()
+        # A cached store has what rests on the step of the run.
+        look_in_session_first(self.connection)
         Relations(self.connection).give("plain_step", [(step_ns, None, None, "given")])
 
     def _ask(self, question: Callable[[], T]) -> T:

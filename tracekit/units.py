@@ -29,6 +29,8 @@ _SUFFIXES: tuple[Unit, ...] = (
 )
 
 _SMALL_MS = ((10 * NS_PER_US, 6), (100 * NS_PER_US, 5), (NS_PER_MS, 4))
+# From how many ns on a column of milliseconds has one decimal, two and so on.
+_SHORT_MS = (10 * NS_PER_MS, NS_PER_MS, 100 * NS_PER_US, 10 * NS_PER_US)
 _DURATION_STEPS = ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (NS_PER_US, "µs"))
 _RATE_STEPS = ((TB, "TFLOP/s"), (GB, "GFLOP/s"), (MB, "MFLOP/s"))
 _SIZE_STEPS = ((TB, "TB"), (GB, "GB"), (MB, "MB"), (KB, "kB"))
@@ -135,9 +137,24 @@ def ms_decimals(values_ns: Iterable[int | float]) -> int:
     return 3
 
 
+def short_decimals(values_ns: Iterable[int | float]) -> int:
+    """Return how many decimals of a millisecond suit a column on a screen: three digits or so."""
+    largest = max((abs(value) for value in values_ns), default=0)
+    return next((n for n, least in enumerate(_SHORT_MS, 1) if largest >= least), len(_SHORT_MS) + 1)
+
+
 def format_ms(ns: int | float, decimals: int = 3) -> str:
     """Return nanoseconds as milliseconds without the unit, for example `12,854.103`."""
     return format_scaled(ns, NS_PER_MS, decimals)
+
+
+def format_least(ns: int | float, decimals: int) -> str:
+    """Return nanoseconds as milliseconds without the unit, `<0.1` where that would be a 0."""
+    if not ns:
+        return "0"
+    text = format_ms(ns, decimals)
+    least = f"{10**-decimals:.{decimals}f}"
+    return f"<{least}" if ns > 0 and not float(text.replace(",", "")) else text
 
 
 def format_duration(ns: int | float) -> str:
@@ -146,6 +163,20 @@ def format_duration(ns: int | float) -> str:
         if abs(ns) >= factor:
             return f"{format_scaled(ns, factor, 3)} {unit}"
     return f"{ns:.3g} ns" if isinstance(ns, float) else f"{ns} ns"
+
+
+def format_short(ns: int | float) -> str:
+    """Return nanoseconds as text of three digits or so, as `41.9 ms`, `3.66 ms` or `812 ns`."""
+    for factor, unit in _DURATION_STEPS:
+        if abs(ns) >= factor:
+            return f"{format_scaled(ns, factor, 1 if abs(ns) >= 10 * factor else 2)} {unit}"
+    return f"{ns:.0f} ns"
+
+
+def format_interval(low_ns: int | float, high_ns: int | float) -> str:
+    """Return an interval of times, as `39.2 to 47.2 ms`."""
+    low, high = format_short(low_ns), format_short(high_ns)
+    return f"{low.removesuffix(high[high.rindex(' ') :])} to {high}"
 
 
 def scale_step(unit: Unit, amount: int | float) -> tuple[int, str] | None:

@@ -12,8 +12,8 @@
 --   wall_pct      DOUBLE  wall_ns as a share of all windows, 0 to 100
 --   step_wall_ns  DOUBLE  exclusive busy time per step, ns; NULL without steps
 -- View:
---   breakdown  title="Kernel classes" note="wall time, share of the window" label=class bar=wall_pct
---              figures=wall_pct,wall_ns,kernel_count,step_wall_ns colour=kind most=8 one=class many=classes
+--   breakdown  title="Kernel classes" label=class bar=wall_pct
+--              figures=wall_ns,wall_pct,kernel_count,step_wall_ns titles=busy,share,kernels,busy colour=kind most=8 one=class many=classes
 --   chart      name=kernel_classes form=bars title="GPU time by kernel class" y=class order=rows x=wall_ns
 --              axis="wall time of all devices" colour=kind largest=wall_ns tip=class,kind,wall_ns,wall_pct,kernel_ns,kernel_count
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns

@@ -17,6 +17,8 @@
 --   inferred_ns        BIGINT  part of kernel_ns whose phase is inferred, ns
 --   device_count       BIGINT  number of devices with the phase
 --   step_wall_ns       DOUBLE  exclusive busy time per step, ns; adds up to step_work_ns of step_totals; NULL without steps
+--   step_idle_ns          DOUBLE  idle time per step, ns; NULL without steps
+--   step_exposed_comm_ns  DOUBLE  exposed communication per step, ns; NULL without steps
 -- View:
 --   chart  name=phases form=bars title="Time by phase" y=phase order=rows x_of=span_ns
 --          axis="time of all devices" parts=covered_ns,exposed_comm_ns,idle_ns
@@ -38,8 +40,10 @@ SELECT
     sum(compute_kernel_ns)::BIGINT AS compute_kernel_ns,
     sum(inferred_ns)::BIGINT AS inferred_ns,
     count(*) AS device_count,
-    sum(in_step_ns)::BIGINT
-    / (SELECT sum(step_count)::BIGINT FROM stepped_devices('steps')) AS step_wall_ns
-FROM phases
+    sum(in_step_ns)::BIGINT / any_value(s.step_count) AS step_wall_ns,
+    sum(step_ns - in_step_ns)::BIGINT / any_value(s.step_count) AS step_idle_ns,
+    sum(p.step_exposed_comm_ns)::BIGINT / any_value(s.step_count) AS step_exposed_comm_ns
+FROM phases AS p
+CROSS JOIN (SELECT sum(step_count)::BIGINT AS step_count FROM stepped_devices('steps')) AS s
 GROUP BY phase
-ORDER BY min(rowid)
+ORDER BY min(p.rowid)

@@ -17,6 +17,7 @@
 --   step_ns                 BIGINT   part of the busy and idle time within steps, ns
 --   step_compute_kernel_ns  BIGINT   part of compute_kernel_ns launched in steps, ns
 --   in_step_ns              BIGINT   part of wall_ns launched in steps, ns
+--   step_exposed_comm_ns    BIGINT   part of exposed_comm_ns launched in steps, ns
 -- View:
 --   breakdown  totals=phase_totals
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns AND exposed_comm_ns <= wall_ns
@@ -49,7 +50,9 @@ SELECT
     coalesce(sum(p.wall_ns + p.idle_ns) FILTER (p.step IS NOT NULL), 0)::BIGINT AS step_ns,
     coalesce(sum(p.dur_ns) FILTER (p.kind = 'compute' AND p.step IS NOT NULL), 0)::BIGINT
         AS step_compute_kernel_ns,
-    coalesce(sum(p.wall_ns) FILTER (p.step IS NOT NULL), 0)::BIGINT AS in_step_ns
+    coalesce(sum(p.wall_ns) FILTER (p.step IS NOT NULL), 0)::BIGINT AS in_step_ns,
+    coalesce(sum(p.wall_ns) FILTER (p.kind = 'comm' AND p.step IS NOT NULL), 0)::BIGINT
+        AS step_exposed_comm_ns
 FROM placed AS p
 INNER JOIN device_windows AS w USING (trace_id, device)
 GROUP BY w.trace_id, w.rank, w.device, w.window_ns, p.phase

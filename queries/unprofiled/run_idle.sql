@@ -10,6 +10,7 @@
 --   recorded_step_ns   BIGINT   mean recorded step, ns
 --   work_ns            BIGINT   GPU busy time per step, ns
 --   plain_step_ns      BIGINT   measured step without the profiler, ns; NULL if not measured
+--   low_ns BIGINT, high_ns BIGINT
 --   recorded_idle_pct  DOUBLE   idle share of the recorded step, 0 to 100
 --   idle_pct           DOUBLE   idle share without the profiler, 0 to 100; NULL if not measured, or shorter than the work (another program)
 --   source             VARCHAR  given or measured
@@ -21,6 +22,7 @@ SELECT
     s.mean_span_ns::BIGINT AS recorded_step_ns,
     s.step_work_ns::BIGINT AS work_ns,
     p.plain_ns AS plain_step_ns,
+    p.low_ns, p.high_ns,
     share_left(s.step_work_ns, s.mean_span_ns) AS recorded_idle_pct,
     if(p.plain_ns >= 0.97 * s.step_work_ns, share_left(s.step_work_ns, p.plain_ns), NULL)
         AS idle_pct,

@@ -185,7 +185,7 @@ def test_why_names_the_causes_of_idle_time() -> None:
     names = ("node", "parent", "depth", "name", "delta_ns")
     split = Result("comparison_split", tuple(Column(name, "BIGINT") for name in names), rows)
     screen = Screen({"comparison_split": split}, 80, full=False, wide=False)
-    assert _causes({"effect": "idle"}, screen) == ": host_sync +2.600 ms, host_bound +0.400 ms"
+    assert _causes({"effect": "idle"}, screen) == ": host_sync +2.60 ms, host_bound +0.40 ms"
     assert _causes({"effect": "cost"}, screen) == ""
 
 

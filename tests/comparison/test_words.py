@@ -39,16 +39,16 @@ def test_a_mean_that_single_steps_make_is_said(cli: Callable[..., Any], tmp_path
     new = _trace(tmp_path / "new.json", [*(95 + n * 7 % 20 / 10 for n in range(19)), 2000])
     done = cli("compare", base, new, "--no-cache")
     _, whole, of_work, *_ = (line for line in done.stdout.splitlines() if " ms   +" in line)
-    assert of_work.startswith("  device work a step: ")
+    assert "device work" in of_work
     assert "faster by the median (-" in whole
-    assert whole.endswith("a few steps make the mean")
+    assert "a few steps make the mean" in " ".join(done.stdout.split())
 
 
 def test_a_trace_against_itself(cli: Callable[..., Any], tmp_path: Path) -> None:
     one = _trace(tmp_path / "one.json", [100] * 6)
     done = cli("compare", one, one, "--no-cache")
     assert "one.json → one.json (again)" in done.stdout
-    assert "   +0.0 %   same without the profiler" in done.stdout.splitlines()[1]
+    assert "(+0.0 %)   same unprofiled" in done.stdout.splitlines()[1]
     assert "faster" not in done.stdout
     assert "slower" not in done.stdout
 

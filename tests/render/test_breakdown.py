@@ -21,27 +21,19 @@ Totalled = Callable[[Mapping[str, Result]], dict[str, Result]]
 
 def test_the_screen_of_one_rank(breakdown: dict[str, Result], rendered: Rendered) -> None:
     lines = rendered(breakdown, "table").splitlines()
-    for line in (
-        "  … 2 more classes (--full)",
-        "  d2h       1.000 ms  4 ×          –           –",
-        "  memset  100.000 µs  4 ×    4.10 kB  81.92 MB/s  (bytes known of 2)",
-        "  device work 85.500 ms a step",
-        "Health  warn  truncated 1 · device time linked 69.9 % · profiler overhead 4.186 ms",
-    ):
-        assert line in lines
-    (steps,) = (line for line in lines if line.startswith("Steps"))
-    assert steps.endswith(" · 5.0 % of busy time outside steps")
+    assert "Step      99.5 ms while profiling" in lines
+    assert "GPU busy  85.5 ms" in lines
+    assert "9.00 ms of work lies outside steps" in lines
 
 
 def test_many_ranks_have_one_line_each(
     run_of: Callable[[int], dict[str, Result]], rendered: Rendered
 ) -> None:
     lines = rendered(run_of(20), "table").splitlines()
-    assert lines[0].startswith("20 traces in llama/  ranks 0–19 of 20")
-    assert sum(" · device 0  " in line and "50.0 %" in line for line in lines) == 16
-    assert "  … 4 more devices (--full)" in lines
-    assert "  69.000 ms  25.0 %  10 ×  6.900 ms  rank 19  gemm_kernel" in lines
-    assert "Health  note  rank unknown 1 (on 20 ranks)" in lines
+    assert lines[0].startswith("20 traces in llama/  20 × NVIDIA H800  ·  ranks 0–19 of 20")
+    assert sum(" · device 0  " in line for line in lines) == 16
+    assert any(line.startswith("Timeline, 16 of 20") or ", 16 of 20" in line for line in lines)
+    assert "Data quality  good, 1 note: rank unknown 1 (on 20 ranks) (query health)" in lines
 
 
 def test_full_shows_every_row(
@@ -63,14 +55,6 @@ def test_every_line_fits(
                 assert cell_width(line) <= width, line
 
 
-def test_a_narrow_terminal_gets_shares_without_ms(
-    breakdown: dict[str, Result], rendered: Rendered
-) -> None:
-    narrow = rendered(breakdown, "table", width=72)
-    assert "window  compute    comm  memcpy    idle" in narrow
-    assert "60.000 ms   10.0 %" not in narrow
-
-
 def test_sections_without_data_are_left_out(
     breakdown: dict[str, Result], rendered: Rendered
 ) -> None:
@@ -86,7 +70,7 @@ def test_classes_without_a_timeline_have_no_share(
     breakdown: dict[str, Result], rendered: Rendered, totalled: Totalled
 ) -> None:
     text = rendered(totalled({"kernel_classes": breakdown["kernel_classes"]}), "table")
-    assert "–  60.000 ms" in text
+    assert text.splitlines()[1].split()[-2] == "–"
 
 
 def test_what_is_unknown_is_said(
@@ -116,17 +100,15 @@ def test_what_is_unknown_is_said(
         ),
         "table",
     )
-    assert "rank unknown  ·  cuda" in text
+    assert "rank ?" not in text
     assert "1 repaired  ·  3 rejected  ·  cut off" in text
-    assert "rank ? · device 0" in text
-    assert "– █" in text
     assert "truncated unknown" in text
 
 
 def test_a_healthy_trace_says_so(breakdown: dict[str, Result], rendered: Rendered) -> None:
     health = breakdown["health"]
     ok = Result("health", health.columns, [row for row in health.rows if row[4] == "ok"])
-    assert rendered({"health": ok}, "table") == "Health  ok  1 checks passed\n"
+    assert rendered({"health": ok}, "table") == "Data quality  good, 1 checks passed\n"
 
 
 def test_what_health_has_no_room_for_is_counted(
@@ -141,7 +123,8 @@ def test_what_health_has_no_room_for_is_counted(
         for number in range(3)
     ]
     text = rendered({"health": Result("health", health.columns, rows)}, "table", width=72)
-    assert text == "Health  warn  truncated 0 1 · truncated 1 1 · … 7 more (--full)\n"
+    said = "3 warnings; 6 notes (query health)"
+    assert text == f"Data quality  {said}\n"
 
 
 def test_kernels_whose_names_begin_alike_are_told_apart(
@@ -230,12 +213,10 @@ def test_what_was_queued_is_in_no_step_and_modules_can_be_recorded(
             *work(start + 5, start + 20, start + 55, number + 10),
         ]
     shown = cli("breakdown", tiny_trace(events), "--no-cache").stdout
-    assert (
-        "  device work 35.000 µs a step · "
-        "50.000 µs more queued before recording began, in no step\n"
-    ) in shown
-    assert "busy time outside steps" not in shown
-    assert "Modules\n  none recorded: profile(..., with_stack=True)" in shown
+    assert "GPU busy  0.0350 ms" in shown
+    assert "\n50.0 µs of work was queued before recording began" in shown
+    assert "outside steps" not in shown
+    assert "Modules  none recorded: profile(..., with_stack=True)" in shown
 
 
 def test_idle_time_is_unknown_where_replays_of_graphs_are_missing(
@@ -259,11 +240,9 @@ def test_without_modules_the_parts_of_a_decoder_stand_there(
         events += [call(number, number + 1, number), kernel(name, at, at + length, number)]
         at += length
     shown = cli("breakdown", tiny_trace(events), "--no-cache").stdout
-    section = shown.split("Modules\n")[1].split("\n\n")[0].splitlines()
-    assert section[1].startswith("  parts by names and order of kernels and ops, ")
-    found = {line.rsplit("  ", 1)[1]: line.split()[2] for line in section[2:-1]}
+    (section,) = (part for part in shown.split("\n\n") if part.startswith("Parts of the decoder"))
+    found = {line.split()[0]: line.split()[-2] for line in section.splitlines()[1:]}
     assert found == {"MLP": "0.300", "Attention": "0.200", "Output": "0.080", "QKV": "0.030"}
-    assert section[-1] == "  by layer: tracekit query layers TRACE"
 
 
 @pytest.mark.parametrize("run", ["pretrain_R+Z3", "h200_finetune_L", "serve_vllm"])

@@ -53,13 +53,8 @@ def latencies() -> dict[str, Result]:
 
 def test_latency_shows_what_there_is() -> None:
     assert texts("latency", latencies()) == [
-        "Latency  percentiles are nearest-rank, of the requests that succeeded",
-        "         mean     p50      p90      p99         max",
-        "  e2e  67.750  60.000  100.000  100.000  100.000 ms  to the end of the answer",
-    ]
-    assert texts("latency", latencies(), width=40)[1:] == [
-        "          p50      p90         p99",
-        "  e2e  60.000  100.000  100.000 ms",
+        "Latency  mean ms  p50 ms  p90 ms  p99 ms  max ms",
+        "  e2e       67.8    60.0   100.0   100.0   100.0  to the end of the answer",
     ]
     assert len(texts("latency", latencies(), full=True)) > 4
 
@@ -120,9 +115,9 @@ def test_what_the_phases_of_serving_were_spent_on(totalled: Totalled) -> None:
     # A second device adds to the first.
     data = totalled(result("serving_modules", *rows, *rows[:2]))
     assert texts("serving_modules", data) == [
-        "Serving  share of each phase's time, idle included",
-        "  prefill  16.000 ms  GEMM 75.0 % · idle 25.0 %",
-        "  decode    4.000 ms  other communication 75.0 % · other computation 25.0 %",
+        "Serving    time ms",
+        "  prefill     16.0  GEMM 75.0 % · idle 25.0 %",
+        "  decode       4.0  other communication 75.0 % · other computation 25.0 %",
     ]
 
 
@@ -160,10 +155,18 @@ def test_one_line_per_class_and_group(totalled: Totalled) -> None:
     windows = [{"rank": rank, "device": "0", "window_ns": 5 * MS} for rank in (0, 1)]
     data = totalled({"timeline": rows_of("timeline", *windows), "communication": communication()})
     texts = [line.plain for line in communication_lines(data, 120, full=False)]
-    assert texts[0].startswith("Communication  count, time, exposed of the window")
-    figures = "4 ×  6.000 ms  20.0 %  66.7 %  8.00 MB  1.33 GB/s  2.00 GB/s"
-    assert texts[1] == f"  allreduce (group 0)  {figures}"
-    assert texts[2].split() == ("other 1 × 0.500 ms 5.0 % 0.0 % – – – " + REASON).split()
+    assert texts[1].split() == [
+        "allreduce",
+        "(group",
+        "0)",
+        "4",
+        "6.00",
+        "20.0",
+        "66.7",
+        "8.00",
+        "2.00",
+    ]
+    assert texts[2].split() == ("other 1 0.50 5.0 0.0 – – " + REASON).split()
     assert all(len(text) <= 120 for text in texts)
     assert len(communication_lines(data, 120, full=True)) > 3
 
@@ -173,10 +176,8 @@ def test_on_a_cpu_it_says_what_time_and_bandwidth_are_of(totalled: Totalled) -> 
     on_gpu = totalled({"communication": communication()})
     for full in (False, True):
         drawn = communication_lines(on_cpu, 120, full=full)
-        note = drawn[-1].plain
-        assert note.startswith("  on a CPU, ")
-        assert str(drawn[-1].style) == "dim"
-        assert all(note != line.plain for line in communication_lines(on_gpu, 120, full=full))
+        assert any(line.plain.startswith("  on a CPU, ") for line in drawn)
+        assert len(communication_lines(on_gpu, 120, full=full)) < len(drawn)
     assert all(len(line.plain) <= 60 for line in communication_lines(on_cpu, 60, full=False)[-1:])
 
 
@@ -235,7 +236,11 @@ def _told(whole: dict[str, Any] | None = None, **noise: Any) -> list[str]:
         "comparison_noise": _table("comparison_noise", _NOISE | noise),
         "comparison_effects": _table("comparison_effects"),
     }
-    return [line.plain for line in SECTIONS["comparison"].lines(data, 100, full=False)]
+    return [
+        line.plain
+        for name in ("comparison", "comparison_noise")
+        for line in SECTIONS[name].lines(data, 100, full=False)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -248,7 +253,7 @@ def _told(whole: dict[str, Any] | None = None, **noise: Any) -> list[str]:
     ],
 )
 def test_what_decided_is_said(noise: dict[str, Any], verdict: str) -> None:
-    (line,) = [one for one in _told(**noise) if " × " in one and "count" not in one]
+    (line,) = [one for one in _told(**noise) if one.startswith("  step  ")]
     assert line.rstrip().endswith(verdict)
 
 
@@ -272,16 +277,13 @@ def test_a_warm_up_is_said(measure: str, count: int, text: str) -> None:
 
 
 def test_dependent_measurements_are_said() -> None:
-    told = "    each is like the one before (correlation 0.62): so many say less"
-    assert told in _told(correlation=0.62)
-    assert told not in _told()
+    assert any("correlation 0.62" in line for line in _told(correlation=0.62))
+    assert not any("correlation" in line for line in _told())
 
 
 def test_sides_that_have_next_to_nothing_in_common_are_said() -> None:
-    assert (
-        "only 2.0 % of device time matched: hardly the same work" in _told({"matched_pct": 2.0})[2]
-    )
-    assert "only" not in _told()[2]
+    assert any("only 2.0 % of device time" in line for line in _told({"matched_pct": 2.0}))
+    assert not any("only" in line for line in _told())
 
 
 RECORDED = {"recorded_step_ns": 100, "work_ns": 70, "recorded_idle_pct": 30.0}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -45,10 +46,19 @@ BREAKDOWN = with_placed(_BREAKDOWN)
 RUN_IDLE = "run_idle"
 """How much of a step is idle, in the recording and in the run: it follows the timeline."""
 
+MFU = "mfu"
+"""What it has besides where steps run on accelerators."""
+
+ESTIMATE = ("unprofiled", "run_phases")
+"""And where no step was measured without the profiler, and a replay takes little time."""
+
 HEALTH = "health"
 
 _MOST_DEVICES, _MOST_DEVICE_EVENTS = 16, 300_000
 """Of how many devices, with how many events each, the dependency graph is replayed unasked."""
+
+_MOST_IN_BREAKDOWN = 20_000
+"""How many device events are replayed for a breakdown, which is not to become much slower."""
 
 FULL_BREAKDOWN = ("unprofiled", "path_totals", "slack", "replay")
 """What a full one has besides, of traces: what the end of the run waited for."""
@@ -150,6 +160,43 @@ def is_small(timeline: Result) -> bool:
     """Return whether it is short work to replay what these devices did."""
     counts = timeline.column("event_count")
     return len(counts) <= _MOST_DEVICES and all(count <= _MOST_DEVICE_EVENTS for count in counts)
+
+
+def of_steps(results: Mapping[str, Result]) -> list[str]:
+    """Return what the screen of a breakdown shows besides where steps run on accelerators."""
+    if not results.get("run_idle"):
+        return []
+    is_measured = results["run_idle"].column("plain_step_ns")[0] is not None
+    is_short = sum(results["timeline"].column("event_count")) <= _MOST_IN_BREAKDOWN
+    return [MFU, *(ESTIMATE if is_short and not is_measured else ())]
+
+
+@dataclass(frozen=True, slots=True)
+class Mfu:
+    """Model FLOPs utilisation, and of which share of the time of steps it is known.
+
+    `is_of_run` says that it is of a step without the profiler.
+    """
+
+    share: float
+    known_pct: float
+    is_of_run: bool
+
+
+def mean_mfu(mfu: Result) -> Mfu | None:
+    """Return the mean of analysis `mfu` over steps and devices, None where nothing is known."""
+    # mfu_pct is ideal time in percent of step_ns: weighed by step_ns the mean is that of the sums.
+    rows = mfu.to_dicts()
+    known = [row for row in rows if row["mfu_pct"] is not None]
+    known_ns = sum(row["step_ns"] for row in known)
+    if not known_ns:
+        return None
+    known_pct = 100 * known_ns / sum(row["step_ns"] for row in rows)
+    of_run = [row["run_mfu_pct"] for row in known]
+    if None not in of_run:
+        return Mfu(fmean(of_run) / 100, known_pct, is_of_run=True)
+    ideal = sum(row["mfu_pct"] * row["step_ns"] for row in known)
+    return Mfu(ideal / known_ns / 100, known_pct, is_of_run=False)
 
 
 class UnprofiledStep(NamedTuple):

@@ -146,8 +146,8 @@ _REPEATABLE = ("Invariant", "Empty", "Note")
 
 VIEWS: Mapping[str, tuple[str, ...]] = {
     "breakdown": (
-        *("after", "title", "note", "label", "bar", "figures", "colour", "most", "one", "many"),
-        "totals",
+        *("after", "title", "note", "label", "bar", "figures", "titles", "colour", "most"),
+        *("one", "many", "totals"),
     ),
     "chart": (
         *("name", "form", "title", "x", "axis", "x_of", "x_scale", "y", "y_axis", "y_scale"),

@@ -7,9 +7,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from statistics import fmean, median
+from statistics import median
 from typing import Any
 
+from tracekit.analysis.breakdown import Mfu, mean_mfu
 from tracekit.checking.names import COLUMN, GROUPED, HEALTH, MODULE, QUANTILE
 from tracekit.checking.rules import Operator
 from tracekit.comparison.cells import PARTS, Cell, Side
@@ -310,18 +311,6 @@ _OF_REQUESTS = ("e2e", "ttft", "tpot")
 _MOST_KEPT = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class Mfu:
-    """Model FLOPs utilization, and the share of step time for which it is known.
-
-    `is_of_run` means that it is for an unprofiled step.
-    """
-
-    share: float
-    known_pct: float
-    is_of_run: bool
-
-
 def figures_of(trace: Trace) -> dict[str, float]:
     """Return the figures of a complete run, as far as known.
 
@@ -375,18 +364,7 @@ def mfu_of(trace: Trace, label: str) -> Mfu:
 
 
 def _mfu(trace: Trace) -> Mfu | None:
-    # mfu_pct is ideal time in percent of step_ns: weighed by step_ns the mean is that of the sums.
-    rows = trace.query("mfu").to_dicts()
-    known = [row for row in rows if row["mfu_pct"] is not None]
-    known_ns = sum(row["step_ns"] for row in known)
-    if not known_ns:
-        return None
-    known_pct = 100 * known_ns / sum(row["step_ns"] for row in rows)
-    of_run = [row["run_mfu_pct"] for row in known]
-    if None not in of_run:
-        return Mfu(fmean(of_run) / 100, known_pct, is_of_run=True)
-    ideal = sum(row["mfu_pct"] * row["step_ns"] for row in known)
-    return Mfu(ideal / known_ns / 100, known_pct, is_of_run=False)
+    return mean_mfu(trace.query("mfu"))
 
 
 def repeats_of(trace: Trace) -> tuple[list[float], list[float]]:

@@ -50,6 +50,7 @@ MOST = 3
 )
 @click.option("--yes", is_flag=True, help="Record with --try without asking.")
 @click.option("--rule", metavar="NAME", help="Name of the advice to verify.  [default: the first]")
+@click.option("--full", is_flag=True, help="Show all evidence and assumptions, too.")
 @format_option
 @recorded_option
 @reading_options("queries", "rules", "plain_step", "step", "no_cache")
@@ -61,6 +62,7 @@ def command(
     is_tried: bool,
     yes: bool,
     rule: str | None,
+    full: bool,
     format_name: str,
     is_recorded: bool,
     reading: Reading,
@@ -91,7 +93,7 @@ def command(
                 from tracekit.render._console import make_console
 
                 width = make_console(sys.stdout).width
-                click.echo("\n".join(told(advised, shlex.join(traces), width)))
+                click.echo("\n".join(told(advised, shlex.join(traces), width, full=full)))
             else:
                 emit(advised.as_result(), format_name)
             return
@@ -189,13 +191,14 @@ def _emit_verdict(verdict: Verdict, format_name: str) -> None:
     emit(Result("advise", columns, [tuple(members.values())]), format_name)
 
 
-def told(advised: Advised, traces: str, width: int) -> list[str]:
+def told(advised: Advised, traces: str, width: int, *, full: bool = False) -> list[str]:
     """Return advice as lines for a terminal.
 
     Args:
         advised: what is to be told.
         traces: the arguments that opened them, for the commands in it.
         width: columns of the terminal; commands stay on one line all the same.
+        full: with all evidence and assumptions, uncertain advice, and unknown gains.
     """
     from tracekit.prediction.advising import (
         GAIN_UNKNOWN,
@@ -206,59 +209,79 @@ def told(advised: Advised, traces: str, width: int) -> list[str]:
         recording_text,
     )
     from tracekit.render._text import printable
-    from tracekit.units import format_duration
 
-    def line(head: str, text: str) -> str:
-        if head.strip() in ("show", "try"):
-            return printable(head + text)
-        return _wrapped(head, text, width)
-
-    lines = []
     rows = advised.as_result().to_dicts()
+    lines = []
     if longer := recording_text(advised.run_step):
-        lines.append(line("", longer))
-    for number, (one, row) in enumerate(zip(advised.advice, rows, strict=True), start=1):
-        seen, told_of = one.candidate, one.prediction
-        step = ""
-        if one.load is None:
-            step = f", {format_duration(row['gain_ns'])}" + " per step" * bool(advised.step_count)
-        changes = " ".join(f"--change {shlex.quote(change)}" for change in seen.changes)
-        lines += [
-            line(f"{number}. ", f"{gain_text(row)}{step}: {seen.place}"),
-            line("   evidence  ", seen.what),
-        ]
-        if seen.evidence:
-            lines.append(line("   show      ", seen.evidence.replace("TRACE", traces)))
-        lines += [
-            line("   change    ", seen.remedy),
-            *([line("   brings    ", one.brings)] if one.brings else []),
-            line("   assumes   ", "; ".join(told_of.assumptions) or "the replay is accurate"),
-        ]
-        if one.load is None:  # of steps unlike all recorded, predict says nothing
-            lines.append(line("   try       ", f"tracekit predict {traces} {changes}"))
+        lines += [_wrapped("", longer, width), ""]
+    unclear = []
+    for one, row in zip(advised.advice, rows, strict=True):
+        if one.is_certain or full:
+            number = sum(line[:1].isdigit() for line in lines) + 1
+            head = f"{number}. {gain_text(row)}  "
+            lines += [_wrapped(head, one.candidate.place or "", width, indent=3)]
+            lines += [*_details(one, traces, width, full=full), ""]
+        else:
+            unclear.append(f"{one.candidate.place} {gain_text(row)}")
     if any(row["is_upper_bound"] for row in rows):
-        lines.append(line("", UP_TO))
+        lines.append(_wrapped("", UP_TO, width))
     if not advised.advice:
         lines.append(NOTHING_KNOWN if advised.undecided else NOTHING)
-    certain = [one for one in advised.advice if one.is_certain]
-    replayed, loads = ([one for one in certain if (one.load is None) is is_replay]
-                       for is_replay in (True, False))  # fmt: skip
-    for what, several in (("", replayed), (" of the load", loads)):
-        if len(several) > 1:
-            lines.append(
-                f"all {len(several)}{what} together: {several[-1].joint_gain_pct:.1f} %"
-                + (f" of the {several[-1].figure}" if what else "")
-            )
-    if advised.advice:
-        lines.append(
-            printable(f"verify after the change: tracekit advise {traces} --against CHANGED")
-        )
-    for seen, why in advised.undecided[:SHOWN_UNDECIDED]:
-        lines.append(
-            line("unknown gain: ", seen.what if why == GAIN_UNKNOWN else f"{seen.what} ({why})")
-        )
+    lines += _joint(advised)
+    if unclear:
+        lines.append(_wrapped("Considered, not clear: ", "; ".join(unclear), width, indent=2))
+    shown = advised.undecided[: SHOWN_UNDECIDED if full else 1]
+    for seen, why in shown:
+        what = seen.what if full else _begin(seen.what)
+        text = what if why == GAIN_UNKNOWN else f"{what}: {why}"
+        lines.append(_wrapped("Gain unknown: ", text, width, indent=2))
         if not seen.changes:
-            lines.append(line("   next      ", seen.remedy))
+            lines.append(_wrapped("  Next    ", seen.remedy, width))
+    if not full and (advised.advice or len(advised.undecided) > len(shown)):
+        lines.append("Evidence, assumptions, and all that was considered: --full")
+    if advised.advice:
+        lines.append(printable(f"Verify a change: tracekit advise {traces} --against CHANGED"))
+    return lines
+
+
+def _details(one: Advice, traces: str, width: int, *, full: bool) -> list[str]:
+    """Return why and how, and the commands that show more."""
+    from tracekit.render._text import printable
+
+    seen, told_of = one.candidate, one.prediction
+    lines = [
+        _wrapped("   Why      ", seen.what if full else _begin(seen.what), width),
+        _wrapped("   How      ", seen.remedy, width),
+    ]
+    if one.brings:
+        lines.append(_wrapped("   Brings   ", one.brings, width))
+    if full:
+        assumptions = "; ".join(told_of.assumptions) or "the replay is accurate"
+        lines.append(_wrapped("   Assumes  ", assumptions, width))
+        if seen.evidence:
+            lines.append(printable(f"   Show     {seen.evidence.replace('TRACE', traces)}"))
+    if one.load is None:  # of steps unlike all recorded, predict says nothing
+        changes = " ".join(f"--change {shlex.quote(change)}" for change in seen.changes)
+        lines.append(printable(f"   Check    tracekit predict {traces} {changes}"))
+    return lines
+
+
+def _begin(text: str) -> str:
+    """Return the first sentence of a text."""
+    first, end, _ = text.partition(". ")
+    return first + end[:1]
+
+
+def _joint(advised: Advised) -> list[str]:
+    """Return what all certain advice for a figure gains together."""
+    certain = [one for one in advised.advice if one.is_certain]
+    lines = []
+    for what, is_replay in (("", True), (" of the load", False)):
+        several = [one for one in certain if (one.load is None) is is_replay]
+        if len(several) > 1:
+            of = f" of the {several[-1].figure}" if what else ""
+            gain = f"-{several[-1].joint_gain_pct:.1f} %{of}"
+            lines.append(f"All {len(several)}{what} together: {gain}")
     return lines
 
 
@@ -277,7 +300,7 @@ def told_shortly(advice: Result | None, traces: str, width: int) -> list[str]:
     if len(command) > width - 26:
         command = "tracekit advise TRACE"
     if advice is None:
-        return [f"What to change: {command}"]
+        return [f"All rows: --full  ·  What to change: {command}"]
     rows = advice.to_dicts()[:MOST]
     if not rows:
         return [f"{NOTHING_KNOWN.capitalize()} ({command})"]
@@ -288,13 +311,13 @@ def told_shortly(advice: Result | None, traces: str, width: int) -> list[str]:
     return lines
 
 
-def _wrapped(head: str, text: str, width: int) -> str:
+def _wrapped(head: str, text: str, width: int, *, indent: int | None = None) -> str:
     from tracekit.render._text import printable
 
     return textwrap.fill(
         printable(text),
         max(width, 40),
         initial_indent=head,
-        subsequent_indent=" " * len(head),
+        subsequent_indent=" " * (len(head) if indent is None else indent),
         break_on_hyphens=False,
     )

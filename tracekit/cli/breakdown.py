@@ -34,12 +34,15 @@ def command(
     import shlex
     import sys
 
+    from tracekit.analysis.breakdown import of_steps
     from tracekit.cli._open import closed_meanwhile, open_traces
     from tracekit.cli.advise import told_shortly
     from tracekit.render._console import make_console
 
     with open_traces(traces, reading, for_breakdown=True, only_breakdown=not full) as trace:
         results = trace.breakdown(full=full)
+        if format_name == "table":
+            results |= trace.results(of_steps(results))
         advice = None
         if full and "path_totals" in results:
             advice = trace.advise().as_result()

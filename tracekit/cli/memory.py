@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from tracekit.cli._emit import emit
 from tracekit.cli._options import Reading, format_option, reading_options, trace_argument
+from tracekit.errors import QueryError
+
+if TYPE_CHECKING:
+    from tracekit.trace import Trace
 
 _ANALYSES = ("memory_peaks", "memory_holders")
 
@@ -29,7 +36,9 @@ def command(traces: tuple[str, ...], blocks: bool, format_name: str, reading: Re
     names = (*_ANALYSES, "memory_peak") if blocks else _ANALYSES
     with open_traces(traces, reading) as trace:
         results = {name: trace.query(name) for name in names}
-        if format_name == "json":
+        if format_name == "table" and not results[_ANALYSES[0]].rows:
+            say_peaks_of_runs(trace)
+        elif format_name == "json":
             emit(results, format_name)
         else:
             for number, result in enumerate(results.values()):
@@ -38,3 +47,21 @@ def command(traces: tuple[str, ...], blocks: bool, format_name: str, reading: Re
                 emit(result, format_name)
         if not results[_ANALYSES[0]].rows:
             say_what_is_missing(trace, "memory_peak")
+
+
+def say_peaks_of_runs(trace: Trace) -> None:
+    """Print the peaks that manifests of runs know, where no allocator event is recorded."""
+    from tracekit.units import format_bytes
+
+    runs: list[dict[str, Any]] = []
+    names = {
+        "peak_device_bytes": "allocated",
+        "peak_reserved_bytes": "reserved",
+        "peak_host_bytes": "host memory",
+    }
+    with contextlib.suppress(QueryError):
+        runs = trace.query("run").to_dicts()
+    for row in runs:
+        known = [f"{format_bytes(row[name])} {text}" for name, text in names.items() if row[name]]
+        if known:
+            click.echo(f"Peak of the rank with most: {', '.join(known)} (run.json)")

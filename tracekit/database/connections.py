@@ -260,6 +260,15 @@ def add_session(
     _sessions[connection] = Session(path, is_complete=is_complete)
 
 
+def look_in_session_first(connection: duckdb.DuckDBPyConnection) -> None:
+    """Look names up among what is created on demand before the store."""
+    session = session_of(connection)
+    place = f"{SESSION}.main"
+    if not session.search_path.startswith(place):
+        session.search_path = f"{place},{session.search_path}"
+        connection.execute(f"SET search_path = {quote(session.search_path)}")
+
+
 _UNBOUNDED = contextlib.nullcontext()
 _parsed: dict[str, list[duckdb.Statement]] = {}
 _MOST_PARSED = 500

@@ -20,7 +20,14 @@ from tracekit.errors import QueryError
 from tracekit.prediction.changes import SERVING, parse_change
 from tracekit.prediction.edges import NothingChosenError
 from tracekit.prediction.predicting import Prediction, Predictor, RunStep
-from tracekit.units import NS_PER_S, format_duration
+from tracekit.units import (
+    NS_PER_S,
+    format_duration,
+    format_interval,
+    format_ms,
+    format_short,
+    short_decimals,
+)
 
 if TYPE_CHECKING:
     from tracekit.prediction.serving import LoadPredictor, ServingPrediction
@@ -177,25 +184,31 @@ class Advised(ShownAsTable):
 
 def gain_text(row: Mapping[str, Any]) -> str:
     """Return the text of a gain with its interval, and the figure unless that is a step."""
-    text = "{gain_pct:.1f} % ({low_pct:.1f} to {high_pct:.1f} %)".format(**row)
     if row["is_upper_bound"]:
-        text = "up to {gain_pct:.1f} % of the profiled step".format(**row)
-    elif not row["is_certain"]:
-        text = f"{text}, uncertain"
-    return text if row["figure"] == STEP else f"{text} of the {row['figure']}"
+        return "up to {gain_pct:.1f} % of the profiled step".format(**row)
+    if row["figure"] == STEP:
+        low_ns, high_ns = (
+            row[end] * row["before_step_ns"] / 100 for end in ("low_pct", "high_pct")
+        )
+        decimals = short_decimals((row["gain_ns"],))
+        gain, low, high = (format_ms(ns, decimals) for ns in (row["gain_ns"], low_ns, high_ns))
+        text = f"-{row['gain_pct']:.1f} %, -{gain} ms ({low} to {high})"
+    else:
+        text = "-{gain_pct:.1f} % ({low_pct:.1f} to {high_pct:.1f} %) of the {figure}".format(**row)
+    return text if row["is_certain"] else f"{text}, uncertain"
 
 
 def recording_text(step: RunStep | None) -> str | None:
     """Return the note on profiler overhead, or None if it is small or unknown."""
     if step is None or step.run_ns is None or step.ratio is None or step.ratio < 1.05:
         return None
-    run = format_duration(step.run_ns)
+    run = format_short(step.run_ns)
     if step.basis == "constants" and step.low_ns is not None and step.high_ns is not None:
-        run = f"{run} ({format_duration(step.low_ns)} to {format_duration(step.high_ns)})"
-    text = f"Profiling slowed this run {step.ratio:.1f}×. Unprofiled step: {run}."
+        run = f"{run} (estimated, {format_interval(step.low_ns, step.high_ns)})"
+    text = f"Unprofiled step: {run}; the recorded one takes {step.ratio:.1f} times as long."
     if step.reason is not None:
-        return f"{text} Gains below are for the profiled run: {step.reason}."
-    return f"{text} Gains below are for the unprofiled run; evidence is measured in the trace."
+        return f"{text} Gains are for the recording: {step.reason}."
+    return f"{text} Gains are per unprofiled step; evidence is measured in the trace."
 
 
 def is_rule(spec: Spec) -> bool:

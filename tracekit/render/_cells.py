@@ -18,10 +18,12 @@ from tracekit.units import (
     NS_PER_MS,
     Unit,
     format_duration,
+    format_least,
     format_pct,
     format_scaled,
     ms_decimals,
     scale_step,
+    short_decimals,
     stem_of,
     unit_of,
 )
@@ -99,7 +101,7 @@ def _column(column: Column, values: Sequence[Any], units: bool) -> TextColumn:
             for value in values
         ]
         return TextColumn(column.name, printable(column.name), cells, is_number)
-    name, unit, number_text = _number_format(column.name, numbers)
+    name, unit, number_text = _number_format(column.name, numbers, ms_decimals)
     cells = [number_text(value) if _is_number(value) else NOTHING for value in values]
     return TextColumn(column.name, printable(name), cells, True, unit)
 
@@ -113,13 +115,33 @@ def _from_here(files: Sequence[Any]) -> list[Any]:
     return [file.removeprefix(here) if isinstance(file, str) else file for file in files]
 
 
-def _number_format(name: str, numbers: Sequence[Any]) -> tuple[str, str, Callable[[Any], str]]:
+def figure_column(
+    name: str, values: Sequence[Any], title: str, alike: Sequence[Any] | None = None
+) -> TextColumn:
+    """Return a column of a section: one unit, as few digits as tell what is large.
+
+    `alike` are all the numbers that are to have the same decimals.
+    """
+    numbers = values if alike is None else alike
+    _, unit, number_text = _number_format(
+        name, [value for value in numbers if _is_number(value)], short_decimals
+    )
+    cells = [number_text(value) if _is_number(value) else plain_text(value) for value in values]
+    is_number = all(value is None or _is_number(value) for value in values)
+    return TextColumn(name, title, cells, is_number, unit)
+
+
+def _number_format(
+    name: str, numbers: Sequence[Any], decimals_of: Callable[[Sequence[Any]], int]
+) -> tuple[str, str, Callable[[Any], str]]:
     """Return name, unit and number format that the unit of a column asks for."""
     unit, stem = unit_of(name), stem_of(name)
     if unit is None:
         return name, "", _rounded
     if unit == "ns":
-        decimals = ms_decimals(numbers)
+        decimals = decimals_of(numbers)
+        if decimals_of is short_decimals:
+            return stem, "ms", lambda value: format_least(value, decimals)
         return stem, "ms", lambda value: format_scaled(value, NS_PER_MS, decimals)
     if unit == "pct":
         return stem, "%", format_pct
@@ -129,6 +151,8 @@ def _number_format(name: str, numbers: Sequence[Any]) -> tuple[str, str, Callabl
         return name, "", _grouped
     factor, shown = step
     decimals = 0 if factor == 1 else _DECIMALS
+    if factor > 1 and decimals_of is short_decimals:
+        decimals = 1 if max(sizes) >= 10 * factor else 2
     if sizes and min(sizes) * 10**decimals < _SMALLEST * factor and factor > 1:
         return stem or name, "", lambda value: _scaled(unit, value)
     return stem, shown, lambda value: format_scaled(value, factor, decimals)

@@ -22,7 +22,7 @@ from rich.text import Text
 
 from tracekit.analysis.result import Result, picked
 from tracekit.render._cells import NOTHING, TextColumn, text_columns
-from tracekit.render._text import cell_width, fit, printable, shorten
+from tracekit.render._text import cell_width, fit, printable, shortened, without_middle
 
 _GAPS = (2, 1)
 _MIN_TEXT = 24
@@ -135,7 +135,7 @@ def _layout(columns: Sequence[TextColumn], width: int) -> tuple[list[Lines], lis
     widths = _natural_widths(columns, headers)
     gap = _GAPS[0]
     if _total(widths, gap) > width:
-        headers = [_broken_header(column) for column in columns]
+        headers = [broken_header(column) for column in columns]
         for gap in _GAPS:
             widths = _shrunk(columns, headers, width, gap)
             if widths:
@@ -143,7 +143,7 @@ def _layout(columns: Sequence[TextColumn], width: int) -> tuple[list[Lines], lis
     return headers, widths, gap
 
 
-def _broken_header(column: TextColumn) -> Lines:
+def broken_header(column: TextColumn) -> Lines:
     """Break a header that is wider than its data into lines, after `_` and spaces."""
     pieces = _HEADER_BREAK.split(column.header)
     room = max(column.width, *(cell_width(piece.rstrip()) for piece in pieces))
@@ -195,7 +195,13 @@ def _table(
     for level in zip(*padded, strict=True):
         yield Text(_line(level, columns, widths, gap), style="bold")
     yield Text(gap.join("─" * width for width in widths), style="dim")
-    for row in zip(*(column.cells for column in columns), strict=True):
+    every = [
+        column.cells
+        if column.is_number or column.header in _SENTENCES
+        else shortened(column.cells, width)
+        for column, width in zip(columns, widths, strict=True)
+    ]
+    for row in zip(*every, strict=True):
         cells = [
             textwrap.wrap(cell, width) if column.header in _SENTENCES else [cell]
             for cell, column, width in zip(row, columns, widths, strict=True)
@@ -221,7 +227,7 @@ def _records(columns: Sequence[TextColumn], row_count: int, width: int) -> Itera
         yield Text(f"─ row {index + 1} ".ljust(min(width, label_width + 20), "─"), style="dim")
         for column in columns:
             cell = column.cells[index]
-            shown = cell if column.is_number else shorten(cell, room)
+            shown = cell if column.is_number else without_middle(cell, room)
             yield Text.assemble((fit(column.header, label_width), "bold"), "  ", shown)
 
 

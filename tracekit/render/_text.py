@@ -29,6 +29,9 @@ _MAX_COMBINING = 4
 _LEAST_OWN = 30
 """Of a name that others only go on from, so many characters of its end are shown at least."""
 
+_COMMON = re.compile(r"^void |at::native::|\(anonymous namespace\)::")
+"""What names of kernels have in common."""
+
 _WORD_END = re.compile(r"[\w.]*$")
 
 
@@ -101,13 +104,23 @@ def fit(text: str, width: int, *, right: bool = False) -> str:
     return padding + short if right else short + padding
 
 
+def without_middle(text: str, width: int) -> str:
+    """Return the text in at most `width` cells, `…` for the middle: both ends of a name matter."""
+    if cell_width(text) <= width:
+        return text
+    head = max(width - 1, 0) * 2 // 5
+    end = shorten(text[: -width - 2 : -1], width - head)[::-1]
+    return shorten(text, head + 1)[:-1] + end
+
+
 def shortened(names: Sequence[str], width: int) -> list[str]:
     """Return names in at most `width` cells each, in their order.
 
-    A name is cut at its end; where the ends of two would be cut so that both look the same, the
-    middle of what they have in common is left out instead.
+    Of a long name, namespaces that every kernel of PyTorch has are dropped, and then the middle;
+    where two would look the same, the middle of what they have in common.
     """
-    short = [shorten(name, width) for name in names]
+    names = [name if cell_width(name) <= width else _COMMON.sub("", name) for name in names]
+    short = [without_middle(name, width) for name in names]
     owners = defaultdict(set)
     for name, text in zip(names, short, strict=True):
         owners[text].add(name)

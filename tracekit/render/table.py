@@ -7,10 +7,12 @@ from typing import TextIO
 
 from rich.text import Text
 
+from tracekit.analysis.breakdown import HEALTH
 from tracekit.analysis.result import Result
 from tracekit.render._console import make_console, print_lines
 from tracekit.render._grid import grid_lines
 from tracekit.render.sections import SECTIONS
+from tracekit.render.sections.trace import problems
 
 
 def render(
@@ -27,6 +29,13 @@ def render(
     if isinstance(data, Mapping):
         print_lines(console, breakdown_lines(data, width, full=full, wide=wide))
         return
+    if data.name == HEALTH and {"rank", "severity"} <= set(data.column_names) and not wide:
+        found = problems(data)
+        passed = f"{len(data) - len(found):,} other checks passed (--wide lists them)"
+        print_lines(
+            console, [*(grid_lines(found, width, units=units) if found else ()), Text(passed)]
+        )
+        return
     drawn = []
     section = SECTIONS.get(data.name)
     if section is not None and section.alone:
@@ -41,13 +50,13 @@ def breakdown_lines(
     data: Mapping[str, Result], width: int, *, full: bool, wide: bool = False
 ) -> Iterator[Text]:
     """Return the lines of the screen: its sections, an empty line between them."""
-    is_first = True
-    for section in SECTIONS.values():
+    before = ""
+    for name, section in SECTIONS.items():
         lines = section.lines(data, width, full=full, wide=wide)
-        if lines and not is_first:
+        if lines and before not in ("", section.follows):
             yield Text()
         yield from lines
-        is_first = is_first and not lines
+        before = name if lines else before
 
 
 def width_of(stream: TextIO) -> int:

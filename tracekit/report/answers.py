@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tracekit.analysis.breakdown import ADVICE, ROLES, is_small
+from tracekit.analysis.breakdown import ADVICE, MFU, ROLES, RUN_IDLE, is_small
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.result import Result
 from tracekit.errors import QueryError, UsageError
@@ -61,6 +61,8 @@ def _wanted(results: Mapping[str, Result]) -> Iterator[str]:
     }
     if has_traces:
         yield "verdict"
+        if results.get(RUN_IDLE):
+            yield MFU
     for section in SECTIONS:
         for name in (*section.tables, *section.drawn):
             # A breakdown has roles where they stand in for modules.

@@ -13,14 +13,14 @@ from importlib.util import find_spec
 from itertools import groupby
 
 from tracekit.analysis.breakdown import ADVICE, TOTALS
-from tracekit.analysis.result import Result
 from tracekit.plot import Chart
-from tracekit.prediction.advising import gain_text
 from tracekit.render._text import printable
 from tracekit.render.sections import SECTIONS as TERMINAL_SECTIONS
+from tracekit.render.sections.device_time import step_of
 from tracekit.report.answers import Answers
 from tracekit.report.budget import Cut, cut
 from tracekit.report.events import left_out, packed_events
+from tracekit.report.first_screen import badge, step_bar, suggestions, tiles
 from tracekit.report.parts import (
     Shown,
     charts_of,
@@ -98,45 +98,22 @@ def _head(answers: Answers, traces: Sequence[str], shown: Sequence[Shown]) -> It
         ]
         if lines:
             yield f"{start}{escape(chr(10).join(lines))}{end}"
-    said = sentences(answers.results.get("verdict"), answers.results.get("unrecorded"))
+    yield from tiles(answers.results)
+    yield from step_bar(answers.results)
+    if ADVICE in answers.results and answers.has_rows("timeline"):
+        yield from suggestions(answers.results[ADVICE], f"tracekit advise {quoted(*traces)}")
+    yield from badge(answers.results)
+    verdicts, unrecorded = (answers.results.get(name) for name in ("verdict", "unrecorded"))
+    said = sentences(verdicts, unrecorded, step_of(answers.results))
     if said:
         yield from verdict(said)
         command = escape(command_of("verdict", traces))
         yield f'<p class="note">Source: <code>{command}</code></p>'
-    if idle := [line.plain for line in TERMINAL_SECTIONS["run_idle"].lines(answers.results, 100)]:
-        yield f"<pre>{escape(chr(10).join(idle))}</pre>"
     yield from (figure(one.charts[_OVERVIEW]) for one in shown if _OVERVIEW in one.charts)
-    if ADVICE in answers.results and answers.has_rows("timeline"):
-        yield from _advice(answers.results[ADVICE], traces)
 
-
-_MOST_ADVICE = 5
 
 _OVERVIEW = "timeline"
 """The chart that stands in the overview."""
-
-
-def _advice(advice: Result, traces: Sequence[str]) -> Iterator[str]:
-    """Yield what to change, best first."""
-    yield '<section id="advice" aria-labelledby="advice-title">'
-    yield '<h2 id="advice-title">What to change</h2>'
-    if advice.rows:
-        yield "<ol>"
-        for row in advice.to_dicts()[:_MOST_ADVICE]:
-            gain = escape(gain_text(row))
-            told = escape(printable(f"{row['where']}: {row['what']}. {_sentence(row['remedy'])}"))
-            yield f"<li><b>{gain}</b> {told}</li>"
-        yield "</ol>"
-    else:
-        yield "<p>Nothing surely gains more than 1 %.</p>"
-    yield f'<p class="note">Source: <code>tracekit advise {escape(quoted(*traces))}</code></p>'
-    yield "</section>"
-
-
-def _sentence(text: str) -> str:
-    # Code keeps its case.
-    begun = text[:1].upper() + text[1:] if re.match(r"[\w-]+( |$)", text) else text
-    return f"{begun}."
 
 
 def _shown(

@@ -7,27 +7,21 @@ from typing import Any
 
 from tracekit.analysis.result import Result
 from tracekit.render._text import printable
+from tracekit.render.sections.device_time import CAUSES
 from tracekit.render.sections.trace import health_value
 from tracekit.time_parts import LABELS
-from tracekit.units import format_duration, format_pct
+from tracekit.units import format_duration, format_pct, format_short
 
 _LOSSES = {"exposed_comm": LABELS["exposed_comm"], "exposed_memcpy": "copies that nothing hides"}
-
-_CAUSES = {
-    "host_bound": "the CPU launched too late",
-    "host_sync": "the CPU waited for the device",
-    "launch_latency": "launches take their time",
-    "data_loading": "the data came too late",
-    "allocator": "memory was allocated or freed",
-    "dependency": "other streams had to end first",
-    "comm_wait": "other ranks came later",
-}
-"""Causes of idle time in words."""
 
 _MAX_REASONS = 3
 
 
-def sentences(verdict: Result | None, unrecorded: Result | None = None) -> list[str]:
+def sentences(
+    verdict: Result | None,
+    unrecorded: Result | None = None,
+    step: Mapping[str, Any] | None = None,
+) -> list[str]:
     """Return what is to be said first, of several ranks who is late; at the end, what to trust."""
     if verdict is None:
         return []
@@ -47,7 +41,7 @@ def sentences(verdict: Result | None, unrecorded: Result | None = None) -> list[
             f"{_amount(part)}, in {part['count']:,} of {part['of_count']:,} device events."
         )
     if loss := told.get("largest_loss"):
-        found.append(f"Biggest loss: {_loss(loss)}, {_amount(loss)}.")
+        found.append(f"Biggest loss: {_loss(loss)}, {_of_run(loss, step) or _amount(loss)}.")
     elif part:
         found.append("Nothing is lost: the devices computed all the time.")
     if trust := told.get("trust"):
@@ -64,6 +58,17 @@ def _begun(text: str) -> str:
 def _amount(row: Mapping[str, Any]) -> str:
     amount, share = format_duration(row["amount_ns"]), format_pct(row["share_pct"])
     return f"{amount}, {share} % of the recording"
+
+
+def _of_run(loss: Mapping[str, Any], step: Mapping[str, Any] | None) -> str:
+    """Return the idle time of an unprofiled step; nothing of other losses, or where unknown."""
+    if loss["subject"] in _LOSSES or step is None or step["step_ns"] is None:
+        return ""
+    if step["idle_pct"] is None:
+        return ""
+    idle, length = format_short(step["idle_ns"]), format_short(step["step_ns"])
+    pct = format_pct(step["idle_pct"])
+    return f"while profiling; an unprofiled step of {length} is idle for {idle}, {pct} %"
 
 
 def _late(
@@ -91,7 +96,7 @@ def _because(row: Mapping[str, Any], *, is_explained: bool = True) -> str:
     cause = row["subject"]
     if cause == "unknown":
         return "without a known cause"
-    said = f", {_CAUSES[cause]}" if is_explained and cause in _CAUSES else ""
+    said = f", {CAUSES[cause]}" if is_explained and cause in CAUSES else ""
     return f"by {printable(cause)}{said}"
 
 

@@ -34,13 +34,15 @@ class Section:
     """How a section is drawn, which analysis it needs, and what `--full` shows in its place.
 
     `tables` are analyses whose every row is shown then, by title; without them `draw` shows more.
-    Where the analysis alone is shown, the section stands `above` its table, or in place of it.
+    Where the analysis alone is shown, the section stands `above` its table, or in place of it. No
+    empty line is before a section that `follows` that one.
     """
 
     draw: Callable[[Screen], list[Text]]
     needs: str | None = None
     tables: Mapping[str, str] = field(default_factory=dict)
     alone: Literal["above", "instead"] | None = None
+    follows: str = ""
 
     def lines(
         self, data: Mapping[str, Result], width: int, *, full: bool = False, wide: bool = False
@@ -78,13 +80,14 @@ def _described(sections: Mapping[str, Section]) -> dict[str, Section]:
 
 
 _SECTIONS = {
-    "comparison_setup": Section(comparison.setup, "comparison_setup"),
     "comparison": Section(comparison.whole, "comparison"),
     "comparison_split": Section(comparison.split, "comparison_split"),
+    "comparison_noise": Section(comparison.noise, "comparison_noise"),
+    "comparison_setup": Section(comparison.setup, "comparison_setup"),
     "comparison_serving": Section(comparison.serving),
     "history": Section(history.history, "history"),
     "run": Section(trace.run, "run", {"Run": "run"}),
-    "trace": Section(trace.trace, "trace_totals"),
+    "trace": Section(trace.trace, "trace_totals", follows="run"),
     "unrecorded": Section(trace.unrecorded, "unrecorded"),
     "throughput": Section(serving.throughput, "throughput", {"Throughput": "throughput"}),
     "latency": Section(serving.latency, "latency", {"Latency": "latency"}),
@@ -92,21 +95,21 @@ _SECTIONS = {
     "serving_window": Section(
         serving.serving_window, "serving_window", {"Steady state": "serving_window"}
     ),
+    "steps": Section(device_time.step, "step_totals"),
     "timeline": Section(device_time.timeline, "timeline"),
-    "run_idle": Section(device_time.run_idle, "run_idle"),
     "ranks": Section(ranks.ranks, "rank_distribution"),
     "stragglers": Section(ranks.stragglers),
     "parallel_groups": Section(ranks.parallel_groups),
     "phases": Section(device_time.phases, "phase_totals", {"Phases": "phases"}),
+    "kernel_classes": Section(_nothing, "kernel_class_totals"),
     "modules": Section(device_time.modules, "module_totals", {"Modules": "modules"}),
     "serving_modules": Section(
         serving.serving_modules, "serving_module_totals", {"Serving": "serving_modules"}
     ),
-    "kernel_classes": Section(_nothing, "kernel_class_totals"),
     "communication": Section(device_time.communication, "communication_totals"),
     "idle_causes": Section(device_time.idle_causes, "idle_cause_totals"),
     "kernels": Section(device_time.kernels, "kernels", {"Kernels": "kernels"}),
-    "steps": Section(device_time.steps, "step_totals", {"Steps": "steps"}),
+    "step_list": Section(_nothing, "steps", {"Steps": "steps"}),
     "memcpy": Section(device_time.memcpy, "memcpy_totals", {"Copies": "memcpy"}),
     "unprofiled": Section(_nothing, "unprofiled", {"Without the profiler": "unprofiled"}),
     "path_totals": Section(_nothing, "path_totals", {"Critical path": "path_totals"}),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from rich.text import Text
@@ -12,27 +14,28 @@ from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.result import Result
 from tracekit.palette import KIND
 from tracekit.render._bars import share_bar
-from tracekit.render._grid import grid_lines
-from tracekit.render._text import cell_width, fit, printable, shorten
+from tracekit.render._cells import TextColumn, figure_column
+from tracekit.render._grid import broken_header, grid_lines
+from tracekit.render._text import cell_width, fit, printable, shorten, shortened
 from tracekit.units import (
-    format_bytes,
-    format_bytes_per_s,
     format_ms,
     format_pct,
-    ms_decimals,
-    unit_of,
+    short_decimals,
+    stem_of,
 )
 
 NONE = "–"
 SEPARATOR = "  ·  "
 _GAP = "  "
+_GPUS = frozenset({"cuda", "hip", "xpu"})
+_LEAST_BAR, _MOST_BAR = 6, 40
+_BESIDE, _LEAST_AFTER = 14, 24
 _MAX_DEVICE = 12
 
 Row = Mapping[str, Any]
-Form = Callable[[Any], str]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Screen:
     """What a section is drawn from, and how much room there is.
 
@@ -46,12 +49,39 @@ class Screen:
     wide: bool = False
 
     def rows(self, name: str) -> list[dict[str, Any]]:
-        """Return the rows of an analysis."""
-        return self.data[name].to_dicts()
+        """Return the rows of an analysis; none of one that was not asked."""
+        return self.data[name].to_dicts() if name in self.data else []
 
     def table(self, name: str) -> Iterator[Text]:
         """Return an analysis as a table of every row."""
         return grid_lines(self.data[name], None if self.wide else self.width, units=True)
+
+    @cached_property
+    def has_steps(self) -> bool:
+        """Whether steps are marked, so that figures are those of one."""
+        return any(row["step_count"] for row in self.rows("step_totals"))
+
+    @cached_property
+    def is_on_gpu(self) -> bool:
+        """Whether all the work is that of GPUs."""
+        kinds = set(self.data["trace"].column("accelerator")) if "trace" in self.data else set()
+        return bool(kinds) and kinds <= _GPUS
+
+    @property
+    def of_run(self) -> bool:
+        """Whether phases of the unprofiled step of a single device are known."""
+        return len(self.data.get("run_phases") or ()) > 0 and len(self.data["timeline"]) == 1
+
+    def of_work(self, rows: Iterable[Row]) -> list[dict[str, Any]]:
+        """Return rows that work in steps, the largest first, with their share of a step's work."""
+        (totals,) = self.rows("step_totals")
+        work_ns = totals["step_work_ns"] or 1
+        found = [
+            {**row, "step_pct": 100 * row["step_wall_ns"] / work_ns}
+            for row in rows
+            if row["step_wall_ns"]
+        ]
+        return sorted(found, key=lambda row: -row["step_wall_ns"])
 
     def heading(self, title: str, note: str = "") -> Text:
         """Return the first line of a section: its title, and a dim note cut to the width."""
@@ -61,9 +91,90 @@ class Screen:
             line.append("  " + shorten(note, self.width - len(title) - 2), style="dim")
         return line
 
+    def block(
+        self,
+        title: str | Text,
+        labels: Sequence[str],
+        figures: Sequence[TextColumn],
+        *,
+        bars: Callable[[int], Sequence[Text]] | None = None,
+        after: Sequence[str] = (),
+        below: Sequence[str] = (),
+        styles: Sequence[str] = (),
+        of: int = 0,
+    ) -> list[Text]:
+        """Return a table: its title with the headers of its columns, and a line for each row.
+
+        Args:
+            title: stands above the labels; a plain one is set bold.
+            labels: long ones lose their middle.
+            figures: never cut; a header that is wider than its figures takes several lines.
+            bars: returns a bar of so many cells for each row; none where there is no room.
+            after: what is said after the figures of a row, as far as there is room.
+            below: what is said in a line below a row.
+            styles: of the rows.
+            of: how many rows there are, if not all are shown.
+        """
+        heading = Text(title, style="bold") if isinstance(title, str) else title.copy()
+        if of > len(labels):
+            heading.append(f", {len(labels):,} of {of:,}", style="not bold dim")
+        longest = max(map(cell_width, labels), default=0)
+        for broken in (False, True):
+            headers = [broken_header(one) if broken else [one.header] for one in figures]
+            widths = [
+                max(column.width, *map(cell_width, lines))
+                for column, lines in zip(figures, headers, strict=True)
+            ]
+            room = max(self.width - sum(widths) - len(_GAP) * (len(widths) + 1), 8)
+            if room >= longest + (_BESIDE + len(_GAP) if bars is not None else 0):
+                break
+        if bars is None:
+            longest = max(longest, heading.cell_len - len(_GAP))
+        label_width = min(longest, room)
+        most = _BESIDE if after else _MOST_BAR
+        bar_width = min(room - label_width - len(_GAP), most) if bars is not None else 0
+        drawn = bars(bar_width) if bars is not None and bar_width >= _LEAST_BAR else ()
+        margin = len(_GAP) + label_width + (bar_width + len(_GAP) if drawn else 0)
+        out = _heading(heading, headers, widths, figures, margin)
+        for place, name in enumerate(shortened(labels, label_width)):
+            cells = [column.cells[place] for column in figures]
+            line = Text.assemble(_GAP, fit(name, label_width))
+            if drawn:
+                line.append(_GAP).append_text(drawn[place])
+            line.append(_row(cells, widths, figures))
+            if styles:
+                line.stylize(styles[place])
+            if after and after[place] and self.width - line.cell_len >= _LEAST_AFTER:
+                self.ended(line, after[place], "dim")
+            line.rstrip()
+            out.append(line)
+            if below and below[place]:
+                out.append(self.line(f"    {below[place]}", "dim"))
+        return out
+
     def line(self, text: str, style: str = "") -> Text:
         """Return a line cut to the width."""
         return Text(shorten(text, self.width), style=style)
+
+    def facts(self, lines: Sequence[tuple[str, Text]]) -> list[Text]:
+        """Return lines with labels before them; a long one goes on below."""
+        width = max(len(label) for label, _ in lines) + len(_GAP)
+        out = []
+        for label, text in lines:
+            line = Text.assemble((label.ljust(width), "bold"), text)
+            if line.cell_len <= self.width:
+                out.append(line)
+                continue
+            first, *others = textwrap.wrap(line.plain, self.width, subsequent_indent=" " * width)
+            out.append(Text(first))
+            out[-1].stylize("bold", 0, width)
+            out += map(Text, others)
+        return out
+
+    def wrapped(self, text: str, style: str = "dim") -> list[Text]:
+        """Return a text below a table, in as many lines as it takes."""
+        lines = textwrap.wrap(text, self.width, initial_indent=_GAP, subsequent_indent=_GAP)
+        return [Text(line, style) for line in lines]
 
     def ended(self, line: Text, text: str, style: str = "") -> Text:
         """Return a line with as much of a text after it, two cells apart, as there is room for."""
@@ -96,53 +207,47 @@ def more(count: int, one: str, many: str = "") -> list[Text]:
     return [Text(f"  … {count:,} more {what} (--full)", style="dim")]
 
 
-def aligned(columns: Sequence[Sequence[str]]) -> list[str]:
-    """Return one text per row with every column set to the right."""
-    widths = [max(map(len, column), default=0) for column in columns]
-    return [
-        _GAP.join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-        for row in zip(*columns, strict=True)
-    ]
+def _heading(
+    first: Text,
+    headers: Sequence[Sequence[str]],
+    widths: Sequence[int],
+    columns: Sequence[TextColumn],
+    margin: int,
+) -> list[Text]:
+    """Return the lines of a title and of headers, which end in one line where there is room."""
+    height = max(map(len, headers), default=0)
+    fits = height > 0 and first.cell_len <= margin
+    out = []
+    for level in range(height):
+        cells = [["", *lines][max(level - height + len(lines) + 1, 0)] for lines in headers]
+        line = Text()
+        if level == height - 1 and fits:
+            line = first
+        line.append(" " * (margin - line.cell_len))
+        out.append(line.append(_row(cells, widths, columns), style="not bold dim"))
+    return out if fits else [first, *out]
 
 
-def columns(rows: Sequence[Row], **forms: Form) -> list[list[str]]:
-    """Return some columns of rows as text, each in its form."""
-    return [[form(row[name]) for row in rows] for name, form in forms.items()]
+def _row(cells: Sequence[str], widths: Sequence[int], columns: Sequence[TextColumn]) -> str:
+    """Return cells with a gap before each."""
+    return "".join(
+        _GAP + fit(cell, width, right=column.is_number)
+        for cell, width, column in zip(cells, widths, columns, strict=True)
+    )
 
 
-def ms_column(rows: Sequence[Row], column: str, shown: Sequence[Row] | None = None) -> list[str]:
-    """Return the times of the rows that are shown, with as many decimals as all rows need."""
-    decimals = ms_decimals(row[column] for row in rows)
-    return [f"{format_ms(row[column], decimals)} ms" for row in (rows if shown is None else shown)]
-
-
-def step_column(rows: Sequence[Row], shown: Sequence[Row] | None = None) -> list[list[str]]:
-    """Return the column of busy time a step, or no column where the traces mark no steps."""
-    if any(row["step_wall_ns"] is None for row in rows):
-        return []
-    decimals = ms_decimals(row["step_wall_ns"] for row in rows)
-    times = [row["step_wall_ns"] for row in (rows if shown is None else shown)]
-    return [[f"{format_ms(time, decimals)} a step" for time in times]]
-
-
-def known(form: Form) -> Form:
-    """Return a form that writes a dash for nothing."""
-    return lambda value: NONE if value is None else form(value)
+def figures(
+    rows: Sequence[Row], titles: Mapping[str, str], *, is_alike: bool = False
+) -> list[TextColumn]:
+    """Return columns of rows, by name and title; times that are alike have the same decimals."""
+    values = {name: [row[name] for row in rows] for name in titles}
+    alike = [value for column in values.values() for value in column] if is_alike else None
+    return [figure_column(name, column, titles[name], alike) for name, column in values.items()]
 
 
 def pct_text(pct: float | None) -> str:
     """Return a share with its sign, or a dash where there is nothing to be a share of."""
     return NONE if pct is None else f"{format_pct(pct)} %"
-
-
-def change_text(pct: float | None) -> str:
-    """Return a difference in percent with its sign, or a dash."""
-    return NONE if pct is None else f"{pct:+,.1f} %"
-
-
-def times_text(count: int) -> str:
-    """Return how many times something is there."""
-    return f"{count:,} ×"
 
 
 def signed_ms(value_ns: int, decimals: int) -> str:
@@ -156,10 +261,32 @@ def rank_text(rank: int | None) -> str:
     return "rank ?" if rank is None else f"rank {rank}"
 
 
-def device_label(row: Row) -> str:
-    """Return a label for the rank and device of a row."""
+def signed(name: str, rows: Sequence[Row], title: str = "") -> TextColumn:
+    """Return a column of differences of times, with their signs."""
+    values = [row[name] for row in rows]
+    decimals = short_decimals(value for value in values if value is not None)
+    cells = [NONE if ns is None else signed_ms(ns, decimals) for ns in values]
+    return TextColumn(name, title, cells, True, "ms")
+
+
+def change_column(name: str, rows: Sequence[Row], title: str = "") -> TextColumn:
+    """Return a column of differences in percent, with their signs."""
+    cells = [NONE if row[name] is None else f"{row[name]:+,.1f}" for row in rows]
+    return TextColumn(name, title, cells, True, "%")
+
+
+def per_step(title: str, screen: Screen) -> Text:
+    """Return the title of figures that are of a step where steps are marked."""
+    found = Text(title, style="bold")
+    return found.append(" per step", style="not bold dim") if screen.has_steps else found
+
+
+def device_label(row: Row, *, is_only: bool = False) -> str:
+    """Return a label for the rank and device of a row; of an only one, no unknown rank."""
     device = shorten(printable(str(row.get("device"))), _MAX_DEVICE)
-    return f"{rank_text(row.get('rank'))} · {device if device == 'cpu' else f'device {device}'}"
+    label = device if device == "cpu" else f"device {device}"
+    rank = row.get("rank")
+    return label if rank is None and is_only else f"{rank_text(rank)} · {label}"
 
 
 def fitted(labels: Sequence[str], longest: int | None = None) -> list[str]:
@@ -172,79 +299,44 @@ def fitted(labels: Sequence[str], longest: int | None = None) -> list[str]:
 def bars_of(name: str) -> Callable[[Screen], list[Text]]:
     """Return what draws the section of an analysis that its header describes.
 
-    A line for each row: its label, the bar of a share where there is one, its figures. Rows of
-    several devices say which one they are of.
+    A line for each row: its label, the bar of a share where there is one, its figures, of a step
+    where steps are marked. Rows of several devices say which one they are of.
     """
     view = load_catalog().analyses.views("breakdown")[name]
-    most = int(view.get("most", 8))
 
     def draw(screen: Screen) -> list[Text]:
         rows = screen.rows(name)
-        shown = rows if screen.full else rows[:most]
+        most, bar = int(view.get("most", 8)), view.get("bar", "")
         names = view["figures"].split(",")
-        figures = aligned([text for one in names for text in _figure(one, rows, shown)])
+        given = view["titles"].split(",") if "titles" in view else map(_title, names)
+        titles = dict(zip(names, given, strict=False))
+        is_of_step = screen.has_steps and "step_wall_ns" in titles
+        if is_of_step:
+            rows = screen.of_work(rows)
+            titles = {"step_wall_ns": "busy", "step_pct": "share"}
+            bar, most = "step_pct", (most + 1) // 2
+        titles.pop("step_wall_ns" if not is_of_step else "", None)
+        shown = rows if screen.full else rows[:most]
+        if not shown:
+            return []
         labels = [printable(str(row[view["label"]])) for row in shown]
         if len({(row.get("rank"), row.get("device")) for row in rows}) > 1:
             devices = fitted([device_label(row) for row in shown])
-            labels = fitted(labels, max(32 - cell_width(devices[0]), 12))
             labels = [f"{device}  {label}" for device, label in zip(devices, labels, strict=True)]
-        else:
-            labels = fitted(labels, 24)
+        colours = [KIND[row[view["colour"]]].terminal if "colour" in view else "" for row in shown]
 
         def bars(width: int) -> list[Text]:
-            of = [KIND[row[view["colour"]]].terminal if "colour" in view else "" for row in shown]
             return [
-                share_bar(row[view["bar"]], width, one) for row, one in zip(shown, of, strict=True)
+                share_bar(row[bar], width, colour)
+                for row, colour in zip(shown, colours, strict=True)
             ]
 
-        lines = [Text(f"  {label}  {text}") for label, text in zip(labels, figures, strict=True)]
-        if "bar" in view:
-            lines = bar_lines(labels, bars, figures, screen.width, least=10, most=48)
-        return [
-            screen.heading(view["title"], view.get("note", "")),
-            *lines,
-            *more(len(rows) - len(shown), view.get("one", "row"), view.get("many", "")),
-        ]
+        title = per_step(view["title"], screen) if is_of_step else view["title"]
+        columns = figures(shown, titles)
+        return screen.block(title, labels, columns, bars=bars if bar else None, of=len(rows))
 
     return draw
 
 
-_FORMS: dict[str | None, Form] = {
-    "pct": pct_text,
-    "count": times_text,
-    "bytes": format_bytes,
-    "per_s": format_bytes_per_s,
-}
-
-
-def _figure(column: str, rows: Sequence[Row], shown: Sequence[Row]) -> list[list[str]]:
-    """Return a column as text, in the form that its unit has in sections; none of unknown steps."""
-    if column == "step_wall_ns":
-        return step_column(rows, shown)
-    unit = unit_of(column)
-    if unit == "ns":
-        return [ms_column(rows, column, shown)]
-    form = known(_FORMS.get(unit, lambda value: printable(str(value))))
-    return [[form(row[column]) for row in shown]]
-
-
-def bar_lines(
-    labels: Sequence[str],
-    bars: Callable[[int], Iterable[Text]],
-    figures: Sequence[str],
-    width: int,
-    *,
-    least: int,
-    most: int | None = None,
-) -> list[Text]:
-    """Return a line for each row: its label, a bar, its figures.
-
-    Labels and figures are all of one width; a bar has `least` cells even if a line gets too long.
-    """
-    room = max(width - cell_width(labels[0]) - len(figures[0]) - 6, least)
-    return [
-        Text.assemble("  ", label, "  ", bar, "  ", text)
-        for label, bar, text in zip(
-            labels, bars(room if most is None else min(room, most)), figures, strict=True
-        )
-    ]
+def _title(column: str) -> str:
+    return (stem_of(column) or column).replace("_", " ")

@@ -7,22 +7,21 @@ from typing import Any
 
 from rich.text import Text
 
-from tracekit.render._text import cell_width, printable, shorten
+from tracekit.render._cells import TextColumn
+from tracekit.render._text import printable
 from tracekit.render.sections._layout import (
     NONE,
     Row,
     Screen,
-    aligned,
-    change_text,
-    columns,
-    fitted,
-    more,
+    change_column,
+    figures,
+    signed,
     signed_ms,
 )
 from tracekit.time_parts import LABELS
-from tracekit.units import format_ms, format_pct, ms_decimals
+from tracekit.units import format_ms, format_pct, short_decimals
 
-_LITTLE_PCT = 10
+_LITTLE_PCT, _MOST_PCT = 10, 95
 
 _STYLES = {"slower": "red", "faster": "green", "same": "bold", "inconclusive": "yellow"}
 _DECIDED = {"slower": "red", "faster": "green"}
@@ -44,16 +43,10 @@ _SERIES = ("base_series_ns", "new_series_ns")
 
 _MAX_NOTES = 4
 _MAX_CAUSES = 2
-_MAX_CHILDREN = (4, 4, 3, 2)
-_LEAST_SHARE = 0.02
-_MAX_WORK = 8
-_MATCHES = {
-    "op and shape": "same op and shape",
-    "name": "same kernel",
-    "op": "same op",
-    "class": "same class",
-    "place": "same place",
-}
+_MAX_CHILDREN = (3, 2)
+_MAX_EFFECTS = 6
+_LEAST_SHARE = 0.05
+_LEAST_EFFECT_PCT = 1
 _SERVING = ("comparison_latency", "comparison_throughput", "comparison_batches")
 
 
@@ -71,7 +64,7 @@ def _interval(row: Row) -> str:
 
 def setup(screen: Screen) -> list[Text]:
     """Return one line for each thing that differs: those that matter all, of the rest some."""
-    title = screen.heading("Configuration differences", "besides their times")
+    title = Text("Configuration differences", style="bold")
     if screen.full:
         return [title, *screen.table("comparison_setup")]
     rows = screen.rows("comparison_setup")
@@ -79,44 +72,43 @@ def setup(screen: Screen) -> list[Text]:
     notes = [row for row in rows if row["weight"] != "matters"]
     shown = [*telling, *notes[:_MAX_NOTES]]
     labels = [printable(f"{row['subject']} {row['name']}") for row in shown]
-    out = [title]
-    for row, label in zip(shown, fitted(labels, max(screen.width // 2, 20)), strict=True):
-        sides = [row["base"], row["new"]]
-        text = " → ".join(printable("not said" if side is None else side) for side in sides)
-        text = shorten(text, screen.width - cell_width(label) - 4)
-        style = "yellow" if row["weight"] == "matters" else "dim"
-        out.append(Text.assemble("  ", label, "  ", (text, style)))
-    return out + more(len(notes) - _MAX_NOTES, "difference")
+    texts = [
+        " → ".join(
+            printable("not said" if row[side] is None else row[side]) for side in ("base", "new")
+        )
+        for row in shown
+    ]
+    styles = ["" if row["weight"] == "matters" else "dim" for row in shown]
+    return screen.block(title, labels, [], after=texts, styles=styles, of=len(rows))
 
 
 def whole(screen: Screen) -> list[Text]:
-    """Return the whole difference with its verdict, and by what it is explained."""
+    """Return the whole difference with its verdict, and what explains it."""
     if screen.full:
         return _tables(screen, ("comparison", "comparison_noise", "comparison_effects"))
     (row,) = screen.rows("comparison")
     noise = screen.rows("comparison_noise")
+    said = [*_difference(row, noise), *_device_work(noise), Text(_rests_on(row), "dim")]
+    labels = [row["per"].capitalize(), *([""] * (len(said) - 1))]
     out = [
-        screen.heading(f"Per {row['per']}", printable(f"{row['base']} → {row['new']}")),
-        *_difference(row, noise),
-        *_device_work(noise, screen),
-        screen.line(f"  {_rests_on(row)}", "dim"),
-        *_noise(noise, row, screen),
+        screen.line(printable(f"{row['base']} → {row['new']}"), "bold"),
+        *screen.facts(list(zip(labels, said, strict=True))),
     ]
     effects = screen.rows("comparison_effects")
-    if effects:
-        decimals = ms_decimals(effect["delta_ns"] for effect in effects)
-        figures = columns(
-            effects,
-            delta_ns=lambda time: f"{signed_ms(time, decimals)} ms",
-            base_pct=change_text,
-        )
-        heading = screen.heading("Why", "adds up to the recorded difference; percent of the base")
-        out += [Text(), heading]
-        out += [
-            screen.line(f"  {text}  {EFFECTS[effect['effect']]}{_causes(effect, screen)}")
-            for effect, text in zip(effects, aligned(figures), strict=True)
-        ]
-    return out
+    if not effects:
+        return out
+    shown = [one for one in effects if abs(one["base_pct"] or 100) >= _LEAST_EFFECT_PCT]
+    shown = shown[:_MAX_EFFECTS]
+    return [
+        *out,
+        Text(),
+        *screen.block(
+            "Because" if row["run_delta_ns"] is None else "Because, while profiling",
+            [f"{EFFECTS[effect['effect']]}{_causes(effect, screen)}" for effect in shown],
+            [signed("delta_ns", shown), change_column("base_pct", shown)],
+            of=len(effects),
+        ),
+    ]
 
 
 def _causes(effect: Row, screen: Screen) -> str:
@@ -130,7 +122,7 @@ def _causes(effect: Row, screen: Screen) -> str:
         return ""
     changed = [row for row in split if row["parent"] in idle and row["delta_ns"]]
     changed.sort(key=lambda row: -abs(row["delta_ns"]))
-    decimals = ms_decimals(row["delta_ns"] for row in changed)
+    decimals = short_decimals(row["delta_ns"] for row in changed)
     named = [
         f"{printable(row['name'])} {signed_ms(row['delta_ns'], decimals)} ms"
         for row in changed[:_MAX_CAUSES]
@@ -154,11 +146,11 @@ def _difference(row: Row, noise: Sequence[Row]) -> list[Text]:
     run.append(_verdict_of_run(row, noise), style=style)
     if row["run_basis"] == "estimated":
         ends = [row["run_low_ns"], row["run_high_ns"]]
-        decimals = ms_decimals(ends)
+        decimals = short_decimals(ends)
         low, high = (signed_ms(ns, decimals) for ns in ends)
-        run.append(f" without the profiler (estimated: {low} to {high} ms)")
+        run.append(f" unprofiled (estimated, {low} to {high} ms)")
     else:
-        run.append(" without the profiler (measured)")
+        run.append(" unprofiled (measured)")
     recorded.append(f"while profiling{_disagreement(row)}", style="dim")
     recorded.append(_by_median(row, [one for one in noise if one["measure"] == row["per"]]))
     return [run, recorded]
@@ -180,12 +172,12 @@ def _by_median(row: Row, noise: Sequence[Row]) -> str:
 def _from_to_line(times: Sequence[Any]) -> Text:
     """Return the start of a line: from, to, and the difference, ns, and percent of the base."""
     *ns, percent = times
-    decimals = ms_decimals(ns)
+    decimals = short_decimals(ns)
     base, new, _ = (format_ms(one, decimals) for one in ns)
-    line = Text(f"  {base} → {new} ms   ")
+    line = Text(f"{base} → {new} ms   ")
     line.append(f"{signed_ms(ns[-1], decimals)} ms", style="bold")
     if percent is not None:
-        line.append(f"   {percent:+,.1f} %", style="bold")
+        line.append(f" ({percent:+,.1f} %)", style="bold")
     return line.append("   ")
 
 
@@ -211,17 +203,16 @@ def _disagreement(row: Row) -> str:
     return ""
 
 
-def _device_work(noise: Sequence[Row], screen: Screen) -> list[Text]:
+def _device_work(noise: Sequence[Row]) -> list[Text]:
     """Return what devices work in a step on both sides: the profiler changes that least."""
     found = []
     for row in noise:
         if row["measure"] != _DEVICE_WORK:
             continue
         base, new = (sum(row[name]) / len(row[name]) for name in _SERIES)
-        change = change_text(100 * (new / base - 1) if base else None)
-        times = f"{format_ms(base, 3)} → {format_ms(new, 3)} ms"
-        text = f"  {_DEVICE_WORK} a step: {times}   {change}   {_sides(row)}"
-        found.append(screen.line(text.rstrip(), _STYLES.get(row["verdict"], "")))
+        change_pct = 100 * (new / base - 1) if base else None
+        line = _from_to_line([base, new, new - base, change_pct])
+        found.append(line.append(f"{_DEVICE_WORK}: {_sides(row)}".removesuffix(": "), "dim"))
     return found
 
 
@@ -264,7 +255,7 @@ def _rests_on(row: Row) -> str:
         parts.append(f"mean of {row['base_unit_count']:,} and {row['new_unit_count']:,} {what}")
     if row["matched_pct"] is None:
         parts.append("no device time to match")
-    else:
+    elif row["matched_pct"] < _MOST_PCT:
         matched = f"{format_pct(row['matched_pct'])} % of device time matched"
         is_little = row["matched_pct"] < _LITTLE_PCT
         parts.append(f"only {matched}: hardly the same work" if is_little else matched)
@@ -276,36 +267,32 @@ def _rests_on(row: Row) -> str:
     return " · ".join(parts)
 
 
-def _noise(rows: Sequence[Row], compared: Row, screen: Screen) -> list[Text]:
+def noise(screen: Screen) -> list[Text]:
     """Return one line for each thing measured: counts, medians, interval, verdict."""
+    rows = screen.rows("comparison_noise")
     rows = [row for row in rows if row["base_count"] > 1 and row["new_count"] > 1]
-    if not rows:
+    if screen.full or not rows:
         return []
-    decimals = ms_decimals(
-        row[name] for row in rows for name in ("base_median_ns", "new_median_ns")
-    )
-    figures = [
-        *columns(rows, measure=str),
-        [f"{row['base_count']:,} × {format_ms(row['base_median_ns'], decimals)}" for row in rows],
-        [f"{row['new_count']:,} × {format_ms(row['new_median_ns'], decimals)} ms" for row in rows],
-        *columns(rows, difference_pct=change_text),
-        [_interval(row) for row in rows],
-        [_by_ranks(row) for row in rows],
+    of = {"base_count": "count", "base_median_ns": "base median", "new_count": "count"}
+    columns = [
+        *figures(rows, of | {"new_median_ns": "new median"}, is_alike=False),
+        change_column("difference_pct", rows),
+        TextColumn("", "99.5 % interval", [_interval(row) for row in rows], True),
+        TextColumn("", "", [_by_ranks(row) for row in rows], False),
     ]
-    note = "count × median, difference, its 99.5 % interval, verdict"
-    out = [Text(), screen.heading("Noise", note)]
-    for row, text in zip(rows, aligned(figures), strict=True):
-        out.append(screen.line(f"  {text}", _STYLES.get(row["verdict"], "")))
+    below = []
+    for row in rows:
+        said = [f"{side}: {seen}" for side in ("base", "new") if (seen := _seen(row, side))]
         if row["correlation"]:
             alike = f"each is like the one before (correlation {row['correlation']:.2g})"
-            out.append(screen.line(f"    {alike}: so many say less", "dim"))
-        for side in ("base", "new"):
-            if seen := _seen(row, side):
-                out.append(screen.line(f"    {side}: {seen}", "dim"))
+            said.insert(0, f"{alike}: so many say less")
+        below.append("; ".join(said))
+    labels = [printable(row["measure"]) for row in rows]
+    out = screen.block("Noise", labels, columns, below=below)
+    (compared,) = screen.rows("comparison")
     is_one = 1 in (compared["base_run_count"], compared["new_run_count"])
     if is_one and any(row["verdict"] in _DECIDED for row in rows):
-        text = "one run on a side: what varies from run to run is not in this noise (--base, --new)"
-        out.append(screen.line(f"  {text}", "dim"))
+        out += screen.wrapped("one run on a side: noise from run to run is unknown (--base, --new)")
     return out
 
 
@@ -332,40 +319,26 @@ def _seen(row: Row, side: str) -> str:
 
 
 def split(screen: Screen) -> list[Text]:
-    """Return where the difference is: a tree that adds up, and the work that differs most."""
+    """Return where the difference is, as a tree that adds up."""
     if screen.full:
         return _tables(screen, ("comparison_split", "comparison_work", "comparison_modules"))
-    return [*_tree(screen.rows("comparison_split"), screen), *_work(screen)]
-
-
-def _from_to(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-    """Return the differences in ms, and what they are from and to."""
-    names = ("delta_ns", "base_ns", "new_ns")
-    decimals = ms_decimals(row[name] for row in rows for name in names)
-    return [signed_ms(row["delta_ns"], decimals) for row in rows], columns(
-        rows,
-        base_ns=lambda time: f"{format_ms(time, decimals)} →",
-        new_ns=lambda time: format_ms(time, decimals),
-    )
-
-
-def _tree(rows: Sequence[dict[str, Any]], screen: Screen) -> list[Text]:
+    rows = screen.rows("comparison_split")
     children: dict[int | None, list[dict[str, Any]]] = {}
     for row in rows:
         children.setdefault(row["parent"], []).append(row)
-    shown = list(_shown(rows[0], children, abs(rows[0]["delta_ns"])))
-    parts = [row for row, _ in shown]
-    deltas, sides = _from_to(parts)
-    figures = aligned([deltas, *columns(parts, base_pct=change_text), *sides])
-    out = [
-        screen.heading("Split", "recorded ms, percent of the base, from → to; every level adds up")
-    ]
-    for (row, label), text in zip(shown, figures, strict=True):
-        verdict = row["verdict"] if row["verdict"] in _DECIDED else ""
-        tail = f"  {verdict}" if verdict else ""
-        label = shorten(label, screen.width - len(text) - 4 - len(tail))
-        out.append(Text.assemble("  ", text, "  ", label, (tail, _DECIDED.get(verdict, ""))))
-    return out
+    found = list(_shown(rows[0], children, abs(rows[0]["delta_ns"])))
+    parts = [row for row, _ in found]
+    title = Text.assemble(("Where", "bold"), (" while profiling", "dim"))
+    return screen.block(
+        title,
+        [label for _, label in found],
+        [
+            *figures(parts, {"base_ns": "base", "new_ns": "new"}, is_alike=True),
+            signed("delta_ns", parts, "change"),
+            change_column("base_pct", parts),
+        ],
+        after=[row["verdict"] if row["verdict"] in _DECIDED else "" for row in parts],
+    )
 
 
 def _shown(
@@ -397,50 +370,7 @@ def _shown(
         sums = {name: sum(row[name] for row in left) for name in ("delta_ns", "base_ns", "new_ns")}
         percents = [row["base_pct"] for row in left]
         rest = sums | {"base_pct": None if None in percents else sum(percents), "verdict": None}
-        yield rest, "  " * indent + f"… {len(left):,} more"
-
-
-def _work(screen: Screen) -> list[Text]:
-    rows = [row for row in screen.rows("comparison_work") if row["part"] != "idle"]
-    shown = [row for row in rows[:_MAX_WORK] if row["delta_ns"]]
-    if not shown:
-        return []
-    deltas, sides = _from_to(shown)
-    out = [Text(), screen.heading("Work that differs most", "from → to ms, where, kernels")]
-    for row, text in zip(shown, aligned([deltas, *sides]), strict=True):
-        where = f"{row['phase']} {row['module']} · {row['op'] or '–'} · {row['class']}"
-        out.append(screen.ended(Text(f"  {text}"), printable(where)))
-        out.append(screen.line(f"    {printable(_kernels(row))}", "dim"))
-    changed = sum(row["delta_ns"] != 0 for row in rows)
-    return out + more(changed - len(shown), "row")
-
-
-def _kernels(row: Row) -> str:
-    base, new = _side(row, "base"), _side(row, "new")
-    if row["match"] == "new":
-        return f"new: {new}"
-    if row["match"] == "gone":
-        return f"gone: {base}"
-    if row["base_kernels"] == row["new_kernels"]:
-        change = f" → {_count(row['new_kernel_count'])} ×"
-        is_same = row["base_kernel_count"] == row["new_kernel_count"]
-        return base + ("" if is_same else change)
-    count = len(row["base_kernels"]), len(row["new_kernels"])
-    became = ""
-    if count[0] != count[1]:
-        became = f"{count[0]} kernel{'s' * (count[0] != 1)} became {count[1]}: "
-    matched = _MATCHES.get(row["match"])
-    return f"{became}{base} → {new}" + (f"  ({matched})" if matched else "")
-
-
-def _side(row: Row, side: str) -> str:
-    kernels = row[f"{side}_kernels"]
-    names = [shorten(name, 40) for name in kernels[:2]] + (["…"] if len(kernels) > 2 else [])
-    return f"{_count(row[f'{side}_kernel_count'])} × {', '.join(names)}"
-
-
-def _count(count: float) -> str:
-    return f"{count:,.1f}".removesuffix(".0")
+        yield rest, "  " * indent + f"{len(left):,} more"
 
 
 def serving(screen: Screen) -> list[Text]:
@@ -462,63 +392,52 @@ def _requests(latency: Sequence[Row], rates: Sequence[Row], screen: Screen) -> l
     rows = [*latency, *rates]
     if not rows:
         return []
-    decimals = ms_decimals(row[name] for row in latency for name in ("base_ns", "new_ns"))
-    figures = [
-        [
-            *(f"{row['metric']} {row['statistic']}" for row in latency),
-            *(f"{row['rate'].replace('_', ' ')}/s" for row in rates),
-        ],
-        [
-            *(f"{format_ms(row['base_ns'], decimals)} →" for row in latency),
-            *(f"{row['base_per_s']:,.1f} →" for row in rates),
-        ],
-        [
-            *(f"{format_ms(row['new_ns'], decimals)} ms" for row in latency),
-            *(f"{row['new_per_s']:,.1f}   " for row in rates),
-        ],
-        *columns(rows, difference_pct=change_text),
-        [_interval(row) for row in rows],
-        [
-            f"needs {row['more_count']:,} more"
-            if row["verdict"] == "inconclusive" and row["more_count"] is not None
-            else str(row["verdict"])
-            for row in rows
-        ],
+    labels = [
+        *(f"{row['metric']} {row['statistic']}, ms" for row in latency),
+        *(f"{row['rate'].replace('_', ' ')}/s" for row in rates),
     ]
-    counts = f"{rows[0]['base_count']:,} and {rows[0]['new_count']:,} requests"
-    return [
-        screen.heading("Requests", f"{counts}; difference, its 99.5 % interval, verdict"),
-        *(
-            screen.line(f"  {text}", _DECIDED.get(row["verdict"], ""))
-            for row, text in zip(rows, aligned(figures), strict=True)
-        ),
+    decimals = short_decimals(row[name] for row in latency for name in ("base_ns", "new_ns"))
+    sides = [
+        TextColumn("", side, [
+            *(format_ms(row[f"{side}_ns"], decimals) for row in latency),
+            *(f"{row[f'{side}_per_s']:,.1f}" for row in rates),
+        ], True)
+        for side in ("base", "new")
+    ]  # fmt: skip
+    verdicts = [
+        f"needs {row['more_count']:,} more"
+        if row["verdict"] == "inconclusive" and row["more_count"] is not None
+        else str(row["verdict"])
+        for row in rows
     ]
+    counts = f", {rows[0]['base_count']:,} and {rows[0]['new_count']:,}"
+    return screen.block(
+        Text.assemble(("Requests", "bold"), (counts, "dim")),
+        labels,
+        [
+            *sides,
+            change_column("difference_pct", rows),
+            TextColumn("", "99.5 % interval", [_interval(row) for row in rows], True),
+            TextColumn("", "", verdicts, False),
+        ],
+        styles=[_DECIDED.get(row["verdict"], "") for row in rows],
+    )
 
 
 def _steps(rows: Sequence[Row], screen: Screen) -> list[Text]:
     if not rows:
         return []
-    names = ("base_ns", "new_ns", "by_batch_ns", "by_own_batch_ns", "by_cost_ns")
-    decimals = ms_decimals(row[name] for row in rows for name in names if row[name] is not None)
-
-    def change(time: int | None) -> str:
-        return NONE if time is None else signed_ms(time, decimals)
-
-    found = columns(
-        rows,
-        phase=str,
-        by_batch_ns=change,
-        by_own_batch_ns=change,
-        by_cost_ns=change,
-        verdict=lambda verdict: verdict or "",
+    parts = {"by_batch_ns": "other batches", "by_own_batch_ns": "of one side"}
+    parts["by_cost_ns"] = "same batches"
+    counts = {"base_step_count": "base steps", "new_step_count": "new steps"}
+    return screen.block(
+        "Engine's steps, mean",
+        [row["phase"] for row in rows],
+        [
+            *figures(rows, counts),
+            *figures(rows, {"base_ns": "base", "new_ns": "new"}, is_alike=True),
+            *(signed(name, rows, title) for name, title in parts.items()),
+            TextColumn("", "", [row["verdict"] or "" for row in rows], False),
+        ],
+        styles=[_DECIDED.get(row["verdict"] or "", "") for row in rows],
     )
-    found.insert(1, [f"{row['base_step_count']:,} → {row['new_step_count']:,}" for row in rows])
-    means = [[format_ms(row[name], decimals) for name in ("base_ns", "new_ns")] for row in rows]
-    found.insert(2, [" → ".join(both) for both in means])
-    titles = ("steps", "count", "mean ms", "other batches", "of one side", "same batches", "")
-    figures = aligned([[title, *texts] for title, texts in zip(titles, found, strict=True)])
-    styles = ["dim", *(_DECIDED.get(row["verdict"] or "", "") for row in rows)]
-    return [
-        screen.heading("Engine's steps", "mean, and by what it differs; adds up"),
-        *(screen.line(f"  {text}", style) for style, text in zip(styles, figures, strict=True)),
-    ]

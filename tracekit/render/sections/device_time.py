@@ -1,4 +1,4 @@
-"""What the devices did with their time: by kind, phase, module, class, cause, kernel and step."""
+"""What the devices did with their time: by step, kind, phase, module, class, cause, and kernel."""
 
 from __future__ import annotations
 
@@ -8,47 +8,45 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from tracekit.analysis.breakdown import ROLES, has_modules, unprofiled_step
-from tracekit.palette import KIND
+from tracekit.analysis.breakdown import MFU, ROLES, has_modules, mean_mfu, unprofiled_step
 from tracekit.render._bars import Part, cells_of, share_bar, stacked_bar
-from tracekit.render._text import cell_width, printable, shorten, shortened
+from tracekit.render._text import printable
 from tracekit.render.sections._layout import (
     Row,
     Screen,
-    aligned,
-    bar_lines,
-    columns,
     device_label,
-    fitted,
-    known,
-    more,
-    ms_column,
-    pct_text,
+    figures,
+    per_step,
     rank_text,
-    step_column,
-    times_text,
 )
-from tracekit.time_parts import PARTS, TimePart
-from tracekit.units import (
-    format_bytes,
-    format_bytes_per_s,
-    format_duration,
-    format_ms,
-    format_pct,
-    ms_decimals,
-)
+from tracekit.time_parts import PARTS
+from tracekit.units import format_interval, format_ms, format_pct, format_short, short_decimals
 
 if TYPE_CHECKING:
     from tracekit.analysis.result import Result
 
 MAX_DEVICES = 16
 MAX_GROUPS = 6
-# Up to so many devices there is room for a second line with the milliseconds.
-_MAX_WITH_MS = 4
-MAX_MODULES = 10
+MAX_MODULES = {True: 5, False: 8}
+MAX_PHASES = 5
 MAX_CAUSES = 5
 MAX_COLLECTIVES = 5
 MAX_KERNELS = 5
+"""Rows of a section; of modules also where a step is shown."""
+
+CAUSES = {
+    "host_bound": "the CPU launches kernels late",
+    "host_sync": "the CPU waits for the device",
+    "launch_latency": "launches take their time",
+    "data_loading": "the data comes late",
+    "allocator": "memory is allocated or freed",
+    "dependency": "other streams have to end first",
+    "comm_wait": "other ranks come later",
+}
+"""Causes of idle time in words."""
+
+_NO_LOSS = frozenset({"not_recorded", "profiler"})
+"""Causes of idle time that an unprofiled run does not have."""
 
 _CPU_NOTE = "on a CPU, time counts both the call and the backend's span; bandwidth is of the span"
 
@@ -67,59 +65,140 @@ _CAUSE_STYLES = {
 }
 
 
+def step(screen: Screen) -> list[Text]:
+    """Return how long a step takes, how much of it is busy and idle, why, and MFU."""
+    row = step_of(screen.data)
+    if row is None:
+        return []
+    lines = [("Step", Text(_lengths(row)))]
+    lengths = [row[name] for name in ("busy_ns", "idle_ns") if row[name] is not None]
+    decimals = short_decimals(lengths)
+    shown = [format_ms(length, decimals) for length in lengths]
+    room = max(map(len, shown))
+    for kind, length, text in zip(("busy", "idle"), lengths, shown, strict=False):
+        line = Text(f"{text.rjust(room)} ms")
+        pct = row["idle_pct"] if kind == "idle" else _rest(row["idle_pct"])
+        if pct is not None:
+            line.append(f"  {format_pct(pct):>5} %  ")
+        if kind == "busy" and pct is not None:
+            line.append_text(
+                stacked_bar(
+                    [_part("compute", length), _part("idle", row["idle_ns"])],
+                    max(min(screen.width - line.cell_len - 14, 50), 4),
+                )
+            )
+        if kind == "idle" and (pct or 0) >= 1:
+            line.append(main_cause(screen))
+        word = f"GPU {kind}" if screen.is_on_gpu else kind.capitalize()
+        lines.append((word, line))
+    comm_ns = sum(phase["step_exposed_comm_ns"] or 0 for phase in screen.rows("phase_totals"))
+    if comm_ns:
+        text = format_ms(comm_ns, decimals).rjust(room)
+        lines.append(("Exposed comm", Text(f"{text} ms")))
+    if text := _mfu(screen):
+        lines.append(("MFU", Text(text)))
+    return [*screen.facts(lines), *_outside(screen)]
+
+
+def _rest(pct: float | None) -> float | None:
+    return None if pct is None else 100 - pct
+
+
+def _part(kind: str, amount: float) -> Part:
+    (part,) = (part for part in PARTS if part.name == kind)
+    return Part(amount, part.glyph, part.colour.terminal)
+
+
+def _lengths(row: Row) -> str:
+    """Return the unprofiled step with its interval, and the recorded one."""
+    recorded = f"{format_short(row['recorded_step_ns'])} while profiling"
+    basis = row["basis"]
+    if basis is None:
+        return recorded
+    if basis == "unknown":
+        return f"{recorded}  ·  unprofiled: {printable(row['reason'])}"
+    low, high = row["low_ns"], row["high_ns"]
+    if row["step_ns"] is None:
+        return f"{format_interval(low, high)} unprofiled ({basis})  ·  {recorded}"
+    text = basis
+    if low is not None and high is not None:
+        text += f", {format_interval(low, high)}"
+    return f"{format_short(row['step_ns'])} unprofiled ({text})  ·  {recorded}"
+
+
+def main_cause(screen: Screen) -> str:
+    """Return the cause of most of the idle time in the recording."""
+    causes = [row for row in screen.rows("idle_cause_totals") if row["cause"] not in _NO_LOSS]
+    if not causes:
+        return ""
+    cause = causes[0]["cause"]
+    said = f": {CAUSES[cause]}" if cause in CAUSES else ""
+    return f"mostly {printable(cause)} while profiling{said}"
+
+
+def _mfu(screen: Screen) -> str:
+    found = mean_mfu(screen.data[MFU]) if MFU in screen.data else None
+    if found is None:
+        return ""
+    row = next(row for row in screen.rows(MFU) if row["mfu_pct"] is not None)
+    of = f"of {row['peak_flop_per_s'] / 1e12:,.4g} TFLOPS ({row['dtype']})"
+    recorded = "" if found.is_of_run else ", while profiling"
+    return f"{format_pct(100 * found.share)} % {of}{recorded}"
+
+
+def _outside(screen: Screen) -> list[Text]:
+    """Return a line on busy time in no step, where that is more than 1 %."""
+    (row,) = screen.rows("step_totals")
+    parts = []
+    if row["wall_ns"] and row["outside_ns"] - row["queued_ns"] > row["wall_ns"] / 100:
+        outside = format_short(row["outside_ns"] - row["queued_ns"])
+        parts.append(f"{outside} of work lies outside steps")
+    if row["wall_ns"] and row["queued_ns"] > row["wall_ns"] / 100:
+        queued = format_short(row["queued_ns"])
+        parts.append(f"{queued} of work was queued before recording began, and is in no step")
+    return [screen.line(" · ".join(parts), "dim")] if parts else []
+
+
 def timeline(screen: Screen) -> list[Text]:
-    """Return a legend and one bar per device; with few devices also a line of shares in ms.
+    """Return a legend and a bar per device; of one device with steps, these say it.
 
     Of many devices, a bar of means for each group of ranks that behave alike, the largest first.
     """
     rows = screen.rows("timeline")
-    has_ms = False
-    below: list[Text | None]
+    if len(rows) == 1 and screen.has_steps and not screen.full:
+        return _unrecorded_replays(screen)
     if len(rows) > MAX_DEVICES and not screen.full and screen.data.get("rank_groups"):
         rows = screen.rows("rank_groups")
         shown = rows[:MAX_GROUPS]
         labels = [_group_label(row) for row in shown]
         below = [
-            screen.line(f"    {printable(row['alike'])}", "dim")
-            if row["alike"] and row["group_number"] > 1
-            else None
+            printable(row["alike"]) if row["alike"] and row["group_number"] > 1 else ""
             for row in shown
         ]
-        left = more(len(rows) - len(shown), "group of ranks", "groups of ranks")
     else:
         shown = rows if screen.full else rows[:MAX_DEVICES]
-        labels = [device_label(row) for row in shown]
-        in_ms = [_in_ms(row) for row in shown]
-        has_ms = len(rows) <= _MAX_WITH_MS and max(map(len, in_ms)) <= screen.width
-        below = [line if has_ms else None for line in in_ms]
-        left = more(len(rows) - len(shown), "device")
-    shares = [] if has_ms else [_pcts(share, shown) for share in PARTS]
-    titles, *figures = aligned([_windows(shown), *shares])
+        labels = [device_label(row, is_only=len(rows) == 1) for row in shown]
+        below = []
+    shares = {f"{part.name}_pct": part.short_label.removeprefix("exposed ") for part in PARTS}
 
     def bars(width: int) -> list[Text]:
         return [
-            stacked_bar(
-                [Part(row[f"{s.name}_ns"], s.glyph, s.colour.terminal) for s in PARTS], width
-            )
+            stacked_bar([_part(part.name, row[f"{part.name}_ns"]) for part in PARTS], width)
             for row in shown
         ]
 
-    lines = bar_lines(fitted(labels), bars, figures, screen.width, least=4)
-    legend = screen.heading("Timeline")
-    for share in PARTS:
-        legend.append("   ").append(share.glyph, style=share.colour.terminal)
-        legend.append(f" {share.short_label}")
-    out = [legend]
-    if not has_ms:
-        out.append(Text(" " * (lines[0].cell_len - len(titles)) + titles, style="dim"))
-    for line, under in zip(lines, below, strict=True):
-        out += [line] if under is None else [line, under]
-    return out + left + _unrecorded_replays(screen)
+    legend = Text("Timeline", style="bold")
+    for part in PARTS:
+        legend.append("  ").append(part.glyph, style=part.colour.terminal)
+        legend.append(f" {part.short_label}", style="not bold")
+    columns = figures(shown, {"window_ns": "window"} | shares)
+    out = screen.block(legend, labels, columns, bars=bars, below=below, of=len(rows))
+    return [*out, *_unrecorded_replays(screen)]
 
 
 def _unrecorded_replays(screen: Screen) -> list[Text]:
     """Return a line where replays of graphs are not in the file: the shares are of the others."""
-    rows = screen.rows("health") if "health" in screen.data else []
+    rows = screen.rows("health")
     metric = "launches_without_work"
     said = next((row["meaning"] for row in rows if row["metric"] == metric), "")
     replays = said.partition("; ")[2].partition(": ")[0]
@@ -130,6 +209,45 @@ def _unrecorded_replays(screen: Screen) -> list[Text]:
 
 _LEAST_IDLE_PCT = 10.0
 """Less idle time of a recording is not worth a word on the profiler."""
+
+
+def step_of(data: Mapping[str, Result]) -> Row | None:
+    """Return a step as a breakdown shows it; None without steps.
+
+    Its members are `recorded_step_ns`; `step_ns`, `low_ns`, `high_ns`, and `basis` of the
+    unprofiled one; `busy_ns`, `idle_ns`, and `idle_pct` of the unprofiled one, else the recorded.
+    """
+    totals = data["step_totals"].to_dicts() if "step_totals" in data else []
+    if not totals or not totals[0]["step_count"] or totals[0]["mean_span_ns"] is None:
+        return None
+    found = dict.fromkeys(("step_ns", "low_ns", "high_ns", "basis", "idle_ns", "idle_pct"))
+    found |= {
+        "recorded_step_ns": totals[0]["mean_span_ns"],
+        "busy_ns": totals[0]["step_work_ns"],
+    }
+    row = idle_of_step(data)
+    if row is None:
+        # CPUs: what runs on them takes longer, too.
+        runs = data["run"].to_dicts() if data.get("run") else []
+        if runs and runs[0]["plain_step_ns"]:
+            found |= {"step_ns": runs[0]["plain_step_ns"], "basis": "measured"}
+        return found
+    if row["plain_step_ns"] is None and row.get("low_ns") is None:
+        reasons = data["unprofiled"].column("reason") if "unprofiled" in data else []
+        asked = next(filter(None, reasons), "estimated by tracekit query unprofiled")
+        found |= {"basis": "unknown", "reason": asked}
+    else:
+        found |= {
+            "step_ns": row["plain_step_ns"],
+            "low_ns": row["low_ns"],
+            "high_ns": row["high_ns"],
+            "basis": row["source"] or "estimated",
+        }
+    length_ns, idle_pct = row["plain_step_ns"], row["idle_pct"]
+    if length_ns is None or idle_pct is None:
+        length_ns, idle_pct = row["recorded_step_ns"], row["recorded_idle_pct"]
+    idle_ns = max(length_ns - row["work_ns"], 0)
+    return found | {"idle_ns": idle_ns, "idle_pct": idle_pct}
 
 
 def idle_of_step(data: Mapping[str, Result]) -> Row | None:
@@ -147,8 +265,9 @@ def idle_of_step(data: Mapping[str, Result]) -> Row | None:
     idle_pct, low_pct, high_pct = (
         100 * max(1 - found.work_ns / ns, 0) if ns else None for ns in found[:3]
     )
-    estimate = {"idle_low_pct": low_pct, "idle_high_pct": high_pct}
-    return rows[0] | estimate | {"plain_step_ns": found.step_ns, "idle_pct": idle_pct}
+    estimate = {"idle_low_pct": low_pct, "idle_high_pct": high_pct, "idle_pct": idle_pct}
+    ends = {"low_ns": found.low_ns, "high_ns": found.high_ns, "plain_step_ns": found.step_ns}
+    return rows[0] | estimate | ends
 
 
 def idle_sentence(data: Mapping[str, Result]) -> str | None:
@@ -172,40 +291,6 @@ def _idle_of_run(row: Row) -> str:
     return f"about {idle} ({interval})" if idle else f"{interval} %"
 
 
-def run_idle(screen: Screen) -> list[Text]:
-    """Return how much of a step is idle: bars of the recording and the run, or a hint in words."""
-    row = idle_of_step(screen.data)
-    if row is None or row["idle_pct"] is None:
-        text = idle_sentence(screen.data)
-        return [] if text is None else [screen.line(text)]
-    steps_ns = [row["recorded_step_ns"], row["plain_step_ns"]]
-    work = next(share for share in PARTS if share.name == "compute")
-    idle = next(share for share in PARTS if share.name == "idle")
-
-    def bars(width: int) -> list[Text]:
-        drawn = []
-        for step_ns in steps_ns:
-            work_ns = min(row["work_ns"], step_ns)
-            parts = [
-                Part(work_ns, work.glyph, work.colour.terminal),
-                Part(step_ns - work_ns, idle.glyph, idle.colour.terminal),
-            ]
-            cells = max(cells_of(step_ns, max(steps_ns), width), 1)
-            drawn.append(stacked_bar(parts, cells).append(" " * (width - cells)))
-        return drawn
-
-    decimals = ms_decimals(steps_ns)
-    figures = aligned(
-        [
-            [f"{format_ms(step_ns, decimals)} ms" for step_ns in steps_ns],
-            [f"{format_pct(row['recorded_idle_pct'])} % idle", f"{_idle_of_run(row)} idle"],
-        ]
-    )
-    labels = fitted(["recorded", "without the profiler"])
-    heading = screen.heading("Step", "█ device works   ░ idle; mean of steps and devices")
-    return [heading, *bar_lines(labels, bars, figures, screen.width, least=4)]
-
-
 def _group_label(row: Row) -> str:
     example = "?" if row["example_rank"] is None else row["example_rank"]
     if row["rank_count"] == 1:
@@ -213,61 +298,44 @@ def _group_label(row: Row) -> str:
     return f"{row['rank_count']:,} alike, as rank {example}"
 
 
-def _windows(rows: Sequence[Row]) -> list[str]:
-    return ["window", *ms_column(rows, "window_ns")]
-
-
-def _pcts(share: TimePart, rows: Sequence[Row]) -> list[str]:
-    title = share.short_label.removeprefix("exposed ")
-    return [title, *(pct_text(row[f"{share.name}_pct"]) for row in rows)]
-
-
-def _in_ms(row: Row) -> Text:
-    decimals = ms_decimals(row[f"{share.name}_ns"] for share in PARTS)
-    line = Text(" ")
-    for share in PARTS:
-        line.append("   ").append(pct_text(row[f"{share.name}_pct"]), style="bold")
-        line.append(f" {share.glyph} ", style=share.colour.terminal)
-        line.append(f"{format_ms(row[f'{share.name}_ns'], decimals)} ms")
-    return line
-
-
 def phases(screen: Screen) -> list[Text]:
-    """Return one bar per phase: busy, exposed communication, and idle time before its work."""
+    """Return a bar per phase: busy, exposed communication, and idle time; of a step if marked."""
     rows = screen.rows("phase_totals")
-    decimals = ms_decimals(
-        row[column] for row in rows for column in ("wall_ns", "idle_ns", "exposed_comm_ns")
-    )
-    figures = aligned(
-        [
-            *columns(
-                rows,
-                span_pct=pct_text,
-                wall_ns=lambda time: f"{format_ms(time, decimals)} ms busy",
-            ),
-            *step_column(rows),
-            *columns(rows, idle_ns=lambda time: f"{format_ms(time, decimals)} idle"),
-        ]
-    )
-    longest_ns = max(row["span_ns"] for row in rows)
+    of = "step_" if screen.has_steps else ""
+    busy, idle, comm = f"{of}wall_ns", f"{of}idle_ns", f"{of}exposed_comm_ns"
+    rows = [row | {"all_ns": (row[busy] or 0) + (row[idle] or 0)} for row in rows]
+    shown = sorted(rows, key=lambda row: -row["all_ns"])[:MAX_PHASES]
+    shown = [row for row in rows if row in shown and row["all_ns"]]
+    longest_ns = max((row["all_ns"] for row in shown), default=0)
 
     def bars(width: int) -> list[Text]:
         found = []
-        for row in rows:
-            cells = cells_of(row["span_ns"], longest_ns, width)
+        for row in shown:
+            cells = cells_of(row["all_ns"], longest_ns, width)
             parts = [
-                Part(row["covered_ns"], "█", KIND["compute"].terminal),
-                Part(row["exposed_comm_ns"], "▓", KIND["comm"].terminal),
-                Part(row["idle_ns"], "░", KIND["idle"].terminal),
+                _part("compute", row[busy] - row[comm]),
+                _part("exposed_comm", row[comm]),
+                _part("idle", row[idle]),
             ]
             found.append(stacked_bar(parts, cells).append(" " * (width - cells)))
         return found
 
-    labels = fitted([printable(row["phase"]) for row in rows])
-    return [
-        screen.heading("Phases"),
-        *bar_lines(labels, bars, figures, screen.width, least=6, most=32),
-    ]
+    titles = {busy: "busy", idle: "idle"}
+    if screen.has_steps and screen.is_on_gpu:
+        titles[idle] = "idle while profiling"
+        run = {
+            row["phase"]: row["run_ns"] - row["work_ns"]
+            for row in (screen.rows("run_phases") if screen.of_run else ())
+            if row["run_ns"] is not None
+        }
+        if run.keys() >= {row["phase"] for row in shown}:
+            shown = [row | {"run_idle_ns": run[row["phase"]]} for row in shown]
+            titles = {busy: "busy", "run_idle_ns": "idle", idle: "idle while profiling"}
+    columns = figures(shown, titles, is_alike=True)
+    if not screen.has_steps:
+        columns += figures(shown, {"span_pct": "share"})
+    title, labels = per_step("Phases", screen), [printable(row["phase"]) for row in shown]
+    return screen.block(title, labels, columns, bars=bars, of=len(rows))
 
 
 @dataclass(slots=True)
@@ -279,42 +347,52 @@ class _Node:
 def modules(screen: Screen) -> list[Text]:
     """Return the largest modules under their parents; modules of all layers are one line."""
     every = _flat(_tree(screen.rows("module_totals")))
-    by_size = sorted(every, key=lambda item: (-item[2]["total_wall_ns"], item[1]))
-    largest = {id(row) for _, _, row in by_size[:MAX_MODULES]}
-    shown = [item for item in every if id(item[2]) in largest]
-    rows = [row for _, _, row in shown]
-    own = [f"{pct_text(row['self_pct'])} self" if row["self_wall_ns"] else "" for row in rows]
-    totals = ms_column(rows, "total_wall_ns")
-    figures = aligned([*columns(rows, wall_pct=pct_text), totals, own, *step_column(rows)])
-    out = [screen.heading("Modules")]
+    title = per_step("Modules", screen)
     if not has_modules(screen.data["module_totals"]):
-        has_them = "profile(..., with_stack=True) or tracekit collect has them"
-        out.append(screen.line(f"  none recorded: {has_them}", "dim"))
         roles = screen.data[ROLES].column("role") if ROLES in screen.data else []
         # Of other models, norms alone have a role.
         if not {"QKV", "Attention", "MLP"}.isdisjoint(roles):
-            return [*out, *_roles(screen)]
-    for (label, depth, _), text in zip(shown, figures, strict=True):
-        room = max(screen.width - len(text) - 4, 1)
-        out.append(Text(f"  {text}  {shorten('  ' * depth + printable(label), room)}"))
-    return out + more(len(every) - len(shown), "module")
+            return _roles(screen)
+        return [screen.heading("Modules", "none recorded: profile(..., with_stack=True) has them")]
+    most = MAX_MODULES[screen.has_steps]
+    busy = "step_wall_ns" if screen.has_steps else "total_wall_ns"
+    by_size = sorted(every, key=lambda item: (-(item[2][busy] or 0), item[1]))
+    largest = {id(row) for _, _, row in by_size[:most]}
+    shown = [item for item in every if id(item[2]) in largest]
+    rows = [row for _, _, row in shown]
+    labels = ["  " * depth + printable(label) for label, depth, _ in shown]
+    if screen.has_steps:
+        shares = {row["module_path"]: row["step_pct"] for row in screen.of_work(rows)}
+        rows = [{**row, "step_pct": shares.get(row["module_path"])} for row in rows]
+    return _busy(screen, title, labels, rows, "total_wall_ns", len(every))
+
+
+def _busy(
+    screen: Screen, title: Text, labels: Sequence[str], rows: Sequence[Row], total: str, of: int
+) -> list[Text]:
+    """Return busy time and its share: of a step and its work, else of the window."""
+    share = "wall_pct"
+    if screen.has_steps:
+        total, share = "step_wall_ns", "step_pct"
+
+    def bars(width: int) -> list[Text]:
+        return [share_bar(row[share], width) for row in rows]
+
+    columns = figures(rows, {total: "busy", share: "share"})
+    return screen.block(title, labels, columns, bars=bars, of=of)
 
 
 def _roles(screen: Screen) -> list[Text]:
     """Return the parts of a decoder, and how much of their time rests on an inference."""
     rows = screen.rows(ROLES)
-    shown = rows if screen.full else rows[:MAX_MODULES]
+    if screen.has_steps:
+        rows = screen.of_work(rows)
+    shown = rows if screen.full else rows[: MAX_MODULES[screen.has_steps]]
     kernel_ns = sum(row["kernel_ns"] for row in rows) or 1
-    inferred = pct_text(100 * sum(row["inferred_ns"] for row in rows) / kernel_ns)
-    told = f"parts by names and order of kernels and ops, {inferred} of the time inferred:"
-    totals = ms_column(rows, "wall_ns", shown)
-    figures = aligned([*columns(shown, wall_pct=pct_text), totals, *step_column(rows, shown)])
-    lines = [
-        Text(f"  {text}  {printable(row['role'])}")
-        for text, row in zip(figures, shown, strict=True)
-    ]
-    layers = screen.line("  by layer: tracekit query layers TRACE", "dim")
-    return [screen.line(f"  {told}", "dim"), *lines, *more(len(rows) - len(shown), "role"), layers]
+    inferred = 100 * sum(row["inferred_ns"] for row in rows) / kernel_ns
+    title = per_step(f"Parts of the decoder, {format_pct(inferred)} % inferred,", screen)
+    labels = [printable(row["role"]) for row in shown]
+    return _busy(screen, title, labels, shown, "wall_ns", len(rows))
 
 
 def _tree(rows: Sequence[Row]) -> list[_Node]:
@@ -353,31 +431,25 @@ def _smallest_first(nodes: list[_Node]) -> list[_Node]:
 
 
 def idle_causes(screen: Screen) -> list[Text]:
-    """Return one bar per cause, the largest first, with its op and module; shares of the window."""
+    """Return a bar per cause, the largest first, with its op and module; shares of the window."""
+    if screen.has_steps and not screen.full:
+        return []
     rows = screen.rows("idle_cause_totals")
     shown = rows if screen.full else rows[:MAX_CAUSES]
-    figures = aligned(
-        [
-            *columns(shown, idle_pct=pct_text),
-            ms_column(rows, "idle_ns", shown),
-            *columns(shown, gap_count=times_text),
-        ]
-    )
 
     def bars(width: int) -> list[Text]:
         return [
             share_bar(row["idle_pct"], width, _CAUSE_STYLES.get(row["cause"], "")) for row in shown
         ]
 
-    labels = fitted([printable(row["cause"]) for row in shown])
-    out = [screen.heading("Idle causes", "share of the window, gaps, where most of it is")]
-    lines = bar_lines(labels, bars, figures, screen.width, least=10, most=16)
-    for row, line in zip(shown, lines, strict=True):
-        place = _place(row["top_op"], row["top_module"], row["top_python"])
-        room = screen.width - line.cell_len - 2
-        if place and room >= 12:
-            line.append(f"  {shorten(place, room)}", style="dim")
-    return [*out, *lines, *more(len(rows) - len(shown), "cause")]
+    return screen.block(
+        "Idle causes",
+        [printable(row["cause"]) for row in shown],
+        figures(shown, {"idle_ns": "idle", "idle_pct": "share", "gap_count": "gaps"}),
+        bars=bars,
+        after=[_place(row["top_op"], row["top_module"], row["top_python"]) for row in shown],
+        of=len(rows),
+    )
 
 
 def _place(op: str | None, module: str | None, python: str | None) -> str:
@@ -400,42 +472,28 @@ def communication(screen: Screen) -> list[Text]:
     if screen.full:
         out = [screen.heading("Communication"), *screen.table("communication")]
     else:
-        out = _collectives(screen)
+        rows = screen.rows("communication_totals")
+        shown = rows[:MAX_COLLECTIVES]
+        out = screen.block(
+            "Communication",
+            [_collective(row) for row in shown],
+            figures(
+                shown,
+                {
+                    "call_count": "calls",
+                    "kernel_ns": "time",
+                    "wall_pct": "exposed",
+                    "overlapped_pct": "hidden",
+                    "message_bytes": "bytes",
+                    "bus_bytes_per_s": "bus bandwidth",
+                },
+            ),
+            after=[" · ".join(map(printable, row["reasons"] or ())) for row in shown],
+            of=len(rows),
+        )
     if "cpu" in screen.data["communication"].column("device"):
-        out.append(screen.line(f"  {_CPU_NOTE}", "dim"))
+        out += screen.wrapped(_CPU_NOTE)
     return out
-
-
-def _collectives(screen: Screen) -> list[Text]:
-    rows = screen.rows("communication_totals")
-    shown = rows[:MAX_COLLECTIVES]
-    labels = fitted([_collective(row) for row in shown], 32)
-    figures = [
-        *columns(shown, call_count=times_text),
-        ms_column(rows, "kernel_ns", shown),
-        *columns(
-            shown,
-            wall_pct=pct_text,
-            overlapped_pct=pct_text,
-            message_bytes=known(format_bytes),
-            algorithm_bytes_per_s=known(format_bytes_per_s),
-            bus_bytes_per_s=known(format_bytes_per_s),
-        ),
-    ]
-    bandwidths = "bandwidth, bus"
-    if cell_width(labels[0]) + len(aligned(figures)[0]) + 4 > screen.width:
-        del figures[-2]
-        bandwidths = "bus bandwidth"
-    note = f"count, time, exposed of the window, hidden, bytes, {bandwidths}"
-    out = [screen.heading("Communication", note)]
-    for row, label, text in zip(shown, labels, aligned(figures), strict=True):
-        line = Text(f"  {label}  {text}")
-        room = screen.width - line.cell_len - 2
-        if row["reasons"] and room >= len("its call"):
-            reasons = " · ".join(map(printable, row["reasons"]))
-            line.append("  " + shorten(reasons, room), style="dim")
-        out.append(line)
-    return out + more(len(rows) - len(shown), "kind")
 
 
 def _collective(row: Row) -> str:
@@ -450,77 +508,39 @@ def kernels(screen: Screen) -> list[Text]:
     The analysis lists the top of every device. Sums over devices of what those lists hold would
     leave out kernels that are on top of one device only; the longest of each is exact.
     """
+    if screen.has_steps:
+        return []
     longest: dict[tuple[str, str], dict[str, Any]] = {}
     rows = screen.rows("kernels")
     for row in sorted(rows, key=lambda row: -row["kernel_ns"]):
         longest.setdefault((row["name"], row["class"]), row)
     shown = list(longest.values())[:MAX_KERNELS]
-    is_one_device = len({(row["rank"], row["device"]) for row in rows}) == 1
-    figures = aligned(
-        [
-            ms_column(shown, "kernel_ns"),
-            *columns(shown, wall_pct=pct_text, kernel_count=times_text, mean_ns=format_duration),
-            *([] if is_one_device else columns(shown, rank=rank_text)),
-        ]
+    columns = figures(
+        shown,
+        {"kernel_ns": "time", "wall_pct": "share", "kernel_count": "count", "mean_ns": "mean"},
     )
-    sums = "time" if is_one_device else "time on its busiest device"
-    note = f"{sums}, wall share, count, mean"
-    room = screen.width - 4 - len(figures[0])
-    names = shortened([printable(row["name"]) for row in shown], room)
-    return [
-        screen.heading("Top kernels", note),
-        *(Text(f"  {text}  {name}") for text, name in zip(figures, names, strict=True)),
-    ]
-
-
-def steps(screen: Screen) -> list[Text]:
-    """Return count, mean, shortest and longest step, and the device work outside of steps."""
-    (row,) = screen.rows("step_totals")
-    parts = []
-    if row["step_count"]:
-        ranks = row["rank_count"]
-        parts.append(f"{row['step_count']:,}" + (f" on {ranks:,} ranks" if ranks > 1 else ""))
-        if row["step_count"] == 1:
-            parts.append(format_duration(row["max_span_ns"]))
-        else:
-            parts.append(f"mean {format_duration(row['mean_span_ns'])}")
-            parts.append(f"min {format_duration(row['min_span_ns'])}")
-            parts.append(f"max {format_duration(row['max_span_ns'])}")
-    if outside_ns := row["outside_ns"] - row["queued_ns"]:
-        share = pct_text(100 * outside_ns / row["wall_ns"])
-        parts.append(f"{share} of busy time outside steps")
-    text = " · ".join(parts)
-    out = [screen.ended(screen.heading("Steps"), text)]
-    said = []
-    if row["step_work_ns"]:
-        said.append(f"device work {format_duration(round(row['step_work_ns']))} a step")
-    if row["queued_ns"]:
-        queued = format_duration(row["queued_ns"])
-        said.append(f"{queued} more queued before recording began, in no step")
-    if said:
-        out.append(screen.line(f"  {' · '.join(said)}"))
-    return out
+    if len({(row["rank"], row["device"]) for row in rows}) > 1:
+        columns += figures(
+            [row | {"rank": rank_text(row["rank"])} for row in shown], {"rank": "busiest device"}
+        )
+    return screen.block("Top kernels", [printable(row["name"]) for row in shown], columns)
 
 
 def memcpy(screen: Screen) -> list[Text]:
     """Return one line per direction; bytes and bandwidth are of copies whose bytes are known."""
+    if screen.has_steps:
+        return []
     rows = screen.rows("memcpy_totals")
-    figures = aligned(
-        columns(
-            rows,
-            kernel_ns=format_duration,
-            copy_count=times_text,
-            bytes=known(format_bytes),
-            bandwidth_bytes_per_s=known(format_bytes_per_s),
-        )
+    titles = {"kernel_ns": "time", "copy_count": "count", "bytes": "bytes"}
+    titles["bandwidth_bytes_per_s"] = "bandwidth"
+    return screen.block(
+        "Copies",
+        [printable(row["direction"].removeprefix("memcpy_")) for row in rows],
+        figures(rows, titles),
+        after=[
+            f"bytes known of {row['sized_count']:,}"
+            if 0 < row["sized_count"] < row["copy_count"]
+            else ""
+            for row in rows
+        ],
     )
-    labels = fitted([printable(row["direction"].removeprefix("memcpy_")) for row in rows], 20)
-    note = "sum of durations, count, bytes, bandwidth (GB = 1e9 bytes)"
-    out = [screen.heading("Copies", note)]
-    for label, text, row in zip(labels, figures, rows, strict=True):
-        line = Text(f"  {label}  {text}")
-        if 0 < row["sized_count"] < row["copy_count"]:
-            known_of = f"  (bytes known of {row['sized_count']:,})"
-            line.append(shorten(known_of, screen.width - line.cell_len), style="dim")
-        out.append(line)
-    return out

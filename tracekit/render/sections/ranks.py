@@ -7,21 +7,20 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from tracekit.render._bars import marks, share_bar, strip
-from tracekit.render._text import printable, shorten
+from tracekit.render._cells import TextColumn
+from tracekit.render._text import printable
 from tracekit.render.sections._layout import (
     Row,
     Screen,
-    aligned,
-    columns,
+    figures,
     fitted,
-    known,
     more,
     pct_text,
     rank_text,
 )
 from tracekit.render.sections.device_time import MAX_DEVICES
 from tracekit.time_parts import PARTS
-from tracekit.units import format_bytes_per_s, format_duration, format_ms, ms_decimals
+from tracekit.units import format_bytes_per_s, format_duration
 
 MAX_NAMED = 5
 MAX_WAITS = 3
@@ -56,17 +55,13 @@ def ranks(screen: Screen) -> list[Text]:
 
 def _distribution(screen: Screen) -> list[Text]:
     rows = screen.rows("rank_distribution")
-    decimals = ms_decimals(row["max_ns"] for row in rows)
-    found = []
-    for figure in ("min", "median", "p95", "max"):
-        found.append([figure, *(format_ms(row[f"{figure}_ns"], decimals) for row in rows)])
-        found.append(["", *(_number(row[f"{figure}_rank"]) for row in rows)])
     names = [_PARTS.get(row["part"], row["part"].removeprefix("phase/")) for row in rows]
-    labels = fitted(["ms", *map(printable, names)])
-    return [
-        screen.line(f"  {label}  {text}", "" if place else "dim")
-        for place, (label, text) in enumerate(zip(labels, aligned(found), strict=True))
-    ]
+    columns = []
+    for figure in ("min", "median", "p95", "max"):
+        columns += figures(rows, {f"{figure}_ns": figure})
+        ranks = [_number(row[f"{figure}_rank"]) for row in rows]
+        columns.append(TextColumn("", "", ranks, False))
+    return screen.block("", [printable(name) for name in names], columns)
 
 
 def _number(rank: int | None) -> str:
@@ -196,30 +191,22 @@ def _groups(rows: Sequence[Row], screen: Screen) -> list[Text]:
     rows = [row for row in rows if row["dimension"] != "world" or row["match_count"]]
     if not rows:
         return []
-    figures = aligned(
-        [
-            [f"{row['group_count']:,} × {row['group_size']:,} ranks" for row in rows],
-            *columns(
-                rows,
-                stride=lambda stride: "" if stride in (None, 1) else f"every {stride:,}.",
-                node_count=_nodes,
-                wait_ns=lambda ns: "none matched" if ns is None else f"{format_duration(ns)} waits",
-                median_bus_bytes_per_s=known(format_bytes_per_s),
-            ),
-        ]
+    told = [
+        {**row}
+        | {
+            "ranks": f"{row['group_count']:,} × {row['group_size']:,}",
+            "stride": "" if row["stride"] in (None, 1) else f"{row['stride']:,}",
+        }
+        for row in rows
+    ]
+    titles = {"ranks": "groups × ranks", "stride": "stride", "node_count": "nodes"}
+    titles |= {"wait_ns": "waits", "median_bus_bytes_per_s": "bus bandwidth"}
+    return screen.block(
+        "Parallel groups",
+        [printable(row["dimension"]) for row in rows],
+        figures(told, titles),
+        after=[printable(row["reason"] or f"by {row['known_by']}") for row in rows],
     )
-    labels = fitted([printable(row["dimension"]) for row in rows])
-    out = [screen.heading("Parallel groups", "ranks, stride, nodes, waits of all ranks, bus")]
-    for row, label, text in zip(rows, labels, figures, strict=True):
-        line = Text(shorten(f"  {label}  {text}", screen.width))
-        if screen.width - line.cell_len > 2:
-            screen.ended(line, printable(row["reason"] or f"by {row['known_by']}"), "dim")
-        out.append(line)
-    return out
-
-
-def _nodes(count: int | None) -> str:
-    return "" if count is None else f"{count:,} node{'' if count == 1 else 's'}"
 
 
 def _pipeline(rows: Sequence[Row], screen: Screen) -> list[Text]:
@@ -231,21 +218,14 @@ def _pipeline(rows: Sequence[Row], screen: Screen) -> list[Text]:
         count = first["microbatch_count"]
         note = f"{first['schedule']}, {count:,.0f} micro-batches: at least {least} bubble"
     shown = rows[:MAX_STAGES]
-    figures = aligned(
-        columns(
-            shown,
-            stage=lambda stage: f"stage {stage}",
-            rank_count=lambda count: f"{count:,} ranks",
-            bubble_pct=pct_text,
-            bubble_ns=lambda time: f"{format_duration(time)} bubble",
-        )
-    )
-    out = [screen.heading("Pipeline", printable(note))]
-    for row, text in zip(shown, figures, strict=True):
-        room = min(20, max(screen.width - len(text) - 4, 0))
-        bar = share_bar(row["bubble_pct"], room, "bright_black")
-        out.append(Text.assemble(f"  {text}  ", bar))
-    return out + more(len(rows) - len(shown), "stage")
+    heading = Text.assemble(("Pipeline", "bold"), (f"  {printable(note)}", "dim"))
+    titles = {"rank_count": "ranks", "bubble_pct": "bubble", "bubble_ns": "bubble"}
+
+    def bars(width: int) -> list[Text]:
+        return [share_bar(row["bubble_pct"], width, "bright_black") for row in shown]
+
+    labels = [f"stage {row['stage']}" for row in shown]
+    return screen.block(heading, labels, figures(shown, titles), bars=bars, of=len(rows))
 
 
 def _experts(rows: Sequence[Row], screen: Screen) -> list[Text]:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from rich.text import Text
 
 from tracekit.render._curves import MOST_CURVES, Curve, curve_lines
-from tracekit.render._text import cell_width, printable, shorten
+from tracekit.render._text import printable
 from tracekit.render.sections._layout import (
     Row,
     Screen,
-    aligned,
     device_label,
-    fitted,
+    figures,
     more,
     pct_text,
 )
-from tracekit.units import format_duration, format_ms, format_pct, ms_decimals
+from tracekit.units import format_duration, format_pct
 
 MAX_DEVICES = 4
 
@@ -29,10 +27,6 @@ _MEANINGS = {
     "itl": "between tokens",
     "client_wait": "held back by the client",
 }
-_PERCENTILES = ("mean_ns", "p50_ns", "p90_ns", "p99_ns", "max_ns")
-# On a narrow screen: a number is left out, never cut.
-_FEWER = (("p50_ns", "p90_ns", "p99_ns"), ("p50_ns", "p99_ns"), ("p50_ns",))
-
 _CDF_TITLES = {
     "e2e": "share of the requests that were answered within",
     "ttft": "share of the requests whose first token came within",
@@ -64,33 +58,16 @@ def latency(screen: Screen) -> list[Text]:
     rows = [row for row in screen.rows("latency") if row["max_ns"]]
     if not rows:
         return []
-    figures = []
-    for shown in (_PERCENTILES, *_FEWER):
-        figures = _percentiles(rows, shown)
-        if len(figures[0]) + 2 <= screen.width:
-            break
-    note = "percentiles are nearest-rank, of the requests that succeeded"
+    title = Text("Latency", style="bold")
     if any(row["outcome"] == "incomplete" for row in rows):
-        note += "; of an incomplete load"
-    out = [screen.heading("Latency", note), Text("  " + figures[0], style="dim")]
-    for row, text in zip(rows, figures[1:], strict=True):
-        line = Text("  " + text)
-        meaning = _MEANINGS.get(row["metric"], "")
-        if line.cell_len + 2 + len(meaning) <= screen.width:
-            line.append("  " + meaning, style="dim")
-        out.append(line)
-    return out
-
-
-def _percentiles(rows: Sequence[Row], shown: Sequence[str]) -> list[str]:
-    """Return the line of titles and one line per metric."""
-    decimals = ms_decimals(row[column] for row in rows for column in shown)
-    found = [fitted(["", *(row["metric"] for row in rows)])]
-    for column in shown:
-        unit = " ms" if column == shown[-1] else ""
-        texts = [f"{format_ms(row[column], decimals)}{unit}" for row in rows]
-        found.append([column.removesuffix("_ns"), *texts])
-    return aligned(found)
+        title.append(", of an incomplete load", style="dim")
+    names = {"mean_ns": "mean", "p50_ns": "p50", "p90_ns": "p90", "p99_ns": "p99", "max_ns": "max"}
+    return screen.block(
+        title,
+        [row["metric"] for row in rows],
+        figures(rows, names, is_alike=True),
+        after=[_MEANINGS.get(row["metric"], "") for row in rows],
+    )
 
 
 def latency_cdf(screen: Screen) -> list[Text]:
@@ -152,15 +129,17 @@ def serving_modules(screen: Screen) -> list[Text]:
     phases: dict[str, list[dict[str, Any]]] = {}
     for row in screen.rows("serving_module_totals"):
         phases.setdefault(row["phase"], []).append(row)
-    totals = [tasks[0]["phase_wall_ns"] for tasks in phases.values()]
-    decimals = ms_decimals(totals)
-    figures = aligned([[f"{format_ms(total, decimals)} ms" for total in totals]])
-    out = [screen.heading("Serving", "share of each phase's time, idle included")]
-    for phase, tasks, text in zip(fitted([*phases]), phases.values(), figures, strict=True):
-        shares = [f"{_task(row)} {pct_text(row['phase_pct'])}" for row in tasks if row["wall_ns"]]
-        start = f"  {phase}  {text}  "
-        out.append(Text(start + shorten(" · ".join(shares), screen.width - cell_width(start))))
-    return out
+    return screen.block(
+        "Serving",
+        [*phases],
+        figures([tasks[0] for tasks in phases.values()], {"phase_wall_ns": "time"}),
+        after=[
+            " · ".join(
+                f"{_task(row)} {pct_text(row['phase_pct'])}" for row in tasks if row["wall_ns"]
+            )
+            for tasks in phases.values()
+        ],
+    )
 
 
 def _task(row: Row) -> str:

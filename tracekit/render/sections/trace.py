@@ -10,31 +10,29 @@ from typing import Any
 
 from rich.text import Text
 
+from tracekit.analysis.result import Result, picked
 from tracekit.render._text import cell_width, printable, shorten
 from tracekit.render.sections._layout import (
     Row,
     Screen,
-    aligned,
-    columns,
-    more,
-    ms_column,
-    pct_text,
+    figures,
     rank_text,
-    times_text,
 )
-from tracekit.units import format_bytes, format_duration, format_pct, format_times
+from tracekit.units import format_bytes, format_pct, format_short
 
 MAX_OPS = 8
 
 _SEVERITIES = {"warn": 0, "note": 1, "ok": 2}
-_SEVERITY_STYLES = {"warn": "yellow", "note": "", "ok": "green"}
+_SEVERITY_STYLES = {"warn": "yellow", "note": "green", "ok": "green"}
 
 
 def run(screen: Screen) -> list[Text]:
     """Return the manifest's summary, the outcome of a failed run, and its notes."""
     width = screen.width
     out = []
-    for row in screen.rows("run"):
+    rows = screen.rows("run")
+    is_only = len(rows) == 1 and screen.data.get("trace")
+    for row in rows:
         if row["outcome"] == "unreadable":
             line = Text(printable(row["run"]), style="bold")
             reason = "run.json is of no use: " + printable(row["reason"] or "")
@@ -42,9 +40,8 @@ def run(screen: Screen) -> list[Text]:
             continue
         title = " ".join(printable(row[name]) for name in ("stage", "opt") if row[name])
         line = Text(shorten(title, width // 2), style="bold")
-        out += screen.joined(_about_run(row), line)
-        if measured := _measured(row):
-            out += screen.joined(measured)
+        about = [*_about_run(row, is_traced=bool(is_only)), *_measured(screen, row)]
+        out += screen.joined([*about, *(_about_traces(screen) if is_only else ())], line)
         if row["outcome"] != "ok":
             said = f"{row['outcome']}: {printable(row['reason'] or 'no reason is given')}"
             out.append(screen.line(said, "yellow"))
@@ -56,7 +53,7 @@ def run(screen: Screen) -> list[Text]:
     return out
 
 
-def _about_run(row: Row) -> list[str]:
+def _about_run(row: Row, *, is_traced: bool) -> list[str]:
     parts = []
     if row["model"]:
         count = row["parameter_count"]
@@ -67,24 +64,20 @@ def _about_run(row: Row) -> list[str]:
         parts.append(f"batch {row['batch_size']} × {row['sequence_length']} tokens")
     if row["precision"]:
         parts.append(printable(row["precision"]))
-    if row["world_size"]:
+    if row["world_size"] and not is_traced:
         parts.append(f"{row['world_size']} rank{'' if row['world_size'] == 1 else 's'}")
     return [part for part in parts if part]
 
 
-def _measured(row: Row) -> list[str]:
+def _measured(screen: Screen, row: Row) -> list[str]:
     parts = []
+    if row["plain_step_ns"] and not screen.has_steps:
+        parts.append(f"step {format_short(row['plain_step_ns'])} unprofiled")
     # Of serving, the section of its throughput tells, and over which interval.
     if row["mean_tokens_per_s"] is not None and row["stage"] != "serve":
         spread = row["std_tokens_per_s"]
         text = f"{row['mean_tokens_per_s']:,.1f}"
         parts.append(text + ("" if spread is None else f" ± {spread:,.1f}") + " tokens/s")
-    step_ns = row["plain_step_ns"]
-    if step_ns:
-        text = f"step {format_duration(step_ns)}"
-        if row["profiled_step_pct"]:
-            text += f", recorded {format_times(row['profiled_step_pct'])} as long"
-        parts.append(text)
     if row["peak_device_bytes"] is not None:
         parts.append(f"peak {format_bytes(row['peak_device_bytes'])} device memory")
     elif row["peak_host_bytes"] is not None:
@@ -100,17 +93,30 @@ def _parameters(count: int) -> str:
 
 
 def trace(screen: Screen) -> list[Text]:
-    """Return the names and devices of the traces, and their event counts."""
+    """Return the names and devices of the traces, and their event counts.
+
+    Those of a single run stand behind what its manifest says.
+    """
     rows = screen.rows("trace")
-    first = Text(shorten(_files(rows), screen.width // 2), style="bold")
+    runs = screen.rows("run")
+    if len(runs) == 1 and runs[0]["outcome"] != "unreadable":
+        return []
+    return screen.joined(
+        _about_traces(screen), Text(shorten(_files(rows), screen.width // 2), "bold")
+    )
+
+
+def _about_traces(screen: Screen) -> list[str]:
+    rows = screen.rows("trace")
     (totals,) = screen.rows("trace_totals")
-    about = [_ranks(rows, totals["unranked_count"]), _devices(rows)]
     added = [text for row in rows if (text := row.get("execution_trace"))]
-    return [
-        *screen.joined(about, first),
-        *screen.joined(_counts(totals)),
-        *(screen.line(f"the execution trace adds {printable(text)}") for text in added[:1]),
+    about = [
+        _devices(rows),
+        _ranks(rows, totals["unranked_count"]),
+        *_counts(screen, totals),
+        *(f"the execution trace adds {printable(text)}" for text in added[:1]),
     ]
+    return [part for part in about if part]
 
 
 def _files(rows: Sequence[Row]) -> str:
@@ -127,8 +133,12 @@ def _ranks(rows: Sequence[Row], unknown: int) -> str:
     if ranks:
         parts.append(f"rank{'' if len(ranks) == 1 else 's'} {_spans(ranks)}")
     if unknown:
-        parts.append("rank unknown" if len(rows) == 1 else f"{unknown:,} of unknown rank")
+        if len(rows) == 1:
+            return ""
+        parts.append(f"{unknown:,} of unknown rank")
     sizes = {row["world_size"] for row in rows if row["world_size"] is not None}
+    if len(rows) == 1 and sizes == {1}:
+        return ""
     of = f" of {sizes.pop():,}" if len(sizes) == 1 else ""
     return ", ".join(parts) + of
 
@@ -169,8 +179,13 @@ def _devices(rows: Sequence[Row]) -> str:
     return ", ".join(name if count == 1 else f"{count:,} × {name}" for name, count in names.items())
 
 
-def _counts(totals: Row) -> list[str]:
-    parts = [f"{totals['event_count']:,} events"]
+def _counts(screen: Screen, totals: Row) -> list[str]:
+    parts = []
+    steps = {row["step"] for row in screen.rows("steps")} - {None}
+    if screen.has_steps and steps:
+        parts.append(f"{_counted(len(steps), 'step')} recorded")
+    else:
+        parts.append(f"{format_short(totals['max_window_ns'])} recorded")
     if totals["repaired_count"]:
         parts.append(f"{totals['repaired_count']:,} repaired")
     if totals["rejected_count"]:
@@ -178,11 +193,11 @@ def _counts(totals: Row) -> list[str]:
     truncated = totals["truncated_count"]
     if truncated:
         parts.append("cut off" if totals["trace_count"] == 1 else f"{truncated:,} cut off")
-    if totals["device_event_count"] is not None:
-        count = totals["device_event_count"]
-        parts.append(f"{count:,} device event{'' if count == 1 else 's'}")
-    parts.append(f"{format_duration(totals['max_window_ns'])} recorded")
-    parts.append(format_bytes(totals["file_bytes"]))
+    if screen.full:
+        parts.append(f"{totals['event_count']:,} events")
+        if totals["device_event_count"] is not None:
+            parts.append(f"{totals['device_event_count']:,} on devices")
+        parts.append(format_bytes(totals["file_bytes"]))
     return parts
 
 
@@ -210,16 +225,14 @@ def unrecorded(screen: Screen) -> list[Text]:
     shown = ops[:MAX_OPS]
     if not shown:
         return out
-    figures = aligned(
-        [
-            ms_column(ops, "host_ns", shown),
-            *columns(shown, host_pct=pct_text, op_count=times_text, kind=str),
-        ]
-    )
-    out.append(screen.heading("  What the host did", "on all threads, ops inside of an op apart"))
-    for row, text in zip(shown, figures, strict=True):
-        out.append(screen.line(f"    {text}  {printable(row['name'])}"))
-    return out + more(len(ops) - len(shown), "op")
+    heading = Text("  What the host did", style="bold")
+    heading.append("  on all threads, without the ops inside of an op", style="not bold dim")
+    titles = {"host_ns": "time", "host_pct": "share", "op_count": "count", "kind": ""}
+    labels = [f"  {printable(row['name'])}" for row in shown]
+    return [
+        *out,
+        *screen.block(heading, labels, figures(shown, titles), of=len(ops)),
+    ]
 
 
 def _reasons(rows: Sequence[Row]) -> dict[str, list[int | None]]:
@@ -234,26 +247,61 @@ def _reasons(rows: Sequence[Row]) -> dict[str, list[int | None]]:
 
 
 def health(screen: Screen) -> list[Text]:
-    """Return one line that counts warnings and notes and names them, the worst first."""
-    rows = screen.rows("health")
+    """Return a line on the quality of the data: warnings and notes by number and name."""
+    rows = _judged(screen)
     worst = min((row["severity"] for row in rows), key=_severity)
-    line = screen.heading("Health").append("  ")
-    line.append(worst, style=_SEVERITY_STYLES.get(worst, ""))
-    findings = _findings([row for row in rows if row["severity"] != "ok"])
-    room = screen.width - line.cell_len - 2
-    line.append("  " + (_fitting(findings, room) if findings else f"{len(rows):,} checks passed"))
+    line = Text.assemble(("Data quality  ", "bold"))
+    if worst == "ok":
+        line.append(f"good, {len(rows):,} checks passed", style="not bold green")
+        return [line]
+    shown = _findings([row for row in rows if row["severity"] == worst])
+    notes = {row["metric"] for row in rows if row["severity"] == "note"}
+    also = f"; {_counted(len(notes), 'note')}" if worst == "warn" and notes else ""
+    said = _counted(len(shown), "warning" if worst == "warn" else "note")
+    line.append("good, " * (worst == "note") + said, style=f"not bold {_SEVERITY_STYLES[worst]}")
+    end = f"{also} (query health)"
+    named = _fitting(shown, screen.width - line.cell_len - 2 - len(end))
+    line.append((f": {named}" if named else "") + end)
     return [line]
 
 
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def problems(health: Result) -> Result:
+    """Return the checks that did not pass, warnings first."""
+    place = health.column_names.index("severity")
+    metric = health.column_names.index("metric")
+    is_single = len({*health.column("rank")} - {None}) < 2
+    rows = [
+        row
+        for row in health.rows
+        if row[place] != "ok" and not (is_single and row[metric] == "rank_unknown")
+    ]
+    found = Result(health.name, health.columns, sorted(rows, key=lambda row: _severity(row[place])))
+    return picked(found, [*found.column_names[1:]]) if is_single else found
+
+
+def _judged(screen: Screen) -> list[dict[str, Any]]:
+    """Return the checks; the rank of a single file need not be known."""
+    is_single = len(screen.rows("trace")) == 1
+    return [
+        row | {"severity": "ok"}
+        if is_single and row["metric"] == "rank_unknown" and row["severity"] == "note"
+        else row
+        for row in screen.rows("health")
+    ]
+
+
 def _fitting(findings: list[str], room: int) -> str:
-    """Return as many of the findings as there is room for, whole, and how many there are more."""
+    """Return as many of the findings as there is room for, and how many there are more."""
     for count in range(len(findings), 0, -1):
         left = len(findings) - count
-        end = f" · … {left:,} more (--full)" if left else ""
-        text = " · ".join(findings[:count])
-        if cell_width(text) + len(end) <= room:
-            return text + end
-    return shorten(shorten(text, room - len(end)) + end, room)
+        text = ", ".join(findings[:count]) + (f", … {left:,} more" if left else "")
+        if cell_width(text) <= room:
+            return text
+    return ""
 
 
 def _severity(severity: str) -> int:
@@ -282,7 +330,7 @@ def health_value(row: Mapping[str, Any]) -> str:
     if unit in ("pct", "%"):
         return f"{format_pct(value)} %"
     if unit == "ns":
-        return format_duration(value)
+        return format_short(value)
     if unit == "bytes":
         return format_bytes(value)
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"

@@ -1,4 +1,5 @@
-// Puts the page together: every place that asks for a chart or a table gets it when it comes into sight.
+// Puts the page together: a place that asks for a chart or a table gets it when it comes into sight, and every table and
+// visible chart soon after, so that a search and a printed page find all of them.
 
 const PAGE = JSON.parse(document.getElementById('page-data').textContent);
 
@@ -32,6 +33,17 @@ const watcher = new IntersectionObserver((entries) => {
   }
 }, { rootMargin: '600px' });
 places.forEach((place) => watcher.observe(place));
+
+// One at a time: the page answers meanwhile. A chart behind a tab has no width yet.
+const waiting = [...places].filter((place) => place.id !== 'events-view');
+function fillNext() {
+  const place = waiting.shift();
+  if (!place) return;
+  if (place.dataset.rows || place.offsetParent) fill(place);
+  setTimeout(fillNext);
+}
+setTimeout(fillNext);
+
 // Paper is white, whatever the page is, and neither scrolls nor has tabs.
 const LEAST_PAPER_PX = 700;
 let themeBefore;

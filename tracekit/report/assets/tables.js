@@ -16,7 +16,7 @@ function drawTable(place, name, data) {
   const { columns, meanings, total } = data;
   // A value that has its unit beside it is shown with it.
   const unit = columns.includes('value') ? columns.indexOf('unit') : -1;
-  const isShown = columns.map((column, c) => c !== unit && !OF_ONE.includes(column));
+  const isShown = columns.map((column, c) => c !== unit && !OF_ONE.includes(column) && !(data.rows.length && data.rows.every((row) => row[c] === null)));
   const severity = columns.indexOf('severity');
   const placeOf = (row) => SEVERITIES.indexOf(row[severity]);
   const rows = severity < 0 ? data.rows : [...data.rows].sort((a, b) => placeOf(a) - placeOf(b));

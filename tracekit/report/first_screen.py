@@ -1,0 +1,152 @@
+"""The first screen of a report: tiles, a bar of a step by phase, and the best suggestions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from html import escape
+from typing import Any
+
+from tracekit.analysis.breakdown import MFU, mean_mfu
+from tracekit.analysis.result import Result
+from tracekit.palette import KIND, PHASE, SERIES
+from tracekit.prediction.advising import gain_text
+from tracekit.render._text import printable
+from tracekit.render.sections._layout import Screen
+from tracekit.render.sections.device_time import main_cause, step_of
+from tracekit.units import format_bytes, format_interval, format_pct, format_short
+
+_MOST_ADVICE = 3
+_WIDTH, _HEIGHT = 1000, 26
+
+
+def tiles(results: Mapping[str, Result]) -> Iterator[str]:
+    """Yield six tiles: step, busy and idle time, exposed communication, MFU, and peak memory."""
+    screen = Screen(results, 200)
+    step = step_of(results) or {}
+    totals = screen.rows("timeline")
+    window_ns = sum(row["window_ns"] for row in totals) or 1
+    found: list[tuple[str, str, str]] = []
+    on_gpu = {"busy": "GPU busy", "idle": "GPU idle"}
+    words = on_gpu if screen.is_on_gpu else {"busy": "Busy", "idle": "Idle"}
+    if step:
+        found.append(_step(step))
+        pct = step["idle_pct"]
+        busy = "" if pct is None else f"{format_pct(100 - pct)} % of the step"
+        found.append((words["busy"], format_short(step["busy_ns"]), busy))
+        if pct is not None:
+            idle = f"{format_pct(pct)} % of the step; {main_cause(screen)}".removesuffix("; ")
+            found.append((words["idle"], format_short(step["idle_ns"]), idle))
+        comm_ns = sum(row["step_exposed_comm_ns"] or 0 for row in screen.rows("phase_totals"))
+        found.append(("Exposed communication", format_short(comm_ns), "per recorded step"))
+    elif totals:
+        for name, title in (
+            ("busy", "Busy"),
+            ("idle", "Idle"),
+            ("exposed_comm", "Exposed communication"),
+        ):
+            amount_ns = sum(row[f"{name}_ns"] for row in totals)
+            share = f"{format_pct(100 * amount_ns / window_ns)} % of the recording"
+            found.append((title, format_short(amount_ns), share))
+    mfu = mean_mfu(results[MFU]) if MFU in results else None
+    if mfu is not None:
+        of = "of an unprofiled step" if mfu.is_of_run else "while profiling"
+        found.append(("MFU", f"{format_pct(100 * mfu.share)} %", of))
+    for row in screen.rows("run")[:1]:
+        for name, of in (
+            ("peak_device_bytes", "allocated on the device"),
+            ("peak_host_bytes", "of the host"),
+        ):
+            if row[name]:
+                found.append(("Peak memory", format_bytes(row[name]), of))
+                break
+    if found:
+        yield '<dl class="tiles">'
+        for title, value, said in found:
+            yield f"<div><dt>{title}</dt><dd>{escape(value)}</dd><dd>{escape(said)}</dd></div>"
+        yield "</dl>"
+
+
+def _step(step: Mapping[str, Any]) -> tuple[str, str, str]:
+    recorded = format_short(step["recorded_step_ns"])
+    if step["step_ns"] is None:
+        return "Step", recorded, "while profiling"
+    said = step["basis"]
+    if step["low_ns"] is not None:
+        said += f", {format_interval(step['low_ns'], step['high_ns'])}"
+    return "Step, unprofiled", format_short(step["step_ns"]), f"{said}; {recorded} while profiling"
+
+
+def step_bar(results: Mapping[str, Result]) -> Iterator[str]:
+    """Yield a bar of a step, its phases busy and idle, with the recorded step in gray below it."""
+    step = step_of(results)
+    rows = results["phase_totals"].to_dicts() if "phase_totals" in results else []
+    if step is None or not rows:
+        return
+    devices = len(results["timeline"])
+    of_run = results["run_phases"].to_dicts() if results.get("run_phases") else []
+    run = {row["phase"]: row for row in of_run if row["run_ns"] is not None}
+    is_of_run = devices == 1 and run.keys() >= {row["phase"] for row in rows if row["step_wall_ns"]}
+    parts = []
+    for place, row in enumerate(rows):
+        idle_ns = row["step_idle_ns"] or 0
+        if is_of_run and row["phase"] in run:
+            idle_ns = run[row["phase"]]["run_ns"] - run[row["phase"]]["work_ns"]
+        colour = PHASE.get(row["phase"], SERIES[place % len(SERIES)])
+        parts.append((row["phase"], row["step_wall_ns"] or 0, idle_ns, colour.light[1:]))
+    shown_ns = sum(busy + idle for _, busy, idle, _ in parts) or 1
+    whole_ns = max(shown_ns, step["recorded_step_ns"])
+    what = "Unprofiled step" if is_of_run else "Step while profiling"
+    yield f"<figure><figcaption>{what} by phase: busy, and idle in gray</figcaption>"
+    box = f"0 0 {_WIDTH} {2 * _HEIGHT + 8}"
+    yield f'<svg viewBox="{box}" width="100%" role="img" aria-label="{what}">'
+    at = 0.0
+    for name, busy_ns, idle_ns, hue in parts:
+        for ns, fill, text in (
+            (busy_ns, f"var(--c-{hue})", "busy"),
+            (idle_ns, f"var(--c-{KIND['idle'].light[1:]})", "idle"),
+        ):
+            width = _WIDTH * ns / whole_ns
+            title = escape(f"{printable(name)}, {text}: {format_short(ns)} per step")
+            yield (
+                f'<rect class="edged" x="{at:.2f}" width="{width:.2f}" height="{_HEIGHT}" '
+                f'fill="{fill}"><title>{title}</title></rect>'
+            )
+            if width > 8 * len(name) and text == "busy":
+                label = escape(printable(name))
+                yield f'<text class="inside on" x="{at + 6:.2f}" y="17">{label}</text>'
+            at += width
+    if is_of_run:
+        width = _WIDTH * step["recorded_step_ns"] / whole_ns
+        said = f"while profiling {format_short(step['recorded_step_ns'])}"
+        yield f'<rect y="{_HEIGHT + 6}" width="{width:.2f}" height="8" fill="var(--line)"></rect>'
+        yield f'<text x="0" y="{2 * _HEIGHT + 6}">{said}</text>'
+    yield "</svg></figure>"
+
+
+def badge(results: Mapping[str, Result]) -> Iterator[str]:
+    """Yield a line on the quality of the data, which leads to its section."""
+    from tracekit.render.sections import SECTIONS
+
+    if "health" in results:
+        (line,) = SECTIONS["health"].lines(results, 110)
+        text = escape(line.plain.replace(" (query health)", ""))
+        yield f'<p class="badge"><a href="#health">{text}</a></p>'
+
+
+def suggestions(advice: Result, command: str) -> Iterator[str]:
+    """Yield what to change, best first, with a bar for each certain gain."""
+    yield '<section id="advice" aria-labelledby="advice-title">'
+    yield '<h2 id="advice-title">Suggestions</h2>'
+    rows = advice.to_dicts()
+    if rows:
+        yield "<ol>"
+        for row in rows[:_MOST_ADVICE]:
+            gain = escape(gain_text(row))
+            told = escape(printable(f"{row['where']}. {row['remedy']}"))
+            meter = f'<meter max="100" value="{max(row["gain_pct"], 0):.1f}"></meter>'
+            yield f"<li>{meter} <b>{gain}</b> {told}</li>"
+        yield "</ol>"
+    else:
+        yield "<p>No change is predicted to gain over 1 %.</p>"
+    yield f'<p class="note">Evidence and assumptions: <code>{escape(command)}</code></p>'
+    yield "</section>"
