@@ -293,7 +293,6 @@ def told_shortly(advice: Result | None, traces: str, width: int) -> list[str]:
         traces: the arguments that opened them.
         width: columns of the terminal.
     """
-    from tracekit.prediction.advising import NOTHING_KNOWN, gain_text
     from tracekit.render._text import printable
 
     command = printable(f"tracekit advise {traces}")
@@ -301,6 +300,9 @@ def told_shortly(advice: Result | None, traces: str, width: int) -> list[str]:
         command = "tracekit advise TRACE"
     if advice is None:
         return [f"All rows: --full  ·  What to change: {command}"]
+    # It takes longer to import than a line takes to print.
+    from tracekit.prediction.advising import NOTHING_KNOWN, gain_text
+
     rows = advice.to_dicts()[:MOST]
     if not rows:
         return [f"{NOTHING_KNOWN.capitalize()} ({command})"]
