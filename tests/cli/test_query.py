@@ -105,15 +105,6 @@ def test_explain_prints_the_file_and_needs_no_trace(
     assert fake_trace.opened_with == {}
 
 
-def test_help_of_an_analysis_comes_from_its_header(tracekit_command: Command) -> None:
-    text = tracekit_command("query", "kernels", "--help").stdout
-    for part in ("--limit INTEGER", "[default: 20]", "--min-gap-ns INTEGER"):
-        assert part in text, part
-    for part in ("--sort [total|mean]", "--exact / --no-exact"):
-        assert part in text, part
-    assert "NULL" not in text
-
-
 def test_a_member_of_a_family_is_chosen_by_per(cli: Command) -> None:
     trace = SAMPLES / "pretrain_Naive"
     shown = cli("query", "phases", "--per", "step", trace, "--format", "csv")

@@ -109,7 +109,7 @@ def test_commands_write_it(cli: Callable[..., CliResult], kernels: Path) -> None
     assert "# health (" in told.stdout
     told = cli("query", "--list", "--format", "brief")
     assert token_count(told.stdout) <= 1_000
-    assert "idle\thta_idle idle_cause_totals" in told.stdout
+    assert "idle\thta_idle idle_causes(total)" in told.stdout
 
 
 def test_a_first_look_is_short(cli: Callable[..., CliResult]) -> None:

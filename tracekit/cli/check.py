@@ -11,6 +11,7 @@ from tracekit.cli._emit import STREAMED, emit
 from tracekit.cli._options import (
     baselines_option,
     format_option,
+    full_wide_option,
     no_cache_option,
     per_option,
     skip_option,
@@ -141,3 +142,138 @@ def command(
         raise click.exceptions.Exit(_FAILED)
     if outcome == "inconclusive" and when_open == "report":
         raise click.exceptions.Exit(_INCONCLUSIVE)
+
+
+@click.group(name="baseline")
+def baseline() -> None:
+    """Save, list, and show baselines for `tracekit check`."""
+
+
+@baseline.command()
+@click.argument("name")
+@click.argument("trace", metavar="TRACE")
+@baselines_option
+@per_option
+@skip_option
+@click.option("--force", is_flag=True, help="Replace an existing baseline with the same name.")
+@no_cache_option
+def save(
+    name: str,
+    trace: str,
+    baselines: str | None,
+    per: str | None,
+    skip: int,
+    force: bool,
+    no_cache: bool,
+) -> None:
+    """Save a run as a named baseline.
+
+    The file holds times by step, part, class, phase, module and op, no events: tens of kB to be
+    kept beside the code.
+    """
+    import tracekit
+    from tracekit.checking.baseline import DEFAULT_FOLDER, names, path_of
+    from tracekit.checking.baseline import save as write
+    from tracekit.checking.checking import keep
+    from tracekit.cli._progress import progress_bar
+    from tracekit.storage import Location
+
+    folder = baselines or DEFAULT_FOLDER
+    place = path_of(name, folder)
+    if not force and name in names(folder):  # said before a trace is read
+        raise UsageError(
+            f"{place}: baseline {name!r} already exists", hint="use --force to replace it"
+        )
+    with (
+        progress_bar() as progress,
+        tracekit.open(trace, cache=not no_cache, progress=progress) as opened,
+    ):
+        kept = keep(name, opened, Location.of(trace).name, per=per, skip=skip)  # type: ignore[arg-type]
+    place, size_bytes = write(kept, folder, replaces=force)
+    click.echo(f"{place}: {len(kept.side.sample_units):,} samples, {size_bytes:,} bytes")
+
+
+@baseline.command(name="list")
+@baselines_option
+@format_option
+def list_baselines(baselines: str | None, format_name: str) -> None:
+    """List the baselines."""
+    from tracekit.checking.baseline import DEFAULT_FOLDER, baseline_list, load, names
+
+    folder = baselines or DEFAULT_FOLDER
+    emit(baseline_list([load(name, folder) for name in names(folder)]), format_name)
+
+
+@baseline.command()
+@click.argument("name")
+@baselines_option
+@format_option
+def show(name: str, baselines: str | None, format_name: str) -> None:
+    """Show a baseline."""
+    from tracekit.checking.baseline import DEFAULT_FOLDER, baseline_rows, load
+
+    emit(baseline_rows(load(name, baselines or DEFAULT_FOLDER)), format_name)
+
+
+@click.command(name="history")
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True)
+@click.option("--as-given", is_flag=True, help="Keep the given order instead of sorting by time.")
+@click.option(
+    "--within",
+    "margin_pct",
+    type=click.FloatRange(min=0),
+    default=2.0,
+    show_default=True,
+    metavar="PCT",
+    help="Ignore changes up to this share; for percentages, up to this many points.",
+)
+@click.option(
+    "--page",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Also write an HTML page with charts; replaces an earlier page.",
+)
+@baselines_option
+@full_wide_option
+@format_option
+@no_cache_option
+def history(
+    runs: tuple[str, ...],
+    as_given: bool,
+    margin_pct: float,
+    page: Path | None,
+    baselines: str | None,
+    wide: bool,
+    format_name: str,
+    no_cache: bool,
+) -> None:
+    """Show figures of several runs over time.
+
+    A RUN is a run folder, a trace, or a baseline (its name, path, or URL), in order of creation.
+    Below is the run in which a figure changed by more than the variation between runs; with fewer
+    than five runs, the variation between steps decides. The commit is the one that the CI named
+    when the run was recorded (GITHUB_SHA, CI_COMMIT_SHA).
+    """
+    from tracekit.checking.baseline import DEFAULT_FOLDER
+    from tracekit.checking.history import history as history_of
+    from tracekit.cli._progress import progress_bar
+
+    if page is not None:
+        from tracekit.report import check_output
+
+        check_output(page, force=False)
+    with progress_bar() as progress:
+        tables = history_of(
+            runs,
+            baselines=baselines or DEFAULT_FOLDER,
+            by_date=not as_given,
+            margin_pct=margin_pct,
+            cache=not no_cache,
+            progress=progress,
+        )
+    emit(tables, format_name, wide=wide)
+    if page is not None:
+        from tracekit.report import write
+        from tracekit.report.history_page import history_page
+
+        write(history_page(tables, runs), page)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -22,7 +22,6 @@ from tracekit.cli._options import (
     wide_option,
 )
 from tracekit.errors import QueryError, UsageError
-from tracekit.render import formats
 from tracekit.render._text import printable
 from tracekit.units import unit_of
 
@@ -108,11 +107,16 @@ class _Analyses(click.Group):
         with formatter.section("Options of every analysis"):
             formatter.write_dl(records)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        # The list takes its options in any order; a trace changes nothing.
+        ctx.allow_interspersed_args = "--list" in args
+        return super().parse_args(ctx, args)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if ctx.params.get("list_them"):
-            return "", _list, args
+            return "", click.Command("", callback=lambda: _list(ctx.params)), []
         name, *rest = args
         analyses = _catalogued()
         if ctx.resilient_parsing:
@@ -256,29 +260,29 @@ def command(
     if ctx.invoked_subcommand is not None:
         return
     if list_them:
-        ctx.invoke(_list)
+        _list(ctx.params)
     else:
         raise UsageError("which analysis?", hint="list them with tracekit query --list")
 
 
-@click.command(name="")
-@click.argument("traces", metavar="TRACE...", nargs=-1)
-@click.option("--format", "format_name", type=click.Choice(formats()))
-@reading_options("queries", "rules", "capture", "ceilings", "plain_step", "step", "no_cache")
-@click.pass_context
-def _list(
-    ctx: click.Context, traces: tuple[str, ...], format_name: str | None, reading: Reading
-) -> None:
-    """List the analyses; traces and options of other commands change nothing."""
-    assert ctx.parent is not None
-    given = ctx.parent.params
-    format_name = format_name or given["format_name"]
-    library = _library_of((*given["queries"], *reading.queries), traces)
+def _list(given: Mapping[str, Any]) -> None:
+    format_name, library = given["format_name"], _library_of(given["queries"], ())
+    from tracekit.analysis.result import Column, Result
+
     if format_name == "brief":
         # With descriptions the list would not fit.
         emit(_catalogued().by_subject(), format_name)
         return
-    result = _list_result(library, is_all=given["is_all"])
+    rows = [
+        (*title[:4], "|".join(title.per), "tracekit")
+        for title in _catalogued().listed()
+        if given["is_all"] or title.subject != ADVICE
+    ]
+    for name, own in library.analyses.items():
+        spec = own.spec
+        rows.append((name, spec.subject, spec.scope, spec.question, "", spec.path))
+    names = ("name", "subject", "scope", "description", "per", "file")
+    result = Result("analyses", tuple(Column(name, "VARCHAR") for name in names), rows)
     if format_name == "table":
         _show_list(result)
     else:
@@ -306,22 +310,6 @@ def _show_list(result: Result) -> None:
         room = width_of(sys.stdout) - names - 4 - len(per)
         text = shorten(printable(row["description"]), max(room, 20))
         click.echo(f"  {row['name']:<{names}}  {text}{per}")
-
-
-def _list_result(library: Library, *, is_all: bool) -> Result:
-    from tracekit.analysis.result import Column, Result
-
-    titles = _catalogued().listed()
-    rows = [
-        (*title[:4], "|".join(title.per), "tracekit")
-        for title in titles
-        if is_all or title.subject != ADVICE
-    ]
-    for name, own in library.analyses.items():
-        spec = own.spec
-        rows.append((name, spec.subject, spec.scope, spec.question, "", spec.path))
-    names = ("name", "subject", "scope", "description", "per", "file")
-    return Result("analyses", tuple(Column(name, "VARCHAR") for name in names), rows)
 
 
 def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:

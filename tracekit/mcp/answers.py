@@ -268,6 +268,7 @@ def _explained(topic: str, budget: int) -> str:
         lines = [
             "topic of explain: an analysis, its subject, a table, a column, pivot, or changes",
             f"tables and views: {' '.join(sorted(relations))}",
+            "NAME(X|Y): parameter per with the value X or Y gives other rows and columns",
         ]
         return brief(analyses.by_subject(), before=lines, budget=budget)
     if topic == "changes":
