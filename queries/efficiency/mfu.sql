@@ -252,7 +252,7 @@ judged AS (
 ),
 
 -- Fall back to parameters where shapes are insufficient.
-told AS (
+step_flops AS (
     SELECT
         j.rank, j.trace_id, j.device, j.step, j.step_ns, j.work_ns, j.covered_pct, j.unknown_ops,
         CASE
@@ -312,7 +312,7 @@ trusted AS (
                         || 'are wrong'
             END AS reason
         )
-    FROM told
+    FROM step_flops
 )
 
 SELECT
