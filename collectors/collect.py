@@ -21,14 +21,14 @@ def run(
 ) -> Ended:
     """Run a workload under the profiler.
 
-    `program` is a user's own training script with its arguments, to run in place of a stage;
-    `serving_figures` returns the lines of the summary that analyses make of a run folder of a load.
+    `program` is a user's training script with arguments, which runs instead of a stage;
+    `serving_figures` returns summary lines from analyses of a serving run folder.
 
     Returns:
         The run folder, and the exit code: that of the program, 0 for a stage.
 
     Raises:
-        TracekitError: the arguments are wrong, something is missing here, or the workload failed.
+        TracekitError: arguments are invalid, something is missing, or the workload failed.
     """
     asked = validated(values, is_program=bool(program))
     if not program:
@@ -62,5 +62,5 @@ def _run(
 
 
 def is_first_rank() -> bool:
-    """Tell whether this process speaks for the run: of several ranks one prints the result."""
+    """Whether this process prints the result of the run: one of several ranks does."""
     return os.environ.get("RANK", "0") == "0"

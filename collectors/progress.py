@@ -12,9 +12,9 @@ _CLEAR = "\r\x1b[K"
 
 
 class ProgressLine:
-    """Draws over and over on the same line of a stream; a context manager that wipes it.
+    """Redraws one line of a terminal; a context manager that clears it.
 
-    It shows nothing where that is no terminal.
+    It writes nothing if the stream is not a terminal.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -31,7 +31,7 @@ class ProgressLine:
             self._write(_CLEAR)
 
     def show(self, text: str, topic: str) -> None:
-        """Show a text, unless another of the same topic was shown only just now."""
+        """Show a text, unless another text of the same topic was shown very recently."""
         now_s = time.monotonic()
         is_early = self._shown is not None and self._shown[1] == topic and now_s < self._next_s
         if self._is_terminal and not is_early and self._shown != (text, topic):
@@ -45,10 +45,10 @@ class ProgressLine:
 
 
 def write_notice(text: str) -> None:
-    """Write a line to stderr that begins with `tracekit: ` and touches no open bar of tqdm.
+    """Write a line to stderr that begins with `tracekit: `, without breaking tqdm's bars.
 
-    tqdm's own `write` clears its bars, writes, and draws them again. It is used only where the
-    program has imported tqdm. Nobody hears of it where stderr is closed.
+    tqdm's own `write` clears its bars, writes, and redraws them. It is used only if the program has
+    imported tqdm. Does nothing if stderr is closed.
     """
     line = f"tracekit: {text}"
     bars = getattr(sys.modules.get("tqdm"), "tqdm", None)

@@ -1,4 +1,4 @@
-"""`tracekit.collect(model=…)`: record a training loop of one's own, in two lines.
+"""`tracekit.collect(model=…)`: records your own training loop.
 
     with tracekit.collect(model=model) as step:
         for batch in step(loader):
@@ -6,16 +6,16 @@
             optimizer.step()
             optimizer.zero_grad()
 
-or, where there is no loader, `with step(): …` around each step. Phases and modules are seen as they
-go by. The loop is not cut short: after the steps that are recorded it runs on as it was.
-`step.is_done` tells when, for those who want to leave; the run folder is there when the block ends.
+or, without a loader, `with step(): …` around each step. Phases and modules are detected. The loop
+is not shortened: after the recorded steps it continues unchanged. `step.is_done` tells when
+recording is complete, if you want to leave the loop; the run folder exists at the end of the block.
 
-Under torchrun, deepspeed and the like every rank leaves its trace in a working folder of its node,
-and the last of them makes the run folder. No rank waits for another inside the loop. Nodes that
-share a disk make one folder, others one each.
+Under torchrun, deepspeed, and similar launchers, every rank writes its trace to a working folder of
+its node, and the last rank builds the run folder. Ranks do not wait for each other inside the loop.
+Nodes that share a disk write one folder, others one each.
 
-What goes wrong in the loop is left to it: it gets its own exception, and the run folder says
-`failed` or `oom`, with what there is. What goes wrong with the record is said on stderr, once.
+Errors in the loop are raised unchanged, and the run folder has outcome `failed` or `oom` with what
+was recorded. Errors of the recording are reported once on stderr.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _T = TypeVar("_T")
 _entered: weakref.WeakSet[Collection] = weakref.WeakSet()
 
 _WAIT_S = 10.0
-"""How long the first rank of a node waits at the end of the block for the others of its node."""
+"""How long the first rank of a node waits for the others at the end of the block."""
 
 _FAILED_WAIT_S = 1.0
 _POLL_S = 0.05
@@ -91,35 +91,35 @@ def collect(
     steps. If the loop continues, further steps are timed.
 
     Args:
-        model: what the loop calls: a module, or the engine around it (DDP, FSDP, DeepSpeed, PEFT,
+        model: the module that the loop calls, or the engine around it (DDP, FSDP, DeepSpeed, PEFT,
             a compiled one).
-        optimizer: only for one that is no `torch.optim.Optimizer`: its `step()` becomes the phase
-            `optimizer`.
+        optimizer: only for one that is not a `torch.optim.Optimizer`: its `step()` becomes the
+            phase `optimizer`.
         out: the run folder; `runs/<stage>-<model>-<time>` if None.
         warmup: steps that do not count.
         steps: timed steps.
         profile_steps: profiled steps.
-        stage: what the manifest calls the run.
+        stage: stage of the run in the manifest.
         name: the model's name in tables; its class if None.
-        ranks: which ranks leave a trace: `0,8,16-23`, `first-of-node` or `all`; None is all of up
+        ranks: which ranks write a trace: `0,8,16-23`, `first-of-node`, or `all`; None is all of up
             to eight, else the first of each node.
-        record_shapes: whether to keep the shapes of operators' arguments.
-        with_stack: whether to keep Python stacks.
-        with_flops: whether the profiler is to count floating-point operations itself.
-        profile_memory: whether to keep the allocator's events.
-        all_threads: whether to see threads that the loop starts itself.
-        backward_ranges: whether modules are to have ranges in backward passes too. Hooks on tensors
-            make them, which slow these passes down; modules of backward work are known without.
-        nvtx: whether ranges are to be NVTX ranges too, as they are where Nsight runs the program.
-        light_steps: whether steps of which the device's work alone is recorded follow the profiled
-            ones, where there is an accelerator.
-        force: whether to replace a run that `out` holds already.
+        record_shapes: whether to record the shapes of op arguments.
+        with_stack: whether to record Python stacks.
+        with_flops: whether the profiler counts floating-point operations itself.
+        profile_memory: whether to record allocator events.
+        all_threads: whether to record threads that the loop starts itself.
+        backward_ranges: whether modules also have ranges in backward passes. Tensor hooks create
+            them, which slow these passes; backward work has modules without them, too.
+        nvtx: whether ranges are always NVTX ranges, too, as they are under Nsight.
+        light_steps: whether steps with only device activity follow the profiled ones on an
+            accelerator.
+        force: whether to replace an existing run in `out`.
 
     Returns:
-        A context manager that gives the function `step`.
+        A context manager that returns the function `step`.
 
     Raises:
-        UsageError: a count makes no sense, or the run folder exists.
+        UsageError: a count is invalid, or the run folder exists.
     """
     for label, count, least in (
         ("warmup", warmup, 0),
@@ -153,13 +153,13 @@ def collect(
 
 
 class Collection(Observer):
-    """A loop that is recorded; what `collect` returns and what its `with` block gives as `step`.
+    """A recorded loop; the result of `collect`, and `step` in its `with` block.
 
-    `target` is the run folder; where that name was taken by another run of several ranks, `folder`
-    tells which one it became, once it is there.
+    `target` is the run folder; if another run of several ranks has that name, `folder` is the one
+    used instead, once it exists.
 
     With `looks_first` the model may be a part of what the loop calls, or be called in parts: the
-    first step only shows which models are called, and counts as one that warms up.
+    first step only shows which models are called, and counts as warm-up.
     """
 
     looks_first = False
@@ -183,7 +183,7 @@ class Collection(Observer):
 
     @property
     def folder(self) -> Path | None:
-        """The run folder, once this rank has made it."""
+        """The run folder, once this rank has written it."""
         return None if self._folder is None else self._folder.made
 
     def __enter__(self) -> Self:
@@ -236,7 +236,7 @@ class Collection(Observer):
         return self.recorder
 
     def _record_called(self, folder: LoopFolder, called: dict[nn.Module, None]) -> None:
-        """Begin to record, now that the first step has shown what is called."""
+        """Begin to record, now that the first step has shown which models are called."""
         self._watch.stop()
         self._watch = LoopWatch(self, "told")
         model = next(iter(outermost(list(called))), self._model)
@@ -257,10 +257,10 @@ class Collection(Observer):
     def __call__(self, batches: Iterable[_T]) -> Iterator[_T]: ...
 
     def __call__(self, batches: Iterable[_T] | None = None) -> Any:
-        """Return the range of one step, or an iterator that makes a step of every batch.
+        """Return the range of one step, or an iterator that makes each batch a step.
 
         Args:
-            batches: what the loop goes through; getting one is the phase `data` of its step.
+            batches: the loop's data; fetching a batch is the phase `data` of its step.
         """
         return self._one_step() if batches is None else self._each(batches)
 
@@ -274,7 +274,7 @@ class Collection(Observer):
             self._called[module] = None
 
     def failed(self, error: Exception) -> None:
-        """Leave the loop alone from now on."""
+        """Stop recording and leave the loop alone."""
         self._watch.stop()
         if self.recorder is not None and not self.recorder.is_done:
             self.recorder.failed(error)
@@ -302,7 +302,7 @@ class Collection(Observer):
             self.end_step()
 
     def begin_step(self) -> None:
-        """Begin a step, for those who cannot say so by a block or a loop."""
+        """Begin a step, for loops without a block or iterator."""
         if self._folder is None:
             raise UsageError("tracekit.collect(…) is not a step: use it as `with … as step:` first")
         recorder = self.recorder
@@ -318,7 +318,7 @@ class Collection(Observer):
             self.failed(error)
 
     def end_step(self) -> None:
-        """End it; after the last that is recorded the run folder is made beside the loop."""
+        """End a step; after the last recorded one, the run folder is built in the background."""
         recorder = self.recorder
         if self._called is not None and self._folder is not None:
             self._record_called(self._folder, self._called)
@@ -333,7 +333,7 @@ class Collection(Observer):
             self._finish()
 
     def end_at_exit(self, error: BaseException) -> None:
-        """Make the run folder of a loop that is not over, on this thread: at exit there is one."""
+        """Build the run folder of an unfinished loop on this thread, because it runs at exit."""
         recorder = self._recorder_at_end()
         if recorder is not None and not recorder.is_done:
             recorder.close()
@@ -341,13 +341,13 @@ class Collection(Observer):
             self._make_folder()
 
     def leave_to_parent(self) -> None:
-        """Do nothing from now on, in the child of a fork: what is recorded is its parent's."""
+        """Stop recording in the child of a fork: the recording belongs to its parent."""
         if self.recorder is not None:
             self.recorder.leave()
         self.recorder = self._called = None
 
     def _recorder_at_end(self) -> LoopRecorder | None:
-        """Return what has recorded; of a loop whose first step is not over, what has seen none."""
+        """Return the recorder; an empty one if the first step of the loop is not over."""
         if self._called is not None and self._folder is not None:
             return self._record(self._folder, self._model)
         return self.recorder
@@ -367,7 +367,7 @@ class Collection(Observer):
             write_notice(f"the run folder was not written: {error}")
 
     def _leave(self, error: BaseException | None) -> None:
-        """End what is still recorded, and see to it that there is a run folder."""
+        """End the recording and make sure that there is a run folder."""
         recorder, folder = self._recorder_at_end(), self._folder
         self._watch.stop()
         if recorder is None or folder is None:
@@ -397,7 +397,7 @@ class Collection(Observer):
             self._commit([one for one in read_reports(folder.work, LoopReport) if one.is_final])
 
     def _commit_if_last(self) -> bool:
-        """Make the run folder if no other rank of this node is to come; return whether it is."""
+        """Build the run folder if this is the last rank of the node; return whether it is."""
         assert self._folder is not None
         reports = read_reports(self._folder.work, LoopReport)
         expected = 1 if self._place.world_size == 1 else local_rank_count(os.environ) or 1
@@ -406,7 +406,7 @@ class Collection(Observer):
         return self._commit(reports)
 
     def _commit(self, reports: list[LoopReport]) -> bool:
-        """Make the run folder, unless another rank of this node does."""
+        """Build the run folder, unless another rank of this node does."""
         folder = self._folder
         if folder is None or not reports:
             return False

@@ -1,8 +1,8 @@
 """Records the loop of a trainer with callbacks.
 
-A trainer may call a wrapper or a part of the model it was given. Therefore the first step only
-shows which models are called, and counts as warm-up; recording starts with the second. Step numbers
-are those of the trainer.
+A trainer may call a wrapper or a part of its model. Therefore the first step only shows which
+models are called, and counts as warm-up; recording starts with the second. Step numbers are those
+of the trainer.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from ..session import Collection, collect
 
 
 class CalledLoop:
-    """A loop whose trainer says where its steps are: `begin`, steps, `end`.
+    """A loop whose trainer reports its steps: `begin`, steps, `end`.
 
-    Nothing that goes wrong after `__init__` is raised: the trainer goes on, and stderr has a line.
+    After `__init__`, errors are not raised: the trainer continues, and stderr has a message.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
@@ -37,11 +37,11 @@ class CalledLoop:
 
     @property
     def folder(self) -> Path | None:
-        """The run folder, once this rank has made it."""
+        """The run folder, once this rank has written it."""
         return None if self._collection is None else self._collection.folder
 
     def begin(self, model: nn.Module) -> None:
-        """Begin to look at a loop; `model` is what is trained if nothing is seen to be called."""
+        """Begin to observe a loop; `model` is the trained model if no call is observed."""
         if self._is_open:
             self.end(RuntimeError("the previous training ended without a final callback"))
         if not self._pid:
@@ -62,7 +62,7 @@ class CalledLoop:
             self._guarded(Collection.end_step)
 
     def end(self, error: BaseException | None = None) -> None:
-        """End the loop, which an error may have ended: the run folder is there afterwards."""
+        """End the loop, also after an error; the run folder exists afterwards."""
         if self._is_open:
             self._guarded(lambda collection: collection.__exit__(None, error, None))
             self._is_open = self._has_step = False
@@ -93,11 +93,11 @@ class CalledLoop:
 
 
 class RecordingCallback:
-    """What the callbacks of trainers have in common: their options, and the run folder.
+    """Common base of trainer callbacks: options and run folder.
 
     Raises:
-        UsageError: an option makes no sense.
-        TypeError: there is no such option.
+        UsageError: an option is invalid.
+        TypeError: the option does not exist.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -105,5 +105,5 @@ class RecordingCallback:
 
     @property
     def folder(self) -> Path | None:
-        """The run folder, once this rank has made it."""
+        """The run folder, once this rank has written it."""
         return self._loop.folder

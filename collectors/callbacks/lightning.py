@@ -4,8 +4,7 @@
 
     trainer = lightning.Trainer(…, callbacks=[TracekitCallback(out="runs/mine")])
 
-A step is what goes on until an optimizer has stepped: with `accumulate_grad_batches` several
-batches.
+A step ends with an optimizer step: with `accumulate_grad_batches` it has several batches.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ else:
 
 
 class TracekitCallback(RecordingCallback, Callback):
-    """Records the training of a Trainer as `tracekit.collect` does.
+    """Records the training of a Trainer like `tracekit.collect`.
 
-    It takes the options of that (`out`, `warmup`, `steps`, `profile_steps`, `ranks`, `with_stack`,
-    …) without the model and the optimizer.
+    It takes the same options (`out`, `warmup`, `steps`, `profile_steps`, `ranks`, `with_stack`, …)
+    except the model and the optimizer.
     """
 
     def __init__(self, **options: Any) -> None:

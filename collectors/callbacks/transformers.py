@@ -4,9 +4,9 @@
 
     trainer = Trainer(…, callbacks=[TracekitCallback(out="runs/mine")])
 
-A step is one of the optimizer, whatever number of batches it accumulates. The Trainer tells its
-callbacks nothing of an exception: a run that ended by one has its folder, with outcome `failed`,
-when the program ends or the next training begins.
+A step is an optimizer step, however many batches it accumulates. The Trainer does not report
+exceptions to callbacks: after one, the run folder with outcome `failed` is written when the program
+ends or the next training begins.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from .called_loop import RecordingCallback
 
 
 class TracekitCallback(RecordingCallback, TrainerCallback):
-    """Records the training of a Trainer as `tracekit.collect` does.
+    """Records the training of a Trainer like `tracekit.collect`.
 
-    It takes the options of that (`out`, `warmup`, `steps`, `profile_steps`, `ranks`, `with_stack`,
-    …) without the model and the optimizer.
+    It takes the same options (`out`, `warmup`, `steps`, `profile_steps`, `ranks`, `with_stack`, …)
+    except the model and the optimizer.
     """
 
     def on_train_begin(self, *_: Any, **kwargs: Any) -> None:

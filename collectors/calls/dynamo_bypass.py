@@ -1,20 +1,19 @@
-"""Code of ours that runs beside `torch.compile` without being seen by it.
+"""Hides tracekit's code from Dynamo (`torch.compile`).
 
-Dynamo looks at every Python frame that is entered below a compiled function. A hook of ours would
-be such a frame: compiled, counted, guarded on, a reason to compile again once it is gone. Two
-things keep it out of sight:
+Dynamo inspects every Python frame below a compiled function. A hook would be such a frame:
+compiled, counted, guarded on, and a reason to recompile once it is removed. Two mechanisms hide it:
 
-- `unseen` marks the code of a function, so that Dynamo runs its frame as it is. What the function
-  calls is still looked at.
-- Between `set_eval_frame(None)` and putting back what that returned, nothing is looked at. Our own
-  work goes there; the program's own calls do not.
+- `unseen` marks the code of a function, so that Dynamo runs its frame unchanged. Functions that it
+  calls are still inspected.
+- Between `set_eval_frame(None)` and restoring the previous callback, nothing is inspected. Only
+  tracekit's own code runs there, never the program's calls.
 
-Where Dynamo follows a call instead (it inlines what a traced function calls), a function of ours
-must ask `torch.compiler.is_compiling()` first, which is true there, and then do nothing but call
-what it stands for: the graph is then the same as without it.
+Dynamo inlines what a traced function calls. There, a function must check
+`torch.compiler.is_compiling()` first, which is then true, and only call the original: the graph is
+then unchanged.
 
-The names are private ones of torch (`torch._C._dynamo.eval_frame`, 2.7 to 2.13 and before); where
-they are missing, `IS_POSSIBLE` is false and nothing of ours may be put into a program's way.
+The names are private in torch (`torch._C._dynamo.eval_frame`, 2.7 to 2.13 and before). If they are
+missing, `IS_POSSIBLE` is false, and tracekit must not patch the program.
 """
 
 from __future__ import annotations
@@ -110,13 +109,13 @@ _undo: Callable[[], None] | None = None
 
 
 def listen_to_compiled(act: Callable[[], None]) -> bool:
-    """Call a function whenever a compiled one is called, outside any other.
+    """Call a function whenever a compiled function is called from outside one.
 
-    What `torch.compile` returns asks a function of Dynamo's at each call what is to be done
-    (`_callback_from_stance`, a private name). While somebody listens, ours is asked instead, and
-    asks that one. It runs before the compiled code does, so nothing of ours is compiled.
+    A function returned by `torch.compile` asks Dynamo at each call what to do
+    (`_callback_from_stance`, a private name). With a listener, it asks tracekit's function, which
+    then asks Dynamo's. It runs before the compiled code, so it is not compiled.
 
-    Returns whether that can be seen in this torch.
+    Returns whether this torch supports it.
     """
     global _undo
     module = sys.modules.get(_MODULE)

@@ -1,13 +1,13 @@
 """Observes every call of an `nn.Module` without registering hooks.
 
-While somebody listens, `nn.Module.__call__` is a function of ours around torch's own. Hooks would
-do for most programs, but not for compiled ones: Dynamo guards on them, compiles them, and warns of
-global ones. This it neither sees nor inlines (see `dynamo_bypass`): a module that is called inside
-of a compiled region is not told of, and the region is the same as without us.
+With a listener, `nn.Module.__call__` is a wrapper around torch's function. Hooks would suffice for
+most programs, but not for compiled ones: Dynamo guards on them, compiles them, and warns about
+global ones. It neither sees nor inlines this wrapper (see `dynamo_bypass`): a module called inside
+a compiled region is not reported, and the region is unchanged.
 
-Once Dynamo has compiled anything our function stays, and only passes calls on when nobody listens.
+Once Dynamo has compiled anything, the wrapper stays, and without listeners only forwards calls.
 
-Whatever a listener raises stays here: it is told to nobody but the listener, which hears no more.
+An exception in a listener is reported only to that listener, which is then removed.
 """
 
 from __future__ import annotations
@@ -187,11 +187,11 @@ def _uninstall() -> None:
 
 
 def _tell_dynamo(old: Callable[..., Any], new: Callable[..., Any]) -> None:
-    """Let Dynamo take the new function for torch's own, as it took the old one.
+    """Make Dynamo treat the wrapper as torch's own function.
 
-    It goes from the call of a module straight to its `forward` where `__call__` is the function
-    that it found when it was loaded. Without this it would trace through ours: to the same graph,
-    but by another way.
+    Dynamo goes from a module call directly to its `forward` if `__call__` is the function that
+    existed when it was loaded. Without this it would trace through the wrapper, with the same graph
+    as result.
     """
     for name in ("torch._dynamo.utils", "torch._dynamo.variables.nn_module"):
         module = sys.modules.get(name)

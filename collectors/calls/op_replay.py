@@ -124,15 +124,15 @@ def call_of(case: dict[str, Any], device: str) -> Callable[[], object]:
             continue
         if not all(fits(str(w.type), one) for w, one in zip(wanted, given, strict=True)):
             continue
-        told = [
+        passed = [
             (w, one)
             for w, one in zip(wanted, given, strict=True)
             if one is not None or not w.has_default_value()
         ]
-        missing = [w.name for w, one in told if one is None and "Optional" not in str(w.type)]
+        missing = [w.name for w, one in passed if one is None and "Optional" not in str(w.type)]
         if missing:
             raise UnknownError(f"the argument {missing[0]}")
-        by_name = {w.name: one for w, one in told}
+        by_name = {w.name: one for w, one in passed}
         return lambda: op(**by_name)
     raise UnknownError("an overload that takes such arguments")
 

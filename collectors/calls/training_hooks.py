@@ -1,12 +1,11 @@
 """Observes every backward pass and every step of a `torch.optim.Optimizer`, invisible to Dynamo.
 
-`Tensor.backward`, and so every framework, goes through `torch.autograd.backward`, which has no
-hook: while somebody listens it is a function of ours around torch's own.
+`Tensor.backward`, and so every framework, calls `torch.autograd.backward`, which has no hooks: with
+a listener it is a wrapper around torch's function.
 
-For all optimizers torch has hooks; while somebody listens there is one of ours of each kind. In a
-compiled step they are traced and are nothing there, so that such a step is not told of. Dynamo
-guards on which hooks there are: once it has compiled a step, none comes and none goes; what is left
-does nothing.
+For optimizers, torch has global hooks; with a listener, one of each kind is registered. In a
+compiled step they are traced to nothing, so such a step is not reported. Dynamo guards on the set
+of hooks: once it has compiled a step, none is added or removed, and the remaining ones do nothing.
 """
 
 from __future__ import annotations
@@ -115,12 +114,12 @@ def _is_step_compiled() -> bool:
 def _backward(*args: Any, **kwargs: Any) -> Any:
     if torch.compiler.is_compiling():
         return _original(*args, **kwargs)
-    told = _of_backward
-    _tell(told, "before_backward", args[0] if args else kwargs.get("tensors"))
+    listeners = _of_backward
+    _tell(listeners, "before_backward", args[0] if args else kwargs.get("tensors"))
     try:
         return _original(*args, **kwargs)
     finally:
-        _tell(told[::-1], "after_backward")
+        _tell(listeners[::-1], "after_backward")
 
 
 @unseen

@@ -63,10 +63,10 @@ _is_installed = False
 
 
 def install(folder: str) -> None:
-    """Record what this process trains, should it import torch, or have done so already.
+    """Record the training in this process once torch is imported, or now if it already is.
 
-    Once: of a `tracekit collect` inside another, both have a sitecustomize here, and two
-    profilers in one process end in a crash.
+    Only once: with `tracekit collect` inside another, both have a sitecustomize here, and two
+    profilers in one process would crash.
     """
     global _is_installed
     if not _is_installed:
@@ -79,10 +79,10 @@ def install(folder: str) -> None:
 
 
 class _TorchWatcher:
-    """Sees torch being imported, and lets it be imported as it would have been.
+    """Notices the import of torch without affecting it.
 
-    Many a program asks first whether there is a torch (`importlib.util.find_spec`, as transformers
-    does), or tries twice. So this looks on until torch is there.
+    Many programs first check for torch (`importlib.util.find_spec`, as transformers does) or try
+    twice. It therefore stays active until torch is imported.
     """
 
     def __init__(self, folder: str) -> None:
@@ -91,7 +91,7 @@ class _TorchWatcher:
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find only torch, with the finders that come next."""
+        """Find only torch, with the remaining finders."""
         if name != "torch" or self not in sys.meta_path:
             return None
         # Those before this one have been asked, or are asking.
@@ -131,10 +131,10 @@ def _watch(folder: str) -> None:
 
 
 def step() -> None:
-    """Tell the recorder of this program that the training loop has taken a step.
+    """Report that the training loop has finished a step.
 
-    Only for an optimizer that is no `torch.optim.Optimizer`, such as those of fastai and Keras:
-    call it after each of its steps. It does nothing where `tracekit collect` does not record the
+    Only needed for an optimizer that is not a `torch.optim.Optimizer`, such as those of fastai and
+    Keras: call it after each of its steps. It does nothing unless `tracekit collect` records the
     program.
     """
     hooks = sys.modules.get("tracekit.collectors.calls.training_hooks")

@@ -99,11 +99,11 @@ def _accelerate_precision() -> str | None:
 
 
 def layout_of(model: nn.Module, world_size: int) -> Parallel | None:
-    """Return how ranks share the work of a model, or None where that cannot be known.
+    """Return how ranks share the work of a model, or None if unknown.
 
-    Tokens count once for each data-parallel rank: the ranks of a tensor-parallel group are all
-    given the same ones. Asked are, in this order, Megatron's own groups, DeepSpeed's engine, the
-    device meshes that FSDP2 and DTensor put parameters on, FSDP1's and DDP's process groups.
+    Tokens count once per data-parallel rank, because the ranks of a tensor-parallel group receive
+    the same ones. Sources, in this order: Megatron's groups, DeepSpeed's engine, the device meshes
+    of FSDP2 and DTensor parameters, FSDP1's and DDP's process groups.
     """
     if world_size == 1:
         return Parallel()

@@ -42,25 +42,25 @@ _FILE = "plan.json"
 
 @dataclass(frozen=True, slots=True)
 class LoopPlan:
-    """How many steps of each kind, in their order, and what the profiler keeps.
+    """Numbers of steps of each kind, in order, and what the profiler records.
 
     Attributes:
         warmup_count: steps that do not count.
-        measured_count: timed steps before the profiled ones, with nothing added to them.
-        after_count: timed steps after the profiled ones, as far as the loop has them.
-        profiled_count: steps with ranges alone, and again as many under the profiler.
-        stage: what the manifest calls the run (`manifest.Stage`).
+        measured_count: timed steps before the profiled ones, without any additions.
+        after_count: timed steps after the profiled ones, if the loop is long enough.
+        profiled_count: steps with ranges only, and the same number under the profiler.
+        stage: stage of the run in the manifest (`manifest.Stage`).
         name: the model's name in tables; its class if None.
-        profiler: what the profiler keeps, as `Profile` takes it.
-        has_light_steps: whether an accelerator's light steps follow the profiled ones.
-        has_backward_ranges: whether modules have ranges in backward passes too.
-        has_nvtx: whether ranges are NVTX ranges too, also where nothing is seen to read these.
-        metadata: what the trace says of the run besides what the recorder knows of it.
-        ranks: which ranks leave a trace, as `is_traced` knows it; None is its default.
-        window_count: how many windows of steps are profiled.
+        profiler: options of `Profile`.
+        has_light_steps: whether light steps follow the profiled ones on an accelerator.
+        has_backward_ranges: whether modules also have ranges in backward passes.
+        has_nvtx: whether ranges are always NVTX ranges, too.
+        metadata: additional metadata of the trace.
+        ranks: which ranks write a trace, as for `is_traced`; None is its default.
+        window_count: number of windows of profiled steps.
         every_count: steps from the end of one window to the next.
-        request: a file that asks a running loop for another window while it is there.
-        loop_length: how many steps the loop has, if the plan was made for that.
+        request: a file that requests another window from a running loop while it exists.
+        loop_length: number of steps of the loop, if the plan was made for it.
     """
 
     warmup_count: int = 2

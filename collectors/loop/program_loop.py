@@ -420,19 +420,19 @@ class _Loop(Observer):
 
 
 class _LaterLoops(training_hooks.Listener):
-    """Counts the steps of the loops that follow one which was recorded, by their optimizers alone.
+    """Counts the steps of loops after the recorded one, by their optimizers only.
 
-    What was recorded may have been a trial: a search for a learning rate takes a hundred steps. So
-    a loop that has become longer than it is recorded in its place. Nothing but the steps of
-    optimizers is seen here, and where those of the recorded loop step again, the others are a part
-    of it. As the ranks of a job take the same steps, they record the same loop, though each looks
-    by itself. In a process that is not recorded all loops are others.
+    The recorded loop may have been a trial: a search for a learning rate takes a hundred steps. A
+    loop that becomes longer is therefore recorded instead. Only optimizer steps are observed here;
+    if those of the recorded loop step again, the others belong to it. All ranks of a job take the
+    same steps, so they record the same loop independently. In a process that is not recorded, all
+    loops are others.
 
-    `loop_count` loops came later, the longest of `longest` steps. The recorded loop itself is
-    recorded again once it has gone on for more than `own_limit` steps.
+    `loop_count` loops came later, the longest with `longest` steps. The recorded loop itself is
+    recorded again after more than `own_limit` further steps.
 
-    `record` is called once: with how many loops came later, how many steps the recorded one had,
-    and how many of the longer one are over; `may_record` is asked before, with the last of these.
+    `record` is called once with the number of later loops, of steps of the recorded one, and of
+    finished steps of the longer one; `may_record` is asked before, with the last of these.
     """
 
     own_limit: int | None = None
@@ -470,9 +470,9 @@ class _LaterLoops(training_hooks.Listener):
 
 
 def _is_given_activations(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    """Tell whether a model is called as a later stage of a pipeline is: it hands gradients back.
+    """Whether a model is called like a later pipeline stage, which returns gradients.
 
-    Megatron gives activations to its model before the call, and says itself which stage it is.
+    Megatron passes activations to its model before the call, and knows the stage itself.
     """
     state = sys.modules.get("megatron.core.parallel_state")
     if state is not None and state.model_parallel_is_initialized():

@@ -29,14 +29,14 @@ from .recording_thread import RecordingThread
 
 
 class LoopRanges(training_hooks.Listener):
-    """Ranges of a loop, while they are attached.
+    """Ranges of a loop while attached.
 
-    `accumulated` holds how many backward passes came before each step of the optimizers. What
-    happens on threads other than `thread` has no phase.
+    `accumulated` has the number of backward passes before each optimizer step. Calls on threads
+    other than `thread` have no phase.
 
-    The first of `models` is the one that is trained, which may be an engine: its paths stand alone,
-    those of the others begin with the name of their class. `optimizer` is one that is no
-    `torch.optim.Optimizer`. No model is held while nothing is attached.
+    The first of `models` is the trained one, possibly an engine: its paths have no prefix, those of
+    the others begin with their class name. `optimizer` is one that is not a
+    `torch.optim.Optimizer`. Models are referenced only while ranges are attached.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class LoopRanges(training_hooks.Listener):
                 pass
 
     def end_step(self) -> None:
-        """Close the range of a step, and keep its number of backward passes."""
+        """Close the range of a step and store its number of backward passes."""
         self.close_step()
         if self.is_attached:
             self.accumulated += self._accumulated_in_step
@@ -196,10 +196,10 @@ class LoopRanges(training_hooks.Listener):
             self._pass_count = 0
 
     def _wrap(self, owner: Any, name: str, phase_name: Phase) -> None:
-        """Put a phase around a method of an object, in its class.
+        """Wrap a method of an object with a phase, in its class.
 
-        Were it put into the object, copies of it and files would hold what is ours, and a copy
-        would call the method of the object that it was copied from.
+        A method set on the object would be saved in copies and files, and a copy would call the
+        original object's method.
         """
         kind = type(owner)
         original = inspect.getattr_static(kind, name, None)

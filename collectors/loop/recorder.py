@@ -39,14 +39,14 @@ from .windows import Windows
 class LoopRecorder(CallListener, ProfilerListener):
     """Records the steps of a loop: `begin_step` and `end_step` around each, `close` at the end.
 
-    `report` is filled in as figures become known.
+    `report` is updated as figures become known.
 
-    The first of `models` is the one that is trained; `parts` is what the loop calls of it, where it
-    is not called as a whole. `optimizer` is one that is no `torch.optim.Optimizer`. `publish` is
+    The first of `models` is the trained one; `parts` are the parts that the loop calls if it does
+    not call the whole. `optimizer` is one that is not a `torch.optim.Optimizer`. `publish` is
     called when `report` has changed.
 
-    A workload of ours is seen by no watch: it gives the `report`, in which it describes itself, the
-    `device` that it computes on, and its phases by `phase`.
+    Built-in workloads need no observer: they provide the `report` with their description, their
+    `device`, and their phases by `phase`.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class LoopRecorder(CallListener, ProfilerListener):
         self._times.clock.note_optimized()
 
     def end_step(self, *, is_last: bool = False) -> None:
-        """End a step; after the last one, everything ends.
+        """End a step; after the last one, recording ends.
 
         A step that `is_last` ended with its optimizer step.
         """
@@ -400,7 +400,7 @@ class LoopRecorder(CallListener, ProfilerListener):
         return True
 
     def abandon(self) -> None:
-        """Detach everything and keep nothing."""
+        """Detach everything and discard the recording."""
         if self.is_done:
             return
         self.is_done = True

@@ -22,11 +22,11 @@ class RecordingThread:
         self._number = 0
 
     def bind(self, at_end: Callable[[], object]) -> None:
-        """Take this thread for the loop's, if none is.
+        """Bind the loop to this thread unless it is already bound.
 
         Args:
-            at_end: called on this thread when it ends, and the next that binds may be the loop's;
-                not on the main thread, whose end is the program's.
+            at_end: called on this thread when it ends, after which another thread may bind; not on
+                the main thread, which ends with the program.
         """
         if self.is_known:
             return

@@ -49,23 +49,22 @@ Report = TypeVar("Report", bound="LoopReport")
 
 @dataclass(slots=True, kw_only=True)
 class LoopReport:
-    """What one rank measured.
+    """Measurements of one rank.
 
-    `step_ns` are the timed steps, `token_count` is of all of them; the last `after_count` came
-    after the profiled ones. `plain_ns` are those that the step time is of, if not all are.
+    `step_ns` are the timed steps, `token_count` their tokens; the last `after_count` came after the
+    profiled ones. `plain_ns` are those used for the step time, if not all are.
 
     `memory` has members of `manifest.RankMemory`, `environment` those of `manifest.Environment`;
-    they are empty of a rank that did not get so far. `trace` is a name in the run folder.
+    both are empty if a rank ended before. `trace` is a file name in the run folder.
 
-    It is written as soon as the loop is seen, and again when more is known; so that a rank that
-    ends without a word has left what it got to. `is_recorded` says that the first window is over,
-    so that a run folder can be made, `is_complete` that the timed steps after it are over too,
-    `is_cut_short` that it has fewer profiled steps than planned, `is_final` that nothing more
-    comes.
+    It is written when the loop is detected and at every update, so that a rank that ends abruptly
+    leaves its results so far. `is_recorded`: the first window is over, and a run folder can be
+    built. `is_complete`: the timed steps after it are over, too. `is_cut_short`: there are fewer
+    profiled steps than planned. `is_final`: there are no further updates.
 
-    It is of loop `loop_number` of the process, where the one before it had `before_count` steps;
-    its traces lie in `folder` of the working folder. `later_count` loops came after it, the longest
-    of `longest_later` steps. `layout` has members of `manifest.Parallel`, if they are known.
+    It describes loop `loop_number` of the process; the previous loop had `before_count` steps. Its
+    traces are in `folder` of the working folder. `later_count` loops came after it, the longest
+    with `longest_later` steps. `layout` has members of `manifest.Parallel`, if known.
     """
 
     rank: int
@@ -195,9 +194,9 @@ def loop_notes(reports: Sequence[LoopReport]) -> list[str]:
 
 
 def first_failure(reports: Sequence[LoopReport]) -> LoopReport | None:
-    """Return the report of the rank that failed first, or that ran out of memory; None if none.
+    """Return the report of the rank that failed first or ran out of memory; None if there is none.
 
-    The others often fail because of it.
+    The others often fail as a consequence.
     """
     failed = [report for report in reports if report.outcome != "ok"]
     key = lambda report: (report.outcome != "oom", report.ended_unix_ns)  # noqa: E731

@@ -24,13 +24,13 @@ _MAX_PARTS = 64
 
 
 class StepClock:
-    """Takes the time of each step up to the end of its device work: on a GPU by events.
+    """Measures each step up to the end of its device work; on a GPU with events.
 
-    Steps follow each other: the end of one (`tick`) is the beginning of the next. What lies
-    between `pause` and `resume` belongs to none. Without a device it takes no time of any.
+    Steps are contiguous: the end of one (`tick`) is the beginning of the next. Time between `pause`
+    and `resume` does not count. Without a device, nothing is measured.
 
-    Phases take their times between `begin_phase` and `end_phase`, less what phases inside them
-    take. A step with too many of them has none.
+    The time of a phase is between `begin_phase` and `end_phase`, without phases inside it. A step
+    with too many phases has none.
     """
 
     def __init__(self, device: torch.device | None = None) -> None:
@@ -148,10 +148,9 @@ def _between_ns(begin: Any, end: Any) -> int:
 
 
 class LoopTimes:
-    """The clocks of a loop: of the part that is timed, and of steps under the loop's own profiler.
+    """The clocks of a loop: for the timed part, and for steps under the loop's own profiler.
 
-    `clock` is that of the part. What is called for evaluation between two steps (`is_evaluating`)
-    is in no step's time.
+    `clock` is the one of the part. Evaluation between two steps (`is_evaluating`) does not count.
     """
 
     def __init__(self, report: LoopReport, device: torch.device) -> None:

@@ -15,10 +15,10 @@ _NO_IDS = re.compile(r"label|target|mask|position|type|index|edge|length|^y$")
 
 
 class TokenCounter:
-    """Counts between `begin` and `end`; the steps that are dropped do not count.
+    """Counts tokens between `begin` and `end`, except in dropped steps.
 
-    `batch_size` and `sequence_length` are None where they vary; `shapes` has all that were seen.
-    `is_without_ids` says that all calls were given something that is known to be no token ids.
+    `batch_size` and `sequence_length` are None if they vary; `shapes` has all observed ones.
+    `is_without_ids` means that no call had token ids.
     """
 
     def __init__(self) -> None:
@@ -42,12 +42,12 @@ class TokenCounter:
 
     @property
     def sequence_length(self) -> int | None:
-        """How many tokens a sequence has, if that does not vary."""
+        """Number of tokens per sequence, if constant."""
         return _only({length for _, length in self.shapes})
 
     @property
     def ranges(self) -> str | None:
-        """Say how batches and sequences vary; None where neither does."""
+        """Describe how batches and sequences vary; None if they do not."""
         names = ("sequences per call", "tokens per sequence")
         parts = [
             f"{min(values):,} to {max(values):,} {name}"
@@ -64,7 +64,7 @@ class TokenCounter:
         self._counted = None
 
     def resume(self) -> None:
-        """Count on, after an end."""
+        """Continue to count after `end`."""
         self._is_counting = True
 
     def end(self) -> None:
@@ -75,12 +75,12 @@ class TokenCounter:
         self.drop_step()
 
     def count(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Count those of one call for training.
+        """Count the tokens of one training call.
 
-        Where a loop calls the parts of a model, the first that is given tokens counts them: others
-        are given the same again, or their positions. Ids that are given again in a step after the
-        parameters have changed, as by SAM and closures, are the same tokens; without that change
-        they are another pass of an accumulation.
+        If a loop calls parts of a model, the first part that receives tokens counts them: others
+        receive the same tokens or their positions. If the same ids appear again in a step after the
+        parameters have changed, as with SAM and closures, they are the same tokens; without that
+        change they are another pass of gradient accumulation.
         """
         # Asked once, before steps are timed: it looks at every module.
         if self._is_batch_first is None:
@@ -144,7 +144,7 @@ def _only(values: set[int]) -> int | None:
 
 
 def token_ids(args: tuple[object, ...], kwargs: Mapping[str, object]) -> torch.Tensor | None:
-    """Return the matrix of integers that looks like the token ids of a call, if there is one."""
+    """Return the integer matrix that looks like the token ids of a call, if any."""
     given = next(iter(_first_tensors(args, kwargs)), None)
     is_ids = given is not None and given.ndim == 2 and _unbatched(given)[1] is not None
     return given if is_ids else None
@@ -153,11 +153,11 @@ def token_ids(args: tuple[object, ...], kwargs: Mapping[str, object]) -> torch.T
 def _first_tensors(
     args: tuple[object, ...], kwargs: Mapping[str, object]
 ) -> Sequence[torch.Tensor]:
-    """Return where token ids are, if any: in `input_ids`, or in the first tensor that is given.
+    """Return candidates for token ids: `input_ids`, or the first tensor argument.
 
-    Not in a later one, which may be anything: labels beside pictures, the edges of a graph. Of
-    keywords, those that take labels, masks or positions are left out. Several are those of dicts in
-    a list or in a dict, as the pairs and triples are that sentence encoders compare.
+    Later tensors may be anything: labels of pictures, edges of a graph. Keywords for labels, masks,
+    or positions are skipped. There are several for a list or dict of dicts, such as the pairs and
+    triples of sentence encoders.
     """
     known = kwargs.get("input_ids")
     for value in (known, *args, kwargs):
@@ -187,9 +187,9 @@ def _named(values: Mapping[str, object]) -> object:
 
 
 def _unbatched(given: torch.Tensor) -> tuple[torch.Tensor, tuple[int, int] | None]:
-    """Return a tensor without what `torch.func` has put around it, and its sequences and tokens.
+    """Return a tensor without `torch.func` wrappers, and its numbers of sequences and tokens.
 
-    In `vmap` a tensor shows the shape of one of many. The shape is None of what are no token ids.
+    Inside `vmap` a tensor has the shape of one of many. The shape is None if it has no token ids.
     """
     size, shape = 1, given.shape
     while _functorch.is_functorch_wrapped_tensor(given):
@@ -207,9 +207,9 @@ def _unbatched(given: torch.Tensor) -> tuple[torch.Tensor, tuple[int, int] | Non
 
 
 def _is_batch_first(module: nn.Module) -> bool:
-    """Tell whether the batch is the first dimension of what a model is given.
+    """Whether the batch is the first dimension of a model's input.
 
-    Torch's own recurrent and attention modules have it second unless told otherwise; then no shape
-    tells which is which.
+    In torch's recurrent and attention modules it is the second by default; then the shape alone
+    does not tell.
     """
     return all(getattr(inner, "batch_first", True) for inner in module.modules())

@@ -15,14 +15,14 @@ from .plan import PROFILER_WARMUP_COUNT, LoopPlan
 from .report import LoopReport
 
 _left: list[Profile] = []
-"""Profiles that are another's: one that is thrown away while it runs ends the process."""
+"""Profiles owned by others: discarding a running one would end the process."""
 
 
 class LoopTraces:
-    """Profiles steps of a loop into a trace, and later perhaps others into another.
+    """Profiles steps of a loop into a trace, and later windows into others.
 
-    `has_begun` says that there is or was a profile. A light one, of the device alone, may follow
-    the first.
+    `has_begun` means that a profile is running or has run. A light one, with device activity only,
+    may follow the first.
     """
 
     def __init__(self, plan: LoopPlan, place: Place, report: LoopReport) -> None:
@@ -36,17 +36,17 @@ class LoopTraces:
 
     @property
     def is_open(self) -> bool:
-        """Whether a profile of ours runs, or warms up."""
+        """Whether a tracekit profile runs or warms up."""
         return self._profile is not None
 
     @property
     def first_step(self) -> int:
-        """The first step that the profile keeps: those before it have only warmed it up."""
+        """The first step in the profile: earlier steps only warm it up."""
         return self._begin + PROFILER_WARMUP_COUNT
 
     @property
     def kept_count(self) -> int:
-        """How many whole steps the profile has kept."""
+        """Number of complete steps in the profile."""
         return max(0, self._report.step_count - self.first_step)
 
     def begin(self, step_count: int, folder: Path) -> None:
@@ -62,7 +62,7 @@ class LoopTraces:
         self._begin = self._report.step_count
 
     def begin_light(self, step_count: int, folder: Path, activities: Sequence[Any]) -> None:
-        """Begin to profile steps of which the host's part is not recorded, nor slowed by that."""
+        """Begin to profile steps without host activity, so that the host is not slowed."""
         (folder / LIGHT).mkdir(exist_ok=True)
         self.is_light = True
         self._profile = Profile(
@@ -77,7 +77,7 @@ class LoopTraces:
         self._begin = self._report.step_count
 
     def end_light(self, step_ns: int | None) -> None:
-        """End a light profile and report its trace, if one whole step is in it; the loop waits."""
+        """End a light profile and report its trace if it has a complete step; blocks the loop."""
         kept, report = self.kept_count, self._report
         profile = self._profile
         if profile is None:
@@ -94,11 +94,11 @@ class LoopTraces:
         report.light_step_ns, report.light_trace = step_ns, f"{LIGHT}/{path.name}"
 
     def note_stall(self, stall_ns: int) -> None:
-        """Report how long the program stood still for a trace, from the last step's end on."""
+        """Report how long writing a trace has blocked the program since the last step."""
         self._report.export_stall_ns = max(self._report.export_stall_ns or 0, stall_ns)
 
     def drop_light(self) -> bool:
-        """Be without a light profile, of which something has failed; tell whether none runs."""
+        """Drop a light profile after an error; return whether none is running."""
         profile, self._profile, self.is_light = self._profile, None, False
         if profile is not None:
             try:
@@ -113,9 +113,9 @@ class LoopTraces:
             self._profile.step()
 
     def end(self, step_ns: int | None) -> None:
-        """End the profile and report its trace, if one whole step is in it; the loop waits.
+        """End the profile and report its trace if it has a complete step; blocks the loop.
 
-        It is the run's trace, with the mean time of its steps, or after that one of a later window.
+        It is the run's trace, with the mean time of its steps, or that of a later window.
         """
         profile, self._profile = self._profile, None
         kept, report = self.kept_count, self._report
@@ -147,11 +147,10 @@ class LoopTraces:
             profile.abandon()
 
     def leave(self, *, is_ended: bool) -> None:
-        """Forget the profile: it is the parent's of a fork, or another thread's.
+        """Drop the profile: it belongs to the parent of a fork or to another thread.
 
-        Where the program has ended it is stopped, as well as another thread can: torch ends the
-        process (SIGSEGV) where a thread ends whose profile runs, and where another asks for the
-        trace.
+        If the program has ended, stop it as far as another thread can: torch crashes (SIGSEGV) if a
+        thread ends while its profile runs, and if another thread exports the trace.
         """
         if self.has_begun and not is_ended:
             end_without_destructors()

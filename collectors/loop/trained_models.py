@@ -10,10 +10,10 @@ from torch.nn.parameter import is_lazy
 
 
 def outermost(called: list[nn.Module]) -> list[nn.Module]:
-    """Return the modules that lie in no other one, those with most to train first.
+    """Return the modules that are not inside another, most trainable parameters first.
 
-    A loss function has nothing to train and yet ranges of its own; without a module that is
-    trained there are none.
+    A loss function has no parameters, but still has ranges; without a trained module there are
+    none.
     """
     inside = {inner for module in called for inner in module.modules() if inner is not module}
     sizes = {
@@ -28,7 +28,7 @@ def outermost(called: list[nn.Module]) -> list[nn.Module]:
 
 
 def owner_of(parameter: object) -> nn.Module | None:
-    """Return the outermost module that holds a parameter, looking at every object."""
+    """Return the outermost module with a parameter, searching all objects."""
     best, best_count = None, 0
     for found in _modules():
         count = sum(1 for _ in found.modules())
@@ -38,11 +38,11 @@ def owner_of(parameter: object) -> nn.Module | None:
 
 
 def owner_of_parts(called: Sequence[nn.Module]) -> tuple[nn.Module | None, list[nn.Module]]:
-    """Return the model whose parts these are, if a loop calls those and not the model itself.
+    """Return the model that has these parts, if a loop calls parts and not the model itself.
 
-    So it is with `model.forward(…)`, and with a model that holds an actor and a critic.
+    Examples are `model.forward(…)`, and a model with an actor and a critic.
 
-    Returns the smallest module that holds all of them that are trained, or None; and those.
+    Returns the smallest module with all trained parts, or None; and these parts.
     """
     parts = [one for one in called if any(p.requires_grad for p in one.parameters())]
     best, best_count = None, 0
@@ -54,10 +54,10 @@ def owner_of_parts(called: Sequence[nn.Module]) -> tuple[nn.Module | None, list[
 
 
 def trained_part(root: nn.Module) -> nn.Module:
-    """Return the module in a root that itself holds most of what is trained, or else of all.
+    """Return the module in a root that directly has most of the trained parameters, or of all.
 
-    Its mode is that of the root, which may hold the model only as a loss or a wrapper does, and
-    which a program sets without the root. Where a layer is frozen, it is not the largest.
+    Its mode stands for that of the root, which may be a loss or wrapper around the model, and whose
+    own mode a program may not set. A frozen layer is not the largest.
     """
 
     def weight(module: nn.Module) -> tuple[bool, int]:
@@ -69,13 +69,13 @@ def trained_part(root: nn.Module) -> nn.Module:
 
 
 def shares_modules(one: nn.Module, others: Iterable[nn.Module]) -> bool:
-    """Tell whether a module holds one of others, or lies in one."""
+    """Whether a module contains one of others, or is inside one."""
     inside = set(one.modules())
     return any(other in inside or one in other.modules() for other in others)
 
 
 def is_alike(module: nn.Module, other: nn.Module) -> bool:
-    """Tell whether two modules are of one class; of torch's own, with parameters of one shape."""
+    """Whether two modules have the same class; for torch's own, also the same parameter shapes."""
     if type(module) is not type(other):
         return False
     if not type(module).__module__.startswith("torch."):

@@ -1,13 +1,13 @@
 """Classifies module calls in a training loop as step, evaluation, or auxiliary model.
 
-A call outside any other module's is that of a root: the model that is trained, a second one, a
-teacher, a loss. A root is trained if it has parameters that want gradients and is called for
-training. Evaluation is the call of one that is trained, or of a copy of it, in evaluation mode; in
-training mode it belongs to the step, also without gradients. Text that is generated in each step is
-a part of the step in either mode, and so is a copy that is called in each: a teacher. A model of
-another class that is called in evaluation mode without gradients is a teacher, too.
+A call outside any other module's call is that of a root: the trained model, a second one, a
+teacher, or a loss. A root is trained if it has parameters that require gradients and is called for
+training. The call of a trained root, or of a copy of it, is evaluation in evaluation mode; in
+training mode it belongs to the step, also without gradients. Text generation in each step is part
+of the step in either mode, and so is a copy that is called in each step: a teacher. A model of
+another class called in evaluation mode without gradients is a teacher, too.
 
-Nothing here needs a step to look like any other; nothing is changed.
+Steps need not be alike; nothing is changed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class CallListener:
         """The call of a root has ended."""
 
     def inner_begins(self) -> None:
-        """A module is called inside another's call; only where `wants_inner`."""
+        """A module is called inside another's call; only if `wants_inner`."""
 
     def phase_begins(self, phase: Phase) -> None:
         """A backward pass or the step of an optimizer begins."""
@@ -55,38 +55,38 @@ class CallListener:
 
 
 class Observer:
-    """Hears of the bounds of steps, and of calls for training while there is no `recorder`."""
+    """Receives step boundaries, and training calls while there is no `recorder`."""
 
     recorder: CallListener | None = None
 
     def training_call_begins(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> None:
-        """Hear that a root is called for training."""
+        """A root is called for training."""
 
     def step_is_over(self, *, is_part: bool) -> None:
-        """Hear that a call for training begins a new step.
+        """A training call begins a new step.
 
-        `is_part` says that the one that is over belongs to the one before it.
+        `is_part` means that the previous step belongs to the one before it.
         """
 
     def loop_begins(self, called: list[nn.Module], optimizer: Any) -> None:
-        """Another loop begins, which has `called` these roots for training so far.
+        """Another loop begins, which has called the roots in `called` for training so far.
 
-        It is seen by the first step of an `optimizer`.
+        It is detected at the first step of an `optimizer`.
         """
 
     def loop_goes_on(self) -> None:
-        """The loop before goes on: what was taken for another is a part of it."""
+        """The previous loop continues: what looked like another is part of it."""
 
     def optimizer_stepped(self, parameter: torch.Tensor | None) -> None:
-        """Hear that an optimizer has taken a step, and of one of the parameters that it trains."""
+        """An optimizer has taken a step; with one of the parameters that it trains."""
 
     def stepped_elsewhere(self) -> None:
         """Called after an optimizer of the loop stepped on a thread other than the loop's."""
 
     def failed(self, error: Exception) -> None:
-        """Hear that watching has failed and is over."""
+        """Observation has failed and ended."""
 
 
 class _Calls(threading.local):
@@ -94,10 +94,10 @@ class _Calls(threading.local):
 
 
 class LoopWatch(training_hooks.Listener):
-    """Watches a loop for an observer, from `start` to `stop`.
+    """Observes a loop from `start` to `stop`.
 
-    `bounds` says where a step ends: where one is `found` to, where the program has `told` it, or
-    with each step of the `optimizer`s.
+    `bounds` says what ends a step: `found`: detected from calls; `told`: the program reports it;
+    `optimizer`: each optimizer step.
     """
 
     def __init__(self, observer: Observer, bounds: StepBounds = "found") -> None:
@@ -153,7 +153,7 @@ class LoopWatch(training_hooks.Listener):
 
     @property
     def wants_inner(self) -> bool:
-        """Whether to hear of calls inside others."""
+        """Whether to report calls inside others."""
         return self._wants_inner
 
     @wants_inner.setter
@@ -203,7 +203,7 @@ class LoopWatch(training_hooks.Listener):
         self._observer.failed(error)
 
     def before_backward(self, tensors: Any) -> None:
-        """Where nothing else of a step is seen, see it by what a backward pass leads to."""
+        """Detect the model by what a backward pass reaches, if no other call is visible."""
         if self._observer.recorder is not None and not (self._is_other_loop or is_backward()):
             self._observer.recorder.phase_begins("backward")
         if self._has_seen_optimizer or self.trained or not has_compiled() or self._is_other_loop:
@@ -227,7 +227,7 @@ class LoopWatch(training_hooks.Listener):
             self.broken(error)
 
     def before_optimizer_step(self, optimizer: Any, *, has_closure: bool) -> None:
-        """See that a step of the loop begins here, where the optimizer is to call the model."""
+        """Detect that a step begins here, if the optimizer calls the model."""
         del optimizer
         is_over = self.bounds == "found" and self.steps.is_over
         if has_closure and is_over and not self._is_other_loop:
@@ -255,11 +255,11 @@ class LoopWatch(training_hooks.Listener):
         self._observer.optimizer_stepped(next((p for g in groups for p in g["params"]), None))
 
     def _look_for_new_loop(self, optimizer: Any) -> None:
-        """See that an optimizer which steps for the first time takes the place of those before it.
+        """Detect that an optimizer that steps for the first time replaces the previous ones.
 
-        They are gone, or so is what they trained, or it trains the same without them, or after
-        steps of theirs alone it trains what they did not, and what they did is not called; where
-        one that was replaced so steps again, they step in turn.
+        It does if they or what they trained no longer exist; if it trains the same without them; or
+        if, after steps of theirs alone, it trains something else and their model is not called. If
+        a replaced one steps again this way, they take turns.
         """
         one = weakref.ref(optimizer)
         if one in self._optimizers:
@@ -355,11 +355,11 @@ class LoopWatch(training_hooks.Listener):
     def _is_rollout(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, is_training: bool
     ) -> bool:
-        """Tell whether a call without gradients generates what the step is to train on.
+        """Whether a call without gradients generates the text that the step then trains on.
 
-        Sequences grow by a token from call to call, or are one token with a cache. The first call
-        is known by the step before; in evaluation mode all are, as a program that evaluates may
-        generate too, but not in each step.
+        Sequences grow by one token per call, or are one token with a cache. The first call is
+        recognized from the previous step; in evaluation mode all are, because a program may also
+        generate in an evaluation, but not in each step.
         """
         ids = token_ids(args, kwargs)
         before, self._last_shape = self._last_shape, None if ids is None else tuple(ids.shape)
@@ -470,18 +470,17 @@ def _leaf_of(tensors: Any) -> torch.Tensor | None:
 
 
 _PATIENCE = 8
-"""How often the other optimizers step before one that does not is forgotten."""
+"""Number of steps of other optimizers after which an inactive one is ignored."""
 
 
 class StepFinder:
-    """Tells where one step ends and the next begins.
+    """Detects where one step ends and the next begins.
 
-    A step is over when every optimizer has stepped that takes part in one; the next begins where a
-    model is called for training. So accumulated gradients, optimizers that step one after the
-    other, and the halves of a GAN's iteration make one step. Which optimizers take part is learned:
-    one that steps for the first time ends its step, and one that does not step for long is out.
-    Should it come back, it is waited for longer: the critic of a GAN may step ten times as often as
-    the generator.
+    A step is over when every participating optimizer has stepped; the next begins when a model is
+    called for training. Accumulated gradients, optimizers that step in turn, and the halves of a
+    GAN's iteration therefore form one step. Participation is learned: an optimizer that steps for
+    the first time ends its step, and one that has not stepped for long is ignored. If it returns,
+    the limit is longer: the critic of a GAN may step ten times as often as the generator.
     """
 
     def __init__(self) -> None:
@@ -514,7 +513,7 @@ class StepFinder:
         return key in self._counts
 
     def forget(self, key: Hashable) -> None:
-        """Wait no more for an optimizer: it is gone."""
+        """Ignore an optimizer: it no longer exists."""
         self._taking_part.discard(key)
         self._seen_at.pop(key, None)
 
@@ -525,12 +524,12 @@ class StepFinder:
 
     @property
     def is_partial(self) -> bool:
-        """Whether some optimizers have stepped, and others are to step before the step is over."""
+        """Whether some optimizers have stepped, and the step needs others."""
         return bool(self._counts) and not self.is_over
 
     @property
     def number(self) -> int:
-        """Number of the step that goes on, or of the next one where it is over."""
+        """Number of the current step, or of the next one if it is over."""
         return self._begun_count + (self.is_over and not self._is_part)
 
     @property
@@ -539,15 +538,14 @@ class StepFinder:
         return self._has_new and bool(self._last) and self._last.isdisjoint(self._counts)
 
     def take_change(self) -> bool:
-        """Return whether more optimizers take part than did in steps before; says so once."""
+        """Return once whether more optimizers participate than in earlier steps."""
         found, self._has_changed = self._has_changed, False
         return found
 
     def begin(self) -> bool:
-        """Begin a step; return whether that which is over belongs to the one before it.
+        """Begin a step; return whether the previous one belongs to the one before it.
 
-        It does where other optimizers have stepped in it, which were not known before: then these
-        are two parts of one iteration.
+        It does if other, new optimizers have stepped in it: the two are parts of one iteration.
         """
         is_part = self._is_part
         self._begun_count += not is_part

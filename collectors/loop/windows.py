@@ -1,9 +1,9 @@
 """Schedules further profiled windows of a loop: periodic or on demand.
 
-Windows on demand are requested by a file, empty or with the number of steps. Because the file may
-be seen before it is written, an empty one counts only after a moment. All ranks must profile the
-same steps, although each watches the file itself: the first rank to see it proposes a step slightly
-ahead in the store of the process group, and the others use it.
+A file requests a window, empty or with the number of steps. Because it may be seen before it is
+written, an empty file counts only after a short time. All ranks must profile the same steps,
+although each checks the file itself: the first rank to see it proposes a step slightly ahead in the
+store of the process group, and the others use it.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from ..process.job import agree
 from .plan import PROFILER_WARMUP_COUNT, LoopPlan
 
 _AHEAD = 3
-"""Steps from seeing a request to profiling: more than ranks can be apart."""
+"""Steps from request to profiling: more than ranks can be apart."""
 
 _MAX_STEPS = 1000
 
 _WRITTEN_S = 0.25
-"""How long a file may be empty before its number of steps is written into it."""
+"""How long an empty file may still get its number of steps."""
 
 
 class Windows:
     """The windows of profiled steps after the first.
 
-    `is_waiting` is true while another window may come, `is_open` while one is being profiled.
+    `is_waiting`: another window may come. `is_open`: one is being profiled.
     """
 
     def __init__(self, plan: LoopPlan, place: Place) -> None:
@@ -57,9 +57,9 @@ class Windows:
         return self.is_waiting
 
     def begin_if_due(self, step_number: int) -> int | None:
-        """Open a window if this step is to be the first that its profiler sees.
+        """Open a window if its profiler starts at this step.
 
-        Returns how many steps are to be kept, or None if no window begins.
+        Returns the number of steps to profile, or None if no window begins.
         """
         if self._due is None or self._requested_count is None:
             self._look(step_number)

@@ -1,14 +1,14 @@
 """`tracekit collect … -- python train.py`: records an unchanged program.
 
-The program may be started in any way that ends in Python: `python`, `torchrun`, `deepspeed`,
-`accelerate launch`, `srun`, a shell script. `bootstrap` runs in each of its Python processes
-and records the training loop it finds. The program behaves as without us, and its exit code is
-ours. As soon as every rank has left its trace the run folder is made, and the program runs on; one
-that fails leaves a run folder too, with what there is.
+Anything that eventually runs Python can start the program: `python`, `torchrun`, `deepspeed`,
+`accelerate launch`, `srun`, a shell script. `bootstrap` runs in each of its Python processes and
+records the training loop. The program's behavior is unchanged, and its exit code is returned. The
+run folder is written as soon as every rank has a trace, while the program continues; a program that
+fails also gets a run folder with what was recorded.
 
-Where several of us run a job together, one on each node (`torchrun --nnodes`) or one for each rank
-(`srun`, or `torchrun … -m tracekit.collectors`), each keeps what its own ranks left;
-`run.fragments` tells how one run becomes of them.
+If several instances of this command run a job together, one per node (`torchrun --nnodes`) or per
+rank (`srun`, or `torchrun … -m tracekit.collectors`), each writes the output of its own ranks;
+`run.fragments` merges them into one run.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ def run(
 ) -> Ended:
     """Run a program and record its training loop.
 
-    What is wrong with the record is said by `echo`.
+    `echo` reports problems with the recording.
 
     Raises:
-        UsageError: an argument is for tracekit's own workloads, the name of the run folder is
-            taken, or the program cannot be started.
+        UsageError: an argument is for built-in workloads, the name of the run folder is taken,
+            or the program cannot be started.
     """
     target: Path = values.get("out") or default_target("custom", _stem(program))
     plan = _plan(values, target)
@@ -127,9 +127,9 @@ class _Wrapped:
             self._to_people(begin + "\n".join(texts))
 
     def _prepare(self) -> dict[str, str]:
-        """Write what the program's Python processes look for, and return their variables.
+        """Write the files for the program's Python processes, and return their variables.
 
-        Where that fails the program runs all the same: it is not to suffer from a full disk.
+        If that fails, for example on a full disk, the program runs anyway.
         """
         try:
             self._folder.open()

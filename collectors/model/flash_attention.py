@@ -19,9 +19,9 @@ from torch import nn
 from ..machine import memory
 
 FLASH = "tracekit_sdpa_one_backend"
-"""The name under which transformers knows torch's flash SDPA backend, and no other backend.
+"""The name under which transformers uses only torch's flash SDPA backend.
 
-Transformers takes a name with «flash» in it for a kernel that it should fetch.
+Transformers would try to download a kernel for a name that contains «flash».
 """
 
 _LONGEST_HEAD = 256
@@ -29,9 +29,9 @@ _LEAST_CAPABILITY = (8, 0)
 
 
 class Backend(NamedTuple):
-    """An attention implementation that was chosen, and why.
+    """A selected attention implementation, and the reason.
 
-    `implementation` is what transformers takes as `attn_implementation`, `name` is for people.
+    `implementation` is transformers' `attn_implementation`, `name` is for people.
     """
 
     implementation: str
@@ -40,7 +40,7 @@ class Backend(NamedTuple):
 
 
 class AttentionShape(NamedTuple):
-    """What attention computes with, of one sequence."""
+    """Sizes of attention for one sequence."""
 
     sequence_length: int
     head_count: int
@@ -59,9 +59,9 @@ class AttentionShape(NamedTuple):
 
 
 def flash(device: torch.device, dtype: torch.dtype, config: Any, sequence_length: int) -> Backend:
-    """Choose FlashAttention: the flash-attn package where it can run, else torch's flash backend.
+    """Select FlashAttention: the flash-attn package if it can run, else torch's flash backend.
 
-    Which it is, and why not the other, is found out with the shapes and masks of the model.
+    The selection and its reason come from trial runs with the shapes and masks of the model.
     """
     shape = attention_shape(config, sequence_length)
     package = flash_package_problem(device, dtype, shape)
@@ -104,7 +104,7 @@ def flash_package_problem(
 ) -> str | None:
     """Return why the flash-attn package cannot run, or None if it can.
 
-    Its limits are those of its README: CUDA of compute capability 8.0, heads of up to 256 elements.
+    Its README requires CUDA of compute capability 8.0 and heads of up to 256 elements.
     """
     if device.type != "cuda":
         return f"flash-attn does not support {device.type}"
@@ -130,10 +130,10 @@ def flash_package_problem(
 def flash_backend_problem(
     device: torch.device, dtype: torch.dtype, shape: AttentionShape, config: Any
 ) -> str | None:
-    """Return why torch's flash backend cannot run, or None; found out by running it once.
+    """Return why torch's flash backend cannot run, or None, from a trial run.
 
-    Forward and backward of one sequence, by the function that the model calls, for each kind of
-    mask that its layers use.
+    Forward and backward of one sequence, with the function that the model calls, for each kind of
+    mask in its layers.
     """
     for mask in _masks(device, dtype, shape, config):
         problem = _run_once(device, dtype, shape, mask)

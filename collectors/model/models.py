@@ -30,7 +30,7 @@ _LLAMA = {"model_type": "llama", "rms_norm_eps": 1e-5, "tie_word_embeddings": Fa
 
 
 def check_name(name: str, layer_count: int | None = None) -> None:
-    """Make sure that a model can be made of a name, without loading anything heavy.
+    """Check that a name is a model, without heavy imports.
 
     Raises:
         UsageError: it is neither a known name nor a configuration file, or has fewer layers.
@@ -48,10 +48,10 @@ def display_name(name: str, layer_count: int | None = None) -> str:
 def model_config(name: str, layer_count: int | None = None) -> transformers.PretrainedConfig:
     """Return the configuration of a model.
 
-    `name` is one of `CONFIGS`, a `config.json`, or the folder of a model that holds one.
+    `name` is one of `CONFIGS`, a `config.json`, or the folder of a model that contains one.
 
     Raises:
-        UsageError: the name is unknown, or the configuration is of no causal language model.
+        UsageError: the name is unknown, or the configuration is not for a causal language model.
     """
     import transformers
 
@@ -81,9 +81,9 @@ def build(
     attention: str = "eager",
     device: str | torch.device = "cpu",
 ) -> transformers.PreTrainedModel:
-    """Make a causal language model with random weights.
+    """Create a causal language model with random weights.
 
-    The same seed gives the same weights on the same kind of device; `meta` makes none.
+    The same seed gives the same weights on the same kind of device; `meta` allocates none.
     """
     import torch
     import transformers
@@ -99,9 +99,9 @@ def build(
 
 
 def parameter_count(model: torch.nn.Module) -> tuple[int, int]:
-    """Return how many parameters a model has, and how many of them are trained.
+    """Return the number of parameters, and how many of them are trained.
 
-    Packed 4-bit weights count as the weights that they stand for.
+    Packed 4-bit weights count as the weights that they represent.
     """
     total = trainable = 0
     for parameter in model.parameters():
@@ -117,7 +117,7 @@ def parameter_count(model: torch.nn.Module) -> tuple[int, int]:
 
 
 def describe(class_name: str, model: torch.nn.Module, config: Any) -> dict[str, Any]:
-    """Return what is known of a model, however it is wrapped: members of `manifest.Model`."""
+    """Return the properties of a model inside any wrappers: members of `manifest.Model`."""
     total, trained = parameter_count(model)
     return {
         "model_class": class_name,

@@ -101,10 +101,10 @@ def job_id() -> str:
         if os.environ.get(names[0]):
             return _digest(*(os.environ.get(name, "") for name in names))
     if os.environ.get("TORCHELASTIC_RUN_ID") or os.environ.get("MASTER_PORT"):
-        told = [os.environ.get(name, "") for name in _TORCHRUN]
+        identifiers = [os.environ.get(name, "") for name in _TORCHRUN]
         if os.environ.get("LOCAL_WORLD_SIZE") == os.environ.get("WORLD_SIZE"):
-            told.append(parent())
-        return _digest(*told)
+            identifiers.append(parent())
+        return _digest(*identifiers)
     return _digest(parent())
 
 
@@ -135,5 +135,5 @@ def agree(what: str, proposal: str) -> str | None:
     return found.decode() if isinstance(found, bytes) else str(found)
 
 
-def _digest(*told: str) -> str:
-    return hashlib.sha256("\0".join(told).encode()).hexdigest()[:32]
+def _digest(*identifiers: str) -> str:
+    return hashlib.sha256("\0".join(identifiers).encode()).hexdigest()[:32]

@@ -81,11 +81,11 @@ def of_ranks(environments: Iterable[Mapping[str, Any]]) -> Environment:
 
     `environments` are results of `probe`; empty for ranks that failed earlier.
     """
-    told = [environment for environment in environments if environment]
-    if not told:
+    known = [environment for environment in environments if environment]
+    if not known:
         return dataclasses.replace(probe(), thread_count=None)
-    counts = {environment.get("thread_count") for environment in told}
-    found = Environment(**told[0])
+    counts = {environment.get("thread_count") for environment in known}
+    found = Environment(**known[0])
     found.thread_count = counts.pop() if len(counts) == 1 else None
     return found
 

@@ -32,21 +32,19 @@ class Ended:
 
 
 class RunFolder:
-    """The folder of a run in the making.
+    """The folder of an unfinished run.
 
-    Use it as a context manager around everything that makes the run. Files go under `path`, logs
-    under `logs`, files that only the making needs under `work`. `commit` writes the manifest and
-    gives the folder its name; a block that ends without it, by an error, an interrupt or otherwise,
-    leaves nothing behind.
+    Use it as a context manager around the entire run. Files go to `path`, logs to `logs`, temporary
+    files to `work`. `commit` writes the manifest and renames the folder; a block that ends without
+    it, by an error or an interrupt, leaves nothing.
 
     Args:
-        target: the name that the folder is to have.
-        force: replace what has the name. Without it only the folder of a run whose outcome was
-            `failed` and which has no trace is replaced, because it holds no result.
+        target: the final name of the folder.
+        force: replace an existing folder. Without it, only the folder of a run with outcome
+            `failed` and without traces is replaced, because it has no result.
 
     Raises:
-        UsageError: the target exists, or is not a run folder and so is not replaced even by
-            `force`.
+        UsageError: the target exists, or is not a run folder, which `force` does not replace.
         StoreError: the folder cannot be written.
     """
 

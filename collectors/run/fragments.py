@@ -2,9 +2,9 @@
 
 Several independent processes may record a job, one per node or per rank. Each builds a folder from
 the output of its ranks. If they have the same name on the same disk, later ones add their files to
-the first folder, under a lock, so it is a valid run folder at all times. No process waits longer
-than it takes to move some files. A folder with that name that is not a fragment of the job is left
-alone: the run gets the next free name.
+the first folder under a lock, so it is always a valid run folder. No process waits longer than
+moving some files takes. If the name belongs to anything other than a fragment of the job, the run
+gets the next free name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .folder import LIGHT, LOGS, RunFolder, disk_errors, is_replaceable
 from .manifest import write_whole
 
 _LOCK_S = 20.0
-"""Maximum wait for a lock: many ranks may arrive at once, and none holds it for long."""
+"""Maximum wait for a lock: many ranks may arrive at once, and each holds it only briefly."""
 
 _STALE_S = 60.0
 _POLL_S = 0.05

@@ -60,7 +60,7 @@ def rate_text(run: Manifest) -> str:
 def step_cost(overhead: Overhead, plain_step_ns: Sequence[int]) -> str:
     """Return median step times: plain with range, with ranges, and with the profiler.
 
-    A few steps vary by more than what ranges cost, so the times are said, not a difference.
+    Steps vary by more than the cost of ranges, so it returns times, not differences.
 
     Of `overhead`, `plain_step_ns` is known.
     """

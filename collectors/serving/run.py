@@ -141,8 +141,8 @@ def _run(
             raise KeyboardInterrupt
         records.write(result.records, folder.path)
         folder.commit(run_manifest)
-    told = [] if figures is None else figures(target)
-    for text in summary_lines(run_manifest, result.records, target, told):
+    lines = [] if figures is None else figures(target)
+    for text in summary_lines(run_manifest, result.records, target, lines):
         echo(text)
     if result.interrupted:
         raise KeyboardInterrupt
@@ -227,16 +227,16 @@ def _plan(wanted: WantedLoad, facts: EngineFacts) -> tuple[LoadPlan, str, list[s
         source = "token_ids"
         made = token_id_prompts(total, token_count, facts.vocabulary_size, seed)
     else:
-        made, told = text_prompts(total, token_count, seed, facts.count_tokens)
-        source = "text" if told is None else "usage"
-        if told is None:
+        made, measured_count = text_prompts(total, token_count, seed, facts.count_tokens)
+        source = "text" if measured_count is None else "usage"
+        if measured_count is None:
             notes.append(
                 f"prompts have {token_count} words: the engine accepts no token ids and "
                 "does not report the number of tokens of a text"
             )
-        elif told != token_count:
+        elif measured_count != token_count:
             notes.append(
-                f"prompts have about {told} tokens instead of {token_count}, which no "
+                f"prompts have about {measured_count} tokens instead of {token_count}, which no "
                 "number of words yields"
             )
     plan = LoadPlan(

@@ -39,8 +39,8 @@ class CellLock:
     """The lock of a cell, as a context manager.
 
     The sweep locks the file `.NAME.lock` next to the run folder and writes its process id; the
-    cell's process inherits the lock. If the sweep was killed, its cell ends by itself, and is
-    waited for.
+    cell's process inherits the lock. If the sweep is killed, its cell ends by itself; a new sweep
+    waits for it.
 
     Raises:
         UsageError: another sweep runs the cell, or a cell of a killed sweep does not end.
@@ -113,15 +113,15 @@ class _Ended:
 def run_cell(
     cell: Cell, folder: Path, arguments: Sequence[str], lock: CellLock
 ) -> manifest.Manifest:
-    """Collect one run and return its manifest, which is in the folder.
+    """Collect one run and return the manifest in its folder.
 
-    Whatever becomes of the run, the folder is whole: a run that failed before it could write one
-    gets a manifest with the reason, and what it said in `logs/`. What is in the folder is replaced
-    only by a whole new one. The run holds the lock on the cell too.
+    The folder is always complete: a run that failed before writing one gets a manifest with the
+    reason, and its output in `logs/`. Existing content is replaced only by a complete new folder.
+    The run also holds the lock of the cell.
 
     Raises:
-        StoreError: the disk is full or cannot be written; the next run would fare no better.
-        KeyboardInterrupt: the run was ended with everything it had started.
+        StoreError: the disk is full or not writable, which would also affect the next run.
+        KeyboardInterrupt: the run and everything it had started were ended.
     """
     before = _run_id(folder)
     ended = _run([*OWN_PYTHON, *COLLECT, *arguments], folder, lock)

@@ -160,7 +160,7 @@ def make_sweep(values: Mapping[str, object]) -> Sweep:
 
 
 def run_sweep(values: Mapping[str, object], echo: Echo) -> dict[str, manifest.Manifest]:
-    """Run a sweep; failed cells raise nothing, a full disk does."""
+    """Run a sweep; failed cells raise no error, a full disk does."""
     sweep = make_sweep(values)
     with signals_as_interrupt():
         return sweep.run(echo)

@@ -57,7 +57,7 @@ generating AS (
         OR (any_value(c.trace_id) IS NOT NULL AND count(*) FILTER (p.query_length = 1) > 1)
 ),
 
-told AS (
+pass_phase AS (
     SELECT
         p.trace_id, p.pid, p.tid, p.ts_ns,
         if(p.query_length = 1, 'decode', 'prefill') AS phase,
@@ -74,7 +74,7 @@ told AS (
 SELECT l.trace_id, l.launch_id, t.phase
 FROM (SELECT DISTINCT trace_id, launch_id FROM launch_link WHERE launch_id IS NOT NULL) AS l
 INNER JOIN event AS e ON l.trace_id = e.trace_id AND l.launch_id = e.event_id
-ASOF INNER JOIN told AS t
+ASOF INNER JOIN pass_phase AS t
     ON e.trace_id = t.trace_id AND e.pid = t.pid AND e.tid = t.tid AND e.ts_ns >= t.ts_ns
 WHERE t.end_ns IS NULL OR e.ts_ns < t.end_ns
 ORDER BY l.trace_id, l.launch_id

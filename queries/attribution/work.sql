@@ -30,7 +30,7 @@
 --   bytes         BIGINT
 -- Invariant: wall_ns >= 0 AND idle_ns >= 0 AND (wall_ns = 0 OR idle_ns = 0) AND wall_ns <= kernel_ns
 
-WITH told AS (
+WITH timed_work AS (
     SELECT
         trace_id, event_id, piece, device, stream, step, phase, module_id, row_name, class, kind,
         op_name AS op, name, ts_ns, launch_id, link, phase_reason AS reason,
@@ -55,7 +55,7 @@ SELECT
     m.class AS module_class, m.layer, t.class, t.kind, t.op, t.name, t.name AS kernel,
     l.name AS launch, t.link, t.reason, t.ts_ns, t.kernel_ns + t.idle_ns AS dur_ns,
     t.wall_ns, t.kernel_ns, t.idle_ns, t.kernel_count, t.bytes
-FROM told AS t
+FROM timed_work AS t
 INNER JOIN device_windows AS w USING (trace_id, device)
 LEFT JOIN module AS m USING (trace_id, module_id)
 LEFT JOIN launch AS l USING (trace_id, launch_id)

@@ -23,7 +23,7 @@
 -- Invariant: 0 <= wall_ns AND wall_ns <= comm_ns AND comm_ns <= kernel_ns
 -- Invariant: sized_count <= call_count AND (message_bytes IS NULL) = (sized_count = 0)
 
-WITH told AS (
+WITH reason_place AS (
     SELECT class, pg_name, reason, min(rowid) AS place
     FROM communication
     WHERE reason IS NOT NULL
@@ -32,7 +32,7 @@ WITH told AS (
 
 reason AS (
     SELECT class, pg_name, list(reason ORDER BY place) AS reasons
-    FROM told
+    FROM reason_place
     GROUP BY class, pg_name
 ),
 

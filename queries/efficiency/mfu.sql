@@ -28,7 +28,7 @@
 --   run_mfu_pct         DOUBLE   MFU of an unprofiled step; NULL if none was measured
 --   at_least_mfu_pct    DOUBLE   MFU of known FLOPs only, a lower bound if mfu_pct is refused, 0 to 100
 --   unknown_ops         VARCHAR  top three ops with unknown FLOPs and their share of time; else NULL
---   reason              VARCHAR  why MFU is refused; else NULL
+--   reason              VARCHAR  why MFU is not reported; else NULL
 --   ceiling_flop_per_s  DOUBLE   measured peak GEMM rate for that type, FLOP/s
 --   ceiling_mfu_pct     DOUBLE   MFU relative to measured peaks, percent
 --   ceiling_hfu_pct     DOUBLE   HFU relative to measured peaks; NULL if from parameters
@@ -252,7 +252,7 @@ judged AS (
 ),
 
 -- Fall back to parameters where shapes are insufficient.
-told AS (
+step_flops AS (
     SELECT
         j.rank, j.trace_id, j.device, j.step, j.step_ns, j.work_ns, j.covered_pct, j.unknown_ops,
         CASE
@@ -312,7 +312,7 @@ trusted AS (
                         || 'are wrong'
             END AS reason
         )
-    FROM told
+    FROM step_flops
 )
 
 SELECT

@@ -57,7 +57,7 @@ CREATE OR REPLACE MACRO device_names() AS TABLE (
 );
 
 CREATE OR REPLACE MACRO memory_devices() AS TABLE (
-    WITH told AS (
+    WITH memory_device AS (
         SELECT DISTINCT
             trace_id, device_type, device_id,
             coalesce(device_type = 0, device_id < 0, FALSE) AS is_host
@@ -69,7 +69,7 @@ CREATE OR REPLACE MACRO memory_devices() AS TABLE (
             *,
             row_number() OVER (PARTITION BY trace_id, is_host ORDER BY device_id) AS place,
             count(*) OVER (PARTITION BY trace_id, is_host) AS device_count
-        FROM told
+        FROM memory_device
     )
 
     SELECT

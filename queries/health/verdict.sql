@@ -207,7 +207,7 @@ late_by AS (
     LIMIT 1
 ),
 
-told AS (
+topics AS (
     SELECT
         'late_rank' AS topic,
         wait_ns AS amount_ns,
@@ -256,4 +256,4 @@ told AS (
 SELECT
     topic, subject, amount_ns, share_pct, place.op AS top_op, count, of_count, meaning,
     place.python AS top_python, rank, note_count, value, unit
-FROM told
+FROM topics

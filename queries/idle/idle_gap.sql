@@ -45,9 +45,9 @@
 --   unknown         host clock too coarse       the host clock cannot separate calls (recording)
 --   not_recorded    work in between is missing  the thread launched unrecorded work in between
 -- Launched in time (the call returned before or in the first half of the gap):
---   comm_wait       behind communication        of another stream; gap up to longest_hold_ns
---   dependency      stream was told to wait     by a call right before the launch
---   dependency      behind another stream       queued on a stream that was idle longer than the
+--   comm_wait       after communication         of another stream; gap up to longest_hold_ns
+--   dependency      stream wait                 requested by a call right before the launch
+--   dependency      after another stream        queued on a stream that was idle longer than the
 --                                               device; gap up to longest_hold_ns
 --   launch_latency  usual delay                 gap up to usual_delay_factor times the median delay of
 --                                               launches on the idle device, and longest_hold_ns

@@ -16,14 +16,14 @@
 --   rank        BIGINT
 --   place       BIGINT   position in the group, from 0
 
-WITH told AS (
+WITH declared AS (
     SELECT DISTINCT pg_name, pg_desc, try_cast(ranks::VARCHAR AS BIGINT[]) AS ranks
     FROM process_group
     WHERE ranks IS NOT NULL
 ),
 
 -- Without group descriptions, collectives of small groups name their ranks.
-said AS (
+described AS (
     SELECT DISTINCT pg_name, pg_desc, try_cast(pg_ranks AS BIGINT[]) AS ranks
     FROM collective_events
     WHERE
@@ -31,10 +31,10 @@ said AS (
         AND trace_id NOT IN (SELECT trace_id FROM process_group WHERE ranks IS NOT NULL)
 ),
 
-both_told AS (
-    SELECT * FROM told
+known_groups AS (
+    SELECT * FROM declared
     UNION ALL
-    SELECT * FROM said
+    SELECT * FROM described
 ),
 
 listed AS (
@@ -43,7 +43,7 @@ listed AS (
         any_value(pg_desc) AS pg_desc,
         ranks,
         hash(pg_name, ranks)::VARCHAR AS group_key
-    FROM both_told
+    FROM known_groups
     WHERE len(ranks) > 1
     GROUP BY pg_name, ranks
 ),

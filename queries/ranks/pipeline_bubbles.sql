@@ -125,7 +125,7 @@ staged AS (
     GROUP BY stage
 ),
 
-told AS (
+checked AS (
     SELECT
         *,
         bool_and(is_whole AND least_forward_count > 0) OVER () AS has_passes,
@@ -141,7 +141,7 @@ fitted AS (
         if(has_passes AND is_even, per_step, NULL) AS microbatch_count,
         bool_and(in_flight_count = per_step) OVER () AS is_gpipe,
         bool_and(in_flight_count = least(per_step, stage_count - stage)) OVER () AS is_1f1b
-    FROM told
+    FROM checked
 )
 
 SELECT

@@ -11,11 +11,11 @@
 --   trace_id INTEGER, start_ns BIGINT, end_ns BIGINT, max_running_count BIGINT
 
 CREATE OR REPLACE MACRO steady_window(steps, tolerance_pct) AS TABLE (
-    WITH told AS (
+    WITH with_counts AS (
         SELECT
             *,
             bool_or(phase <> 'prefill') OVER (PARTITION BY trace_id) AS has_decode,
-            bool_and(request_count IS NOT NULL) OVER (PARTITION BY trace_id) AS is_told
+            bool_and(request_count IS NOT NULL) OVER (PARTITION BY trace_id) AS has_counts
         FROM query_table(steps)
     ),
 
@@ -23,8 +23,8 @@ CREATE OR REPLACE MACRO steady_window(steps, tolerance_pct) AS TABLE (
         SELECT
             trace_id, step, ts_ns, end_ns, request_count,
             max(request_count) OVER (PARTITION BY trace_id) AS max_running_count
-        FROM told
-        WHERE is_told AND (phase <> 'prefill' OR NOT has_decode)
+        FROM with_counts
+        WHERE has_counts AND (phase <> 'prefill' OR NOT has_decode)
     ),
 
     flagged AS (

@@ -117,7 +117,7 @@ def test_a_run_whose_memory_nobody_saw_says_so() -> None:
     first, *_ = summary(bare(tokens_per_s_mean=12.0), Path("run"))
     assert first.endswith("12 tokens/s, peak memory unknown")
     first, *_ = summary(bare(peak_memory=[RankMemory(0, 2_000_000_000, None, None)]), Path("run"))
-    assert first.endswith("? tokens/s, peak 2.00 GB a rank")
+    assert first.endswith("? tokens/s, peak 2.00 GB per rank")
 
 
 def test_step_cost() -> None:

@@ -106,7 +106,7 @@ def test_on_a_cpu_it_is_torchs_backend_with_grouped_heads(tmp_path: Path) -> Non
     assert backend == (
         flash_attention.FLASH,
         "torch SDPA, flash",
-        "flash-attn does not run on cpu; torch's flash backend is used",
+        "flash-attn does not support cpu; torch's flash backend is used",
     )
     model = transformers.AutoModelForCausalLM.from_config(
         config(), attn_implementation=backend.implementation

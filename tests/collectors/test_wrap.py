@@ -73,7 +73,7 @@ def test_a_program_that_fails_before_or_after_it_is_recorded(tmp_path: Path) -> 
 def test_programs_that_train_nothing(tmp_path: Path) -> None:
     result = wrapped(tmp_path, sys.executable, "-c", "pass")
     assert result.returncode == 0
-    assert "import torch" in result.stderr
+    assert "imported torch" in result.stderr
     assert wrapped(tmp_path, "no-such-program").returncode == 2
     result = run(tmp_path, *COLLECT, "--opt", "Z3", "--", sys.executable, "-c", "pass")
     assert result.returncode == 2

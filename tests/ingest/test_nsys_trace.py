@@ -361,7 +361,7 @@ def version(number: str) -> dict[str, Rows]:
             "NVTX_EVENTS",
             id="no column",
         ),
-        pytest.param(export(), "event", id="no row"),
+        pytest.param(export(), "no device work", id="no row"),
     ],
 )
 def test_unreadable_exports_are_refused(tmp_path: Path, tables: dict[str, Rows], word: str) -> None:

@@ -100,10 +100,10 @@ def keep(name: str, trace: Trace, label: str, *, per: Per | None = None, skip: i
     """Return the baseline of a run measured by :func:`measure`."""
     measured = measure(trace, label, per, skip)
     side, _ = measured.cells()
-    told = facts_of([trace]), health_of([trace]), measured.figures
+    facts = facts_of([trace]), health_of([trace]), measured.figures
     created_at = datetime.now(UTC).isoformat(timespec="seconds")
     series = measured.repeats, latencies_of(trace), measured.step_ns
-    return Baseline(name, side, *told, created_at, *series)
+    return Baseline(name, side, *facts, created_at, *series)
 
 
 def is_baseline(against: str | Path | Trace, folder: Folder) -> bool:

@@ -180,8 +180,8 @@ def _module(measured: Measured, found: re.Match[str]) -> Values:
     glob, is_idle = found["glob"], found["column"] == "idle_ns"
     meant = measured.modules_like(glob)
     if not meant:
-        told = f"no module matches {glob!r}" if side.modules else "the trace has no modules"
-        raise QueryError(f"{measured.label}: {told}")
+        text = f"no module matches {glob!r}" if side.modules else "the trace has no modules"
+        raise QueryError(f"{measured.label}: {text}")
     chosen = [cell for cell in cells if (cell.part == "idle") == is_idle and cell.module in meant]
     return _summed(measured, chosen, found["column"])
 
@@ -190,10 +190,10 @@ def _health(measured: Measured, found: re.Match[str]) -> Values:
     metric = found["metric"]
     if measured.trace is not None:
         rows = measured.trace.health().to_dicts()
-        told = [row for row in rows if row["metric"] == metric and row["value"] is not None]
-        if told:
-            unit = told[0]["unit"] if told[0]["unit"] in ("ns", "pct", "count", "bytes") else None
-            return Values([float(row["value"]) for row in told], False, unit, is_exact=True)
+        known = [row for row in rows if row["metric"] == metric and row["value"] is not None]
+        if known:
+            unit = known[0]["unit"] if known[0]["unit"] in ("ns", "pct", "count", "bytes") else None
+            return Values([float(row["value"]) for row in known], False, unit, is_exact=True)
     elif metric in measured.health:
         return Values([measured.health[metric]], False, None, is_exact=True)
     raise QueryError(f"{measured.label}: health has no value for {metric}")
@@ -203,10 +203,10 @@ def _figure(measured: Measured, found: re.Match[str]) -> Values:
     name = found[0].replace(" ", "")
     if name == "mfu" and measured.trace is not None:
         mfu = mfu_of(measured.trace, measured.label)
-        told = f"known for {mfu.known_pct:.0f} % of the step time"
+        text = f"known for {mfu.known_pct:.0f} % of the step time"
         if mfu.is_of_run:
-            told += ", unprofiled"
-        return Values([mfu.share], False, None, rests_on=told)
+            text += ", unprofiled"
+        return Values([mfu.share], False, None, rests_on=text)
     if name not in measured.figures:
         raise QueryError(f"{measured.label}: {name} is unknown")
     unit = FIGURES.get(name, "ns")

@@ -176,8 +176,8 @@ class StepProfiler:
         for one in report.judgements:
             lines.append(f"{one.outcome}: {one.rule.title}: {one.text}")
             # In pytest's own JUnit file these are properties of the test.
-            told = one.rule.title, f"{one.outcome}: {one.text}"
-            self._request.node.user_properties.append(told)
+            entry = one.rule.title, f"{one.outcome}: {one.text}"
+            self._request.node.user_properties.append(entry)
         is_open = report.outcome == "inconclusive"
         if report.outcome == "failed" or (is_open and when_open == "fail"):
             pytest.fail("\n".join(lines), pytrace=False)

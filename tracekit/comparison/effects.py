@@ -112,9 +112,9 @@ def _has_other_shapes(pair: Pair, *, is_same: bool) -> bool:
     """
     shapes = [{cell.shape for cell in cells} - {None} for cells in (pair.base, pair.new)]
     grids = [{shape for shape in side if shape and _GRID.fullmatch(shape)} for side in shapes]
-    told = [side - grid for side, grid in zip(shapes, grids, strict=True)]
-    if any(told):
-        return all(told) and told[0] != told[1]
+    own_shapes = [side - grid for side, grid in zip(shapes, grids, strict=True)]
+    if any(own_shapes):
+        return all(own_shapes) and own_shapes[0] != own_shapes[1]
     return is_same and all(grids) and grids[0] != grids[1]
 
 

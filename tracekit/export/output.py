@@ -1,4 +1,4 @@
-"""The file that an export writes: there whole or not at all, and never larger than allowed."""
+"""The output file of an export: written completely or not at all, with a maximum size."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STDOUT = Path("-")
 
 
 class Bounded:
-    """Counts what is written, and refuses what is too much."""
+    """Counts written bytes, and raises an error at the limit."""
 
     def __init__(self, write: Callable[[bytes], object], max_bytes: int) -> None:
         self._write = write
@@ -26,7 +26,7 @@ class Bounded:
         """Write a block.
 
         Raises:
-            QueryError: it would be more than is allowed.
+            QueryError: the limit would be exceeded.
         """
         self.size_bytes += len(block)
         if self.size_bytes > self._max_bytes:
@@ -40,7 +40,7 @@ class Bounded:
 
 @contextlib.contextmanager
 def written_whole(path: Path, *, force: bool, max_bytes: int) -> Iterator[Bounded]:
-    """Give what writes a file that appears under its name when the block ends without an error.
+    """Yield a function that writes a file, which appears when the block ends without an error.
 
     Raises:
         StoreError: the file exists, or cannot be written.

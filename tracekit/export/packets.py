@@ -1,14 +1,14 @@
-"""Writer of Perfetto's trace format.
+"""Writes Perfetto's trace format.
 
 The format: protos/perfetto/trace of Perfetto, messages TracePacket, TrackDescriptor, TrackEvent,
-DebugAnnotation and InternedData; the numbers below are those of their fields.
+DebugAnnotation, and InternedData; the numbers below are their field numbers.
 
-Times of a slice are exact in ns. A slice is a packet for its begin and one for its end; packets of
-one time keep the order in which they are written, so that slices without length stay where they
-belong. Names are written once and then by number.
+Times of a slice are exact in ns. A slice has one packet for its begin and one for its end; packets
+of the same time keep the order in which they are written, so that slices of zero length stay in
+place. Names are written once and then referenced by number.
 
-A track of Perfetto holds slices that nest or follow one another. A track whose slices cross, such
-as overlapping kernels of one stream, gets further lanes.
+A Perfetto track has slices that nest or follow one another. A track whose slices overlap otherwise,
+such as concurrent kernels of one stream, gets further lanes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tracekit.wire import (
 )
 
 _MAX_INTERNED = 200_000
-"""Further names are written with each slice: memory has to stay bounded."""
+"""Maximum number of interned names, to limit memory; others are written with each slice."""
 
 _EXPLICIT_ORDER = 3
 _MERGE_BY_KEY = 3
@@ -52,24 +52,24 @@ _OF_CATEGORY = (1, key(3, 0), 22)
 """Fields of InternedData, and of TrackEvent by number and as text."""
 
 _UNITS = {"ns": 1, "count": 2, "bytes": 3}
-"""Units of CounterDescriptor that it has a number for."""
+"""Units that CounterDescriptor has a number for."""
 
 _ANNOTATIONS = {"tracekit": 1, "args": 2, "extra": 3, "event_id": 4}
-"""Numbers of the names of annotations, which are interned before everything else."""
+"""Numbers of annotation names, which are interned first."""
 
 _NAMED = {name: key(1, 0) + varint(number) for name, number in _ANNOTATIONS.items()}
 
 _NewLane = Callable[[int], tuple[bytes, bytes, bytes]]
-"""Writes the track of a lane; returns what a begin, an end and a mark there begin with."""
+"""Writes the track of a lane; returns the first bytes of its begins, ends, and marks."""
 
 
 def _on(event: int, uuid: int) -> bytes:
-    """Return what an event begins with: which it is, and its track."""
+    """Return the first bytes of an event: its type and its track."""
     return number_field(9, event) + number_field(11, uuid)
 
 
 class _Track:
-    """A track of slices: its lanes, and what their packets begin with."""
+    """A track of slices: its lanes, and the first bytes of their packets."""
 
     __slots__ = ("begin", "end", "instant", "lanes", "new_lane")
 
@@ -81,7 +81,7 @@ class _Track:
         self.instant: list[bytes] = []
 
     def need(self, lane: int) -> None:
-        """Write the track of a lane that is new."""
+        """Write the track of a new lane."""
         while len(self.begin) <= lane:
             begin, end, instant = self.new_lane(len(self.begin))
             self.begin.append(begin)
@@ -109,13 +109,13 @@ class PacketWriter:
     # Tracks
 
     def group(self, name: str, parent: int = 0, rank: int = 0, about: str = "") -> int:
-        """Write a track that holds others, in the order of their ranks; return its number."""
+        """Write a track that contains others, sorted by rank; return its number."""
         return self._descriptor(name, parent, rank, number_field(11, _EXPLICIT_ORDER), about)
 
     def track(
         self, name: str, parent: int, rank: int, about: str = "", *, is_flat: bool = False
     ) -> _Track:
-        """Return a track for slices; its first lane is there even if no slice comes."""
+        """Return a track for slices; its first lane exists even without slices."""
         merged = number_field(15, _MERGE_BY_KEY) + text_field(16, f"{parent}/{rank}/{name}")
 
         def new_lane(lane: int) -> tuple[bytes, bytes, bytes]:
@@ -127,7 +127,7 @@ class PacketWriter:
         return track
 
     def counter(self, name: str, parent: int, rank: int, unit: str) -> bytes:
-        """Write a track of numbers; return what its values begin with."""
+        """Write a track of numbers; return the first bytes of its values."""
         known = _UNITS.get(unit)
         of_unit = text_field(6, unit) if known is None else number_field(3, known)
         return _on(_COUNTER, self._descriptor(name, parent, rank, bytes_field(8, of_unit)))
@@ -149,7 +149,7 @@ class PacketWriter:
         """Write the slices of a track and return their number.
 
         Args:
-            track: the track. On a flat one, slices that overlap get lanes of their own even if one
+            track: the track. On a flat track, overlapping slices get their own lanes, even if one
                 contains the other.
             rows: `skip` other columns, then those of :class:`Slice`; by start, longest first.
             skip: number of leading columns to ignore.
@@ -171,18 +171,18 @@ class PacketWriter:
         self._event(one.start_ns, track.begin[lane] + self._about(one))
 
     def finish(self, track: _Track) -> None:
-        """Write the ends of what is open on a track."""
+        """Write the ends of open slices on a track."""
         self._ended += track.lanes.close()
         self._end(track)
 
     def instants(self, track: _Track, rows: Iterable[Row], skip: int) -> None:
-        """Write marks on a track: slices that have no duration to speak of."""
+        """Write marks on a track: slices without duration."""
         for row in rows:
             one = Slice(*row[skip:])
             self._event(one.start_ns, track.instant[0] + self._about(one))
 
     def values(self, counter: bytes, rows: Iterable[Row], skip: int) -> None:
-        """Write the values that a counter has, each from a time on."""
+        """Write the values of a counter, each with its start time."""
         for row in rows:
             self._event(row[skip], counter + double_field(44, row[skip + 1]))
 
@@ -192,9 +192,9 @@ class PacketWriter:
         self._ended.clear()
 
     def _about(self, one: Slice) -> bytes:
-        """Return the name and the category of a slice, its arrows and its annotations.
+        """Return name, category, arrows, and annotations of a slice.
 
-        What is JSON is taken apart by the viewer.
+        The viewer parses JSON.
         """
         parts = [self._names.get(one.name) or self._interned(self._names, one.name, *_OF_NAME)]
         if one.category is not None:
@@ -226,7 +226,7 @@ class PacketWriter:
     def _interned(
         self, known: dict[str, bytes], name: str, field: int, by_number: bytes, inline: int
     ) -> bytes:
-        """Return the field that says a name: by its number, or as it is if there are too many."""
+        """Return the field with a name: by its number, or as text if there are too many."""
         if len(known) >= _MAX_INTERNED:
             return text_field(inline, name)
         number = len(known) + 1
@@ -246,7 +246,7 @@ class PacketWriter:
             self.close()
 
     def close(self) -> None:
-        """Write what has been gathered."""
+        """Write the buffered packets."""
         self._write(b"".join(self._parts))
         self._parts.clear()
         self._size = 0
@@ -258,15 +258,15 @@ def _annotation(name: str, value: bytes) -> bytes:
 
 
 NESTING_LANES = 4
-"""On so many lanes a slice is looked for a place inside others; the lanes behind are flat, so
-that the cost of a slice does not grow with how many overlap."""
+"""Number of lanes that are searched for an enclosing slice; the lanes after them are flat, so that
+the cost of a slice does not grow with the number of overlapping ones."""
 
 _NEVER = -(1 << 63)
-"""Before all times, ns."""
+"""Earlier than all times, ns."""
 
 
 class FlatLanes:
-    """Lanes on which one thing follows the other."""
+    """Lanes on which slices follow one another."""
 
     __slots__ = ("_busy", "_count", "_free")
 
@@ -276,7 +276,7 @@ class FlatLanes:
         self._count = 0
 
     def place(self, start_ns: int, end_ns: int) -> int:
-        """Return the first lane, from 0, that is free for what comes next in order of starts."""
+        """Return the first free lane, from 0, for the next slice in order of starts."""
         while self._busy and self._busy[0][0] <= start_ns:
             heappush(self._free, heappop(self._busy)[1])
         if self._free:
@@ -289,10 +289,10 @@ class FlatLanes:
 
 
 class Lanes:
-    """Lanes on which slices nest, and the ends of what is open on them.
+    """Lanes on which slices nest, and the ends of open slices.
 
     Args:
-        is_flat: no slice is put inside another one, unless it is said to be a part of it.
+        is_flat: no slice is nested in another, unless it is marked as part of it.
     """
 
     __slots__ = ("_flat", "_last", "_last_end_ns", "_nesting_count", "_stacks")
@@ -306,18 +306,18 @@ class Lanes:
     def place(
         self, start_ns: int, end_ns: int, ended: list[tuple[int, int]], *, is_inner: bool = False
     ) -> int:
-        """Return the number of the lane of the next slice, from 0.
+        """Return the lane of the next slice, from 0.
 
-        Slices come in the order of their starts, of equal ones the longer first; parts of a slice
-        behind it.
+        Slices arrive in order of their starts, of equal ones the longest first; parts of a slice
+        after it.
 
         Args:
             start_ns: start, ns.
             end_ns: end, ns.
-            ended: gets lane and end, ns, of what is over when the slice begins, the innermost
-                first: on each lane it has to be told before the slice.
-            is_inner: it is a part of the last slice that was not: it goes to the lane of that,
-                unless it ends later.
+            ended: receives lane and end, ns, of slices that end before this one, innermost first;
+                they must be written before it.
+            is_inner: whether it is part of the last slice that was not: it is placed on the same
+                lane, unless it ends later.
         """
         if (
             is_inner
@@ -339,7 +339,7 @@ class Lanes:
         return lane
 
     def _fits(self, lane: int, start_ns: int, end_ns: int, ended: list[tuple[int, int]]) -> bool:
-        """End what is over on a lane; put a slice there if it does not cross another one."""
+        """End slices that are over on a lane; place a slice there if it overlaps no other."""
         stack = self._stacks[lane]
         while stack and stack[-1] <= start_ns:
             ended.append((lane, stack.pop()))
@@ -349,5 +349,5 @@ class Lanes:
         return True
 
     def close(self) -> list[tuple[int, int]]:
-        """Return lane and end, ns, of all that is open, the innermost first, and close it."""
+        """Return lane and end, ns, of all open slices, innermost first, and close them."""
         return [(lane, stack.pop()) for lane, stack in enumerate(self._stacks) for _ in [*stack]]

@@ -11,9 +11,9 @@ Row = tuple[Any, ...]
 
 
 class Slice(NamedTuple):
-    """One slice of a track, as the columns of a row name it; of a mark, the duration is 0.
+    """One slice of a track, with the columns of a row; a mark has duration 0.
 
-    Rows may begin with other columns, and may end before the last of these.
+    Rows may begin with other columns, and may omit trailing ones.
 
     Attributes:
         start_ns: start on the common time axis, ns.
@@ -22,10 +22,10 @@ class Slice(NamedTuple):
         category: its category, or None.
         event_id: the event in the store, or None.
         args: its arguments in the file, as JSON, or None.
-        extra: its further members in the file, as JSON, or None.
-        facts: what tracekit knows of it, as a JSON object, or None.
+        extra: its other members in the file, as JSON, or None.
+        facts: tracekit's attribution, as a JSON object, or None.
         arrows: numbers of the arrows that begin here, and the negated ones of those that end here.
-        is_inner: on a flat track, it is a part of the slice before it that is none.
+        is_inner: on a flat track, whether it is part of the previous slice that is not.
     """
 
     start_ns: int
@@ -41,15 +41,15 @@ class Slice(NamedTuple):
 
 
 BLOCK_BYTES = 1 << 20
-"""So much is gathered before it is handed on, bytes."""
+"""Maximum buffer size, bytes."""
 
 _LONG = re.compile(r"[0-9]{19}")
 
 
 def quoted_if_long(text: str | None) -> str | None:
-    """Return JSON as it is, or as a JSON text where so many digits follow one another in it.
+    """Return JSON unchanged, or as a JSON string if it contains very long numbers.
 
-    Viewers show that as it is; Perfetto's engine reads another number where one is beyond 64 bits.
+    Viewers show the string unchanged; Perfetto's engine misreads numbers above 64 bits.
     """
     if text is None or not _LONG.search(text):
         return text
@@ -57,5 +57,5 @@ def quoted_if_long(text: str | None) -> str | None:
 
 
 def filled(text: str, values: Mapping[str, object]) -> str:
-    """Return SQL with values in place of its words in capitals that are among their names."""
+    """Return SQL with the words in capitals replaced by values."""
     return re.sub(r"\b[A-Z_]+\b", lambda match: str(values.get(match[0], match[0])), text)

@@ -1,7 +1,7 @@
-"""What an export reads: one statement for each kind of track, over macros of queries/export.
+"""SQL of an export: one statement per kind of track, over macros of queries/export.
 
-Each begins with what tells the track, then come the columns of a slice in their order. CHOSEN
-is the relation of the traces that are exported.
+The first columns identify the track, followed by the columns of a slice in their order. CHOSEN is
+the relation of the exported traces.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tracekit.export.staging import Block
 _DURING = "x.start_ns < chosen.to_ns AND x.end_ns >= chosen.from_ns"
 
 _FACTS = "json_merge_patch('{}', to_json(x.facts))"
-"""JSON of a struct without the members that are not known."""
+"""JSON of a struct without unknown members."""
 
 THREADS = """
     SELECT r.trace_id, r.pid, r.tid, coalesce(t.pid_text, r.pid_text),
@@ -63,7 +63,7 @@ EVENTS = f"""
     ORDER BY e.pid, e.tid, x.event_id IS NOT NULL AND x.device <> 'cpu', e.ts_ns, e.dur_ns DESC,
         e.event_id
 """
-"""The events of one block of a trace: those that begin within a stretch of its time."""
+"""Events of one block of a trace: those that begin in an interval of its time."""
 
 INSTANTS = """
     SELECT e.trace_id, e.pid, e.tid, e.ts_ns + chosen.shift_ns, 0, e.name, e.category,
@@ -113,7 +113,8 @@ GAPS = f"""
         AND x.end_ns >= ENDS_FROM_NS
     ORDER BY x.device, x.start_ns
 """
-"""The gaps of one block of a trace. They say as much as events do, and what is sorted is held."""
+"""Gaps of one block of a trace. They have as many facts as events, and sorting holds them in
+memory."""
 
 COLLECTIVES = f"""
     -- The collective; inside of it the wait and, behind that, the transfer, where the arrows are.
@@ -172,7 +173,7 @@ PATH = """
     WHERE x.from_ns < chosen.to_ns AND x.from_ns + x.end_ns - x.start_ns >= chosen.from_ns
     ORDER BY x.trace_id, x.position
 """
-"""Critical path to the end of each rank; the arrows lead to what it was."""
+"""Critical path to the end of each rank; arrows lead to what it waited for."""
 
 HOST_STEPS = f"""
     SELECT x.trace_id, x.ts_ns + chosen.shift_ns, x.dur_ns, 'step ' || x.step, 'step', NULL, NULL,
@@ -289,7 +290,7 @@ def statement(template: str, scope: Scope, *, args: bool = True, is_whole: bool 
 
 
 def block_statement(template: str, block: Block, *, args: bool = True) -> str:
-    """Return the SQL of what begins in a block, EVENTS or GAPS, each track by its starts."""
+    """Return the SQL of events or gaps in a block, EVENTS or GAPS, each track by start."""
     part = block.part
     values = {
         "TRACE_ID": part.trace_id,

@@ -1,4 +1,4 @@
-"""Which ranks, and which part of the time, are exported, and on which axis."""
+"""Selects ranks and times to export, and aligns their time axes."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from tracekit.errors import QueryError
 from tracekit.trace import Trace
 
 ALWAYS = 1 << 62
-"""Later than any time of a trace, ns."""
+"""Later than all times of a trace, ns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What shall be exported: all, unless told otherwise.
+    """What to export: everything by default.
 
     Attributes:
-        ranks: only these ranks; a trace without a rank has the number of its place.
+        ranks: only these ranks; a trace without a rank has the number of its position.
         steps: only these steps, as in table step_ranges, else serving_step_ranges: what the host
-            did in them, and what they put on devices.
-        from_ns: nothing that ends earlier, ns since the first event of all chosen ranks.
+            did in them, and the device work launched there.
+        from_ns: nothing that ends earlier, ns since the first event of all selected ranks.
         to_ns: nothing that begins later, ns likewise.
     """
 
@@ -37,11 +37,11 @@ class Part:
 
     Attributes:
         trace_id: as in table trace.
-        name: what its tracks are under.
+        name: name of its group of tracks.
         about: host and file.
-        shift_ns: what to add to its times, ns, for those of the common axis.
-        from_ns: the part of its own time that is exported: from, ns.
-        to_ns: to, ns.
+        shift_ns: offset of its times to the common axis, ns.
+        from_ns: start of the exported interval in its own time, ns.
+        to_ns: end of that interval, ns.
     """
 
     trace_id: int
@@ -54,7 +54,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The traces of an export on their axis."""
+    """The traces of an export on their common axis."""
 
     parts: tuple[Part, ...]
     is_since_epoch: bool
@@ -62,17 +62,17 @@ class Scope:
 
     @property
     def is_piece(self) -> bool:
-        """A part of the time is left out."""
+        """Whether part of the time is omitted."""
         return any(part.from_ns > -ALWAYS or part.to_ns < ALWAYS for part in self.parts)
 
     @property
     def trace_ids(self) -> str:
-        """The numbers of the traces, as SQL has them behind IN."""
+        """The numbers of the traces, in SQL for IN."""
         return ", ".join(str(part.trace_id) for part in self.parts)
 
     @property
     def times(self) -> tuple[int, int]:
-        """From when to when it is in the times of any trace, ns: DuckDB skips by constants."""
+        """Overall interval in the times of any trace, ns: constants let DuckDB skip data."""
         return min(p.from_ns for p in self.parts), max(p.to_ns for p in self.parts)
 
     def relation(self) -> str:
@@ -86,17 +86,17 @@ class Scope:
 
 
 CLOCK_OFFSETS = "clock_offsets"
-"""The analysis that tells by the ends of collectives how far the clocks of ranks are apart."""
+"""Analysis that estimates clock offsets between ranks from the ends of collectives."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """What a trace tells of its time.
+    """Clock of a trace.
 
     Attributes:
-        base_ns: what to add to its times for ns since the epoch; 0 if it does not tell.
-        first_ns: its first event, ns of its own.
-        ahead_ns: by how much its clock is ahead of the others', ns; None where nothing tells.
+        base_ns: offset of its times to ns since the epoch; 0 if unknown.
+        first_ns: its first event, ns, in its own time.
+        ahead_ns: how much its clock is ahead of the others, ns; None if unknown.
     """
 
     base_ns: int
@@ -106,9 +106,9 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Where traces lie on a common axis.
+    """Alignment of traces on a common axis.
 
-    `shifts` are what to add to the times of each trace, ns, by trace_id.
+    `shifts` are the offsets of each trace, ns, by trace_id.
     """
 
     shifts: Mapping[int, int]
@@ -117,7 +117,7 @@ class Axis:
 
 
 def axis_of(clocks: Mapping[int, Clock]) -> Axis:
-    """Lay traces on one axis, on which no time is negative."""
+    """Align traces on one axis without negative times."""
     is_since_epoch = all(clock.base_ns for clock in clocks.values())
     is_told = all(clock.ahead_ns is not None for clock in clocks.values())
     notes = []
@@ -145,7 +145,7 @@ def axis_of(clocks: Mapping[int, Clock]) -> Axis:
 
 
 def clock_offsets(trace: Trace) -> dict[int, int]:
-    """Return by how much the clock of each rank is ahead, ns, by rank, where collectives tell."""
+    """Return how much the clock of each rank is ahead, ns, by rank, if collectives show it."""
     if CLOCK_OFFSETS not in load_catalog().analyses:
         return {}
     return {
@@ -156,10 +156,10 @@ def clock_offsets(trace: Trace) -> dict[int, int]:
 
 
 def scope_of(trace: Trace, selection: Selection) -> Scope:
-    """Return what a selection chooses.
+    """Return the traces and times of a selection.
 
     Raises:
-        QueryError: it chooses nothing.
+        QueryError: the selection is empty.
     """
     found = trace.sql(
         "SELECT trace_id, rank, file_name, host_name, base_time_ns, first_ts_ns, "
@@ -209,7 +209,7 @@ def scope_of(trace: Trace, selection: Selection) -> Scope:
 
 
 def _gaps_in_reading(trace: Trace, parts: list[Part]) -> list[str]:
-    """Return a sentence for each thing that is not in a trace though it happened."""
+    """Return a sentence for each kind of event that is missing from a trace."""
     numbers = ", ".join(str(part.trace_id) for part in parts)
     rows = trace.sql(
         f"""
@@ -233,7 +233,7 @@ def _gaps_in_reading(trace: Trace, parts: list[Part]) -> list[str]:
 
 
 def _step_spans(trace: Trace, selection: Selection) -> dict[int, tuple[int, int]]:
-    """Return from when to when the chosen steps of each trace were at work, host and devices."""
+    """Return the interval of the selected steps of each trace, host and devices."""
     if selection.steps is None:
         return {}
     numbers = ", ".join(str(number) for number in sorted(selection.steps)) or "NULL"

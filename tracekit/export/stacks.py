@@ -1,11 +1,11 @@
-"""Stacks of the host for flame graphs: one text for each stack, or a file for speedscope.
+"""Host stacks for flame graphs: one line per stack, or a file for speedscope.
 
-A stack is a thread and the spans that lie in one another on it: Python calls, ranges, ops, calls of
-the runtime; by device time also the kernel. Its weight is the time on the host that is the last
-span's own, or the busy time of devices that the kernel owns, ns: so weights add up to the time that
-threads were in any span, or to the busy time of all devices.
+A stack is a thread and its nested spans: Python calls, ranges, ops, runtime calls; by device time,
+also the kernel. Its weight is the self time of the last span on the host, or the busy time of
+devices due to the kernel, ns. Weights therefore add up to the time that threads were in any span,
+or to the busy time of all devices.
 
-Formats: collapsed stacks as of flamegraph.pl (https://github.com/brendangregg/FlameGraph), and
+Formats: collapsed stacks as for flamegraph.pl (https://github.com/brendangregg/FlameGraph), and
 speedscope's (https://www.speedscope.app/file-format-schema.json).
 """
 
@@ -21,12 +21,12 @@ from tracekit.export.scene import BLOCK_BYTES
 from tracekit.trace import Trace
 
 Weight = Literal["host", "device"]
-"""What the weight of a stack is: own time on the host, or busy time of devices that it launched."""
+"""Weight of a stack: self time on the host, or busy time of devices that it launched."""
 
 UNLAUNCHED = "(launch not in the trace)"
 
 _ENDS = re.compile(r"[;\s]+")
-"""What would end a frame or a line of a collapsed stack is no part of a name."""
+"""Characters that would end a frame or a line of a collapsed stack, and are replaced in names."""
 
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 _ROWS = """
@@ -48,7 +48,7 @@ _THREADS = """
 
 @dataclass(slots=True)
 class Stacks:
-    """Stacks as a tree: each node has a name, the node around it (-1 for a thread) and a weight."""
+    """Stacks as a tree: each node has a name, a parent (-1 for a thread), and a weight."""
 
     names: list[str] = field(default_factory=list)
     parents: list[int] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Stacks:
     _numbers: dict[tuple[int, str], int] = field(default_factory=dict)
 
     def node(self, parent: int, name: str) -> int:
-        """Return the number of a node, which is new if nobody asked for it yet."""
+        """Return the number of a node, which is created if needed."""
         number = self._numbers.setdefault((parent, name), len(self.names))
         if number == len(self.names):
             self.names.append(name)
@@ -65,7 +65,7 @@ class Stacks:
         return number
 
     def weighed(self) -> Iterator[tuple[list[str], int]]:
-        """Yield every stack that has a weight, from its thread on, and the weight, ns."""
+        """Yield every stack with a weight, from its thread on, and the weight, ns."""
         for number, weight_ns in enumerate(self.weights_ns):
             if weight_ns:
                 path, at = [], number
@@ -76,10 +76,10 @@ class Stacks:
 
 
 def read_stacks(trace: Trace, weight: Weight) -> Stacks:
-    """Return the stacks of the host of opened traces.
+    """Return the host stacks of open traces.
 
     Raises:
-        QueryError: the store cannot be asked.
+        QueryError: a query failed.
     """
     threads = {row[:3]: row[3] for row in trace.sql(_THREADS).rows}
     stacks = Stacks()
@@ -102,7 +102,7 @@ def read_stacks(trace: Trace, weight: Weight) -> Stacks:
 
 
 def write_collapsed(stacks: Stacks, write: Callable[[bytes], object]) -> None:
-    """Write a line for each stack: its frames with a ; between them, a space, the weight in ns."""
+    """Write one line per stack: its frames separated by ;, a space, and the weight in ns."""
     lines = (
         f"{';'.join(_ENDS.sub(' ', name) for name in path)} {weight_ns}\n".encode()
         for path, weight_ns in stacks.weighed()
@@ -111,7 +111,7 @@ def write_collapsed(stacks: Stacks, write: Callable[[bytes], object]) -> None:
 
 
 def write_speedscope(stacks: Stacks, write: Callable[[bytes], object]) -> None:
-    """Write JSON for speedscope: a sampled profile for each thread, of every stack once."""
+    """Write JSON for speedscope: one sampled profile per thread, with every stack once."""
     _write_blocks(_speedscope(stacks), write)
 
 

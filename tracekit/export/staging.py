@@ -1,8 +1,8 @@
-"""What an export asks for more than once, computed once and laid in temporary tables.
+"""Intermediate results of an export in temporary tables.
 
-DuckDB keeps to its limit of memory with them, and spills: a statement that would work out all of
-this by itself while it sorts the events holds everything at once. They are of all of the time, also
-where a piece of it is written: what is inside is as in the whole.
+With them DuckDB stays within its memory limit by spilling: a statement that computed all of them
+while sorting events would hold everything at once. They cover the complete time even if only part
+of it is exported, so that a part looks like the whole.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from tracekit.export.selection import ALWAYS, Part, Scope
 from tracekit.trace import Trace
 
 BLOCK_BYTES = 2 << 20
-"""So much text of events is asked for at a time, bytes."""
+"""Size of the event text to query at a time, bytes."""
 
 _EVENT_BYTES = 200
-"""What an event takes besides its name and its arguments, roughly."""
+"""Approximate size of an event without name and arguments, bytes."""
 
 _BIN_COUNT = 4_096
-"""Into so many bins of equal length the time of a trace is cut; blocks are made of whole bins."""
+"""Number of equal time bins per trace; blocks consist of complete bins."""
 
 _BINS = f"""
     SELECT (ts_ns - FROM_NS) // WIDTH_NS AS bin, sum(
@@ -41,7 +41,7 @@ _BINS = f"""
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Events of one trace that begin within a stretch of its time."""
+    """Events of one trace that begin in an interval of its time."""
 
     part: Part
     from_ns: int
@@ -121,11 +121,11 @@ _TABLES = {
     "export_queue": "TABLE FROM queued_events() WHERE part.trace_id IN (TRACE_IDS)",
     "export_collective": "TABLE FROM collective_intervals() WHERE trace_id IN (TRACE_IDS)",
 }
-"""Temporary tables and views by name, in the order in which they are made."""
+"""Temporary tables and views by name, in order of creation."""
 
 
 _MOST_WITH_PATH = 300_000
-"""Of how many device events the critical path is written: the graph is held in memory."""
+"""Maximum number of device events for the critical path, whose graph is held in memory."""
 
 _NO_PATH = """TABLE
     SELECT NULL::INTEGER AS trace_id, NULL::BIGINT AS event_id, NULL::BIGINT AS number,
@@ -136,9 +136,9 @@ _NO_PATH = """TABLE
 
 @contextmanager
 def staged(trace: Trace, scope: Scope) -> Iterator[bool]:
-    """Make the temporary tables that the statements of scene_queries read, until the block ends.
+    """Create the temporary tables for the statements of scene_queries, until the block ends.
 
-    Yields whether the critical path is left out, as there is too much work for it.
+    Yields whether the critical path is omitted because there are too many events.
     """
     values = {"CHOSEN": scope.relation(), "TRACE_IDS": scope.trace_ids}
     for end in ("from", "to", "one"):
@@ -168,21 +168,21 @@ def staged(trace: Trace, scope: Scope) -> Iterator[bool]:
 
 
 def has_path(trace: Trace) -> bool:
-    """Return whether there is a critical path to be written, while staged() lasts."""
+    """Return whether there is a critical path to write; within staged()."""
     return bool(trace.sql("SELECT 1 FROM export_path LIMIT 1").rows)
 
 
 def arrows_left_out(trace: Trace) -> int:
-    """Return how many arrows lead from what is written to what is not, while staged() lasts."""
+    """Return the number of arrows to events outside the selection; within staged()."""
     ((count,),) = trace.sql("SELECT count(*) FROM export_arrow WHERE NOT is_inside").rows
     return int(count)
 
 
 def blocks_of(trace: Trace, scope: Scope) -> Iterator[Block]:
-    """Cut the events of an export into blocks that are asked for one by one.
+    """Divide the events of an export into blocks that are queried one by one.
 
-    A block holds BLOCK_BYTES of text at most, unless more begins at one moment. The blocks of a
-    trace come in the order of time: so what has begun is known when the next event comes.
+    A block has at most BLOCK_BYTES of text, unless more events begin at the same time. The blocks
+    of a trace are in order of time, so every event has begun before the next one arrives.
     """
     spans = {
         row[0]: row[1:]
@@ -199,9 +199,9 @@ def blocks_of(trace: Trace, scope: Scope) -> Iterator[Block]:
 
 
 def with_ends(blocks: list[Block]) -> list[Block]:
-    """Return blocks of which the first and the last of a trace reach as far as its part does.
+    """Return blocks, with the first and last extended to the limits of the trace's part.
 
-    What is computed of events may begin where none of them does.
+    What is computed from events may begin outside of them.
     """
     found = []
     for place, block in enumerate(blocks):
@@ -213,7 +213,7 @@ def with_ends(blocks: list[Block]) -> list[Block]:
 
 
 def _stretches(trace: Trace, part: Part, from_ns: int, to_ns: int) -> Iterator[tuple[int, int]]:
-    """Cut a stretch of time into some that hold a block each; a bin with more is cut itself."""
+    """Divide an interval into blocks; a bin that is too large is divided further."""
     if from_ns >= to_ns:
         return
     width_ns = -(-(to_ns - from_ns) // _BIN_COUNT)

@@ -1,7 +1,7 @@
-"""The tracks of an export: which there are, in which order, and what is on them.
+"""Tracks of an export: their order and content.
 
-Of each rank: its steps; of each device our attribution, then its streams and counters; the threads
-of the host. Requests of serving stand beside the ranks.
+For each rank: its steps; for each device tracekit's attribution, then its streams and counters;
+host threads. Serving requests are next to the ranks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ATTRIBUTION = (
     (3, "modules", queries.MODULES),
     (5, "steps", queries.DEVICE_STEPS),
 )
-"""Tracks of a device that need no more lanes than they have: place, name, statement."""
+"""Tracks of a device with a fixed number of lanes: place, name, statement."""
 
 _GAPS_PLACE, _COLLECTIVES_PLACE, _STREAMS_PLACE, _COUNTERS_PLACE = 4, 6, 100, 100_000
 _DEVICES_PLACE, _HOST_PLACE = 10, 1_000
@@ -44,12 +44,12 @@ _Runs = Generator[tuple[Row, Iterable[Row]]]
 def runs_of(
     trace: Trace, statements: Iterable[str], key_count: int
 ) -> Generator[tuple[Row, Iterable[Row]]]:
-    """Ask statements one after the other; give the rows of each whose first columns are equal.
+    """Run statements one by one; group the rows of each by equal first columns.
 
-    Nothing else may be asked of the store until the end.
+    No other query may run on the store until the end.
 
     Yields:
-        The first columns, and the whole rows, which have to be taken at once.
+        The first columns, and the complete rows, which must be consumed immediately.
     """
     key = itemgetter(slice(key_count))
     for statement in statements:
@@ -57,7 +57,7 @@ def runs_of(
 
 
 class Tracks:
-    """Writes the tracks of the chosen traces."""
+    """Writes the tracks of the selected traces."""
 
     def __init__(
         self, trace: Trace, scope: Scope, writer: PacketWriter, *, args: bool = True
@@ -237,9 +237,9 @@ class Tracks:
 
 
 def _queue_rank(name: str) -> int | None:
-    """Return the place of a queue, that of the number of its stream; None of what is none.
+    """Return the sort key of a queue, the number of its stream; None for others.
 
-    To sort rows so would take DuckDB more memory than they have.
+    Sorting rows this way would exceed DuckDB's memory.
     """
     of_queue, _, number = name.rpartition(" ")
     is_numbered = of_queue == "queue length of stream" and number.isdecimal()
@@ -247,7 +247,7 @@ def _queue_rank(name: str) -> int | None:
 
 
 class _Thread:
-    """A thread or stream: its tracks come into being when something is on them."""
+    """A thread or stream: its tracks are created when they get a slice."""
 
     def __init__(
         self, writer: PacketWriter, name: str, group: int, place: int, about: str, is_stream: bool
@@ -259,7 +259,7 @@ class _Thread:
         self.is_stream = is_stream
 
     def spans(self) -> Any:
-        """Return the track of what may nest; of a stream, of what is not work."""
+        """Return the track of nested spans; for a stream, of everything except work."""
         if self._spans is None:
             name, group, place, about = self._place
             if self.is_stream:
@@ -268,13 +268,13 @@ class _Thread:
         return self._spans
 
     def work(self) -> Any:
-        """Return the track of a stream's work, of which none is inside another."""
+        """Return the track of a stream's work, which does not nest."""
         if self._work is None:
             self._work = self._writer.track(*self._place, is_flat=True)
         return self._work
 
     def finish(self) -> None:
-        """Say that no more slices come; marks may."""
+        """No more slices follow; marks may."""
         for track in (self._spans, self._work):
             if track is not None:
                 self._writer.finish(track)

@@ -1,9 +1,8 @@
-"""The paper's microbenchmarks, Figures 11 to 15, and ours beside them.
+"""The paper's microbenchmarks, Figures 11 to 15, next to ours.
 
-The figures are curves without numbers, so there is nothing to put into cells: what the text says of
-each curve is a row, and our points of the same curves follow. A point of ours belongs to a curve if
-it is of the same product (N, K, alignment, type), direction or collective; all others are none of
-the figure's, and `tracekit query` has them.
+The figures are curves without numbers, so each curve is a row with what the text says about it,
+followed by our points of the same curve. A point belongs to a curve if it has the same product (N,
+K, alignment, type), direction, or collective; `tracekit query` has all other points.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ _TENSOR_SCALE = 8
 
 @dataclass(frozen=True, slots=True)
 class BenchFigure:
-    """Where ours of a figure come from: the analysis, and its columns that are shown.
+    """Source of our figures: the analysis, and its displayed columns.
 
-    `curve` returns the curve that a row of it belongs to, None if to none of the figure's.
+    `curve` returns the curve of a row, None if it has none.
     """
 
     analysis: str
@@ -32,7 +31,7 @@ class BenchFigure:
 
 
 def _product_curve(row: _Row) -> str | None:
-    """Products by their shape, whatever the series is called; rows of other ranges count too."""
+    """Match products by their shape, whatever the series is called; other ranges count too."""
     if row["op"] != "mm" or row["m"] is None or not row["series"]:
         return None
     if row["series"] == "table12" or "/" in row["series"]:
@@ -69,11 +68,11 @@ BENCH_FIGURES: dict[str, BenchFigure] = {
         "bench_collectives", _op("all_gather", "reduce_scatter", "reduce"), _COLLECTIVE
     ),
 }
-"""The figures that are microbenchmarks, by name."""
+"""Figures that are microbenchmarks, by name."""
 
 
 def of_figure(figure: BenchFigure, points: Result) -> Result:
-    """Return the points that belong to a figure, with all columns of their analysis."""
+    """Return the points of a figure, with all columns of their analysis."""
     names = points.column_names
     kept = [row for row in points.rows if figure.curve(dict(zip(names, row, strict=True)))]
     return Result(points.name, points.columns, kept)
@@ -98,7 +97,7 @@ def flat_result(name: str, curves: Mapping[str, Any], points: Result) -> Result:
 
 
 def remarks(name: str, curves: Mapping[str, Any], points: Result) -> list[str]:
-    """Return which curves only one side has, as sentences."""
+    """Return sentences about curves that only one side has."""
     figure = BENCH_FIGURES[name]
     ours = of_figure(figure, points).to_dicts()
     found = list(dict.fromkeys(str(figure.curve(row)) for row in ours))
@@ -110,7 +109,7 @@ def remarks(name: str, curves: Mapping[str, Any], points: Result) -> list[str]:
 
 
 def machines(points: Result) -> list[str]:
-    """Return what our points were measured on, each once."""
+    """Return the distinct machines of our points."""
     found: dict[str, None] = {}
     for row in points.to_dicts():
         parts = [row["device_name"] or row["device"], row.get("backend")]

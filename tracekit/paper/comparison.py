@@ -1,11 +1,11 @@
-"""Put the paper's figures and ours beside each other: by what both state, never by guess.
+"""Compares the paper's figures with ours, matched by stated facts, never by guess.
 
-What a row of the paper states of a run is either a key or part of the setup. A run stands beside a
-row where the keys are the same; what differs in the setup is marked.
+A fact that the paper states about a row is either a key or part of the setup. A run matches a row
+if the keys are equal; differences of the setup are marked.
 
-- The stage is always a key, and so is the method, for a method is a condition: a run of another one
-  is none of the paper's. `ZeRO-2` and `ZeRO-3` (tables 14 and 16) are any method with that stage.
-- Beyond these, a key is what tells the rows of the table apart:
+- Stage and method are always keys. `ZeRO-2` and `ZeRO-3` (tables 14 and 16) are any method with
+  that stage.
+- Other keys are the facts that distinguish the rows of a table:
 
       table 2             framework, batch size
       tables 3, 9         model
@@ -20,20 +20,20 @@ row where the keys are the same; what differs in the setup is marked.
       tables 14, 16       model
       table 15            the method alone
 
-  Where models tell rows apart and the run has none of them, it stands beside the one that is
-  nearest in the number of parameters, and the model is said to differ. A model that was cut to some
-  of its layers is that model; the layers are said to differ.
-- All else is the setup: model, layers, devices, framework, precision, batch size, sequence length,
-  world size, and of serving the requests. Only what the paper states is compared. What the run does
-  not state differs as well: it is not known to be the same.
+  If models distinguish rows and the run has none of them, it is compared with the model of the
+  nearest number of parameters, and the model is marked as different. A model with fewer layers
+  counts as that model, with the layers marked as different.
+- Everything else is the setup: model, layers, devices, framework, precision, batch size, sequence
+  length, world size, and for serving the requests. Only what the paper states is compared. What the
+  run does not state counts as different.
 
-Table 1 is about hardware, and has neither: ours is listed below the paper's. Of the figures, 4
-would have platform and model as keys, but an efficiency is one of two runs; 7 and 9 would have
-framework and model, with a point of a distribution that depends on the load above all. Nothing of
-ours is put beside these: analyses scaling and latency_cdf show ours.
+Table 1 is about hardware and has neither: our hardware is listed below the paper's. Figure 4 would
+have platform and model as keys, but an efficiency compares two runs; figures 7 and 9 would have
+framework and model, with a point of a distribution that depends mainly on the load. They are not
+compared: analyses scaling and latency_cdf show ours.
 
-Strictly, model, layers and batch size are keys of every table that states them, and the framework
-is one of those that are about a single one.
+In strict mode, model, layers, and batch size are keys of every table that states them, and so is
+the framework in tables about a single one.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from tracekit.paper.runs import PARAMETER_COUNTS, OurRun
 from tracekit.paper.tables import PaperTable, Row, hint_at_ours
 
 NO_SUCH_ROW = "the paper has no such row"
-"""The note of a figure of ours that the paper does not have, of a run that stands beside others."""
+"""Note of a figure that the paper does not have, in a run that matches a row."""
 
 MARKS = {
     "M": "model",
@@ -62,7 +62,7 @@ MARKS = {
     "W": "world size",
     "R": "requests",
 }
-"""What a letter in column `mark` says to differ, in the order of the letters there."""
+"""Difference that each letter in column `mark` stands for, in the order of the letters."""
 
 _ADAPTERS = {"L", "QL", "LFA", "PT"}
 _BATCH_IS_RESULT = "table4"
@@ -73,7 +73,7 @@ _FEW = 4
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One fact of the setup that differs: its letter, ours and the paper's as text."""
+    """One difference of the setup: its letter, our value, and the paper's as text."""
 
     mark: str
     ours: str
@@ -87,10 +87,10 @@ class Difference:
 class Line:
     """One line of a comparison: a row of the paper, a run of ours, or both.
 
-    `names` are the cells that tell what the line is about. `ours` are our figures by name, None
-    where there are none; `note` says why one side is missing. `differences` are what the setup of
-    the run differs in from that of the row; `wholes` are the figures of a run with cut layers as
-    the whole model would have them, by name.
+    `names` are the cells that identify the line. `ours` are our figures by name, None if there are
+    none; `note` says why one side is missing. `differences` are the differences of the setups;
+    `wholes` are the figures of a run with fewer layers, extrapolated to the complete model, by
+    name.
     """
 
     names: Row
@@ -103,11 +103,11 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A published table with ours beside it.
+    """A published table next to our runs.
 
-    A row of the paper has one line for every run that belongs to it, or one without any; then come
-    the lines of runs that belong to no row. `name_columns` and `figure_columns` are names with
-    their DuckDB types; a figure may be one of the paper, of ours, or of both.
+    A row of the paper has one line per matching run, or one without a run; then come the lines of
+    unmatched runs. `name_columns` and `figure_columns` are names with DuckDB types; a figure may be
+    the paper's, ours, or both.
     """
 
     table: PaperTable
@@ -118,7 +118,7 @@ class Comparison:
 
     @property
     def our_figures(self) -> frozenset[str]:
-        """The figures that we take."""
+        """The figures that tracekit measures."""
         return frozenset(name for name, _ in self.measure.figures)
 
     @property
@@ -129,9 +129,9 @@ class Comparison:
 
 @dataclass(slots=True)
 class _Taken:
-    """What was taken from one run, and which of it stands beside a row of the paper already.
+    """Figures of one run, and which of them already match a row.
 
-    `reason` says why there is nothing, `apart` why it stands beside no row.
+    `reason` says why there are none, `apart` why they match no row.
     """
 
     run: OurRun
@@ -148,10 +148,10 @@ def compare(
     *,
     is_strict: bool = False,
 ) -> Comparison:
-    """Put runs beside a published table.
+    """Compare runs with a published table.
 
     Raises:
-        UsageError: the table has no such platform, or nothing of ours can stand beside it.
+        UsageError: the table has no such platform, or no counterpart in tracekit.
     """
     if table.name not in MEASURES:
         raise UsageError(f"no figure to compare with {table.name}", hint=hint_at_ours(table.name))
@@ -191,11 +191,11 @@ class _Matching:
         )
 
     def _is_of_stage(self, run: OurRun) -> bool:
-        """Whether a run is of the stage that the table is about; any run for the hardware."""
+        """Whether a run has the stage of the table; any run does for the hardware."""
         return self.table.setup.get("stage") in (None, run.manifest.stage)
 
     def _candidates(self, runs: Sequence[OurRun]) -> list[OurRun]:
-        """Leave out runs of the same hardware, or of smaller batches, where these are figures."""
+        """Omit runs of the same hardware, or with smaller batches, if these are results."""
         if "stage" not in self.table.setup:
             once: dict[str, OurRun] = {}
             for run in runs:
@@ -252,7 +252,7 @@ class _Matching:
                 yield Line(row, row, one.run, None, note, differing)
 
     def _alone(self, one: _Taken) -> Iterator[Line]:
-        """Yield the lines of a run that stand beside no row of the paper."""
+        """Yield the lines of a run that matches no row of the paper."""
         run = one.run
         note: str | None = None
         if one.used:
@@ -278,7 +278,7 @@ class _Matching:
         return dict(zip(names, figures, strict=True))  # type: ignore[arg-type]
 
     def _is_key(self, name: str) -> bool:
-        """Whether a fact (one of `_KEYS`) has to be the same for a run to match a row."""
+        """Whether a fact (one of `_KEYS`) must be equal for a run to match a row."""
         if name == "method":
             return True
         if name == "batch_size" and self.table.name == _BATCH_IS_RESULT:
@@ -290,7 +290,7 @@ class _Matching:
         return name == "model" or self.table.setup.get("stage") != "serve"
 
     def _is_same(self, row: Row, run: OurRun, name: str) -> bool:
-        """Whether a run has a fact of a row, if it has to."""
+        """Whether a run has a fact of a row, if required."""
         theirs = self.table.fact(row, name)
         if theirs is None or not self._is_key(name):
             return True
@@ -303,7 +303,7 @@ class _Matching:
         return bool(run.manifest.batch_size == theirs)
 
     def _nearest_model(self, run: OurRun) -> str | None:
-        """Return the model of the table that a run stands beside, None if its size is not known."""
+        """Return the model of the table to compare a run with; None if its size is unknown."""
         models = self._facts(self.table.rows, "model")
         if run.base_model in models:
             return run.base_model
@@ -313,7 +313,7 @@ class _Matching:
         return min(models, key=lambda name: abs(math.log(PARAMETER_COUNTS[name] / own)))
 
     def _why_alone(self, run: OurRun) -> str:
-        """Return why a run belongs to no row: what it differs in from the nearest ones."""
+        """Return why a run matches no row: how it differs from the nearest ones."""
         manifest = run.manifest
         if not self._is_of_stage(run):
             theirs = self.table.setup["stage"]
@@ -334,7 +334,7 @@ class _Matching:
         return f"{what} {own[name]}: the paper has {listed}"
 
     def _wanted(self, row: Row) -> str:
-        """Return what a run has to be to belong to a row, as text."""
+        """Return the requirements for matching a row, as text."""
         found = {
             name: str(fact)
             for name in ("model", "method", "framework", "batch_size")
@@ -354,7 +354,7 @@ def _has_column(table: PaperTable, name: str) -> bool:
 
 
 def _largest_batches(runs: Sequence[OurRun]) -> list[OurRun]:
-    """Keep, of runs that differ in the batch size alone, the one with the largest that fitted."""
+    """Of runs that differ only in batch size, return the one with the largest that fits."""
     best: dict[tuple[object, ...], OurRun] = {}
 
     def rank(run: OurRun) -> tuple[bool, int]:
@@ -374,7 +374,7 @@ def _largest_batches(runs: Sequence[OurRun]) -> list[OurRun]:
 def _is_method(printed: str, method: frozenset[str]) -> bool:
     """Whether our techniques are those that the paper prints.
 
-    `ZeRO-2` is any pre-training with that stage: what else was on, the paper does not say.
+    `ZeRO-2` is any pre-training with that stage: the paper does not say what else was enabled.
     """
     if printed.startswith("ZeRO-"):
         return f"Z{printed.removeprefix('ZeRO-')}" in method and not method & _ADAPTERS
@@ -382,7 +382,7 @@ def _is_method(printed: str, method: frozenset[str]) -> bool:
 
 
 def _differences(table: PaperTable, row: Row, run: OurRun) -> Iterator[Difference]:
-    """Yield what a run differs in from a row of a table, in the order of :data:`MARKS`."""
+    """Yield the differences of a run from a row of a table, in the order of :data:`MARKS`."""
     stated = run.manifest
     is_serving = stated.stage == "serve"
     model, platform, framework = (

@@ -1,7 +1,7 @@
-"""The figures of the paper's tables, taken from our runs: from manifests, and from analyses.
+"""Figures of the paper's tables for our runs, from manifests and analyses.
 
-Times are per step: what the traces of a run hold, over the number of its steps, as the mean over
-its ranks. GB are 1e9 bytes.
+Times are per step: totals of a run's traces divided by the number of steps, mean over ranks. GB are
+1e9 bytes.
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ _BYTES_PER_GB = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """How to take the figures of one table from a run.
+    """How to compute the figures of one table for a run.
 
-    `key` names the columns of the paper's table that tell its rows apart within one run; `figures`
-    are name and DuckDB type of what is taken, named as the paper's columns where it is the same.
-    `take` returns a list of keys with their figures, or raises a `TracekitError` that says why
-    there are none. `source` is the analysis to ask for more. `by` names figures that tell further
-    rows of one key apart.
+    `key` has the columns of the paper's table that distinguish rows within one run; `figures` are
+    names and DuckDB types, named as the paper's columns if they are the same. `take` returns a list
+    of keys with their figures, or raises a `TracekitError` with the reason. `source` is the
+    analysis with more detail. `by` names figures that distinguish further rows of one key.
     """
 
     source: str
@@ -41,7 +40,7 @@ class Measure:
 
 
 def _amount(value: Any, unit_ns: int | None) -> Any:
-    """Return a time in its unit; whatever has none as it is."""
+    """Convert a time to its unit; other values are unchanged."""
     return value if value is None or unit_ns is None else value / unit_ns
 
 
@@ -52,10 +51,10 @@ def _ask(run: OurRun, name: str) -> list[_Row]:
 
 
 def _ask_of_steps(run: OurRun, name: str) -> list[_Row]:
-    """Return the rows of an analysis whose figures are per step.
+    """Return the rows of an analysis with figures per step.
 
     Raises:
-        TraceError: the traces mark no steps, or the run has none.
+        TraceError: the traces have no marked steps, or the run has no traces.
     """
     rows = _ask(run, name)
     if not rows:
@@ -70,7 +69,7 @@ def _of(
     keep: Callable[[_Row], bool] = lambda _row: True,
     ask: Callable[[OurRun, str], list[_Row]] = _ask_of_steps,
 ) -> Callable[[OurRun], Figures]:
-    """Return a way to take figures from the rows of an analysis: its columns with their units."""
+    """Return a function that reads figures from an analysis: its columns with their units."""
 
     def take(run: OurRun) -> Figures:
         return [
@@ -86,7 +85,7 @@ def _of(
 
 
 def _of_transfers(kind: str, class_name: str) -> Callable[[OurRun], Figures]:
-    """Return a way to take seconds per step and share of it; what no step has takes no time."""
+    """Return a function for seconds per step and their share; a missing transfer takes no time."""
     columns = {"step_kernel_ns": NS_PER_S, "step_pct": None}
     wanted = kind, class_name
     take = _of("transfer_steps", (), columns, lambda row: (row["kind"], row["class"]) == wanted)
@@ -122,7 +121,7 @@ def _attention(run: OurRun, name: str) -> list[_Row]:
 
 
 def _first_gemm(run: OurRun) -> Figures:
-    """The products of hidden size by MLP size: gate_proj and up_proj, which have the same one."""
+    """Products of hidden size by MLP size: gate_proj and up_proj have the same one."""
     config = run.manifest.model.config if run.manifest.model else {}
     shape = (config.get("intermediate_size"), config.get("hidden_size"))
     if None in shape:
@@ -139,7 +138,7 @@ def _is_of_pass(row: _Row) -> bool:
 
 
 def _serving_modules(run: OurRun, name: str) -> list[_Row]:
-    """The paper's last row is what is neither computation nor communication: copies and idle."""
+    """The paper's last row is everything except computation and communication: copies and idle."""
     return [
         row | {"part": "other" if row["task_group"] == "rest" else row["task_group"]}
         for row in _ask(run, name)
@@ -148,7 +147,7 @@ def _serving_modules(run: OurRun, name: str) -> list[_Row]:
 
 
 def _figures(*names: str, **types: str) -> tuple[tuple[str, str], ...]:
-    """Return names with types: those of the paper's figures, DOUBLE if nothing else is said."""
+    """Return names with types: those of the paper's figures, DOUBLE by default."""
     return tuple((name, "DOUBLE") for name in names) + tuple(types.items())
 
 
@@ -252,4 +251,4 @@ MEASURES: dict[str, Measure] = {
     "table15": _training(_of_transfers("comm", "comm_allreduce")),
     "table16": _training(_of_transfers("comm", "(all)")),
 }
-"""How each table is measured; the figures of the paper's plots are not."""
+"""How each table is measured, except the paper's plots."""

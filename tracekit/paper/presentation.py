@@ -1,4 +1,4 @@
-"""Turn a comparison into results: one flat table for programs, short ones for people."""
+"""Converts a comparison to results: one flat table for programs, short ones for people."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def flat_result(comparison: Comparison) -> Result:
 
 
 def beside_result(comparison: Comparison) -> Result:
-    """Return the rows of the paper with tracekit's next to them, shares first, for people."""
+    """Return the rows of the paper next to our runs, shares first, for people."""
     lines = [line for line in comparison.lines if line.paper is not None]
     # A platform or a run that all lines share is in the heading.
     is_said = len({line.names.get("platform") for line in lines}) == 1
@@ -66,10 +66,10 @@ def beside_result(comparison: Comparison) -> Result:
 
 
 def alone_result(comparison: Comparison) -> tuple[str | None, Result]:
-    """Return the figures of ours that stand beside no row of the paper, for people.
+    """Return our figures that match no row of the paper, for people.
 
     Returns:
-        Why, where it is the same for all of them, else None and a column of the result; the rows.
+        The reason if it is common to all, else None and a column of the result; the rows.
     """
     lines = [line for line in comparison.lines if line.paper is None and line.ours is not None]
     columns = _run_column(lines)
@@ -84,13 +84,13 @@ def alone_result(comparison: Comparison) -> tuple[str | None, Result]:
 
 
 def _run_column(lines: Sequence[Line]) -> list[tuple[str, str]]:
-    """Return a column for the run if there are several: a single one stands above the table."""
+    """Return a column for the run if there are several: a single one is above the table."""
     several = len({line.run.label for line in lines if line.run}) > 1
     return [("run", "VARCHAR")] if several else []
 
 
 def _cells(line: Line) -> Row:
-    """Return names, figures of both sides, mark, run and note of a line, by names of columns."""
+    """Return names, figures of both sides, mark, run, and note of a line, by column."""
     cells: Row = dict(line.names)
     cells |= {f"paper_{name}": value for name, value in (line.paper or {}).items()}
     cells |= {f"our_{name}": value for name, value in (line.ours or {}).items()}
@@ -103,7 +103,7 @@ def _cells(line: Line) -> Row:
 def _result(
     name: str, columns: Sequence[tuple[str, str]], rows: Sequence[Row], *, is_full: bool = True
 ) -> Result:
-    """Return rows as a result; unless it is full, without columns that say nothing in any row."""
+    """Return rows as a result; unless it is full, without columns that are empty in all rows."""
     kept = [
         Column(key, kind)
         for key, kind in columns
@@ -113,9 +113,9 @@ def _result(
 
 
 def sides(comparison: Comparison) -> list[tuple[str, str]]:
-    """Return what each side was measured on: the side, and its facts as one text.
+    """Return the machine of each side: the side, and its description.
 
-    Nothing for a table that is itself about the hardware.
+    Empty for a table about hardware.
     """
     stage = comparison.table.setup.get("stage")
     if stage is None:
@@ -134,7 +134,7 @@ def sides(comparison: Comparison) -> list[tuple[str, str]]:
 
 
 def setup_remarks(comparison: Comparison) -> list[str]:
-    """Return remarks on all lines: in what the setups differ."""
+    """Return remarks on all lines: differences of the setups."""
     with_ours = [line for line in comparison.lines if line.paper is not None and line.ours]
     differing = [line for line in with_ours if line.differences]
     found = []
@@ -147,7 +147,7 @@ def setup_remarks(comparison: Comparison) -> list[str]:
 
 
 def _differences(lines: Sequence[Line]) -> list[str]:
-    """Return each fact that differs with its letter, in how many rows, and what it is."""
+    """Return each difference with its letter, its number of rows, and its description."""
     found = []
     for mark, fact in MARKS.items():
         own = [one for line in lines for one in line.differences if one.mark == mark]
@@ -166,7 +166,7 @@ def _listed(texts: Iterable[str]) -> str:
 
 
 def remarks(comparison: Comparison) -> list[str]:
-    """Return what has to be said of single lines: cells as printed, and runs without figures."""
+    """Return remarks on single lines: cells as printed, and runs without figures."""
     printed: list[str] = []
     apart: dict[str, list[str]] = {}
     missing: dict[tuple[str, str], list[str]] = {}
@@ -190,7 +190,7 @@ def remarks(comparison: Comparison) -> list[str]:
 
 
 def count_without_run(lines: Sequence[Line]) -> int:
-    """Return how many rows of the paper have no run of ours."""
+    """Return the number of rows without a run."""
     return sum(line.paper is not None and line.run is None for line in lines)
 
 

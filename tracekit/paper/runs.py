@@ -1,4 +1,4 @@
-"""Our runs as the paper's tables need them: found in folders, described by their manifests."""
+"""Our runs for the paper's tables: found in folders, described by their manifests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tracekit.manifest import Manifest
 from tracekit.storage import Place
 
 Ask = Callable[..., Result]
-"""Runs an analysis on the traces of a run: `ask("phases")`. Raises a `TracekitError`."""
+"""Runs an analysis on the traces of a run, `ask("phases")`; raises a `TracekitError`."""
 
 # Tokens of Llama2, and with some that were added, as for padding.
 _VOCABULARY = (32_000, 32_320)
@@ -32,13 +32,13 @@ PARAMETER_COUNTS = {
     "Llama2-13B": 13_015_864_320,
     "Llama2-70B": 68_976_648_192,
 }
-"""Parameters of the paper's models, which follow from their published configurations."""
+"""Parameters of the paper's models, from their published configurations."""
 _NAME = re.compile(r"llama-?2-?(7|13|70)b(?:-hf)?$")
 
 
 @dataclass(frozen=True, slots=True)
 class OurRun:
-    """One run folder: its label, what its manifest says, and a way to ask its traces."""
+    """One run folder: its label, manifest, and a function to query its traces."""
 
     label: str
     manifest: Manifest
@@ -46,12 +46,12 @@ class OurRun:
 
     @property
     def paper_model(self) -> str | None:
-        """The paper's name of the model, None if it is none of the paper's or not all of it."""
+        """The paper's name of the model; None if it is another model or has fewer layers."""
         return None if self.whole_layer_count is not None else self.base_model
 
     @property
     def model(self) -> str:
-        """The model, with its layers where it was cut."""
+        """The model, with its number of layers if reduced."""
         model, whole = self.manifest.model, self.whole_layer_count
         if model is None:
             return "unknown"
@@ -59,9 +59,9 @@ class OurRun:
 
     @property
     def base_model(self) -> str | None:
-        """The paper's name of the model, with all of its layers or cut to some; None if none.
+        """The paper's name of the model, with all or fewer layers; None if it is another model.
 
-        By its shape, by its name only where that is not told.
+        Matched by shape, or by name if the shape is unknown.
         """
         model = self.manifest.model
         if model is None:
@@ -77,7 +77,7 @@ class OurRun:
 
     @property
     def layer_count(self) -> int | None:
-        """The layers that the model of the run has; None if not known."""
+        """Number of layers of the run's model; None if unknown."""
         model = self.manifest.model
         if model is None:
             return None
@@ -88,7 +88,7 @@ class OurRun:
 
     @property
     def whole_layer_count(self) -> int | None:
-        """The layers of the paper's model that was cut for this run; None if none was."""
+        """Number of layers of the paper's model if this run has fewer; else None."""
         if self.base_model is None or self.layer_count is None:
             return None
         whole = _SHAPES[self.base_model][2]
@@ -96,14 +96,14 @@ class OurRun:
 
     @property
     def parameter_count(self) -> int | None:
-        """The parameters of the model, of a cut one as if it were whole; None if not known."""
+        """Number of parameters of the model with all layers; None if unknown."""
         if self.base_model is not None:
             return PARAMETER_COUNTS[self.base_model]
         return self.manifest.model.parameter_count if self.manifest.model else None
 
     @property
     def method(self) -> frozenset[str]:
-        """The techniques that `--opt` names, in no order."""
+        """The set of techniques in `--opt`."""
         return frozenset((self.manifest.opt or "").split("+")) - {""}
 
     @property
@@ -120,17 +120,17 @@ class OurRun:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was found: the runs in natural order of their paths, and what could not be read."""
+    """Runs in natural order of their paths, and unreadable files."""
 
     runs: tuple[OurRun, ...]
     problems: tuple[str, ...]
 
 
 def find_our_runs(paths: Sequence[str | Path], ask_of: Callable[[Place], Ask]) -> Found:
-    """Find the runs that are meant by run folders, folders of them and globs of either.
+    """Find runs in run folders, folders of them, and globs of either.
 
     Raises:
-        TraceError: a path does not exist, or there is not a run in any.
+        TraceError: a path does not exist, or none contains a run.
     """
     folders = find_runs(paths)
     if not folders:
@@ -151,7 +151,7 @@ def find_our_runs(paths: Sequence[str | Path], ask_of: Callable[[Place], Ask]) -
 
 
 def _names_of(folders: Sequence[Place]) -> list[str]:
-    """Return what to call run folders: their paths below the folder that all lie in."""
+    """Return names of run folders: their paths below the common folder."""
     local = [folder for folder in folders if isinstance(folder, Path)]
     if len(local) < len(folders):
         return [*map(str, folders)]
@@ -160,5 +160,5 @@ def _names_of(folders: Sequence[Place]) -> list[str]:
 
 
 def layer_count_of(model: str | None) -> int | None:
-    """Return the layers of a model of the paper by its name there; None for none."""
+    """Return the number of layers of a model of the paper by its name there; None if unknown."""
     return _SHAPES[model][2] if model in _SHAPES else None

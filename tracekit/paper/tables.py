@@ -1,18 +1,18 @@
-"""Read the published tables: one TOML file each, every cell as printed.
+"""Reads the published tables: one TOML file each, every cell as printed.
 
 A file holds
 
-    title, source   what the table shows, and where it stands in the paper
-    missing         what `-` in a cell means: `oom` adds the column `outcome`
-    notes           what a reader of the figures has to know
+    title, source   what the table shows, and its place in the paper
+    missing         meaning of `-` in a cell: `oom` adds the column `outcome`
+    notes           notes for readers of the figures
     columns         name (with the unit), DuckDB type, meaning
     rows            one list per row, in the order of the paper; `-` is a cell without a figure
-    by_platform     the platforms whose figures follow one another in a row, a list for each; `-`
-                    is a platform without figures
-    as_printed      cells that cannot be right: the row, the column, and why
-    setup           what was measured, as far as it is the same for the whole table
+    by_platform     platforms whose figures are side by side in a row, one list each; `-` is a
+                    platform without figures
+    as_printed      impossible cells: the row, the column, and the reason
+    setup           facts that are the same for the entire table
 
-A cell that is marked keeps its figure; the column `as_printed` holds the reason.
+A marked cell keeps its figure; column `as_printed` has the reason.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ FIGURE_ANALYSES = {
     "figure14": "bench_collectives",
     "figure15": "bench_collectives",
 }
-"""The analysis that shows ours of a figure, with numbers in the paper's text or not."""
+"""Analysis with our data for a figure, whether or not the paper's text has numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class PaperColumn:
-    """One column: its name, which states the unit, its DuckDB type and its meaning."""
+    """One column: its name with the unit, its DuckDB type, and its meaning."""
 
     name: str
     type: str
@@ -62,8 +62,8 @@ class PaperColumn:
 class PaperTable:
     """One published table.
 
-    `setup` is what holds for every row; a column of the same name overrides it. `rows` are in the
-    order of the paper.
+    `setup` holds for every row; a column of the same name overrides it. `rows` are in the order of
+    the paper.
     """
 
     name: str
@@ -76,12 +76,12 @@ class PaperTable:
 
     @property
     def platforms(self) -> tuple[str, ...]:
-        """The platforms that the rows are of, in the order of the paper; empty if there is one."""
+        """Platforms of the rows, in the order of the paper; empty if there is only one."""
         names = (row["platform"] for row in self.rows if "platform" in row)
         return tuple(dict.fromkeys(str(name) for name in names))
 
     def fact(self, row: Row, name: str) -> Any:
-        """Return what the table says of a row: its cell, else the setup; None if neither."""
+        """Return a fact of a row: its cell, else that of the setup; None if there is none."""
         return row[name] if name in row else self.setup.get(name)
 
     def of_platform(self, platform: str | None) -> tuple[Row, ...]:
@@ -100,7 +100,7 @@ class PaperTable:
         return tuple(row for row in self.rows if row.get("platform", platform) == platform)
 
     def to_result(self, platform: str | None = None) -> Result:
-        """Return the published figures alone; see :meth:`of_platform`."""
+        """Return only the published figures; see :meth:`of_platform`."""
         columns = tuple(Column(column.name, column.type) for column in self.columns)
         rows = [tuple(row[one.name] for one in columns) for row in self.of_platform(platform)]
         return Result(self.name, columns, rows)
@@ -123,7 +123,7 @@ def find_table(name: str) -> PaperTable:
     """Return the table of that name: `table3`, `figure4`.
 
     Raises:
-        UsageError: there is none; the hint names close matches, or the analysis of a figure.
+        UsageError: there is none; the hint has similar names, or the analysis of a figure.
     """
     tables = load_tables()
     if name in tables:
@@ -137,7 +137,7 @@ def find_table(name: str) -> PaperTable:
 
 
 def hint_at_ours(figure: str) -> str:
-    """Return the hint that names the analysis of a figure."""
+    """Return the hint with the analysis of a figure."""
     return f"show only the measured values: tracekit query {FIGURE_ANALYSES[figure]}"
 
 
@@ -167,7 +167,7 @@ def _table(name: str, content: Mapping[str, Any]) -> PaperTable:
 
 
 def _single_rows(content: Mapping[str, Any], names: Sequence[str]) -> Iterator[Sequence[Cell]]:
-    """Yield the cells of each row; where platforms share one, those of each platform."""
+    """Yield the cells of each row; for a row of several platforms, those of each."""
     platforms = content.get("by_platform")
     if platforms is None:
         yield from content["rows"]

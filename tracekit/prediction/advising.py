@@ -172,13 +172,16 @@ class Advised(ShownAsTable):
         return Result("advise", columns, [self._row(one) for one in self.advice])
 
     def _row(self, one: Advice) -> tuple[object, ...]:
-        seen, told = one.candidate, one.prediction
+        candidate, prediction = one.candidate, one.prediction
+        changes, assumptions = (
+            SEPARATOR.join(texts) for texts in (candidate.changes, prediction.assumptions)
+        )
         return (
-            *(seen.rule, one.figure, seen.what, seen.place, SEPARATOR.join(seen.changes)),
-            *(seen.remedy, seen.evidence, SEPARATOR.join(told.assumptions), told.gain_ns),
-            told.before_step_ns,
-            *(told.gain_pct, *told.range_pct, one.joint_gain_pct, one.brings, told.base),
-            *(told.is_upper_bound, one.is_certain),
+            *(candidate.rule, one.figure, candidate.what, candidate.place, changes),
+            *(candidate.remedy, candidate.evidence, assumptions, prediction.gain_ns),
+            prediction.before_step_ns,
+            *(prediction.gain_pct, *prediction.range_pct, one.joint_gain_pct, one.brings),
+            *(prediction.base, prediction.is_upper_bound, one.is_certain),
         )
 
 
@@ -261,17 +264,17 @@ def advise(
     found: list[_Found] = []
     for one in candidates:
         try:
-            told = replay.predict(one.changes)
+            prediction = replay.predict(one.changes)
         except NothingChosenError:  # No later event waits for the changed ones.
             continue
         except QueryError as error:
             undecided.append((one, error.message))
             continue
-        gain_pct = told.gain_pct
+        gain_pct = prediction.gain_pct
         if gain_pct is None:
-            undecided.append((one, told.reason or GAIN_UNKNOWN))
-        elif gain_pct >= _least_pct(*told.range_pct):
-            found.append((one, told))
+            undecided.append((one, prediction.reason or GAIN_UNKNOWN))
+        elif gain_pct >= _least_pct(*prediction.range_pct):
+            found.append((one, prediction))
     replayed = _joined(_ranked(found), replay)
     every = merge(replayed, of_load, key=lambda one: -(one.prediction.gain_pct or 0.0))
     return Advised(
@@ -384,14 +387,14 @@ def _joined(found: Sequence[_Found], replay: Predictor) -> list[Advice]:
     changes: dict[str, None] = {}
     joint_pct = 0.0
     rules = {one.rule for one, _ in found}
-    for one, told in found:
-        if told.range_pct[0] > 0 and _PART_OF.get(one.rule) not in rules:
+    for one, prediction in found:
+        if prediction.range_pct[0] > 0 and _PART_OF.get(one.rule) not in rules:
             added = [text for text in one.changes if text not in changes]
             changes |= dict.fromkeys(added)
             if added:
                 joint = replay.predict([*changes]).gain_pct or 0.0
-                joint_pct = max(min(joint, joint_pct + (told.gain_pct or 0.0)), joint_pct)
-        advice.append(Advice(one, told, max(joint_pct, told.gain_pct or 0.0)))
+                joint_pct = max(min(joint, joint_pct + (prediction.gain_pct or 0.0)), joint_pct)
+        advice.append(Advice(one, prediction, max(joint_pct, prediction.gain_pct or 0.0)))
     return advice
 
 

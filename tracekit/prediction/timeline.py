@@ -267,11 +267,11 @@ def _event(
     rank, trace_id, name = named
     category, pid, tid, correlation = where
     found = json.loads(args) if args else {}
-    told = {**found} if isinstance(found, dict) else {}
+    new_args = {**found} if isinstance(found, dict) else {}
     if category in _ON_DEVICE:
-        told |= {"device": int(pid) if pid.isdecimal() else pid, "stream": tid}
-    told["rank"] = trace_id if rank is None else rank
+        new_args |= {"device": int(pid) if pid.isdecimal() else pid, "stream": tid}
+    new_args["rank"] = trace_id if rank is None else rank
     if correlation is not None:
-        told["correlation"] = correlation
+        new_args["correlation"] = correlation
     event = {"ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid}
-    return {**event, "ts": start_ns, "dur": dur_ns, "args": told}
+    return {**event, "ts": start_ns, "dur": dur_ns, "args": new_args}
