@@ -230,8 +230,3 @@ def format_pct(pct: int | float) -> str:
     if 0 < pct < 0.05:
         return "<0.1"
     return f"{pct:,.1f}"
-
-
-def format_times(pct: int | float) -> str:
-    """Return a percentage of 100 and more as how many times, for example `1.91 ×`."""
-    return f"{pct / 100:.2f} ×"

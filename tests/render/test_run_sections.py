@@ -10,7 +10,7 @@ from given_rows import rows_of
 
 from tracekit.analysis.result import Column, Result
 from tracekit.render.sections import SECTIONS
-from tracekit.render.sections.device_time import idle_sentence
+from tracekit.render.sections.device_time import step_sentence
 
 MS = 1_000_000
 Totalled = Callable[[Mapping[str, Result]], dict[str, Result]]
@@ -286,29 +286,27 @@ def test_sides_that_have_next_to_nothing_in_common_are_said() -> None:
     assert not any("only" in line for line in _told())
 
 
+STEP = {"step_count": 2, "mean_span_ns": 100.0, "step_work_ns": 70.0}
 RECORDED = {"recorded_step_ns": 100, "work_ns": 70, "recorded_idle_pct": 30.0}
 ESTIMATE = {"work_ns": 70, "unprofiled_step_ns": 76, "low_ns": 71, "high_ns": 89}
-OF_THE_RUN = "Idle 30.0 % of a recorded step, about 7.9 % (1.4 to 21.3) without the profiler"
-MEASURED = "Idle 30.0 % of a recorded step, 12.5 % without the profiler"
-WIDE = "Idle 30.0 % of a recorded step, 1.4 to 21.3 % without the profiler"
-HINT = "Idle 30.0 % of a recorded step, in part the profiler's: query unprofiled"
 
 
 @pytest.mark.parametrize(
     ("recorded", "estimates", "expected"),
     [
-        (RECORDED | {"idle_pct": 12.5, "plain_step_ns": 80}, [ESTIMATE], MEASURED),
-        (RECORDED, [ESTIMATE], OF_THE_RUN),
-        (RECORDED, [ESTIMATE, {"work_ns": 90, "reason": "no host"}], HINT),
-        (RECORDED, [ESTIMATE | {"unprofiled_step_ns": None}], WIDE),
-        (RECORDED, [], HINT),
-        (RECORDED | {"recorded_idle_pct": 3.0}, [], None),
-        (None, [], None),
+        ({"idle_pct": 12.5, "plain_step_ns": 80, "source": "given"}, [ESTIMATE], "80 ns unpro"),
+        ({}, [ESTIMATE], "76 ns unprofiled (estimated, 71 to 89 ns)  ·  100 ns while profiling"),
+        ({}, [ESTIMATE, {"work_ns": 90, "reason": "no host"}], "unprofiled: no host"),
+        ({}, [ESTIMATE | {"unprofiled_step_ns": None}], "71 to 89 ns unprofiled (estimated)"),
+        ({}, [], "unprofiled: estimated by tracekit query unprofiled; idle 30.0 %"),
     ],
 )
 def test_the_sentence(
-    recorded: dict[str, Any] | None, estimates: list[dict[str, Any]], expected: str | None
+    recorded: dict[str, Any], estimates: list[dict[str, Any]], expected: str
 ) -> None:
-    idle = rows_of("run_idle", *([recorded] if recorded else []))
-    data = {"run_idle": idle, "unprofiled": rows_of("unprofiled", *estimates)}
-    assert idle_sentence(data) == expected
+    data = {
+        "step_totals": rows_of("step_totals", STEP),
+        "run_idle": rows_of("run_idle", RECORDED | recorded),
+        "unprofiled": rows_of("unprofiled", *estimates),
+    }
+    assert expected in (step_sentence(data) or "")

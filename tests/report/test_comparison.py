@@ -14,9 +14,8 @@ import pytest
 import tracekit
 from tracekit.comparison.comparing import compare
 from tracekit.plot import find_chart
-from tracekit.render.sections.comparison import EFFECTS
 from tracekit.report import comparison_page, modules_of
-from tracekit.report.comparison_page import TABLES, VIEWS, comparison_sentences, modules_charts
+from tracekit.report.comparison_page import TABLES, VIEWS, modules_charts
 
 REPO = Path(__file__).resolve().parents[2]
 BASE, NEW = (REPO / "sample_traces" / name for name in ("pretrain_Naive", "pretrain_R+Z3"))
@@ -30,24 +29,6 @@ def compared(opened: Opened) -> tuple[dict[str, Any], dict[str, Any]]:
     base, new = opened(BASE), opened(NEW)
     results = compare(base, new).results()
     return results, {"base": modules_of(base), "new": modules_of(new)}
-
-
-def test_the_sentences_are_figures_of_the_tables(compared: Any) -> None:
-    results, _ = compared
-    (whole,) = results["comparison"].to_dicts()
-    first, cause, matched = comparison_sentences(results)
-    assert f"{whole['delta_ns'] / 1e6:,.3f} ms longer" in first
-    assert f"({whole['delta_pct']:+.1f} %)" in first
-    assert whole["verdict"] in first
-    effects = results["comparison_effects"].to_dicts()
-    assert sum(row["base_pct"] for row in effects) == pytest.approx(whole["delta_pct"])
-    assert all(
-        row["base_pct"] == pytest.approx(100 * row["delta_ns"] / whole["base_ns"])
-        for row in effects
-    )
-    largest = max(effects, key=lambda row: abs(row["delta_ns"]))
-    assert f"The largest cause is {EFFECTS[largest['effect']]}:" in cause
-    assert matched.startswith(f"{whole['matched_pct']:.1f} %")
 
 
 def test_modules_of_both_sides_have_one_scale(compared: Any) -> None:

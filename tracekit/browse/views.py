@@ -25,7 +25,7 @@ from tracekit.browse.page import (
 )
 from tracekit.browse.query_worker import Answers
 from tracekit.render._bars import share_bar
-from tracekit.render.sections.device_time import idle_sentence
+from tracekit.render.sections.device_time import step_sentence
 from tracekit.time_parts import PARTS
 
 _BUSY = tuple(part for part in PARTS if part.name != "idle")
@@ -88,7 +88,8 @@ class Overview:
             for row in rows
         ]
         result = holding(Result("overview", _OVERVIEW_COLUMNS, found), search)
-        note = idle_sentence({"run_idle": answers.query("run_idle")}) or ""
+        names = ("step_totals", "run_idle")
+        note = step_sentence({name: answers.query(name) for name in names}) or ""
         return replace(cut(result, _SHOWN, number), note=note)
 
     def told(self, traces: Sequence[str], search: str) -> str:

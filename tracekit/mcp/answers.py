@@ -106,14 +106,18 @@ class Tools:
                     step = "several runs: ask(trace, 'methods') compares them, or open one of them"
                 return brief(opened.query("run"), budget=max_tokens, before=[f"next: {step}"])
             from tracekit.analysis.breakdown import is_small
-            from tracekit.render.sections.device_time import idle_sentence
+            from tracekit.render.sections.device_time import step_sentence
             from tracekit.report.verdict import sentences
 
             said = sentences(opened.query("verdict"), opened.query("unrecorded"))
             names = ("trace", "timeline", "idle_cause_totals", "kernel_class_totals", "health")
             tables = {name: opened.query(name) for name in names}
-            steps = ["run_idle", *(["unprofiled"] if is_small(tables["timeline"]) else [])]
-            if idle := idle_sentence({name: opened.query(name) for name in steps}):
+            steps = [
+                "step_totals",
+                "run_idle",
+                *(["unprofiled"] if is_small(tables["timeline"]) else []),
+            ]
+            if idle := step_sentence({name: opened.query(name) for name in steps}):
                 said.append(idle)
             tables = ({"run": opened.query("run")} if run_count else {}) | tables
             asked = ", ".join(f"EXISTS ({rows})" for rows in _ONLY_WITH.values())

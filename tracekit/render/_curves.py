@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from rich.text import Text
 
 from tracekit.render._text import cell_width, printable, shorten
-from tracekit.units import format_duration
+from tracekit.units import format_short
 
 _ROW_COUNT = 11
 """Rows of a drawing: 0, a tenth and so on to the top."""
@@ -56,9 +56,9 @@ def curve_lines(curves: Sequence[Curve], width: int) -> list[Text]:
         _draw(cells, number, curve, start_ns, last_ns, columns)
     middle_ns = round((start_ns + last_ns) / 2)
     ends = (
-        format_duration(start_ns) if start_ns else "0",
-        format_duration(middle_ns),
-        format_duration(last_ns) if last_ns else "0",
+        format_short(start_ns) if start_ns else "0",
+        format_short(middle_ns),
+        format_short(last_ns) if last_ns else "0",
     )
     return _grid(cells, [curve.name for curve in curves], _PCT_LABELS, ends, width)
 

@@ -12,7 +12,7 @@ from tracekit.palette import BLUE, INK, KIND, PHASE, SLATE, VERMILLION, Colour, 
 from tracekit.plot import Chart, find_chart
 from tracekit.plot._encoding import bar_step, colours, fixed, names, quantity, told
 from tracekit.render._text import printable
-from tracekit.render.sections.comparison import EFFECTS
+from tracekit.render.sections import SECTIONS
 from tracekit.report.budget import Cut, cut
 from tracekit.report.parts import (
     Shown,
@@ -26,10 +26,8 @@ from tracekit.report.parts import (
     section_head,
     sides,
     tabs,
-    verdict,
 )
 from tracekit.trace import Trace
-from tracekit.units import format_duration
 
 _DEFINITION = (
     "Figures are of one unit (a step, a window, a layer, a token or a request), new less base. "
@@ -168,49 +166,9 @@ def comparison_page(
         _modules({tab: found for tab, found in by_tab.items() if found}),
         Shown("tables", "", [*_tables(cuts, command)]),
     ]
-    head = verdict(comparison_sentences(results))
+    lines = [line.plain for line in SECTIONS["comparison"].lines(results, 120)]
+    head = [f"<pre>{escape(chr(10).join(lines))}</pre>"]
     return page_of((title, title), head, shown, has_contents=False)
-
-
-def comparison_sentences(results: Mapping[str, Result]) -> list[str]:
-    """Return what is to be said first; every figure is one of the comparison's tables."""
-    (row,) = results["comparison"].to_dicts()
-    said = [_whole(row)]
-    effects = results["comparison_effects"].to_dicts()
-    if effects:
-        first = effects[0]
-        sign = "+" if first["delta_ns"] > 0 else "−"
-        amount = format_duration(abs(first["delta_ns"]))
-        cause = EFFECTS[first["effect"]]
-        said.append(f"The largest cause is {cause}: {sign}{amount} per {row['per']}.")
-    if row["matched_pct"] is not None:
-        said.append(
-            f"{row['matched_pct']:.1f} % of the device time of both sides has a counterpart on the "
-            "other one."
-        )
-    return said
-
-
-def _whole(row: Mapping[str, Any]) -> str:
-    is_of_run = row["run_delta_ns"] is not None
-    delta = round(row["run_delta_ns"] if is_of_run else row["delta_ns"])
-    if not delta:
-        return f"Both take the same time per {row['per']}."
-    delta_pct = row["run_delta_pct" if is_of_run else "delta_pct"]
-    share = "" if delta_pct is None else f" ({delta_pct:+.1f} %)"
-    verb = "longer" if delta > 0 else "shorter"
-    verdict = row["verdict"] or "no verdict, as a side has one measurement only"
-    if is_of_run:
-        recorded = f"{row['delta_pct']:+.1f} %" if row["delta_pct"] is not None else "unknown"
-        return (
-            f"Without the profiler a {row['per']} of the new side takes "
-            f"{format_duration(abs(delta))} {verb}{share}: {verdict} ({row['run_basis']}); as "
-            f"recorded {recorded}."
-        )
-    return (
-        f"A {row['per']} of the new side takes {format_duration(abs(delta))} {verb}{share}: "
-        f"{verdict}, of {row['base_sample_count']} and {row['new_sample_count']} measurements."
-    )
 
 
 def _pictures(drawn: Sequence[Chart]) -> Iterator[str]:

@@ -116,6 +116,7 @@ class Screen:
             of: how many rows there are, if not all are shown.
         """
         heading = Text(title, style="bold") if isinstance(title, str) else title.copy()
+        labels, after, below = ([*map(printable, texts)] for texts in (labels, after, below))
         if of > len(labels):
             heading.append(f", {len(labels):,} of {of:,}", style="not bold dim")
         longest = max(map(cell_width, labels), default=0)
@@ -144,7 +145,8 @@ class Screen:
             line.append(_row(cells, widths, figures))
             if styles:
                 line.stylize(styles[place])
-            if after and after[place] and self.width - line.cell_len >= _LEAST_AFTER:
+            beside = cell_width(after[place]) + len(_GAP) if after else 0
+            if beside and self.width - line.cell_len >= min(beside, _LEAST_AFTER):
                 self.ended(line, after[place], "dim")
             line.rstrip()
             out.append(line)

@@ -287,7 +287,7 @@ def noise(screen: Screen) -> list[Text]:
             alike = f"each is like the one before (correlation {row['correlation']:.2g})"
             said.insert(0, f"{alike}: so many say less")
         below.append("; ".join(said))
-    labels = [printable(row["measure"]) for row in rows]
+    labels = [row["measure"] for row in rows]
     out = screen.block("Noise", labels, columns, below=below)
     (compared,) = screen.rows("comparison")
     is_one = 1 in (compared["base_run_count"], compared["new_run_count"])

@@ -207,10 +207,6 @@ def _unrecorded_replays(screen: Screen) -> list[Text]:
     return [screen.line(f"  {printable(replays)}: idle time is unknown", "yellow")]
 
 
-_LEAST_IDLE_PCT = 10.0
-"""Less idle time of a recording is not worth a word on the profiler."""
-
-
 def step_of(data: Mapping[str, Result]) -> Row | None:
     """Return a step as a breakdown shows it; None without steps.
 
@@ -270,25 +266,13 @@ def idle_of_step(data: Mapping[str, Result]) -> Row | None:
     return rows[0] | estimate | ends
 
 
-def idle_sentence(data: Mapping[str, Result]) -> str | None:
-    """Return how much of a step is idle as a sentence; None where next to nothing is to be said."""
-    row = idle_of_step(data)
+def step_sentence(data: Mapping[str, Result]) -> str | None:
+    """Return how long a step takes, and how much of it is idle; None without steps."""
+    row = step_of(data)
     if row is None:
         return None
-    said = f"Idle {format_pct(row['recorded_idle_pct'])} % of a recorded step"
-    if row["idle_pct"] is not None or row.get("idle_low_pct") is not None:
-        return f"{said}, {_idle_of_run(row)} without the profiler"
-    if row["recorded_idle_pct"] < _LEAST_IDLE_PCT:
-        return None
-    return f"{said}, in part the profiler's: query unprofiled"
-
-
-def _idle_of_run(row: Row) -> str:
-    idle = None if row["idle_pct"] is None else f"{format_pct(row['idle_pct'])} %"
-    if row.get("idle_low_pct") is None:
-        return idle or "unknown"
-    interval = f"{format_pct(row['idle_low_pct'])} to {format_pct(row['idle_high_pct'])}"
-    return f"about {idle} ({interval})" if idle else f"{interval} %"
+    idle = "" if row["idle_pct"] is None else f"; idle {format_pct(row['idle_pct'])} %"
+    return f"Step {_lengths(row)}{idle}"
 
 
 def _group_label(row: Row) -> str:
@@ -334,7 +318,7 @@ def phases(screen: Screen) -> list[Text]:
     columns = figures(shown, titles, is_alike=True)
     if not screen.has_steps:
         columns += figures(shown, {"span_pct": "share"})
-    title, labels = per_step("Phases", screen), [printable(row["phase"]) for row in shown]
+    title, labels = per_step("Phases", screen), [row["phase"] for row in shown]
     return screen.block(title, labels, columns, bars=bars, of=len(rows))
 
 
@@ -391,7 +375,7 @@ def _roles(screen: Screen) -> list[Text]:
     kernel_ns = sum(row["kernel_ns"] for row in rows) or 1
     inferred = 100 * sum(row["inferred_ns"] for row in rows) / kernel_ns
     title = per_step(f"Parts of the decoder, {format_pct(inferred)} % inferred,", screen)
-    labels = [printable(row["role"]) for row in shown]
+    labels = [row["role"] for row in shown]
     return _busy(screen, title, labels, shown, "wall_ns", len(rows))
 
 
@@ -444,7 +428,7 @@ def idle_causes(screen: Screen) -> list[Text]:
 
     return screen.block(
         "Idle causes",
-        [printable(row["cause"]) for row in shown],
+        [row["cause"] for row in shown],
         figures(shown, {"idle_ns": "idle", "idle_pct": "share", "gap_count": "gaps"}),
         bars=bars,
         after=[_place(row["top_op"], row["top_module"], row["top_python"]) for row in shown],
@@ -523,7 +507,7 @@ def kernels(screen: Screen) -> list[Text]:
         columns += figures(
             [row | {"rank": rank_text(row["rank"])} for row in shown], {"rank": "busiest device"}
         )
-    return screen.block("Top kernels", [printable(row["name"]) for row in shown], columns)
+    return screen.block("Top kernels", [row["name"] for row in shown], columns)
 
 
 def memcpy(screen: Screen) -> list[Text]:

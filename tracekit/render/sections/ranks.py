@@ -20,7 +20,7 @@ from tracekit.render.sections._layout import (
 )
 from tracekit.render.sections.device_time import MAX_DEVICES
 from tracekit.time_parts import PARTS
-from tracekit.units import format_bytes_per_s, format_duration
+from tracekit.units import format_bytes_per_s, format_short
 
 MAX_NAMED = 5
 MAX_WAITS = 3
@@ -136,7 +136,7 @@ def _outlier(row: Row, screen: Screen) -> Text:
     line.append(printable(row["name"]), style="bold red")
     if row["node"] is not None and row["kind"] != "node":
         line.append(f" on {printable(row['node'])}")
-    parts = [f"+{format_duration(row['delay_ns'])} (+{pct_text(row['delay_pct'])})"]
+    parts = [f"+{format_short(row['delay_ns'])} (+{pct_text(row['delay_pct'])})"]
     if row["kind"] == "link":
         if row["bus_bytes_per_s"] is not None and row["like_bus_bytes_per_s"] is not None:
             usual = format_bytes_per_s(row["like_bus_bytes_per_s"])
@@ -154,7 +154,7 @@ def _outlier(row: Row, screen: Screen) -> Text:
             group = "" if row["pg_name"] is None else f" of group {printable(row['pg_name'])}"
             parts.append(f"before {where}{group}")
         if row["longest_waiting_rank"] is not None:
-            longest = format_duration(row["max_caused_wait_ns"])
+            longest = format_short(row["max_caused_wait_ns"])
             parts.append(f"rank {row['longest_waiting_rank']} waits longest for it: {longest}")
     return screen.ended(line, " · ".join(parts))
 
@@ -167,9 +167,9 @@ def _wait(row: Row, screen: Screen) -> Text:
     longest = "" if count == 1 else f" · rank {row['longest_waiting_rank']} longest"
     text = (
         f"  {who} for {rank_text(row['straggler_rank'])} in {kind}{group}: "
-        f"{format_duration(row['wait_ns'])} in all, "
+        f"{format_short(row['wait_ns'])} in all, "
         f"{pct_text(row['wait_pct'])} of all waits{longest}, "
-        f"{format_duration(row['max_wait_ns'])} at once"
+        f"{format_short(row['max_wait_ns'])} at once"
     )
     return screen.line(printable(text))
 
@@ -203,7 +203,7 @@ def _groups(rows: Sequence[Row], screen: Screen) -> list[Text]:
     titles |= {"wait_ns": "waits", "median_bus_bytes_per_s": "bus bandwidth"}
     return screen.block(
         "Parallel groups",
-        [printable(row["dimension"]) for row in rows],
+        [row["dimension"] for row in rows],
         figures(told, titles),
         after=[printable(row["reason"] or f"by {row['known_by']}") for row in rows],
     )
@@ -248,12 +248,12 @@ def _clocks(rows: Sequence[Row], screen: Screen) -> list[Text]:
     if not compared:
         return [screen.heading("Clocks", f"not compared: {printable(rows[0]['reason'])}")]
     error = compared[0]["error_ns"]
-    of = "" if error is None else f" ± {format_duration(error)}"
+    of = "" if error is None else f" ± {format_short(error)}"
     if not apart:
         return [screen.heading("Clocks", f"one time on all ranks, as ends of collectives tell{of}")]
     apart.sort(key=lambda row: -abs(row["offset_ns"]))
     offsets = [
-        f"rank {row['rank']} {format_duration(abs(row['offset_ns']))} "
+        f"rank {row['rank']} {format_short(abs(row['offset_ns']))} "
         f"{'ahead' if row['offset_ns'] > 0 else 'behind'}"
         for row in apart[:MAX_CLOCKS]
     ]

@@ -16,7 +16,7 @@ from tracekit.render.sections._layout import (
     more,
     pct_text,
 )
-from tracekit.units import format_duration, format_pct
+from tracekit.units import format_pct, format_short
 
 MAX_DEVICES = 4
 
@@ -46,7 +46,7 @@ def throughput(screen: Screen) -> list[Text]:
             parts.insert(0, f"{row['requests_per_s']:,.1f} requests/s")
             if row["output_tokens_per_s"] is not None:
                 parts.insert(0, f"{row['output_tokens_per_s']:,.1f} output tokens/s")
-            parts.append(f"in {format_duration(row['interval_ns'])}")
+            parts.append(f"in {format_short(row['interval_ns'])}")
         if row["outcome"] == "incomplete":
             parts.append(f"only {format_pct(row['answered_pct'])} of the load")
         out.append(screen.ended(screen.heading("Throughput"), " · ".join(parts)))
@@ -114,7 +114,7 @@ def _steady_state(row: Row) -> str:
     ]
     parts = [
         f"steps {row['first_step']}–{row['last_step']} ({', '.join(kinds)})",
-        format_duration(row["dur_ns"]),
+        format_short(row["dur_ns"]),
         f"up to {row['max_running_count']:,} running",
     ]
     if row["decode_tokens_per_s"] is not None:

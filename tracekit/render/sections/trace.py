@@ -248,12 +248,12 @@ def _reasons(rows: Sequence[Row]) -> dict[str, list[int | None]]:
 
 def health(screen: Screen) -> list[Text]:
     """Return a line on the quality of the data: warnings and notes by number and name."""
-    rows = _judged(screen)
-    worst = min((row["severity"] for row in rows), key=_severity)
     line = Text.assemble(("Data quality  ", "bold"))
-    if worst == "ok":
-        line.append(f"good, {len(rows):,} checks passed", style="not bold green")
-        return [line]
+    rows = problems(screen.data["health"]).to_dicts()
+    if not rows:
+        passed = f"good, {len(screen.data['health']):,} checks passed"
+        return [line.append(passed, style="not bold green")]
+    worst = rows[0]["severity"]
     shown = _findings([row for row in rows if row["severity"] == worst])
     notes = {row["metric"] for row in rows if row["severity"] == "note"}
     also = f"; {_counted(len(notes), 'note')}" if worst == "warn" and notes else ""
@@ -270,28 +270,16 @@ def _counted(count: int, what: str) -> str:
 
 
 def problems(health: Result) -> Result:
-    """Return the checks that did not pass, warnings first."""
-    place = health.column_names.index("severity")
-    metric = health.column_names.index("metric")
-    is_single = len({*health.column("rank")} - {None}) < 2
+    """Return the checks that did not pass, warnings first; a single file needs no rank."""
+    is_single = health.column("metric").count("rank_unknown") < 2
     rows = [
-        row
-        for row in health.rows
-        if row[place] != "ok" and not (is_single and row[metric] == "rank_unknown")
+        tuple(row.values())
+        for row in sorted(health.to_dicts(), key=lambda row: _severity(row["severity"]))
+        if row["severity"] != "ok"
+        and not (is_single and (row["metric"], row["severity"]) == ("rank_unknown", "note"))
     ]
-    found = Result(health.name, health.columns, sorted(rows, key=lambda row: _severity(row[place])))
+    found = Result(health.name, health.columns, rows)
     return picked(found, [*found.column_names[1:]]) if is_single else found
-
-
-def _judged(screen: Screen) -> list[dict[str, Any]]:
-    """Return the checks; the rank of a single file need not be known."""
-    is_single = len(screen.rows("trace")) == 1
-    return [
-        row | {"severity": "ok"}
-        if is_single and row["metric"] == "rank_unknown" and row["severity"] == "note"
-        else row
-        for row in screen.rows("health")
-    ]
 
 
 def _fitting(findings: list[str], room: int) -> str:
@@ -311,7 +299,7 @@ def _severity(severity: str) -> int:
 def _findings(rows: list[dict[str, Any]]) -> list[str]:
     """Return one text per metric; one that several ranks report is said once."""
     by_metric: dict[str, list[dict[str, Any]]] = {}
-    for row in sorted(rows, key=lambda row: _severity(row["severity"])):
+    for row in rows:
         by_metric.setdefault(row["metric"], []).append(row)
     return [
         f"{printable(metric.replace('_', ' '))} {health_value(same[0])}"

@@ -124,9 +124,7 @@ function drawTable(place, name, data) {
   update();
   // Of one row there is nothing to filter, and nothing to sort in a spreadsheet.
   const tools = rows.length > 1 || total > 1 ? [element('div', { class: 'tools' }, filter, csv, count)] : [];
-  const told = meanings.length ? [element('details', { class: 'meanings' }, element('summary', {}, 'What the columns mean'), element('dl', {},
-    ...columns.flatMap((column, c) => [element('dt', {}, column), element('dd', {}, meanings[c])])))] : [];
-  place.replaceChildren(...tools, element('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': `table ${name}` }, table), printed, all, ...told);
+  place.replaceChildren(...tools, element('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': `table ${name}` }, table), printed, all);
 }
 
 function stemOf(column) {
