@@ -333,7 +333,9 @@ def bars_of(name: str) -> Callable[[Screen], list[Text]]:
                 for row, colour in zip(shown, colours, strict=True)
             ]
 
-        title = per_step(view["title"], screen) if is_of_step else view["title"]
+        title = per_step(view["title"], screen) if is_of_step else Text(view["title"], "bold")
+        if "note" in view:
+            title.append(f", {view['note']}", style="not bold dim")
         columns = figures(shown, titles)
         return screen.block(title, labels, columns, bars=bars if bar else None, of=len(rows))
 
