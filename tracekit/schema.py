@@ -23,7 +23,7 @@ from tracekit.event_description import (
     EventColumn,
 )
 
-SCHEMA_VERSION = 22
+SCHEMA_VERSION = 23
 """Raised with every change of a table; a store of another version is not opened."""
 
 
