@@ -92,5 +92,5 @@ def test_times_are_read() -> None:
 @pytest.mark.parametrize("text", ["", "3q", "-1", "0s", "1e3", 5000 * "9", "nan", "1 2"])
 def test_other_texts_are_no_size_and_no_time(text: str) -> None:
     for parse in (units.parse_bytes, units.parse_duration):
-        with pytest.raises(ValueError, match=r"is no (size|time)"):
+        with pytest.raises(ValueError, match=r"size|time"):
             parse(text)
