@@ -60,7 +60,7 @@ def run_pytest(python: str, folder: Path, *options: str) -> tuple[int, str, dict
 
 @pytest.mark.nightly("starts pytest with torch")
 def test_the_fixture(tmp_path: Path) -> None:
-    section = PAGE.read_text("utf-8").partition("## In a test")[2]
+    section = PAGE.read_text("utf-8").partition("## Check in pytest")[2]
     shown = re.findall(r"```python\n(.*?)```", section, re.DOTALL)[0]
     (tmp_path / "test_shown.py").write_text(shown)
     (tmp_path / "pyproject.toml").write_text(
