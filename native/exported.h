@@ -5,6 +5,10 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 
+/* Raise it, here and in tracekit/native.py, with every change of what the two exchange: a library that
+ * is older than the Python code would give wrong figures. */
+#define NATIVE_VERSION 1
+
 /* What a call returns. */
 typedef enum {
     CALL_DONE,

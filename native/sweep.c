@@ -443,6 +443,8 @@ static bool has_columns(struct ArrowArrayStream *source, const char *formats, bo
     return is_good;
 }
 
+EXPORTED const int native_version = NATIVE_VERSION;
+
 EXPORTED struct ArrowArrayStream *sweep_stream(const char *name, struct ArrowArrayStream *source,
                                                const SweepAsks *asks, char *why, size_t room)
 {

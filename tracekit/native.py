@@ -28,7 +28,7 @@ Stop = Literal["more", "ended", "damaged"]
 
 PATH = Path(__file__).with_name("_native.so")
 
-_BUSY, _NO_MEMORY = 1, 2  # As in native/exported.h.
+_VERSION, _BUSY, _NO_MEMORY = 1, 1, 2  # As in native/exported.h.
 _TEXT_ENDS, _ARRAY_ENDS, _ODD_EVENT = 0, 1, 2  # As in native/events.h.
 
 _WHY_BYTES = 256
@@ -89,7 +89,9 @@ class _Library:
     def __init__(self) -> None:
         try:
             self.quick, self.long = ctypes.PyDLL(str(PATH)), ctypes.CDLL(str(PATH))
-        except OSError as error:
+            if c_int.in_dll(self.quick, "native_version").value != _VERSION:
+                raise ValueError("it is of another version of tracekit")
+        except (OSError, ValueError) as error:
             raise TracekitError(
                 f"cannot load tracekit's C library: {error}",
                 hint="reinstall tracekit; in a clone: pip install -e .",
