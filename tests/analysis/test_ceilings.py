@@ -46,7 +46,7 @@ MI300X = GPU | {"device_name": "AMD Instinct MI300X"}
         (cpu(EPYC, None), CPU, CPU_CEILING, None),
         (cpu("AMD EPYC 7763"), CPU, NO_CEILING, "7763"),
         (cpu(EPYC, 1), CPU, UNFIT, "2 threads"),
-        (cpu(), CPU | {"thread_count": None}, UNFIT, "threads"),
+        (cpu(), CPU | {"thread_count": None}, UNFIT, "thread count"),
         (cpu(), GPU, NO_CEILING, "CPU"),
         (gpu(), CPU, NO_CEILING, "CPU"),
         (gpu(), GPU, GPU_CEILING, None),
@@ -78,7 +78,7 @@ def test_ceilings_of_the_same_number_of_threads_are_chosen(make_bench: MakeBench
     assert found(cpu(EPYC, 1), bench) == [("product", 1, 0.5e9, "given", None)]
     assert found(cpu(EPYC, 2), bench) == [(*CPU_CEILING, None)]
     (row,) = found(cpu(None, None), bench)
-    assert "threads" in row[-1]
+    assert "thread count" in row[-1]
 
 
 def test_ceilings_of_collectives_depend_on_machines_not_on_threads(make_bench: MakeBench) -> None:

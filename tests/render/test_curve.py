@@ -17,7 +17,7 @@ def drawn(*curves: Curve, width: int = 28) -> list[str]:
 
 def test_a_narrow_range_does_not_begin_at_zero() -> None:
     lines = drawn(Curve("x", [90 * MS, 100 * MS], [50.0, 100.0]), width=48)
-    assert lines[-1].split() == ["90.000", "ms", "95.000", "ms", "100.000", "ms"]
+    assert lines[-1].split() == ["90.0", "ms", "95.0", "ms", "100.0", "ms"]
     assert lines[0] == "100 % ┤" + " " * 39 + "•"
     assert lines[5] == " 50 % ┤" + "•" * 39
     assert lines[10] == "  0 % ┤"

@@ -22,8 +22,8 @@ COMMANDS = [
     for block in re.findall(r"```sh\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     for line in block.splitlines()
 ]
-STARTING = [command for command in COMMANDS if " collect " in command]
-READING = [command for command in COMMANDS if " collect " not in command]
+STARTING = [command for command in COMMANDS if " --out " in command]
+READING = [command for command in COMMANDS if " --out " not in command]
 # Sizes of the page, and those that one machine with two cores can run.
 SMALLER = {
     "--nnodes 8": "--nnodes 2",

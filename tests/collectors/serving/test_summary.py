@@ -79,7 +79,7 @@ def test_figures_on_paper(cli: Cli, tmp_path: Path) -> None:
         "serve (vllm), burst: 5 of 8 requests answered",
         "failed: 1 timeout, 1 refused, 1 cancelled (mostly: timeout)",
         # From 2 to 831; 3 + 1 + 5 + 2 + 2 tokens.
-        "throughput: 15,681,544 new tokens/s over 829 ns",
+        "throughput: 15,681,544 output tokens/s over 829 ns",
         # 297, 304, 387 and 811: of the fifth it is not known when it was sent.
         "latency: p50 304 ns, p99 811 ns, max 811 ns",
         # 100, 197 and 387.
