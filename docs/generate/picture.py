@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
 import tracekit
+from tracekit.analysis.breakdown import of_steps
 from tracekit.render.table import breakdown_lines
 
 from .places import REPO
@@ -64,7 +65,9 @@ def picture(folder: Path) -> dict[str, str]:
     """
     console = Console(record=True, width=WIDTH, file=io.StringIO(), markup=False, highlight=False)
     with environment(folder), tracekit.open(REPO / SAMPLE) as trace:
-        for line in breakdown_lines(trace.breakdown(), WIDTH, full=False):
+        results = trace.breakdown()
+        results |= trace.results(of_steps(results))
+        for line in breakdown_lines(results, WIDTH, full=False):
             console.print(line, crop=False, no_wrap=True)
     svg = console.export_svg(title="", theme=_THEME, code_format=_FORMAT, unique_id="breakdown")
     return {PATH: _INDENTED.sub(_moved, _LEFT_OVER.sub("", svg))}

@@ -10,7 +10,8 @@
 --   recorded_step_ns   BIGINT   mean recorded step, ns
 --   work_ns            BIGINT   GPU busy time per step, ns
 --   plain_step_ns      BIGINT   measured step without the profiler, ns; NULL if not measured
---   low_ns BIGINT, high_ns BIGINT
+--   low_ns             BIGINT   10th percentile of the measured steps, ns; NULL if only one figure is known
+--   high_ns            BIGINT   90th percentile of the measured steps, ns
 --   recorded_idle_pct  DOUBLE   idle share of the recorded step, 0 to 100
 --   idle_pct           DOUBLE   idle share without the profiler, 0 to 100; NULL if not measured, or shorter than the work (another program)
 --   source             VARCHAR  given or measured
