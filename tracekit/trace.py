@@ -24,10 +24,10 @@ from tracekit.errors import StoreError, UsageError
 if TYPE_CHECKING:
     import duckdb
 
-    from tracekit.analysis.arrow_rows import ArrowRows
     from tracekit.analysis.query_folders import Library
     from tracekit.analysis.relations import Answer
     from tracekit.analysis.result import Result, RowStream
+    from tracekit.analysis.run import ArrowRows
     from tracekit.analysis.spec import Spec
     from tracekit.plot import Plots
     from tracekit.prediction.advising import Advised
@@ -300,7 +300,7 @@ class Trace:
 
     def stream_arrow(self, text: str) -> ArrowRows:
         """Run one SQL statement; its rows come as an Arrow stream, to be read before all else."""
-        from tracekit.analysis.arrow_rows import stream_arrow
+        from tracekit.analysis.run import stream_arrow
 
         return self._ask(lambda: stream_arrow(self._connection_for(text), text))
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import duckdb
 
-from tracekit.analysis import context_walk, replayed_ops, stretch_alignment
+from tracekit.analysis import context_walk, stretch_alignment
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.device_peaks import DEVICE_PEAK, DEVICE_PEAK_TYPES, fill_device_peaks
 from tracekit.analysis.device_rules import (
@@ -83,10 +83,35 @@ class Answer(NamedTuple):
 Step = Callable[["duckdb.DuckDBPyConnection"], None]
 """What makes or fills a table."""
 
+REPLAYED_OPS = "replayed_ops"
+"""The step that adds ops of graph replays to table ``record``."""
+
+
+def add_replayed_ops(connection: duckdb.DuckDBPyConnection) -> None:
+    """Add a row to table record for each op of a replay, which took no time of the host.
+
+    An op that was captured once is called once by every replay: what is said of calls, as how many
+    operations they are, is said of each. No view of events has these rows.
+    """
+    if session_of(connection).row_counts["replayed_event"]:
+        connection.execute(
+            """
+            INSERT INTO record BY NAME
+            SELECT r.trace_id, r.op_id AS event_id, o.ph, l.pid, l.tid, o.category, o.name,
+                l.ts_ns, 0 AS dur_ns, o.args
+            FROM (SELECT DISTINCT trace_id, op_id, captured_op_id, replay_id FROM replayed_event)
+                AS r
+            INNER JOIN record AS o ON r.trace_id = o.trace_id AND r.captured_op_id = o.event_id
+            INNER JOIN launch AS l ON r.trace_id = l.trace_id AND r.replay_id = l.launch_id
+            ORDER BY r.trace_id, r.op_id
+            """
+        )
+
+
 _IN_PYTHON: dict[str, tuple[Step, tuple[str, ...]]] = {
     context_walk.WALK: (context_walk.walk_contexts, context_walk.REQUIRES),
     stretch_alignment.ALIGNMENT: (stretch_alignment.align_stretches, stretch_alignment.REQUIRES),
-    replayed_ops.REPLAYED_OPS: (replayed_ops.add_replayed_ops, replayed_ops.REQUIRES),
+    REPLAYED_OPS: (add_replayed_ops, ("replayed_event",)),
     RULED_WORK: (rule_work, ("device_work",)),
     RULED_RANGE: (rule_ranges, (DEVICE_MARK,)),
     DEVICE_PEAK: (fill_device_peaks, ()),
@@ -108,7 +133,7 @@ _STEP_OF_TABLE = {
 }
 """The step that creates a table of another name."""
 
-_AFTER = {"attribution": (replayed_ops.REPLAYED_OPS,)}
+_AFTER = {"attribution": (REPLAYED_OPS,)}
 """What must be there before a relation although its SQL does not name it."""
 
 _OF_STEPS = (

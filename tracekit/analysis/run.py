@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 
@@ -25,6 +25,9 @@ from tracekit.analysis.result import Column, Result, RowStream, columns_of
 from tracekit.analysis.spec import Spec
 from tracekit.database.connections import bounded, execute_own, session_of
 from tracekit.errors import QueryError
+
+if TYPE_CHECKING:
+    from typing_extensions import CapsuleType
 
 
 def declared_otherwise(spec: Spec, columns: Sequence[Column]) -> str | None:
@@ -262,3 +265,42 @@ def _left_clean(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
     except BaseException:
         connection.abort()
         raise
+
+
+class ArrowRows:
+    """Rows that are made while they are taken, for whatever reads Arrow streams.
+
+    Until the stream has been read or given up, nothing else may be asked.
+    """
+
+    def __init__(self, capsule: CapsuleType) -> None:
+        self._capsule = capsule
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> CapsuleType:
+        """Return the stream, as the Arrow PyCapsule interface has it; it can be read once."""
+        del requested_schema
+        return self._capsule
+
+
+def stream_arrow(connection: duckdb.DuckDBPyConnection, text: str) -> ArrowRows:
+    """Run one statement that returns rows; nothing else uses the connection until the end.
+
+    Raises:
+        QueryError: DuckDB refuses the statement.
+        StoreError: the store is damaged.
+    """
+
+    def ask() -> CapsuleType:
+        try:
+            ensure_named(connection, text)
+            stream: CapsuleType = connection.sql(text).__arrow_c_stream__()
+            return stream
+        except BaseException:
+            # An open result would block the connection.
+            connection.abort()
+            raise
+
+    try:
+        return ArrowRows(interruptible(connection, ask))
+    except duckdb.Error as error:
+        raise sql_error(connection, error) from error
