@@ -61,7 +61,7 @@ def cluster(loops: Loops) -> Any:
     def run(command: str) -> list[Outcome]:
         for large, small in SMALLER.items():
             command = command.replace(large, small)
-        if "--warmup" not in command:
+        if "--out " in command and "--warmup" not in command:
             few = " collect --warmup 1 --steps 2 --profile-steps 2 "
             command = command.replace(" collect ", few)
         env = {
