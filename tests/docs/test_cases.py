@@ -46,9 +46,9 @@ def seen(cli: Cli, run: Path, rule: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("rule", "what", "slow", "changed"),
     [
-        ("accumulation", "reduced 12 times for 3 steps", (*DDP, "--micro-batches", "4"),
+        ("accumulation", "12 times for 3 optimizer steps", (*DDP, "--micro-batches", "4"),
          (*DDP, "--micro-batches", "4", "--no-sync")),
-        ("small_messages", "144 collectives comm_allreduce", (*SMALL, "--bucket-mb", "0.0001"),
+        ("small_messages", "144 comm_allreduce collectives", (*SMALL, "--bucket-mb", "0.0001"),
          SMALL),
         ("recompute", "Recomputation takes", (*TRAINING, "R"), (*TRAINING, "Naive")),
     ],
@@ -72,7 +72,7 @@ def test_workers_take_the_waits_for_data_away(cli: Cli, recorded: Recorded) -> N
     first = cli("advise", slow, "--format", "json").json()[0]
     assert first["rule"] == "advice_loading"
     (row,) = seen(cli, slow, "loading")
-    assert row["what"].startswith("3 waits for data")
+    assert row["what"].startswith("Waits for data: 3")
     changed = recorded("changed", (*program, "--workers", "2"))
     # Workers that get no processor in a busy moment make the program wait, too.
     waits = seen(cli, changed, "loading")

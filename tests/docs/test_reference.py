@@ -60,7 +60,9 @@ def test_every_analysis_has_a_section_with_its_columns_and_an_example(
             without_example += 1
             continue
         ((command, output),) = sessions(page)
-        assert command.startswith(f"tracekit query {name} "), name
+        head, per = load_catalog().analyses.spelling(name)
+        shown = f"{head} --per {per}" if per else name
+        assert command.startswith(f"tracekit query {shown} "), name
         assert output.strip(), name
     assert without_example < len(load_catalog().analyses) / 2
 

@@ -79,7 +79,7 @@ def test_odd_arguments(tiny_trace: Callable[..., Path], tmp_path: Path) -> None:
     ]
     assert count == len(found) == 4
     assert sorted(found, key=str) == [
-        ("aten::add", [1 << 40], f"not known: a tensor of {4 << 40:,} bytes"),
+        ("aten::add", [1 << 40], f"unknown: a tensor of {4 << 40:,} bytes"),
         ("aten::add", [2, 3], None),
         ("aten::cat", [[2, 3], [2, 3]], None),
         (
