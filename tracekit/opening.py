@@ -513,7 +513,7 @@ def _estimates(connection: duckdb.DuckDBPyConnection) -> list[str]:
     from tracekit.analysis.breakdown import ESTIMATE, of_steps
     from tracekit.analysis.run import run_sql
 
-    results = {name: run_sql(connection, f"FROM {name}") for name in ("run_idle", "timeline")}
+    results = {name: run_sql(connection, f"FROM {name}") for name in ("run_idle", "trace")}
     return [name for name in of_steps(results) if name in ESTIMATE]
 
 
