@@ -41,7 +41,7 @@ typedef struct {
 
 typedef struct {
     Buffer open;
-    int64_t noted;    /* ops and nodes that have not been told yet */
+    int64_t noted;    /* number of ops and nodes to report with the next question */
     bool is_numbered; /* the ops of the trace have sequence numbers */
 } Walk;
 
@@ -49,10 +49,10 @@ static const Context OUTSIDE = {
     .numbers = {NONE, NONE, NONE, 0, 0, 0, NONE, NONE, NONE},
 };
 
-/* Questions. What is raised in an answer is kept by whoever is asked. */
+/* Questions. The Python side stores exceptions that are raised in an answer. */
 enum { BEGIN_THREAD, ENTER, NOTHING_ELSE };
 
-/* Behind the numbers of a question are those of nodes, and of ops that ran inside of nodes, before it. */
+/* After the numbers of a question come the nodes, and the ops inside nodes, since the last one. */
 enum { INNER_OP, DIRECT_OP, NEW_NODE };
 enum { NOTED_COUNT = CONTEXT_NUMBERS + 4, FIRST_NOTED, NOTED_NUMBERS = 5, MOST_NOTED = 1000 };
 
@@ -72,7 +72,7 @@ static bool begin_thread(Sweep *sweep, Walk *walk, int64_t trace_id)
     return true;
 }
 
-/* Note a node, or an op inside of one, to be told with the next question. */
+/* Add a node, or an op inside one, to the next question. */
 static bool note(Sweep *sweep, Walk *walk, const Context *context, int64_t start, int64_t bits,
                  int64_t what)
 {
@@ -111,8 +111,8 @@ static bool enter_op(Sweep *sweep, Walk *walk, Context *context, int64_t start, 
     /* An optimizer computes without gradients; what its closure does is forward. */
     if (how & IN_CLOSURE_STEP && phase_of(numbers) == OPTIMIZER)
         numbers[TOLD] = numbers[ROW] = 0;
-    /* Mostly, grad mode is off in backward: only recomputation has numbers then.
-     * What hooks do when a gradient is there, with grad mode on, is none of it. */
+    /* Grad mode is usually off in backward, so an op with a number is recomputation, except for the
+     * work of hooks that run with grad mode on. */
     if (is_in_node && numbers[ROW] <= 0 && !(how & IN_DERIVATIVE))
         numbers[HOW] |= NUMBERED_IN_NODE;
     return true;

@@ -1,13 +1,13 @@
 """Classifies module calls in a training loop as step, evaluation, or auxiliary model.
 
-A call outside any other module's call is that of a root: the trained model, a second one, a
-teacher, or a loss. A root is trained if it has parameters that require gradients and is called for
-training. The call of a trained root, or of a copy of it, is evaluation in evaluation mode; in
-training mode it belongs to the step, also without gradients. Text generation in each step is part
-of the step in either mode, and so is a copy that is called in each step: a teacher. A model of
-another class called in evaluation mode without gradients is a teacher, too.
+A module that is called outside the call of any other module is a root: the trained model, a second
+model, a teacher, or a loss. A root counts as trained if it has parameters that require gradients
+and is called in training. A call of a trained root, or of a copy, is evaluation in evaluation mode;
+in training mode it belongs to the step, even without gradients. Text generation in every step
+belongs to the step in either mode, and so does a copy that is called in every step (a teacher). A
+model of another class called in evaluation mode without gradients is a teacher, too.
 
-Steps need not be alike; nothing is changed.
+Steps may differ from each other. The program's state is not changed.
 """
 
 from __future__ import annotations

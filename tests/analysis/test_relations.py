@@ -8,10 +8,10 @@ from typing import Any
 
 import duckdb
 import pytest
-from traces_by_hand import span, work
+from traces_by_hand import kernel, span, work
 
 import tracekit
-from tracekit.analysis import relations
+from tracekit.analysis import plausibility, relations
 from tracekit.analysis.breakdown import BREAKDOWN, TOTALS
 from tracekit.analysis.catalog import load_catalog
 from tracekit.database.connections import session_of
@@ -91,3 +91,23 @@ def test_a_failed_step_is_tried_again(path: Path, monkeypatch: pytest.MonkeyPatc
                 trace.query("idle_gaps")
         assert "device_events" in made(trace)
         assert trace.query("idle_gaps").rows == other.query("idle_gaps").rows != []
+
+
+def test_judging_records_again_with_more_memory_counts_them_once(
+    tiny_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create, calls = plausibility.create_event_kinds, []
+
+    def fails_once(connection: duckdb.DuckDBPyConnection) -> None:
+        calls.append(connection)
+        if len(calls) == 2:
+            raise duckdb.OutOfMemoryException("no more")
+        create(connection)
+
+    monkeypatch.setattr(plausibility, "create_event_kinds", fails_once)
+    at = 1.7e15
+    path = tiny_trace([*work(at, at + 5, at + 30, 1, "gemm"), kernel("gemm", -120, -20, 2)])
+    with tracekit.open(path, cache=False) as trace:
+        assert trace.sql("SELECT left_out_count, complete_count FROM trace").rows == [(1, 2)]
+        assert trace.sql("SELECT problem FROM implausible").rows == [("other_clock",)]
+        assert trace.sql("SELECT sum(record_count)::BIGINT FROM event_kind").rows == [(2,)]

@@ -1,4 +1,4 @@
-"""Which analyses a breakdown consists of."""
+"""The analyses of a breakdown, and figures that several outputs derive from them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def with_placed(names: Iterable[str]) -> tuple[str, ...]:
-    """Return sections of a breakdown, with those behind them that headers place there."""
+    """Return sections of a breakdown, with the analyses whose headers place them after one."""
     found = list(names)
     for name, view in load_catalog().analyses.views("breakdown").items():
         if view.get("after") in found:
@@ -41,51 +41,51 @@ _BREAKDOWN = (
 )
 
 BREAKDOWN = with_placed(_BREAKDOWN)
-"""The analyses of a breakdown, in the order in which they are read."""
+"""The analyses of every breakdown of traces, in display order."""
 
 RUN_IDLE = "run_idle"
-"""How much of a step is idle, in the recording and in the run: it follows the timeline."""
+"""Idle share of a step, recorded and unprofiled; shown after the timeline."""
 
 MFU = "mfu"
-"""What it has besides where steps run on accelerators."""
+"""Added for steps on accelerators."""
 
 ESTIMATE = ("unprofiled", "run_phases")
-"""And where no step was measured without the profiler, and a replay takes little time."""
+"""Added for steps on accelerators if no unprofiled step was measured and the trace is small."""
 
 HEALTH = "health"
 
 _MOST_DEVICES, _MOST_DEVICE_EVENTS = 16, 300_000
-"""Of how many devices, with how many events each, the dependency graph is replayed unasked."""
+"""Most devices, and most events per device, of which commands replay the graph unasked."""
 
 _MOST_IN_BREAKDOWN = 100_000
-"""Events of traces up to which a breakdown estimates the unprofiled step.
+"""Most trace events for which a breakdown estimates the unprofiled step.
 
-Of 130,000 events, the estimate takes as long as the rest of the breakdown.
+With 130,000 events, the estimate takes as long as the rest of the breakdown.
 """
 
 FULL_BREAKDOWN = ("unprofiled", "path_totals", "slack", "replay")
-"""What a full one has besides, of traces: what the end of the run waited for."""
+"""Added by --full: the critical path and the replay."""
 
 ROLES = "role_totals"
-"""What a breakdown of one trace has besides where no module is recorded."""
+"""Added for a single trace without recorded modules."""
 
 ADVICE = "advise"
-"""What advice is called among the results of a breakdown."""
+"""Name of the advice among the results of a breakdown."""
 
 RUN_HEALTH = "run_health"
-"""What a run adds to the health of its traces."""
+"""Health of the run, added to the health of its traces."""
 
 RUN_BREAKDOWN = ("run",)
-"""What a breakdown has besides where the traces lie in a run folder."""
+"""Added for traces in a run folder."""
 
 SERVING_BREAKDOWN = ("throughput", "latency", "latency_cdf")
-"""And what it has where requests were recorded."""
+"""Added for runs with recorded requests."""
 
 SERVED_BREAKDOWN = ("serving_window", "serving_modules")
-"""And where there are traces of such a run."""
+"""Added for traces of such runs."""
 
 BENCH_BREAKDOWN = ("bench_gemm", "bench_memcpy", "bench_collectives", "bench_launches")
-"""And where microbenchmarks were measured."""
+"""Added for runs with microbenchmarks."""
 
 RANKS_BREAKDOWN = (
     "rank_summary",
@@ -98,28 +98,26 @@ RANKS_BREAKDOWN = (
     "expert_balance",
     "clock_offsets",
 )
-"""And what it has of several traces, behind the timeline."""
+"""Added for several traces, after the timeline."""
 
 TOTALS = {
     name: view["totals"]
     for name, view in load_catalog().analyses.views("breakdown").items()
     if "totals" in view
 }
-"""What stands behind an analysis of a breakdown: its rows reduced to those of all devices."""
+"""The analysis with the totals over devices, by the analysis that it follows."""
 
 ASKED_OF_RANKS = ("collective_skew",)
-"""What is asked of several traces besides a breakdown, as often as not."""
+"""Often asked for several traces in addition to a breakdown."""
 
 
 def has_modules(module_totals: Result) -> bool:
-    """Return whether modules are recorded: rows in parentheses are not."""
+    """Return whether modules are recorded; rows in parentheses are not modules."""
     return not all(path.startswith("(") for path in module_totals.column("module_path"))
 
 
 def breakdown_of(contents: Contents, trace_count: int) -> list[str]:
-    """Return the analyses of a breakdown, in the order in which they are read.
-
-    After each comes what :data:`TOTALS` makes of it.
+    """Return the analyses of a breakdown in display order, each followed by its totals.
 
     Raises:
         UsageError: there are several runs.
@@ -141,7 +139,7 @@ def breakdown_of(contents: Contents, trace_count: int) -> list[str]:
 
 
 def run_analyses_of(analyses: Collection[str], trace_count: int) -> list[str]:
-    """Return the analyses of scope ``run`` whose rows a dataset has: those of its breakdown."""
+    """Return the analyses of scope ``run`` whose rows are stored in a dataset."""
     catalog = load_catalog()
     names = [TOTALS[name] for name in analyses if name in TOTALS]
     is_of_breakdown = set(BREAKDOWN) <= set(analyses)
@@ -160,13 +158,13 @@ def run_analyses_of(analyses: Collection[str], trace_count: int) -> list[str]:
 
 
 def is_small(timeline: Result) -> bool:
-    """Return whether it is short work to replay what these devices did."""
+    """Return whether replaying the dependency graph of these devices is fast."""
     counts = timeline.column("event_count")
     return len(counts) <= _MOST_DEVICES and all(count <= _MOST_DEVICE_EVENTS for count in counts)
 
 
 def of_steps(results: Mapping[str, Result]) -> list[str]:
-    """Return what the screen of a breakdown shows besides where steps run on accelerators."""
+    """Return the analyses that a breakdown with steps on accelerators also shows."""
     if not results.get("run_idle"):
         return []
     is_measured = results["run_idle"].column("plain_step_ns")[0] is not None
@@ -176,9 +174,9 @@ def of_steps(results: Mapping[str, Result]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Mfu:
-    """Model FLOPs utilisation, and of which share of the time of steps it is known.
+    """Model FLOPs utilization, and the share of step time for which it is known.
 
-    `is_of_run` says that it is of a step without the profiler.
+    `is_of_run`: it refers to the unprofiled step.
     """
 
     share: float
@@ -187,8 +185,8 @@ class Mfu:
 
 
 def mean_mfu(mfu: Result) -> Mfu | None:
-    """Return the mean of analysis `mfu` over steps and devices, None where nothing is known."""
-    # mfu_pct is ideal time in percent of step_ns: weighed by step_ns the mean is that of the sums.
+    """Return the mean of analysis `mfu` over steps and devices; None if it is unknown."""
+    # mfu_pct is ideal time as a share of step_ns, so it is weighted by step_ns.
     rows = mfu.to_dicts()
     known = [row for row in rows if row["mfu_pct"] is not None]
     known_ns = sum(row["step_ns"] for row in known)
@@ -203,9 +201,9 @@ def mean_mfu(mfu: Result) -> Mfu | None:
 
 
 class UnprofiledStep(NamedTuple):
-    """A step without the profiler, with its interval, and the GPU work in it; ns.
+    """An unprofiled step with its interval and its GPU work, ns.
 
-    The step is None if only its interval is known, the work if CPUs do it.
+    `step_ns` is None if only the interval is known, `work_ns` if the work runs on CPUs.
     """
 
     step_ns: float | None

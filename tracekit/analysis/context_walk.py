@@ -1,14 +1,13 @@
-"""Walks the CPU's threads once and notes what launches, ops and allocations were inside of.
+"""Finds the context of launches, ops, and allocations in one pass over each host thread.
 
-Ranges, Python calls, ops and launches of a thread come in the order of their starts, outer ones
-first. A stack holds the open ones; what is on top when a launch begins is its context. Spans that
-do not nest cleanly lose nothing: of two that cross, the earlier one ends where the later one
-begins, which leaves «the latest span still open» what it is at every moment; an end that is late by
-a rounding error is pulled in.
+The ranges, Python calls, ops, and launches of a thread are read by start time, outer ones first. A
+stack holds the open spans; the top of the stack is the context of a launch. If two spans cross, the
+earlier one ends where the later one begins. An end that is late by a rounding error is moved to the
+end of the enclosing span.
 
-Only what means something is read (table ``range_marker``), and what is noted is handed on, so
-memory does not grow with the trace. native/context_walk.c keeps the stack and handles launches,
-ops, and autograd nodes; it asks here for modules, ranges, and other spans.
+Only spans with a meaning (table ``range_marker``) are read, and results are passed on immediately,
+so memory does not grow with the trace. native/context_walk.c keeps the stack and handles launches,
+ops, and autograd nodes; it calls this module for modules, ranges, and other spans.
 """
 
 from __future__ import annotations
@@ -50,25 +49,25 @@ WALK = "context_walk"
 """Name of the step."""
 
 REQUIRES = ("range_marker", "launch", "captured_call", "accelerator")
-"""What the step reads."""
+"""Relations that the step reads."""
 
 TABLES = ("walked", "walked_module")
-"""The tables of the walk, in the database ``scratch``: contexts, and the modules that were met."""
+"""The tables that the step fills, in the database ``scratch``: contexts and modules."""
 
-# Bits of the last column of a row; the rest of it is the marker's number, 0 for a launch.
+# Bits of the last column of a span; the remaining bits are the marker number, 0 for a launch.
 _HAS_SEQUENCE, _IS_WANTED, _IS_NODE, _HOLDS_BACKWARD = 1, 2, 4, 8
 _BITS = 4
 
-# Bits of how something runs: again, for the backward pass; inside of an op with a sequence number,
-# which is recorded where grad mode is on: so in forward, outside of autograd's nodes; inside of the
-# step of an optimizer that runs a backward pass itself: it was given a closure, as by Lightning;
-# inside of an op with a number in a node: again, unless the node's pass has a derivative.
+# Bits of member `how` of a context: recomputed for the backward pass; inside an op with a sequence
+# number, so grad mode is on; inside an optimizer step with a closure that runs a backward pass, as
+# Lightning passes it; inside a pass that is differentiated itself; inside an op with a sequence
+# number in an autograd node, which means recomputed unless the pass is differentiated.
 _AGAIN, _IN_GRAD_MODE, _IN_CLOSURE_STEP, _IN_DERIVATIVE, _NUMBERED_IN_NODE = 1, 2, 4, 8, 16
 
 # Kinds of spans that are no part of an asynchronous collective whose range encloses them.
 _WITH_CONTEXT = frozenset((OP, NODE, FRAME, RANGE))
 
-# The steps of an optimizer that run a backward pass.
+# Optimizer steps that contain a backward pass.
 _CLOSURE_STEPS = """
 WITH node AS (
     SELECT e.trace_id, e.pid, e.ts_ns
@@ -88,7 +87,7 @@ ASOF JOIN node AS n ON o.trace_id = n.trace_id AND o.pid = n.pid AND o.ts_ns <= 
 WHERE n.ts_ns < o.end_ns
 """
 
-# Where no name tells of an optimizer, there are none: a statement takes longer to plan with them.
+# Used only if a name marks an optimizer step, because it makes the statement slower to plan.
 _HOLDS = f"m.phase = 'optimizer' AND e.event_id IN ({_CLOSURE_STEPS})"
 
 _SPANS = f"""
@@ -134,7 +133,7 @@ _CAPTURED = """
 # Traces whose ops have sequence numbers: nodes have them too there.
 _NUMBERED = "SELECT DISTINCT trace_id FROM event WHERE sequence_number IS NOT NULL"
 
-# Traces whose ranges name modules: those are trusted more than the Python calls of nn.Modules.
+# Traces whose ranges name modules: these take precedence over Python calls of nn.Modules.
 _QUALIFIED = """
 SELECT DISTINCT e.trace_id
 FROM event AS e
@@ -143,14 +142,14 @@ WHERE m.means = 'module' AND is_annotation(m.category)
 """
 
 
-# What encloses a moment of a thread: op, module, node, how, told, row, range, hook, part. How is
-# made of the bits above; told, row and part are the markers that told the phase (with its number),
-# the row of modules (negative: a weak one) and the part. Modules, ranges and hooks (the module that
-# a backward hook named) are numbers of the trace's walk. _NONE stands for none, as in C.
+# A context: op, module, node, how, told, row, range, hook, part. `how` consists of the bits above.
+# `told`, `row`, and `part` are the markers that determine the phase (with the phase number), the
+# row of modules (negative if weak), and the part. Module, range, and hook (the module named by a
+# backward hook) are module numbers within the trace. _NONE means none, as in C.
 _Context = tuple[int, ...]
 _NONE = -1
 
-# Whether kernels may name modules themselves: those of graphs, and those that Triton's Proton saw.
+# Whether kernels may have annotations: those of CUDA graphs, and those recorded by Triton's Proton.
 _MAY_NAME = """
 SELECT 1
 FROM launch
@@ -162,7 +161,7 @@ WHERE category = 'scope'
 LIMIT 1
 """
 
-# In the order in which they ran.
+# In execution order.
 _ANNOTATED = """
 SELECT trace_id, annotated_module(args) AS name
 FROM event
@@ -174,7 +173,7 @@ ORDER BY trace_id, min(ts_ns), name
 
 
 def _annotated_modules(connection: duckdb.DuckDBPyConnection) -> dict[int, list[str]]:
-    """Return the modules that kernels name themselves, by trace."""
+    """Return the modules named in kernel annotations, by trace."""
     named: dict[int, list[str]] = {}
     if connection.execute(_MAY_NAME).fetchall():
         for trace_id, name in connection.execute(_ANNOTATED).fetchall():
@@ -281,7 +280,7 @@ class _Walk:
             _ANSWER.pack_into(self.numbers, 0, *inside)
 
     def _take_noted(self, noted: list[int]) -> None:
-        """Take nodes, and ops inside of nodes."""
+        """Process nodes, and ops inside nodes."""
         each = iter(noted)
         for start, end, node, bits, what in zip(*[each] * _NOTED_NUMBERS, strict=True):
             marker = self._markers[bits >> _BITS]
@@ -295,21 +294,21 @@ class _Walk:
                 self._nodes.run_inner_op(start, node, label)
 
     def begin_thread(self, trace_id: int) -> None:
-        """Take the spans of another thread from here on."""
+        """Begin another thread."""
         if self._trace is None or self._trace.trace_id != trace_id:
             self.end_trace()
             self._trace = TraceModules(trace_id, trace_id in self._qualified)
         self._nodes.begin_thread(trace_id)
 
     def end(self) -> None:
-        """Write what is left, and the modules of traces in which nothing was walked."""
+        """Finish the last trace, and write modules of traces without spans."""
         self.end_trace()
         for trace_id in [*self._annotated]:
             self.begin_thread(trace_id)
             self.end_trace()
 
     def end_trace(self) -> None:
-        """Write the modules and nodes of the trace that was walked last."""
+        """Write the modules and nodes of the current trace."""
         self._nodes.begin_thread(0)
         if self._trace is not None:
             for name in self._annotated.pop(self._trace.trace_id, ()):
@@ -322,7 +321,7 @@ class _Walk:
 def _inside(
     around: _Context, marker: Marker, event_id: int, bits: int, trace: TraceModules
 ) -> _Context:
-    """Return the context inside of a span that means something."""
+    """Return the context inside a span."""
     op, module, node, how, told, row, span, hook, part = around
     kind = marker.kind
     if kind == MODULE:
@@ -381,7 +380,7 @@ def _number(number: int) -> int | None:
 
 
 def _is_in_closure(how: int, told: int) -> bool:
-    """Return whether an optimizer's step that runs a backward pass is what told the phase."""
+    """Return whether the phase comes from an optimizer step with a closure."""
     return bool(how & _IN_CLOSURE_STEP) and tells(told, "optimizer")
 
 
@@ -398,7 +397,7 @@ def _listed(file: Path, columns: Sequence[str], kind: str = "BIGINT") -> str:
 
 
 def _load(connection: duckdb.DuckDBPyConnection) -> None:
-    """Make the table of the walk from what was noted."""
+    """Create table ``walked`` from the contexts."""
     [(count,)] = connection.execute(
         "CREATE OR REPLACE TABLE scratch.walked AS SELECT trace_id::INTEGER AS trace_id, "
         "event_id, op_id, module_number, node_id, "
@@ -413,7 +412,7 @@ def _load(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _load_modules(connection: duckdb.DuckDBPyConnection, modules: Path) -> None:
-    """Make the table of the modules from their file."""
+    """Create table ``walked_module`` from the file of modules."""
     columns = {
         **dict.fromkeys(("trace_id", "number", "module_id", "parent_id"), "BIGINT"),
         **dict.fromkeys(("name", "class", "path"), "VARCHAR"),

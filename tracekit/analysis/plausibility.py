@@ -155,13 +155,23 @@ def judge_records(connection: duckdb.DuckDBPyConnection) -> None:
     made = session_of(connection).row_counts
     if IMPLAUSIBLE in made:
         return
-    made[IMPLAUSIBLE] = None
     create_event_kinds(connection)
     screens = [_FAR_TIMES, _ODD_WORK]
     if connection.execute(_HAS_CALLS).fetchone():
         screens.append(_OPEN_CALLS)
-    if not any(connection.execute(sql).fetchone() for sql in screens):
-        return
+    if any(connection.execute(sql).fetchone() for sql in screens):
+        # What runs out of memory is tried again with more, on records that count as before.
+        connection.begin()
+        try:
+            _judge(connection)
+        except BaseException:
+            connection.rollback()
+            raise
+        connection.commit()
+    made[IMPLAUSIBLE] = None
+
+
+def _judge(connection: duckdb.DuckDBPyConnection) -> None:
     execute_own(connection, f"INSERT INTO {IMPLAUSIBLE}\n{load_catalog().tables[IMPLAUSIBLE].sql}")
     if connection.execute(f"SELECT 1 FROM {IMPLAUSIBLE} LIMIT 1").fetchone():
         connection.execute(_APPLY)

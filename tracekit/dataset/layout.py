@@ -86,7 +86,7 @@ LARGE_TABLES = (
 """Tables that mostly have many rows per rank: they stay in the shards."""
 
 WITHOUT_TRACE = {"kernel_class": ("category", "name"), "range_marker": ("category", "name")}
-"""Tables with rows per name, not per trace: every shard has those of its own names."""
+"""Tables keyed by name instead of trace: each shard has the names that occur in it."""
 
 BY_TIME = {"record": "trace_id, ts_ns, event_id"}
 """Sort order of tables; the others are sorted by trace, device, and time when derived."""

@@ -88,7 +88,7 @@ class StepProfile(StepRecorder):
             raise WorkloadError(f"the engine did not end its profile within {timeout_s:g} s")
 
     def give_up(self) -> None:
-        """Remove the hooks if the engine's thread may have ended; there is no trace."""
+        """Remove the hooks without writing a trace, because the engine's thread may have ended."""
         self._is_asked_to_end = True
         if self._is_on and not self._has_ended.wait(_GIVE_UP_TIMEOUT_S):
             self._detach()

@@ -5,8 +5,8 @@ sends the signs of its gradient, and the majority sign wins. The vote is scaled 
 magnitude of the elements, as in Karimireddy et al., «Error Feedback Fixes SignSGD and other
 Gradient Compression Schemes», ICML 2019, so that the gradient has its usual size.
 
-There is no error feedback: it corrects a mean of compressed gradients, and a majority is not a
-mean. Bits cannot be summed in transit, so each rank receives the bits of all ranks (all-gather).
+Error feedback is not used, because it requires a mean of compressed gradients, not a majority.
+Bits cannot be summed in transit, so each rank receives the bits of all ranks (all-gather).
 """
 
 from __future__ import annotations

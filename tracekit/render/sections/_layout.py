@@ -1,4 +1,4 @@
-"""What sections are made of: the screen, headings, columns of figures, labels and bars."""
+"""Building blocks of sections: the screen, tables, columns of figures, labels, and bars."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Screen:
-    """What a section is drawn from, and how much room there is.
+    """The data of a section and the space for it.
 
-    `data` is the whole breakdown, analysis name to result; no line takes more than `width` cells;
-    `full` lifts the limits on rows, `wide` those on the columns of the tables then.
+    `data` has the results of the breakdown by analysis; lines have at most `width` cells; `full`
+    shows all rows, and `wide` all columns of full tables.
     """
 
     data: Mapping[str, Result]
@@ -49,31 +49,31 @@ class Screen:
     wide: bool = False
 
     def rows(self, name: str) -> list[dict[str, Any]]:
-        """Return the rows of an analysis; none of one that was not asked."""
+        """Return the rows of an analysis; none if it was not run."""
         return self.data[name].to_dicts() if name in self.data else []
 
     def table(self, name: str) -> Iterator[Text]:
-        """Return an analysis as a table of every row."""
+        """Return an analysis as a table with all rows."""
         return grid_lines(self.data[name], None if self.wide else self.width, units=True)
 
     @cached_property
     def has_steps(self) -> bool:
-        """Whether steps are marked, so that figures are those of one."""
+        """Whether steps are marked, so that figures are per step."""
         return any(row["step_count"] for row in self.rows("step_totals"))
 
     @cached_property
     def is_on_gpu(self) -> bool:
-        """Whether all the work is that of GPUs."""
+        """Whether all device work runs on GPUs."""
         kinds = set(self.data["trace"].column("accelerator")) if "trace" in self.data else set()
         return bool(kinds) and kinds <= _GPUS
 
     @property
     def of_run(self) -> bool:
-        """Whether phases of the unprofiled step of a single device are known."""
+        """Whether the phases of the unprofiled step are known, for a single device."""
         return len(self.data.get("run_phases") or ()) > 0 and len(self.data["timeline"]) == 1
 
     def of_work(self, rows: Iterable[Row]) -> list[dict[str, Any]]:
-        """Return rows that work in steps, the largest first, with their share of a step's work."""
+        """Return rows with work in steps, largest first, with their share of the work per step."""
         (totals,) = self.rows("step_totals")
         work_ns = totals["step_work_ns"] or 1
         found = [
@@ -103,17 +103,17 @@ class Screen:
         styles: Sequence[str] = (),
         of: int = 0,
     ) -> list[Text]:
-        """Return a table: its title with the headers of its columns, and a line for each row.
+        """Return a table: a line with title and column headers, and one line per row.
 
         Args:
-            title: stands above the labels; a plain one is set bold.
-            labels: long ones lose their middle.
-            figures: never cut; a header that is wider than its figures takes several lines.
-            bars: returns a bar of so many cells for each row; none where there is no room.
-            after: what is said after the figures of a row, as far as there is room.
-            below: what is said in a line below a row.
-            styles: of the rows.
-            of: how many rows there are, if not all are shown.
+            title: shown above the labels; plain text is set in bold.
+            labels: row labels; long ones are cut in the middle.
+            figures: columns, never cut; a header wider than its column takes several lines.
+            bars: returns one bar of the given width, in cells, per row; omitted without space.
+            after: text after the figures of each row, as far as it fits.
+            below: text on a line below each row.
+            styles: style of each row.
+            of: total number of rows, if not all are shown.
         """
         heading = Text(title, style="bold") if isinstance(title, str) else title.copy()
         labels, after, below = ([*map(printable, texts)] for texts in (labels, after, below))
@@ -159,7 +159,7 @@ class Screen:
         return Text(shorten(text, self.width), style=style)
 
     def facts(self, lines: Sequence[tuple[str, Text]]) -> list[Text]:
-        """Return lines with labels before them; a long one goes on below."""
+        """Return labeled lines; long ones are wrapped."""
         width = max(len(label) for label, _ in lines) + len(_GAP)
         out = []
         for label, text in lines:
@@ -174,7 +174,7 @@ class Screen:
         return out
 
     def wrapped(self, text: str, style: str = "dim") -> list[Text]:
-        """Return a text below a table, in as many lines as it takes."""
+        """Return a text below a table, wrapped."""
         lines = textwrap.wrap(text, self.width, initial_indent=_GAP, subsequent_indent=_GAP)
         return [Text(line, style) for line in lines]
 
@@ -216,7 +216,7 @@ def _heading(
     columns: Sequence[TextColumn],
     margin: int,
 ) -> list[Text]:
-    """Return the lines of a title and of headers, which end in one line where there is room."""
+    """Return the lines of title and headers, on one line if they fit."""
     height = max(map(len, headers), default=0)
     fits = height > 0 and first.cell_len <= margin
     out = []
@@ -231,7 +231,7 @@ def _heading(
 
 
 def _row(cells: Sequence[str], widths: Sequence[int], columns: Sequence[TextColumn]) -> str:
-    """Return cells with a gap before each."""
+    """Return the cells of a row, each after a gap."""
     return "".join(
         _GAP + fit(cell, width, right=column.is_number)
         for cell, width, column in zip(cells, widths, columns, strict=True)
@@ -241,30 +241,30 @@ def _row(cells: Sequence[str], widths: Sequence[int], columns: Sequence[TextColu
 def figures(
     rows: Sequence[Row], titles: Mapping[str, str], *, is_alike: bool = False
 ) -> list[TextColumn]:
-    """Return columns of rows, by name and title; times that are alike have the same decimals."""
+    """Return columns of rows, by name and title; with `is_alike`, all have the same decimals."""
     values = {name: [row[name] for row in rows] for name in titles}
     alike = [value for column in values.values() for value in column] if is_alike else None
     return [figure_column(name, column, titles[name], alike) for name, column in values.items()]
 
 
 def pct_text(pct: float | None) -> str:
-    """Return a share with its sign, or a dash where there is nothing to be a share of."""
+    """Return a share in percent, or a dash if it is unknown."""
     return NONE if pct is None else f"{format_pct(pct)} %"
 
 
 def signed_ms(value_ns: int, decimals: int) -> str:
-    """Return a difference of times in ms, without the unit."""
+    """Return a time difference in ms with its sign, without the unit."""
     sign = "+" if value_ns > 0 else "-" if value_ns < 0 else "±"
     return sign + format_ms(abs(value_ns), decimals)
 
 
 def rank_text(rank: int | None) -> str:
-    """Return what a rank is called; an unknown one is said, not guessed."""
+    """Return the label of a rank, which may be unknown."""
     return "rank ?" if rank is None else f"rank {rank}"
 
 
 def signed(name: str, rows: Sequence[Row], title: str = "") -> TextColumn:
-    """Return a column of differences of times, with their signs."""
+    """Return a column of time differences with signs."""
     values = [row[name] for row in rows]
     decimals = short_decimals(value for value in values if value is not None)
     cells = [NONE if ns is None else signed_ms(ns, decimals) for ns in values]
@@ -272,19 +272,19 @@ def signed(name: str, rows: Sequence[Row], title: str = "") -> TextColumn:
 
 
 def change_column(name: str, rows: Sequence[Row], title: str = "") -> TextColumn:
-    """Return a column of differences in percent, with their signs."""
+    """Return a column of differences in percent with signs."""
     cells = [NONE if row[name] is None else f"{row[name]:+,.1f}" for row in rows]
     return TextColumn(name, title, cells, True, "%")
 
 
 def per_step(title: str, screen: Screen) -> Text:
-    """Return the title of figures that are of a step where steps are marked."""
+    """Return a title, with "per step" if steps are marked."""
     found = Text(title, style="bold")
     return found.append(" per step", style="not bold dim") if screen.has_steps else found
 
 
 def device_label(row: Row, *, is_only: bool = False) -> str:
-    """Return a label for the rank and device of a row; of an only one, no unknown rank."""
+    """Return the label of a row's rank and device; a single device may have no known rank."""
     device = shorten(printable(str(row.get("device"))), _MAX_DEVICE)
     label = device if device == "cpu" else f"device {device}"
     rank = row.get("rank")
@@ -292,17 +292,17 @@ def device_label(row: Row, *, is_only: bool = False) -> str:
 
 
 def fitted(labels: Sequence[str], longest: int | None = None) -> list[str]:
-    """Return labels in the cells that the widest takes, or at most so many."""
+    """Return labels padded or cut to the width of the widest, at most `longest` cells."""
     width = max(map(cell_width, labels), default=0)
     width = width if longest is None else min(width, longest)
     return [fit(label, width) for label in labels]
 
 
 def bars_of(name: str) -> Callable[[Screen], list[Text]]:
-    """Return what draws the section of an analysis that its header describes.
+    """Return a function that draws the section described in the header of an analysis.
 
-    A line for each row: its label, the bar of a share where there is one, its figures, of a step
-    where steps are marked. Rows of several devices say which one they are of.
+    Each row has a label, a bar if the header names a share, and figures, per step if steps are
+    marked. With several devices, labels include the device.
     """
     view = load_catalog().analyses.views("breakdown")[name]
 
@@ -317,7 +317,8 @@ def bars_of(name: str) -> Callable[[Screen], list[Text]]:
             rows = screen.of_work(rows)
             titles = {"step_wall_ns": "busy", "step_pct": "share"}
             bar, most = "step_pct", (most + 1) // 2
-        titles.pop("step_wall_ns" if not is_of_step else "", None)
+        else:
+            titles.pop("step_wall_ns", None)
         shown = rows if screen.full else rows[:most]
         if not shown:
             return []

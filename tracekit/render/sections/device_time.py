@@ -1,4 +1,4 @@
-"""What the devices did with their time: by step, kind, phase, module, class, cause, and kernel."""
+"""Sections on device time: by step, kind, phase, module, class, cause, and kernel."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MAX_PHASES = 5
 MAX_CAUSES = 5
 MAX_COLLECTIVES = 5
 MAX_KERNELS = 5
-"""Rows of a section; of modules also where a step is shown."""
+"""Most rows of a section; of modules, the fewer where figures are per step."""
 
 CAUSES = {
     "host_bound": "the CPU launches kernels late",
@@ -43,7 +43,7 @@ CAUSES = {
     "dependency": "other streams have to end first",
     "comm_wait": "other ranks come later",
 }
-"""Causes of idle time in words."""
+"""Explanations of idle causes."""
 
 _NO_LOSS = frozenset({"not_recorded", "profiler"})
 """Causes of idle time that an unprofiled run does not have."""
@@ -66,10 +66,11 @@ _CAUSE_STYLES = {
 
 
 def step(screen: Screen) -> list[Text]:
-    """Return how long a step takes, how much of it is busy and idle, why, and MFU."""
+    """Return the step time, its busy and idle time, the main cause of idle time, and MFU."""
     row = step_of(screen.data)
     if row is None:
         return []
+    recorded = "  while profiling" if row["step_ns"] is not None else ""
     lines = [("Step", Text(_lengths(row)))]
     lengths = [row[name] for name in ("busy_ns", "idle_ns") if row[name] is not None]
     decimals = short_decimals(lengths)
@@ -89,12 +90,14 @@ def step(screen: Screen) -> list[Text]:
             )
         if kind == "idle" and (pct or 0) >= 1:
             line.append(main_cause(screen))
+        if not screen.is_on_gpu:
+            line.append(recorded)
         word = f"GPU {kind}" if screen.is_on_gpu else kind.capitalize()
         lines.append((word, line))
     comm_ns = sum(phase["step_exposed_comm_ns"] or 0 for phase in screen.rows("phase_totals"))
     if comm_ns:
         text = format_ms(comm_ns, decimals).rjust(room)
-        lines.append(("Exposed comm", Text(f"{text} ms")))
+        lines.append(("Exposed comm", Text(f"{text} ms{recorded}")))
     if text := _mfu(screen):
         lines.append(("MFU", Text(text)))
     return [*screen.facts(lines), *_outside(screen)]
@@ -147,7 +150,7 @@ def _mfu(screen: Screen) -> str:
 
 
 def _outside(screen: Screen) -> list[Text]:
-    """Return a line on busy time in no step, where that is more than 1 %."""
+    """Return a line on busy time outside steps, if it exceeds 1 %."""
     (row,) = screen.rows("step_totals")
     parts = []
     if row["wall_ns"] and row["outside_ns"] - row["queued_ns"] > row["wall_ns"] / 100:
@@ -160,9 +163,9 @@ def _outside(screen: Screen) -> list[Text]:
 
 
 def timeline(screen: Screen) -> list[Text]:
-    """Return a legend and a bar per device; of one device with steps, these say it.
+    """Return a legend and one bar per device; nothing for a single device with steps.
 
-    Of many devices, a bar of means for each group of ranks that behave alike, the largest first.
+    For many devices, one bar of means per group of similar ranks, the largest group first.
     """
     rows = screen.rows("timeline")
     if len(rows) == 1 and screen.has_steps and not screen.full:
@@ -197,7 +200,7 @@ def timeline(screen: Screen) -> list[Text]:
 
 
 def _unrecorded_replays(screen: Screen) -> list[Text]:
-    """Return a line where replays of graphs are not in the file: the shares are of the others."""
+    """Return a line if graph replays are missing in the file, so that idle time is unknown."""
     rows = screen.rows("health")
     metric = "launches_without_work"
     said = next((row["meaning"] for row in rows if row["metric"] == metric), "")
@@ -208,10 +211,11 @@ def _unrecorded_replays(screen: Screen) -> list[Text]:
 
 
 def step_of(data: Mapping[str, Result]) -> Row | None:
-    """Return a step as a breakdown shows it; None without steps.
+    """Return the figures of a step in a breakdown; None without steps.
 
-    Its members are `recorded_step_ns`; `step_ns`, `low_ns`, `high_ns`, and `basis` of the
-    unprofiled one; `busy_ns`, `idle_ns`, and `idle_pct` of the unprofiled one, else the recorded.
+    `recorded_step_ns` is the recorded step; `step_ns`, `low_ns`, `high_ns`, and `basis` describe
+    the unprofiled one. `busy_ns`, `idle_ns`, and `idle_pct` refer to the unprofiled step if it is
+    known, else to the recorded one.
     """
     totals = data["step_totals"].to_dicts() if "step_totals" in data else []
     if not totals or not totals[0]["step_count"] or totals[0]["mean_span_ns"] is None:
@@ -223,7 +227,7 @@ def step_of(data: Mapping[str, Result]) -> Row | None:
     }
     row = idle_of_step(data)
     if row is None:
-        # CPUs: what runs on them takes longer, too.
+        # On CPUs, profiling slows the work itself, so busy time is only known for the recording.
         runs = data["run"].to_dicts() if data.get("run") else []
         if runs and runs[0]["plain_step_ns"]:
             found |= {"step_ns": runs[0]["plain_step_ns"], "basis": "measured"}
@@ -247,10 +251,10 @@ def step_of(data: Mapping[str, Result]) -> Row | None:
 
 
 def idle_of_step(data: Mapping[str, Result]) -> Row | None:
-    """Return how much of a step is idle, recorded and without the profiler; None without steps.
+    """Return the idle share of a step, recorded and unprofiled; None without steps.
 
-    A step without the profiler is the measured one of `run_idle`, else the estimate of
-    `unprofiled`, where that was asked: then with `idle_low_pct` and `idle_high_pct`.
+    The unprofiled step is the measured one of `run_idle`, else the estimate of `unprofiled` (if it
+    was asked for), with `idle_low_pct` and `idle_high_pct`.
     """
     rows = data["run_idle"].to_dicts() if "run_idle" in data else []
     if rows and rows[0]["idle_pct"] is not None:
