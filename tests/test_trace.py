@@ -15,9 +15,10 @@ import tracekit
 from tracekit.analysis.breakdown import BREAKDOWN, ROLES, RUN_IDLE, TOTALS
 from tracekit.analysis.result import Result
 from tracekit.errors import QueryError, StoreError, TraceError, UsageError
+from tracekit.ingest.progress import Progress
 from tracekit.ingest.sources import find_traces
 from tracekit.ingest.trace_metadata import find_rank
-from tracekit.opening import ingest
+from tracekit.opening import OpenRequest, ingest, open_request
 
 Write = Callable[..., Path]
 Breakdown = dict[str, Result]
@@ -235,15 +236,15 @@ def test_one_bad_file_among_ranks_is_named(run_folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def sample_progress() -> list[tracekit.Progress]:
+def sample_progress() -> list[Progress]:
     return []
 
 
 @pytest.fixture(scope="module")
-def sample_breakdown(sample_trace: Path, sample_progress: list[tracekit.Progress]) -> Breakdown:
+def sample_breakdown(sample_trace: Path, sample_progress: list[Progress]) -> Breakdown:
     """Return the breakdown of the sample without a cache."""
-    progress = sample_progress.append
-    with tracekit.open(sample_trace, cache=False, progress=progress) as trace:
+    request = OpenRequest([sample_trace], cache=False, progress=sample_progress.append)
+    with open_request(request) as trace:
         return trace.breakdown()
 
 
@@ -276,7 +277,7 @@ def test_unknown_questions(tiny_trace: Write) -> None:
 
 
 @pytest.mark.usefixtures("sample_breakdown")
-def test_progress_is_reported(sample_trace: Path, sample_progress: list[tracekit.Progress]) -> None:
+def test_progress_is_reported(sample_trace: Path, sample_progress: list[Progress]) -> None:
     assert sample_progress
     size = sample_trace.stat().st_size
     assert {(step.path, step.bytes_total) for step in sample_progress} == {

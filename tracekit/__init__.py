@@ -5,15 +5,14 @@
     with tracekit.open("rank0.json.gz") as trace:
         print(trace.query("timeline"))
 
-The public names are loaded on first use, so that importing the package costs nothing and pulls in
-no library.
+Public names are loaded on first use, so importing the package is fast and loads no library.
 
-In a program that `tracekit collect` runs, what records it is there before the program asks for this
-package, and hidden (`collectors/loop/hidden_modules.py`). Importing this shows it again, so that
-there is one of everything.
+In a program under `tracekit collect`, the recorder is loaded before the program imports this
+package, and hidden (`collectors/loop/hidden_modules.py`). Importing the package makes these modules
+visible again, so that no module is loaded twice.
 
-It may be imported before pytest, which loads a plugin of ours and would rewrite the asserts of all
-of it, and warn that it cannot: PYTEST_DONT_REWRITE.
+PYTEST_DONT_REWRITE: pytest loads our plugin, would rewrite the asserts of the whole package, and
+would warn if the package was imported earlier.
 """
 
 from __future__ import annotations
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
         UsageError,
         WorkloadError,
     )
-    from tracekit.ingest.progress import Progress
     from tracekit.opening import open
     from tracekit.plot import Chart as Chart
     from tracekit.plot import Plots as Plots
@@ -52,7 +50,6 @@ _HOME_OF = {
     "Chart": "tracekit.plot",
     "Column": "tracekit.analysis.result",
     "Plots": "tracekit.plot",
-    "Progress": "tracekit.ingest.progress",
     "QueryError": "tracekit.errors",
     "Result": "tracekit.analysis.result",
     "StoreError": "tracekit.errors",
@@ -65,7 +62,7 @@ _HOME_OF = {
     "compare": "tracekit.comparison.comparing",
     "open": "tracekit.opening",
     "step": "tracekit.collectors.loop.bootstrap",
-    # What a notebook or print shows: nothing below render imports it, so it is asked for here.
+    # How print and notebooks show results. Lower layers must not import render, so it is here.
     "result_html": "tracekit.render._notebook",
     "result_text": "tracekit.render._notebook",
     "trace_html": "tracekit.render._notebook",
@@ -73,7 +70,6 @@ _HOME_OF = {
 
 __all__ = [
     "Column",
-    "Progress",
     "QueryError",
     "Result",
     "StoreError",

@@ -1,4 +1,4 @@
-"""Opening traces, runs and stores, and making a store of traces."""
+"""Open traces, runs, and stores, and create stores from traces."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ _log = logging.getLogger("tracekit")
 
 
 def tune_for_traces() -> None:
-    """Set what the interpreter is faster with where traces are read.
+    """Tune the interpreter for reading traces.
 
-    A workload that is measured must not find it so.
+    Only commands that own the process call this: a measured workload must keep its own settings.
     """
-    # One run makes millions of objects and hardly a cycle: looking for some costs more than memory.
+    # A run creates millions of objects and few cycles: collecting cycles costs more than it frees.
     gc.set_threshold(200_000, 50, 50)
-    # The thread that reads ahead needs the interpreter often, for moments between long work in C.
+    # The thread that reads ahead needs the interpreter often and briefly, between long calls of C.
     sys.setswitchinterval(0.0001)
 
 
@@ -65,37 +65,36 @@ def open(
     ceilings: str | Path | None = None,
     capture: str | Place | Sequence[str | Place] = (),
     queries: str | Path | Sequence[str | Path] = (),
-    progress: Callable[[Progress], None] | None = None,
     unsafe: bool = False,
-    engine: EngineChoice | None = None,
 ) -> Trace:
     """Open a trace, the traces of a run, or a store.
 
-    Of a run folder, its manifest, requests and microbenchmarks are read too; also where one of its
-    traces is given. Of several runs nothing else is read, for analyses of scope ``runs``.
+    A run folder also contributes its manifest, requests, and microbenchmarks, even if only one of
+    its traces is given. Several run folders contribute only these, for analyses of scope ``runs``.
 
     Args:
-        *paths: trace files, folders or globs of them (the ranks of one run), run folders or folders
-            of them, or one ``.duckdb`` store; each may be a URL (``s3://``, ``gs://``, ``az://``,
-            ``https://``). Traces are streamed; a store behind a URL is fetched to the cache.
-        traces: read traces. Without them, only manifests and requests are there.
-        cache: keep the ingested trace, so that it opens at once the next time.
-        rules: a rules file for the classifier, before the built-in rules.
-        ceilings: what devices were measured to do at most: a run folder of ``tracekit bench``, or
-            its ``benchmarks.jsonl``. Without it, what the run folder of the trace holds.
-        capture: traces of the captures of graphs that the trace replays: its kernels get op, shapes
-            and module from them.
-        queries: folders of SQL files of the user's own, beside those of the configuration; without
-            them, those that TRACEKIT_QUERIES names.
-        progress: called now and then, on another thread, while a trace is read.
-        unsafe: let SQL reach files, the network and DuckDB's settings.
-        engine: how the traces of many ranks are read; None for processes of this machine.
+        *paths: trace files, or folders or globs of them (the ranks of one run); run folders, or
+            folders of them; or one ``.duckdb`` store. Each may be a URL (``s3://``, ``gs://``,
+            ``az://``, ``https://``). Traces are streamed; a remote store is copied to the cache.
+        traces: read the traces. False reads only manifests, requests, and microbenchmarks.
+        cache: keep the ingested trace, so that it opens faster the next time.
+        rules: a rules file, which the classifier applies before the built-in rules.
+        ceilings: measured peak rates of devices: a run folder of ``tracekit bench``, or its
+            ``benchmarks.jsonl``. The default is the run folder of the trace.
+        capture: traces that recorded the capture of CUDA graphs which this trace replays. They
+            give replayed kernels their op, shapes, and module.
+        queries: folders with SQL files of your own, in addition to those in the configuration. The
+            default is the environment variable TRACEKIT_QUERIES.
+        unsafe: let SQL access files, the network, and DuckDB's settings.
+
+    Returns:
+        The opened trace. Close it, or use it in a ``with`` statement.
 
     Raises:
-        TraceError: a path does not exist, or holds no readable trace.
+        TraceError: a path does not exist, or contains no readable trace.
         StoreError: a store cannot be opened or written.
-        UsageError: the rules file is not valid, nothing was measured in the ceilings, or a folder
-            of queries does not exist.
+        UsageError: the rules file is not valid, ``ceilings`` has no usable measurement, or a
+            folder of queries does not exist.
         QueryError: a SQL file in a folder of queries cannot be used.
     """
     return open_request(
@@ -106,24 +105,25 @@ def open(
             ceilings=None if ceilings is None else Path(ceilings),
             capture=capture,
             queries=[queries] if isinstance(queries, str | Path) else queries,
-            progress=progress,
             is_unsafe=unsafe,
-            engine=engine,
-            is_traced=traces,
+            reads_traces=traces,
         )
     )
 
 
 @dataclass(frozen=True, slots=True)
 class OpenRequest:
-    """What to open, and how; see :func:`open` for what is not told here.
+    """What to open, and how. :func:`open` describes the other attributes.
 
     Attributes:
-        is_traced: read traces.
-        ranks_progress: called when some of many ranks have been read.
-        for_breakdown: a breakdown will be asked for: a store that is made for the cache has its
+        progress: called from time to time, on another thread, while a trace is read.
+        engine: how the traces of many ranks are read. None uses processes on this machine.
+        reads_traces: False reads only manifests, requests, and microbenchmarks.
+        ranks_progress: called whenever some of many ranks have been read.
+        for_breakdown: the caller will show a breakdown, so a new store in the cache includes its
             rows.
-        only_breakdown: and nothing else: many ranks that are not cached leave nothing but its rows.
+        only_breakdown: the caller needs nothing else, so many ranks without a cache keep only its
+            rows.
     """
 
     paths: Sequence[str | Place]
@@ -135,7 +135,7 @@ class OpenRequest:
     progress: Callable[[Progress], None] | None = None
     is_unsafe: bool = False
     engine: EngineChoice | None = None
-    is_traced: bool = True
+    reads_traces: bool = True
     ranks_progress: Callable[[RunProgress], None] | None = None
     for_breakdown: bool = False
     only_breakdown: bool = False
@@ -152,7 +152,7 @@ def open_request(request: OpenRequest) -> Trace:
     folders = given_folders(request.queries)
     if folders:
         load_library(folders)
-    # What is wrong with it is said before a long reading, not after it.
+    # Reports errors in this file before the trace is read, which may take long.
     ceilings = () if request.ceilings is None else points_of(request.ceilings)
     is_cached = request.cache and _is_cache_safe()
     with named_paths():
@@ -165,7 +165,7 @@ def open_request(request: OpenRequest) -> Trace:
         return _open_dataset(dataset, ceilings, folders, is_unsafe=request.is_unsafe)
     with named_paths():
         sources = with_captures(
-            find_sources(request.paths, traces=request.is_traced), request.capture
+            find_sources(request.paths, traces=request.reads_traces), request.capture
         )
     contents = Contents(
         bool(sources.traces),
@@ -177,9 +177,9 @@ def open_request(request: OpenRequest) -> Trace:
     if request.rules is not None:
         from tracekit.analysis.rules import check_rules
 
-        # Before the cache is asked: it would answer for a file that is not there, without rules.
+        # Checked before the cache, whose key would not reveal that the file is missing.
         check_rules(request.rules)
-    # Manifests alone are read sooner than a store of them would be written.
+    # Reading manifests alone is faster than writing a store of them.
     is_cached = is_cached and bool(sources.traces or contents.has_requests) and _are_files(sources)
     resources = contextlib.ExitStack()
     with contextlib.ExitStack() as on_error:
@@ -195,10 +195,10 @@ def open_request(request: OpenRequest) -> Trace:
 
 
 def points_of(run: Path) -> list[tuple[object, ...]]:
-    """Return what a run of ``tracekit bench`` measured, as rows of table ``ceiling_point``.
+    """Return the measurements of a run of ``tracekit bench``, as rows of ``ceiling_point``.
 
     Raises:
-        UsageError: there is nothing that a device can be compared with.
+        UsageError: no measurement is a peak rate of a device.
     """
     import duckdb
 
@@ -277,7 +277,7 @@ def _open_given_store(
     limit_s = 0.0
 
     def check(opened: duckdb.DuckDBPyConnection, path: Path) -> None:
-        """Read here, where an error of DuckDB says that the store is damaged."""
+        """Read the store now, while an error of DuckDB means that the store is damaged."""
         nonlocal limit_s
         check_catalogue(opened, path)
         if opened.execute("SELECT 1 FROM store.main.trace LIMIT 1").fetchone():
@@ -304,7 +304,7 @@ def _open_ranks(
     *,
     is_cached: bool,
 ) -> OpenStore | None:
-    """Open the traces of many ranks; None where they are few."""
+    """Open the traces of many ranks. Return None if there are few."""
     if len(sources.traces) < 2 and request.engine is None:
         return None
     from tracekit.engine.choice import EngineChoice, are_many
@@ -312,7 +312,7 @@ def _open_ranks(
     choice = request.engine or EngineChoice()
     if not (are_many(sources, choice) and _are_files(sources)):
         return None
-    # What is compared with given ceilings is computed when it is asked for, from all events.
+    # Comparisons with given peak rates are computed on demand, from all events.
     from tracekit.engine.many_ranks import DistributedIngest
 
     is_summary = request.only_breakdown and not is_cached and request.ceilings is None
@@ -340,7 +340,7 @@ def _reject_ingest_options(what: str, request: OpenRequest) -> None:
 
 
 def _warn_of_other_make(shown: str, made_by: str) -> None:
-    """Warn where other code made the rows of a store: figures over them are of that code."""
+    """Warn if another version created the rows of a store, because figures depend on them."""
     from tracekit.analysis.catalog import make_digest
 
     if made_by != make_digest():
@@ -370,7 +370,7 @@ FROM timed
 
 
 def _warn_of_other_times(connection: duckdb.DuckDBPyConnection) -> None:
-    """Warn of traces that are hardly ranks of one run: recorded one after the other."""
+    """Warn about traces that were recorded one after the other: they may be different runs."""
     found = connection.execute(_OTHER_TIMES).fetchone()
     if found and found[0]:
         _log.warning(
@@ -392,7 +392,7 @@ def _open_dataset(
 
     with contextlib.ExitStack() as on_error:
         found = open_dataset(dataset, on_error, unsafe=is_unsafe)
-        # Behind a URL it would be read from end to end.
+        # A remote dataset would have to be read completely.
         if dataset.local_path is not None and found.manifest.traces:
             size_bytes = sum(one.size_bytes for one in found.manifest.files)
             session_of(found.connection).limit_s = check_rows(
@@ -423,7 +423,7 @@ def _open_temporary(
                     relations.make_store()
                 else:
                     relations.make(needed)
-        # SQL of the user's is run when all is there: what makes it reads files, sets limits.
+        # Locked only now: creating the relations reads files and sets limits.
         if needed is None and not request.is_unsafe:
             connections.lock(build.connection)
 
@@ -449,7 +449,7 @@ def _open_cached(
     cached = _cached_path(sources, cache_digest(request.rules))
     with contextlib.suppress(OSError):
         cached.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # A shared folder may hold what somebody else made.
+    # Another user may have written a store into a shared folder.
     check = None
     if not cache.is_private(cached.parent):
         from tracekit.analysis.store_catalogue import check_catalogue
@@ -469,7 +469,7 @@ def _open_cached(
             relations = _filled(build, sources, request.rules, request.progress, reading)
             if relations is not None:
                 count = len(sources.traces)
-                # What is looked at before it is read has the tables of a store, and no others.
+                # check_catalogue accepts the tables of a store, and no others.
                 names = [] if check else _of_breakdown(contents, count, request)
                 relations.make_store(names)
                 if names:
@@ -487,7 +487,7 @@ def _open_cached(
         try:
             connection = open_it(resources)
         except StoreError:
-            # The trace is there: no reason to fail.
+            # The trace still exists, so the store can be created again.
             connection = make_again(resources)
     else:
         make_it()
@@ -496,9 +496,9 @@ def _open_cached(
 
 
 def _of_breakdown(contents: Contents, trace_count: int, request: OpenRequest) -> list[str]:
-    """Return the analyses whose rows a cached store has, if a breakdown will be asked for.
+    """Return the analyses of a breakdown whose rows a cached store can include.
 
-    What was measured on devices may change, and what rests on it changes with that.
+    Analyses that depend on peak rates of devices are left out, because those may change.
     """
     from tracekit.analysis.device_peaks import DEVICE_CEILING, DEVICE_PEAK
     from tracekit.analysis.relations import depends_on, is_relation
@@ -509,7 +509,7 @@ def _of_breakdown(contents: Contents, trace_count: int, request: OpenRequest) ->
 
 
 def _estimates(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """Return the analyses of the unprofiled step that a breakdown will ask, too."""
+    """Return the analyses of the unprofiled step that a breakdown also shows."""
     from tracekit.analysis.breakdown import ESTIMATE, of_steps
     from tracekit.analysis.run import run_sql
 
@@ -528,7 +528,7 @@ def _cached_path(sources: Sources, digest: str) -> Path:
 
 
 def _are_files(sources: Sources) -> bool:
-    """Whether every source can be read twice: a pipe cannot; and is known again when it changed."""
+    """Return whether every source can be read twice (no pipes) and has an identity to compare."""
     return all(
         file.is_file() if isinstance(file, Path) else file.identity() is not None
         for file in sources.files
@@ -544,21 +544,21 @@ def ingest(
     capture: str | Place | Sequence[str | Place] = (),
     progress: Callable[[Progress], None] | None = None,
 ) -> Path:
-    """Make a store from traces, which is one file; for many ranks there are datasets.
+    """Create a store, which is one file, from traces. For many ranks, use a dataset.
 
     Args:
-        paths: trace files, folders or globs of them: the ranks of one run; also URLs.
-        output: the store to write.
-        force: replace a file that lies there.
-        rules: a rules file for the classifier, before the built-in rules.
-        capture: traces of the captures of graphs that the trace replays.
-        progress: called now and then, on another thread, while a trace is read.
+        paths: trace files, or folders or globs of them (the ranks of one run); also URLs.
+        output: path of the store.
+        force: replace an existing file.
+        rules: a rules file, which the classifier applies before the built-in rules.
+        capture: traces that recorded the capture of CUDA graphs which these traces replay.
+        progress: called from time to time, on another thread, while a trace is read.
 
     Returns:
         The path of the store.
 
     Raises:
-        TraceError: a path does not exist, or holds no readable trace.
+        TraceError: a path does not exist, or contains no readable trace.
         StoreError: the store exists, or cannot be written.
         UsageError: the rules file is not valid, or the name does not end in ``.duckdb``.
     """
@@ -567,7 +567,8 @@ def ingest(
 
     if output.suffix != ".duckdb":
         raise UsageError(
-            f"{output}: a store's name ends in .duckdb", hint=f"-o {output.with_suffix('.duckdb')}"
+            f"{output}: the name of a store must end in .duckdb",
+            hint=f"-o {output.with_suffix('.duckdb')}",
         )
     with named_paths():
         if output.exists() and not force:
@@ -586,7 +587,7 @@ def ingest(
 
 
 def given_dataset(paths: Sequence[str | Place]) -> Location | None:
-    """Return the dataset that is meant, if it is one: a folder whose name says so."""
+    """Return the dataset if the only path is one: a folder whose name ends in ``.tracekit``."""
     from tracekit.storage import Location
 
     if len(paths) != 1 or not str(paths[0]).rstrip("/").endswith(".tracekit"):
@@ -610,7 +611,7 @@ def _local_store(
     *,
     is_kept: bool,
 ) -> Path:
-    """Return a store as a local file; one behind a URL is fetched."""
+    """Return a store as a local file. A remote store is downloaded."""
     if isinstance(store, Path):
         return store
     from tracekit.database.cache import fetch_store
@@ -625,7 +626,7 @@ def _local_store(
 def begin_reading(
     sources: Sources, progress: Callable[[Progress], None] | None
 ) -> contextlib.AbstractContextManager[Reading | None]:
-    """Begin to read the first trace: the store is made meanwhile, and DuckDB loaded."""
+    """Start to read the first trace, while DuckDB loads and the store is created."""
     from tracekit.ingest.reading import Reading
 
     if not sources.traces:
@@ -640,9 +641,10 @@ def _filled(
     progress: Callable[[Progress], None] | None,
     begun: Reading | None,
 ) -> Relations | None:
-    """Fill a store; return what makes the rest of it, where there are traces.
+    """Fill the input tables of a store; `begun` is the reading of the first trace.
 
-    The reading that has begun is that of the first trace.
+    Returns:
+        What creates the other relations, or None if there are no traces.
     """
     from tracekit.analysis.catalog import make_digest
     from tracekit.database.connections import session_of
@@ -672,8 +674,8 @@ def _fill_traces(
 
     connection = build.connection
     text_bytes = sum(map(usual_text_bytes, sources.traces))
-    # DuckDB takes a block on one thread while the next one is read on another: more threads would
-    # only hold more memory.
+    # DuckDB inserts a block on one thread while another thread reads the next block. More threads
+    # would only use more memory.
     connection.execute("SET threads = 1")
     if rules is not None:
         create_rule_tables(connection, rules)
@@ -700,7 +702,7 @@ def _fill_traces(
     if sources.captures:
         from tracekit.analysis.plausibility import judge_records
 
-        # Captures are of another time: they are no part of what the host recorded.
+        # Before captures are loaded: they come from another recording.
         judge_records(connection)
     for number, file in enumerate(sources.captures):
         from tracekit.ingest.capture import load_capture

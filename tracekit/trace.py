@@ -1,4 +1,4 @@
-"""Traces as a library sees them: ask a question, get columns and rows."""
+"""The Python interface to an opened trace: analyses, SQL, predictions, and advice."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ T = TypeVar("T")
 
 @dataclass
 class OpenStore:
-    """A store that is open.
+    """An open store.
 
     Attributes:
-        connection: to the store.
-        path: its file; None where it is only in memory.
-        renew: makes a cached store that is damaged again, and opens it.
-        missing: the traces that should be here and could not be read, each with the reason.
-        derive: makes tables and views of a store that has not all of them; None for all makes what
-            is left.
-        answer: returns rows of analyses of such a store, of those that it does not create.
+        connection: a connection to the store.
+        path: its file, or None if the store is in memory.
+        renew: creates a damaged cached store again and opens it.
+        missing: path and reason of each trace that could not be read.
+        derive: creates the named tables and views of an incomplete store, or all that are missing
+            if called with None.
+        answer: returns the rows of analyses of an incomplete store without storing them.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -60,7 +60,7 @@ class OpenStore:
     answer: Callable[[Iterable[str]], dict[str, Answer]] | None = None
 
     def make(self, names: Iterable[str]) -> None:
-        """Make relations that are not there yet."""
+        """Create the named relations that do not exist yet."""
         if self.derive is not None:
             self.derive(names)
         else:
@@ -69,16 +69,16 @@ class OpenStore:
             ensure(self.connection, names)
 
     def make_all(self) -> None:
-        """Make all that a store has."""
+        """Create all relations of a store."""
         if self.derive is not None:
             self.derive(None)
             self.derive = self.answer = None
 
 
 class Trace:
-    """One trace, the traces of one run, or the manifests of several, ready to be asked.
+    """One trace, the traces of one run, or the manifests of several runs.
 
-    Make one with :func:`tracekit.open`. It is a context manager; :meth:`close` frees its store.
+    Create it with :func:`tracekit.open`. It is a context manager; :meth:`close` closes its store.
     """
 
     def __init__(
@@ -97,16 +97,16 @@ class Trace:
         self._query_folders = query_folders
         self._library: Library | None = None
         self._is_closed = False
-        # The edges of a prediction are one table of the session: one run is replayed at a time.
+        # The edges of a prediction are one table of the session, so only one run is replayed.
         self._predictors: dict[bool, Predictor] = {}
 
     @property
     def missing(self) -> tuple[tuple[str, str], ...]:
-        """The traces that should be here and could not be read: where each lies, and why."""
+        """Path and reason of each trace that could not be read."""
         return self._store.missing
 
     def __repr__(self) -> str:
-        """Return what it is of, without reading anything."""
+        """Return the names of the traces or runs, without reading anything."""
         if self._is_closed:
             return "<Trace: closed>"
         contents = self._known_contents
@@ -121,7 +121,7 @@ class Trace:
 
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:
-        """The DuckDB connection to the store, for whatever :meth:`sql` does not do.
+        """The DuckDB connection to the store, for what :meth:`sql` cannot do.
 
         Raises:
             StoreError: the trace is closed.
@@ -136,7 +136,7 @@ class Trace:
         return self._store.connection
 
     def _require_open(self) -> None:
-        """Have an open store with the points that its devices are to be compared with."""
+        """Check that the store is open, and add the given peak rates of devices once."""
         if self._is_closed:
             raise StoreError(
                 "the trace is closed", hint="query before close(), inside its with block"
@@ -149,17 +149,15 @@ class Trace:
 
     @property
     def store_path(self) -> Path | None:
-        """The store's file; None where it is only in memory."""
+        """The file of the store, or None if it is in memory."""
         return self._store.path
 
     @property
     def library(self) -> Library:
-        """The SQL files of the user's own, with where each comes from.
-
-        Those named to :func:`open` and those of the configuration.
+        """The user's SQL files: from the folders given to :func:`open` and the configuration.
 
         Raises:
-            QueryError: a file in a folder that was named cannot be used.
+            QueryError: a file in a given folder cannot be used.
         """
         if self._library is None:
             from tracekit.analysis.query_folders import load_library
@@ -171,26 +169,30 @@ class Trace:
         """Run an analysis.
 
         Args:
-            name: of the analysis, as ``tracekit query --list`` shows it.
-            **params: its parameters; the rest have their defaults. With ``per`` the rows and
-                columns are others: ``query("phases", per="step")``.
+            name: name of the analysis, as in ``tracekit query --list``.
+            **params: its parameters; the others have their defaults. ``per`` selects other rows
+                and columns: ``query("phases", per="step")``.
+
+        Returns:
+            Rows with named columns; the suffix of a column name is its unit.
 
         Raises:
-            QueryError: there is no such analysis or parameter, or nothing here that it is about.
-            UsageError: a parameter has the wrong type, or the analysis is about one run and here
-                are several.
+            QueryError: the analysis or parameter does not exist, or the trace does not have the
+                data that the analysis needs.
+            UsageError: a parameter has the wrong type, or several runs are open and the analysis
+                needs one.
         """
         return self._ask(lambda: self._query(name, params))
 
     def assume_peaks(self, device: str | None = None, **peaks: float) -> None:
-        """Measure against peaks that the traces do not tell; figures say that they were given.
+        """Use given peak rates of the device for utilization. Figures name them as given.
 
         Args:
-            device: a device of queries/rules/devices.toml, in place of those of the traces.
-            **peaks: by type of number, as ``bf16``, dense FLOP/s; as ``memory``, bytes/s.
+            device: a device of queries/rules/devices.toml, instead of the one in the traces.
+            **peaks: dense FLOP/s per data type, such as ``bf16``; ``memory`` in bytes/s.
 
         Raises:
-            QueryError: the device is not known.
+            QueryError: the device is unknown.
         """
         from tracekit.analysis.device_peaks import DEVICE_PEAK, lay_peaks
         from tracekit.analysis.relations import Relations
@@ -198,17 +200,17 @@ class Trace:
         lay_peaks(self.connection, device, peaks)
         self._predictors.clear()
         Relations(self._connection).forget([DEVICE_PEAK])
-        # A store that is made again has the peaks of its own.
+        # A store that is created again would not have the given peak rates.
         self._store.renew = None
 
     def assume_plain_step(self, step_ns: int) -> None:
-        """Say what a step of the run takes without the profiler, where somebody measured it.
+        """Use a step time that was measured without the profiler, instead of an estimate.
 
         Args:
-            step_ns: the step, ns.
+            step_ns: duration of the step, ns.
 
         Raises:
-            UsageError: it takes no time.
+            UsageError: the duration is not positive.
         """
         from tracekit.analysis.relations import Relations
         from tracekit.database.connections import look_in_session_first
@@ -216,12 +218,12 @@ class Trace:
         if step_ns <= 0:
             raise UsageError("an unprofiled step must take more than 0 ns")
         self._predictors.clear()
-        # A cached store has what rests on the step of the run.
+        # A cached store has rows that depend on the estimate.
         look_in_session_first(self.connection)
         Relations(self.connection).give("plain_step", [(step_ns, None, None, "given")])
 
     def _ask(self, question: Callable[[], T]) -> T:
-        """Return the answer to a question; a cached store that is damaged is made again first."""
+        """Return the answer to a question. A damaged cached store is created again first."""
         from tracekit.database.connections import DamagedStoreError
 
         try:
@@ -275,37 +277,37 @@ class Trace:
         """Run SQL over the tables and views of the store.
 
         Raises:
-            QueryError: DuckDB refuses the statement.
+            QueryError: DuckDB rejects the statement.
         """
         from tracekit.analysis.run import run_sql
 
         return self._ask(lambda: run_sql(self._connection_for(text), text))
 
     def stream_sql(self, text: str, *, timeout_s: float | None = None) -> RowStream:
-        """Run SQL whose rows are made while they are taken, so that any number of them fits.
+        """Run SQL and return its rows as a stream, so that results may exceed memory.
 
-        Nothing else may be asked until the last row has been taken.
+        Read all rows before the next query.
 
         Args:
             text: the SQL.
-            timeout_s: how long it may take until the last row is there, seconds.
+            timeout_s: time limit for all rows, seconds.
 
         Raises:
-            QueryError: DuckDB refuses the statement, or it takes too long; also while rows are
-                taken.
+            QueryError: DuckDB rejects the statement, or it exceeds the time limit; also raised
+                while rows are read.
         """
         from tracekit.analysis.run import stream_sql
 
         return self._ask(lambda: stream_sql(self._connection_for(text), text, timeout_s=timeout_s))
 
     def stream_arrow(self, text: str) -> ArrowRows:
-        """Run one SQL statement; its rows come as an Arrow stream, to be read before all else."""
+        """Run one SQL statement and return an Arrow stream. Read it before the next query."""
         from tracekit.analysis.run import stream_arrow
 
         return self._ask(lambda: stream_arrow(self._connection_for(text), text))
 
     def _connection_for(self, text: str) -> duckdb.DuckDBPyConnection:
-        """Return the connection with what the statement names of the user's own SQL files."""
+        """Return the connection, after creating the user's analyses that the statement names."""
         connection = self.connection
         if self.library.files:
             from tracekit.analysis.user_queries import create_named
@@ -321,22 +323,24 @@ class Trace:
         where: str | None = None,
         step: int | None = None,
     ) -> Result:
-        """Return sums of what the devices did, grouped by any of the columns of view ``work``.
+        """Return sums of device time, counts, or bytes, grouped by columns of view ``work``.
 
         Args:
-            rows: dimensions, such as ``module`` or ``("phase", "class")``; a row for each value.
-            columns: the dimension whose values become columns; None for the total alone.
-            values: the sum: wall_ns, idle_ns, span_ns (both), kernel_ns, kernel_count or bytes.
-            where: a condition in SQL over the columns of the view: ``"class = 'gemm'"``.
-            step: only this step.
+            rows: dimensions, such as ``module`` or ``("phase", "class")``, with a row per value.
+            columns: the dimension with a column per value, or None for the total alone.
+            values: what to sum: wall_ns, idle_ns, span_ns (both), kernel_ns, kernel_count, or
+                bytes.
+            where: an SQL condition over the columns of the view, such as ``"class = 'gemm'"``.
+            step: number of the only step to include.
 
         Returns:
-            The dimensions as text; a column for each value of `columns`, its unit at the end of the
-            name; their sum; its share of all, 0 to 100. The last row is the sum of the others.
+            The dimensions as text, a column per value of `columns` with the unit as its suffix,
+            the sum of these columns, and its share of the total in percent. The last row is the
+            total.
 
         Raises:
-            UsageError: there is no such dimension or measure.
-            QueryError: DuckDB refuses the condition.
+            UsageError: the dimension or measure does not exist.
+            QueryError: DuckDB rejects the condition.
         """
         from tracekit.analysis.pivot import pivot
 
@@ -350,21 +354,19 @@ class Trace:
         further: Sequence[Trace] = (),
         is_recorded: bool = False,
     ) -> Prediction | ServingPrediction:
-        """Return what the device window would be under changes that are made together.
-
-        Of changes of a serving run's load or engine, such as ``"rate x2"``, it is what requests
-        would see.
+        """Predict the step time, or the latencies of a serving run, after all given changes.
 
         Args:
-            *changes: such as ``"class=gemm x0.5"``, ``"host x0.5"`` or ``"batch limit=8"``.
-            timeline: where to write the predicted run, as a Chrome trace; of a folder, one a rank.
-            further: runs of another batch or sequence, for changes like ``"batch=8"``; of bench,
-                for those of links.
-            is_recorded: of the recording, not of the run without the profiler.
+            *changes: such as ``"class=gemm x0.5"``, ``"host x0.5"``, or, for the load or engine of
+                a serving run, ``"rate x2"`` or ``"batch limit=8"``.
+            timeline: path of a Chrome trace of the predicted run, or a folder for one per rank.
+            further: runs with another batch size or sequence length, which changes such as
+                ``"batch=8"`` need; or of ``tracekit bench``, for changes of links.
+            is_recorded: predict the recorded run, not the run without the profiler.
 
         Raises:
-            UsageError: a text is no change.
-            QueryError: the trace has nothing of what is changed, or does not tell what that needs.
+            UsageError: a change cannot be parsed.
+            QueryError: the trace has no work that the change affects, or lacks data it needs.
             StoreError: the timeline cannot be written.
         """
         from tracekit.prediction.predicting import predict
@@ -375,7 +377,7 @@ class Trace:
         return self._ask(lambda: predict(self.connection, predictor, changes, place))
 
     def _predictor(self, further: Sequence[Ask] = (), *, is_recorded: bool = False) -> Predictor:
-        """Return what replays the run: one for all changes of a session, with its graph."""
+        """Return the replay of the run, which all predictions of this session share."""
         from tracekit.prediction.predicting import Predictor
 
         known = self._predictors.get(is_recorded)
@@ -387,13 +389,13 @@ class Trace:
         return known
 
     def advise(self, *, is_recorded: bool = False) -> Advised:
-        """Return what to change, ranked by what a replay says that it would gain.
+        """Return suggested changes, sorted by their predicted gain per step.
 
         Args:
-            is_recorded: of the recording, not of the run without the profiler.
+            is_recorded: predict gains of the recorded run, not of the run without the profiler.
 
         Raises:
-            QueryError: there is no trace here, or a rule of the user's own has failed.
+            QueryError: no trace is open, or a rule in the user's SQL files fails.
         """
         from tracekit.analysis.catalog import load_catalog
         from tracekit.prediction.advising import advise, is_rule
@@ -420,19 +422,19 @@ class Trace:
         )
 
     def health(self) -> Result:
-        """Return what the figures of this trace rest on; the same as ``query("health")``."""
+        """Return the data-quality checks of this trace; the same as ``query("health")``."""
         return self.query("health")
 
     def breakdown(self, *, full: bool = False) -> dict[str, Result]:
         """Return the results of a breakdown by analysis name.
 
-        They are those of :func:`tracekit.analysis.breakdown.breakdown_of`, in this order.
+        :func:`tracekit.analysis.breakdown.breakdown_of` defines the names and their order.
 
         Args:
-            full: also those of :data:`FULL_BREAKDOWN`, of the critical path.
+            full: include :data:`FULL_BREAKDOWN`, which is about the critical path.
 
         Raises:
-            UsageError: there are several runs here.
+            UsageError: several runs are open.
         """
         results = self._ask(self._breakdown)
         if full and self._contents.has_traces:
@@ -449,7 +451,7 @@ class Trace:
         return results
 
     def results(self, names: Iterable[str]) -> dict[str, Result]:
-        """Return the rows of analyses with their default parameters, made two at a time.
+        """Return the rows of analyses with their default parameters, computed two at a time.
 
         Raises:
             The errors of :meth:`query`.
@@ -465,7 +467,7 @@ class Trace:
             self._check_scope(spec)
         self._require_open()
         answers: dict[str, Answer] = {}
-        # In a complete store, each analysis creates what it lacks, and reports what fails.
+        # In a complete store, each analysis creates missing relations and reports failures itself.
         if self._store.answer is not None:
             answers = self._store.answer(
                 one
@@ -488,12 +490,12 @@ class Trace:
         return int(count)
 
     def _with_health_of_run(self, of_traces: Result | None, of_run: Result | None = None) -> Result:
-        """Return the health of traces with what their run's manifest says of itself."""
+        """Return the data-quality checks of traces, followed by those of their run's manifest."""
         from tracekit.analysis.catalog import load_catalog
         from tracekit.analysis.result import Column, Result
         from tracekit.analysis.scopes import several
 
-        # Traces are read of one run; the fragments of a job are one.
+        # Traces belong to one run, and the fragments of a job count as one run.
         if len(self._contents.runs) > 1 and not self._contents.has_traces:
             raise several(HEALTH, self._contents.runs)
         catalog = load_catalog()
@@ -522,7 +524,7 @@ class Trace:
         check_scope(spec, self._contents)
 
     def reasons_for_none(self, name: str) -> list[str]:
-        """Return why an analysis has no row, as far as that is known."""
+        """Return the known reasons why an analysis has no rows."""
         from tracekit.analysis.catalog import load_catalog
 
         catalog = load_catalog()
@@ -538,14 +540,14 @@ class Trace:
         return reasons
 
     def _repr_html_(self) -> str:
-        """Return what the trace holds as HTML, which is how a notebook shows it."""
+        """Return a summary as HTML, which notebooks display."""
         from tracekit import trace_html
 
         return trace_html(self)
 
     @property
     def plot(self) -> Plots:
-        """The charts of this trace, each a method: ``trace.plot.modules()``."""
+        """The charts of this trace, one per method, such as ``trace.plot.modules()``."""
         from tracekit import Plots
 
         return Plots(self)

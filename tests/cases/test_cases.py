@@ -370,8 +370,8 @@ def all_wrong_answers(cases: Sequence[Case], folder: Path) -> Iterator[str]:
         elif case.is_alone:
             path = write(case, folder / str(number))
             ceilings = case.ceilings and folder / str(number) / case.ceilings
-            is_traced = bool(case.files)
-            with tracekit.open(path, traces=is_traced, cache=False, ceilings=ceilings) as trace:
+            reads_traces = bool(case.files)
+            with tracekit.open(path, traces=reads_traces, cache=False, ceilings=ceilings) as trace:
                 yield from wrong_answers(case, None, *asked_once(trace))
 
 

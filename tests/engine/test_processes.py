@@ -104,11 +104,11 @@ def test_a_program_without_a_main_guard_is_not_run_again(tmp_path: Path) -> None
     write_ranks(tmp_path / "run", 2)
     program = tmp_path / "program.py"
     program.write_text(
-        "import tracekit\n"
         "from tracekit.engine.choice import EngineChoice\n"
+        "from tracekit.opening import OpenRequest, open_request\n"
         "print('begun')\n"
         f"run = {str(tmp_path / 'run')!r}\n"
-        "with tracekit.open(run, engine=EngineChoice('processes', 2)) as t:\n"
+        "with open_request(OpenRequest([run], engine=EngineChoice('processes', 2))) as t:\n"
         "    print(t.query('timeline').column('rank'))\n",
         encoding="utf-8",
     )

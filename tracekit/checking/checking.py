@@ -121,10 +121,10 @@ def opened(
     one: str | Path | Trace, cache: bool, progress: Callable[[Progress], None] | None
 ) -> Iterator[Trace]:
     """Open a run and close it at the end; an open one stays open."""
-    import tracekit
+    from tracekit.opening import OpenRequest, open_request
 
     if isinstance(one, str | Path):
-        with tracekit.open(one, cache=cache, progress=progress) as trace:
+        with open_request(OpenRequest([one], cache=cache, progress=progress)) as trace:
             yield trace
     else:
         yield one

@@ -28,23 +28,23 @@ def open_traces(
     traces: Sequence[str],
     reading: Reading | None = None,
     *,
-    is_traced: bool = True,
+    reads_traces: bool = True,
     unsafe: bool = False,
     for_breakdown: bool = False,
     only_breakdown: bool = False,
 ) -> Iterator[Trace]:
-    """Open traces with a progress bar and close them afterwards.
+    """Open traces with a progress bar, and close them afterwards.
 
-    Where some of many ranks could not be read, those are named at the end, and the exit code says
-    so.
+    If some of many ranks could not be read, name them at the end and exit with the code of an
+    unreadable trace.
 
     Args:
         traces: files, folders, globs, or one store.
-        reading: how they are read.
-        is_traced: read traces; without them only manifests and requests.
-        unsafe: let SQL read files and the network.
-        for_breakdown: a breakdown will be asked for.
-        only_breakdown: and nothing else.
+        reading: options that say how to read them.
+        unsafe: let SQL access files and the network.
+        reads_traces: False reads only manifests and requests.
+        for_breakdown: see :class:`tracekit.opening.OpenRequest`.
+        only_breakdown: see :class:`tracekit.opening.OpenRequest`.
     """
     from tracekit.opening import OpenRequest, open_request, tune_for_traces
 
@@ -66,7 +66,7 @@ def open_traces(
                 progress=progress,
                 is_unsafe=unsafe,
                 engine=reading.engine,
-                is_traced=is_traced,
+                reads_traces=reads_traces,
                 ranks_progress=ranks_progress,
                 for_breakdown=for_breakdown,
                 only_breakdown=only_breakdown,
@@ -80,7 +80,7 @@ def open_traces(
         say_missing(trace.missing)
         from tracekit.opening import given_dataset
 
-        # What a finished dataset lacks is no failure of this command.
+        # Traces that a finished dataset lacks are no failure of this command.
         if given_dataset(traces) is None:
             raise click.exceptions.Exit(TraceError.exit_code)
 
@@ -111,7 +111,7 @@ def _rules_of(reading: Reading) -> Iterator[Path | None]:
 
 
 def say_missing(missing: Sequence[tuple[str, str]]) -> None:
-    """Name the traces that could not be read, of each its place and the reason, on stderr."""
+    """List the traces that could not be read, with path and reason, on stderr."""
     count = len(missing)
     click.echo(f"missing: {count} trace{'' if count == 1 else 's'} could not be read", err=True)
     for place, reason in missing[:_MAX_NAMED]:
@@ -123,7 +123,7 @@ def say_missing(missing: Sequence[tuple[str, str]]) -> None:
 
 @contextmanager
 def closed_meanwhile(trace: Trace) -> Iterator[None]:
-    """Close a trace, whose answers are all there, while something else is done."""
+    """Close a trace in the background, after its last query, while the block runs."""
     with ThreadPoolExecutor(1, thread_name_prefix="tracekit-close") as pool:
         closed = pool.submit(trace.close)
         yield

@@ -171,11 +171,11 @@ def save(
     The file holds times by step, part, class, phase, module and op, no events: tens of kB to be
     kept beside the code.
     """
-    import tracekit
     from tracekit.checking.baseline import DEFAULT_FOLDER, names, path_of
     from tracekit.checking.baseline import save as write
     from tracekit.checking.checking import keep
     from tracekit.cli._progress import progress_bar
+    from tracekit.opening import OpenRequest, open_request
     from tracekit.storage import Location
 
     folder = baselines or DEFAULT_FOLDER
@@ -186,7 +186,7 @@ def save(
         )
     with (
         progress_bar() as progress,
-        tracekit.open(trace, cache=not no_cache, progress=progress) as opened,
+        open_request(OpenRequest([trace], cache=not no_cache, progress=progress)) as opened,
     ):
         kept = keep(name, opened, Location.of(trace).name, per=per, skip=skip)  # type: ignore[arg-type]
     place, size_bytes = write(kept, folder, replaces=force)

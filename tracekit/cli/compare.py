@@ -126,38 +126,36 @@ def ask_both(
     statement: str,
     *,
     comparison: Comparison | None = None,
-    rules: str | Path | None = None,
+    rules: Path | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Result:
-    """Run a statement over the tables and views of two traces.
+    """Run SQL over the tables and views of two traces, and over the results of their comparison.
 
-    Those of the base are `base.NAME`, those of the other side `new.NAME`, each as
-    :meth:`tracekit.Trace.sql` has them. Where the statement names one, the tables of the
-    comparison are there too: comparison_split, comparison_work and the others of
-    :meth:`Comparison.results`.
+    `base.NAME` and `new.NAME` are the relations of :meth:`tracekit.Trace.sql` of each side. The
+    results of :meth:`Comparison.results`, such as comparison_split, exist if the SQL names one.
 
     Args:
-        base: a trace, a run folder or a store.
-        new: another one.
-        statement: SQL, of which the last statement returns rows.
-        comparison: that of the two, if it is known already.
+        base: a trace, a run folder, or a store.
+        new: the other one.
+        statement: SQL; its last statement returns rows.
+        comparison: the comparison of the two, if it is already known.
         rules: a rules file for the classifier.
-        progress: called now and then while a trace is read.
+        progress: called from time to time while a trace is read.
 
     Raises:
-        QueryError: DuckDB refuses the statement.
+        QueryError: DuckDB rejects the statement.
         StoreError: a store cannot be opened.
         TraceError: a trace cannot be read.
         UsageError: a side has no store of its own.
     """
-    import tracekit
     from tracekit.analysis.run import run_sql
     from tracekit.comparison.comparing import compare
     from tracekit.database.opening import attach_stores
+    from tracekit.opening import OpenRequest, open_request
 
     stores: dict[str, Path] = {}
     for name, path in (("base", base), ("new", new)):
-        with tracekit.open(path, rules=rules, progress=progress) as trace:
+        with open_request(OpenRequest([path], rules=rules, progress=progress)) as trace:
             if trace.store_path is None:
                 raise UsageError(
                     f"{path}: SQL over two traces needs a store, and none is cached",

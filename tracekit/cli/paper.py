@@ -116,7 +116,7 @@ def _pictures(output: Path, paths: tuple[str, ...], *, reading: Reading) -> None
         with open_traces((folder,), reading) as trace:
             return trace.query("roles")
 
-    with open_traces(paths, reading, is_traced=False) as runs:
+    with open_traces(paths, reading, reads_traces=False) as runs:
         html = runs_page(runs, paths, roles_of)
     write(html, output)
     click.echo(f"{output}: {format_bytes(output.stat().st_size)}", err=True)
@@ -178,7 +178,7 @@ def _bench_figure(
     figure = bench_figures.BENCH_FIGURES[published.name]
     stated = published.to_result(platform)
     curves = {str(row["curve"]): row for row in published.of_platform(platform)}
-    with open_traces(paths, reading, is_traced=False) as trace:
+    with open_traces(paths, reading, reads_traces=False) as trace:
         points = trace.query(figure.analysis)
     if format_name not in _FOR_PEOPLE:
         emit(bench_figures.flat_result(published.name, curves, points), format_name)

@@ -86,12 +86,12 @@ def command(
         if report is not None and timeline is None:
             timeline = Path(opened.enter_context(TemporaryDirectory()))
         trace, *further = (
-            opened.enter_context(open_traces(run, reading, is_traced=not keywords <= SERVING))
+            opened.enter_context(open_traces(run, reading, reads_traces=not keywords <= SERVING))
             for run in (traces[:alone], *((run,) for run in traces[alone:]))
         )
         if reading.ceilings is not None:
             folder = reading.ceilings if reading.ceilings.is_dir() else reading.ceilings.parent
-            measured = open_traces((str(folder),), is_traced=False)
+            measured = open_traces((str(folder),), reads_traces=False)
             further.append(opened.enter_context(measured))
         prediction = trace.predict(
             *changes, timeline=timeline, further=further, is_recorded=is_recorded

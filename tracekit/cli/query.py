@@ -325,11 +325,13 @@ def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:
         from tracekit.cli._open import open_traces
 
         given = {name: value for name, value in params.items() if value is not None}
-        is_traced = spec.scope != "runs"
+        reads_traces = spec.scope != "runs"
         parent = click.get_current_context().parent
         before = () if parent is None else parent.params["queries"]
         folders = (*before, *reading.queries)
-        with open_traces(traces, replace(reading, queries=folders), is_traced=is_traced) as trace:
+        with open_traces(
+            traces, replace(reading, queries=folders), reads_traces=reads_traces
+        ) as trace:
             if device or peak:
                 trace.assume_peaks(device, **dict(map(_peak, peak)))
             result = trace.query(spec.name, **given)

@@ -139,12 +139,13 @@ def compare(
         UsageError: a side has nothing to compare, or no such unit.
         QueryError: a side has no trace.
     """
-    import tracekit
+    from tracekit.opening import OpenRequest, open_request
 
     def opened(one: str | Path | Trace, resources: ExitStack) -> Trace:
         if isinstance(one, str | Path):
-            made = tracekit.open(one, cache=cache, rules=rules, progress=progress)
-            return resources.enter_context(made)
+            rules_file = None if rules is None else Path(rules)
+            request = OpenRequest([one], cache=cache, rules=rules_file, progress=progress)
+            return resources.enter_context(open_request(request))
         return one
 
     names = _labels(base, new)

@@ -88,7 +88,7 @@ class Tools:
 
     def _opened(self, trace: str, *, traces: bool = True) -> Trace:
         return open_request(
-            OpenRequest([allowed(self.folders, trace)], progress=self.progress, is_traced=traces)
+            OpenRequest([allowed(self.folders, trace)], progress=self.progress, reads_traces=traces)
         )
 
     def open(self, trace: str = "", max_tokens: int = USUAL_TOKENS) -> str:
@@ -145,10 +145,10 @@ class Tools:
     ) -> str:
         """Return the rows of an analysis, a pivot or the breakdown."""
         params = params or {}
-        is_traced = True
+        reads_traces = True
         if analysis in load_catalog().analyses:
-            is_traced = load_catalog().analysis(analysis).scope != "runs"
-        with self._opened(trace, traces=is_traced) as opened:
+            reads_traces = load_catalog().analysis(analysis).scope != "runs"
+        with self._opened(trace, traces=reads_traces) as opened:
             if analysis == "breakdown":
                 return brief(opened.breakdown(), budget=max_tokens, rest=_REST)
             if analysis == "pivot":
