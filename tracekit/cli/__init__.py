@@ -1,5 +1,5 @@
-"""The command line: one command per file, named after it and found by being there.
+"""The command line: one module per command, with the name of the command.
 
-A command module has `command`, a click command. At import it loads click and nothing heavier, so
-that `tracekit --help` stays instant; everything else is imported when the command runs.
+A command module has `command`, a click command. It imports only click at its top, so that
+`tracekit --help` stays fast; other modules are imported when the command runs.
 """

@@ -17,29 +17,29 @@ if TYPE_CHECKING:
 
 
 MAX_ROWS = 1_000
-"""How many rows of a statement a table for people has, unless told otherwise."""
+"""Most rows of a statement in a text table, unless a limit is given."""
 
 STREAMED = frozenset({"csv", "csv_plain", "json"})
-"""The formats that are written row by row."""
+"""Formats that are written row by row."""
 
 
 def emit_stream(
     stream: RowStream, format_name: str, limit: int | None, *, wide: bool = False
 ) -> None:
-    """Render the rows of a statement to stdout, and say on stderr if they are not all.
+    """Write the rows of a statement to stdout, with a note on stderr if some are left out.
 
-    Without a limit all are written, but of a table for people :data:`MAX_ROWS`.
+    Without a limit, all rows are written, or :data:`MAX_ROWS` of a text table.
 
     Raises:
-        StoreError: stdout cannot take it, for example on a full disk.
-        QueryError: the statement failed before its last row; what came before has been written.
+        StoreError: stdout cannot be written, for example because the disk is full.
+        QueryError: the statement failed before its last row. Earlier rows have been written.
     """
     from tracekit.analysis.result import RowStream
 
     if format_name == "brief":
         from tracekit.render.brief import render_stream
 
-        # It says itself how many there are.
+        # This format writes the number of rows itself.
         render_stream(stream, sys.stdout, limit, wide=wide)
         return
     if format_name not in STREAMED:
@@ -63,10 +63,10 @@ def emit(
     units: bool = True,
     wide: bool = False,
 ) -> None:
-    """Render data to stdout.
+    """Write results to stdout.
 
     Raises:
-        StoreError: stdout cannot take it, for example on a full disk.
+        StoreError: stdout cannot be written, for example because the disk is full.
     """
     try:
         renderer(format_name)(data, sys.stdout, full=full, units=units, wide=wide)

@@ -1,8 +1,8 @@
-"""The `tracekit` command: finds the subcommands, and holds the one error boundary.
+"""The `tracekit` command: finds the commands, and turns errors into messages and exit codes.
 
-Lines that a CI system would obey are made plain on stdout and stderr: GitHub's runner obeys `::` at
-the start of a line and `##[` anywhere, Azure `##vso[`, TeamCity `##teamcity[`. No name in a trace
-may speak to them, on any machine: the output may end up in a log.
+CI systems run commands in log lines: GitHub's runner reads `::` at the start of a line and `##[`
+anywhere, Azure `##vso[`, TeamCity `##teamcity[`. Names in a trace must not give them commands, so
+stdout and stderr escape these texts on any machine, because output may end up in such a log.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tracekit.render._text import printable
 INTERRUPTED = 130
 
 UNEXPECTED = 70
-"""The exit code of a bug of tracekit's own: EX_SOFTWARE of sysexits.h."""
+"""Exit code for a bug in tracekit: EX_SOFTWARE of sysexits.h."""
 
 
 SECTIONS = {
@@ -38,7 +38,7 @@ SECTIONS = {
     "Improve": ("advise", "predict", "compare", "check"),
     "Manage": ("ingest", "export", "mcp"),
 }
-"""The commands by task, as `tracekit --help` lists them; each is the module of its name."""
+"""Commands by task, as in `tracekit --help`. Each is a module of the same name."""
 
 SUBCOMMANDS = {
     "sweep": "collect",
@@ -55,11 +55,11 @@ SUBCOMMANDS = {
     "speedscope": "export",
     "reproduce": "export",
 }
-"""Subcommands with their commands. Without the command they work too, with a note."""
+"""Subcommands with their commands. They also work without the command, with a note."""
 
 
 def _subcommand(word: str) -> click.Command | None:
-    """Return a subcommand; None where it is an analysis of `query`."""
+    """Return a subcommand, or None if the word is an analysis of `query`."""
     in_file = Path(__file__).with_name(f"{word}.py").exists()
     module = import_module(f"tracekit.cli.{word if in_file else SUBCOMMANDS[word]}")
     command: click.Command | None = getattr(module, "command" if in_file else word, None)
@@ -67,14 +67,14 @@ def _subcommand(word: str) -> click.Command | None:
 
 
 def subcommands(name: str) -> dict[str, click.Command]:
-    """Return the subcommands of a command; the analyses of `query` are not among them."""
+    """Return the subcommands of a command, without the analyses of `query`."""
     found = {word: _subcommand(word) for word, parent in SUBCOMMANDS.items() if parent == name}
     return {word: command for word, command in found.items() if command}
 
 
 @cache
 def _load(name: str) -> click.Command:
-    """Return a command, whose help and completion show its subcommands too."""
+    """Return a command, with its subcommands in help and completion."""
     command: click.Command = import_module(f"tracekit.cli.{name}").command
     words = {word: one.get_short_help_str(200) for word, one in subcommands(name).items()}
     if not words:
@@ -96,7 +96,7 @@ def _load(name: str) -> click.Command:
 
 
 class _Commands(click.Group):
-    """The group whose commands are the modules next to this one."""
+    """The group whose commands are the modules in this folder."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
@@ -106,7 +106,7 @@ class _Commands(click.Group):
         return _load(cmd_name) if cmd_name in self.list_commands(ctx) else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List them by task."""
+        """List the commands by task."""
         width = max(map(len, self.list_commands(ctx)))
         for section, names in SECTIONS.items():
             for name in names:
@@ -115,7 +115,7 @@ class _Commands(click.Group):
                 formatter.write(f"{title:<9}{name:<{width}}  {text}\n")
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands in their place: the options are --help and --version."""
+        """Write the commands instead: the only options are --help and --version."""
         formatter.write_paragraph()
         self.format_commands(ctx, formatter)
 
@@ -159,10 +159,10 @@ def group(ctx: click.Context) -> None:
 
 
 def _check_owner(package: Path) -> None:
-    """Refuse to run from a folder that the distribution `tracekit`, a library of others, shares.
+    """Check that no other project installed a package `tracekit` in the same folder.
 
     Raises:
-        UsageError: both are installed there, so that files of one lie among those of the other.
+        UsageError: both are installed there, so their files are mixed.
     """
     if others := sorted(package.parent.glob("tracekit-[0-9]*.dist-info")):
         raise UsageError(
@@ -176,13 +176,13 @@ def main(
 ) -> int:
     """Run the command line and return its exit code.
 
-    0 is success, 2 to 6 the kinds of `TracekitError`, 130 an interrupt. Any other error is a bug:
-    its traceback is shown, and the exit code is 70, which no command gives a meaning of its own.
+    0 is success, 2 to 6 are the kinds of `TracekitError`, 130 is an interrupt. Other errors are
+    bugs: the traceback is shown, and the exit code is 70, which has no other meaning.
 
     Args:
-        args: the arguments after the program's name; those of the process if None.
-        command: what takes them.
-        name: what the program is called in messages.
+        args: the arguments after the program name. The default is those of the process.
+        command: the click command that parses them.
+        name: name of the program in messages.
     """
     if "_TRACEKIT_COMPLETE" in os.environ:
         group(prog_name="tracekit")
@@ -213,7 +213,7 @@ def main(
         click.echo(err=True)
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader has seen enough, as `head` has.
+        # The reader, such as `head`, has closed the pipe.
         _discard_stdout()
         return 0
     except OSError as error:
@@ -227,7 +227,7 @@ def main(
         _discard_stdout()
         is_ours = error.filename in ("stdout", "stderr")
         hint = None
-        # No temporary folder at all may be writable.
+        # There may be no writable temporary folder.
         with suppress(OSError):
             hint = (
                 f"temporary files are written to {tempfile.gettempdir()}; set TMPDIR to "
@@ -242,15 +242,15 @@ def main(
 
 
 def run_and_exit() -> NoReturn:
-    """Run the command line and leave, without taking down piece by piece what the process holds.
+    """Run the command line and exit at once, without the interpreter's cleanup.
 
-    Not where torch was at work: what it started may want to be told.
+    If torch is loaded, exit normally: its threads and devices may need their cleanup.
     """
     exit_code = main()
     if "torch" in sys.modules:
         sys.exit(exit_code)
     for stream in (sys.stdout, sys.stderr):
-        # Whatever could be said of it has been said.
+        # Errors of stdout have been reported already.
         with suppress(OSError, ValueError):
             stream.flush()
     os._exit(exit_code)
@@ -274,7 +274,7 @@ def _run(command: click.Command, name: str, args: list[str]) -> int:
 
 
 def _prepare_streams() -> None:
-    """Make sure that there is a stdout, and that no character can fail to be written."""
+    """Ensure that stdout and stderr exist and can write every character."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -284,7 +284,7 @@ def _prepare_streams() -> None:
 
 
 def _discard_stdout() -> None:
-    """Let the interpreter's own flush at exit go nowhere instead of failing once more."""
+    """Redirect stdout to /dev/null, so that the flush at exit does not fail again."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
@@ -317,8 +317,7 @@ def _say(message: str, hint: str | None) -> None:
         click.echo("\n".join(lines), err=True)
 
 
-# All that anybody ends a line with, as `str.splitlines` does; white space before `::` is skipped by
-# who looks for it, and a byte order mark.
+# All line ends of `str.splitlines`. CI systems skip white space and a byte order mark before `::`.
 _ENDS = r"\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029"
 _COMMAND = re.compile(rf"((?<![^{_ENDS}])(?:[^\S{_ENDS}]|\ufeff)*:):|(##\w{{0,20}})\[")
 
@@ -326,25 +325,25 @@ _COMMAND = re.compile(rf"((?<![^{_ENDS}])(?:[^\S{_ENDS}]|\ufeff)*:):|(##\w{{0,20
 class LogLines:
     r"""A text stream in which `::` at the start of a line is `:\u003a`, and `##x[` is `##x\u005b`.
 
-    In JSON the second is the same text, and the first cannot be. It has no `buffer`, so that
-    nothing gets past it by chance.
+    In JSON, the second means the same, and the first does not occur. The stream has no `buffer`, so
+    that no output bypasses it.
 
     Attributes:
-        stream: what it writes to.
-        name: what an error of it names.
+        stream: the underlying stream.
+        name: its name in error messages.
     """
 
     def __init__(self, stream: TextIO, name: str) -> None:
         self.stream = stream
         self.name = name
-        # As much of the line that is not ended as what follows may make a command of.
+        # The part of the unfinished line that could become a command with the next write.
         self._begun = ""
 
     def write(self, text: str) -> int:
-        """Write a text and return its length."""
+        """Write text and return its length."""
         whole = self._begun + text
         if "::" in whole or "##" in whole:
-            # What is replaced is the end of a command: never a part of what has been written.
+            # Replacements affect the end of a command, which has not been written yet.
             whole = _COMMAND.sub(_plain, whole)
         try:
             self.stream.write(whole[len(self._begun) :])
@@ -356,7 +355,7 @@ class LogLines:
         return len(text)
 
     def flush(self) -> None:
-        """Write what is not written yet."""
+        """Write the rest of the line."""
         try:
             self.stream.flush()
         except OSError as error:

@@ -1,4 +1,4 @@
-"""The arguments and options that several commands share."""
+"""Arguments and options that several commands share."""
 
 from __future__ import annotations
 
@@ -119,12 +119,16 @@ recorded_option = click.option(
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How traces are read, as the options of a command say; each field is one of them.
+    """Options that say how to read traces, one per field.
 
-    `queries` are folders of the user's own SQL, `rules` further classification rules, `capture`
-    traces of what graphs replay, `ceilings` what was measured on the devices, `plain_step` a step
-    without the profiler in ns, `step` names of ranges that are steps, `engine` how the traces of
-    many ranks are read.
+    Attributes:
+        queries: folders with the user's SQL files.
+        rules: additional classification rules.
+        capture: traces of the capture of CUDA graphs.
+        ceilings: measured peak rates of devices.
+        plain_step: duration of an unprofiled step, ns.
+        step: pattern for names of ranges that are steps.
+        engine: how the traces of many ranks are read.
     """
 
     queries: tuple[Path, ...] = ()
@@ -138,7 +142,7 @@ class Reading:
 
 
 def reading_options(*names: str) -> Callable[[Command], Command]:
-    """Give a command options of how traces are read; it gets them as its argument `reading`.
+    """Return a decorator that adds options for reading traces, passed as argument `reading`.
 
     Args:
         *names: fields of :class:`Reading`.
@@ -150,7 +154,7 @@ def reading_options(*names: str) -> Callable[[Command], Command]:
             reading = Reading(**{name: options.pop(name) for name in names})
             return command(*args, reading=reading, **options)
 
-        # Those named last stand last in the help.
+        # In reverse, so that the help shows them in this order.
         for field in reversed(fields(Reading)):
             if field.name in names:
                 with_reading = _READING_OPTIONS[field.name](with_reading)
@@ -160,7 +164,7 @@ def reading_options(*names: str) -> Callable[[Command], Command]:
 
 
 def engine_options(command: Command) -> Command:
-    """Give a command the options of many ranks; it gets what they say as its argument `engine`."""
+    """Add the options for many ranks to a command, passed as argument `engine`."""
 
     @functools.wraps(command)
     def with_engine(

@@ -1,4 +1,4 @@
-"""A progress bar on stderr, for what takes longer than a moment."""
+"""Progress bars on stderr for long operations."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 0.5
 SLOW_S = 2.0
-"""A rank that takes longer is named."""
+"""Ranks that take longer, in seconds, are named."""
 
 _NAME_WIDTH = 32
 
 
 @contextmanager
 def progress_bar() -> Iterator[Callable[[Progress], None] | None]:
-    """Give a callback that draws bytes and rate after half a second, or None without a terminal."""
+    """Yield a callback that shows bytes and rate after half a second; None without a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -43,7 +43,7 @@ def progress_bar() -> Iterator[Callable[[Progress], None] | None]:
         bar.update(lambda _: _described(state.path), state.bytes_read, state.bytes_total or None)
 
     def show(came: Came) -> None:
-        # Of a trace that is being read it is known better how far it is, unless it drips.
+        # The progress of reading a trace is more precise, unless it arrives slowly.
         if time.monotonic() - told_s > PATIENCE_S:
             bar.update(lambda _: _described(came.name), came.count_bytes, came.total_bytes)
 
@@ -67,10 +67,10 @@ def _described(path: str) -> str:
 
 
 class _PatientBar:
-    """A bar on stderr that draws nothing, and loads nothing, before its patience is over."""
+    """A bar on stderr that draws and loads nothing before a delay has passed."""
 
     def __init__(self, columns: Callable[[], Sequence[ProgressColumn]] = tuple) -> None:
-        """Begin to wait."""
+        """Start the delay."""
         self._columns = columns
         self._begin = time.monotonic()
         self._lock = threading.Lock()
@@ -80,10 +80,7 @@ class _PatientBar:
     def update(
         self, described: Callable[[float], str], completed: float, total: float | None
     ) -> None:
-        """Take the newest figures.
-
-        `described` returns what stands before the bar, from the seconds since it was begun.
-        """
+        """Update the bar. `described` returns the text before it, given the elapsed seconds."""
         seconds = time.monotonic() - self._begin
         with self._lock:
             if self._rich is None or self._task is None:
@@ -95,7 +92,7 @@ class _PatientBar:
         )
 
     def close(self) -> None:
-        """Take the bar off the screen."""
+        """Remove the bar from the screen."""
         if self._rich is not None:
             self._rich.stop()
 
@@ -117,7 +114,7 @@ class _PatientBar:
 
 @contextmanager
 def ranks_bar() -> Iterator[Callable[[RunProgress], None] | None]:
-    """Give a callback that draws how far many ranks are, or None without a terminal."""
+    """Yield a callback that shows the progress of many ranks; None without a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -135,7 +132,7 @@ def ranks_bar() -> Iterator[Callable[[RunProgress], None] | None]:
 
 
 def _ranks_described(state: RunProgress, seconds: float) -> str:
-    """Return how far many ranks are, so many seconds after they were begun, in one line."""
+    """Return the progress of many ranks after some seconds, as one line."""
     from tracekit.render._text import printable
 
     parts = [f"{state.done_count:,} of {state.trace_count:,} ranks"]

@@ -1,4 +1,4 @@
-"""`tracekit advise TRACE`: what to change, and what it would gain."""
+"""`tracekit advise TRACE`: suggested changes and their predicted gains."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from tracekit.trace import Trace
 
 SHOWN_UNDECIDED = 4
-"""So much of what cannot be told is shown."""
+"""Most undecided changes that are shown."""
 
 MOST = 3
-"""So much of it ends a breakdown."""
+"""Most changes at the end of a breakdown."""
 
 
 @click.command(name="advise")
@@ -121,10 +121,10 @@ def _chosen(advised: Advised, rule: str | None) -> Advice:
 
 
 def _tried(run: Path, advice: Candidate, *, is_agreed: bool) -> str:
-    """Record a run again with an advice taken, unless that is there; return its folder.
+    """Record a run again with a suggested change and return its folder, or an existing one.
 
     Raises:
-        UsageError: it cannot be recorded so, or nobody agreed that it is.
+        UsageError: the change cannot be applied, or the user did not agree to a recording.
         WorkloadError: the recording failed.
     """
     import os
@@ -145,7 +145,7 @@ def _tried(run: Path, advice: Candidate, *, is_agreed: bool) -> str:
     click.echo(f"records {shown}", err=True)
     if not is_agreed:
         click.confirm("Run it?", abort=True, err=True)
-    # No file of the current folder is imported, by the ranks either.
+    # Neither this process nor the ranks import files from the current folder.
     done = subprocess.run(
         [sys.executable, "-P", "-m", *words],
         stdout=sys.stderr,
@@ -158,7 +158,7 @@ def _tried(run: Path, advice: Candidate, *, is_agreed: bool) -> str:
 
 
 def held_against(advice: Advice, trace: Trace, changed: str, reading: Reading) -> Verdict:
-    """Return what was predicted beside what a rerun measured, and keep it in its run folder."""
+    """Return prediction and measurement of a rerun, and save both in its run folder."""
     import tracekit
     from tracekit.comparison.comparing import compare
     from tracekit.comparison.serving import load_gain
@@ -195,10 +195,10 @@ def told(advised: Advised, traces: str, width: int, *, full: bool = False) -> li
     """Return advice as lines for a terminal.
 
     Args:
-        advised: what is to be told.
-        traces: the arguments that opened them, for the commands in it.
-        width: columns of the terminal; commands stay on one line all the same.
-        full: with all evidence and assumptions, uncertain advice, and unknown gains.
+        advised: the advice.
+        traces: the arguments that opened the traces, for commands in the text.
+        width: width of the terminal in columns. Commands always stay on one line.
+        full: include all evidence and assumptions, undecided changes, and unknown gains.
     """
     from tracekit.prediction.advising import (
         GAIN_UNKNOWN,
@@ -245,7 +245,7 @@ def told(advised: Advised, traces: str, width: int, *, full: bool = False) -> li
 
 
 def _details(one: Advice, traces: str, width: int, *, full: bool) -> list[str]:
-    """Return why and how, and the commands that show more."""
+    """Return reason, instructions, and the commands that show more."""
     from tracekit.render._text import printable
 
     seen, told_of = one.candidate, one.prediction
@@ -260,7 +260,7 @@ def _details(one: Advice, traces: str, width: int, *, full: bool) -> list[str]:
         lines.append(_wrapped("   Assumes  ", assumptions, width))
         if seen.evidence:
             lines.append(printable(f"   Show     {seen.evidence.replace('TRACE', traces)}"))
-    if one.load is None:  # of steps unlike all recorded, predict says nothing
+    if one.load is None:  # predict needs steps like the recorded ones
         changes = " ".join(f"--change {shlex.quote(change)}" for change in seen.changes)
         lines.append(printable(f"   Check    tracekit predict {traces} {changes}"))
     return lines
@@ -273,7 +273,7 @@ def _begin(text: str) -> str:
 
 
 def _joint(advised: Advised) -> list[str]:
-    """Return what all certain advice for a figure gains together."""
+    """Return the combined gain of all certain changes of a figure."""
     certain = [one for one in advised.advice if one.is_certain]
     lines = []
     for what, is_replay in (("", True), (" of the load", False)):
@@ -286,12 +286,12 @@ def _joint(advised: Advised) -> list[str]:
 
 
 def told_shortly(advice: Result | None, traces: str, width: int) -> list[str]:
-    """Return the first advice of all as lines that end a breakdown.
+    """Return the best suggestions as lines for the end of a breakdown.
 
     Args:
-        advice: what was given, best first; None where none was asked for.
-        traces: the arguments that opened them.
-        width: columns of the terminal.
+        advice: suggested changes, best first, or None if they were not computed.
+        traces: the arguments that opened the traces.
+        width: width of the terminal in columns.
     """
     from tracekit.render._text import printable
 
@@ -300,7 +300,7 @@ def told_shortly(advice: Result | None, traces: str, width: int) -> list[str]:
         command = "tracekit advise TRACE"
     if advice is None:
         return [f"All rows: --full  ·  What to change: {command}"]
-    # It takes longer to import than a line takes to print.
+    # Imported late: it takes longer than printing the line without advice.
     from tracekit.prediction.advising import NOTHING_KNOWN, gain_text
 
     rows = advice.to_dicts()[:MOST]

@@ -1,4 +1,4 @@
-"""`tracekit bench`: measure what a machine can really do."""
+"""`tracekit bench`: measure the peak rates of a machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tracekit.collectors.command_line import GroupedCommand
 from tracekit.errors import UsageError
 from tracekit.render._text import printable
 
-# \b keeps click from filling the lines.
+# \b keeps click from rewrapping the lines.
 _EXAMPLES = """\b
 Examples:
   tracekit bench all

@@ -1,4 +1,4 @@
-"""`tracekit breakdown`: the summary of a run on one screen."""
+"""`tracekit breakdown`: a summary of a run on one screen."""
 
 from __future__ import annotations
 

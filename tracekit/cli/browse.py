@@ -1,4 +1,4 @@
-"""`tracekit browse`: the breakdown as a screen that one can walk."""
+"""`tracekit browse`: an interactive breakdown in the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tracekit check`: a gate for CI."""
+"""`tracekit check`: performance checks for CI."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def command(
         from tracekit.checking.report import annotation_lines
 
         for line in annotation_lines(report):
-            # Here a command is wanted.
+            # These lines are meant as commands for the CI system, so they are not escaped.
             click.echo(line, file=getattr(sys.stderr, "stream", sys.stderr))
     outcome = report.outcome
     if outcome == "failed" or (outcome == "inconclusive" and when_open == "fail"):
@@ -168,8 +168,8 @@ def save(
 ) -> None:
     """Save a run as a named baseline.
 
-    The file holds times by step, part, class, phase, module and op, no events: tens of kB to be
-    kept beside the code.
+    The file has times by step, part, class, phase, module, and op, without events: tens of kB that
+    you can commit with the code.
     """
     from tracekit.checking.baseline import DEFAULT_FOLDER, names, path_of
     from tracekit.checking.baseline import save as write
@@ -180,7 +180,7 @@ def save(
 
     folder = baselines or DEFAULT_FOLDER
     place = path_of(name, folder)
-    if not force and name in names(folder):  # said before a trace is read
+    if not force and name in names(folder):  # reported before the trace is read
         raise UsageError(
             f"{place}: baseline {name!r} already exists", hint="use --force to replace it"
         )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tracekit.analysis.result import Result
     from tracekit.manifest import Manifest
 
-# \b keeps click from filling the lines.
+# \b keeps click from rewrapping the lines.
 _EXAMPLES = """\b
 Examples:
   tracekit collect --opt R+Z3 --nproc 2 --breakdown
@@ -85,7 +85,7 @@ def command(
     try:
         ended = run(values, ctx.meta["command"], _echo, program, _serving_figures)
     except KeyboardInterrupt:
-        # Serving says itself what it keeps.
+        # Serving reports its files itself.
         if values.get("stage") != "serve":
             _echo("interrupted; no run folder was written")
         raise
@@ -112,7 +112,7 @@ def _echo(line: str) -> None:
 
 
 def _serving_figures(folder: Path) -> list[str]:
-    """Return what analyses say of a load, for its summary; the run is there if they cannot."""
+    """Return the latencies and rates of a load for its summary; [] if the analyses fail."""
     import tracekit
 
     try:
@@ -164,7 +164,7 @@ def sweep(ctx: click.Context, /, format_name: str, **values: object) -> None:
 
 
 def _cells_result(results: Mapping[str, Manifest]) -> Result:
-    """Return what became of each cell as a table."""
+    """Return the outcome of each combination as a table."""
     from tracekit.analysis.result import Result, columns_of_text
     from tracekit.manifest import peak_bytes
 

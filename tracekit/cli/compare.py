@@ -1,4 +1,4 @@
-"""`tracekit compare`: where two runs differ, by how much, and whether that is more than noise."""
+"""`tracekit compare`: the difference of two runs, its location, and its significance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tracekit export`: traces in the formats of viewers."""
+"""`tracekit export`: traces in formats of viewers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What is exported, and how it is read: the traces, what of them, and how large it may be."""
+    """What to export: the traces, a selection of them, a size limit, and how to read them."""
 
     traces: tuple[str, ...]
     selection: Selection
@@ -44,7 +44,7 @@ class Choice:
 
 
 def choice_options(command: Command) -> Command:
-    """Give a command the traces and what is chosen of them; it gets a :class:`Choice`, `choice`."""
+    """Add arguments for traces and a selection of them, passed as :class:`Choice` `choice`."""
 
     @functools.wraps(command)
     def with_choice(
@@ -103,7 +103,7 @@ def choice_options(command: Command) -> Command:
 
 
 def output_option(command: Command) -> Command:
-    """Give a command the file that it writes."""
+    """Add the option for the output file to a command."""
     command = click.option("--force", is_flag=True, help="Replace the file if it exists.")(command)
     return click.option(
         "-o",
@@ -121,9 +121,9 @@ def output_option(command: Command) -> Command:
 def command(output: Path, force: bool, choice: Choice) -> None:
     """Export a trace for Perfetto.
 
-    Every event is there, those of a stream that overlap on lanes of their own; beside them what
-    tracekit found: timeline, phases, modules, idle causes, collectives, steps, requests, counters.
-    tracekit view TRACE opens the same at once.
+    Includes all events, with separate lanes for overlapping events of a stream, and tracks for
+    results: timeline, phases, modules, idle causes, collectives, steps, requests, and counters.
+    `tracekit view TRACE` opens the same in a browser.
     """
     from tracekit.cli._open import open_traces
     from tracekit.export.output import STDOUT, written_whole
@@ -141,7 +141,7 @@ perfetto = command
 
 
 def stacks_options(command: Command) -> Command:
-    """Give a command the traces whose stacks it writes, and what their weight is."""
+    """Add arguments for traces and the weight of stacks to a command."""
     options = (
         reading_options("rules", "no_cache"),
         click.option(
@@ -165,8 +165,8 @@ def stacks_options(command: Command) -> Command:
 def collapsed(**given: Any) -> None:
     """Export host stacks for flame graphs.
 
-    A stack is a thread and the Python calls, ranges, ops and runtime calls that lie in one another
-    on it, with --weight device also the kernel. For flamegraph.pl and all that reads its input.
+    A stack is a thread with its nested Python calls, ranges, ops, and runtime calls, and with
+    --weight device also the kernel. The output is input for flamegraph.pl and similar tools.
     """
     from tracekit.export.stacks import write_collapsed
 
@@ -210,7 +210,7 @@ def _write_stacks(
 
 
 def say_what_was_written(where: str, done: Exported, size_bytes: int) -> None:
-    """Say on stderr what was written, and what has to be known of it."""
+    """Print the path and size of the output and its notes on stderr."""
     ranks = "1 trace" if done.trace_count == 1 else f"{done.trace_count} traces"
     parts = (ranks, f"{done.event_count:,} events", f"{done.slice_count:,} slices")
     click.echo(printable(f"{where}: {', '.join(parts)}, {format_bytes(size_bytes)}"), err=True)
@@ -221,10 +221,10 @@ def say_what_was_written(where: str, done: Exported, size_bytes: int) -> None:
 def _selection_of(
     ranks: str | None, steps: str | None, from_time: str | None, to_time: str | None
 ) -> Selection:
-    """Return what the options choose.
+    """Return the selection that the options describe.
 
     Raises:
-        UsageError: an option cannot be read.
+        UsageError: an option cannot be parsed.
     """
     from tracekit.export.selection import Selection
 

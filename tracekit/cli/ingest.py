@@ -1,4 +1,4 @@
-"""`tracekit ingest`: traces into a store file."""
+"""`tracekit ingest`: create a store or dataset from traces."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _ingest_store(traces: tuple[str, ...], output: Path, force: bool, reading: R
             capture=reading.capture,
             progress=progress,
         )
-    # It was made here: what it holds need not be looked through, as that of a store one is given.
+    # The store was created here, so its rows need no check, unlike those of a given store.
     with open_store(store) as connection:
         ingested = run_sql(
             connection,
@@ -114,7 +114,7 @@ def _ingest_store(traces: tuple[str, ...], output: Path, force: bool, reading: R
 
 
 def _report(ingested: Result) -> list[str]:
-    """Return one line per trace: what was read, and what was not."""
+    """Return a line per trace on the records that were read and skipped."""
     lines = []
     for row in ingested.to_dicts():
         rank = "unknown rank" if row["rank"] is None else f"rank {row['rank']}"
@@ -137,7 +137,7 @@ def cache() -> None:
 @cache.command(name="list")
 @format_option
 def list_command(format_name: str) -> None:
-    """List the cached stores, the last used first."""
+    """List the cached stores, most recently used first."""
     from tracekit.analysis.result import Result, columns_of_text
     from tracekit.database.cache import list_cached
 
@@ -159,7 +159,7 @@ def _date(time_s: float) -> str:
 
 @cache.command(name="clear")
 def clear_command() -> None:
-    """Remove every cached store; the traces themselves stay."""
+    """Remove all cached stores, but no traces."""
     from tracekit.database.cache import cache_dir, clear_cache
 
     count = clear_cache()

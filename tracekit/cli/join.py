@@ -1,4 +1,4 @@
-"""`tracekit collect join`: the run folders of one job into one."""
+"""`tracekit collect join`: merge the run folders of one job."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ _LOGS = "logs"
 
 
 def join_runs(folders: Sequence[Path], output: Path, *, force: bool = False) -> manifest.Manifest:
-    """Join the run folders of one job in a new folder; those that are given stay as they are.
+    """Merge the run folders of one job into a new folder, without changing them.
 
-    Traces are linked where that can be done, so that they lie on the disk once, else copied.
+    Traces are hard-linked if possible, so that they use disk space only once, else copied.
 
     Raises:
-        UsageError: they are no fragments of one job, or the name is taken.
+        UsageError: the folders are not fragments of one job, or the output exists.
         TraceError: a manifest cannot be read.
         StoreError: the folder cannot be written.
     """
@@ -104,7 +104,7 @@ def _check_fragments(folders: Sequence[Path], runs: Sequence[manifest.Manifest])
 def _fill(
     target: Path, folders: Sequence[Path], runs: Sequence[manifest.Manifest]
 ) -> manifest.Manifest:
-    """Bring the files of runs into a new folder, those of later windows too."""
+    """Link or copy the files of runs into a new folder, including those of later windows."""
     (target / _LOGS).mkdir(parents=True)
     for folder, run in zip(folders, runs, strict=True):
         for name in run.traces:

@@ -1,4 +1,4 @@
-"""`tracekit mcp FOLDER…`: let an assistant ask about the traces in some folders."""
+"""`tracekit mcp FOLDER…`: let AI assistants query the traces in folders."""
 
 from __future__ import annotations
 
@@ -66,16 +66,16 @@ def command(folders: tuple[Path, ...], port: int | None, timeout_s: float, insta
 
 
 def _settings(folders: Sequence[str]) -> Iterator[str]:
-    """Yield the settings of each client, with where they go.
+    """Yield the settings for each client and the file they belong to.
 
-    Their forms are those of the clients' manuals: code.claude.com/docs/en/mcp,
+    Formats are from the manuals of the clients: code.claude.com/docs/en/mcp,
     modelcontextprotocol.io/docs/develop/connect-local-servers, cursor.com/docs/context/mcp,
     code.visualstudio.com/docs/agents/reference/mcp-configuration,
     developers.openai.com/codex/mcp.
     """
     skill = Path(tracekit.__file__).with_name("mcp") / "AGENTS.md"
-    # Clients know no current folder, and often another PATH; what lies in theirs is
-    # not to be imported.
+    # Clients have another current folder and often another PATH, and -P keeps Python from importing
+    # files of their current folder.
     args = ["-P", "-m", "tracekit", "mcp", *(str(Path(folder).resolve()) for folder in folders)]
     command = shlex.join([sys.executable, *args])
     entry = {"command": sys.executable, "args": args}

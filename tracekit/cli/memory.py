@@ -1,4 +1,4 @@
-"""`tracekit query memory TRACE`: who held the memory when most was in use."""
+"""`tracekit query memory TRACE`: what occupied GPU memory at its peak."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def command(traces: tuple[str, ...], blocks: bool, format_name: str, reading: Re
 
 
 def say_peaks_of_runs(trace: Trace) -> None:
-    """Print the peaks that manifests of runs know, where no allocator event is recorded."""
+    """Print the peaks in the manifests of runs, if no allocator event was recorded."""
     from tracekit.units import format_bytes
 
     runs: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""`tracekit compare paper TABLE RUNS`: the paper's published figures, and ours beside them."""
+"""`tracekit compare paper TABLE RUNS`: published figures of the paper, next to those of runs."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _pictures(output: Path, paths: tuple[str, ...], *, reading: Reading) -> None
     """Write the figures of runs as a page.
 
     Raises:
-        UsageError: no run is named, they have nothing to show, or the file is no report.
+        UsageError: no run is named, the runs have no figures, or the file is no report.
     """
     from tracekit.cli._open import open_traces
     from tracekit.report import check_output, runs_page, write
@@ -139,7 +139,7 @@ def _beside(
     for problem in found.problems:
         click.echo(f"warning: skipped: {printable(problem)}", err=True)
     if platform is None and "stage" in published.setup and "A800" in published.platforms:
-        # The platform that the paper's analyses of modules are all of.
+        # All module analyses of the paper are about this platform.
         platform = "A800"
     comparison = compare(published, found.runs, platform, is_strict=is_strict)
     if format_name not in _FOR_PEOPLE:
@@ -171,7 +171,7 @@ def _bench_figure(
     reading: Reading,
     format_name: str,
 ) -> None:
-    """Show what the text says of a figure of microbenchmarks, and our points of its curves."""
+    """Show what the paper says about a figure of microbenchmarks, and our points of its curves."""
     from tracekit.cli._open import open_traces
     from tracekit.paper import bench_figures
 
@@ -197,7 +197,7 @@ def _bench_figure(
 
 
 def _ask_of(folder: Place, *, reading: Reading) -> Ask:
-    """Return a function that asks the traces of a run, which are read when first asked."""
+    """Return a function that queries the traces of a run, and reads them on the first call."""
 
     def ask(name: str, **params: object) -> Result:
         from tracekit.cli._open import open_traces
@@ -221,7 +221,7 @@ def _foot(notes: Sequence[str]) -> None:
 
 
 def _paragraphs(texts: Sequence[str]) -> None:
-    """Write texts as items of a list, wrapped for a terminal; Markdown reads it as one too."""
+    """Write texts as a wrapped list, which is also valid Markdown."""
     for text in texts:
         shown = click.wrap_text(
             printable(text), width=_text_width(), initial_indent="* ", subsequent_indent="  "

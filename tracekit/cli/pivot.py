@@ -1,4 +1,4 @@
-"""`tracekit pivot TRACE`: what every nanosecond went to, grouped as one asks."""
+"""`tracekit query pivot TRACE`: device time, grouped by any two dimensions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tracekit predict TRACE --change "…"`: what would it be if?"""
+"""`tracekit predict TRACE --change "…"`: the effect of a change."""
 
 from __future__ import annotations
 

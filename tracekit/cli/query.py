@@ -1,4 +1,4 @@
-"""`tracekit query NAME TRACE`: one analysis; its options come from the header of its SQL file."""
+"""`tracekit query NAME TRACE`: run an analysis. Its options are in the header of its SQL file."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from tracekit.trace import Trace
 
 DEVICE_PEAK = "device_peak"
-"""What analyses that know peaks of devices require."""
+"""The relation that analyses with peak rates of devices read."""
 
 ADVICE = "advice"
-"""The subject of rules, which `tracekit advise` asks together."""
+"""The subject of rules, which `tracekit advise` runs together."""
 
 QUESTIONS = (
     ("How long is a step?", "query steps --per total TRACE"),
@@ -58,10 +58,10 @@ QUESTIONS = (
     ("How does batch size affect decode latency?", "query serving_steps TRACE"),
     ("Can I trust this trace?", "query health TRACE"),
 )
-"""The questions of the manual's page, and the command that begins the answer to each."""
+"""The questions on the manual's page, with a command for each."""
 
 _OWN = "tracekit.own_file"
-"""Under this name a context holds the file of the user's that it is about."""
+"""Key in the metadata of a click context for the user's SQL file."""
 
 _UNITS = {
     "VARCHAR": "text",
@@ -75,7 +75,7 @@ _UNITS = {
     "flop_per_s": "FLOP/s",
     "bytes_per_s": "bytes/s",
 }
-"""What the help of an analysis shows of a column: its unit, or else its type."""
+"""Units and types of columns in the help of an analysis."""
 
 _CLICK_TYPES: dict[str, click.ParamType[Any]] = {
     "BIGINT": click.INT,
@@ -87,7 +87,7 @@ _CLICK_TYPES: dict[str, click.ParamType[Any]] = {
 
 
 class _Analyses(click.Group):
-    """The group whose commands are the analyses: those of the catalog, and the user's own."""
+    """The group whose commands are the built-in analyses and those of the user."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
@@ -101,14 +101,14 @@ class _Analyses(click.Group):
         return None if own is None else _analysis_command(own.spec, own)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options of the analyses in place of their names, which --list shows."""
+        """Write the common options instead of the analyses, which --list shows."""
         shared = _params_of(_shared_options(lambda: None))
         records = [record for one in shared[1:] if (record := one.get_help_record(ctx))]
         with formatter.section("Options of every analysis"):
             formatter.write_dl(records)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        # The list takes its options in any order; a trace changes nothing.
+        # --list accepts options in any order and ignores a trace.
         ctx.allow_interspersed_args = "--list" in args
         return super().parse_args(ctx, args)
 
@@ -146,7 +146,7 @@ class _Analyses(click.Group):
 
 
 def _per_of(args: Sequence[str]) -> tuple[str, list[str]] | None:
-    """Return the value of --per and the other arguments; None if it is not given."""
+    """Return the value of --per and the other arguments, or None without --per."""
     for at, arg in enumerate(args):
         if arg == "--per" and at + 1 < len(args):
             return args[at + 1], [*args[:at], *args[at + 2 :]]
@@ -160,14 +160,14 @@ def _say_is_now(name: str, today: str) -> None:
 
 
 def _catalogued() -> Specs:
-    """Return the analyses of tracekit's own; imported here, as the help of all needs none."""
+    """Return the built-in analyses. Imported late, because `tracekit --help` does not need them."""
     from tracekit.analysis.catalog import load_catalog
 
     return load_catalog().analyses
 
 
 def _library_of(queries: Sequence[Path], args: Sequence[str]) -> Library:
-    """Return the user's SQL files; the arguments are not parsed yet, an analysis has options."""
+    """Return the user's SQL files. They define options, so click has not parsed `args` yet."""
     from tracekit.analysis.query_folders import given_folders, load_library
 
     named: list[str | Path] = [*queries]
@@ -195,7 +195,7 @@ class _AnalysisCommand(click.Command):
         self._options = options
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the help; --explain prints what it leaves out."""
+        """Write the help. --explain prints the rest of the header."""
         from tracekit.render._text import shorten
 
         spec = self._spec
@@ -270,7 +270,7 @@ def _list(given: Mapping[str, Any]) -> None:
     from tracekit.analysis.result import Column, Result
 
     if format_name == "brief":
-        # With descriptions the list would not fit.
+        # With descriptions, the list would be too wide.
         emit(_catalogued().by_subject(), format_name)
         return
     rows = [
@@ -292,7 +292,7 @@ def _list(given: Mapping[str, Any]) -> None:
 
 
 def _show_list(result: Result) -> None:
-    """Print the questions, and the analyses by subject, one a line."""
+    """Print the questions, and the analyses by subject, one per line."""
     from tracekit.render._text import shorten
     from tracekit.render.table import width_of
 
@@ -361,7 +361,7 @@ def _analysis_command(spec: Spec, own: OwnFile | None = None) -> click.Command:
 
 
 def _shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the arguments and options of every analysis."""
+    """Add the arguments and options that all analyses share to a command."""
     of_reading = reading_options(
         "queries", "rules", "capture", "ceilings", "plain_step", "step", "no_cache", "engine"
     )
@@ -388,10 +388,10 @@ _peak_option = click.option(
 
 
 def _peak(text: str) -> tuple[str, float]:
-    """Return a type and the rate of it, which is what a peak is given as.
+    """Return the data type and rate of a peak such as `bf16=989e12`.
 
     Raises:
-        UsageError: it is something else.
+        UsageError: the text has another form.
     """
     dtype, _, rate = text.partition("=")
     with suppress(ValueError):
@@ -402,7 +402,7 @@ def _peak(text: str) -> tuple[str, float]:
 
 
 def say_what_is_missing(trace: Trace, name: str) -> None:
-    """Say on stderr why an analysis has no row."""
+    """Print on stderr why an analysis has no rows."""
     for reason in trace.reasons_for_none(name):
         click.echo(f"note: {printable(reason)}", err=True)
 
@@ -414,7 +414,7 @@ def _option(param: Param) -> click.Option:
         click.Choice(param.choices) if param.choices else _CLICK_TYPES[param.type]
     )
     shown_default = "" if param.default in (None, "NULL") else f"  [default: {param.default}]"
-    # The defaults live in the header alone: an option that is not given is not passed on.
+    # Defaults are only in the header, so options that are not given are not passed.
     requirement: dict[str, Any] = {"required": True} if param.is_required else {"default": None}
     return click.Option(
         [declaration, param.name],

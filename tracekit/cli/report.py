@@ -1,4 +1,4 @@
-"""`tracekit report`: the summary of a run as one HTML file, with pictures."""
+"""`tracekit report`: a summary of a run as one HTML file with charts."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def command(
 
 
 def _are_ranks(trace: Trace) -> bool:
-    """Whether traces may be ranks of one run: each has a number that no other one has."""
+    """Return whether traces may be ranks of one run: all rank numbers are known and distinct."""
     ((count, rank_count),) = trace.sql("SELECT count(*), count(DISTINCT rank) FROM trace").rows
     return bool(count == rank_count or count != 2)
 
@@ -89,13 +89,14 @@ def _say_two(traces: Sequence[str]) -> None:
 
 
 def _each(runs: Sequence[Run], output: Path, reading: Reading, *, force: bool) -> dict[str, str]:
-    """Write a report of each run into a folder beside the page.
+    """Write a report of each run into a folder next to the page.
 
     Returns:
-        By how runs are named, the file, seen from the page. What has none is said on stderr.
+        The path of each report, relative to the page, by name of the run. Runs without a report
+        are named on stderr.
 
     Raises:
-        UsageError: a file is there already that is no report.
+        UsageError: a file exists and is no report.
         StoreError: a file cannot be written.
     """
     from tracekit.cli._open import open_traces
@@ -117,7 +118,7 @@ def _each(runs: Sequence[Run], output: Path, reading: Reading, *, force: bool) -
             with open_traces([named], reading, for_breakdown=True) as trace:
                 html = report(trace, [named])
         except click.exceptions.Exit:
-            # Some of its ranks could not be read, which was said; the report is of the others.
+            # Unreadable ranks have been named; the report covers the others.
             if not html:
                 raise
         except StoreError:
@@ -136,7 +137,7 @@ def compared(
     """Return the report of a comparison.
 
     Raises:
-        UsageError: there are several traces on the new side.
+        UsageError: the new side has several traces.
     """
     from tracekit.cli._open import open_traces
     from tracekit.comparison.comparing import compare

@@ -1,4 +1,4 @@
-"""`tracekit export reproduce TRACE --op aten::mm`: a program that calls recorded ops again."""
+"""`tracekit export reproduce TRACE --op aten::mm`: a script that reruns recorded ops."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ _TEXTS = ("shapes", "types", "strides", "numbers")
 
 
 def op_program(trace: Trace, op: str | None, limit: int) -> tuple[str, int]:
-    """Return a program that calls ops of opened traces again, and how many calls there are.
+    """Return a script that reruns ops of opened traces, and the number of its calls.
 
-    Of each op it has calls with arguments that differ in shapes, types or strides; without `op`,
-    of the ops that took longest.
+    It calls each op once per distinct shapes, types, and strides of its arguments. Without `op`, it
+    has the ops with the longest time.
 
     Raises:
-        QueryError: no such op has its arguments recorded.
+        QueryError: the arguments of the op were not recorded.
     """
     is_on_device = any(row["device"] != "cpu" for row in trace.query("timeline").to_dicts())
     cases: list[dict[str, Any]] = []
@@ -84,20 +84,20 @@ def op_program(trace: Trace, op: str | None, limit: int) -> tuple[str, int]:
             hint="record with torch.profiler's record_shapes=True",
         )
     program = files("tracekit").joinpath("collectors", "calls", "op_replay.py").read_text("utf-8")
-    # What a trace says is data: the text of JSON, as a text of Python.
+    # Text from a trace is only data: JSON inside a Python string literal.
     lines = "\n".join(f"    json.loads({json.dumps(case, sort_keys=True)!r})," for case in cases)
     return f'{program}\n\nif __name__ == "__main__":\n    main([\n{lines}\n    ])\n', len(cases)
 
 
 def _case_of(row: dict[str, Any], *, is_on_device: bool) -> dict[str, Any] | None:
-    """Return what the program needs of a call; None where it is no op of torch with arguments."""
+    """Return the data of a call for the script, or None if it is no torch op with arguments."""
     if not _OP.fullmatch(row["op"]) or not row["types"] or not row["op_count"]:
         return None
     try:
         texts = {name: json.loads(row[name] or "[]") for name in _TEXTS}
     except (ValueError, RecursionError):
         return None
-    # A file may say anything there.
+    # The file may have other types here.
     if not all(isinstance(one, list) for one in texts.values()):
         return None
     if not all(isinstance(text, str) for text in (*texts["types"], *texts["numbers"])):

@@ -67,10 +67,10 @@ def command(
 
 
 def split_arguments(arguments: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
-    """Split traces from the statement: the last argument if it is `-` or reads as SQL.
+    """Separate traces from the statement: the last argument if it is `-` or looks like SQL.
 
     Raises:
-        UsageError: there is a statement but no trace.
+        UsageError: the arguments have a statement but no trace.
     """
     *before, last = arguments
     if not _is_statement(last):

@@ -1,4 +1,4 @@
-"""`tracekit view TRACE`: open a trace in Perfetto's UI."""
+"""`tracekit view TRACE`: open a trace in the Perfetto UI."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def command(no_browser: bool, ui: str, choice: Choice) -> None:
     from tracekit.storage.temp_dirs import temporary_place
 
     origin_of(ui)
-    # It has no name, so that nothing of it can be left behind.
+    # The file has no name, so it cannot be left behind.
     place = temporary_place()
     with tempfile.TemporaryFile(prefix="tracekit-view-", buffering=0, dir=place) as file:
         out = Bounded(file.write, choice.max_bytes)
@@ -59,7 +59,7 @@ def command(no_browser: bool, ui: str, choice: Choice) -> None:
 
 
 def _title(traces: Sequence[str]) -> str:
-    """Return what the viewer calls the traces: of a URL no signature, for the address has it."""
+    """Return the title in the viewer, without the signature of a URL."""
     from tracekit.storage import Location
 
     return Location.of(traces[0]).name + (f" and {len(traces) - 1} more" if traces[1:] else "")
@@ -67,9 +67,10 @@ def _title(traces: Sequence[str]) -> str:
 
 @contextlib.contextmanager
 def _redirect(address: str) -> Iterator[str]:
-    """Give the address of a page that leads to another, whose own address is nobody else's.
+    """Yield the address of a private page that redirects to `address`.
 
-    All users of a machine can read the command line of a browser; the page, only this one can.
+    All users of a machine can read the command line of a browser, but only this user can read the
+    page with the address.
     """
     import html
     import shutil
@@ -93,7 +94,7 @@ def _redirect(address: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _until_ended() -> Iterator[threading.Event]:
-    """Yield an event that Ctrl-C, or the signal that ends a service, sets."""
+    """Yield an event that Ctrl-C or SIGTERM sets."""
     ended = threading.Event()
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(number, lambda *_: ended.set()) for number in numbers]

@@ -1,14 +1,14 @@
-"""Show results: one output format per file, named after it and found by being there.
+"""Output formats for results, one module per format.
 
-A format is a module here without a leading underscore; it has
+Each module here without a leading underscore is a format of that name. It has a function
 
     def render(data: Result | Mapping[str, Result], stream: TextIO, *, full: bool, units: bool,
                wide: bool) -> None
 
-where a mapping is a breakdown (analysis name to result). `full` shows every row of a breakdown that
-is otherwise cut to one screen; `units` shows times, sizes and rates in readable units where text is
-made for people; `wide` shows every column, however wide the terminal is. Formats for programs
-(json, csv) ignore all three: they hold every row and column in base units.
+where a mapping is a breakdown, by name of the analysis. `full` shows all rows of a breakdown
+instead of one screen. `units` shows times, sizes, and rates in readable units. `wide` shows all
+columns, whatever the width of the terminal. Formats for programs (json, csv) ignore all three: they
+write all rows and columns in base units.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Renderer(Protocol):
-    """What every format module's `render` is."""
+    """The signature of `render` in every format module."""
 
     def __call__(
         self,
@@ -41,7 +41,7 @@ class Renderer(Protocol):
 
 
 def formats() -> tuple[str, ...]:
-    """Return the names of the output formats; no format is loaded for it."""
+    """Return the names of the output formats without loading them."""
     names = (module.name for module in iter_modules(__path__) if not module.ispkg)
     return tuple(sorted(name for name in names if not name.startswith("_")))
 
@@ -50,7 +50,7 @@ def renderer(name: str) -> Renderer:
     """Return the render function of a format.
 
     Raises:
-        UsageError: there is no such format.
+        UsageError: the format does not exist.
     """
     if name not in formats():
         raise UsageError(f"unknown format {name!r}", hint="formats: " + ", ".join(formats()))

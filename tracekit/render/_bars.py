@@ -1,4 +1,4 @@
-"""Bars of block characters whose cells add up, and strips: a block for each of many ranks."""
+"""Bars of block characters whose cells add up, and strips with a block per rank."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MARK = "▲"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part of a stacked bar; the glyph tells it apart without colour."""
+    """One part of a stacked bar. Its glyph distinguishes it without color."""
 
     amount: float
     glyph: str
@@ -22,7 +22,7 @@ class Part:
 
 
 def stacked_bar(parts: Sequence[Part], width: int) -> Text:
-    """Return a bar of exactly `width` cells, the largest remainders rounded up."""
+    """Return a bar of exactly `width` cells, rounded by largest remainder."""
     total = sum(max(part.amount, 0) for part in parts)
     bar = Text()
     if total <= 0 or width < 1:
@@ -49,21 +49,21 @@ def share_bar(share_pct: float | None, width: int, style: str = "") -> Text:
 
 
 def cells_of(amount: float, longest: float, width: int) -> int:
-    """Return how many of `width` cells an amount takes where the longest one takes them all."""
+    """Return the cells of an amount, if the largest amount takes all `width` cells."""
     return round(amount / longest * width) if longest else 0
 
 
 def cells_of_ranks(count: int, width: int) -> list[range]:
-    """Return which of `count` ranks each cell stands for; all of them, in order."""
+    """Return the ranks that each cell represents: all `count` ranks, in order."""
     cells = max(min(count, width), 1)
     return [range(cell * count // cells, (cell + 1) * count // cells) for cell in range(cells)]
 
 
 def strip(values: Sequence[float | None], marked: Sequence[bool], width: int) -> Text:
-    """Return a strip: a full block is the largest value, and nothing is 0.
+    """Return a strip, in which a full block is the largest value and a blank is 0 or None.
 
-    The values are of the ranks in their order, None is blank; a cell that stands for several ranks
-    shows the largest value of them. `marked` says which of the ranks stand out.
+    `values` has a value per rank, in order; a cell for several ranks shows the largest. `marked`
+    tells which ranks are highlighted.
     """
     largest = max((value for value in values if value is not None), default=0)
     row = Text()
@@ -75,7 +75,7 @@ def strip(values: Sequence[float | None], marked: Sequence[bool], width: int) ->
 
 
 def marks(marked: Sequence[bool], width: int) -> Text:
-    """Return a row with a mark below each cell of a strip in which a rank stands out."""
+    """Return a line with a mark below each cell of a strip with a highlighted rank."""
     row = Text(style="bold red")
     for cell in cells_of_ranks(len(marked), width):
         row.append(_MARK if any(marked[rank] for rank in cell) else " ")

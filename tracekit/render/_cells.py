@@ -1,4 +1,4 @@
-"""The cells of a result as text for people: unit in the header, nothing untrusted."""
+"""The cells of a result as safe text, with the unit in the column header."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ NOTHING = "–"
 
 _DECIMALS = 3
 _SMALLEST = 100
-"""How many steps of the last decimal a number has to be: below that a column has no common unit."""
+"""Smallest number in units of the last decimal; below it, a column has no common unit."""
 
 
 @dataclass(frozen=True)
 class TextColumn:
-    """One column as text; numbers are set to the right and never shortened.
+    """One column as text. Numbers are right-aligned and never cut.
 
-    `source` is the column's name, `name` the same without its unit where `unit` says it.
+    `source` is the name of the column; `name` is the same without the suffix of its unit.
     """
 
     source: str
@@ -51,16 +51,16 @@ class TextColumn:
 
     @property
     def header(self) -> str:
-        """What stands above the column."""
+        """The header: name and unit."""
         return f"{self.name} {self.unit}".strip()
 
     @cached_property
     def width(self) -> int:
-        """How many terminal cells the widest of its cells takes."""
+        """The width of the widest cell, in terminal cells."""
         return max(map(cell_width, self.cells), default=0)
 
     def told(self, cell: str) -> str:
-        """Return a cell by itself: its column, its text and its unit."""
+        """Return a cell as text with the name and unit of its column."""
         return f"{self.name or self.source} {cell} {self.unit}".strip()
 
 
@@ -69,10 +69,10 @@ def text_columns(result: Result, *, units: bool) -> list[TextColumn]:
 
     Args:
         result: the rows.
-        units: show each number in the unit that suits its column, which the end of the column's
-            name tells, and say so in the header; where the numbers of a column are too far apart
-            for one, each says its own. A `value` beside a `unit` is shown in that, and the column
-            of units is left out. Without it every value is shown as it is.
+        units: scale numbers by the unit suffix of their column, and show the unit in the header. If
+            the numbers of a column differ too much for a common unit, each has its own. A column
+            `value` next to a column `unit` is shown in these units, without the column `unit`.
+            False shows every value unscaled.
     """
     names = result.column_names
     columns = [[row[index] for row in result.rows] for index in range(len(names))]
@@ -107,7 +107,7 @@ def _column(column: Column, values: Sequence[Any], units: bool) -> TextColumn:
 
 
 def _from_here(files: Sequence[Any]) -> list[Any]:
-    """Return files as one names them here: those below the current folder without its path."""
+    """Return file names, relative if they are below the current folder."""
     try:
         here = f"{Path.cwd()}{os.sep}"
     except OSError:
@@ -118,9 +118,9 @@ def _from_here(files: Sequence[Any]) -> list[Any]:
 def figure_column(
     name: str, values: Sequence[Any], title: str, alike: Sequence[Any] | None = None
 ) -> TextColumn:
-    """Return a column of a section: one unit, as few digits as tell what is large.
+    """Return a column of a section, with one unit and about three significant digits.
 
-    `alike` are all the numbers that are to have the same decimals.
+    `alike` are the numbers that share the same decimals; the default is `values`.
     """
     numbers = values if alike is None else alike
     _, unit, number_text = _number_format(
@@ -134,7 +134,7 @@ def figure_column(
 def _number_format(
     name: str, numbers: Sequence[Any], decimals_of: Callable[[Sequence[Any]], int]
 ) -> tuple[str, str, Callable[[Any], str]]:
-    """Return name, unit and number format that the unit of a column asks for."""
+    """Return the displayed name, unit, and number format of a column."""
     unit, stem = unit_of(name), stem_of(name)
     if unit is None:
         return name, "", _rounded
@@ -159,7 +159,7 @@ def _number_format(
 
 
 def _scaled(unit: Unit, value: Any) -> str:
-    """Return an amount with the unit that suits it alone; nothing needs none."""
+    """Return an amount in its own unit; 0 has no unit."""
     if not value:
         return "0"
     factor, name = scale_step(unit, value) or (1, "")
@@ -167,7 +167,7 @@ def _scaled(unit: Unit, value: Any) -> str:
 
 
 def _of_unit(value: Any, unit: Any) -> str:
-    """Return a value with the unit that a column beside it names."""
+    """Return a value in the unit that another column names."""
     if not _is_number(value):
         return plain_text(value)
     if unit == "ns":
@@ -180,7 +180,7 @@ def _of_unit(value: Any, unit: Any) -> str:
 
 
 def plain_text(value: Any) -> str:
-    """Return one value as it is, printable, NULL as a dash."""
+    """Return one value as printable text; NULL is a dash."""
     if value is None:
         return NOTHING
     if isinstance(value, str):

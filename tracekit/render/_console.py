@@ -1,4 +1,4 @@
-"""The terminal: its width, whether it takes colour, and what its encoding can show."""
+"""The terminal: its width, its colors, and the characters that its encoding supports."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ PIPED_WIDTH = 100
 _MAX_WIDTH = 9999  # lines are filled up to the width
 _MIN_WIDTH = 72
 
-# What is shown where the encoding of the stream has no block characters. One for one, so that
-# columns stay aligned.
+# Replacements if the encoding of the stream has no block characters; one for one, so that columns
+# stay aligned.
 _ASCII = str.maketrans(
     {
         "█": "#",
@@ -44,17 +44,16 @@ _ASCII = str.maketrans(
 
 
 class _Console(Console):
-    """A console whose reader may leave: rich would end the process with 1."""
+    """A console that raises BrokenPipeError, where rich would exit with code 1."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
 
 def make_console(stream: TextIO) -> Console:
-    """Return a console: colour only on a terminal and only without NO_COLOR, no markup ever.
+    """Return a console without markup, with color only on a terminal and without NO_COLOR.
 
-    The width is that of the terminal; `COLUMNS` overrides it; a stream that is no terminal gets
-    100.
+    `COLUMNS` overrides the width of the terminal. The width of other streams is 100.
     """
     is_terminal = stream.isatty()
     return _Console(
@@ -67,13 +66,13 @@ def make_console(stream: TextIO) -> Console:
         emoji=False,
         highlight=False,
         soft_wrap=True,
-        # rich would read numbers of any length as the size, which int() refuses.
+        # rich passes numbers of any length to int(), which rejects long ones.
         _environ={k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")},
     )
 
 
 def print_lines(console: Console, lines: Iterable[Text]) -> None:
-    """Print lines as they are: they are already laid out, so nothing wraps or crops them."""
+    """Print lines without wrapping or cropping: their layout is complete."""
     ascii_only = not _shows_blocks(console)
     for line in lines:
         line.rstrip()
@@ -93,11 +92,11 @@ def _shows_blocks(console: Console) -> bool:
 def _width(stream: TextIO, is_terminal: bool) -> int:
     columns = os.environ.get("COLUMNS", "").lstrip("0")
     if columns.isdecimal():
-        # Of more digits than any width has, int() would take long, or refuse them.
+        # int() is slow for long numbers, or rejects them.
         return max(int(columns), _MIN_WIDTH) if len(columns) <= 4 else _MAX_WIDTH
     if is_terminal:
         try:
-            # A terminal that does not know its size says 0.
+            # A terminal of unknown size reports 0.
             terminal = os.get_terminal_size(stream.fileno()).columns or PIPED_WIDTH
             return max(terminal, _MIN_WIDTH)
         except (OSError, ValueError):

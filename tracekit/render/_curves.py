@@ -1,4 +1,4 @@
-"""Curves drawn with characters: distributions, and rates over sizes; letters tell several apart."""
+"""Curves drawn with characters: distributions, and rates by size. Letters distinguish them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tracekit.render._text import cell_width, printable, shorten
 from tracekit.units import format_short
 
 _ROW_COUNT = 11
-"""Rows of a drawing: 0, a tenth and so on to the top."""
+"""Rows of a drawing: 0 %, 10 %, … 100 %."""
 
 _LABELLED_ROWS = (0, 5, 10)
 _MAX_WIDTH = 100
@@ -24,32 +24,32 @@ _STYLES = ("green", "yellow", "cyan", "magenta", "red", "blue")
 _PCT_LABELS = {row: f"{row * 10} %" for row in _LABELLED_ROWS}
 
 MOST_CURVES = len(_SEVERAL)
-"""How many curves one drawing can hold."""
+"""Most curves in one drawing."""
 
 _Cells = dict[tuple[int, int], int]
-"""The number of the curve that is seen in a cell, by row, from below, and column."""
+"""The number of the visible curve by row, counted from below, and column."""
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A distribution function: how many percent of the values are at most so much, ascending."""
+    """A distribution function: the share of values up to each value, ascending."""
 
     name: str
     values_ns: list[int] = field(default_factory=list)
     pcts: list[float] = field(default_factory=list)
 
     def pct_at(self, value_ns: float) -> float:
-        """Return how many percent of the values are at most this."""
+        """Return the percentage of values that are at most `value_ns`."""
         position = bisect_right(self.values_ns, value_ns)
         return self.pcts[position - 1] if position else 0.0
 
 
 def curve_lines(curves: Sequence[Curve], width: int) -> list[Text]:
-    """Return the drawing of at most `MOST_CURVES` curves, each with a point, over a common axis."""
+    """Return a drawing of at most `MOST_CURVES` curves, each with values, over a common axis."""
     columns = _columns(_PCT_LABELS, width)
     last_ns = max(curve.values_ns[-1] for curve in curves)
     first_ns = min(curve.values_ns[0] for curve in curves)
-    # From zero, unless everything would stand at the right edge.
+    # The axis starts at zero, unless all curves would be at its right end.
     start_ns = 0 if 2 * first_ns < last_ns else first_ns
     cells: _Cells = {}
     for number, curve in enumerate(curves):
@@ -66,13 +66,13 @@ def curve_lines(curves: Sequence[Curve], width: int) -> list[Text]:
 def _draw(
     cells: _Cells, number: int, curve: Curve, start_ns: int, last_ns: int, columns: int
 ) -> None:
-    """Mark the cells of a curve; where it climbs by more than a row, all rows of the climb.
+    """Mark the cells of a curve, including all rows of a steep increase.
 
-    What lies before its first value and behind its last one is left to other curves.
+    Cells before its first and after its last value are left to other curves.
     """
     before = 0
     for column in range(columns):
-        # The right edge of the cell, so that the last cell holds the last value.
+        # The right edge of the cell, so that the last cell includes the last value.
         value_ns = start_ns + (last_ns - start_ns) * (column + 1) / columns
         if value_ns < curve.values_ns[0]:
             continue
@@ -86,14 +86,14 @@ def _draw(
 
 @dataclass(slots=True)
 class RateCurve:
-    """Points of a curve: sizes above 0, ascending, and the rate at each."""
+    """Points of a curve: positive sizes, ascending, and the rate at each."""
 
     name: str
     sizes: Sequence[float]
     rates: Sequence[float]
 
     def rate_at(self, size: float) -> float | None:
-        """Return the rate at a size, straight between points; None beside the curve."""
+        """Return the rate at a size by linear interpolation, or None outside the curve."""
         if not self.sizes[0] <= size <= self.sizes[-1]:
             return None
         place = bisect_right(self.sizes, size) - 1
@@ -110,9 +110,9 @@ def rate_curve_lines(
     size_text: Callable[[float], str],
     rate_text: Callable[[float], str],
 ) -> list[Text]:
-    """Return the drawing of at most `MOST_CURVES` curves over common axes.
+    """Return a drawing of at most `MOST_CURVES` curves over common axes.
 
-    Sizes double from mark to mark, rates begin at 0. Where curves meet, the first one is seen.
+    The axis of sizes is logarithmic, rates start at 0. Where curves meet, the first is visible.
     """
     top = max(max(curve.rates) for curve in curves)
     labels = {
@@ -140,7 +140,7 @@ def rate_curve_lines(
 
 
 def _columns(labels: Mapping[int, str], width: int) -> int:
-    """Return how many columns the labels of rows leave for the curves."""
+    """Return the number of columns that row labels leave for the curves."""
     return max(min(width - _label_width(labels) - 3, _MAX_WIDTH), _MIN_WIDTH)
 
 
@@ -151,7 +151,7 @@ def _grid(
     ends: tuple[str, str, str],
     width: int,
 ) -> list[Text]:
-    """Return the lines of a drawing; `ends` stand below the axis' left end, middle and right."""
+    """Return the lines of a drawing. `ends` label start, middle, and end of the axis."""
     label_width = _label_width(labels)
     columns = _columns(labels, width)
     lines = []

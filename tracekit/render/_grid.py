@@ -1,14 +1,14 @@
-"""Lay a result out as aligned columns that fit a width.
+"""Lay out a result as aligned columns within a width.
 
-Numbers are never cut: where they do not fit, headers are broken into lines and text columns are
-shortened from the right end. If that is not enough, a single row becomes a block of `name  value`
-lines. Of several rows, columns that say the same in every row go below the table, and then the
-columns that are told to go first are left out: an analysis says under ``Keep`` which go last; else
-those to the right go first. What was left out is said. Sentences are wrapped.
+Numbers are never cut. If the columns are too wide, headers take several lines and text columns are
+cut at the right end. If that is not enough, a single row is shown as lines of `name  value`. With
+several rows, columns with one value move below the table, and then columns are left out: from the
+right, or in the order that an analysis defines with ``Keep``. A note names them. Sentences are
+wrapped.
 
-Measured ceilings come with texts, and a table of figures with two sentences in every row fits no
-terminal. So columns `ceiling_…` that say nothing in any row are left out, and the measurements and
-the reasons for what is missing become lines below, each once. Exact formats have every column.
+Peak rates have descriptions, and two sentences in every row would fit no terminal. So columns
+`ceiling_…` without values are left out, and the descriptions and reasons are lines below the table,
+each once. Exact formats have all columns.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tracekit.render._text import cell_width, fit, printable, shortened, without
 
 _GAPS = (2, 1)
 _MIN_TEXT = 24
-# Columns that hold a sentence: cut off it would say nothing.
+# Columns with sentences, which are wrapped instead of cut.
 _SENTENCES = frozenset({"as_printed", "description", "meaning", "note", "question", "reason"})
 _CEILING = "ceiling_"
 _CEILING_TEXTS = {"ceiling_source": "measured", "ceiling_reason": "no ceiling"}
@@ -39,11 +39,11 @@ Lines = list[str]
 
 
 def grid_lines(result: Result, width: int | None, *, units: bool) -> Iterator[Text]:
-    """Return the lines of a table that fits the width, or of a record if it has one row.
+    """Return the lines of a table within the width, or of a record if it has one row.
 
-    Without a width every column is shown in full.
+    Without a width, all columns are shown uncut.
     """
-    # Ad-hoc SQL, whose units are its own business, gets the columns that it asked for.
+    # Results of ad-hoc SQL keep all columns that the statement selects.
     shown = _without_ceiling_texts(result) if units and width is not None else result
     columns = text_columns(shown, units=units)
     if not columns:
@@ -72,7 +72,7 @@ def grid_lines(result: Result, width: int | None, *, units: bool) -> Iterator[Te
 
 
 def _kept(result: Result) -> tuple[str, ...]:
-    """Return the columns that an analysis keeps longest; none of ad-hoc SQL."""
+    """Return the columns that an analysis keeps longest; ad-hoc SQL has none."""
     from tracekit.analysis.catalog import load_catalog
 
     if result.keep:
@@ -84,13 +84,13 @@ def _kept(result: Result) -> tuple[str, ...]:
 def _folded(
     columns: Sequence[TextColumn], kept: Sequence[str], width: int
 ) -> tuple[list[TextColumn], list[str]]:
-    """Return the columns that fit, and what has to be said of the others."""
+    """Return the columns that fit, and notes about the others."""
     order = sorted(range(len(columns)), key=lambda place: _rank(columns[place], kept, place))
 
     def is_too_wide(count: int) -> bool:
         return not _layout([columns[place] for place in sorted(order[:count])], width)[1]
 
-    # With fewer columns more fits.
+    # Fewer columns always fit better, so the count can be found by bisection.
     count = max(bisect_left(range(1, len(order) + 1), True, key=is_too_wide), 1)
     gone = [columns[place] for place in sorted(order[count:])]
     same = [column for column in gone if _is_same(column)]
@@ -117,20 +117,20 @@ def _is_same(column: TextColumn) -> bool:
 
 
 def _rank(column: TextColumn, kept: Sequence[str], place: int) -> tuple[bool, int, int]:
-    """Return what columns are sorted by: those that stay longest first, equal ones last."""
+    """Return the sort key of columns: those kept longest first, those with one value last."""
     rank = kept.index(column.source) if column.source in kept else len(kept)
     return _is_same(column), rank, place
 
 
 def fits(result: Result, width: int, *, units: bool) -> bool:
-    """Whether a result is a table within a width, and not records."""
+    """Return whether a result fits as a table, and not only as records."""
     shown = _without_ceiling_texts(result) if units else result
     _, widths, _ = _layout(text_columns(shown, units=units), width)
     return bool(widths)
 
 
 def _layout(columns: Sequence[TextColumn], width: int) -> tuple[list[Lines], list[int], int]:
-    """Return the headers' lines, the widths of the columns, none if nothing fits, and the gap."""
+    """Return the lines of headers, the widths of columns ([] if they do not fit), and the gap."""
     headers = [[column.header] for column in columns]
     widths = _natural_widths(columns, headers)
     gap = _GAPS[0]
@@ -144,7 +144,7 @@ def _layout(columns: Sequence[TextColumn], width: int) -> tuple[list[Lines], lis
 
 
 def broken_header(column: TextColumn) -> Lines:
-    """Break a header that is wider than its data into lines, after `_` and spaces."""
+    """Split a header that is wider than its data into lines, after `_` and spaces."""
     pieces = _HEADER_BREAK.split(column.header)
     room = max(column.width, *(cell_width(piece.rstrip()) for piece in pieces))
     lines = [""]
@@ -169,7 +169,7 @@ def _total(widths: Sequence[int], gap: int) -> int:
 def _shrunk(
     columns: Sequence[TextColumn], headers: Sequence[Lines], width: int, gap: int
 ) -> list[int]:
-    """Return widths that fit, taken from the widest text columns first; none if nothing fits."""
+    """Return widths that fit, reducing the widest text columns first; [] if none fit."""
     widths = _natural_widths(columns, headers)
     floors = [
         natural if column.is_number else min(natural, max(_MIN_TEXT, *map(cell_width, lines)))
@@ -181,7 +181,7 @@ def _shrunk(
         shrinkable = [index for index, floor in enumerate(floors) if widths[index] > floor]
         widest = max(shrinkable, key=lambda index: widths[index])
         others = [widths[index] for index in shrinkable if widths[index] < widths[widest]]
-        # Down to the next widest at once: names of a million characters exist.
+        # In one step to the next widest column, because names can have a million characters.
         step = widths[widest] - max([floors[widest], *others])
         widths[widest] -= min(excess, step)
     return widths
@@ -232,7 +232,7 @@ def _records(columns: Sequence[TextColumn], row_count: int, width: int) -> Itera
 
 
 def _without_ceiling_texts(result: Result) -> Result:
-    """Return a result without texts about ceilings, and without ceilings that no row has."""
+    """Return a result without descriptions of peak rates and without empty peak rates."""
     if not _CEILING_TEXTS.keys() & set(result.column_names) or not result.rows:
         return result
     return picked(
@@ -247,7 +247,7 @@ def _without_ceiling_texts(result: Result) -> Result:
 
 
 def _each_once(texts: Iterable[str]) -> str:
-    """Return the first few of some texts, each once and cut to what one reads."""
+    """Return the first few distinct texts, cut to a readable length."""
     every = list(dict.fromkeys(texts))
     shown = [printable(text[:_MAX_LENGTH]) for text in every[:_MAX_TEXTS]]
     more = [f"and {len(every) - _MAX_TEXTS:,} more"] if len(every) > _MAX_TEXTS else []
@@ -255,7 +255,7 @@ def _each_once(texts: Iterable[str]) -> str:
 
 
 def _ceiling_lines(result: Result, width: int) -> Iterator[Text]:
-    """Return the lines that tell what was measured, and why a ceiling is missing."""
+    """Return lines with the measured peak rates and the reasons for missing ones."""
     for name, label in _CEILING_TEXTS.items():
         if name not in result.column_names:
             continue

@@ -1,6 +1,6 @@
 """One value as JSON text, exactly.
 
-The standard encoder is not used for whole rows because it writes NaN, which is no JSON, and cannot
+The standard encoder cannot be used for whole rows: it writes NaN, which is not JSON, and cannot
 write a DECIMAL as a number.
 """
 
@@ -19,10 +19,9 @@ from tracekit.render._text import is_unsafe
 def json_text(value: Any, *, ascii_only: bool = False) -> str:
     """Return a value of a result as JSON.
 
-    Integers of any size and decimals keep every digit; NaN and the infinities become null;
-    timestamps are ISO 8601 text; blobs are hexadecimal text; everything else that JSON has no form
-    for is its text. Control and bidirectional characters are escaped, so the output is safe to show
-    on a terminal too.
+    Integers and decimals keep all digits, NaN and infinities become null, timestamps are ISO 8601
+    text, blobs are hexadecimal text, and other types are converted to text. Control and
+    bidirectional characters are escaped, so the output is also safe on a terminal.
 
     Args:
         value: a cell: None, bool, int, float, Decimal, str, bytes, date and time types, list, dict,

@@ -1,7 +1,7 @@
-"""Results and traces as HTML for notebooks, which ask an object for `_repr_html_`.
+"""Results and traces as HTML for notebooks, which call `_repr_html_`.
 
-Whatever comes from a trace is escaped, as a notebook runs the HTML that it is given. A table has a
-bounded number of rows and says how many it leaves out: a notebook keeps what it shows in its file.
+Text from a trace is escaped, because notebooks run the HTML. The number of rows is limited, because
+notebooks store their output; a note states how many rows are left out.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from tracekit.trace import Trace
 
 MAX_ROWS = 20
-"""How many rows of a result are shown."""
+"""Most rows of a result that are shown."""
 
-# Between two dollar signs of a kernel's name, a notebook would set a formula.
+# Notebooks would render text between two dollar signs in a kernel name as a formula.
 _NO_FORMULAS = 'class="tex2jax_ignore mathjax_ignore"'
 _MAX_CELL = 120
 _WIDTH = 100
-# Of several runs, what tells them apart.
+# Columns that distinguish several runs.
 _RUN_COLUMNS = ("run", "stage", "model", "opt", "engine", "world_size", "batch_size", "outcome")
 
 
 def result_html(result: Result) -> str:
-    """Return a result as an HTML table: its first rows, and how many more there are."""
+    """Return the first rows of a result as an HTML table, with the number of remaining rows."""
     shown = Result(result.name, result.columns, result.rows[:MAX_ROWS])
     columns = text_columns(shown, units=result.name != "sql")
     sides = ["right" if column.is_number else "left" for column in columns]
@@ -57,7 +57,7 @@ def result_html(result: Result) -> str:
 
 
 def result_text(result: Result) -> str:
-    """Return a result as the table of the command line: its first rows, and how many more."""
+    """Return the first rows of a result as a text table, with the number of remaining rows."""
     shown = Result(result.name, result.columns, result.rows[:MAX_ROWS], result.keep)
     lines = grid_lines(shown, None, units=result.name != "sql")
     text = [line.plain.rstrip() for line in lines]
@@ -72,7 +72,7 @@ def _how_many(count: int) -> str:
 
 
 def trace_html(opened: Trace) -> str:
-    """Return what a trace holds: files, ranks, each device's window and its shares, health."""
+    """Return a summary of a trace: files, ranks, time of each device, and data quality."""
     try:
         _ = opened.connection
     except TracekitError as error:
@@ -90,7 +90,7 @@ def trace_html(opened: Trace) -> str:
 
 
 def _found(opened: Trace, name: str) -> Result | None:
-    """Return the result of an analysis, None if there is nothing here that it is about."""
+    """Return the result of an analysis, or None if the trace has no data for it."""
     try:
         return opened.query(name) or None
     except TracekitError:

@@ -1,8 +1,8 @@
-r"""Make text from a trace safe to show.
+r"""Make text from a trace safe to display.
 
-Names, paths and arguments in a trace are untrusted: they may hold escape sequences that rewrite the
-terminal, bidirectional controls that reorder a line, or newlines that break a table. Every such
-character is shown as its escape (`\x1b`, `\u202e`); nothing is dropped.
+Names, paths, and arguments in a trace are untrusted: they may contain escape sequences that rewrite
+the terminal, bidirectional controls that reorder a line, or newlines that break a table. Such
+characters are shown as escapes (`\x1b`, `\u202e`); none is dropped.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ ELLIPSIS = "…"
 # Controls, formats (bidirectional marks, zero-width and tag characters), surrogates, line and
 # paragraph separators.
 _UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-# Selectors of variants beyond those of emojis: unseen, they can spell a text that assistants read.
+# Variation selectors that emojis do not use: invisible, they can hide text for AI assistants.
 _UNSEEN = frozenset(map(chr, range(0xE0100, 0xE01F0)))
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-# With what stands before it, which a combining character may change.
+# Includes the preceding character, which a combining character may change.
 _NOT_ASCII = re.compile(r"[\x00-\x7f]?[^\x00-\x7f]+")
-# Stacked accents take no width: without a limit one cell could cover the screen.
+# Combining characters have no width: without a limit, one cell could cover the screen.
 _MAX_COMBINING = 4
 
 _LEAST_OWN = 30
-"""Of a name that others only go on from, so many characters of its end are shown at least."""
+"""Fewest characters of the end of a name that is a prefix of other names."""
 
 _COMMON = re.compile(r"^void |at::native::|\(anonymous namespace\)::")
-"""What names of kernels have in common."""
+"""Parts that names of kernels share, which are dropped."""
 
 _WORD_END = re.compile(r"[\w.]*$")
 
 
 def is_unsafe(character: str) -> bool:
-    """Return whether a character could change how the text around it is shown."""
+    """Return whether a character could change the display of text around it."""
     return unicodedata.category(character) in _UNSAFE_CATEGORIES or character in _UNSEEN
 
 
 def escape(character: str) -> str:
-    """Return the visible escape of a character, as Python writes it."""
+    """Return the escape of a character in Python notation."""
     code = ord(character)
     if character in _NAMED:
         return _NAMED[character]
@@ -54,9 +54,8 @@ def printable(text: str, keep: str = "") -> str:
     """Return the text with every unsafe character shown as an escape.
 
     Args:
-        text: anything from a trace.
-        keep: characters that stay although they are controls, for example a newline inside a CSV
-            cell.
+        text: untrusted text.
+        keep: control characters that stay unchanged, such as a newline in a CSV cell.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -72,18 +71,18 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def cell_width(text: str) -> int:
-    """Return how many terminal cells a text takes: wide characters two, combining ones none."""
+    """Return the width of a text in terminal cells: 2 per wide character, 0 per combining one."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
 
-    # Character by character, which takes long: a path may be thousands of letters and one dash.
+    # Only non-ASCII characters are measured one by one, which is slow.
     others = "".join(_NOT_ASCII.findall(text))
     return len(text) - len(others) + cell_len(others)
 
 
 def shorten(text: str, width: int) -> str:
-    """Return the text in at most `width` cells, `…` for what is cut off at its right end."""
+    """Return the text in at most `width` cells, cut at its right end with `…`."""
     if cell_width(text) <= width:
         return text
     if width < 1:
@@ -98,14 +97,14 @@ def shorten(text: str, width: int) -> str:
 
 
 def fit(text: str, width: int, *, right: bool = False) -> str:
-    """Return the text shortened or padded to exactly `width` cells, set to the right if asked."""
+    """Return the text cut or padded to exactly `width` cells, right-aligned if `right` is set."""
     short = shorten(text, width)
     padding = " " * (width - cell_width(short))
     return padding + short if right else short + padding
 
 
 def without_middle(text: str, width: int) -> str:
-    """Return the text in at most `width` cells, `…` for the middle: both ends of a name matter."""
+    """Return the text in at most `width` cells, with `…` in place of its middle."""
     if cell_width(text) <= width:
         return text
     head = max(width - 1, 0) * 2 // 5
@@ -114,10 +113,10 @@ def without_middle(text: str, width: int) -> str:
 
 
 def shortened(names: Sequence[str], width: int) -> list[str]:
-    """Return names in at most `width` cells each, in their order.
+    """Return names in at most `width` cells each, in the same order.
 
-    Of a long name, namespaces that every kernel of PyTorch has are dropped, and then the middle;
-    where two would look the same, the middle of what they have in common.
+    Long names lose common namespaces of PyTorch kernels, and then their middle. Names that would
+    look equal lose the middle of their common prefix instead.
     """
     names = [name if cell_width(name) <= width else _COMMON.sub("", name) for name in names]
     short = [without_middle(name, width) for name in names]
@@ -133,9 +132,9 @@ def shortened(names: Sequence[str], width: int) -> list[str]:
 
 
 def _shared_starts(names: Iterable[str]) -> dict[str, int]:
-    """Return the length of the longest beginning that each shares with another one of them."""
+    """Return the length of the longest prefix that each name shares with another one."""
     shared: dict[str, int] = defaultdict(int)
-    # Of sorted texts, a neighbour has it.
+    # In sorted order, the longest prefix is shared with the previous or the next name.
     for one, other in pairwise(sorted(names)):
         pairs = enumerate(zip(one, other, strict=False))
         length = next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
@@ -145,13 +144,13 @@ def _shared_starts(names: Iterable[str]) -> dict[str, int]:
 
 
 def _without_middle(name: str, shared: int, width: int) -> str:
-    """Return how a name begins, and what of it is its own: from the word in which it differs."""
+    """Return the beginning of a name and its end from the first word that differs."""
     least = min(_LEAST_OWN, width * 3 // 5)
     start = min(shared, max(len(name) - least, 0))
-    # Of a long word it is enough to know that it is too long.
+    # The search stops at `least`, because longer words are not shown completely.
     found = _WORD_END.search(name[max(0, start - least) : start])
     word = len(found[0]) if found else 0
-    # A word that is too long would leave no room for what differs.
+    # A long word would leave no space for the part that differs.
     if start == shared and word < start and word <= least // 2:
         start -= word
     head = shorten(name[:start], max(width - cell_width(name[start:]), width * 2 // 5))

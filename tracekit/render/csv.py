@@ -1,14 +1,14 @@
-"""CSV: for programs and spreadsheets. Base units, every row, quoted as RFC 4180 says.
+"""CSV for programs and spreadsheets: all rows in base units, quoted as in RFC 4180.
 
-Lines end in a newline alone, as those of DuckDB, polars and every Unix tool do.
+Lines end with a newline only, as in DuckDB and polars.
 
-A query is a table with a header line. A breakdown holds tables of different columns, so it is one
-long table with the columns `analysis, row, column, value`, which stays one valid CSV file.
+A query is a table with a header line. The tables of a breakdown have different columns, so a
+breakdown is one table with the columns `analysis, row, column, value`.
 
-NULL and NaN are empty. Two things are changed for safety, in text only: control characters other
-than a newline and a tab are shown as escapes, and a text that a spreadsheet would run as a formula
-(it begins with `=`, `+`, `-`, `@` or a tab, and is no number) gets a `'` in front; format
-csv_plain leaves it. JSON has the exact text.
+NULL and NaN are empty. Text is changed in two ways for safety: control characters except newline
+and tab are escaped, and text that a spreadsheet would run as a formula (it starts with `=`, `+`,
+`-`, `@`, or a tab, and is no number) gets a leading `'`. Format csv_plain omits the second change;
+JSON has the exact text.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def render(
     keeps_formulas: bool = False,
     **_: bool,
 ) -> None:
-    """Write a result or a breakdown as CSV; ``keeps_formulas`` leaves them as they are."""
+    """Write a result or a breakdown as CSV. ``keeps_formulas`` leaves formulas unchanged."""
     text = _printable if keeps_formulas else _text
     writer = csv.writer(stream, lineterminator="\n")
     if not isinstance(data, Mapping):

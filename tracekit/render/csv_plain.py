@@ -1,7 +1,4 @@
-"""CSV as format csv, but a text that a spreadsheet would run as a formula is left as it is.
-
-For programs that read text as text.
-"""
+"""CSV like format csv, but without protection against formulas, for programs."""
 
 from __future__ import annotations
 
@@ -13,5 +10,5 @@ from tracekit.render import csv
 
 
 def render(data: Result | Mapping[str, Result], stream: TextIO, **_: bool) -> None:
-    """Write a result or a breakdown as CSV, formulas and all."""
+    """Write a result or a breakdown as CSV with formulas unchanged."""
     csv.render(data, stream, keeps_formulas=True)

@@ -1,7 +1,6 @@
-"""JSON: for programs. Exact base units, every row.
+"""JSON for programs: all rows in exact base units, one row per line.
 
-A query is a list of objects, one per row; a breakdown is one object, analysis name to such a list.
-One row is one line of the file.
+A query is a list of objects; a breakdown is an object with such a list per analysis.
 """
 
 from __future__ import annotations
@@ -15,8 +14,7 @@ from tracekit.render._json_text import json_text
 
 def render(data: Result | Mapping[str, Result], stream: TextIO, **_: bool) -> None:
     """Write a result or a breakdown as JSON."""
-    # A stream that cannot hold every character would otherwise write replacements, which are no
-    # JSON.
+    # Other encodings would write replacement characters, which are not JSON.
     ascii_only = not (stream.encoding or "utf-8").lower().replace("_", "-").startswith("utf")
     if not isinstance(data, Mapping):
         _rows(data, stream, ascii_only)

@@ -1,8 +1,8 @@
-"""Markdown tables (GitHub's) for people: to paste into an issue or a page.
+"""Markdown tables in GitHub's dialect, to paste into an issue or a page.
 
-Units are as in the terminal table. Text that holds anything Markdown could read as its own is set
-as code, with `|` escaped and control characters shown as escapes. Without `full`, a table of a
-breakdown ends after 20 rows and says how many there are.
+Units are as in the terminal. Text that Markdown could interpret is set as code, with `|` and
+control characters escaped. Without `full`, a table of a breakdown has at most 20 rows and a note
+with the total.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from tracekit.analysis.result import Result
 from tracekit.render._cells import TextColumn, text_columns
 
 _BREAKDOWN_ROWS = 20
-# Letters of any script, digits, and punctuation that means nothing inside a line of Markdown; an
-# underscore only between letters, where it is no emphasis; nothing that GitHub would make a link
-# of.
+# Letters of any script, digits, and punctuation without meaning in a line of Markdown. Underscores
+# only between letters, where they are no emphasis. No text that GitHub turns into a link.
 _HARMLESS = re.compile(r"(?!.*www\.)(?:[^\W_]|(?<=[^\W_])_+(?=[^\W_])|[ .,;()/%+–…-])*+")
 _BACKTICKS = re.compile(r"`+")
 
@@ -30,7 +29,7 @@ def render(
     units: bool = True,
     wide: bool = False,
 ) -> None:
-    """Write a result as a Markdown table, or a breakdown as one table under each heading."""
+    """Write a result as a Markdown table, or a breakdown as a table per heading."""
     del wide
     if not isinstance(data, Mapping):
         _table(data, stream, units)
@@ -66,7 +65,7 @@ def _cell(column: TextColumn, index: int) -> str:
 def _escaped(text: str) -> str:
     if _HARMLESS.fullmatch(text):
         return text
-    # A code span is closed by as many backticks as opened it: use more than any run inside.
+    # A code span ends at an equal run of backticks, so use a longer run than any inside.
     fence = "`" * (max((len(run) for run in _BACKTICKS.findall(text)), default=0) + 1)
     padding = " " if text.startswith("`") or text.endswith("`") else ""
     body = text.replace("|", "\\|")

@@ -1,4 +1,4 @@
-"""A table for people, on a terminal or in a pipe; a breakdown is one screen of sections."""
+"""A text table for terminals and pipes. A breakdown is one screen of sections."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def render(
     units: bool = True,
     wide: bool = False,
 ) -> None:
-    """Write a result as a table or a breakdown as one screen."""
+    """Write a result as a table, or a breakdown as one screen."""
     console = make_console(stream)
     width = console.width
     if isinstance(data, Mapping):
@@ -49,7 +49,7 @@ def render(
 def breakdown_lines(
     data: Mapping[str, Result], width: int, *, full: bool, wide: bool = False
 ) -> Iterator[Text]:
-    """Return the lines of the screen: its sections, an empty line between them."""
+    """Return the lines of the screen: its sections, separated by empty lines."""
     before = ""
     for name, section in SECTIONS.items():
         lines = section.lines(data, width, full=full, wide=wide)
@@ -60,5 +60,5 @@ def breakdown_lines(
 
 
 def width_of(stream: TextIO) -> int:
-    """Return how many cells a line on a stream may take."""
+    """Return the line width of a stream, in terminal cells."""
     return make_console(stream).width

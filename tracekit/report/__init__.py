@@ -1,4 +1,4 @@
-"""The report: what analyses say of a trace, as one HTML page with pictures and tables."""
+"""The report of a trace: one HTML page with charts and tables."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ __all__ = [
 
 
 def report(trace: Trace, traces: Sequence[str]) -> str:
-    """Return the report of a trace or of the traces of a run as HTML.
+    """Return the report of a trace, or of the traces of a run, as HTML.
 
     Raises:
-        UsageError: there are several runs.
+        UsageError: several runs are open.
     """
     return page(gather(trace), traces)
 
 
 def check_output(output: Path, *, force: bool = False) -> None:
-    """Make sure that a report may be written to a file.
+    """Check that a report may be written to a file.
 
     Raises:
-        UsageError: there is a file already that is no report, and `force` is not set; or a folder.
+        UsageError: the path is a folder, or a file that is no report and `force` is not set.
     """
     if output.is_dir():
         raise UsageError(f"{output}: is a folder", hint=f"for example -o {output / 'report.html'}")
@@ -53,10 +53,10 @@ def check_output(output: Path, *, force: bool = False) -> None:
 
 
 def write(html: str, output: Path) -> None:
-    """Write a report whole, or not at all.
+    """Write a report completely, or leave no file.
 
     Raises:
-        StoreError: it cannot be written.
+        StoreError: the report cannot be written.
     """
     try:
         with atomic_path(output) as building:

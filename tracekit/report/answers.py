@@ -1,4 +1,4 @@
-"""What a report shows: the results of analyses, each cut to what a page has room for."""
+"""The results that a report shows, each cut to a bounded size."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from tracekit.trace import Trace
 
 @dataclass(slots=True)
 class Answers:
-    """Results by analysis name, why others are missing, and the critical path in all its rows."""
+    """Results by analysis, the reasons for missing ones, and all rows of the critical path."""
 
     results: dict[str, Result]
     refused: dict[str, str] = field(default_factory=dict)
     path: Result | None = None
 
     def has_rows(self, name: str) -> bool:
-        """Return whether an analysis was asked and had something to say."""
+        """Return whether an analysis was run and returned rows."""
         return bool(self.results.get(name))
 
 
 def gather(trace: Trace) -> Answers:
-    """Ask everything that a report shows.
+    """Run all analyses that a report shows.
 
     Raises:
-        UsageError: there are several runs.
+        UsageError: several runs are open.
         The errors of :meth:`tracekit.Trace.breakdown`.
     """
     answers = Answers(dict(trace.breakdown()))
@@ -48,7 +48,7 @@ def gather(trace: Trace) -> Answers:
 
 
 def _wanted(results: Mapping[str, Result]) -> Iterator[str]:
-    """Yield the analyses of the sections that a breakdown has not asked and that apply here."""
+    """Yield the analyses of sections that apply to the trace and are not part of a breakdown."""
     catalog = load_catalog()
     is_served = "throughput" in results
     has_traces = "timeline" in results
@@ -65,7 +65,7 @@ def _wanted(results: Mapping[str, Result]) -> Iterator[str]:
             yield MFU
     for section in SECTIONS:
         for name in (*section.tables, *section.drawn):
-            # A breakdown has roles where they stand in for modules.
+            # A breakdown includes roles if they replace modules.
             if name in results or name == ROLES or (name in section.of_ranks and not is_several):
                 continue
             if is_served if catalog.analysis(name).scope == "runs" else applies[section.of]:
@@ -77,7 +77,7 @@ def _names_serving(phases: Result) -> bool:
 
 
 def _ask(trace: Trace, names: Sequence[str], answers: Answers) -> None:
-    """Ask analyses, two at a time; where one is refused, all one by one, to know which and why."""
+    """Run analyses two at a time. If one fails, run all one by one to find out which and why."""
     try:
         answers.results |= trace.results(names)
     except (QueryError, UsageError):

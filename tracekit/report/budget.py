@@ -1,4 +1,4 @@
-"""How much of a result a page has room for: so a report is bounded for any trace."""
+"""Limits that bound the size of a report for any trace."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from tracekit.analysis.result import Result
 from tracekit.render._json_text import json_text
 
 MAX_ROWS = 1_000
-"""How many rows of a result a page has."""
+"""Most rows of a result in a page."""
 
 MAX_BYTES = 250_000
-"""And how much text, in characters: names may be as long as they like."""
+"""Most text of a result in a page, in characters, because names can be very long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A result as far as a page has room for it."""
+    """The part of a result that is shown in a page."""
 
     shown: Result
     total: int
 
     def note(self, command: str) -> str:
-        """Return what is to be said of the rows that are left out; nothing where none is."""
+        """Return a note on the omitted rows, or an empty text if there are none."""
         left = self.total - len(self.shown)
         if not left:
             return ""
@@ -33,7 +33,7 @@ class Cut:
 
 
 def cut(result: Result) -> Cut:
-    """Return the rows of a result that a page has room for: the first, or as its header says."""
+    """Return the rows of a result that fit: the first, or those that its header prefers."""
     rows = result.rows
     view = load_catalog().analyses.views("page").get(result.name, {})
     most = int(view.get("rows", MAX_ROWS))
@@ -54,7 +54,7 @@ def cut(result: Result) -> Cut:
 
 
 def _whole_lines(result: Result, of: Sequence[str], most: int) -> list[tuple[Any, ...]]:
-    """Return the rows of the first lines that fit whole; of one that does not, its first rows."""
+    """Return the rows of the first lines that fit completely, or else the rows of one line."""
     places = [result.column_names.index(name) for name in of]
     lines: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
     for row in result.rows:

@@ -1,4 +1,4 @@
-"""The report of a comparison: what differs between two runs, as a page."""
+"""The report of a comparison of two runs."""
 
 from __future__ import annotations
 
@@ -108,17 +108,17 @@ TABLES = {
         "What is not alike in manifests, machines and health; weight says how much it matters.",
     ),
 }
-"""Title and definition by name, in the order in which they are read."""
+"""Title and definition of each section, in reading order."""
 
 Sides = Mapping[str, Mapping[str, "Result"]]
-"""By name of the side, base and new: the results of the analyses that are drawn."""
+"""Results of the analyses that are drawn, by side: base and new."""
 
 ANALYSES = ("module_icicle", "class_icicle")
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One way to look at the modules: what its tab says, its chart, and what the colours are of."""
+    """A view of the modules: the label of its tab, its chart, and the column that sets colors."""
 
     tab: str
     chart: str
@@ -133,7 +133,7 @@ VIEWS = (
 
 
 LONGER, SHORTER = VERMILLION, BLUE
-"""The colours of what takes longer on the new side, and of what takes shorter."""
+"""Colors of increases and decreases on the new side."""
 
 _PARTS, _LEVEL = 1, 2
 _MAX_PLACES = 30
@@ -142,7 +142,7 @@ _MAX_PLACES = 30
 def comparison_page(
     results: Mapping[str, Result], trees: Sides, base: str, new: str, changes: Sequence[str] = ()
 ) -> str:
-    """Return the report of a comparison as HTML; with changes, of a run with its prediction."""
+    """Return the report of a comparison as HTML. With `changes`, `new` is a prediction."""
     cuts = {name: cut(result) for name, result in results.items()}
     drawn = [*difference_charts({name: one.shown for name, one in cuts.items()})]
     cut_sides = {
@@ -220,7 +220,7 @@ def difference_charts(results: Mapping[str, Result]) -> Iterator[Chart]:
 
 
 def _longer_and_shorter(**encoding: Any) -> list[dict[str, Any]]:
-    """Return the layers of bars, each kind in its colour."""
+    """Return the layers of bars: increases and decreases in their colors."""
     return [
         {
             "transform": [{"filter": {"field": "delta_ns", test: 0}}],
@@ -232,7 +232,7 @@ def _longer_and_shorter(**encoding: Any) -> list[dict[str, Any]]:
 
 
 def _waterfall(split: Result, rows: list[dict[str, Any]], per: str) -> Chart:
-    """Return the parts of the difference, each beginning where the one before ends."""
+    """Return a waterfall chart of the difference by category."""
     parts = [row for row in rows if row["depth"] == _PARTS]
     ends = [sum(row["delta_ns"] for row in parts[: at + 1]) for at in range(len(parts))]
     x = quantity("from_ns", ends, f"difference {per}, new less base")
@@ -255,7 +255,7 @@ def _waterfall(split: Result, rows: list[dict[str, Any]], per: str) -> Chart:
 
 
 def _places(split: Result, rows: list[dict[str, Any]]) -> Chart:
-    """Return where within the parts the difference is largest."""
+    """Return a chart of the largest differences within the categories."""
     names_of = {row["node"]: row["name"] for row in rows}
     found = [row for row in rows if row["depth"] == _LEVEL and row["delta_ns"]]
     found.sort(key=lambda row: -abs(row["delta_ns"]))
@@ -279,7 +279,7 @@ def _places(split: Result, rows: list[dict[str, Any]]) -> Chart:
 
 
 def _intervals(noise: Result) -> Chart:
-    """Return the difference of each measure with its confidence interval."""
+    """Return a chart of the difference of each measure with its confidence interval."""
     rows = [row for row in noise.to_dicts() if row["low_pct"] is not None]
     ends = [row[column] for row in rows for column in ("low_pct", "high_pct")]
     x = quantity("low_pct", ends, "difference with its interval, new less base")
@@ -313,14 +313,14 @@ def _intervals(noise: Result) -> Chart:
 
 
 def modules_of(trace: Trace) -> dict[str, Result]:
-    """Return what is drawn of one side."""
+    """Return the results that are drawn for one side."""
     return {name: trace.query(name) for name in ANALYSES}
 
 
 def modules_charts(view: View, sides: Sides) -> Iterator[Chart]:
-    """Return the charts of one view, a side each, where there are modules.
+    """Return the charts of one view, one per side with modules.
 
-    What took the same time is as wide on both, and what has the same name has the same colour.
+    Equal times are equally wide on both sides, and equal names have the same color.
     """
     (need,) = find_chart(view.chart).needs
     drawn = {
@@ -328,7 +328,7 @@ def modules_charts(view: View, sides: Sides) -> Iterator[Chart]:
         for side, results in sides.items()
         if (chart := find_chart(view.chart).chart(results)) is not None
     }
-    # The rows of an analysis may be of several pictures.
+    # Several charts may draw the rows of one analysis.
     rows = [row for results in sides.values() for row in results[need].to_dicts()]
     shown = {one["filter"]["equal"] for c in drawn.values() for one in c.spec.get("transform", ())}
     ends = [row["to_ns"] for row in rows if not shown or row["view"] in shown]
@@ -353,7 +353,7 @@ def modules_charts(view: View, sides: Sides) -> Iterator[Chart]:
 
 
 def _colours(column: str, need: str, sides: Sides) -> dict[str, Colour]:
-    """Return the colours of what is on any side, in one order."""
+    """Return the colors of the names on both sides, in one order."""
     values = (value for results in sides.values() for value in results[need].column(column))
     found = [value for value in dict.fromkeys(values) if value is not None]
     if column == "phase":

@@ -1,4 +1,4 @@
-"""The shell of a page: its policy, its style, its program, and the data that the program draws."""
+"""An HTML page: content security policy, style, script, and the data that the script draws."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _STYLE = "report.css"
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What the program of a page draws: charts and rows by name, and packed events if any.
+    """Data that the script of a page draws: charts and rows by name, and packed events.
 
-    `view_command` opens the trace elsewhere; None where nothing does.
+    `view_command` is a command that opens the trace in Perfetto, or None.
     """
 
     charts: Mapping[str, Chart]
@@ -47,7 +47,7 @@ class Content:
 
 
 def document(title: str, body: Iterable[str], content: Content) -> str:
-    """Return a page as HTML; the lines of its body are HTML already."""
+    """Return a page as HTML. The lines of `body` must be HTML."""
     style, script = _style(), _script()
     policy = (
         f"default-src 'none'; script-src {_digest(script)}; style-src {_digest(style)}; "
@@ -74,7 +74,7 @@ def document(title: str, body: Iterable[str], content: Content) -> str:
 
 
 def _page_json(content: Content) -> str:
-    """Return charts and rows as JSON that nothing in it can end early."""
+    """Return charts and rows as JSON that is safe inside a script element."""
     text = io.StringIO()
     specs = {
         name: {"title": chart.title, "spec": dict(chart.spec)}
@@ -101,7 +101,7 @@ def _page_json(content: Content) -> str:
 
 
 def _meanings(name: str, columns: Iterable[str]) -> list[str]:
-    """Return what the header of an analysis says of its columns; nothing for other rows."""
+    """Return the column descriptions in the header of an analysis, or [] if `name` is none."""
     spec = load_catalog().analyses.get(name)
     if spec is None:
         return []
@@ -110,10 +110,10 @@ def _meanings(name: str, columns: Iterable[str]) -> list[str]:
 
 
 def in_script(json: str) -> str:
-    r"""Return JSON for an element `script`: what could end the element is written as an escape.
+    r"""Return JSON for a `script` element, with an escape for each character that could end it.
 
-    The signs < > & and the line ends of JavaScript alone, U+2028 and U+2029, stand only in texts
-    there, where \uXXXX means the same.
+    In JSON the characters < > & and the line separators U+2028 and U+2029 occur only in strings,
+    where \uXXXX means the same.
     """
     for character in "<>&\u2028\u2029":
         json = json.replace(character, f"\\u{ord(character):04x}")

@@ -1,4 +1,4 @@
-"""The events of the timeline, packed: columns of numbers, gzipped, as text."""
+"""Timeline events as packed text: columns of numbers, gzipped and base64-encoded."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tracekit.plot._encoding import of_number
 _COLUMNS = ("start", "dur", "kind", "name", "class", "phase", "module", "event", "path")
 
 _MAX_NAME = 400
-"""How much of a name is drawn; templates can make one as long as a page."""
+"""Longest name that is drawn, in characters. Template names can be very long."""
 
 MAX_NAMES = 2_000_000
-"""How much text the names of all kernels may have, and those of all modules, in characters."""
+"""Total length of all kernel names, and of all module names, in characters."""
 
 
 class _Names:
-    """Names and the numbers that stand for them; -1 stands for none."""
+    """Numbers for names; -1 means no name."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
@@ -35,7 +35,7 @@ class _Names:
         return self.numbers.setdefault(name, len(self.numbers))
 
     def most(self) -> int:
-        """Return how long a name may be, so that a page has room for all of them."""
+        """Return the longest allowed name, so that all names fit into :data:`MAX_NAMES`."""
         lengths = sorted(map(len, self.numbers))
         room = MAX_NAMES
         for at, length in enumerate(lengths):
@@ -47,16 +47,16 @@ class _Names:
 
 
 _HOST = "host"
-"""The kind of ops of the host; they have no class and no phase."""
+"""Kind of host ops, which have no class and no phase."""
 
 
 def packed_events(result: Result, path: Result | None = None, host: Result | None = None) -> str:
-    """Return the rows of analysis timeline_events, and of timeline_host, as base64 of gzipped JSON.
+    """Return the rows of analyses timeline_events and timeline_host as base64 of gzipped JSON.
 
-    "path" is 1 for what the critical path of the rank with the longest window goes through.
-    Starts are differences to the event before on the same stream; of tiles, the place in the
-    columns, the count and the sum of durations stand apart. "cut" is how many characters of a
-    long name there are; 0 where all are whole.
+    "path" is 1 for events on the critical path of the rank with the longest window. Starts are
+    differences to the previous event of the same stream. Tiles (several events drawn as one) have
+    separate lists with their index, count, and sum of durations. "cut" is the length to which
+    names were cut, or 0 if none was cut.
     """
     names, classes, phases, kinds, modules = (_Names() for _ in range(5))
     tracks: dict[tuple[Any, ...], dict[str, Any]] = {}
@@ -113,7 +113,7 @@ def packed_events(result: Result, path: Result | None = None, host: Result | Non
 
 
 def _host_rows(host: Result | None) -> Iterator[tuple[Any, ...]]:
-    """Yield the ops of the host as rows of timeline_events, each thread a stream."""
+    """Yield host ops as rows of timeline_events, with a stream per thread."""
     for row in host.to_dicts() if host is not None else ():
         place = (row["trace_id"], row["rank"], _HOST, row["tid"], row["event_id"])
         times = (row["start_ns"], row["dur_ns"])
@@ -121,7 +121,7 @@ def _host_rows(host: Result | None) -> Iterator[tuple[Any, ...]]:
 
 
 def _on_path(path: Result | None) -> set[tuple[int | None, int]]:
-    """Return the rank and number of the work on the longest critical path."""
+    """Return rank and event_id of the events on the longest critical path."""
     if path is None or not path.rows:
         return set()
     rows = path.to_dicts()
@@ -137,7 +137,7 @@ def _on_path(path: Result | None) -> set[tuple[int | None, int]]:
 
 
 def left_out(result: Result) -> Mapping[str, int]:
-    """Return how many events have a row of their own, how many are in tiles, and in how many."""
+    """Return the number of single events, of events in tiles, and of tiles."""
     place = result.column_names.index("event_id")
     counts = result.column_names.index("event_count")
     alone = sum(row[place] is not None for row in result.rows)

@@ -77,7 +77,7 @@ def _step(step: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def step_bar(results: Mapping[str, Result]) -> Iterator[str]:
-    """Yield a bar of a step, its phases busy and idle, with the recorded step in gray below it."""
+    """Yield a bar of the step, its phases busy and idle, above the recorded step in gray."""
     step = step_of(results)
     rows = results["phase_totals"].to_dicts() if "phase_totals" in results else []
     if step is None or not rows:
@@ -124,7 +124,7 @@ def step_bar(results: Mapping[str, Result]) -> Iterator[str]:
 
 
 def badge(results: Mapping[str, Result]) -> Iterator[str]:
-    """Yield a line on the quality of the data, which leads to its section."""
+    """Yield a line about data quality, with a link to its section."""
     from tracekit.render.sections import SECTIONS
 
     if "health" in results:
@@ -134,7 +134,7 @@ def badge(results: Mapping[str, Result]) -> Iterator[str]:
 
 
 def suggestions(advice: Result, command: str) -> Iterator[str]:
-    """Yield what to change, best first, with a bar for each certain gain."""
+    """Yield suggested changes, best first, with a bar for each certain gain."""
     yield '<section id="advice" aria-labelledby="advice-title">'
     yield '<h2 id="advice-title">Suggestions</h2>'
     rows = advice.to_dicts()

@@ -1,4 +1,4 @@
-"""The page of several runs over time: a picture of each figure, and where it changed."""
+"""A page about several runs over time: a chart per measure, with its changes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _DEFINITION = (
 
 
 def history_page(results: Mapping[str, Result], runs: Sequence[str]) -> str:
-    """Return the page as HTML, of the tables of `history` of these runs."""
+    """Return the page as HTML. `results` are the tables of `tracekit check history`."""
     changes = results["history_changes"].to_dicts()
     sentences = [f"{_begun(sentence(row))}." for row in changes]
     sentences = sentences or ["No figure changed beyond its noise."]
@@ -63,7 +63,7 @@ def _lines(drawn: Sequence[Chart], runs: Sequence[str]) -> Iterator[str]:
 
 
 def _charts(result: Result, changes: Sequence[Mapping[str, object]]) -> Iterator[Chart]:
-    """Yield bars of each figure that two runs tell, in one colour from a change to the next."""
+    """Yield a bar chart for each measure with two or more runs, with a color per level."""
     for measure, title in NAMES.items():
         rows = [row for row in result.to_dicts() if row[measure] is not None]
         if len(rows) < 2 or not any(row[measure] for row in rows):

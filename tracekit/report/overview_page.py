@@ -1,4 +1,4 @@
-"""The report of several runs: their figures side by side, and a way to each of them."""
+"""The report of several runs: their figures side by side, with links to their reports."""
 
 from __future__ import annotations
 
@@ -21,10 +21,7 @@ _PLAIN = re.compile(r"[\w+=][\w+=.-]{0,99}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One of several runs.
-
-    `named` is how a command names it, in the words of the user where these lead to it.
-    """
+    """One of several runs. `named` is its name in commands: as the user wrote it, if possible."""
 
     name: str
     named: str
@@ -33,7 +30,7 @@ class Run:
 
 
 def several_runs(trace: Trace, paths: Sequence[str]) -> list[Run]:
-    """Return the runs, if there are several, whose traces were not read; else none."""
+    """Return the runs if there are several and their traces were not read, else []."""
     ((run_count, has_traces),) = trace.sql(
         "SELECT count(*) AS run_count, EXISTS (FROM trace) AS has_traces FROM run"
     ).rows
@@ -52,7 +49,7 @@ def several_runs(trace: Trace, paths: Sequence[str]) -> list[Run]:
 
 
 def file_names(runs: Sequence[Run]) -> list[str]:
-    """Return a file name for the report of each run: after the run, where that is a plain name."""
+    """Return a file name for the report of each run: the name of the run if it is a plain name."""
     found: list[str] = []
     for at, run in enumerate(runs, start=1):
         name = f"{run.name}.html"
@@ -66,7 +63,7 @@ def overview_page(
     runs: Sequence[Run],
     links: Mapping[str, str] | None = None,
 ) -> str:
-    """Return the page as HTML; `links` are files of reports by how their runs are named."""
+    """Return the page as HTML. `links` maps :attr:`Run.named` to the file of its report."""
     each = Shown("each", "Each run", [*_each(runs, links or {})])
     title = ", ".join(printable(path) for path in paths[:3])
     shown = sections_of(trace, paths, is_beside_paper=False)

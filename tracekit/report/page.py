@@ -1,7 +1,7 @@
-"""The report of a trace: its sections, with places for what the program draws.
+"""The report of a trace: its sections, with placeholders for charts and tables.
 
-The page needs no network and may reach none: its content policy allows its own style and program,
-by their digests, and nothing else.
+The page needs no network. Its content security policy allows only its own style and script, by
+their digests.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def page(answers: Answers, traces: Sequence[str]) -> str:
         if any(answers.has_rows(name) for name in section.tables)
     ]
     has_events = any(one.name == "events" for one in shown)
-    # There may be no such command here.
+    # The command may be removed from an installation.
     has_viewer = find_spec("tracekit.cli.view") is not None
     title = _title(answers, traces)
     return page_of(
@@ -72,13 +72,13 @@ def page(answers: Answers, traces: Sequence[str]) -> str:
 
 
 def _in_order(answers: Answers) -> list[Section]:
-    """Return the sections: where requests were served, these come first."""
+    """Return the sections. Sections about requests come first if there are any."""
     first = {"serving"} if answers.has_rows("requests") else set()
     return sorted(SECTIONS, key=lambda section: section.name not in first)
 
 
 def _title(answers: Answers, traces: Sequence[str]) -> str:
-    """Return the names of the runs, or of the files where no run says its own."""
+    """Return the names of the runs, or of the files if there are no named runs."""
     runs = answers.results["run"].column("run") if answers.has_rows("run") else ()
     names = [str(run) for run in runs if run] or [
         re.split(r"[\\/]", name.rstrip("\\/"))[-1] or name for name in traces
@@ -113,7 +113,7 @@ def _head(answers: Answers, traces: Sequence[str], shown: Sequence[Shown]) -> It
 
 
 _OVERVIEW = "timeline"
-"""The chart that stands in the overview."""
+"""The chart in the overview."""
 
 
 def _shown(
@@ -147,14 +147,14 @@ def _shown(
 
 
 def _is_repeated(table: str, asked: Sequence[str]) -> bool:
-    """Return whether of one device another table says the same: single steps, else totals."""
+    """Return whether another shown table has the same content for one device: steps or totals."""
     if table in ("steps", "step_totals"):
         return table == "step_totals" and "steps" in asked
     return TOTALS.get(table) in asked
 
 
 def _is_point(chart: Chart) -> bool:
-    """Return whether a chart of lines or points has two points at most."""
+    """Return whether a chart of lines or points has at most two points."""
     mark, x = chart.spec.get("mark"), chart.spec.get("encoding", {}).get("x", {}).get("field")
     if not isinstance(mark, dict) or mark["type"] not in ("line", "point") or not x:
         return False

@@ -1,7 +1,7 @@
-"""Pictures for a page of runs: the paper's Figure 5 of ours, and the paper's numbers in our form.
+"""Charts for a page of runs: the paper's Figure 5 from our runs, and the paper's own numbers.
 
-Figure 5, parts of a decoder layer with and without recomputation, needs traces, not manifests
-alone: each run of pre-training is asked for its roles.
+Figure 5 shows the parts of a decoder layer with and without recomputation. It needs traces, so the
+roles of each pre-training run are queried.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ ROLES = (
     *("QKV", "RoPE", "Bmm0", "Softmax", "Bmm1", "Attention", "other in attention"),
     *("Output", "MLP", "RMSNorm"),
 )
-"""The parts of a decoder layer, as analysis roles names them."""
+"""The parts of a decoder layer, by their names in analysis roles."""
 
 PHASES = ("forward", "backward")
-"""Recomputation stands apart, and is left out, as in the paper."""
+"""Phases in the chart. As in the paper, recomputation is left out."""
 
 MAX_RUNS = 8
 
@@ -41,10 +41,12 @@ _COLUMNS = columns_of_text(
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """What the runs say of their decoder layers.
+    """Decoder layers of the runs.
 
-    `rows` are those of analysis roles of the first device of each run, and whose they are;
-    `folders` are the runs that were asked; `why_not` says of what is missing why it is.
+    Attributes:
+        rows: rows of analysis roles for the first device of each run, with the run.
+        folders: the folders of the runs.
+        why_not: the reasons for missing rows.
     """
 
     rows: Result
@@ -53,7 +55,7 @@ class Decoder:
 
 
 def decoder_of(runs: Trace, roles_of: Callable[[str], Result]) -> Decoder | None:
-    """Return what runs of pre-training say; None where there is none."""
+    """Return the decoder layers of the pre-training runs, or None if there is no such run."""
     found = runs.sql(
         "SELECT path, folder_name AS run, opt AS method, batch_size FROM run "
         "WHERE stage = 'pretrain' ORDER BY rowid"
@@ -88,7 +90,7 @@ def decoder_of(runs: Trace, roles_of: Callable[[str], Result]) -> Decoder | None
 
 
 def _rows(run: dict[str, Any], roles: Result) -> list[tuple[Any, ...]]:
-    """Return the rows of the first device: every rank of data-parallel training does the same."""
+    """Return the rows of the first device. All ranks of data-parallel training do the same work."""
     rows = roles.to_dicts()
     first = next(((row["rank"], row["device"]) for row in rows), None)
     return [
@@ -102,7 +104,7 @@ def _rows(run: dict[str, Any], roles: Result) -> list[tuple[Any, ...]]:
 
 
 def decoder_chart(rows: Result) -> Chart | None:
-    """Return the picture: a bar for each run and phase, divided by the parts of a layer."""
+    """Return a chart with a bar per run and phase, divided by the parts of a layer."""
     every = rows.to_dicts()
     label, name_of = joined("phase", "method", "run")
     sums: dict[str, float] = {}
@@ -125,7 +127,7 @@ def decoder_chart(rows: Result) -> Chart | None:
 
 
 def missing(decoder: Decoder, chart: Chart | None) -> Sequence[str]:
-    """Return why the picture or a part of it is not there."""
+    """Return the reasons for a missing chart or missing parts of it."""
     if chart is None and not decoder.why_not:
         return ("The traces of these runs do not tell the parts of a decoder layer.",)
     return decoder.why_not
@@ -138,7 +140,7 @@ _PARTS = (
 
 
 def paper_charts(published: Result, name: str, source: str) -> Iterator[Chart]:
-    """Return the pictures of a published table of methods on one platform."""
+    """Return charts of a published table of methods on one platform."""
     label, name_of = joined("model", "method")
     for column, axis, title in _PARTS:
         rows = [row for row in published.to_dicts() if row[column] is not None]

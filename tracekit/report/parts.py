@@ -1,6 +1,6 @@
-"""The parts of pages as HTML: heads, sections, tabs, tables, commands and places of charts.
+"""The parts of pages as HTML: headings, sections, tabs, tables, commands, and charts.
 
-Whatever comes from a trace is escaped here, or put into the page by the program as text.
+Text from a trace is escaped here, or inserted into the page as text by the script.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tracekit.report.document import Content, document
 
 @dataclass(slots=True)
 class Shown:
-    """A section as it is written, and what the program of the page draws in it."""
+    """A section as HTML, and the charts and tables that the script draws in it."""
 
     name: str
     title: str
@@ -40,8 +40,8 @@ def page_of(
 ) -> str:
     """Return a page as HTML.
 
-    `names` are what the browser calls it, and what stands above it; `events` are packed, for the
-    timeline; `view_command` opens the trace elsewhere.
+    `names` are the title in the browser and the heading. `events` are the packed events of the
+    timeline. `view_command` is a command that opens the trace in Perfetto.
     """
     title, heading = names
     links = (f'<a href="#{one.name}">{escape(one.title)}</a>' for one in shown)
@@ -63,21 +63,21 @@ def page_of(
 
 
 def verdict(sentences: Iterable[str]) -> Iterator[str]:
-    """Return what is to be said first."""
+    """Return the verdict as HTML."""
     yield '<ul class="verdict" id="verdict">'
     yield from (f"<li>{escape(sentence)}</li>" for sentence in sentences)
     yield "</ul>"
 
 
 def section_head(name: str, title: str, definition: str) -> Iterator[str]:
-    """Return how a section begins."""
+    """Return the beginning of a section."""
     yield f'<section id="{name}" aria-labelledby="{name}-title">'
     yield f'<h2 id="{name}-title">{escape(title)}</h2>'
     yield folded(definition)
 
 
 def folded(definition: str) -> str:
-    """Return what figures mean, folded away."""
+    """Return the definition of figures as a closed disclosure element."""
     return (
         "<details><summary>What this is</summary>"
         f'<p class="definition">{escape(definition)}</p></details>'
@@ -85,15 +85,15 @@ def folded(definition: str) -> str:
 
 
 def definition_of(analysis: str) -> str:
-    """Return what an analysis answers, and what that means."""
+    """Return title and definition of an analysis."""
     spec = load_catalog().analysis(analysis)
     return f"{spec.question} {spec.description}"
 
 
 def tabs(names: Mapping[str, tuple[str, str]], about: str = "") -> Iterator[str]:
-    """Return tabs, of which the first is chosen.
+    """Return tabs, with the first one selected.
 
-    They are by the ends of their ids: what stands on each, and the id of what it shows.
+    `names` maps the suffix of a tab's id to its label and the id of the element that it shows.
     """
     label = f' aria-label="{about}"' if about else ""
     yield f'<div class="tabs" role="tablist"{label}>'
@@ -107,21 +107,21 @@ def tabs(names: Mapping[str, tuple[str, str]], about: str = "") -> Iterator[str]
 
 
 def figure(chart: Chart, *, is_side: bool = False) -> str:
-    """Return the place of a chart; with `is_side` it is half as wide."""
+    """Return the placeholder of a chart, which is half as wide with `is_side`."""
     title = escape(f"{chart.title} ({chart.omitted})" if chart.omitted else chart.title)
     side = ' class="side"' if is_side else ""
     return f'<figure{side} data-chart="{chart.name}"><figcaption>{title}</figcaption></figure>'
 
 
 def sides(charts: Iterable[Chart]) -> Iterator[str]:
-    """Return the places of charts that are half as wide, two in a line."""
+    """Return the placeholders of charts of half width, two per line."""
     yield '<div class="sides">'
     yield from (figure(chart, is_side=True) for chart in charts)
     yield "</div>"
 
 
 def charts_of(names: Iterable[str], cuts: Mapping[str, Cut]) -> Iterator[Chart]:
-    """Return those charts whose analyses are there and have something to draw."""
+    """Return the charts whose analyses have rows to draw."""
     for name in names:
         kind = find_chart(name)
         if all(need in cuts for need in kind.needs):
@@ -131,21 +131,21 @@ def charts_of(names: Iterable[str], cuts: Mapping[str, Cut]) -> Iterator[Chart]:
 
 
 def note(text: str) -> str:
-    """Return a remark."""
+    """Return a note as HTML."""
     return f'<p class="note">{escape(text)}</p>'
 
 
 def rows_of(name: str) -> str:
-    """Return the place of a table."""
+    """Return the placeholder of a table."""
     return f'<div class="table" data-rows="{name}"></div>'
 
 
 def tables(
     names: Iterable[str], defined: str, cuts: Mapping[str, Cut], traces: Sequence[str]
 ) -> Iterator[str]:
-    """Return the places of the tables of analyses, each below what it answers.
+    """Return the placeholders of tables, each below the title and definition of its analysis.
 
-    That of `defined` was said by its section already.
+    The section already shows those of the analysis `defined`.
     """
     for name in names:
         spec = load_catalog().analysis(name)
@@ -158,7 +158,7 @@ def tables(
 
 
 def copied(code_id: str, command: str) -> str:
-    """Return a command, and a button that copies it."""
+    """Return a command with a button that copies it."""
     return (
         f'<code id="{code_id}">{escape(command)}</code> \n'
         f'<button type="button" data-copy="{code_id}">copy</button>'
@@ -166,7 +166,7 @@ def copied(code_id: str, command: str) -> str:
 
 
 def sources(name: str, analyses: Sequence[str], traces: Sequence[str]) -> Iterator[str]:
-    """Return the part of a section that says which commands and which SQL give the same."""
+    """Return the part of a section with the commands and SQL that show the same."""
     yield "<details><summary>The commands and the SQL that give the same</summary>"
     for analysis in analyses:
         spec = load_catalog().analysis(analysis)
@@ -177,12 +177,12 @@ def sources(name: str, analyses: Sequence[str], traces: Sequence[str]) -> Iterat
 
 
 def command_of(analysis: str, traces: Sequence[str]) -> str:
-    """Return the command that gives what a page shows of an analysis."""
+    """Return the command that shows the rows of an analysis on the page."""
     asked = "".join(f" --{name} {value}" for name, value in PARAMS.get(analysis, {}).items())
     words = load_catalog().analyses.words(analysis)
     return f"tracekit query {words} {quoted(*traces)}{asked} --format json"
 
 
 def quoted(*names: str) -> str:
-    """Return names of traces as a shell takes them."""
+    """Return the names of traces, quoted for a shell."""
     return " ".join(shlex.quote(printable(name)) for name in names)

@@ -1,4 +1,4 @@
-"""The page of runs: the paper's figures as pictures of ours, with what the paper says beside."""
+"""The page of runs: the paper's figures drawn from our runs, next to the published numbers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tracekit.report.sections import RUN_SECTIONS, Section
 from tracekit.trace import Trace
 
 PLATFORM = "A800"
-"""The platform of the paper that is drawn, as most of its tables are of it."""
+"""The platform of the paper that is drawn: the one of most of its tables."""
 
 _WHAT = (
     "Figures of arXiv 2311.03687, of these runs, and what the paper says beside them. Setups "
@@ -52,13 +52,13 @@ def runs_page(
     """Return the page as HTML.
 
     Args:
-        runs: run folders, opened; their traces are not needed.
-        paths: how they were named, for title and commands.
-        roles_of: returns what analysis roles says of the traces of a run, by its folder; without
-            it the page has no Figure 5, which is of traces.
+        runs: opened run folders. Their traces need not be read.
+        paths: their names as the user wrote them, for title and commands.
+        roles_of: returns the rows of analysis roles for the traces of a run folder. Without it the
+            page has no Figure 5.
 
     Raises:
-        UsageError: the runs have nothing for any of the figures.
+        UsageError: the runs have no data for any of the figures.
     """
     shown = sections_of(runs, paths, is_beside_paper=True)
     if all(one.name == "runs" for one in shown):
@@ -75,7 +75,7 @@ def runs_page(
 
 
 def named(run: str, paths: Sequence[str]) -> str:
-    """Return how a command names a run: in the words of the user, where these lead to it."""
+    """Return the name of a run in commands: as the user wrote it, if possible."""
     for path in paths:
         given = Path(path)
         if given.is_dir() and Path(run).is_relative_to(given.resolve()):
@@ -84,7 +84,7 @@ def named(run: str, paths: Sequence[str]) -> str:
 
 
 def _decoder(decoder: Decoder, paths: Sequence[str]) -> Shown:
-    """Return the section of Figure 5: the picture, or why there is none."""
+    """Return the section of Figure 5: the chart, or the reason why there is none."""
     title = "Decoder layers with and without recomputation (Figure 5)"
     rows = cut(decoder.rows)
     chart = decoder_chart(rows.shown)
@@ -103,13 +103,13 @@ def _decoder(decoder: Decoder, paths: Sequence[str]) -> Shown:
 
 
 def sections_of(runs: Trace, paths: Sequence[str], *, is_beside_paper: bool) -> list[Shown]:
-    """Return the sections for which runs have rows."""
+    """Return the sections for which the runs have rows."""
     cuts: dict[str, Cut] = {}
     for name in dict.fromkeys(name for one in RUN_SECTIONS for name in one.tables):
         try:
             cuts[name] = cut(runs.query(name, **PARAMS.get(name, {})))
         except (QueryError, UsageError):
-            # There is no run of the kind that it is of.
+            # No run is of the kind that the section is about.
             continue
     found = []
     for section in RUN_SECTIONS:

@@ -1,10 +1,10 @@
-"""What stands in a report and in a page of runs, in the order in which it is read.
+"""The sections of a report and of a page of runs, in reading order.
 
-A section has pictures (charts of `tracekit.plot`) and tables (analyses). Its definitions are those
-of the headers of these analyses. A section is left out where none of its tables has a row.
+A section has charts of `tracekit.plot` and tables of analyses, whose headers define the figures. A
+section is left out if none of its tables has a row.
 
-A page of runs may have the figures of arXiv 2311.03687 beside ours: where the paper prints numbers,
-they are drawn next to ours; where it has a picture alone, what its text says of it stands there.
+A page of runs may show the figures of arXiv 2311.03687 next to ours. Numbers that the paper prints
+are drawn; for a figure without numbers, the page quotes what the paper's text says about it.
 """
 
 from __future__ import annotations
@@ -19,16 +19,20 @@ from tracekit.analysis.catalog import load_catalog
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One section: its heading, its charts and the analyses that are its tables.
+    """One section: its heading, its charts, and the analyses that are its tables.
 
-    The first table's header defines what the section shows. Several charts of a section with
-    `tabs` are shown one at a time, and chosen by these names, in the order of the charts; those in
-    `beside` are half as wide, two in a line. `drawn` are analyses that are shown as pictures alone;
-    `of_ranks` those that say nothing of a single device. A section `of` ranks or serving is asked
-    for where there are several, or requests; that of the graph where it is not too large.
+    The header of the first analysis defines what the section shows.
 
-    In a page of runs, `of_paper` names the tables and figures of the paper that a section is about;
-    `published` are those whose rows it shows, `pictured` those that are drawn, too.
+    Attributes:
+        tabs: labels of tabs, in the order of the charts, if one chart is shown at a time.
+        beside: charts of half width, two per line.
+        drawn: analyses that are shown as charts only.
+        of_ranks: analyses that need several devices.
+        of: what the section needs: traces, several ranks, requests (``serving``), or a dependency
+            graph that is not too large.
+        of_paper: tables and figures of the paper that the section is about, in a page of runs.
+        published: those of them whose rows are shown.
+        pictured: those of them that are also drawn.
     """
 
     name: str
@@ -48,11 +52,11 @@ class Section:
 TIMELINE_EVENTS, TIMELINE_HOST = "timeline_events", "timeline_host"
 
 LATENCIES = ("latency_cdf", "ttft_cdf", "tpot_cdf", "itl_cdf", "client_wait_cdf")
-"""Charts of distributions that requests alone tell, of which each is small."""
+"""Small charts of distributions, which exist only for requests."""
 
 
 def _with_placed(sections: Iterable[Section]) -> Iterator[Section]:
-    """Yield sections with the analyses that place themselves there, and then their own ones."""
+    """Yield sections with the analyses whose headers name them, followed by their own analyses."""
     placed: dict[str, Section] = {section.name: section for section in sections}
     analyses = load_catalog().analyses
     for name, view in analyses.views("report").items():

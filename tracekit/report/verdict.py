@@ -1,4 +1,4 @@
-"""The verdict in sentences: every figure in them is one of analysis verdict."""
+"""The verdict in sentences. Every figure in them comes from analysis verdict."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def sentences(
     unrecorded: Result | None = None,
     step: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    """Return what is to be said first, of several ranks who is late; at the end, what to trust."""
+    """Return the verdict: the largest loss, the late rank of several, and the data quality."""
     if verdict is None:
         return []
     if not verdict.rows:
@@ -45,7 +45,7 @@ def sentences(
     elif part:
         found.append("Nothing is lost: the devices computed all the time.")
     if trust := told.get("trust"):
-        # What was left out of all figures comes before them.
+        # Records that are excluded from all figures are mentioned before the figures.
         is_of_records = trust["subject"] == "implausible_records" and trust["count"]
         found.insert(0 if is_of_records else len(found), _trust(trust))
     return found
@@ -61,7 +61,7 @@ def _amount(row: Mapping[str, Any]) -> str:
 
 
 def _of_run(loss: Mapping[str, Any], step: Mapping[str, Any] | None) -> str:
-    """Return the idle time of an unprofiled step; nothing of other losses, or where unknown."""
+    """Return the idle time of an unprofiled step, or an empty text if unknown or another loss."""
     if loss["subject"] in _LOSSES or step is None or step["step_ns"] is None:
         return ""
     if step["idle_pct"] is None:
@@ -101,7 +101,7 @@ def _because(row: Mapping[str, Any], *, is_explained: bool = True) -> str:
 
 
 def _origin(row: Mapping[str, Any]) -> str:
-    """Return the op, or else the Python function, that stands for more of it than any other."""
+    """Return the op, or else the Python function, with the largest share of the loss."""
     place = row["top_op"] or row["top_python"]
     return f", the largest share from {printable(place)}" if place else ""
 

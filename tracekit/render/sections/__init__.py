@@ -1,7 +1,7 @@
-"""The sections of the breakdown screen: one entry each, in the order of the screen.
+"""The sections of the breakdown screen, in the order of the screen.
 
-A section that needs an analysis is left out where that has no row: what the trace cannot support is
-said by `health`, not drawn as zero.
+A section is left out if its analysis has no rows. `health` names data that the trace lacks; it is
+not drawn as zero.
 """
 
 from __future__ import annotations
@@ -31,11 +31,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """How a section is drawn, which analysis it needs, and what `--full` shows in its place.
+    """A section of the screen.
 
-    `tables` are analyses whose every row is shown then, by title; without them `draw` shows more.
-    Where the analysis alone is shown, the section stands `above` its table, or in place of it. No
-    empty line is before a section that `follows` that one.
+    Attributes:
+        draw: returns its lines.
+        needs: analysis whose rows it requires.
+        tables: analyses by title that `--full` shows with all rows, instead of calling `draw`.
+        alone: where it stands if the analysis is queried alone: above or instead of the table.
+        follows: the section that it follows without an empty line.
     """
 
     draw: Callable[[Screen], list[Text]]
@@ -47,9 +50,9 @@ class Section:
     def lines(
         self, data: Mapping[str, Result], width: int, *, full: bool = False, wide: bool = False
     ) -> list[Text]:
-        """Return the lines, each at most `width` cells.
+        """Return the lines, each at most `width` cells wide.
 
-        `full` lifts the limits on rows, `wide` those on the columns of the tables then.
+        `full` shows all rows, and `wide` all columns of these tables.
         """
         if self.needs is not None and not data.get(self.needs):
             return []
@@ -64,12 +67,12 @@ class Section:
 
 
 def _nothing(_screen: Screen) -> list[Text]:
-    """Return no line: it is shown in full, or not at all."""
+    """Return no lines: the section is only shown by `--full`."""
     return []
 
 
 def _described(sections: Mapping[str, Section]) -> dict[str, Section]:
-    """Return sections in their order, those that headers describe among them."""
+    """Return all sections in order, including those described in headers of analyses."""
     views = load_catalog().analyses.views("breakdown")
     found = {}
     for name in with_placed(sections):

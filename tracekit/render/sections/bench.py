@@ -1,4 +1,4 @@
-"""What microbenchmarks measured: products, copies, collectives, launches."""
+"""Sections on microbenchmarks: GEMMs, copies, collectives, and launches."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _CLOCKS = {"wall_clock": "(host)", "cuda_event": "(device)"}
 
 
 def bench_memcpy(screen: Screen) -> list[Text]:
-    """Return a line for each direction; in full every point, and curves."""
+    """Return a line per direction, or all points and curves with `full`."""
     rates = {"bytes_per_s": "bandwidth", "peak_pct": "of peak"}
     return _moved(screen, "bench_memcpy", "Copies", ("op", "memory"), "bytes_per_s", rates)
 
 
 def bench_collectives(screen: Screen) -> list[Text]:
-    """Return a line for each collective; in full every point, and curves."""
+    """Return a line per collective, or all points and curves with `full`."""
     kind = ("op", "backend", "group_size")
     rates = {"algorithm_bytes_per_s": "bandwidth", "bus_bytes_per_s": "bus bandwidth"}
     return _moved(screen, "bench_collectives", "Collectives", kind, "bus_bytes_per_s", rates)
@@ -67,7 +67,7 @@ def _moved(
 
 
 def _smallest_of(rows: Rows, like: Row, kind: tuple[str, ...]) -> Row:
-    """Return the point of the smallest size among those of one kind that have a time."""
+    """Return the measured point of the smallest size of a kind."""
     key = ("run", "device", *kind)
     (smallest,) = (
         row for row in rows if row["is_smallest"] and all(row[name] == like[name] for name in key)
@@ -76,7 +76,7 @@ def _smallest_of(rows: Rows, like: Row, kind: tuple[str, ...]) -> Row:
 
 
 def bench_gemm(screen: Screen) -> list[Text]:
-    """Return a line for the fastest point of each op and type; in full every point, and curves."""
+    """Return a line for the fastest point per op and type, or all points and curves with `full`."""
     rows = screen.rows("bench_gemm")
     shown = rows if screen.full else [row for row in rows if row["is_best"]]
     columns = [
@@ -108,7 +108,7 @@ def _shape(row: Row) -> str:
 
 
 def bench_launches(screen: Screen) -> list[Text]:
-    """Return the time of each kind of launch, which is as short in full."""
+    """Return the time of each kind of launch; the same with `full`."""
     rows = screen.rows("bench_launches")
     timed = [row | {"timer": _CLOCKS.get(row["timer"], row["timer"])} for row in rows]
     columns = [*figures(rows, {"median_ns": "time of a call"}), _interval(rows)]
@@ -119,14 +119,14 @@ def bench_launches(screen: Screen) -> list[Text]:
 def _labels(
     rows: Rows, names: Sequence[str], between: str = " ", *, of: Rows | None = None
 ) -> list[str]:
-    """Return what each point is of; where there are several runs, also which."""
+    """Return the labels of points, with the run if there are several."""
     if len({row["run"] for row in (rows if of is None else of)}) > 1:
         names = ("run", *names)
     return [printable(between.join(str(row[name]) for name in names if row[name])) for row in rows]
 
 
 def _interval(rows: Sequence[Row]) -> TextColumn:
-    """Return the 95 % interval of medians to either side of them, in percent of the median."""
+    """Return the half width of the 95 % confidence interval, in percent of the median."""
     cells = [
         "" if row["interval_pct"] is None else f"−{row['below_pct']:.1f} +{row['above_pct']:.1f}"
         for row in rows
@@ -142,7 +142,7 @@ def _points(
     labels: Sequence[str],
     columns: Sequence[TextColumn],
 ) -> list[Text]:
-    """Return a line for each point: what it is of, its figures, and why some are missing."""
+    """Return a line per point with label, figures, and reasons for missing figures."""
     machines = dict.fromkeys(
         printable(row["device_name"] or row["device"] or "an unknown device") for row in rows
     )
@@ -158,7 +158,7 @@ def _drawn(
     size_text: Callable[[float], str],
     rate_text: Callable[[float], str],
 ) -> list[Text]:
-    """Return a drawing of the curves that have several points, and an empty line, if any."""
+    """Return a drawing of the curves with several points, after an empty line; [] without any."""
     curves = [
         RateCurve(name, sorted(points), [points[size] for size in sorted(points)])
         for name, points in found.items()

@@ -1,4 +1,4 @@
-"""How two sides differ: by how much, whether that is more than noise, where, and why."""
+"""Sections of a comparison: the difference, its significance, its location, and its causes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _interval(row: Row) -> str:
 
 
 def setup(screen: Screen) -> list[Text]:
-    """Return one line for each thing that differs: those that matter all, of the rest some."""
+    """Return a line per difference in the setup: all important ones, and some of the others."""
     title = Text("Configuration differences", style="bold")
     if screen.full:
         return [title, *screen.table("comparison_setup")]
@@ -83,7 +83,7 @@ def setup(screen: Screen) -> list[Text]:
 
 
 def whole(screen: Screen) -> list[Text]:
-    """Return the whole difference with its verdict, and what explains it."""
+    """Return the total difference with its verdict and its explanation."""
     if screen.full:
         return _tables(screen, ("comparison", "comparison_noise", "comparison_effects"))
     (row,) = screen.rows("comparison")
@@ -112,7 +112,7 @@ def whole(screen: Screen) -> list[Text]:
 
 
 def _causes(effect: Row, screen: Screen) -> str:
-    """Return the causes of idle time that changed most, or the dimension; nothing of others."""
+    """Return the idle causes that changed most, or the dimension; else an empty text."""
     if effect["effect"] == "shape":
         change = screen.rows("comparison")[0]["shape_change"]
         return "" if change is None else f": {printable(change)}"
@@ -131,9 +131,9 @@ def _causes(effect: Row, screen: Screen) -> str:
 
 
 def _difference(row: Row, noise: Sequence[Row]) -> list[Text]:
-    """Return the difference without the profiler, where it is known, above that of the recordings.
+    """Return the difference of the unprofiled steps, if known, and that of the recordings.
 
-    What is split below is of the recordings.
+    The split that follows is about the recordings.
     """
     recorded = _from_to_line([row[name] for name in ("base_ns", "new_ns", "delta_ns", "delta_pct")])
     style = _STYLES.get(row["verdict"], "dim")
@@ -157,7 +157,7 @@ def _difference(row: Row, noise: Sequence[Row]) -> list[Text]:
 
 
 def _by_median(row: Row, noise: Sequence[Row]) -> str:
-    """Return the difference of the medians, where the mean has the other sign."""
+    """Return the difference of the medians if its sign differs from that of the means."""
     if not noise or noise[0]["verdict"] not in _DECIDED:
         return ""
     median_pct = noise[0]["difference_pct"]
@@ -170,7 +170,7 @@ def _by_median(row: Row, noise: Sequence[Row]) -> str:
 
 
 def _from_to_line(times: Sequence[Any]) -> Text:
-    """Return the start of a line: from, to, and the difference, ns, and percent of the base."""
+    """Return the start of a line: base, new, the difference, and its percentage of the base."""
     *ns, percent = times
     decimals = short_decimals(ns)
     base, new, _ = (format_ms(one, decimals) for one in ns)
@@ -184,13 +184,13 @@ def _from_to_line(times: Sequence[Any]) -> Text:
 def _verdict_of_run(row: Row, noise: Sequence[Row]) -> str:
     if row["run_basis"] == "estimated":
         return row["verdict"] or ""
-    # Of plain steps: what decides stands first where there are enough.
+    # The decisive measure comes first if there are enough unprofiled steps.
     plain = [one for one in noise if one["measure"] == "plain step"]
     return _verdict(row, plain) if row["sample"] == "plain step" else row["verdict"] or "no verdict"
 
 
 def _disagreement(row: Row) -> str:
-    """Return how the recordings mislead about the runs; nothing where they do not."""
+    """Return how the recordings differ from the unprofiled runs, or an empty text."""
     recorded, run = row["delta_pct"], row["run_delta_pct"]
     if recorded is None or run is None or max(abs(recorded), abs(run)) < 2 * row["margin_pct"]:
         return ""
@@ -204,7 +204,7 @@ def _disagreement(row: Row) -> str:
 
 
 def _device_work(noise: Sequence[Row]) -> list[Text]:
-    """Return what devices work in a step on both sides: the profiler changes that least."""
+    """Return the busy time per step of both sides, which profiling changes least."""
     found = []
     for row in noise:
         if row["measure"] != _DEVICE_WORK:
@@ -217,7 +217,7 @@ def _device_work(noise: Sequence[Row]) -> list[Text]:
 
 
 def _sides(row: Row) -> str:
-    """Return the verdict of a measure; where there are too few for one, what they say."""
+    """Return the verdict of a measure, or the ranges of both sides if there are too few samples."""
     if row["verdict"] != "inconclusive" or row["needed_count"] is None:
         return row["verdict"] or ""
     counts = dict.fromkeys((row["base_count"], row["new_count"]))
@@ -236,7 +236,7 @@ def _verdict(row: Row, noise: Sequence[Row]) -> str:
         return f"same within ±{row['within_pct']:.2g} %"
     if verdict == "inconclusive" and noise and noise[0]["needed_count"] is not None:
         have = min(noise[0]["base_count"], noise[0]["new_count"])
-        # More than that are needed where noise is large.
+        # Large noise needs more samples than that.
         if noise[0]["is_apart"] or row["more_count"] == noise[0]["needed_count"] - have:
             return _sides(noise[0])
     if verdict == "inconclusive" and row["more_count"] is not None:
@@ -248,7 +248,7 @@ def _verdict(row: Row, noise: Sequence[Row]) -> str:
 
 
 def _rests_on(row: Row) -> str:
-    """Return what the figures rest on, in words."""
+    """Return the basis of the figures in words."""
     parts = []
     if row["per"] != "window" or row["base_unit_count"] > 1 or row["new_unit_count"] > 1:
         what = "devices" if row["per"] == "window" else f"{row['per']}s of devices"
@@ -268,7 +268,7 @@ def _rests_on(row: Row) -> str:
 
 
 def noise(screen: Screen) -> list[Text]:
-    """Return one line for each thing measured: counts, medians, interval, verdict."""
+    """Return a line per measure: counts, medians, interval, and verdict."""
     rows = screen.rows("comparison_noise")
     rows = [row for row in rows if row["base_count"] > 1 and row["new_count"] > 1]
     if screen.full or not rows:
@@ -297,7 +297,7 @@ def noise(screen: Screen) -> list[Text]:
 
 
 def _by_ranks(row: Row) -> str:
-    """Return a verdict; the ranks may tell what the interval of the medians leaves open."""
+    """Return a verdict. Ranks may decide what the interval of the medians leaves open."""
     verdict, low, high = row["verdict"], row["low_pct"], row["high_pct"]
     is_open = low is not None and high is not None and low <= 0 <= high
     return f"{verdict} by ranks" if is_open and verdict in _DECIDED else verdict or ""
@@ -308,7 +308,7 @@ def _seen(row: Row, side: str) -> str:
     count = row[f"{side}_warm_up_count"]
     if count:
         warm_up = "the first is a warm-up" if count == 1 else f"the first {count} are a warm-up"
-        # --skip is about profiled steps.
+        # --skip applies to profiled steps only.
         parts.append(warm_up if row["measure"] != "step" else f"{warm_up}: --skip {count}")
     others = [n + 1 for n in row[f"{side}_outliers"] if n >= count]
     if others:
@@ -319,7 +319,7 @@ def _seen(row: Row, side: str) -> str:
 
 
 def split(screen: Screen) -> list[Text]:
-    """Return where the difference is, as a tree that adds up."""
+    """Return the difference by category as a tree that adds up."""
     if screen.full:
         return _tables(screen, ("comparison_split", "comparison_work", "comparison_modules"))
     rows = screen.rows("comparison_split")
@@ -347,7 +347,7 @@ def _shown(
     whole_ns: int,
     indent: int = 0,
 ) -> Iterator[tuple[dict[str, Any], str]]:
-    """Return the rows of the tree that are shown, with their labels; the rest of each in one."""
+    """Return the visible rows of the tree with labels, with one row for the rest of each node."""
     depth = node["depth"]
     inside = sorted(children.get(node["node"], ()), key=lambda row: -abs(row["delta_ns"]))
     limit = _MAX_CHILDREN[depth] if depth < len(_MAX_CHILDREN) else 0
@@ -358,7 +358,7 @@ def _shown(
         name = LABELS.get(row["name"], row["name"]) if depth == 0 else row["name"]
         only = children.get(row["node"], ())
         while len(only) == 1:
-            # What has one part is that part.
+            # A node with one child is merged with it.
             name = f"{name} · {only[0]['name']}"
             row = row | {"node": only[0]["node"], "depth": only[0]["depth"]}
             only = children.get(row["node"], ())
@@ -374,7 +374,7 @@ def _shown(
 
 
 def serving(screen: Screen) -> list[Text]:
-    """Return requests by metric, rates, and the steps of each phase with why they differ."""
+    """Return latencies, rates, and the steps of each phase with the reasons for differences."""
     found = [name for name in _SERVING if screen.data.get(name)]
     if "comparison_batches" in found:
         found = [*_SERVING]

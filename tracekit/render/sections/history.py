@@ -1,4 +1,4 @@
-"""Several runs over time: a row for each, then in words where a figure changed."""
+"""Section on several runs over time: a row per run, and a sentence per change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAMES = {
 
 
 def history(screen: Screen) -> list[Text]:
-    """Return the runs as a table, and a sentence for each change."""
+    """Return the runs as a table, and a sentence per change."""
     changes = screen.rows("history_changes")
     out = [screen.heading("Runs"), *screen.table("history"), screen.heading("Changes")]
     if not changes:
@@ -33,7 +33,7 @@ def history(screen: Screen) -> list[Text]:
 
 
 def sentence(row: Row) -> str:
-    """Return what changed, by how much, and from which run on."""
+    """Return a sentence: what changed, by how much, and since which run."""
     measure = row["measure"]
     sides = " → ".join(_amount(measure, row[side]) for side in ("before", "after"))
     share = "" if row["change_pct"] is None else f" ({row['change_pct']:+.1f} %)"

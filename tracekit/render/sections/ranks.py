@@ -1,4 +1,4 @@
-"""Many ranks: how their time is spread, who holds them up, and how the run is split over them."""
+"""Sections on many ranks: distribution of time, stragglers, and parallel groups."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _PARTS = {
 
 
 def ranks(screen: Screen) -> list[Text]:
-    """Return the distribution of each part and a strip, where there are too many ranks to list."""
+    """Return the distribution of each part and a strip if there are too many ranks to list."""
     if len(screen.data.get("rank_summary") or ()) <= MAX_DEVICES:
         return []
     if screen.full:
@@ -69,7 +69,7 @@ def _number(rank: int | None) -> str:
 
 
 def _strips(rows: Sequence[Row], screen: Screen) -> list[Text]:
-    """Return a strip for each figure, and marks below where a rank stands out."""
+    """Return a strip per figure, with marks below outliers."""
     shown = [(name, column) for name, column in _STRIPS if any(row[column] for row in rows)]
     if not shown:
         return []
@@ -89,7 +89,7 @@ def _strips(rows: Sequence[Row], screen: Screen) -> list[Text]:
 
 
 def stragglers(screen: Screen) -> list[Text]:
-    """Return a line for each outlier and for whom ranks wait most; nothing where neither is."""
+    """Return a line per outlier and on the rank that others wait for most; [] without any."""
     data = screen.data
     if not {"stragglers", "waits", "rank_summary"} <= data.keys():
         return []
@@ -102,7 +102,7 @@ def stragglers(screen: Screen) -> list[Text]:
             *(line for name in found for line in screen.table(name)),
         ]
     rows = screen.rows("stragglers")
-    # There are enough ranks for one to be an outlier among them.
+    # With few ranks, none can be an outlier.
     can_tell = any(known is not None for known in data["rank_summary"].column("is_outlier"))
     if rows:
         out = [screen.heading("Stragglers", "slower than their like by more than a robust limit")]
@@ -175,7 +175,7 @@ def _wait(row: Row, screen: Screen) -> Text:
 
 
 def parallel_groups(screen: Screen) -> list[Text]:
-    """Return a line for each kind of group, for each stage, and for experts and clocks."""
+    """Return a line per kind of group and per pipeline stage, and on experts and clocks."""
     out: list[Text] = []
     for name, (title, draw) in _PARALLEL.items():
         if screen.data.get(name):
@@ -187,7 +187,7 @@ def parallel_groups(screen: Screen) -> list[Text]:
 
 
 def _groups(rows: Sequence[Row], screen: Screen) -> list[Text]:
-    # Files list the world in any case, and several times where programs make groups like it.
+    # Files always list the world group, and several times if programs create equal groups.
     rows = [row for row in rows if row["dimension"] != "world" or row["match_count"]]
     if not rows:
         return []

@@ -1,4 +1,4 @@
-"""How a serving engine fared: what it answered, how fast, and what its steps were spent on."""
+"""Sections on serving: throughput, latencies, and the work of engine steps."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MAIN = "e2e"
 
 
 def throughput(screen: Screen) -> list[Text]:
-    """Return requests and tokens a second, and over which interval, in a line per run."""
+    """Return a line per run: requests/s, tokens/s, and their interval of time."""
     out = []
     for row in screen.rows("throughput"):
         parts = [f"{row['ok_count']:,} of {row['request_count']:,} requests ok"]
@@ -54,7 +54,7 @@ def throughput(screen: Screen) -> list[Text]:
 
 
 def latency(screen: Screen) -> list[Text]:
-    """Return one line per metric; a metric without a value, or always zero, is not shown."""
+    """Return a line per metric. Metrics without values, or with zeros only, are left out."""
     rows = [row for row in screen.rows("latency") if row["max_ns"]]
     if not rows:
         return []
@@ -71,7 +71,7 @@ def latency(screen: Screen) -> list[Text]:
 
 
 def latency_cdf(screen: Screen) -> list[Text]:
-    """Return a drawing of the end-to-end latency, or of every metric, all runs in one."""
+    """Return a drawing of end-to-end latency for all runs, or of all metrics with `full`."""
     curves: dict[str, dict[tuple[str, str], Curve]] = {}
     for row in screen.rows("latency_cdf"):
         run = (row["engine"] or "", row["run"] or "")
@@ -83,7 +83,7 @@ def latency_cdf(screen: Screen) -> list[Text]:
     out: list[Text] = []
     for metric, of_metric in curves.items():
         every = list(of_metric.values())
-        # Where the client never waited there is nothing to see.
+        # Metrics with zeros only are left out.
         if not (screen.full or metric == _MAIN) or all(one.values_ns[-1] <= 0 for one in every):
             continue
         if out:
@@ -95,7 +95,7 @@ def latency_cdf(screen: Screen) -> list[Text]:
 
 
 def serving_window(screen: Screen) -> list[Text]:
-    """Return one line per device that has a steady state: which steps, how full, how fast."""
+    """Return a line per device with a steady state: its steps, batch sizes, and speed."""
     rows = [row for row in screen.rows("serving_window") if row["reason"] is None]
     out = []
     for row in rows[:MAX_DEVICES]:
@@ -125,7 +125,7 @@ def _steady_state(row: Row) -> str:
 
 
 def serving_modules(screen: Screen) -> list[Text]:
-    """Return the kinds of work of each phase over all devices, the longest first."""
+    """Return the kinds of work per phase over all devices, longest first."""
     phases: dict[str, list[dict[str, Any]]] = {}
     for row in screen.rows("serving_module_totals"):
         phases.setdefault(row["phase"], []).append(row)
@@ -143,6 +143,6 @@ def serving_modules(screen: Screen) -> list[Text]:
 
 
 def _task(row: Row) -> str:
-    """Return the name of a kind of work; what is `other` says other what."""
+    """Return the name of a kind of work; `other` is qualified."""
     task = printable(row["task"])
     return f"other {row['task_group']}" if task == "other" else task

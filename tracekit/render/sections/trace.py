@@ -1,4 +1,4 @@
-"""What was read: the run, the files, what is missing, and how far the figures can be trusted."""
+"""Sections on the input: the run, the files, missing data, and data quality."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SEVERITY_STYLES = {"warn": "yellow", "note": "green", "ok": "green"}
 
 
 def run(screen: Screen) -> list[Text]:
-    """Return the manifest's summary, the outcome of a failed run, and its notes."""
+    """Return the summary of the manifest, the outcome of a failed run, and its notes."""
     width = screen.width
     out = []
     rows = screen.rows("run")
@@ -45,7 +45,7 @@ def run(screen: Screen) -> list[Text]:
         if row["outcome"] != "ok":
             said = f"{row['outcome']}: {printable(row['reason'] or 'no reason is given')}"
             out.append(screen.line(said, "yellow"))
-        # All of them, and whole: one may change how the figures above are to be read.
+        # All notes, uncut: each may change the meaning of the figures above.
         for note in row["notes"] or ():
             text = f"note: {printable(note)}"
             wrapped = textwrap.wrap(text, max(width, 20), subsequent_indent="  ")
@@ -73,7 +73,7 @@ def _measured(screen: Screen, row: Row) -> list[str]:
     parts = []
     if row["plain_step_ns"] and not screen.has_steps:
         parts.append(f"step {format_short(row['plain_step_ns'])} unprofiled")
-    # Of serving, the section of its throughput tells, and over which interval.
+    # The section on throughput shows that of serving runs.
     if row["mean_tokens_per_s"] is not None and row["stage"] != "serve":
         spread = row["std_tokens_per_s"]
         text = f"{row['mean_tokens_per_s']:,.1f}"
@@ -93,9 +93,9 @@ def _parameters(count: int) -> str:
 
 
 def trace(screen: Screen) -> list[Text]:
-    """Return the names and devices of the traces, and their event counts.
+    """Return the names, devices, and event counts of the traces.
 
-    Those of a single run stand behind what its manifest says.
+    For a single run, they follow the summary of its manifest.
     """
     rows = screen.rows("trace")
     runs = screen.rows("run")
@@ -144,7 +144,7 @@ def _ranks(rows: Sequence[Row], unknown: int) -> str:
 
 
 def _spans(numbers: Sequence[int]) -> str:
-    """Return sorted numbers as text, neighbours joined: `0–3, 6`."""
+    """Return sorted numbers as text with ranges: `0–3, 6`."""
     spans: list[list[int]] = []
     for number in numbers:
         if spans and number == spans[-1][1] + 1:
@@ -155,18 +155,18 @@ def _spans(numbers: Sequence[int]) -> str:
 
 
 def _devices(rows: Sequence[Row]) -> str:
-    """Return the devices by product name; where the file names none, the kind of accelerator."""
+    """Return the devices by product name, or the kind of accelerator if the file has no name."""
     names: Counter[str] = Counter()
     seen: set[tuple[int, str]] = set()
     for row in rows:
         for device in row["devices"] or ():
-            # Of one rank there may be several files.
+            # A rank may have several files.
             if row["rank"] is not None and (row["rank"], device) in seen:
                 continue
             seen.add((row["rank"], device))
             _, _, product = device.partition(" ")
             names[printable(product or row["accelerator"] or device)] += 1
-    # Results made by hand do not say.
+    # Results created by hand may lack this column.
     unrecorded = {
         printable(row["accelerator"]) for row in rows if row.get("is_recorded", True) is False
     }
@@ -205,7 +205,7 @@ _UNRECORDED = "kernels were not recorded: "
 
 
 def unrecorded(screen: Screen) -> list[Text]:
-    """Return that kernels were not recorded, why, and what the host did meanwhile."""
+    """Return that kernels were not recorded, the reason, and the activity of the host."""
     rows = screen.rows("unrecorded")
     title = "Kernels were not recorded"
     if all(row["launch_count"] is None for row in rows):
@@ -236,7 +236,7 @@ def unrecorded(screen: Screen) -> list[Text]:
 
 
 def _reasons(rows: Sequence[Row]) -> dict[str, list[int | None]]:
-    """Return the ranks by what is said of them."""
+    """Return the ranks by reason."""
     found: dict[str, list[int | None]] = {}
     for row in rows:
         reason = row["reason"].removeprefix(_UNRECORDED)
@@ -247,7 +247,7 @@ def _reasons(rows: Sequence[Row]) -> dict[str, list[int | None]]:
 
 
 def health(screen: Screen) -> list[Text]:
-    """Return a line on the quality of the data: warnings and notes by number and name."""
+    """Return a line on data quality: number and names of warnings and notes."""
     line = Text.assemble(("Data quality  ", "bold"))
     rows = problems(screen.data["health"]).to_dicts()
     if not rows:
@@ -270,7 +270,7 @@ def _counted(count: int, what: str) -> str:
 
 
 def problems(health: Result) -> Result:
-    """Return the checks that did not pass, warnings first; a single file needs no rank."""
+    """Return the checks that did not pass, warnings first, without the rank of a single file."""
     is_single = health.column("metric").count("rank_unknown") < 2
     rows = [
         tuple(row.values())
@@ -283,7 +283,7 @@ def problems(health: Result) -> Result:
 
 
 def _fitting(findings: list[str], room: int) -> str:
-    """Return as many of the findings as there is room for, and how many there are more."""
+    """Return the findings that fit, and the number of the others."""
     for count in range(len(findings), 0, -1):
         left = len(findings) - count
         text = ", ".join(findings[:count]) + (f", … {left:,} more" if left else "")
@@ -297,7 +297,7 @@ def _severity(severity: str) -> int:
 
 
 def _findings(rows: list[dict[str, Any]]) -> list[str]:
-    """Return one text per metric; one that several ranks report is said once."""
+    """Return a text per metric, once for all ranks that report it."""
     by_metric: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         by_metric.setdefault(row["metric"], []).append(row)
@@ -309,7 +309,7 @@ def _findings(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def health_value(row: Mapping[str, Any]) -> str:
-    """Return what a metric says, with its unit."""
+    """Return the value of a metric with its unit."""
     value, unit = row["value"], row["unit"]
     if value is None:
         return "unknown"
