@@ -1,1 +1,1 @@
-"""From a SQL file to a result: header, catalog, run, result. No formatting happens here."""
+"""SQL files, from header to result: catalog, library, relations, and runs. No formatting."""

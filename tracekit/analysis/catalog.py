@@ -1,6 +1,6 @@
-"""Find the SQL files: adding an analysis is adding one file.
+"""Finds the SQL files. To add an analysis, add one file.
 
-They lie in a folder for each subject; what a file is, an analysis or a table, its header says.
+There is a folder per subject. The header of a file declares its kind, such as analysis or table.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FAMILY = re.compile(r"^-- Family:[ \t]*(?P<head>\w+) per (?P<per>\w+)[ \t]*$", 
 
 
 class Title(NamedTuple):
-    """What a list shows of an analysis; `per` are the values of its parameter `per`."""
+    """An analysis in a list; `per` has the values of its parameter `per`."""
 
     name: str
     subject: str
@@ -43,7 +43,7 @@ class Title(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A SQL file whose header is not read yet."""
+    """An SQL file whose header has not been parsed."""
 
     text: str
     path: str
@@ -54,8 +54,8 @@ class _File:
 class Specs(Mapping[str, Spec]):
     """SQL files of one kind by name, in alphabetical order.
 
-    A header is read when it is asked for, from the library or the text: a command needs a few of
-    them, and reading all is a noticeable part of its time.
+    A header is loaded on demand, from the library or the text. A command needs few of them, and
+    parsing all would take a noticeable part of its time.
     """
 
     files: dict[str, _File] = field(default_factory=dict)
@@ -65,17 +65,17 @@ class Specs(Mapping[str, Spec]):
     _families: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Spec:
-        """Return what the header of a file says.
+        """Return the parsed header of a file.
 
         Raises:
-            KeyError: there is no such file.
-            QueryError: the header cannot be read.
+            KeyError: the file does not exist.
+            QueryError: the header cannot be parsed.
         """
         spec = self._read.get(name)
         if spec is None:
             file = self.files[name]
             if name in self._encoded:
-                # It may have been encoded in another checkout.
+                # The header may have been encoded in another checkout.
                 spec = replace(_DECODER.decode(self._encoded[name]), path=file.path)
             else:
                 spec = parse_header(file.text, name, file.path, file.subject)
@@ -87,20 +87,20 @@ class Specs(Mapping[str, Spec]):
         return iter(self.files)
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of files."""
         return len(self.files)
 
     def __contains__(self, name: object) -> bool:
-        """Whether there is a file of that name; its header is not read for that."""
+        """Return whether a file has that name, without loading its header."""
         return name in self.files
 
     def texts(self) -> Iterator[tuple[str, str]]:
-        """Yield the names and the texts of the files."""
+        """Yield the name and text of each file."""
         for name, file in self.files.items():
             yield name, file.text
 
     def titles(self) -> Iterator[Title]:
-        """Yield what a list shows of each file, for which its header need not be read whole."""
+        """Yield the list entry of each file, without parsing its whole header."""
         for name, file in self.files.items():
             scope = _SCOPE.search(file.text)
             question = file.text.partition("\n")[0].removeprefix("--").strip()
@@ -108,7 +108,7 @@ class Specs(Mapping[str, Spec]):
             yield Title(name, file.subject, scope["scope"] if scope else None, question, per)
 
     def listed(self) -> list[Title]:
-        """Return what a list shows, by subject: of a family its head."""
+        """Return the list entries by subject, with one entry per family."""
         titles = [title for title in self.titles() if self.spelling(title.name)[1] is None]
         return sorted(titles, key=lambda title: (title.subject, title.name))
 
@@ -127,7 +127,7 @@ class Specs(Mapping[str, Spec]):
         return (found["head"], found["per"]) if found else (name, None)
 
     def words(self, name: str) -> str:
-        """Return the words of a command line that choose an analysis."""
+        """Return the words that select an analysis on a command line."""
         head, per = self.spelling(name)
         return f"{head} --per {per}" if per else head
 
@@ -144,7 +144,7 @@ class Specs(Mapping[str, Spec]):
         return members[str(per)]
 
     def views(self, way: str) -> dict[str, View]:
-        """Return how files say that they are shown in one way, by name; `header.VIEWS` has all."""
+        """Return the settings of one kind of view, by name of the file; see `header.VIEWS`."""
         if not self._views:
             self._views[""] = {}
             for name, file in self.files.items():
@@ -167,7 +167,7 @@ _DECODER = msgspec.msgpack.Decoder(Spec)
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """Every SQL file by kind and name, in alphabetical order."""
+    """All SQL files by kind and name, in alphabetical order."""
 
     analyses: Specs
     tables: Specs
@@ -179,12 +179,12 @@ class Catalog:
         yield from (self.analyses, self.tables, self.views, self.functions)
 
     def encoded_headers(self) -> bytes:
-        """Return what :meth:`decode_headers` takes."""
+        """Return all headers, encoded for :meth:`decode_headers`."""
         encoder = msgspec.msgpack.Encoder()
         return encoder.encode([dict(kind) for kind in self])
 
     def decode_headers(self, encoded: bytes) -> None:
-        """Take the headers of all files from what was encoded of the same files."""
+        """Load the headers of all files from those that were encoded from the same files."""
         kinds = msgspec.msgpack.decode(encoded, type=list[dict[str, msgspec.Raw]])
         for specs, headers in zip(self, kinds, strict=True):
             specs._encoded.update(headers)
@@ -193,7 +193,7 @@ class Catalog:
         """Return the analysis of that name.
 
         Raises:
-            QueryError: there is none; the hint names close matches.
+            QueryError: it does not exist; the hint names close matches.
         """
         if name in self.analyses:
             return self.analyses[name]
@@ -210,17 +210,17 @@ def _words() -> dict[str, dict[str, str]]:
 
 
 def name_here(word: str, kind: str = "tables") -> str | None:
-    """Return what a word of another tool is called here; `kind` is `tables` or `columns`."""
+    """Return tracekit's name for a name in another tool; `kind` is `tables` or `columns`."""
     return _words()[kind].get(word.strip('"').lower().removeprefix("get_"))
 
 
 def renamed(name: str) -> str:
-    """Return the name of today of an analysis."""
+    """Return the current name of an analysis."""
     return _words()["renamed"].get(name, name)
 
 
 def unknown_analysis(name: str, known: Iterable[str]) -> QueryError:
-    """Return the error of an analysis that there is not, with a hint at what there is."""
+    """Return the error for an unknown analysis, with a hint that names close matches."""
     catalog = load_catalog()
     if here := name_here(name):
         hint = f"in tracekit: {here}"
@@ -233,12 +233,12 @@ def unknown_analysis(name: str, known: Iterable[str]) -> QueryError:
 
 @cache
 def load_catalog(root: Path | None = None) -> Catalog:
-    """Find every SQL file; the header of one is read when it is asked for.
+    """Find all SQL files. Headers are loaded on demand.
 
-    In a `root` other than the installed `tracekit.queries`, all headers are read at once.
+    If `root` is not the installed `tracekit.queries`, all headers are loaded at once.
 
     Raises:
-        QueryError: a header that cannot be read, or two files of one name.
+        QueryError: a header cannot be parsed, or two files have the same name.
     """
     found: dict[Kind, Specs] = {kind: Specs() for kind in get_args(Kind)}
     paths: dict[str, str] = {}
@@ -259,7 +259,7 @@ def _kind_of(name: str, file: _File) -> Kind:
     """Return the kind that a file declares.
 
     Raises:
-        QueryError: it declares none.
+        QueryError: it declares no kind.
     """
     match = _KIND.search(file.text)
     kinds: tuple[Kind, ...] = get_args(Kind)
@@ -276,8 +276,8 @@ def _sql_files(root: Path) -> list[tuple[str, str, Path]]:
         if folder.name.startswith(("_", ".")) or not folder.is_dir():
             continue
         for file in folder.iterdir():
-            # A leading underscore marks a file that is not a feature, a leading dot an editor's
-            # leftovers.
+            # A leading underscore marks a file that is no analysis or relation, a leading dot a
+            # temporary file of an editor.
             if file.name.endswith(".sql") and not file.name.startswith(("_", ".")):
                 found.append((file.name.removesuffix(".sql"), folder.name, file))
     return sorted(found, key=lambda item: item[:2])
@@ -287,14 +287,14 @@ PACKAGE = Path(__file__).parents[1]
 """The folder of the package."""
 
 _MAKING = (".", "ingest", "analysis", "engine", "dataset")
-"""The folders of the package that make rows of stores and datasets, or describe them."""
+"""Folders of the package that create or describe rows of stores and datasets."""
 
 
 def make_digest(rules: Path | None = None) -> str:
-    """Return a digest of everything but the traces that decides what a store holds.
+    """Return a digest of everything except the traces that determines the rows of a store.
 
-    That is the version, the code that reads and derives, compiled modules among it, the SQL files
-    and the rules. The contents count: times of files say nothing about them.
+    It covers the version, the code that reads and derives rows, including the C library, the SQL
+    files, and the rules. It reads contents, because file times are unreliable.
     """
     digest = hashlib.sha256(_digest_of_package(PACKAGE))
     if rules is not None and rules.is_file():
@@ -303,7 +303,7 @@ def make_digest(rules: Path | None = None) -> str:
 
 
 def cache_digest(rules: Path | None = None) -> str:
-    """Return a digest of all that decides what a store of the cache holds: analyses, too."""
+    """Return a digest of everything that determines a cached store, including analyses."""
     digest = hashlib.sha256(make_digest(rules).encode())
     for name, sql in load_catalog().analyses.texts():
         digest.update(f"{name}\0{sql}\0".encode())
@@ -316,7 +316,7 @@ def _digest_of_package(package: Path) -> bytes:
     for folder in _MAKING:
         for path in sorted((package / folder).iterdir()):
             if path.suffix in {".py", ".so", ".pyd"}:
-                # Without a buffer: every command that opens a trace takes the time.
+                # Unbuffered, because every command that opens a trace spends this time.
                 with path.open("rb", buffering=0) as source:
                     digest.update(f"{path.name}\0".encode())
                     digest.update(source.read())

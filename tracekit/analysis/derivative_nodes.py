@@ -1,19 +1,18 @@
-"""Which nodes of autograd have ops with sequence numbers and recompute nothing by them.
+"""Finds autograd nodes whose ops have sequence numbers without recomputing forward work.
 
-A backward pass runs with grad mode off, and what its nodes compute has no sequence number. Where it
-has one, either forward work runs again for the backward pass, as activation checkpointing has it,
-or the whole pass runs with grad mode on (``create_graph=True``, ``torch.func.grad``), because a
-derivative of its gradients is wanted.
+A backward pass runs with grad mode off, so its ops have no sequence numbers. If they do, either
+forward work is recomputed (activation checkpointing), or the whole pass runs with grad mode on
+(``create_graph=True``, ``torch.func.grad``), because its gradients are differentiated.
 
-What a node runs last tells them apart. Checkpointing runs forward work again where a node asks for
-a saved tensor, or in a backward pass inside of the node; behind it the node computes its gradient,
-in the grad mode of the pass. A node that torch generated (``MmBackward0``) always does. One that a
-program wrote may run nothing of torch's behind it, so one beside it in the pass must agree.
+The last op of a node distinguishes the two. Checkpointing recomputes when a node unpacks a saved
+tensor, or in a backward pass inside the node; then the node computes its gradient in the grad mode
+of the pass. A node that torch generated (``MmBackward0``) always does so. A node of the program may
+run no torch op after recomputing, so an adjacent node in the pass must agree.
 
-A Function of the program's has a number in every grad mode. A node that calls one (the backward
-pass of a collective is a collective) recomputes only if an op of torch's has a number in it, if
-another node runs inside of it, or if a Function in it ends with the detaching of a tensor that it
-saves: checkpointing runs again what saved a tensor, and keeps of that one its values alone.
+A user-defined Function has a number in any grad mode. A node that calls one (the backward pass of a
+collective is a collective) recomputes only if a torch op in it has a number, if another node runs
+inside it, or if a Function in it ends by detaching a tensor that it saves: checkpointing reruns the
+op that saved a tensor, and keeps only the values of the new one.
 """
 
 from __future__ import annotations
@@ -30,20 +29,20 @@ class _Node:
     end_ns: int
     is_generated: bool
     ran_last: bool | None = None
-    """Whether the last op directly inside has a number; None where it is a node, or nothing."""
+    """Whether the last op directly inside has a number; None if it is a node or does not exist."""
     has_function: bool = False
     function_end_ns: int = 0
     is_in_grad_mode: bool = False
     ends_saving: bool = False
-    """The last op inside of its latest Function detaches a tensor."""
+    """Whether the last op inside its latest Function detaches a tensor."""
 
 
 class DerivativeNodes:
-    """Writes the nodes whose numbered ops run nothing again, as the spans of a thread go by.
+    """Writes nodes whose numbered ops recompute nothing, while the spans of a thread are read.
 
     Args:
-        file: gets one JSON array for each such node: trace, number of its event, and 1
-            where its pass has a derivative, 0 where it calls Functions alone.
+        file: receives a JSON array per node: trace_id, event_id, and 1 if the pass is
+            differentiated or 0 if the node only calls Functions.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -54,14 +53,14 @@ class DerivativeNodes:
         self._undecided: list[int] = []
 
     def begin_thread(self, trace_id: int) -> None:
-        """Take the spans of another thread from here on."""
+        """Start another thread."""
         self._close(None)
         self._trace_id = trace_id
         self._is_pass_numbered = False
         self._undecided.clear()
 
     def begin_node(self, start_ns: int, end_ns: int, event_id: int, *, is_generated: bool) -> None:
-        """A node begins, perhaps inside of another."""
+        """Process the start of a node, which may be nested."""
         self._close(start_ns)
         if self._open:
             self._open[-1].ran_last = None
@@ -71,7 +70,7 @@ class DerivativeNodes:
     def run_op(
         self, start_ns: int, end_ns: int, node_id: int, name: str, *, has_number: bool
     ) -> None:
-        """An op begins directly inside of a node."""
+        """Process the start of an op directly inside a node."""
         self._close(start_ns)
         if self._open and self._open[-1].event_id == node_id:
             node = self._open[-1]
@@ -83,7 +82,7 @@ class DerivativeNodes:
                 node.function_end_ns = end_ns
 
     def run_inner_op(self, start_ns: int, node_id: int, name: str) -> None:
-        """An op begins inside of an op of a node."""
+        """Process the start of an op inside an op of a node."""
         self._close(start_ns)
         if self._open and self._open[-1].event_id == node_id:
             node = self._open[-1]

@@ -1,6 +1,6 @@
-"""What devices can do at most: from the data in ``queries/rules/devices.toml`` to a table.
+"""Peak rates of devices: from ``queries/rules/devices.toml`` to a table.
 
-The file says how an entry is found and what its figures are.
+The file describes its entries and how they are matched.
 """
 
 from __future__ import annotations
@@ -38,11 +38,14 @@ DEVICE_PEAK_TYPES = {"trace_id": "INTEGER", "device": "VARCHAR", **_PEAK_TYPES}
 class DevicePeak(NamedTuple):
     """The peak rates of one product.
 
-    `pattern` is what is, as a whole, a name that traces give it; `unit_count` its multiprocessors
-    or compute units, where a part of it goes by the same name, None where the name alone tells;
-    `flop_per_s` dense FLOP/s (integer types: operations/s) by type, as ``bf16``; `source` the
-    vendor's document that says so, public at `address`; `reached_bf16` what products of that type
-    reached on it, FLOP/s, None where nobody published it.
+    Attributes:
+        pattern: matches its complete name in traces.
+        unit_count: its multiprocessors or compute units, if partitions of it have the same name;
+            None if the name is sufficient.
+        flop_per_s: dense FLOP/s (integer types: operations/s) by data type, such as ``bf16``.
+        source: the vendor's document with these rates.
+        address: public address of the document.
+        reached_bf16: measured FLOP/s of bf16 GEMMs, or None if none was published.
     """
 
     product: str
@@ -57,7 +60,7 @@ class DevicePeak(NamedTuple):
 
 @cache
 def load_device_peaks() -> tuple[DevicePeak, ...]:
-    """Read the peak rates, in the order in which the entries are tried."""
+    """Read the peak rates, in matching order."""
     return tuple(
         DevicePeak(
             entry["product"],
@@ -75,10 +78,10 @@ def load_device_peaks() -> tuple[DevicePeak, ...]:
 
 @cache
 def peak_of(device_name: str, unit_count: int | None = None) -> DevicePeak | None:
-    """Find the peak rates of a device by its name in a trace.
+    """Return the peak rates of a device by its name in a trace.
 
-    None if the device is unknown or a part of a known one: a partition of some devices has the name
-    of the whole, but fewer multiprocessors or compute units (`unit_count`, where the trace tells).
+    Return None if the device is unknown or a partition of a known one: some partitions have the
+    name of the device, but fewer multiprocessors or compute units (`unit_count`, if recorded).
     """
     for peak in load_device_peaks():
         if re.fullmatch(peak.pattern, device_name.strip(), re.IGNORECASE):
@@ -88,10 +91,10 @@ def peak_of(device_name: str, unit_count: int | None = None) -> DevicePeak | Non
 
 
 def find_device(name: str) -> DevicePeak:
-    """Return the device of a name: that of a driver, or a part of a product's.
+    """Return the device with a name of a driver or a part of a product name.
 
     Raises:
-        QueryError: none has it, or several have.
+        QueryError: no device or several devices match.
     """
     peaks = load_device_peaks()
     for peak in peaks:
@@ -107,27 +110,27 @@ def find_device(name: str) -> DevicePeak:
 
 
 DEVICE_CEILING = "device_ceiling"
-"""The table of the session with what devices were measured to do at most."""
+"""Table of the session with measured peak rates of devices."""
 
 MEMORY = "memory"
-"""In place of a type of number: the bandwidth of a device's memory, bytes/s."""
+"""Key for the memory bandwidth of a device, bytes/s, instead of a data type."""
 
 
 def lay_peaks(
     connection: duckdb.DuckDBPyConnection, device: str | None, peaks: Mapping[str, float]
 ) -> None:
-    """Have all devices of a connection measured against peaks that somebody gave.
+    """Use given peak rates for all devices of a connection.
 
-    They hide table ``device_peak`` of the store on this connection and on those that are made from
-    it, and say in column ``source`` that they were given.
+    They hide table ``device_peak`` of the store for this connection and its cursors. Column
+    ``source`` states that they were given.
 
     Args:
         connection: to the store.
-        device: the device that all of them are said to be, as :func:`find_device` takes it.
-        peaks: further peaks by type, FLOP/s, and the bandwidth as ``memory``, bytes/s.
+        device: the product that all devices are assumed to be; see :func:`find_device`.
+        peaks: further rates by data type, FLOP/s, and the bandwidth as ``memory``, bytes/s.
 
     Raises:
-        QueryError: the device or a type is not known.
+        QueryError: the device or a data type is unknown.
     """
     types_known = sorted({dtype for peak in load_device_peaks() for dtype in peak.flop_per_s})
     for dtype in peaks.keys() - {MEMORY, *types_known}:
@@ -163,11 +166,11 @@ def lay_peaks(
 
 
 def fill_device_peaks(connection: duckdb.DuckDBPyConnection) -> None:
-    """Fill table ``device_peak``: a row per known device of each trace and type of number.
+    """Fill table ``device_peak``: a row per known device of each trace and data type.
 
-    Where all devices that a file lists are the same product, the rows hold for every device
-    (``*``): the numbers of the devices that ran are not always among those listed. A file that
-    cannot mean the devices that ran (macro ``newer_kernels``) has none.
+    If all devices in a file are the same product, the rows apply to every device (``*``), because
+    the numbers of used devices are not always listed. A file that cannot describe the used devices
+    (macro ``newer_kernels``) has no rows.
     """
     listed = connection.execute(
         "SELECT DISTINCT trace_id, device_id::VARCHAR, coalesce(name, ''), sm_count FROM device "
@@ -179,7 +182,7 @@ def fill_device_peaks(connection: duckdb.DuckDBPyConnection) -> None:
     kinds: dict[int, set[tuple[str, int | None]]] = {}
     for trace_id, _, name, unit_count in listed:
         kinds.setdefault(trace_id, set()).add((name, unit_count))
-    # A dictionary keeps the order and drops what is there twice.
+    # A dictionary removes duplicates and keeps the order.
     devices = dict.fromkeys(
         (trace_id, "*" if len(kinds[trace_id]) == 1 else device, name, unit_count)
         for trace_id, device, name, unit_count in listed
@@ -191,7 +194,7 @@ def fill_device_peaks(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def fill_named_peaks(connection: duckdb.DuckDBPyConnection) -> None:
-    """Fill table ``named_peak`` with what is known of the devices of table ``benchmark``."""
+    """Fill table ``named_peak`` with the known peak rates of devices in table ``benchmark``."""
     named = connection.execute(
         "SELECT DISTINCT device_name, unit_count FROM benchmark "
         "WHERE device_name IS NOT NULL AND device <> 'cpu' ORDER BY ALL"
@@ -204,7 +207,7 @@ def fill_named_peaks(connection: duckdb.DuckDBPyConnection) -> None:
 def _peaks_of(
     devices: Iterable[tuple[object, object, str, int | None]],
 ) -> list[tuple[object, ...]]:
-    """Return a row for each type of number: two columns of a device, and what its name tells."""
+    """Return a row per data type: two columns that identify the device, and its peak rate."""
     return [
         (*key, peak.product, dtype, rate, peak.memory_bytes_per_s, peak.source)
         for *key, name, unit_count in devices

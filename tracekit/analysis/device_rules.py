@@ -1,7 +1,7 @@
-"""The rules that find work on devices by other marks than Kineto's categories.
+"""Rules that find device work without Kineto's categories.
 
-From the data in ``queries/rules/device_events.toml``, which says how a rule is applied, to tables:
-most traces have no event to try them on, and then this costs one look at their categories.
+``queries/rules/device_events.toml`` has the rules and describes how they are applied. Most traces
+need none of them, which their categories show.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DEVICE_MARK = "device_mark"
 """Name of the table of marked events. The step also creates ``device_process``."""
 
 ROLES = ("work", "copy", "comm", "wait", "mark", "launch")
-"""What an event of a device may be."""
+"""Roles of device events."""
 
 DEVICE_TABLES = f"""
 CREATE TABLE {DEVICE_MARK} (trace_id INTEGER, event_id BIGINT, accelerator VARCHAR, role VARCHAR,
@@ -29,8 +29,8 @@ CREATE TABLE {DEVICE_MARK} (trace_id INTEGER, event_id BIGINT, accelerator VARCH
 CREATE TABLE device_process (trace_id INTEGER, pid BIGINT, name VARCHAR, label VARCHAR,
     event_count BIGINT, is_unknown BOOLEAN);
 """
-"""What the rules found, event by event, and the processes that look like a device, or are one.
-Nearly always the categories of a trace (table event_kind) tell that there is nothing to find."""
+"""Tables of events that rules matched, and of processes that are or may be devices. The categories
+of most traces (table event_kind) show that there are none."""
 
 _LANE_CONDITIONS = ("process", "label", "thread", "category")
 
@@ -46,7 +46,7 @@ def lane_sql(rule: Rule) -> str:
 
 
 def event_sql(rule: Rule) -> str:
-    """Return the condition of a rule on a single event; TRUE if there is none."""
+    """Return the condition of a rule on a single event, or TRUE without one."""
     found = [condition(rule["event"])] if "event" in rule else []
     if "argument" in rule:
         path = quote('$."' + rule["argument"] + '"')
@@ -67,8 +67,8 @@ def create_unrecorded_marks(connection: duckdb.DuckDBPyConnection) -> None:
 def create_device_marks(connection: duckdb.DuckDBPyConnection) -> None:
     """Fill the tables ``device_mark`` and ``device_process``.
 
-    A row of ``device_process`` is a process that is named or labelled like a device, with the count
-    of its events that Kineto's categories do not explain; ``is_unknown`` where no rule takes one.
+    A row of ``device_process`` is a process whose name or label is that of a device, with the
+    number of its events outside Kineto's categories. ``is_unknown``: no rule matches any of them.
     """
     is_odd, is_bare = connection.execute(
         "SELECT bool_or(category IS NULL OR NOT is_known_category(category)), "
@@ -90,7 +90,7 @@ GROUP BY trace_id, pid
 HAVING regexp_matches(label, '^(?:GPU|XPU|MTIA|NPU|HPU)\\b')
 ORDER BY trace_id, pid
 """
-"""The processes that Kineto labels as devices, where no event needs a rule."""
+"""The processes that Kineto labels as devices, if no event needs a rule."""
 
 
 def _try_rules(connection: duckdb.DuckDBPyConnection) -> None:
@@ -266,6 +266,6 @@ INSERT INTO {DEVICE_MARK} (trace_id, event_id, accelerator, role)
 SELECT DISTINCT trace_id, launch_id, 'npu', 'launch' FROM arrow_launch ORDER BY ALL;
 DROP TABLE arrow_launch
 """
-"""Files of Ascend have no correlation ids: an arrow async_npu leads from the op on the thread of
-Python to the work, an arrow HostToDevice from the call in the process CANN. Of two the op counts:
-it tells phase and module. The number of the event that launched is the id."""
+"""Ascend traces have no correlation ids. A flow async_npu links an op on the Python thread to
+device work, a flow HostToDevice links a call in the process CANN. If both exist, the op is used,
+because it has phase and module. The id is the event_id of the launching event."""

@@ -116,4 +116,4 @@ COLUMN_MEANINGS: Mapping[str, str] = {
     "work_ns": "time from its first device event to the end of its last, ns",
     "world_size": "number of ranks",
 }
-"""A header declares such a column without a meaning, or with one of its own where it differs."""
+"""A header declares these columns without a description, or with its own if it differs."""

@@ -1,8 +1,8 @@
-"""The sweeps over a dependency graph that are no SQL: replay, gains, and the way back from an end.
+"""Sweeps over the dependency graph in C (native/replay.c): replay, gains, and critical path.
 
-A replay gives each node the earliest moment that the edges into it allow, and the latest at which
-nothing ends later. Gains are how much earlier the last end comes without some edges. A path
-follows, from the end of each trace, the edges that bind. native/replay.c does all of them.
+A replay computes the earliest time of each node that its incoming edges allow, and the latest time
+that delays no end. The gain of a group of edges is how much earlier the last end is without them. A
+path follows the binding edges back from the end of each trace.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tracekit.database.connections import cursor_of
 REPLAY, GAINS, MOMENTS, RUN_STEPS, PATH = "replay", "gains", "moments", "run_steps", "path"
 
 VARIANTS = 5
-"""So many weights of each edge are replayed at once for :data:`MOMENTS`."""
+"""Number of weights per edge that :data:`MOMENTS` replays at once."""
 
 TABLES = {
     "graph_path": PATH,
@@ -29,20 +29,20 @@ TABLES = {
     "replayed_step": RUN_STEPS,
     "run_replay": REPLAY,
 }
-"""The tables that a sweep makes of the rows of their file's statement."""
+"""Tables that a sweep creates from the rows of the statement in their SQL file."""
 
 _Row = Sequence[Any]
-"""Whole numbers and None."""
+"""Integers and None."""
 
 
 def create_swept(
     connection: duckdb.DuckDBPyConnection, place: str, sweep: str, statement: str
 ) -> None:
-    """Create a table of what a sweep makes of the rows of a statement.
+    """Create a table from the result of a sweep over the rows of a statement.
 
     Args:
-        connection: one that sees what the statement reads.
-        place: the name of the table.
+        connection: a connection that can run the statement.
+        place: name of the table.
         sweep: :data:`REPLAY`, of rows of (edge_id, source_node, target_node, weight_ns, target_ns,
             whether the target is an end: 1); :data:`GAINS`, of the same rows with a NULL, and
             behind them of groups in order: (edge_id, NULL, …, the number of a group), where edges
@@ -51,7 +51,7 @@ def create_swept(
             (edge_id, source_node, target_node, the trace to whose end the edge leads).
         statement: gives the edges; for a path those that bind, one for each node.
     """
-    # What makes the rows runs on a connection of its own, which sees none of the temporary views.
+    # The statement runs on its own connection, which cannot see temporary views.
     taken = f"{place}_taken"
     connection.execute(f"CREATE OR REPLACE TABLE {taken} AS {statement}")
     try:
@@ -62,18 +62,18 @@ def create_swept(
 
 
 def read_moments(connection: duckdb.DuckDBPyConnection, statement: str) -> Sequence[_Row]:
-    """Replay edges with several weights each; return when groups of nodes come.
+    """Replay edges with several weights each, and return the times of groups of nodes.
 
     Args:
-        connection: one that sees what the statement reads, in a transaction of its own, too.
-        statement: gives rows of (source_node, target_node, target_ns, group of the target or NULL,
-            the weights).
+        connection: a connection that can run the statement, also inside a transaction.
+        statement: returns rows of (source_node, target_node, target_ns, group of the target or
+            NULL, the weights).
 
     Returns:
-        For each group from 0 on: its number, and for each weight, ns, when the first node of
-        group 0 comes, of others the last.
+        Per group, from 0: its number, and for each weight the time of its last node, ns. For group
+        0 it is the time of the first node.
     """
-    # A change before may have left its count unread.
+    # The result of a previous statement may be unread.
     connection.complete()
     with (
         closing(cursor_of(connection)) as reader,

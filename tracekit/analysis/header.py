@@ -1,34 +1,34 @@
-"""Read the header of a SQL file.
+"""Parses the header of an SQL file.
 
 The header is the run of `--` lines at the top of the file:
 
     -- A noun phrase that names the rows.
-    -- Why they are wanted and how they are found: a few lines, or none.
+    -- Their purpose and how they are computed: a few lines, or none.
     --
     -- Kind:     analysis | view | table | function
                  | advice (an analysis whose columns and invariants are :data:`ADVICE`)
-    -- Made:     when asked for                       (tables that few questions read)
+    -- Made:     when asked for                       (tables created on demand)
     -- Scope:    trace | run | runs                   (analyses)
-    -- Family:   analysis per word                    (this one is that one with `--per word`)
-    -- Access:   private                              (helps others; may change with any version)
-    -- Input:    relation, with WHERE or GROUP BY     (without a row of it, this has none either)
+    -- Family:   analysis per word                    (this is `analysis --per word`)
+    -- Access:   private                              (a helper; may change with any version)
+    -- Input:    relation, with WHERE or GROUP BY     (if it has no rows, this has none)
     -- Params:
     --   name  BIGINT = 0  meaning, unit              (no `= …`: required; `= NULL`: may be unset)
     --   sort  VARCHAR{total|mean} = total  meaning   (one of these values)
     -- Needs: name | other                            (one of these parameters must be given)
     -- Columns:
     --   name  INTEGER  meaning
-    --         a line that is indented further continues the one above
+    --         a line with deeper indentation continues the previous line
     --   event_id   BIGINT -> event  meaning          (joins the column of the same name there)
     --   launch_id  BIGINT -> event.event_id  meaning (joins the column event_id there)
     --   tid        BIGINT -> thread(pid, tid)  meaning  (joins it together with its column pid)
     --   rank INTEGER, device VARCHAR           (described in :data:`COLUMN_MEANINGS`)
-    -- Keep:      columns, the last to go where a screen is too narrow for all
-    -- View:                                       (ways to show it besides a table: `VIEWS`)
+    -- Keep:      columns that narrow screens leave out last
+    -- View:                                       (ways to show it: `VIEWS`)
     --   chart  form=bars title="Time by phase" y=phase x=span_ns axis="time" tip=phase,span_ns
     -- Invariant: condition over the columns, true for every row (repeatable)
-    -- Empty: why it has no row, where it has none
-    -- Empty: relation: the same, where that has none (repeatable; the first that holds is said)
+    -- Empty: reason for a result without rows
+    -- Empty: relation: the reason if this relation has no rows (repeatable; the first is shown)
     -- Note: free text (repeatable)
 """
 
@@ -48,7 +48,7 @@ _HEADER = re.compile(r"(?:--[^\n]*(?:\n|\Z))*")
 
 
 class Line(NamedTuple):
-    """A line of the header without its comment marks, and its number in the file, from 1."""
+    """A line of the header without comment marks, and its line number, from 1."""
 
     number: int
     text: str
@@ -56,7 +56,7 @@ class Line(NamedTuple):
 
 @dataclass
 class HeaderField:
-    """One field as written: the text after the colon and the indented lines below it."""
+    """A field as written: the text after the colon and the indented lines below it."""
 
     name: str
     value: str
@@ -71,9 +71,9 @@ class HeaderField:
 
     @property
     def entries(self) -> list[tuple[int, str]]:
-        """The entries below it with the numbers of their lines.
+        """The entries below the field with their line numbers.
 
-        A line that is indented deeper than the first continues the entry above.
+        A line with deeper indentation than the first continues the previous entry.
         """
         entries: list[tuple[int, str]] = []
         stripped = [(line.number, line.text, line.text.lstrip()) for line in self.lines]
@@ -88,7 +88,7 @@ class HeaderField:
 
 
 def split_header(sql_text: str) -> tuple[list[Line], str]:
-    """Split a file into its header lines, without the comment marks, and the SQL below."""
+    """Split a file into header lines without comment marks, and the SQL below."""
     text = sql_text.removeprefix("\ufeff")
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -103,7 +103,7 @@ def split_header(sql_text: str) -> tuple[list[Line], str]:
 
 
 def until_blank(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines before the first empty one."""
+    """Return the lines before the first empty line."""
     paragraph = []
     for line in lines:
         if not line.text.strip():
@@ -113,7 +113,7 @@ def until_blank(lines: Sequence[Line]) -> list[Line]:
 
 
 TYPE = r"[A-Z][A-Z0-9_]*(?:\([^)]*\))?(?:\[\])*"
-"""A type, as headers write it."""
+"""Pattern of a type in headers."""
 
 _NAMED = (
     rf"(?P<name>[a-z][a-z0-9_]*)\s+(?P<type>{TYPE})"
@@ -138,7 +138,7 @@ __all__ = ["ColumnSpec", "HeaderProblem", "Key", "Param", "Spec", "parse_header"
 
 _FIELDS = (
     *("Kind", "Made", "Scope", "Family", "Access", "Input", "Params", "Needs"),
-    # Accepted and ignored: earlier headers listed there what the SQL reads.
+    # Accepted and ignored: earlier headers listed the relations that the SQL reads.
     "Requires",
     *("Columns", "Keep", "View", "Invariant", "Empty", "Note"),
 )
@@ -157,28 +157,28 @@ VIEWS: Mapping[str, tuple[str, ...]] = {
     "page": ("rows", "lines", "largest", "ask"),
     "browse": ("key", "menu", "title", "columns", "first", "ask"),
 }
-"""How an analysis may be shown, and the settings of each way; lists are separated by commas.
+"""Kinds of views of an analysis with their settings; lists are separated by commas.
 
-``breakdown``: a section of `tracekit breakdown`, behind that of the analysis `after`. `title` and
-`note` are its heading; a row has a `label`, a `bar` (a column of shares) and `figures`, in the
-`colour` of its kind; `most` rows are shown, of which one more is `one`, several are `many`.
-`totals` is the analysis that sums its rows over all devices and is shown in its place; else rows of
-several devices begin with the device.
+``breakdown``: a section of `tracekit breakdown`, after that of the analysis `after`. `title` and
+`note` are its heading. Each row has a `label`, a `bar` (a column of shares), and `figures`, in the
+`colour` of its kind. At most `most` rows are shown; `one` and `many` name the others. `totals` is
+an analysis with sums over all devices, shown instead; without it, rows of several devices start
+with the device.
 
-``chart``: a picture by its `name`, else that of the analysis, in reports and notebooks. `form` is
-bars, points or lines. `x` and `y` are columns, of which `y` may be ``where``, the device; `axis`
-and `y_axis` are what their axes say, `x_scale` and `y_scale` may be log; `x_of` is the column that
-the axis of bars has to hold. `order=rows` keeps the order of the rows, `parts` are columns that a
-bar consists of, `colour` is a column or a colour, `largest` the column whose largest values are
-drawn where there are many, `tip` are the columns shown of what is pointed at.
+``chart``: a chart in reports and notebooks, named `name` or like the analysis. `form` is bars,
+points, or lines. `x` and `y` are columns; `y` may be ``where``, the device. `axis` and `y_axis` are
+the labels of the axes, `x_scale` and `y_scale` may be log. `x_of` is a column whose values must fit
+on the axis of bars. `order=rows` keeps the order of rows, `parts` are columns stacked in a bar,
+`colour` is a column or a color, `largest` is the column that selects the rows to draw if there are
+many, and `tip` has the columns of the tooltip.
 
-``report``: a section of a report, by its name; one that there is not yet has a `title`.
+``report``: a section of a report by name; a new section has a `title`.
 
-``page``: how many `rows` a page has room for; of `lines` (the columns that tell them apart) it has
-whole ones, of others the `largest` by a column. `ask` are parameters that a page asks with.
+``page``: the number of `rows` in a page: complete lines for `lines` (the columns that identify a
+line), else the `largest` by a column. `ask` has the parameters of the query.
 
-``browse``: a table of `tracekit browse` under a `key`, with its name in the `menu`, its `title`,
-its `columns`, its parameters (`ask`), and the value `first` in the order of its rows.
+``browse``: a table of `tracekit browse` with its `key`, name in the `menu`, `title`, `columns`,
+parameters (`ask`), and the value that comes `first` in the order of rows.
 """
 
 _NEEDED: Mapping[str, tuple[str, ...]] = {
@@ -188,10 +188,10 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
     "page": (),
     "browse": ("key", "menu", "title", "columns"),
 }
-"""The settings that a way to show an analysis needs."""
+"""Required settings of each kind of view."""
 
 _FORMS = {"bars": ("x",), "points": ("x", "y_axis"), "lines": ("x", "y_axis")}
-"""The forms of charts, and the settings that each needs; bars of parts need others."""
+"""Forms of charts with their required settings; stacked bars need others."""
 
 _VIEW = "\n-- View:\n"
 _INDENTED = re.compile(r"(?:--   +\S.*\n)+")
@@ -199,11 +199,11 @@ _VIEW_ENTRY = re.compile(r"^--   (?P<way>\w+) +(?P<settings>.*(?:\n--     +.*)*)
 _SETTING = re.compile(r'(?P<key>[a-z_]+)=(?:"(?P<text>[^"]*)"|(?P<word>[^\s"]+))(?:\s+|$)')
 
 View = Mapping[str, str]
-"""The settings of one way to show an analysis."""
+"""Settings of a view."""
 
 
 def views_of(sql_text: str) -> dict[str, View]:
-    """Return the ways in which a file's header says to show it, without reading all of it."""
+    """Return the views in the header of a file, without parsing all of it."""
     begin = sql_text.find(_VIEW)
     if begin < 0:
         return {}
@@ -215,7 +215,7 @@ def views_of(sql_text: str) -> dict[str, View]:
 
 
 def parameters(text: str) -> dict[str, object]:
-    """Return the parameters that a setting `ask` gives: ``limit:0,kind:all``."""
+    """Return the parameters in a setting `ask`, such as ``limit:0,kind:all``."""
     pairs = (one.partition(":") for one in text.split(",") if one)
     return {name: int(value) if value.isdigit() else value for name, _, value in pairs}
 
@@ -237,7 +237,7 @@ Columns:
   evidence  VARCHAR  command that shows the evidence
 Invariant: cost_ns IS NULL OR cost_ns > 0
 """
-"""What the header of every rule declares besides its own fields."""
+"""Declarations that the header of every rule shares."""
 
 _FIELD = re.compile(r"(?P<name>[A-Za-z]+):[ \t]*(?P<value>.*)")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -247,7 +247,7 @@ _PARAM = re.compile(
     r"(?:\s*=\s*(?P<default>'(?:[^']|'')*'|\S+))?"
     r"\s+(?P<meaning>[^=\s].*)"
 )
-# Comments, texts and quoted names are skipped as wholes, so that a `$` inside them is no parameter.
+# Comments, string literals, and quoted names are tokens, so that `$` in them is no parameter.
 SQL_TOKEN = re.compile(
     r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\$(?P<param>[A-Za-z_]\w*)", re.DOTALL
 )
@@ -257,14 +257,14 @@ _COLUMN_FORM = "write `name  TYPE  meaning`, or `name  TYPE -> table.column  mea
 _OF_COLUMNS = (
     *("x", "y", "x_of", "parts", "tip", "largest", "label", "bar", "figures", "lines", "columns"),
 )
-"""The settings of views that are columns."""
+"""Settings of views that are columns."""
 
 T = TypeVar("T", bound=str)
 
 
 @dataclass(frozen=True, slots=True)
 class HeaderProblem:
-    """What is wrong with a header: the line of the file, from 1, the sentence and a hint."""
+    """An error in a header: the line number, from 1, a message, and a hint."""
 
     line: int
     reason: str
@@ -272,10 +272,10 @@ class HeaderProblem:
 
 
 def parse_header(sql_text: str, name: str, path: str, subject: str = "") -> Spec:
-    """Return what the header of a SQL file declares.
+    """Return the parsed header of an SQL file.
 
     Raises:
-        QueryError: the header is missing, incomplete or contradicts the SQL below it.
+        QueryError: the header is missing or incomplete, or contradicts the SQL below it.
     """
     reader = _Reader(sql_text, name)
     spec = reader.read(path, subject)
@@ -286,7 +286,7 @@ def parse_header(sql_text: str, name: str, path: str, subject: str = "") -> Spec
 
 
 class _Reader:
-    """One reading of a header."""
+    """Parses one header."""
 
     def __init__(self, sql_text: str, name: str) -> None:
         self.problems: list[HeaderProblem] = []
@@ -390,7 +390,7 @@ class _Reader:
         return tuple(one.text for one in found)
 
     def _empty(self) -> tuple[tuple[str, str], ...]:
-        """Return reasons, each behind the relation that has to be empty for it, or behind none."""
+        """Return pairs of a relation that must be empty, or "", and the reason."""
         parts = (text.partition(": ") for text in self._texts("Empty"))
         return tuple(
             (name, why) if why and _NAME.fullmatch(name) else ("", name + colon + why)
@@ -398,7 +398,7 @@ class _Reader:
         )
 
     def _choice(self, name: str, choices: tuple[T, ...]) -> T | None:
-        """Return what a field says, which is one of these words, or None."""
+        """Return the value of a field, which must be one of `choices`, or None."""
         found = self._one(name)
         if found is None:
             return None
@@ -470,7 +470,7 @@ class _Reader:
         )
         param = Param(match["name"], match["type"], default, match["meaning"].strip(), choices)
         if kind != "analysis":
-            # A function's arguments may be of any type, expressions and names included.
+            # Arguments of functions may have any type, including expressions and names.
             return param
         if param.type not in PARAM_TYPES:
             self._wrong(
@@ -512,9 +512,9 @@ class _Reader:
         return found is not None and found.text == "private"
 
     def _declared(self) -> Iterator[tuple[int, re.Match[str]]]:
-        """Yield the columns with the numbers of their lines.
+        """Yield the columns with their line numbers.
 
-        An entry is one column with its meaning, or any number without, separated by commas.
+        An entry is one column with a description, or several without, separated by commas.
         """
         for number, entry in self._entries("Columns"):
             begin = 0
@@ -580,14 +580,14 @@ class _Reader:
         return found.entries
 
     def _check_unique(self, number: int, field_name: str, name: str, before: set[str]) -> None:
-        """Look whether a name has been there before, and remember it."""
+        """Check that a name is new, and add it to `before`."""
         if name in before:
             self._wrong(number, f"{field_name}: {name} is declared twice")
         before.add(name)
 
     def _check_used(self, params: tuple[Param, ...]) -> None:
         used: dict[str, int] = {}
-        # Most files have no parameter: the tokens of their SQL need not be looked at.
+        # Most files have no parameters, so their SQL need not be split into tokens.
         for match in SQL_TOKEN.finditer(self._body) if "$" in self._body else ():
             if match["param"]:
                 line = len(self._header) + 1 + self._body.count("\n", 0, match.start())

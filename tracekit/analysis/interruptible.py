@@ -1,8 +1,8 @@
-"""Let Ctrl-C or a time limit end a running query, always.
+"""Lets Ctrl-C or a time limit stop a running query.
 
-DuckDB looks for a pending Ctrl-C itself while it runs in the main thread, but misses one that the
-system delivered to another thread. So a query runs in a thread of its own, and the main thread
-waits for it in short turns: after each, Python looks for a Ctrl-C wherever it was delivered.
+DuckDB checks for Ctrl-C while it runs in the main thread, but misses signals that the system
+delivered to another thread. So a query runs in its own thread, and the main thread polls it.
+Between polls, Python handles a Ctrl-C, whichever thread received it.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _POLL_S = 0.05
 
 
 class Interruptible(Protocol):
-    """What runs the work: a DuckDB connection, or several."""
+    """One or several DuckDB connections."""
 
     def interrupt(self) -> None:
-        """Stop what runs now."""
+        """Stop the running statement."""
 
 
 def interruptible(connection: Interruptible, work: Callable[[], T]) -> T:
-    """Run work on a connection so that an interrupt of the process stops it at once.
+    """Run work on a connection, so that Ctrl-C stops it at once.
 
     Raises:
-        KeyboardInterrupt: the process was interrupted; the connection can be used again.
+        KeyboardInterrupt: the process was interrupted. The connection stays usable.
     """
     if threading.current_thread() is not threading.main_thread():
         return work()
@@ -42,7 +42,7 @@ def interruptible(connection: Interruptible, work: Callable[[], T]) -> T:
         while not wait([future], timeout=_POLL_S).done:
             pass
     except KeyboardInterrupt:
-        # Again and again: an interrupt that comes between two statements is lost.
+        # Repeated, because an interrupt between two statements is lost.
         while worker.is_alive():
             connection.interrupt()
             worker.join(_POLL_S)
@@ -50,7 +50,7 @@ def interruptible(connection: Interruptible, work: Callable[[], T]) -> T:
     try:
         return future.result()
     finally:
-        # An error holds this frame, and the future holds the error: end the circle.
+        # Break the reference cycle: the error refers to this frame, and the future to the error.
         del future
 
 
@@ -58,16 +58,16 @@ def _run(future: Future[T], work: Callable[[], T]) -> None:
     try:
         future.set_result(work())
     except BaseException as error:  # noqa: BLE001
-        # Whatever it is, it belongs to the thread that waits.
+        # Every error is raised in the waiting thread.
         future.set_exception(error)
     finally:
         del future
 
 
 class Deadline:
-    """Stops what runs on a connection when its time is over.
+    """Stops the statements of a connection after a time limit.
 
-    Time between two statements, or while somebody reads the rows, counts too.
+    The limit includes time between statements and while rows are read.
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, timeout_s: float | None) -> None:
@@ -77,7 +77,7 @@ class Deadline:
 
     @property
     def is_over(self) -> bool:
-        """Whether the time has passed."""
+        """Whether the time limit has passed."""
         return self._end_s is not None and monotonic() >= self._end_s
 
     def __enter__(self) -> None:
@@ -95,6 +95,6 @@ class Deadline:
         assert self._end_s is not None
         if done.wait(max(0.0, self._end_s - monotonic())):
             return
-        # Again and again: an interrupt that comes between two statements is lost.
+        # Repeated, because an interrupt between two statements is lost.
         while not done.wait(_POLL_S):
             self._connection.interrupt()

@@ -1,7 +1,7 @@
 """The library: macros, an empty store, and parsed headers of the SQL files, built once per version.
 
-Building it takes longer than a small trace needs in all, so the result is saved: a read-only DuckDB
-file that every connection attaches as ``library``, one that every new store is a copy of, and two
+Building it takes longer than a breakdown of a small trace, so it is saved: a read-only DuckDB file
+that every connection attaches as ``library``, a file of which every new store is a copy, and two
 files for Python. A macro reads the tables of the connection that calls it.
 """
 
@@ -115,14 +115,14 @@ _reads: dict[str, list[str]] = {}
 
 
 def reads(name: str) -> Sequence[str]:
-    """Return what a SQL file of tracekit reads: see :func:`names_in`."""
+    """Return the names that a built-in SQL file reads; see :func:`names_in`."""
     if not _reads:
         _folder()
     return _reads.get(name, ())
 
 
 def reads_of(spec: Spec) -> list[str]:
-    """Return what a SQL file reads, tracekit's or the user's, from its text."""
+    """Return the names that the text of an SQL file, built-in or the user's, reads."""
     text = f"{spec.sql}\nFROM {spec.input}" if spec.input else spec.sql
     return [name for name in names_in(text) if name != spec.name]
 
@@ -132,7 +132,7 @@ def start_session(connection: duckdb.DuckDBPyConnection, *, is_complete: bool = 
 
     Args:
         connection: to the database that holds the tables, which is the current one.
-        is_complete: it has every table and view of a store.
+        is_complete: the database has all tables and views of a store.
     """
     from tracekit.database.connections import add_session
     from tracekit.database.opening import attach_library
@@ -167,7 +167,7 @@ def _folder() -> Path:
 
 
 def _load(folder: Path) -> None:
-    """Load the headers of all SQL files, and what each file reads.
+    """Load the headers of all SQL files and the names that each file reads.
 
     Raises:
         OSError: the library does not exist, or was damaged and is deleted.
@@ -266,9 +266,9 @@ def _fill(library: Path, empty_store: Path) -> None:
 
 
 def macro_of_analysis(spec: Spec, place: str) -> str:
-    """Return the macro of an analysis; ``limit`` of its header is parameter ``p_limit`` of that.
+    """Return the macro of an analysis. Parameter ``limit`` of its header becomes ``p_limit``.
 
-    Columns have the names of parameters, and some of these are words of SQL.
+    Without the prefix, parameters could have the names of columns or SQL keywords.
     """
 
     def replaced(match: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Check and convert the parameters of an analysis."""
+"""Checks and converts the parameters of an analysis."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _integer(type_name: str, value: object) -> int:
     if isinstance(value, str):
         number = int(value.strip())
     else:
-        # Takes every integer type, numpy's too, and refuses a float, which could lose its fraction.
+        # Accepts all integer types, including numpy's, and rejects floats.
         number = operator.index(cast("SupportsIndex", value))
     limit = 1 << (_INTEGER_BITS[type_name] - 1)
     if not -limit <= number < limit:
@@ -68,10 +68,10 @@ PARAM_TYPES = tuple(_READERS)
 
 
 def coerce(param: Param, value: object) -> ParamValue:
-    """Return a value as the parameter's type.
+    """Return a value converted to the type of the parameter.
 
     Raises:
-        UsageError: the value is not of that type, out of its range, or none of the choices.
+        UsageError: the value has the wrong type, is out of range, or is not one of the choices.
     """
     if value is None:
         if param.default == "NULL":
@@ -97,10 +97,10 @@ def coerce(param: Param, value: object) -> ParamValue:
 
 
 def default_of(param: Param) -> ParamValue:
-    """Return the default of an optional parameter in its own type.
+    """Return the default of an optional parameter, converted to its type.
 
     Raises:
-        UsageError: the default in the header is not of the declared type.
+        UsageError: the default in the header does not have the declared type.
     """
     return None if param.default == "NULL" else coerce(param, param.default)
 
@@ -109,8 +109,8 @@ def bind(spec: Spec, given: Mapping[str, object]) -> dict[str, ParamValue]:
     """Return a value for every declared parameter.
 
     Raises:
-        QueryError: a parameter that the analysis does not have, or a required one is missing.
-        UsageError: a value of the wrong type, or none of those of which one is needed.
+        QueryError: a parameter does not exist, or a required parameter is missing.
+        UsageError: a value has the wrong type, or none of the parameters in `needs` is given.
     """
     declared = {param.name: param for param in spec.params}
     for name in given:

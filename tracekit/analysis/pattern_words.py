@@ -1,8 +1,7 @@
-"""Which patterns could match any of some names, told by the words that a match must hold.
+"""Finds the patterns that may match any of some names, by the words that a match must contain.
 
-Compiling the patterns of all rules takes longer than matching them, and most of them are for other
-traces: of a hundred, a quarter is left. Only what must hold for a match is looked at, so a pattern
-that is left out would have matched nothing.
+Compiling the patterns of all rules takes longer than matching them, and about three quarters match
+nothing in a given trace. The words are a necessary condition, so no matching pattern is left out.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import re
 from typing import TypeAlias
 
 Ways: TypeAlias = "list[list[str | Ways]]"
-"""Alternatives; each lists what a match by it holds: words in lower case, further alternatives."""
+"""Alternatives; each lists what its matches contain: words in lower case, or alternatives."""
 
 _ANY: Ways = [[]]
 
@@ -25,7 +24,7 @@ _TOKEN = re.compile(
 
 
 def ways_to_match(pattern: str) -> Ways:
-    """Return what a match of a regular expression (RE2) must hold; of unusual syntax, nothing."""
+    """Return what a match of a regular expression (RE2) must contain; [] for unusual syntax."""
     groups: list[Ways] = [[[]]]
     before = ""
     end = 0
@@ -47,7 +46,7 @@ def ways_to_match(pattern: str) -> Ways:
         elif kind == "bar":
             groups[-1].append([])
         elif kind == "optional" and before in ("word", "close"):
-            # Of a word, the last letter alone is.
+            # The quantifier applies to the last letter of the word only.
             last = held.pop()
             held.extend([last[:-1]] if isinstance(last, str) else [])
         before = kind
@@ -55,7 +54,7 @@ def ways_to_match(pattern: str) -> Ways:
 
 
 def may_match(ways: Ways, names: str) -> bool:
-    """Whether one of the names, all in one text that is folded (`str.casefold`), may be matched."""
+    """Return whether any name may match. `names` is one casefolded text (`str.casefold`)."""
     return any(
         all(one in names if isinstance(one, str) else may_match(one, names) for one in held)
         for held in ways

@@ -1,4 +1,4 @@
-"""The pivot: what every nanosecond went to, grouped by any of the columns of view `work`."""
+"""The pivot: device time, grouped by any columns of view `work`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tracekit.errors import QueryError, UsageError, did_you_mean
 from tracekit.units import unit_of
 
 MEASURES = ("wall_ns", "idle_ns", "span_ns", "kernel_ns", "kernel_count", "bytes")
-"""What is summed: `span_ns` is wall_ns and idle_ns, which add up to the windows of the devices."""
+"""Measures. `span_ns` is wall_ns + idle_ns, which adds up to the windows of the devices."""
 
 NOT_KNOWN = "(none)"
 
 TOTAL = "(total)"
 
 MAX_CELLS = 10_000_000
-"""More of them fit neither a screen nor memory, however few events they are of."""
+"""Most cells of a pivot, which bounds memory."""
 
 _NOT_GROUPED = ("trace_id", "event_id", "piece", "name", "ts_ns", "dur_ns")
 
@@ -26,11 +26,11 @@ _ROLE = "role"
 
 _WITH_ROLES = """(SELECT w.*, CASE WHEN w.kind = 'idle' THEN 'idle' ELSE r.role END AS role
 FROM work AS w LEFT JOIN role_work AS r USING (trace_id, event_id, piece)) AS work"""
-"""The view with roles: as analysis roles has them, which takes longer."""
+"""View `work` with the roles of analysis roles, which takes longer."""
 
 
 def dimensions() -> tuple[str, ...]:
-    """Return what a pivot can be grouped by."""
+    """Return the dimensions of a pivot."""
     names = load_catalog().views["work"].column_names
     return *(name for name in names if name not in (*MEASURES, *_NOT_GROUPED)), _ROLE
 
@@ -48,20 +48,21 @@ def pivot(
     Args:
         sql: runs a statement over the store.
         rows: dimensions, of :func:`dimensions`.
-        columns: the dimension whose values become columns; None for the total alone.
+        columns: the dimension with a column per value, or None for the total alone.
         values: the measure, of :data:`MEASURES`.
-        where: a condition in SQL over the columns of view `work`.
-        step: only this step.
+        where: an SQL condition over the columns of view `work`.
+        step: number of the only step to include.
 
     Returns:
-        The dimensions as text; a column for each value of `columns`, the largest first, with the
-        unit of the measure at the end of its name; the measure itself, which is their sum, and its
-        share of all, 0 to 100. Rows by size, numbers by value; the last one is their sum. None
-        where the trace does not say, as of the bytes of kernels; no row where nothing is summed.
+        The dimensions as text, a column per value of `columns`, largest first, with the unit of
+        the measure as its suffix, the measure (the sum of these columns), and its share of the
+        total in percent. Rows are sorted by size, or by value if they are numbers; the last row is
+        the total. Unknown values, such as the bytes of kernels, are None. Without events, there is
+        no row.
 
     Raises:
-        UsageError: there is no such dimension or measure.
-        QueryError: DuckDB refuses the condition, or the table would be too large.
+        UsageError: the dimension or measure does not exist.
+        QueryError: DuckDB rejects the condition, or the table would be too large.
     """
     if not isinstance(where, str | None):
         raise UsageError(f"where is {where!r:.80}, expected a string")
@@ -137,7 +138,7 @@ def _laid_out(
         known = sizes if any(sums.values()) else {}
         out.append(row([TOTAL, *[""] * (len(rows) - 1)], known))
     names = [f"{name}_{unit_of(values)}" for name in shown]
-    # A value may be called as a dimension or the measure is.
+    # A value may have the name of a dimension or of the measure.
     taken = {*rows, values, "share_pct"}
     names = [f"{name} " if name in taken else name for name in names]
     return Result(

@@ -1,7 +1,7 @@
-"""Judges the records of traces before anything is derived from them.
+"""Finds implausible records of traces before relations are derived from them.
 
-What cannot be is in ``queries/events/implausible.sql``. Most traces have none of it, and planning
-that statement takes longer than looking whether there may be something: this does it first.
+``queries/events/implausible.sql`` has the rules. Most traces have no such records, and planning the
+statement takes longer than the quick checks here, which come first.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ SELECT
 FROM event
 GROUP BY trace_id, category
 """
-"""The categories of each trace: what they are of, when their events were, and whether names in them
-call for a closer look."""
+"""The categories of each trace: their kind, the times of their events, and whether their names need
+a closer look."""
 
 _FAR_TIMES = f"""
 SELECT 1
@@ -116,7 +116,7 @@ last_frame AS MATERIALIZED (
 )
 LIMIT 1
 """
-"""These look less closely than the table itself, and overlook nothing of it."""
+"""Quick checks. They may find too much, but miss no row of the table."""
 
 _HAS_CALLS = f"SELECT 1 FROM {EVENT_KIND} WHERE is_python_call(category) LIMIT 1"
 
@@ -139,18 +139,18 @@ FROM (
 ) AS counted
 WHERE trace.trace_id = counted.trace_id
 """
-"""What is left out is in another view than event; what is cut is shorter there."""
+"""Excluded records move from view event to another view; cut records become shorter."""
 
 
 def create_event_kinds(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create table ``event_kind``, of the events that view event has now."""
+    """Create table ``event_kind`` from the current rows of view event."""
     connection.execute(_EVENT_KIND)
 
 
 def judge_records(connection: duckdb.DuckDBPyConnection) -> None:
-    """Fill table ``implausible``, have its records count as it says, and table ``event_kind``.
+    """Fill table ``implausible``, exclude or cut its records, and fill table ``event_kind``.
 
-    It may be done before events of other recordings are added: those are not judged.
+    Call it before events of other recordings are added, which it must not judge.
     """
     made = session_of(connection).row_counts
     if IMPLAUSIBLE in made:
@@ -160,7 +160,7 @@ def judge_records(connection: duckdb.DuckDBPyConnection) -> None:
     if connection.execute(_HAS_CALLS).fetchone():
         screens.append(_OPEN_CALLS)
     if any(connection.execute(sql).fetchone() for sql in screens):
-        # What runs out of memory is tried again with more, on records that count as before.
+        # In a transaction: a retry after running out of memory starts with unchanged records.
         connection.begin()
         try:
             _judge(connection)

@@ -1,4 +1,4 @@
-"""Turn what DuckDB says about a user's statement into one sentence and a hint."""
+"""Turns errors of DuckDB about a user's statement into a sentence and a hint."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOCKED = re.compile(r"disabled by configuration|configuration has been locked")
 
 _DAMAGE = re.compile(
     "checksum|[Cc]orrupt|Could not read|[Ss]erializ|[Dd]eserializ|read from file|truncated file"
-    # of the Parquet files of a dataset
+    # Damaged Parquet files of a dataset.
     "|Failed to read file|[Dd]ecompress|Parquet|No magic bytes|TProtocol"
 )
 
@@ -42,7 +42,7 @@ def query_error(connection: duckdb.DuckDBPyConnection, error: duckdb.Error) -> Q
 def sql_error(
     connection: duckdb.DuckDBPyConnection, error: duckdb.Error | UnicodeDecodeError
 ) -> QueryError | StoreError:
-    """Return the error to show for a statement of the user's: a damaged store is not its fault."""
+    """Return the error for a user's statement: StoreError if the store is damaged."""
     blamed = store_error("sql", error)
     if isinstance(blamed, DamagedStoreError) or isinstance(error, UnicodeDecodeError):
         return blamed or StoreError("sql: the store contains text that is not UTF-8")
@@ -50,12 +50,12 @@ def sql_error(
 
 
 def store_error(what: str, error: duckdb.Error | UnicodeDecodeError) -> StoreError | None:
-    """Return the error to show where the store is to blame and not the statement, else None."""
+    """Return the error if the store caused it and not the statement, else None."""
     first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
     if isinstance(error, UnicodeDecodeError | duckdb.FatalException | duckdb.InternalException):
         is_damage = True
     else:
-        # What DuckDB itself gives no kind comes out of the reader of Parquet: `Out of buffer`.
+        # Errors without a kind come from the Parquet reader: `Out of buffer`.
         is_damage = type(error) is duckdb.Error or _DAMAGE.search(first_line) is not None
     if is_damage:
         return DamagedStoreError(
@@ -101,14 +101,14 @@ def _hint(connection: duckdb.DuckDBPyConnection, error: duckdb.Error, message: s
         return ". ".join(filter(None, (here and f"in tracekit: {here}", homes, candidates)))
     place = _LINE.search(message)
     if place:
-        # The caret stands under the text that follows `LINE n: `.
+        # The caret is below the text that follows `LINE n: `.
         column = len(place["caret"]) - len(f"LINE {place['line']}: ") + 1
         return f"line {place['line']}, column {column}: {place['text'].strip()}"
     return "SHOW TABLES lists the tables and views, DESCRIBE NAME lists the columns"
 
 
 def _homes_of(column: str) -> str:
-    """Return the public tables and views that have a column, or nothing."""
+    """Return the names of public tables and views with a column, or an empty text."""
     catalog = load_catalog()
     public = [
         one for one in (*catalog.views.values(), *catalog.tables.values()) if not one.is_private
@@ -116,7 +116,7 @@ def _homes_of(column: str) -> str:
     name = column.lower()
     homes = [one.name for one in public if name in one.column_names]
     homes += [one.name for one in TABLES if name in (held.name for held in one.columns)]
-    # The view that most questions are about comes first.
+    # View work answers most questions, so it comes first.
     first, *others = sorted(homes, key=lambda home: home != "work") or [""]
     more = f" (also in {', '.join(others[:2])})" if others else ""
     return f"column {name} is in {first}{more}" if first else ""

@@ -1,7 +1,7 @@
-"""SQL files of the user's own, beside those that come with tracekit.
+"""The user's SQL files, from given folders and the user's configuration.
 
-They have the headers of ours and are found by being there: in folders that were named, and in the
-user's configuration. A run folder is data of whoever made it and brings none.
+They have the same headers as built-in files. Run folders are data of others, so SQL files in them
+are not used.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from tracekit.errors import QueryError, UsageError
 from tracekit.schema import TABLES
 
 Origin = Literal["given", "configuration"]
-"""Where a file comes from: a folder that was named, or the user's configuration."""
+"""Origin of a file: a given folder, or the user's configuration."""
 
 ENVIRONMENT = "TRACEKIT_QUERIES"
-"""Names folders where none were given, as PATH does."""
+"""Environment variable with folders, separated as in PATH, used if none are given."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnFile:
-    """A SQL file of the user's that can be used."""
+    """A usable SQL file of the user."""
 
     spec: Spec
     origin: Origin
@@ -35,7 +35,7 @@ class OwnFile:
 
 @dataclass(frozen=True, slots=True)
 class RefusedFile:
-    """A SQL file that cannot be used, and why."""
+    """An SQL file that cannot be used, and the reason."""
 
     name: str
     reason: str
@@ -44,21 +44,21 @@ class RefusedFile:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """The user's SQL files by name, in alphabetical order, and those that cannot be used."""
+    """The user's SQL files by name, in alphabetical order, and the unusable ones."""
 
     files: dict[str, OwnFile] = field(default_factory=dict)
     refused: tuple[RefusedFile, ...] = ()
 
     @property
     def analyses(self) -> dict[str, OwnFile]:
-        """Those that are analyses."""
+        """The files that are analyses."""
         return {name: own for name, own in self.files.items() if own.spec.kind == "analysis"}
 
     def analysis(self, name: str) -> OwnFile:
         """Return the analysis of that name.
 
         Raises:
-            QueryError: there is none, or its file cannot be used.
+            QueryError: it does not exist, or its file cannot be used.
         """
         found = self.analyses.get(name)
         if found is not None:
@@ -73,11 +73,11 @@ class Library:
 def load_library(given: Sequence[Path] = ()) -> Library:
     """Find the user's SQL files.
 
-    Of two files of one name, the one that was named comes before that of the configuration, which
-    is refused.
+    If two files have the same name, the one in a given folder is used, and that of the
+    configuration is rejected.
 
     Raises:
-        UsageError: a folder that was named does not exist.
+        UsageError: a given folder does not exist.
         QueryError: a file in such a folder cannot be used.
     """
     places: list[tuple[Path, Origin]] = [(folder, "given") for folder in dict.fromkeys(given)]
@@ -101,7 +101,7 @@ def load_library(given: Sequence[Path] = ()) -> Library:
 
 
 def given_folders(folders: Sequence[str | Path]) -> tuple[Path, ...]:
-    """Return the folders that were named, or else those of TRACEKIT_QUERIES."""
+    """Return the given folders, or else those of TRACEKIT_QUERIES."""
     if folders:
         return tuple(Path(folder).expanduser() for folder in folders)
     named = os.environ.get(ENVIRONMENT, "").split(os.pathsep)
@@ -109,7 +109,7 @@ def given_folders(folders: Sequence[str | Path]) -> tuple[Path, ...]:
 
 
 def config_folder() -> Path:
-    """Return the folder of the user's own SQL files: under the XDG configuration folder."""
+    """Return the folder of the user's SQL files, in the XDG configuration folder."""
     xdg = os.environ.get("XDG_CONFIG_HOME")
     base = Path(xdg) if xdg and Path(xdg).is_absolute() else Path.home() / ".config"
     return base / "tracekit" / "queries"
@@ -119,7 +119,7 @@ def _read(path: Path) -> Spec:
     """Read one file.
 
     Raises:
-        QueryError: the file cannot be read, or its header cannot.
+        QueryError: the file cannot be read, or its header cannot be parsed.
     """
     try:
         text = path.read_text("utf-8")
@@ -152,7 +152,7 @@ def _check_name(spec: Spec, files: dict[str, OwnFile]) -> None:
 
 
 def _sql_files(folder: Path, origin: Origin) -> Iterator[Path]:
-    """Yield the SQL files of a folder and of the folders in it, in alphabetical order."""
+    """Yield the SQL files of a folder and its subfolders, in alphabetical order."""
     try:
         inside = [folder, *sorted(path for path in folder.iterdir() if _is_subject(path))]
         yield from [

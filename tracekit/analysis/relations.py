@@ -1,10 +1,10 @@
-"""Creates the relations of a store: derived tables, views, and analyses by their name.
+"""Creates the relations of a store: derived tables, views, and analyses by name.
 
-Each is a SQL file under ``queries/`` or a step in Python. What its SQL names gives the order, and
-what can be created at the same time. Tables that every store of traces has are created with it. The
-others (``Made: when asked for``) and analyses that a statement reads like a table, with their
-default parameters, are created on demand. These lie in a database in memory that all connections to
-a store share, and go with the last of them: many processes read a store, and none changes it.
+Each is an SQL file in ``queries/`` or a step in Python. The names in its SQL determine the order,
+and which relations can be created concurrently. The tables of every store are created with it.
+Others (``Made: when asked for``), and analyses that a statement reads like a table, with default
+parameters, are created on demand, in an in-memory database that all connections of this process
+share. So many processes can read a store, and none changes it.
 """
 
 from __future__ import annotations
@@ -81,17 +81,17 @@ class Answer(NamedTuple):
 
 
 Step = Callable[["duckdb.DuckDBPyConnection"], None]
-"""What makes or fills a table."""
+"""A function that creates or fills a table."""
 
 REPLAYED_OPS = "replayed_ops"
 """The step that adds ops of graph replays to table ``record``."""
 
 
 def add_replayed_ops(connection: duckdb.DuckDBPyConnection) -> None:
-    """Add a row to table record for each op of a replay, which took no time of the host.
+    """Add a row to table record for each op of a graph replay, with no host time.
 
-    An op that was captured once is called once by every replay: what is said of calls, as how many
-    operations they are, is said of each. No view of events has these rows.
+    Every replay calls each captured op once, so figures per call, such as its operations, apply to
+    each replay. No view of events includes these rows.
     """
     if session_of(connection).row_counts["replayed_event"]:
         connection.execute(
@@ -120,7 +120,7 @@ _IN_PYTHON: dict[str, tuple[Step, tuple[str, ...]]] = {
     CLASS_MACROS: (create_class_macros, ()),
     ROLE_MACROS: (create_role_macros, ()),
 }
-"""The steps in Python, and what each reads besides the ingested tables."""
+"""The steps in Python, and the relations that each reads besides ingested tables."""
 
 _IN_SESSION = frozenset((CLASS_MACROS, ROLE_MACROS))
 """Steps that add nothing to a store."""
@@ -134,24 +134,24 @@ _STEP_OF_TABLE = {
 """The step that creates a table of another name."""
 
 _AFTER = {"attribution": (REPLAYED_OPS,)}
-"""What must be there before a relation although its SQL does not name it."""
+"""Steps that must run before a relation although its SQL does not name them."""
 
 _OF_STEPS = (
     *context_walk.TABLES,
     *(stretch_alignment.TABLE, RULED_WORK, RULED_RANGE),
 )
-"""The tables of the database ``scratch`` that steps leave to others."""
+"""Tables in database ``scratch`` that steps create for others."""
 
 _THREAD, _CALL = "thread", "()"
 
 _INGESTED = frozenset(table.name for table in TABLES)
-"""Tables, after some of which analyses are named: these are no relations, but are called."""
+"""Ingested tables. Analyses of the same names are not relations; statements call them."""
 
 
 def with_values(spec: Spec, values: Mapping[str, ParamValue]) -> str:
-    """Return the SQL with every `$name` replaced by its value, cast to its declared type.
+    """Return the SQL with each parameter `$name` replaced by its value, cast to its type.
 
-    Comments, texts and quoted names are stepped over as wholes, so only a parameter is replaced.
+    Comments, string literals, and quoted names stay unchanged.
     """
     types = {param.name: param.type for param in spec.params}
 
@@ -165,10 +165,10 @@ def with_values(spec: Spec, values: Mapping[str, ParamValue]) -> str:
 
 
 def create_empty_store(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create what every store has in an empty database: tables, views, and functions of the views.
+    """Create the tables, views, and functions of every store in an empty database.
 
-    Only the tables of rules have rows. Other programs may read the views, so their functions are in
-    the store.
+    Only the tables of rules have rows. The functions that views call are part of the store, so that
+    other programs can read the views.
     """
     for table in TABLES:
         connection.execute(table.create_sql())
@@ -193,9 +193,9 @@ def create_empty_store(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def dependencies(names: Iterable[str]) -> frozenset[str]:
-    """Return the tables, views, steps, and analyses that names lead to, through functions.
+    """Return the tables, views, steps, and analyses that names depend on, also via functions.
 
-    An analysis that is called has parentheses: its macro is created, with what it reads.
+    Calls of analyses end with parentheses: the macro and its dependencies are created.
     """
     functions = load_catalog().functions
     return frozenset(
@@ -222,7 +222,7 @@ def _reads(name: str) -> Sequence[str]:
 
 
 def _closure(names: Iterable[str], is_passed: Callable[[str], bool]) -> list[str]:
-    """Return names and what the SQL files of those that are passed read, and so on."""
+    """Return names and, recursively, what the SQL files of those accepted by `is_passed` read."""
     found: dict[str, None] = {}
     waiting = list(names)
     while waiting:
@@ -236,7 +236,7 @@ def _closure(names: Iterable[str], is_passed: Callable[[str], bool]) -> list[str
 
 
 def depends_on(name: str, tables: Collection[str]) -> bool:
-    """Whether an analysis reads any of these tables, itself or through others."""
+    """Return whether an analysis reads any of these tables, directly or via other relations."""
     return not {*_closure(_reads(name), lambda _: True)}.isdisjoint(tables)
 
 
@@ -250,9 +250,9 @@ def ensure(connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -> None:
 
 
 def ensure_named(connection: duckdb.DuckDBPyConnection, text: str) -> None:
-    """Create the tables and analyses that a statement names, read or called.
+    """Create the tables and analyses that a statement reads or calls.
 
-    Where a store lacks what they are made of, DuckDB says so of a statement that does read them.
+    If the store lacks their input, DuckDB reports it when it runs the statement.
     """
     with contextlib.suppress(duckdb.CatalogException):
         ensure(connection, (name for name in names_in(text) if not _needs_values(name)))
@@ -264,20 +264,20 @@ def _needs_values(name: str) -> bool:
 
 
 def is_relation(name: str) -> bool:
-    """Whether an analysis can be read like a table of its name."""
+    """Return whether a statement can read an analysis like a table of its name."""
     return name in load_catalog().analyses and name not in _INGESTED
 
 
 def has_rows_of(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
-    """Whether the rows of an analysis with its default parameters are there to be read."""
+    """Return whether the rows of an analysis with default parameters are stored."""
     session = session_of(connection)
     return is_relation(name) and (name in session.row_counts or name in session.provided)
 
 
 def has_no_input(connection: duckdb.DuckDBPyConnection, spec: Spec) -> bool:
-    """Whether a relation has no row because there is nothing of what it is made of.
+    """Return whether a relation has no rows because its input has none.
 
-    Most of the time of a small trace is planning, and this need not be planned then.
+    Planning takes most of the time for small traces, and such a relation need not be planned.
     """
     if not spec.input:
         return False
@@ -290,16 +290,16 @@ def has_no_input(connection: duckdb.DuckDBPyConnection, spec: Spec) -> bool:
 
 
 class Relations:
-    """The relations of one store, made as they are needed.
+    """The relations of one store, created on demand.
 
-    For small traces two are made at a time: planning is most of their time, and DuckDB plans a
-    statement on one thread. For large ones a step has all the memory.
+    For small traces, two are created at a time, because planning takes most of the time and DuckDB
+    plans a statement on one thread. For large traces, each step has all memory.
 
     Args:
-        connection: to a store that is open, or that is being built, as :func:`prepare` left it.
-        text_bytes: of one that is being built, how much JSON text the traces have, roughly.
-        steps: further steps by the name under which SQL files require them; they require nothing.
-        is_bounded: the memory limit is that of a unit of work: no step may raise it.
+        connection: to an open store, or to one that is being built.
+        text_bytes: approximate size of the JSON text of the traces, if the store is being built.
+        steps: additional steps by name, without dependencies.
+        is_bounded: the memory limit is that of a unit of work, and no step may raise it.
     """
 
     def __init__(
@@ -316,27 +316,27 @@ class Relations:
         self._is_bounded = is_bounded or text_bytes is None
 
     def make_store(self, analyses: Iterable[str] = ()) -> None:
-        """Make what every store of traces has, and the rows of these analyses into it."""
+        """Create the relations of every store, and store the rows of the given analyses."""
         self._make([*self._of_stores(), *analyses], frozenset(analyses))
 
     def make(self, names: Iterable[str]) -> None:
-        """Create what does not exist yet.
+        """Create relations that do not exist yet.
 
         Raises:
             duckdb.Error: one cannot be created.
-            StoreError: an analysis cannot be created for want of room, or the store is damaged.
+            StoreError: memory or disk is full, or the store is damaged.
         """
         self._make(names, frozenset())
 
     def answer(self, names: Iterable[str]) -> dict[str, Answer]:
-        """Return the rows of those analyses that nothing else reads, and create the others.
+        """Return the rows of analyses that no relation reads, and create the others.
 
-        Fetching rows takes less than storing them first. The errors are those of :meth:`make`.
+        Fetching rows is faster than storing them first. Errors are those of :meth:`make`.
         """
         return self._make(names, frozenset(), is_asked=True)
 
     def forget(self, tables: Collection[str]) -> None:
-        """Drop what was made of these tables in memory, or provided: it has other rows now."""
+        """Drop relations in memory that depend on these tables, whose rows have changed."""
         catalog = load_catalog()
         session = session_of(self._connection)
         on_demand = [name for name, spec in catalog.tables.items() if spec.is_on_demand]
@@ -348,7 +348,7 @@ class Relations:
                 session.provided.pop(name, None)
 
     def give(self, name: str, values: Sequence[Sequence[object]]) -> None:
-        """Fill a table created on demand with these rows, in place of its SQL."""
+        """Fill a table that is created on demand with given rows, instead of by its SQL."""
         table = load_catalog().tables[name]
         place = f"{SESSION}.main.{name}"
         types = {column.name: column.type for column in table.columns}
@@ -395,10 +395,10 @@ class Relations:
             return making.answers
 
     def _graph(self, names: Iterable[str], session: Session) -> dict[str, frozenset[str]]:
-        """Return what is to be created, and for each what must exist before it."""
+        """Return the relations to create, each with those that must exist before it."""
         graph: dict[str, frozenset[str]] = {}
         waiting = [*dependencies(names)]
-        # What every step reads of the events is what is left of them.
+        # Every step reads events without the implausible ones.
         first = frozenset[str]() if session.is_complete else frozenset((IMPLAUSIBLE,))
         while waiting:
             name = waiting.pop()
@@ -429,7 +429,7 @@ class Relations:
 
 
 class _Making:
-    """One time that relations are created; `new` has their numbers of rows, None if unknown."""
+    """One creation of relations. `new` has their numbers of rows, or None if unknown."""
 
     def __init__(
         self,
@@ -447,15 +447,15 @@ class _Making:
         self.new: dict[str, int | None] = {}
 
     def make(self, graph: Mapping[str, frozenset[str]]) -> None:
-        """Make relations, each after what it requires."""
+        """Create relations in the order of their dependencies."""
         if not graph:
             return
         text_bytes = self._relations._text_bytes
-        # Statements of the user's run when a store is complete.
+        # The user's statements run only after a store is complete.
         is_building = text_bytes is not None and not self._session.is_complete
         if not is_building and _is_in_transaction(self._connection):
-            # It sees what other connections make no more than they see what it makes. What it
-            # makes may be rolled back, so it does not count as made.
+            # A transaction and other connections cannot see each other's new relations. These may
+            # be rolled back, so they are not remembered as existing.
             for name in TopologicalSorter(graph).static_order():
                 self._make_one(self._connection, name)
             return
@@ -477,8 +477,8 @@ class _Making:
         cursors = list(everyone)
         alone: list[str] = []
         specs = {name: _spec_of(name) for name in graph}
-        # What most others wait for, one after the other, goes first; then what takes longest:
-        # long SQL, mostly.
+        # First the start of the longest chain of dependencies, then what takes longest, which is
+        # usually long SQL.
         rank = {name: (heights[name], len(spec.sql) if spec else 0) for name, spec in specs.items()}
 
         def make(name: str, *, is_alone: bool) -> str | None:
@@ -508,10 +508,10 @@ class _Making:
                         name = ready.pop(0)
                         running[pool.submit(make, name, is_alone=False)] = name
                     if not running:
-                        # What found no room next to another has all of it now.
+                        # A step that ran out of memory next to another one runs again alone.
                         name = alone.pop(0)
                         running[pool.submit(make, name, is_alone=True)] = name
-                    # In short turns: Python looks for a Ctrl-C after each.
+                    # With a short timeout, so that Python handles Ctrl-C in between.
                     finished, _ = wait(running, timeout=0.05, return_when=FIRST_COMPLETED)
                     for future in finished:
                         name = running.pop(future)
@@ -523,7 +523,7 @@ class _Making:
                 pool.shutdown(wait=False, cancel_futures=True)
                 begun = [one for one in running if not one.cancelled()]
                 while wait(begun, timeout=0.05).not_done:
-                    # Again and again: an interrupt that comes between two statements is lost.
+                    # Repeated, because an interrupt between two statements is lost.
                     for cursor in everyone:
                         cursor.interrupt()
                 raise
@@ -531,7 +531,7 @@ class _Making:
             cursor.close()
 
     def drop(self) -> None:
-        """Drop what was made in memory: it is of no use without the rest, and takes room."""
+        """Drop the relations created in memory, which are incomplete without the rest."""
         for name in [*self.new]:
             spec = _spec_of(name)
             if (
@@ -543,7 +543,7 @@ class _Making:
                 del self.new[name], self._session.row_counts[name]
 
     def _make_one(self, cursor: duckdb.DuckDBPyConnection, name: str) -> int | None:
-        """Create a relation or take a step; return the number of rows where it is known."""
+        """Create a relation or run a step, and return the number of its rows if known."""
         relations = self._relations
         text_bytes = relations._text_bytes or 0
         in_python = relations._in_python.get(name)
@@ -567,8 +567,8 @@ class _Making:
             if relations._is_bounded:
                 step()
             elif name in SWEEPS and text_bytes > SMALL_SOURCE_BYTES:
-                # DuckDB sorts the rows for C in all the memory that it may have, on each thread: of
-                # 1 GB of text, two threads need 560 MB and one needs 380 MB, for 0.4 s more.
+                # Each thread of DuckDB sorts the rows for C with all available memory: for 1 GB of
+                # text, two threads need 560 MB and one needs 380 MB, and takes 0.4 s longer.
                 cursor.execute("SET threads = 1")
                 with_room(cursor, 0, step)
                 set_first_limit(cursor, text_bytes)
@@ -604,7 +604,7 @@ class _Making:
         if spec.name in SWEEPS:
             return sweep_table(cursor, spec)
         text = with_values(spec, bind(spec, {})) if spec.kind == "analysis" else spec.sql
-        # One of a session exists already where the transaction that created it was committed.
+        # In a session, the relation exists if another transaction that created it was committed.
         begin = f"INSERT INTO {place}" if is_there else f"CREATE TABLE IF NOT EXISTS {place} AS"
         execute_own(cursor, f"{begin}\n{text}")
         found = cursor.fetchall()
@@ -612,13 +612,13 @@ class _Making:
 
 
 def _is_in_transaction(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Whether a transaction has been begun: else each statement has one of its own."""
+    """Return whether a transaction was begun explicitly."""
     one, other = (connection.execute("SELECT txid_current()").fetchall() for _ in range(2))
     return one == other
 
 
 def _explain(name: str, error: duckdb.Error | UnicodeDecodeError) -> None:
-    """Raise what is to be said where an analysis cannot be made: of others, who asked says it."""
+    """Raise a clear error if an analysis cannot be created; callers report other relations."""
     blamed = store_error(name, error) if name in load_catalog().analyses else None
     if blamed is not None:
         raise blamed from error
@@ -633,7 +633,7 @@ def _spec_of(name: str) -> Spec | None:
 
 
 def _heights(graph: Mapping[str, Collection[str]]) -> dict[str, int]:
-    """Return how many steps at least must follow each one, one after the other."""
+    """Return the length of the longest chain of dependents of each relation."""
     heights = dict.fromkeys(graph, 0)
     for name in reversed(list(TopologicalSorter(graph).static_order())):
         for required in graph[name]:

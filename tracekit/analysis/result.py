@@ -1,4 +1,4 @@
-"""Columns and rows: what every query returns. No formatting."""
+"""Columns and rows that every query returns. No formatting."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-# What polars, pyarrow and pandas call the types; "" where the library finds out itself. The last is
-# for columns with NULLs: pandas turns int64 with a None into doubles, which lose nanoseconds.
+# Names of types in polars, pyarrow, and pandas; "" if the library infers them. The last is for
+# columns with NULLs: pandas converts int64 with None to float64, which loses nanoseconds.
 _TYPES = {
     "BIGINT": ("Int64", "int64", "int64", "Int64"),
     "BOOLEAN": ("Boolean", "bool_", "bool", "boolean"),
@@ -40,7 +40,7 @@ _NO_TYPES = ("", "", "", "")
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its name, which states the unit, and its DuckDB type."""
+    """A column: its name, with the unit as suffix, and its DuckDB type."""
 
     name: str
     type: str
@@ -55,11 +55,11 @@ def columns_of_text(text: str) -> tuple[Column, ...]:
 class Result:
     """A table: columns and rows of plain Python values, in the order of the query.
 
-    Integers are exact, SQL's NULL is None, JSON columns are text. Iterating gives the rows.
+    Integers are exact, NULL is None, and JSON columns are text. Iterate over it to get the rows.
 
     Attributes:
-        keep: columns that are the last to go where a screen is too narrow for all; without them,
-            those that the analysis of that name states.
+        keep: columns that narrow screens leave out last. The default is that of the analysis of
+            the same name.
     """
 
     name: str
@@ -69,14 +69,14 @@ class Result:
 
     @property
     def column_names(self) -> tuple[str, ...]:
-        """The names of the columns, in order; no two are equal."""
+        """The distinct names of the columns, in order."""
         return tuple(column.name for column in self.columns)
 
     def column(self, name: str) -> list[Any]:
         """Return the values of one column.
 
         Raises:
-            UsageError: there is no such column.
+            UsageError: the column does not exist.
         """
         try:
             index = self.column_names.index(name)
@@ -88,7 +88,7 @@ class Result:
         return [row[index] for row in self.rows]
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """Return one dict per row, keyed by column name."""
+        """Return a dict per row, by column name."""
         names = self.column_names
         return [dict(zip(names, row, strict=True)) for row in self.rows]
 
@@ -142,7 +142,7 @@ class Result:
         return pa.Table.from_arrays(arrays, names=list(self.column_names))
 
     def _repr_html_(self) -> str:
-        """Return the first rows as an HTML table, which is how a notebook shows the result."""
+        """Return the first rows as an HTML table, which notebooks display."""
         from tracekit import result_html
 
         return result_html(self)
@@ -154,7 +154,7 @@ class Result:
         return iter(self.rows)
 
     def __str__(self) -> str:
-        """Return the first rows as the command line shows them."""
+        """Return the first rows as in the command line."""
         from tracekit import result_text
 
         return result_text(self)
@@ -164,7 +164,7 @@ class Result:
 
 
 def picked(result: Result, names: Iterable[str]) -> Result:
-    """Return a result with some of its columns, in the order of the names."""
+    """Return a result with the given columns, in the given order."""
     places = [result.column_names.index(name) for name in names]
     return replace(
         result,
@@ -174,10 +174,10 @@ def picked(result: Result, names: Iterable[str]) -> Result:
 
 
 class ShownAsTable:
-    """Shows an object by its table: in one line, and in a notebook as HTML.
+    """Displays an object by its table: as one line, and in notebooks as HTML.
 
     Attributes:
-        shown: columns of the table that a notebook shows; all if empty.
+        shown: columns that notebooks show; all if empty.
     """
 
     __slots__ = ()
@@ -198,7 +198,7 @@ class ShownAsTable:
 
 @dataclass(frozen=True, slots=True)
 class RowStream:
-    """A table whose rows are made while they are taken, once, and not all held."""
+    """A table whose rows are computed while they are read, once, without holding all."""
 
     name: str
     columns: tuple[Column, ...]
@@ -206,7 +206,7 @@ class RowStream:
 
     @property
     def column_names(self) -> tuple[str, ...]:
-        """The names of the columns, in order; no two are equal."""
+        """The distinct names of the columns, in order."""
         return tuple(column.name for column in self.columns)
 
     def first(self, count: int) -> tuple[Result, bool]:
@@ -222,7 +222,7 @@ def _refuse(library: str) -> NoReturn:
 
 
 def columns_of(connection: duckdb.DuckDBPyConnection) -> tuple[Column, ...]:
-    """Return the columns of the open result, with a number after a name that comes twice."""
+    """Return the columns of the open result; repeated names get a number."""
     columns: list[Column] = []
     taken: set[str] = set()
     for name, type_name, *_ in connection.description or ():

@@ -1,9 +1,9 @@
-"""Rules that are data: what the names of device work, ranges and modules mean.
+"""Rules that classify device work, ranges, and modules by name.
 
-``queries/rules`` has them as TOML: tables in order, of which the first that matches wins; those of
-a user's file come before the built-in ones. The rules of a store are tables of it. All are applied
-in the same way: as one CASE of constant patterns, each of which DuckDB compiles once, where a join
-of names and rules would compile it for every pair.
+``queries/rules`` has them as ordered TOML tables. The first match wins, and rules of a user's file
+precede the built-in ones. Rules are stored as tables. They are applied as one CASE of constant
+patterns: DuckDB compiles each pattern once, whereas a join of names and rules would compile it for
+every pair.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import duckdb
 
 MAX_RULES = 1_000
-"""As many of each kind are applied in bounded time: each is a condition for every name."""
+"""Most rules of a kind, which bounds the time: each rule is a condition for every name."""
 
 KINDS = ("compute", "comm", "memcpy")
 PHASES = (
@@ -35,39 +35,43 @@ PHASES = (
     *("prefill", "decode", "mixed", "verify"),
 )
 ROLE_SUBJECTS = ("part", "leaf", "path", "op", "class", "attention", "section", "landmark")
-"""What a rule for roles may apply to."""
+"""The subjects of rules for roles."""
 
 ROLE_CALL = "role_rule_of_"
-"""How the names of the macros begin that apply the rules for roles."""
+"""Prefix of the macros that apply rules for roles."""
 
 CLASS_MACROS, ROLE_MACROS = "class_macros", "role_macros"
-"""The steps that create macros in a session: of the user's classes, and of the rules for roles."""
+"""Steps that create macros in a session, for the user's classes and for the rules for roles."""
 
 RULED_WORK = "ruled_work"
 RULED_RANGE = "ruled_range"
-"""Tables in the database ``scratch``: the names of a store, and their rules."""
+"""Tables in database ``scratch`` with the names of a store and their rules."""
 
 CLASS_FLAGS = (
     *("is_model_work", "has_flops", "is_gemm", "is_conv", "is_softmax", "is_fusible", "is_fused"),
     *("is_optimizer", "moves_only"),
 )
-"""The attributes of a class that hold or do not."""
+"""Boolean attributes of a class."""
 
 CLASS_TEXTS = {"collective": "none", "copy": "none", "serving_task": "other"}
-"""The attributes of a class that are texts, and what a class has that does not give one."""
+"""Text attributes of a class, with their defaults."""
 
 CLASS_CALLS = frozenset((*CLASS_FLAGS, *(f"{key}_of" for key in CLASS_TEXTS)))
-"""The macros that return an attribute of a class."""
+"""Macros that return an attribute of a class."""
 
 Rule = dict[str, Any]
 
 
 class RuleForm(NamedTuple):
-    """What the tables of one kind of rule hold; every value is a text.
+    """The keys of one kind of rule. All values are text.
 
-    `table` is their name, as ``range`` in ``[[range]]``, `columns` those of the table of a store,
-    `texts` are the keys of any text, `choices` the keys of a few words, with these, `patterns` the
-    keys of regular expressions, `filled` the keys that no rule has empty.
+    Attributes:
+        table: name in TOML, such as ``range`` in ``[[range]]``.
+        columns: columns of the table in a store.
+        texts: keys with any text.
+        choices: keys with fixed choices.
+        patterns: keys with regular expressions.
+        filled: keys that must not be empty.
     """
 
     file_name: str
@@ -146,19 +150,19 @@ def builtin_text(file_name: str) -> str:
 
 @cache
 def builtin_content(file_name: str) -> dict[str, Any]:
-    """Return what a file of ``queries/rules`` holds: its tables by name."""
+    """Return the tables of a file of ``queries/rules`` by name."""
     import tomllib
 
     return tomllib.loads(builtin_text(file_name))
 
 
 def load_kernel_rules(user_file: Path | None = None) -> list[Rule]:
-    """Read the rules that classify device work, with the kind of each class, in their order.
+    """Read the rules that classify device work in order, with the kind of each class.
 
-    A class of a user's file is of kind compute unless its own ``[class]`` says otherwise.
+    The default kind of a class in a user's file is compute; ``[class]`` can set another one.
 
     Raises:
-        UsageError: the user's file cannot be read, or a rule of it is not valid.
+        UsageError: the user's file cannot be read, or a rule in it is not valid.
     """
     classes = load_classes(user_file)
     return [
@@ -173,7 +177,7 @@ def load_kernel_rules(user_file: Path | None = None) -> list[Rule]:
 
 
 def load_classes(user_file: Path | None = None) -> dict[str, dict[str, Any]]:
-    """Read the attributes of each class; errors as those of the rules for kernels."""
+    """Read the attributes of each class. Errors are those of :func:`load_kernel_rules`."""
     classes = dict(builtin_classes())
     if user_file is None:
         return classes
@@ -192,7 +196,7 @@ def load_classes(user_file: Path | None = None) -> dict[str, dict[str, Any]]:
 
 
 def load_range_rules(user_file: Path | None = None) -> list[Rule]:
-    """Read the rules for names of CPU-side ranges, calls and ops; errors as those for kernels."""
+    """Read the rules for ranges, calls, and ops. Errors are those of :func:`load_kernel_rules`."""
     return [
         {
             **rule,
@@ -205,9 +209,9 @@ def load_range_rules(user_file: Path | None = None) -> list[Rule]:
 
 
 def load_role_rules(user_file: Path | None = None) -> list[Rule]:
-    """Read the rules for roles in a decoder; errors as those for kernels.
+    """Read the rules for roles in a decoder, with rules on classes last.
 
-    Those of classes come last.
+    Errors are those of :func:`load_kernel_rules`.
     """
     of_classes = [
         {"role": facts["role"], "applies_to": "class", "pattern": f"^{re.escape(name)}$"}
@@ -219,15 +223,15 @@ def load_role_rules(user_file: Path | None = None) -> list[Rule]:
 
 
 def load_fusion_rules(user_file: Path | None = None) -> list[Rule]:
-    """Read the chains of kernels that have a fused kernel; errors as those for kernels."""
+    """Read the fusible chains of kernels. Errors are those of :func:`load_kernel_rules`."""
     return [{"between": "", **rule} for rule in _load(FUSION_RULE, user_file)]
 
 
 def check_rules(rules: Path) -> None:
-    """Make sure that a rules file of the user's is valid.
+    """Check a rules file of the user.
 
     Raises:
-        UsageError: it cannot be read, or a rule in it is not valid.
+        UsageError: the file cannot be read, or a rule in it is not valid.
     """
     load_kernel_rules(rules)
     load_range_rules(rules)
@@ -247,7 +251,7 @@ def _load(form: RuleForm, user_file: Path | None) -> list[Rule]:
                     _check_pattern(where, rule[key])
             rules.append(rule)
     for number, rule in enumerate(builtin_content(form.file_name)[form.table], start=1):
-        # The built-in patterns are checked by a test, not again in every run.
+        # A test checks the built-in patterns.
         _check_rule(form, f"{form.file_name}: {title} {number}", rule)
         rules.append(rule)
     return rules
@@ -277,12 +281,12 @@ def _read_user_file(path: Path) -> dict[str, Any]:
     return content
 
 
-# Each kind of rules reads the file.
+# Cached, because each kind of rules reads the file.
 _parsed: Callable[[bytes], dict[str, Any]] = lru_cache(maxsize=1)(parse_toml)
 
 
 def _check_class(where: str, facts: Mapping[str, Any], known_kind: str | None) -> None:
-    """Raise an error unless a user's file may give a class these attributes."""
+    """Raise an error if attributes of a class in a user's file are not valid."""
     for key, value in facts.items():
         if key not in ("kind", "role", *CLASS_FLAGS, *CLASS_TEXTS):
             raise UsageError(
@@ -341,7 +345,7 @@ def _check_pattern(where: str, pattern: str) -> None:
 
 @cache
 def _pattern_connection() -> duckdb.DuckDBPyConnection:
-    """Return one connection for all patterns: making it takes longer than to check a hundred."""
+    """Return one connection for all patterns, because creating it takes longer than 100 checks."""
     import duckdb
 
     return duckdb.connect()
@@ -353,7 +357,7 @@ def _cut(text: str) -> str:
 
 # -- Applying --------------------------------------------------------------------------------------
 
-# A pattern that is a plain text from the beginning, and perhaps to the end.
+# A pattern that is a plain prefix or a plain complete text.
 _PLAIN = re.compile(r"\^((?:[\w/ :#,<>=-]|\\[^\w\s])+)(\$?)")
 _ESCAPED = re.compile(r"\\([^\w\s])")
 _GROUP = re.compile(r"\\(\d)")
@@ -365,7 +369,7 @@ GROUP BY category, name
 """
 
 HOST_EVENTS = "(SELECT * FROM record WHERE view_name = 'event' OR view_name IS NULL)"
-"""The events of a trace, and those of the capture of its graphs that another file has."""
+"""The events of a trace, and those of graph captures in other files."""
 
 _RANGE_NAMES = f"""
 SELECT DISTINCT
@@ -382,12 +386,12 @@ WHERE is_op(category) OR is_annotation(category) OR is_python_call(category)
 def create_rule_tables(
     connection: duckdb.DuckDBPyConnection, user_file: Path | None = None
 ) -> None:
-    """Create ``kernel_rule``, ``range_rule``, ``role_rule``, ``fusion_rule``, each in its order.
+    """Create tables ``kernel_rule``, ``range_rule``, ``role_rule``, and ``fusion_rule`` in order.
 
-    And ``class_attribute``, with what the user's file says of classes.
+    Also create ``class_attribute`` with the attributes of classes in the user's file.
 
     Raises:
-        UsageError: the user's file cannot be read, or a rule of it is not valid.
+        UsageError: the user's file cannot be read, or a rule in it is not valid.
     """
     for table, form, rules in (
         ("kernel_rule", KERNEL_RULE, load_kernel_rules(user_file)),
@@ -415,9 +419,9 @@ def create_rule_tables(
 
 
 def create_class_macros(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create the macros of classes in the session where the user's rules have classes.
+    """Create macros for classes in the session if the user's rules define classes.
 
-    ``is_gemm(class)``, ``collective_of(class)``, … of the built-in classes are in the library.
+    ``is_gemm(class)``, ``collective_of(class)``, … for built-in classes are in the library.
     """
     found = connection.execute("FROM class_attribute").fetchall()
     if found:
@@ -434,7 +438,7 @@ def builtin_classes() -> dict[str, dict[str, Any]]:
 
 
 def class_macros(classes: Mapping[str, Mapping[str, Any]], place: str) -> str:
-    """Return what creates a macro for each attribute: a join would be planned with every query."""
+    """Return SQL that creates a macro per attribute, which is cheaper to plan than a join."""
 
     def is_one(key: str, value: Any) -> str:
         names = [quote(name) for name, facts in classes.items() if facts.get(key) == value]
@@ -449,9 +453,9 @@ def class_macros(classes: Mapping[str, Mapping[str, Any]], place: str) -> str:
 
 
 def condition(pattern: str, column: str = "name") -> str:
-    """Return the SQL for «the pattern matches»; a plain text needs no regular expression.
+    """Return an SQL condition: the pattern matches. Plain text needs no regular expression.
 
-    A dot matches a line feed, too: names may hold one.
+    A dot also matches a line feed, which names may contain.
     """
     plain = _PLAIN.fullmatch(pattern)
     if plain is None:
@@ -461,19 +465,19 @@ def condition(pattern: str, column: str = "name") -> str:
 
 
 def first_match(conditions: Iterable[tuple[str, int]]) -> str:
-    """Return the SQL for the number of the first condition that holds, NULL if none does."""
+    """Return SQL for the number of the first true condition, or NULL."""
     cases = " ".join(f"WHEN {holds} THEN {number}" for holds, number in conditions)
     return f"CASE {cases} END" if cases else "NULL::INTEGER"
 
 
 _MOST_LETTERS = 300_000
-"""How long the names of a subject may be together to look there for the words of patterns."""
+"""Longest total of the names of a subject that is searched for the words of patterns."""
 
 
 def _fill_names(
     connection: duckdb.DuckDBPyConnection, table: str, names: str
 ) -> Callable[[str, str], bool]:
-    """Fill a table with names; return what says whether a pattern of a subject may match some."""
+    """Fill a table with names; return a function: may a pattern match names of a subject?"""
     connection.execute(f"CREATE OR REPLACE TABLE {SCRATCH}.{table} AS {names}")
     found: dict[str, list[str | None]] = {}
     for subject, name in connection.execute(
@@ -497,7 +501,7 @@ def _fill_names(
 
 
 def _by_subject(conditions: Iterable[tuple[str, str, int]]) -> str:
-    """Return the SQL for the first match among the rules that apply to a name's `applies_to`."""
+    """Return SQL for the first match among the rules for the `applies_to` of a name."""
     grouped: dict[str, list[tuple[str, int]]] = {}
     for applies_to, holds, number in conditions:
         grouped.setdefault(applies_to, []).append((holds, number))
@@ -506,8 +510,8 @@ def _by_subject(conditions: Iterable[tuple[str, str, int]]) -> str:
 
 
 def rule_work(connection: duckdb.DuckDBPyConnection) -> None:
-    """Fill table ``ruled_work``, in a store with table ``kernel_rule`` and view ``device_work``."""
-    # Only patterns that may match are compiled, which takes half a millisecond each.
+    """Fill table ``ruled_work`` from table ``kernel_rule`` and view ``device_work``."""
+    # Compiling a pattern takes half a millisecond, so only those that may match are compiled.
     may_apply = _fill_names(connection, RULED_WORK, _WORK_NAMES)
     rules = connection.execute(
         "SELECT rule_id, applies_to, pattern, category FROM kernel_rule ORDER BY rule_id"
@@ -529,7 +533,7 @@ def rule_work(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def rule_ranges(connection: duckdb.DuckDBPyConnection) -> None:
-    """Fill table ``ruled_range``, in a store with table ``range_rule``."""
+    """Fill table ``ruled_range`` from table ``range_rule``."""
     may_apply = _fill_names(connection, RULED_RANGE, _RANGE_NAMES)
     rules = [
         rule
@@ -541,8 +545,7 @@ def rule_ranges(connection: duckdb.DuckDBPyConnection) -> None:
     decided = _by_subject(
         (applies_to, condition(pattern), rule_id) for rule_id, applies_to, pattern, _, _ in rules
     )
-    # Each name has its rule looked for once, whatever is asked of the rule. Of Python calls there
-    # are very many, and a rule for few of them.
+    # Finds the rule of each name once. Most of the many Python calls match no rule.
     connection.execute(
         f"CREATE OR REPLACE TABLE {SCRATCH}.{RULED_RANGE} AS WITH ruled AS MATERIALIZED "
         f"(SELECT *, {decided} AS rule_id FROM {SCRATCH}.{RULED_RANGE}) SELECT category, name, "
@@ -553,7 +556,7 @@ def rule_ranges(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _templates(rules: Iterable[tuple[int, str | None, str]]) -> str:
-    """Return the SQL for the templates of rules whose groups are those of their patterns."""
+    """Return SQL for the templates of rules, whose groups are those of their patterns."""
     cases = " ".join(
         f"WHEN {rule_id} THEN {_filled(template, pattern)}"
         for rule_id, template, pattern in rules
@@ -573,18 +576,17 @@ def _filled(template: str, pattern: str) -> str:
 
 
 def create_role_macros(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create the macros ``role_rule_of_leaf(name, is_inside)``, … in the session: one a subject.
+    """Create macros ``role_rule_of_leaf(name, is_inside)``, … in the session, one per subject.
 
-    One macro for all would have all patterns compiled for each call. Compiling them takes time, and
-    few analyses ask for roles: the macros are a connection's that asks, not the store's, whose
-    table ``role_rule`` holds the rules.
+    One macro for all subjects would compile all patterns for each call. Few analyses use roles, so
+    the macros are created on demand from the stored table ``role_rule``.
     """
     conditions: dict[str, list[tuple[str, int]]] = {subject: [] for subject in ROLE_SUBJECTS}
     for rule_id, applies_to, pattern, is_inside in connection.execute(
         "SELECT rule_id, applies_to, pattern, is_inside FROM role_rule ORDER BY rule_id"
     ).fetchall():
         inside = "is_inside AND " if is_inside else ""
-        # A store may be anybody's, and its rules of any subject: others would be tried by nobody.
+        # A given store may have rules with unknown subjects, which are ignored.
         conditions.get(applies_to, []).append((inside + condition(pattern), rule_id))
     place = f"{SESSION}.main.{ROLE_CALL}"
     connection.execute(

@@ -1,4 +1,4 @@
-"""Run an analysis or a statement of the user's and return its rows."""
+"""Runs an analysis or a user's statement and returns its rows."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ _WRITES_FILES = re.compile(r"\b(?:copy|export|attach|import|install|load)\b", re
 def check_writes(
     connection: duckdb.DuckDBPyConnection, statements: Sequence[duckdb.Statement]
 ) -> None:
-    """Make sure that no statement writes a file, on a connection that reads those of a dataset.
+    """Check that no statement writes a file, on a connection that reads files of a dataset.
 
     Raises:
-        QueryError: one of them could.
+        QueryError: a statement could write.
     """
     for statement in statements:
         if (
@@ -74,9 +74,9 @@ def check_writes(
 
 
 def _reads_files(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Whether a connection that is kept from files may read some: those of a dataset.
+    """Return whether a connection without file access may read the files of a dataset.
 
-    DuckDB lets it write there too. It allows the folder for what spills by itself.
+    DuckDB then also allows writing there. It allows its own spill folder by itself.
     """
     found = connection.execute(
         "SELECT NOT current_setting('enable_external_access')::BOOLEAN "
@@ -90,24 +90,23 @@ T = TypeVar("T")
 
 _ROWS_AT_ONCE = 1_000
 
-# Python's types for these lose digits (a datetime has no nanoseconds, a timedelta no months) or
-# need a package that may be missing (pytz): DuckDB's own text is exact.
+# Python types for these lose precision (datetime has no nanoseconds, timedelta no months) or need a
+# package that may be missing (pytz). DuckDB's text is exact.
 _AS_TEXT = re.compile(r"WITH TIME ZONE|TIMESTAMP_NS|TIME_NS|INTERVAL")
 
 
 def run_analysis(
     connection: duckdb.DuckDBPyConnection, spec: Spec, params: Mapping[str, object]
 ) -> Result:
-    """Run one analysis on a store; the defaults of its header fill up `params`.
+    """Run an analysis on a store. Missing parameters have the defaults of its header.
 
-    Where its rows lie in the store, or something has read them before, these are taken.
+    Stored rows are used if they exist.
 
     Raises:
         QueryError: a parameter is unknown or missing.
         UsageError: a parameter has the wrong type.
         StoreError: memory or disk ran out.
-        RuntimeError: the SQL returns other columns than its header declares, which is a bug in the
-            file.
+        RuntimeError: the columns differ from those in the header, which is a bug in the SQL file.
     """
     statement = with_values(spec, bind(spec, params))
     try:
@@ -123,14 +122,14 @@ def run_analysis(
 
 
 def run_sql(connection: duckdb.DuckDBPyConnection, text: str) -> Result:
-    """Run a statement of the user's.
+    """Run a user's statement.
 
-    Several statements are allowed as long as only the last one returns rows: no result is dropped
-    silently. Nanosecond timestamps, timestamps with a time zone and intervals come as DuckDB's
-    exact text.
+    Several statements are allowed if only the last one returns rows, so that no result is dropped
+    silently. Nanosecond timestamps, timestamps with time zone, and intervals are DuckDB's exact
+    text.
 
     Raises:
-        QueryError: DuckDB refuses the statement; the message is the first line of DuckDB's.
+        QueryError: DuckDB rejects the statement; the message is the first line of its error.
     """
     try:
         columns, rows = interruptible(connection, lambda: _run_text(connection, text))
@@ -142,12 +141,14 @@ def run_sql(connection: duckdb.DuckDBPyConnection, text: str) -> Result:
 def stream_sql(
     connection: duckdb.DuckDBPyConnection, text: str, *, timeout_s: float | None = None
 ) -> RowStream:
-    """Run a statement of the user's, as :func:`run_sql` does; its rows come as they are taken.
+    """Run a user's statement like :func:`run_sql`, and return a stream of rows.
 
-    The connection is used by nothing else until the last row is there, after `timeout_s` at most.
+    Do not use the connection before the last row has been read. `timeout_s` limits the time until
+    then.
 
     Raises:
-        QueryError: DuckDB refuses the statement, or it takes too long; also while rows are taken.
+        QueryError: DuckDB rejects the statement, or it exceeds the time limit; also raised while
+            rows are read.
     """
     clock = Deadline(connection, timeout_s)
 
@@ -178,7 +179,7 @@ def stream_sql(
 def _open_text(
     connection: duckdb.DuckDBPyConnection, text: str
 ) -> tuple[tuple[Column, ...], Callable[[int], list[tuple[Any, ...]]]]:
-    """Run statements; return the columns of the last, and what takes so many of its rows."""
+    """Run statements; return the columns of the last, and a function that fetches rows."""
     with _left_clean(connection):
         ensure_named(connection, text)
         *before, last = _statements(connection, text)
@@ -188,7 +189,7 @@ def _open_text(
         connection.execute(last)
         columns = columns_of(connection)
         if any(_AS_TEXT.search(column.type) for column in columns):
-            # Python's types would damage some: read again, as text.
+            # Python types would lose precision, so run it again with text.
             connection.execute(_exact_relation(connection, last, columns).sql_query())
         return columns, connection.fetchmany
 
@@ -251,7 +252,7 @@ def _exact_relation(
 
 
 def check_declared(spec: Spec, columns: Sequence[Column]) -> None:
-    """Raise RuntimeError where columns are not those of the header, which is a bug in the file."""
+    """Raise RuntimeError if columns differ from the header, which is a bug in the SQL file."""
     different = declared_otherwise(spec, columns)
     if different is not None:
         raise RuntimeError(f"{spec.path}: the columns are not those of the header ({different})")
@@ -259,7 +260,7 @@ def check_declared(spec: Spec, columns: Sequence[Column]) -> None:
 
 @contextmanager
 def _left_clean(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Leave no open result behind on an error: it would block the connection."""
+    """Close the open result after an error, because it would block the connection."""
     try:
         yield
     except BaseException:
@@ -268,25 +269,25 @@ def _left_clean(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
 
 
 class ArrowRows:
-    """Rows that are made while they are taken, for whatever reads Arrow streams.
+    """Rows as an Arrow stream, computed while they are read.
 
-    Until the stream has been read or given up, nothing else may be asked.
+    Read or close the stream before the next query.
     """
 
     def __init__(self, capsule: CapsuleType) -> None:
         self._capsule = capsule
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> CapsuleType:
-        """Return the stream, as the Arrow PyCapsule interface has it; it can be read once."""
+        """Return the stream through the Arrow PyCapsule interface; it can be read once."""
         del requested_schema
         return self._capsule
 
 
 def stream_arrow(connection: duckdb.DuckDBPyConnection, text: str) -> ArrowRows:
-    """Run one statement that returns rows; nothing else uses the connection until the end.
+    """Run one statement and return its rows. Do not use the connection until all are read.
 
     Raises:
-        QueryError: DuckDB refuses the statement.
+        QueryError: DuckDB rejects the statement.
         StoreError: the store is damaged.
     """
 

@@ -1,4 +1,4 @@
-"""Whether there is what an analysis is about: traces, runs, requests, microbenchmarks."""
+"""Checks whether the input has what an analysis needs: traces, runs, requests, benchmarks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tracekit.errors import QueryError, UsageError
 
 
 class Contents(NamedTuple):
-    """What a store holds, as far as that decides which questions it answers."""
+    """The kinds of data in a store, which determine the analyses that it can answer."""
 
     has_traces: bool
     runs: tuple[str, ...]
@@ -22,20 +22,20 @@ class Contents(NamedTuple):
 
 
 _REQUEST_MACROS = frozenset({"request_times", "request_latency"})
-"""Functions that an analysis of runs calls if it is about requests."""
+"""Functions that identify analyses about requests."""
 
 _BENCH_MACROS = frozenset({"bench_points"})
-"""And what if it is about nothing but their microbenchmarks."""
+"""Functions that identify analyses about microbenchmarks."""
 
 _MAX_NAMED = 10
 
 
 def check_scope(spec: Spec, contents: Contents) -> None:
-    """Make sure that there is what an analysis is about.
+    """Check that the input has the data that an analysis needs.
 
     Raises:
-        QueryError: there is nothing of the kind.
-        UsageError: there are several runs, and it is about the traces of one.
+        QueryError: the data is missing.
+        UsageError: several runs are open, and the analysis needs the traces of one.
     """
     if spec.scope == "runs":
         if not contents.runs:
@@ -65,7 +65,7 @@ def check_scope(spec: Spec, contents: Contents) -> None:
 
 
 def several(name: str, runs: Sequence[str]) -> UsageError:
-    """Return the error for a question about one run where there are several."""
+    """Return the error for an analysis of one run if several are open."""
     shown = [Path(run).name for run in runs[:_MAX_NAMED]]
     more = len(runs) - len(shown)
     return UsageError(

@@ -1,4 +1,4 @@
-"""What the header of a SQL file says, as data."""
+"""The parsed header of an SQL file."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Scope = Literal["trace", "run", "runs"]
 class Param:
     """One parameter of an analysis, bound as `$name`.
 
-    `default` is the text after `=` as written in the header without quotes: None means that the
-    parameter is required, `NULL` that it may be left unset. `choices` is empty when every value of
-    the type is allowed.
+    `default` is the text after `=` in the header, without quotes: None means that the parameter is
+    required, `NULL` that it may stay unset. `choices` is empty if all values of the type are
+    allowed.
     """
 
     name: str
@@ -26,23 +26,22 @@ class Param:
 
     @property
     def is_required(self) -> bool:
-        """Whether a value has to be given."""
+        """Whether a value is required."""
         return self.default is None
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What a column joins: rows of a table, by the pairs of own and other column.
+    """The join of a column: a table, and pairs of own and other columns.
 
-    Columns `trace_id` and `run_id` that both have belong to the join too: an event_id is that of
-    one trace.
+    If both tables have columns `trace_id` or `run_id`, they are part of the join.
     """
 
     table: str
     pairs: tuple[tuple[str, str], ...]
 
     def __str__(self) -> str:
-        """The key as the reference shows it."""
+        """The key as in the reference."""
         others = [other for _, other in self.pairs]
         if len(others) == 1:
             return f"{self.table}.{others[0]}"
@@ -51,9 +50,9 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class ColumnSpec:
-    """One declared column: its name (which states the unit), its DuckDB type and what it means.
+    """One declared column: name (with the unit as suffix), DuckDB type, and description.
 
-    `key` says which table it joins, if it is there to join one.
+    `key` is the table that it joins, or None.
     """
 
     name: str
@@ -66,16 +65,18 @@ class ColumnSpec:
 class Spec:
     """One SQL file: an analysis, a view, a derived table, or functions.
 
-    `question` is the first line of the header, which names the rows, and `description` the rest of
-    its first paragraph. Only an analysis has a `scope`. A table that `is_on_demand` is no part of a
-    store: it is created when something first reads it. Without a row of `input`, which is what may
-    stand after FROM, a relation has none.
-    `keep` are the columns that a screen too narrow for all keeps longest, the most telling first.
-    `invariants` are SQL conditions over the columns that hold for every row. `empty` are reasons
-    why there is no row, each with the relation whose lack of rows it tells, or with none. `sql` is
-    the whole text of the file, header included. `subject` is the folder that it lies in, as
-    `kernels`. A private file helps others, and may change with any version. Of the parameters in
-    `needs`, one at least has to be given.
+    Attributes:
+        question: first line of the header, which names the rows.
+        description: rest of its first paragraph.
+        scope: input of an analysis; None for other kinds.
+        is_on_demand: the table is not part of a store, and is created when something reads it.
+        input: text after FROM; if it has no rows, the relation has none.
+        keep: columns that narrow screens leave out last, most important first.
+        invariants: SQL conditions over the columns that are true for every row.
+        empty: reasons for a result without rows, each with the relation that must be empty, or "".
+        sql: complete text of the file, including the header.
+        subject: name of its folder, such as `kernels`.
+        needs: parameters of which at least one must be given.
     """
 
     name: str
@@ -104,10 +105,10 @@ class Spec:
 
     @property
     def needs_values(self) -> bool:
-        """Whether it cannot be asked with its defaults alone."""
+        """Whether it cannot run with default parameters."""
         return bool(self.needs) or any(param.is_required for param in self.params)
 
     def empty_table(self, place: str = "") -> str:
-        """Return the SQL that makes the table without a row, under its own name or another."""
+        """Return SQL that creates the empty table, under its own name or another."""
         columns = ", ".join(f"{column.name} {column.type}" for column in self.columns)
         return f"CREATE TABLE IF NOT EXISTS {place or self.name} ({columns})"

@@ -1,8 +1,8 @@
-"""What a store's catalogue must say: the tables, views and macros that tracekit makes, no others.
+"""Checks that the catalogue of a given store has only tables, views, and macros of tracekit.
 
-A store is data. One that somebody else made could hold views and macros under the names of ours, or
-under those of DuckDB's own functions, and so have its own SQL run where ours is meant. So what the
-catalogue says is compared with what it says in a store that is made here, with nothing in it.
+A store of somebody else could have views and macros with names of tracekit's relations or of
+DuckDB's functions, so that its SQL would run instead. So its catalogue is compared with that of an
+empty store created here.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "launch_context": ("trace_id", "event_id"),
     **dict.fromkeys(("device_events", "launch_link", "attribution", "cpu_work"), _PIECES),
 }
-"""Columns that tell the rows of a table apart: where they do not, a join of rows has no end."""
+"""Key columns of tables. If they are not unique, a join can have far too many rows."""
 
 _SAMPLE_ROWS = 20_000
-"""So many show, as two of a birthday do, that a join would have twice the rows of a table."""
+"""Sample size that reveals keys so repeated that a join would double the rows of a table."""
 
 _FREE_ROWS = 1_000_000
-"""Rows that any store may have; each other one takes a byte at least."""
+"""Rows that any store may have; each further row needs at least one byte of the file."""
 
 Catalogue = dict[tuple[str, str], str]
-"""Of each entry its kind and name, and the statement that makes it."""
+"""The statement that creates each entry, by kind and name."""
 
 
 def check_catalogue(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Make sure that a store holds what tracekit makes, and nothing else.
+    """Check that a store has the relations of tracekit and no others.
 
-    It is attached as ``store``; nothing of it has been used, and its SQL can reach nothing.
+    It is attached as ``store``. Nothing in it has been used, and its SQL has no access to files.
 
     Raises:
-        StoreError: something in it is not ours, or is missing.
+        StoreError: a relation is unknown, differs, or is missing.
     """
     expected, found = _reference(), _catalogue_of(connection, "store")
     if ("table", OF_TRACES) not in found:
@@ -75,13 +75,13 @@ def check_catalogue(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
 def check_rows(
     connection: duckdb.DuckDBPyConnection, shown: str, size_bytes: int, prefix: str = ""
 ) -> float:
-    """Make sure that the rows of a store or dataset can be those of traces.
+    """Check that the rows of a store or dataset can come from traces.
 
     Returns:
-        How long a statement may take, seconds: fifty times as long as one on a trace does.
+        Time limit of a statement, seconds: 50 times the usual time on a trace.
 
     Raises:
-        StoreError: there are too many, or keys or times that no trace has.
+        StoreError: it has too many rows, or keys or times that no trace has.
     """
     row_count, most_ns = 0, MAX_TIME_US * NS_PER_US
     for table, key in KEYS.items():
@@ -98,7 +98,7 @@ def check_rows(
             "impossible times": f"EXISTS (SELECT 1 FROM {place} {events} "
             f"HAVING {' OR '.join([*bounds, 'FALSE'])})",
         }
-        if table == "module":  # They are numbered from the outside to the inside.
+        if table == "module":  # Outer modules have smaller numbers.
             is_inside_out = f"EXISTS (SELECT 1 FROM {place} WHERE parent_id >= module_id)"
             problems["a module that contains itself"] = is_inside_out
         count, *found = connection.execute(
@@ -118,7 +118,7 @@ def check_rows(
 
 @cache
 def _reference() -> Catalogue:
-    """Return the catalogue of a store that has every table and view, and no row in any."""
+    """Return the catalogue of an empty store with all tables and views."""
     with duckdb.connect() as connection:
         connection.execute(f"SET threads = 1; ATTACH ':memory:' AS {SCRATCH}")
         connection.execute("ATTACH ':memory:' AS store; USE store")
@@ -129,7 +129,7 @@ def _reference() -> Catalogue:
 
 
 def _catalogue_of(connection: duckdb.DuckDBPyConnection, database: str) -> Catalogue:
-    """Return what a database holds, by DuckDB's own functions, whatever has their names in it."""
+    """Return the entries of a database with DuckDB's own functions, even if it shadows them."""
     where = f"WHERE database_name = '{database}' AND NOT internal"
     found: Catalogue = {}
     for kind, sql in {
@@ -145,6 +145,6 @@ def _catalogue_of(connection: duckdb.DuckDBPyConnection, database: str) -> Catal
         f"FROM system.main.duckdb_functions() {where}",
     }.items():
         for name, *texts in connection.execute(sql).fetchall():
-            # Of several of one name (in another schema, or by parameters) each counts.
+            # Entries with the same name (in other schemas, or with other parameters) are joined.
             found[kind, name] = found.get((kind, name), "") + "\0".join(map(str, texts))
     return found

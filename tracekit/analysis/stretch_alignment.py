@@ -1,16 +1,16 @@
-"""Finds out what device events repeat whose launch is not in the trace.
+"""Matches device events without a launch to earlier or later repetitions of the same work.
 
-What was queued before the profiler began has no launch, but a loop does the same again: the events
-without a launch are a stretch of their stream, and a linked stretch of the same stream has the same
-kernels in the same order. The two are laid beside each other, and each event of the one is then
-known for what its counterpart is. Unmatched kernels stay unknown.
+Work that was queued before the profiler started has no launch, but a loop repeats it: the events
+without a launch are a sequence in their stream, and a sequence with launches in the same stream has
+the same kernels in the same order. The two sequences are aligned, and each event is attributed like
+its counterpart. Unmatched kernels stay unknown.
 
-Two places are the same if the names of the kernels around them are, for as long as possible. Grids
-and blocks decide between places that are equally long: where the launch is missing, some profilers
-do not record them, so they cannot be asked for.
+Two positions match if the names of the kernels around them agree, and the longest agreement wins.
+Grids and blocks decide between equally long ones. They are no requirement, because some profilers
+do not record them without a launch.
 
-Only the events without a launch and a multiple of them around are fetched, and the comparisons are
-counted and end at a multiple of that, so time and memory grow with the events without a launch.
+Only the events without a launch and a multiple of them around are read, and the number of
+comparisons is limited in proportion, so time and memory grow with the events without a launch.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ ALIGNMENT = "stretch_alignment"
 """Name of the step."""
 
 REQUIRES = ("device_events", "launch_link")
-"""What the step reads."""
+"""Relations that the step reads."""
 
 TABLE = "aligned"
-"""Its table, in the database ``scratch``: events without a launch, and the ones they repeat."""
+"""Its table in database ``scratch``: events without a launch, and their counterparts."""
 
-# So many events around those without a launch are looked at: a constant, and a multiple of them.
+# Number of events around those without a launch that are read: a constant plus a multiple.
 _REACH, _REACH_FACTOR = 20_000, 4
 
-# A place is looked up by so many names in a row, of which so many must differ; fewer in a stream of
-# a few events.
+# A position is looked up by this many consecutive names, with this many distinct ones; by fewer in
+# short streams.
 _GRAM, _GRAM_KINDS = 8, 3
 _SMALL_STREAM, _SMALL_GRAM, _SMALL_GRAM_KINDS = 32, 3, 2
 
-# For one place, so many others are compared with it: the nearest ones, and the last of the stream.
+# Number of positions that are compared with one: the nearest ones, and the last of the stream.
 _NEAREST, _LAST = 64, 32
 
-# Comparisons of names, for each event that was fetched.
+# Most comparisons of names per event that was read.
 _COMPARISONS = 400
 
-# So far behind the end of a stretch it counts whether the two go on in the same way.
+# Number of events after the end of a sequence that are compared.
 _AHEAD = 256
 
-# So many grids are compared.
+# Number of grids that are compared.
 _GRIDS = 64
 
 _EVENTS = f"""
@@ -119,7 +119,7 @@ ORDER BY p.trace_id, p.device, p.stream, p.position
 
 
 def align_stretches(connection: duckdb.DuckDBPyConnection) -> None:
-    """Fill the table ``aligned`` of the database ``scratch``, where launches are unknown."""
+    """Fill table ``aligned`` of database ``scratch`` if events have no launch."""
     unknown = "SELECT 1 FROM launch_link WHERE launch_id IS NULL LIMIT 1"
     if not connection.execute(unknown).fetchall():
         return
@@ -147,7 +147,7 @@ def align_stretches(connection: duckdb.DuckDBPyConnection) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Match:
-    """Where the end of a stretch is met again, and how well the two fit."""
+    """A repetition of the end of a sequence, and how well the two agree."""
 
     end: int
     covered_count: int
@@ -156,7 +156,7 @@ class _Match:
 
 @dataclass(slots=True)
 class _Stream:
-    """The events of one stream in their order, as numbers that stand for names and grids."""
+    """The events of one stream in order, as numbers for names and grids."""
 
     key: tuple[int, str, int | None]
     event_ids: list[int] = field(default_factory=list)
@@ -170,14 +170,14 @@ class _Stream:
     comparisons: int = 0
 
     def add(self, event_id: int, name: int, grid: int | None, is_linked: bool) -> None:
-        """Take the next event."""
+        """Add the next event."""
         self.event_ids.append(event_id)
         self.names.append(name)
         self.grids.append(grid)
         self.linked.append(is_linked)
 
     def aligned(self) -> list[tuple[int, int, int]]:
-        """Return trace, event and counterpart of what has one."""
+        """Return trace_id, event_id, and the event_id of the counterpart of each matched event."""
         self._index()
         trace_id, pairs = self.key[0], []
         end = len(self.names)
@@ -203,7 +203,7 @@ class _Stream:
         return pairs
 
     def _index(self) -> None:
-        """Note where each row of names begins, and from where on all events are linked."""
+        """Index the positions of consecutive names, and find the start of the linked rest."""
         count = len(self.names)
         if count < _SMALL_STREAM:
             self.gram, self.gram_kinds = _SMALL_GRAM, _SMALL_GRAM_KINDS
@@ -218,13 +218,13 @@ class _Stream:
         self.comparisons = _COMPARISONS * count
 
     def _best(self, start: int, end: int, shift: int) -> _Match | None:
-        """Return where the events before `end` (those of a stretch from `start`) are met again.
+        """Return the best repetition of the events from `start` to `end`.
 
-        Of places that fit equally, the nearest to `shift` from here: where the part behind is met.
+        Among equally good ones, return the one closest to `shift`, where the next part repeats.
         """
         best: _Match | None = None
-        # Names that end with the stretch; where these are met nowhere, half of them, and those that
-        # begin with its last event.
+        # First the names at the end of the sequence. If they do not repeat, half of them, and the
+        # names that start with its last event.
         for offset in (self.gram, self.gram // 2, 1):
             if best is not None:
                 break
@@ -248,7 +248,7 @@ class _Stream:
         return [other for other in places if other != place]
 
     def _compared(self, start: int, end: int, other_end: int, shift: int) -> _Match | None:
-        """Return how well the events before and behind `end` fit those at `other_end`."""
+        """Return how well the events around `end` agree with those around `other_end`."""
         names, count = self.names, len(self.names)
         if self.comparisons <= 0 or other_end > count or not self.linked[other_end - 1]:
             return None
@@ -261,7 +261,7 @@ class _Stream:
             for step in range(1, min(covered, _GRIDS) + 1)
             if self.grids[end - step] is not None and self.grids[other_end - step] is not None
         )
-        # Where the recording ends nothing contradicts; something else that follows does.
+        # The end of the recording is no contradiction, other names are.
         follows = 2 if ahead else int(other_end == count)
         return _Match(
             other_end,
@@ -271,7 +271,7 @@ class _Stream:
 
 
 def _agreement(names: list[int], left: int, right: int, limit: int, step: int) -> int:
-    """Return how many names in a row are the same behind two places, or (step -1) before them."""
+    """Return the number of equal names after two positions, or before them with step -1."""
     agreed, reach = 0, 8
     while agreed < limit:
         reach = min(2 * reach, limit - agreed)

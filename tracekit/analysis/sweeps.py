@@ -1,7 +1,7 @@
-"""Makes derived tables by one pass over sorted rows, in C (native/).
+"""Creates derived tables by one pass over sorted rows, in C (native/).
 
-What takes SQL windows, joins, and long plans is short as a sweep, and takes less time. The
-statement of such a table gives the rows that its sweep takes.
+A sweep replaces long SQL with windows and joins, and takes less time. The SQL of such a table
+returns the input rows of its sweep.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from tracekit.database.connections import cursor_of
 
 
 class Sweep(NamedTuple):
-    """How a table is made by one.
+    """A sweep that creates a table.
 
     Attributes:
-        name: the name of the sweep in native/.
-        order: the order of the rows of the table, where it is not that in which they are given.
+        name: name of the sweep in native/.
+        order: order of the rows of the table, if it differs from that of the sweep's output.
     """
 
     name: str
@@ -34,13 +34,13 @@ SWEEPS = {
     "idle_gap": Sweep("idle_gaps"),
     "cpu_work": Sweep("self_time", order="ORDER BY trace_id, ts_ns, dur_ns, event_id"),
 }
-"""The tables that are made so."""
+"""The sweeps by table."""
 
 SWEPT = "swept_rows"
 
 
 def sweep_table(connection: duckdb.DuckDBPyConnection, spec: Spec) -> int:
-    """Fill a table of :data:`SWEEPS`; return how many rows it has."""
+    """Fill a table of :data:`SWEEPS` and return its number of rows."""
     sweep = SWEEPS[spec.name]
     columns = ", ".join(f"{column.name}::{column.type} AS {column.name}" for column in spec.columns)
     with swept(connection, sweep.name, spec.sql):
@@ -58,10 +58,10 @@ def swept(
     answers: native.Answers | None = None,
     source: duckdb.DuckDBPyConnection | None = None,
 ) -> Iterator[None]:
-    """Have what a sweep makes of the rows of a statement as ``SWEPT``, to be read once.
+    """Provide the output of a sweep over the rows of a statement as ``SWEPT``, to be read once.
 
-    The rows are made on `source`, else on another connection to the store: what makes them and what
-    takes them run at the same time. What `answers` raise is raised when this is left.
+    The statement runs on `source`, or on another connection to the store, concurrently with the
+    reader of ``SWEPT``. Errors raised by `answers` are raised at the end of the block.
     """
     with contextlib.ExitStack() as own:
         if source is None:
@@ -76,7 +76,7 @@ def swept(
         except duckdb.Error as error:
             if answers is not None and answers.error is not None:
                 raise answers.error from None
-            # Errors come out of a stream as texts.
+            # A stream reports errors as text.
             if "Out of Memory Error" in str(error):
                 raise duckdb.OutOfMemoryException(str(error)) from error
             raise

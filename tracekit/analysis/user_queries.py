@@ -1,7 +1,6 @@
-"""Runs SQL files of the user's: code of their own, which is trusted as such.
+"""Runs the user's SQL files, which are trusted as the user's own code.
 
-They are made on a connection of their own, which is gone afterwards: no file changes what another
-analysis gives.
+Each runs on its own temporary connection, so that no file changes the result of another analysis.
 """
 
 from __future__ import annotations
@@ -40,11 +39,11 @@ def run_own_analysis(
     own: OwnFile,
     params: Mapping[str, object],
 ) -> Result:
-    """Run an analysis of the user's, on another connection to the store.
+    """Run an analysis of the user, on another connection to the store.
 
     Raises:
-        QueryError: a parameter is unknown or missing, the SQL fails, or its columns are not those
-            of its header.
+        QueryError: a parameter is unknown or missing, the SQL fails, or its columns differ from
+            its header.
         UsageError: a parameter has the wrong type.
         StoreError: the store is damaged.
     """
@@ -63,7 +62,7 @@ def run_own_analysis(
 
 
 def create_named(connection: duckdb.DuckDBPyConnection, library: Library, text: str) -> None:
-    """Create the user's views, tables and functions that a statement names, for its connection."""
+    """Create the user's views, tables, and functions that a statement names, on its connection."""
     words = _words(text)
     for name, own in library.files.items():
         if name not in words or own.spec.kind == "analysis":
@@ -74,10 +73,10 @@ def create_named(connection: duckdb.DuckDBPyConnection, library: Library, text: 
 
 
 def _in_order(library: Library, own: OwnFile) -> list[OwnFile]:
-    """Return the user's files that a file names, and itself, each after what it needs.
+    """Return a user's file and the user's files that it names, in order of dependency.
 
     Raises:
-        QueryError: files require each other in a circle.
+        QueryError: the files depend on each other in a cycle.
     """
     graph: dict[str, list[str]] = {}
     waiting = [own.spec]
@@ -98,10 +97,10 @@ def _in_order(library: Library, own: OwnFile) -> list[OwnFile]:
 
 
 def _create(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
-    """Create a view, a table or the functions of a file, for this connection alone.
+    """Create the view, table, or functions of a file, for this connection only.
 
     Raises:
-        QueryError: it is an analysis, it has the name of something of the store's, or it fails.
+        QueryError: the file is an analysis, has the name of a relation of the store, or fails.
     """
     if spec.kind == "analysis":
         raise QueryError(
@@ -126,7 +125,7 @@ def _create(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
 
 
 def _reject_taken(connection: duckdb.DuckDBPyConnection, spec: Spec) -> None:
-    """Reject functions of names that are taken: analyses of tracekit's would call them."""
+    """Reject functions whose names are taken, because built-in analyses would call them."""
     names = [(match["name"].lower(),) for match in _MACRO.finditer(spec.sql)]
     if not names:
         return
@@ -166,16 +165,16 @@ def _answer(
 def _own_error(
     connection: duckdb.DuckDBPyConnection, spec: Spec, error: duckdb.Error | UnicodeDecodeError
 ) -> QueryError | StoreError:
-    """Return what to say of a file whose SQL failed."""
+    """Return the error for a file whose SQL failed."""
     with suppress(duckdb.Error):
-        # After an error, nothing can be looked up in the transaction that it happened in.
+        # A failed transaction allows no further statements.
         connection.execute("ROLLBACK")
     said = sql_error(connection, error)
     return type(said)(f"{spec.path}: {said.message}", hint=said.hint)
 
 
 def _defined_by(spec: Spec) -> set[str]:
-    """Return the names under which SQL calls or reads what a file defines."""
+    """Return the names of the relations and functions that a file defines."""
     if spec.kind != "function":
         return {spec.name}
     return {match["name"] for match in _MACRO.finditer(spec.sql)}

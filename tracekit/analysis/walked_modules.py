@@ -1,13 +1,11 @@
-"""The modules of a trace, as a walk over its threads meets them, and their names.
+"""The modules of a trace and their paths, as the walk over its threads finds them.
 
-A module is met by the name that its range or call has. What it is called in the tables is known
-when all of them were met: its whole name, which of its parent's children it is, the layer it is in,
-and which modules of a recomputation are those of the forward pass.
+The walk finds a module by the name of its range or call. Its path, its number among siblings, its
+layer, and the modules of the forward pass that recomputation repeats are known only after the walk.
 
-The whole names of all modules of a deep tree, each with those of its ancestors, grow with the
-square of the depth. So a name that has too much above it is cut in the middle: the names of the
-outermost modules, how many are left out with a digest that tells their chain from others, and the
-names of the innermost ones. A single name that is too long is cut likewise.
+The total length of all paths of a deep tree grows with the square of its depth. So long paths are
+cut in the middle: they have the outermost names, the number of omitted names with a digest of
+these, and the innermost names. A single long name is cut in the same way.
 """
 
 from __future__ import annotations
@@ -20,13 +18,13 @@ from typing import Any
 from tracekit.analysis.walk_markers import Marker
 
 MAX_WHOLE = 2000
-"""Characters of a name, and of the names around a module, up to which they are shown whole."""
+"""Longest name, and longest path of ancestors, that is not cut, in characters."""
 
 _HEAD, _TAIL = 200, 200
-"""Characters at most that are shown of either end of longer ones."""
+"""Most characters of both ends of longer ones."""
 
 _CUT = "…{count} {what}, {digest:08x}…"
-"""What stands for what is left out; analysis health looks for it."""
+"""Text in place of omitted names. Analysis health searches for it."""
 
 
 @dataclass(slots=True)
@@ -36,12 +34,12 @@ class _Path:
     text: str
     count: int
     digest: int
-    # Of one that is cut: the outermost names with a slash behind each, and how many they are.
+    # For a cut path: the outermost names, each followed by a slash, and their number.
     head: tuple[str, int] | None = None
 
 
 class ModulePaths:
-    """Whole names of the modules of a trace, by number; each is added behind the one around it."""
+    """Paths of the modules of a trace by number. Parents are added before children."""
 
     def __init__(self) -> None:
         self._paths: dict[int, _Path] = {}
@@ -50,13 +48,13 @@ class ModulePaths:
         """Add a module.
 
         Args:
-            number: of the module.
-            name: its own name, or its whole name where nothing is above.
-            above: number of the module whose whole name stands in front; None for nothing.
+            number: number of the module.
+            name: its own name, or its complete path without `above`.
+            above: number of the parent module, or None.
 
         Returns:
-            Its whole name, cut in the middle if more than :data:`MAX_WHOLE` characters are above,
-            or if it has more itself.
+            Its path, cut in the middle if its parents or its name have more than
+            :data:`MAX_WHOLE` characters.
         """
         around = None if above is None else self._paths[above]
         text = name.encode("utf-8", "surrogatepass")
@@ -81,7 +79,7 @@ class ModulePaths:
         return None if path.above is None else self._paths[path.above]
 
     def _head(self, path: _Path) -> tuple[str, int]:
-        """Return the outermost names of one that is whole."""
+        """Return the outermost names of an uncut path."""
         names = []
         step: _Path | None = path
         while step is not None:
@@ -109,21 +107,21 @@ class ModulePaths:
 
 
 MAX_MODULES = 50_000
-"""Ranges whose names never repeat stop being modules of their own after this many in a trace."""
+"""Most modules of a trace from ranges whose names never repeat."""
 
-# A module by the number of its class (`LlamaDecoderLayer_3`), and one by its qualified name.
+# Layers by the number after a class name (`LlamaDecoderLayer_3`) or in a qualified name.
 _LAYER_CLASS = re.compile(r"(?:Layer|Block)_(\d+)$")
 _NO_LAYER = re.compile(r"Linear|Norm|Embedding|Attention|MLP|Conv|Dropout|RowParallel|Pool")
 _INSTANCE = re.compile(r"(.+)_(\d+)$", re.DOTALL)
 _LAYER_NUMBER = re.compile(r"(?:^|[./])(\d+)(?=[./]|$)")
 _NUMBER = re.compile(r"\d+")
-# In the name of a range, digits inside a word (all2all) are no number of a layer.
+# Digits inside a word of a range name (all2all) are not the number of a layer.
 _NUMBER_ALONE = re.compile(r"(?<![A-Za-z0-9])\d+(?![A-Za-z0-9])")
 
 
 @dataclass(slots=True)
 class Module:
-    """One module as the walk met it; its parent is a number of the same trace."""
+    """A module found by the walk. `parent` is the number of a module of the same trace."""
 
     parent: int | None
     label: str
@@ -135,7 +133,7 @@ class Module:
 
 @dataclass(slots=True)
 class TraceModules:
-    """The modules of one trace, numbered in the order in which they were met."""
+    """The modules of one trace, numbered in the order in which the walk finds them."""
 
     trace_id: int
     ignores_calls: bool
@@ -152,7 +150,7 @@ class TraceModules:
         source: str,
         is_inside_node: bool = False,
     ) -> int:
-        """Return the number of a module, a new one at its first call."""
+        """Return the number of a module, which is new at its first call."""
         key = (None if marker.is_qualified else parent, source, label)
         number = self.numbers.get(key)
         if number is None:
@@ -223,7 +221,7 @@ def finished(trace: TraceModules) -> list[tuple[Any, ...]]:
                     *spans[number],
                 )
             )
-    # One that was met again has its number, and the source that only such ones have.
+    # A recomputed module has the number of its forward module, and a source of its own.
     rows.extend(
         (trace.trace_id, number, target, *[None] * 6, "nn.Module", *[None] * 3)
         for number, target in same.items()
@@ -232,7 +230,7 @@ def finished(trace: TraceModules) -> list[tuple[Any, ...]]:
 
 
 def _tree_spans(parents: list[int | None], same: dict[int, int]) -> dict[int, tuple[int, int]]:
-    """Return the place of each module in the tree from the top, and of the last one inside."""
+    """Return the preorder position of each module and of its last descendant."""
     children: dict[int | None, list[int]] = {}
     for number, parent in enumerate(parents):
         if number not in same:
@@ -253,10 +251,10 @@ def _tree_spans(parents: list[int | None], same: dict[int, int]) -> dict[int, tu
 
 
 def _graft(modules: list[Module]) -> dict[int, int]:
-    """Return which modules are others met again: recomputation begins inside of a call's tree.
+    """Return the forward module of each recomputed module.
 
-    In recomputation a module is called from the autograd engine and so begins a chain of its own.
-    It is the module of the one forward chain that ends in the same instance.
+    The autograd engine calls recomputed modules, so their chain of parents starts anew. The chain
+    belongs to the only forward chain that ends with the same instances.
     """
     forward: dict[str, list[int]] = {}
     children: dict[tuple[int | None, str], int] = {}
@@ -284,12 +282,12 @@ def _graft(modules: list[Module]) -> dict[int, int]:
 def _siblings(
     modules: list[Module], parents: list[int | None], same: dict[int, int]
 ) -> dict[int, str]:
-    """Return names without the numbers of instances: `Linear[1]` is its parent's second one."""
+    """Return names with numbers among siblings: `Linear[1]` is the second Linear of its parent."""
     families: dict[tuple[int | None, str], list[tuple[int, str, int]]] = {}
     for number, module in enumerate(modules):
         found = _INSTANCE.fullmatch(module.label) if module.source == "nn.Module" else None
         if found and number not in same:
-            # Numbers in their order, of any length.
+            # In numerical order, with numbers of any length.
             digits = found[2].lstrip("0")
             families.setdefault((parents[number], found[1]), []).append(
                 (len(digits), digits, number)
@@ -302,12 +300,12 @@ def _siblings(
 
 
 def _layer_number(digits: str) -> int | None:
-    """Return the number of a layer; a number that is too long for one is none."""
+    """Return the number of a layer, or None if it is too long."""
     return int(digits) if len(digits) < 10 else None
 
 
 def _layer_of(module: Module, above: int | None) -> tuple[int | None, str | None]:
-    """Return the layer of a module without a qualified name; its rolled-up name if it is one."""
+    """Return the layer number of a module without a qualified name, and its rolled-up name."""
     if module.source == "frame":
         found = _LAYER_NUMBER.search(module.label)
         return (_layer_number(found[1]), _NUMBER.sub("*", module.label)) if found else (above, None)
@@ -323,8 +321,8 @@ def _layer_of(module: Module, above: int | None) -> tuple[int | None, str | None
 def _by_depth(
     modules: list[Module], parents: list[int | None], paths_of: dict[str, int]
 ) -> list[int]:
-    """Return the modules with each behind its parent; sets the parents of qualified ones."""
-    # Sorted by their parts, each path has those inside of it behind it.
+    """Return the modules with parents before children; set the parents of qualified names."""
+    # In order of their parts, each path is followed by the paths inside it.
     around: list[str] = []
     for path in sorted(paths_of, key=lambda path: path.split(".")):
         while around and not path.startswith(f"{around[-1]}."):
